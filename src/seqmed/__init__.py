@@ -1,0 +1,7 @@
+"""Maximum-margin classifiers that learn from a stream when most of the data has no labels."""
+
+from seqmed.estimators import SeqLapMED, SeqMED
+
+__version__ = "0.1.0"
+
+__all__ = ["SeqLapMED", "SeqMED", "__version__"]

@@ -1,0 +1,61 @@
+"""Rows of data, dense or CSR, behind the few operations the library needs of them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Points = Any
+"""Rows of data: an (n, p) array or CSR array."""
+
+
+def row_norms_squared(points: Points) -> Array:
+    """Return the squared Euclidean norm of every row, (n,)."""
+    if sp.issparse(points):
+        return np.asarray(points.multiply(points).sum(axis=1)).ravel()
+    with np.errstate(over="ignore"):
+        return np.einsum("ij,ij->i", points, points)
+
+
+def take_rows(points: Points, rows: NDArray[Any]) -> Points:
+    """Return a copy of the rows selected by a mask or by indices."""
+    if rows.dtype == bool:
+        rows = np.flatnonzero(rows)
+    return points[rows]
+
+
+def stack(first: Points, second: Points) -> Points:
+    """Return the rows of both, in the format of the first that has any."""
+    if sp.issparse(first) or sp.issparse(second):
+        return sp.csr_array(sp.vstack([first, second], format="csr"))
+    return np.vstack([first, second])
+
+
+def no_rows(like: Points) -> Points:
+    """Return an empty set of rows in the format and width of ``like``."""
+    return like[:0]
+
+
+def distinct_rows(points: Points) -> NDArray[np.intp]:
+    """Return the index of the first occurrence of every distinct row, in order of appearance."""
+    if sp.issparse(points):
+        rows = sp.csr_array(points, copy=True)
+        rows.sum_duplicates()
+        rows.eliminate_zeros()
+        cuts = rows.indptr
+        keys = [
+            (rows.indices[a:b].tobytes(), rows.data[a:b].tobytes())
+            for a, b in itertools.pairwise(cuts)
+        ]
+    else:
+        # adding zero turns -0.0 into 0.0, which compares equal but has other bytes
+        keys = [row.tobytes() for row in np.ascontiguousarray(points + 0)]
+    first_at: dict[Any, int] = {}
+    for position, key in enumerate(keys):
+        first_at.setdefault(key, position)
+    return np.fromiter(first_at.values(), dtype=np.intp, count=len(first_at))

@@ -1,0 +1,427 @@
+"""What both classifiers share: validation, labels in and out, nothing numerical."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
+
+from seqmed import kernels, learning
+from seqmed.arrays import Array, Points, take_rows
+from seqmed.graph import GraphRecipe
+from seqmed.kernels import Expansion, Kernel, Precomputed, make_kernel
+from seqmed.labels import ClassBook, empty_book
+from seqmed.learning import Batch, Settings, StepInfo
+from seqmed.posterior import Posterior, Recursion
+
+
+class Rows(NamedTuple):
+    """A validated batch: points, who is labeled, their labels, and the weight of every row.
+
+    ``gram`` is the user's kernel matrix where the points are indices into one.
+    """
+
+    points: Points
+    labeled: NDArray[np.bool_]
+    labels: NDArray[Any]
+    weights: Array
+    gram: Array | None = None
+
+
+class Stream(NamedTuple):
+    """Everything a fitted classifier carries from batch to batch."""
+
+    posterior: Posterior
+    book: ClassBook
+    graph: GraphRecipe
+    fixed: dict[str, Any]
+    sparse: bool
+
+
+class SequentialClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier that carries its posterior from batch to batch as the next prior."""
+
+    _parameter_constraints: ClassVar[dict] = {
+        "kernel": [StrOptions(set(kernels.NAMES)), callable, HasMethods(["freeze", "diagonal"])],
+        "gamma": [StrOptions({"scale", "auto"}), Interval(Real, 0.0, None, closed="neither")],
+        "degree": [Interval(Integral, 1, None, closed="left")],
+        "coef0": [Interval(Real, 0.0, None, closed="left")],
+        "C": [Interval(Real, 0.0, None, closed="neither")],
+        "slack_shape": [Interval(Real, 0.0, None, closed="left")],
+        "bias": [StrOptions({"exact", "median"})],
+        "bias_variance": [Interval(Real, 0.0, None, closed="both")],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "tol": [Interval(Real, 0.0, None, closed="neither")],
+        "max_iter": [Interval(Integral, -1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    # Parameters a stream is built on: they may not change between two batches.
+    _fixed_parameters: tuple[str, ...] = ("kernel", "gamma", "degree", "coef0", "bias_variance")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.input_tags.positive_only = self.kernel in ("tfidf", "dcm")
+        return tags
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def fit(self, X, y, sample_weight=None):
+        """Learn from one batch, forgetting all earlier ones.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The rows, or the (n_samples, n_samples) Gram matrix with ``kernel="precomputed"``.
+        y : array-like of shape (n_samples,)
+            Labels; missing ones as described in the class documentation. At least one is needed.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0. A weight of 2 is a row given twice, a weight of 0 a row left out.
+
+        Returns
+        -------
+        self : the fitted classifier.
+        """
+        self._validate_params()
+        self._check_bias_rule()
+        return self._learn(X, y, None, sample_weight, stream=None, alone=True)
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Learn the next batch of a stream.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The rows of the batch, at least one.
+        y : array-like of shape (n_samples,)
+            Labels; missing ones as described in the class documentation. A batch may have labels
+            of one class only, or none.
+        classes : array-like of shape (n_classes,), default=None
+            Classes to expect. Optional in every call: classes that first appear in a later batch
+            are added as they come, and a class without an example is never predicted.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, as in `fit`.
+
+        Returns
+        -------
+        self : the classifier, one batch further. Left as it was if the batch is refused.
+        """
+        self._validate_params()
+        self._check_bias_rule()
+        if self.kernel == "precomputed":
+            raise ValueError(
+                "partial_fit got kernel='precomputed', expected a kernel that can be evaluated "
+                "between batches: use fit, or pass the kernel as a callable."
+            )
+        stream = getattr(self, "_stream", None)
+        if stream is not None:
+            self._check_unchanged(stream.fixed)
+        return self._learn(X, y, classes, sample_weight, stream=stream, alone=False)
+
+    def _learn(self, X, y, classes, sample_weight, *, stream, alone):
+        before = self.__dict__.copy()
+        try:
+            rows = self._validate_batch(X, y, classes, sample_weight, stream)
+            if alone and not rows.labels.size:
+                raise ValueError(
+                    f"{type(self).__name__}.fit got no labeled row among {rows.weights.size}, "
+                    "expected at least one: add labels, or learn unlabeled batches with "
+                    "partial_fit."
+                )
+            if stream is None:
+                stream = self._begin(rows)
+            new, info = self._advance(stream, rows, classes)
+        except BaseException:
+            self.__dict__ = before
+            raise
+        self._stream = new
+        self.classes_ = new.book.classes
+        self.n_batches_ = new.posterior.n_batches
+        self.posterior_ = new.posterior
+        self.update_info_ = info
+        self.intercept_ = new.posterior.intercepts
+        self.duality_gap_ = info.gap
+        self.n_iter_ = info.n_iter
+        self._warn_unless_converged(info)
+        return self
+
+    def _validate_batch(self, X, y, classes, sample_weight, stream):
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
+        X = validate_data(self, X, reset=stream is None, accept_sparse="csr", dtype=np.float64)
+        known = None if stream is None or not stream.book.classes.size else stream.book.classes
+        declared = None if classes is None else np.unique(np.asarray(classes))
+        labeled, labels = self._split_labels(y, declared if known is None else known)
+        check_consistent_length(X, labeled)
+        if declared is not None and labels.size:
+            strange = np.setdiff1d(labels, declared)
+            if strange.size:
+                raise ValueError(
+                    f"y holds {strange[0]!r}, which is not among classes={declared.tolist()}: "
+                    "correct the label, or leave classes out to let new classes be added."
+                )
+        weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        gram = None
+        if self.kernel == "precomputed":
+            gram = square_gram(X)
+            X = np.arange(gram.shape[0])[:, None]
+        elif stream is not None:
+            X = in_format(X, stream.sparse)
+        used = weights > 0
+        if not used.any():
+            raise ValueError(
+                "every sample_weight is zero, expected at least one positive: leave out the batch."
+            )
+        if not used.all():
+            X, weights = take_rows(X, used), weights[used]
+            labels, labeled = labels[used[labeled]], labeled[used]
+        return Rows(X, labeled, labels, weights, gram)
+
+    def _begin(self, rows: Rows) -> Stream:
+        if rows.gram is not None:
+            kernel: Kernel = Precomputed(rows.gram)
+        else:
+            kernel = make_kernel(self.kernel, self.gamma, self.degree, self.coef0)
+            kernel = kernel.freeze(rows.points, rows.weights)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        carrier = self._begin_recursion(kernel, rows, seed)
+        return Stream(
+            posterior=learning.begin(carrier, rows.points, 1, float(self.bias_variance)),
+            book=empty_book(),
+            graph=self._graph_recipe(),
+            fixed={name: getattr(self, name) for name in self._fixed_parameters},
+            sparse=sp.issparse(rows.points),
+        )
+
+    def _advance(self, stream: Stream, rows: Rows, classes: Any) -> tuple[Stream, StepInfo]:
+        labeled = np.flatnonzero(rows.labeled)
+        weights = rows.weights[labeled]
+        book = stream.book
+        if classes is not None:
+            book = book.declare(np.unique(np.asarray(classes)))
+        book = book.add(rows.labels, weights)
+        posterior = stream.posterior
+        if book.classes.size != stream.book.classes.size:
+            posterior = learning.rehead(posterior, *stream.book.transfer(book))
+        codes = book.encode(rows.labels)
+        batch = Batch(
+            points=rows.points,
+            labeled=labeled,
+            targets=book.targets(codes),
+            weights=weights * self._class_weights(book)[codes],
+        )
+        bound, smoothing = self._strengths(float(weights.sum()), float(rows.weights.sum()))
+        settings = Settings(
+            bound=bound,
+            slack_shape=float(self.slack_shape),
+            smoothing=smoothing,
+            graph=stream.graph,
+            bias=self.bias,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+        posterior, info = learning.step(posterior, batch, settings)
+        return stream._replace(posterior=posterior, book=book, graph=info.graph), info
+
+    def _class_weights(self, book: ClassBook) -> Array:
+        """Return the weight of every class, (K,); "balanced" counts all labels seen so far."""
+        if self.class_weight is None:
+            return np.ones(book.classes.size)
+        if isinstance(self.class_weight, dict):
+            given = [self.class_weight.get(label, 1.0) for label in book.classes.tolist()]
+            if min(given, default=1.0) <= 0:
+                raise ValueError(
+                    f"class_weight got {self.class_weight!r}, expected positive weights: to leave "
+                    "a class out, remove its rows."
+                )
+            return np.array(given, dtype=np.float64)
+        seen = book.seen
+        weights = np.ones(book.classes.size)
+        weights[seen] = book.weights.sum() / (seen.sum() * book.weights[seen])
+        return weights
+
+    def _check_unchanged(self, fixed: dict[str, Any]) -> None:
+        for name, before in fixed.items():
+            now = getattr(self, name)
+            if now is not before and now != before:
+                raise ValueError(
+                    f"{name} was changed from {before!r} to {now!r} in mid-stream, expected it to "
+                    f"stay: set {name}={before!r} again, or start a new model."
+                )
+
+    def _check_bound(self, bound: float, origin: str) -> float:
+        if bound <= self.slack_shape:
+            raise ValueError(
+                f"{origin}, expected C > slack_shape={self.slack_shape:g}: at or below it every "
+                "multiplier stays 0 and nothing can be learned. Raise C, or lower slack_shape (0 "
+                "is the support vector machine)."
+            )
+        return bound
+
+    def _check_bias_rule(self) -> None:
+        if self.bias == "median" and np.isfinite(self.bias_variance):
+            raise ValueError(
+                f"bias='median' got bias_variance={self.bias_variance:g}, expected inf: a finite "
+                "variance fixes the bias by itself. Use bias='exact'."
+            )
+
+    def _warn_unless_converged(self, info: StepInfo) -> None:
+        worst = max(info.solved, key=lambda solution: solution.violation, default=None)
+        if worst is None or all(solution.status == "converged" for solution in info.solved):
+            return
+        remedy = {
+            "max_iter": "raise max_iter, raise tol, or scale the features",
+            "rounding": "raise tol or scale the features: no step in double precision helps",
+        }[worst.status]
+        warnings.warn(
+            f"the dual was not solved to tol={self.tol:g}: KKT violation {worst.violation:.3g}, "
+            f"duality gap {worst.gap:.3g} ({worst.relative_gap:.1e} of the objective) after "
+            f"{worst.n_iter} iterations; {remedy}.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+    # -- what a subclass decides -----------------------------------------------------------------
+
+    def _split_labels(self, y, known):
+        raise NotImplementedError
+
+    def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
+        raise NotImplementedError
+
+    def _graph_recipe(self) -> GraphRecipe:
+        raise NotImplementedError
+
+    def _strengths(self, labeled_weight: float, weight: float) -> tuple[float, float]:
+        """Return C and the smoothing strength of a batch of these total weights."""
+        raise NotImplementedError
+
+    # -- using what was learned ------------------------------------------------------------------
+
+    def _points(self, X: Any) -> Points:
+        check_is_fitted(self, "posterior_")
+        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+        if self.kernel == "precomputed":
+            return X.toarray() if sp.issparse(X) else X
+        return in_format(X, self._stream.sparse)
+
+    def _scores(self, X: Any) -> Array:
+        points = self._points(X)
+        if not self._stream.book.seen.any():
+            raise NotFittedError(
+                f"this {type(self).__name__} has learned {self.n_batches_} batches without a "
+                "label, expected at least one labeled row before predictions: call partial_fit "
+                "with labels."
+            )
+        return self.posterior_.mean(points)
+
+    def decision_function(self, X):
+        """Return the posterior mean score of every row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            With up to two classes the score of ``classes_[-1]``, else one column per class. The
+            column of a declared class without an example means nothing yet; `predict` skips it.
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def decision_std(self, X):
+        """Return the posterior standard deviation of the score of every row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        spread : ndarray of shape (n_samples,)
+            ``sqrt(k_t(x, x))``, shared by all classes, with a finite ``bias_variance`` added.
+            Unlabeled data shrink it, labels do not: it is a spread, not a calibrated error bar.
+        """
+        points = self._points(X)
+        return self.posterior_.spread(points)
+
+    def predict(self, X):
+        """Return the label of every row, one of the classes of which an example has been seen.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        scores = self._scores(X)
+        return self._stream.book.decide(scores)
+
+    @property
+    def support_vectors_(self):
+        """Rows with a nonzero multiplier, (n_support, n_features), newest last."""
+        return self._support().points
+
+    @property
+    def dual_coef_(self):
+        """Signed multipliers of the support vectors, (heads, n_support)."""
+        return self._support().coefficients.T
+
+    @property
+    def coef_(self):
+        """Explicit weights of a linear kernel, (heads, n_features)."""
+        if not self._is_linear():
+            raise AttributeError("coef_ is only available with kernel='linear'.")
+        return kernels.linear_weights(self.posterior_.mean_parts[0])
+
+    def _support(self) -> Expansion:
+        if self._is_linear():
+            raise AttributeError(
+                "kernel='linear' keeps explicit weights instead of support vectors: use coef_."
+            )
+        return self.posterior_.support
+
+    def _is_linear(self) -> bool:
+        if not hasattr(self, "posterior_"):
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first.")
+        return isinstance(self.posterior_.covariance.kernel, kernels.Linear)
+
+
+def square_gram(gram: Points) -> Array:
+    """Return a precomputed kernel matrix, dense and symmetric; refuse one that is not square."""
+    gram = gram.toarray() if sp.issparse(gram) else gram
+    if gram.shape[0] != gram.shape[1]:
+        raise ValueError(
+            f"kernel='precomputed' got X of shape {gram.shape}, expected a square matrix: pass the "
+            "kernel values between all training rows."
+        )
+    return 0.5 * (gram + gram.T)
+
+
+def in_format(points: Points, sparse: bool) -> Points:
+    """Return rows in the format the stream began with, CSR or dense."""
+    if sparse:
+        return sp.csr_array(points)
+    return points.toarray() if sp.issparse(points) else points

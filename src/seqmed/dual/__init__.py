@@ -1,0 +1,22 @@
+"""The dual problem of one update and its two solvers."""
+
+from __future__ import annotations
+
+from seqmed.dual.problem import Array, DualProblem, DualSolution
+
+
+def solve(
+    problem: DualProblem,
+    *,
+    tol: float = 1e-3,
+    max_iter: int = -1,
+    start: Array | None = None,
+    previous_bias: float | None = None,
+) -> DualSolution:
+    """Solve with the compiled pairwise solver; see `seqmed.dual.smo.solve`."""
+    from seqmed.dual import smo  # numba is imported by the first solve, not by `import seqmed`
+
+    return smo.solve(problem, tol=tol, max_iter=max_iter, start=start, previous_bias=previous_bias)
+
+
+__all__ = ["DualProblem", "DualSolution", "solve"]

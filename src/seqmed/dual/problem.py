@@ -1,0 +1,237 @@
+"""The dual of one update: its objective, its optimality conditions, its certificate.
+
+One update of a maximum entropy discrimination classifier is the concave problem
+
+    maximise   -1/2 a'YKYa + a'(1 - Y m) + sum_i e_i log(1 - a_i / C_i)
+    subject to  y'a = 0,  a >= 0,
+
+with one multiplier ``a_i`` per labeled point. ``K`` is the prior covariance on these points, ``m``
+the prior mean, ``C_i`` the bound of a multiplier and ``e_i`` the shape of its slack prior: 1 is
+maximum entropy discrimination, 0 is the support vector machine, whose log term is the hard box
+``a_i <= C_i``. A finite prior variance ``v`` of the bias drops the equality and adds ``v`` to
+``K``.
+
+Everything is phrased through the *signed coefficients* ``c = Y a`` and the *demand*
+
+    demand_i = y_i (1 - e_i / (C_i - a_i)) - m_i - (K c)_i,
+
+the bias that point ``i`` alone would ask for. At the optimum all support vectors demand the same
+bias, and that is the bias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+# Twice the spacing of doubles at 1: one rounding of a multiplier and one of its bound.
+UNIT_ROUNDOFF = 2 * float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class DualProblem:
+    """The data of one dual.
+
+    Parameters
+    ----------
+    gram : (n, n) symmetric positive semi-definite prior covariance of the scores.
+    signs : (n,) targets, each -1.0 or +1.0.
+    prior_scores : (n,) prior mean of the scores, the prior mean of a finite bias included.
+    bounds : (n,) positive upper bounds ``C_i`` of the multipliers.
+    shapes : (n,) slack shapes ``e_i >= 0``; all zero or all positive.
+    bias_variance : prior variance of the bias in [0, inf]; ``inf`` is the equality ``y'a = 0``.
+    """
+
+    gram: Array
+    signs: Array
+    prior_scores: Array
+    bounds: Array
+    shapes: Array
+    bias_variance: float = np.inf
+
+
+class DualSolution(NamedTuple):
+    """The outcome of a solve, with its certificate.
+
+    Attributes
+    ----------
+    multipliers : (n,) values in ``[0, C_i]``, below ``C_i`` when the slack shape is positive.
+    bias : the exact bias; under a finite variance its deviation from the prior mean.
+    gap : duality gap, >= 0, an upper bound on the distance of either objective to the optimum.
+    objective : value of the dual.
+    violation : largest disagreement between two demands, the quantity ``tol`` is about.
+    status : "converged", "max_iter", or "rounding" (no floating point step makes progress).
+    n_iter : number of pair steps (or Newton steps) taken.
+    """
+
+    multipliers: Array
+    bias: float
+    gap: float
+    objective: float
+    violation: float
+    status: str
+    n_iter: int
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap over the larger of the two objectives' sizes."""
+        size = max(abs(self.objective), abs(self.objective + self.gap))
+        return self.gap / size if size > 0 else 0.0
+
+
+def margins_left(problem: DualProblem, multipliers: Array) -> Array:
+    """Return ``y_i - m_i - (K c)_i``, what is missing to a score of ``y_i`` before the bias."""
+    coefficients = problem.signs * multipliers
+    return problem.signs - problem.prior_scores - problem.gram @ coefficients
+
+
+def barrier(problem: DualProblem, multipliers: Array) -> Array:
+    """Return the slope ``e_i / (C_i - a_i)`` of the slack term; zeros for a hard box."""
+    slope = np.zeros_like(multipliers)
+    soft = problem.shapes > 0
+    slope[soft] = problem.shapes[soft] / (problem.bounds[soft] - multipliers[soft])
+    return slope
+
+
+def demands(problem: DualProblem, multipliers: Array, left: Array) -> Array:
+    """Return the bias each point asks for, (n,); ``left`` comes from `margins_left`."""
+    return left - problem.signs * barrier(problem, multipliers)
+
+
+def rounding(problem: DualProblem, multipliers: Array) -> Array:
+    """Return how far rounding one multiplier moves its demand, (n,).
+
+    Close to its bound a multiplier is so stiff that its last digit alone moves the demand; a
+    disagreement of that size is not a violation anybody could mend.
+    """
+    stiffness = np.zeros_like(multipliers)
+    soft = problem.shapes > 0
+    room = problem.bounds[soft] - multipliers[soft]
+    stiffness[soft] = problem.shapes[soft] / room**2
+    return UNIT_ROUNDOFF * problem.bounds * stiffness
+
+
+def bias_interval(problem: DualProblem, multipliers: Array, demand: Array) -> tuple[float, float]:
+    """Return (lowest, highest) bias that the optimality conditions allow.
+
+    Lowest is the largest demand among coefficients that could still grow, highest the smallest
+    among those that could still shrink. The point is optimal when lowest <= highest; a positive
+    ``lowest - highest`` is the KKT violation.
+    """
+    positive = problem.signs > 0
+    at_zero = multipliers <= 0
+    at_bound = (problem.shapes == 0) & (multipliers >= problem.bounds)
+    may_grow = np.where(positive, ~at_bound, ~at_zero)
+    may_shrink = np.where(positive, ~at_zero, ~at_bound)
+    blur = rounding(problem, multipliers)
+    lowest = float((demand - blur)[may_grow].max(initial=-np.inf))
+    highest = float((demand + blur)[may_shrink].min(initial=np.inf))
+    if np.isfinite(problem.bias_variance):
+        own = problem.bias_variance * float(problem.signs @ multipliers)
+        lowest, highest = max(lowest, own), min(highest, own)
+    return lowest, highest
+
+
+def kkt_violation(problem: DualProblem, multipliers: Array) -> float:
+    """Return by how much two demands contradict each other, >= 0, from a fresh product with K."""
+    demand = demands(problem, multipliers, margins_left(problem, multipliers))
+    lowest, highest = bias_interval(problem, multipliers, demand)
+    return max(lowest - highest, 0.0)
+
+
+def exact_bias(
+    problem: DualProblem, multipliers: Array, demand: Array, previous: float | None
+) -> float:
+    """Return the multiplier of ``y'a = 0``: what every free support vector demands.
+
+    Where no free support vector fixes it, ``previous`` is moved as little as the optimality
+    conditions ask; with no ``previous`` the middle of their interval is taken, as LIBSVM does.
+    Under a finite variance the bias is the prior's response to ``y'a``.
+    """
+    if np.isfinite(problem.bias_variance):
+        return problem.bias_variance * float(problem.signs @ multipliers)
+    free = (multipliers > 0) & ((problem.shapes > 0) | (multipliers < problem.bounds))
+    if free.any():
+        trust = 1.0 / (1.0 + rounding(problem, multipliers)[free] / UNIT_ROUNDOFF)
+        return float(np.average(demand[free], weights=trust))
+    lowest, highest = bias_interval(problem, multipliers, demand)
+    if previous is None:
+        ends = [end for end in (lowest, highest) if np.isfinite(end)]
+        return float(np.mean(ends))
+    return float(min(max(previous, lowest), highest))
+
+
+def duality_gap(problem: DualProblem, multipliers: Array, left: Array, bias: float) -> float:
+    """Return primal minus dual objective at ``multipliers`` and ``bias``, >= 0.
+
+    The quadratic parts cancel exactly, so the gap is a sum of one term per point: the loss of the
+    slack ``s_i = 1 - y_i (score_i + bias)`` minus ``a_i s_i`` minus the log term. With
+    ``r = (C_i - a_i) s_i / e_i`` a term on the sloping part of the loss is ``e_i (r - 1 - log r)``,
+    which cannot come out negative. A rounding residue of the equality only ever enlarges the sum.
+    """
+    slack = problem.signs * (left - bias)
+    room = problem.bounds - multipliers
+    hard = problem.shapes == 0
+    terms = np.where(slack > 0, room * slack, -multipliers * slack)
+    if not hard.all():
+        sloping = ~hard & (slack * problem.bounds > problem.shapes)
+        flat = ~hard & ~sloping
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            ratio = room * slack / problem.shapes
+            terms = np.where(sloping, problem.shapes * (ratio - 1 - np.log(ratio)), terms)
+            zero_cost = -multipliers * slack - problem.shapes * np.log1p(
+                -multipliers / problem.bounds
+            )
+            terms = np.where(flat, zero_cost, terms)
+    residue = 0.0
+    if not np.isfinite(problem.bias_variance):
+        residue = abs(bias * float(problem.signs @ multipliers))
+    return float(np.maximum(terms, 0.0).sum()) + residue
+
+
+def dual_objective(problem: DualProblem, multipliers: Array, left: Array) -> float:
+    """Return the value of the dual at ``multipliers``, (n,)."""
+    coefficients = problem.signs * multipliers
+    linear = problem.signs - problem.prior_scores
+    # left = linear - K c, hence c'linear - c'Kc / 2 = c'(linear + left) / 2.
+    value = 0.5 * float(coefficients @ (linear + left))
+    soft = problem.shapes > 0
+    shrunk = np.log1p(-multipliers[soft] / problem.bounds[soft])
+    value += float(problem.shapes[soft] @ shrunk)
+    if np.isfinite(problem.bias_variance):
+        value -= 0.5 * problem.bias_variance * float(coefficients.sum()) ** 2
+    return value
+
+
+def certify(
+    problem: DualProblem,
+    multipliers: Array,
+    *,
+    tol: float,
+    status: str,
+    n_iter: int,
+    previous_bias: float | None = None,
+) -> DualSolution:
+    """Turn multipliers into a solution: bias, gap and violation from one fresh product with K.
+
+    ``status`` is what to report should the violation exceed ``tol``.
+    """
+    left = margins_left(problem, multipliers)
+    demand = demands(problem, multipliers, left)
+    lowest, highest = bias_interval(problem, multipliers, demand)
+    violation = max(lowest - highest, 0.0)
+    bias = exact_bias(problem, multipliers, demand, previous_bias)
+    return DualSolution(
+        multipliers=multipliers,
+        bias=bias,
+        gap=duality_gap(problem, multipliers, left, bias),
+        objective=dual_objective(problem, multipliers, left),
+        violation=violation,
+        status="converged" if violation <= tol else status,
+        n_iter=n_iter,
+    )

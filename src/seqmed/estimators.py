@@ -1,0 +1,292 @@
+"""The two scikit-learn classifiers, SeqMED and SeqLapMED."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from seqmed import recursion
+from seqmed.base import Rows, SequentialClassifier
+from seqmed.graph import GraphRecipe
+from seqmed.kernels import Kernel
+from seqmed.labels import split_labels
+from seqmed.posterior import Recursion
+
+DEFAULT_C = 10.0
+# Chosen by prequential accuracy on validation streams: docs/decisions/0006-default-beta.md.
+DEFAULT_BETA = 0.5
+
+
+class SeqMED(SequentialClassifier):
+    """Maximum entropy discrimination, learned batch by batch.
+
+    A maximum-margin kernel classifier whose Gaussian posterior after one batch is the prior of the
+    next. With one batch it is the MED classifier, with ``slack_shape=0`` the support vector
+    machine. Rows without a label (None or NaN) are passed over.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "linear", "poly", "tfidf", "dcm", "precomputed"}, callable or Kernel, \
+            default="rbf"
+        Similarity of two rows. "tfidf" and "dcm" are for rows of counts; "precomputed" works with
+        `fit` only; a callable maps (n, p) and (m, p) rows to (n, m) values. A linear kernel keeps
+        explicit weights (`coef_`) in constant memory.
+    gamma : {"scale", "auto"} or float > 0, default="scale"
+        Coefficient of "rbf" and "poly", as in scikit-learn's SVC. "scale" is measured on the first
+        batch and then stays.
+    degree : int >= 1, default=3
+        Degree of "poly".
+    coef0 : float >= 0, default=0.0
+        Constant of "poly".
+    C : float > slack_shape, default=10.0
+        Upper bound of the multiplier of one row.
+    slack_shape : float >= 0, default=1.0
+        Shape of the slack prior: 1 is MED, 0 is the SVM.
+    bias : {"exact", "median"}, default="exact"
+        "exact" is the multiplier of the equality constraint; "median" the paper's rule of thumb.
+    bias_variance : float in [0, inf], default=inf
+        Prior variance of the bias. With the diffuse default a batch of one class teaches nothing;
+        a finite variance carries the bias across batches and lets such batches count.
+    class_weight : {"balanced"}, dict or None, default=None
+        Weights of classes. "balanced" is by the labels seen so far, this batch included.
+    tol : float > 0, default=1e-3
+        Largest accepted violation of the optimality conditions, in units of the margin.
+    max_iter : int, default=-1
+        Largest number of solver steps; -1 means 10 million or 100 per row, whichever is more.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the random choices of a stream; this class makes none at present.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels known so far, sorted.
+    n_features_in_ : int
+        Number of columns.
+    n_batches_ : int
+        Batches learned.
+    support_vectors_ : array of shape (n_support, n_features)
+        Rows with a nonzero multiplier (not with ``kernel="linear"``).
+    dual_coef_ : ndarray of shape (heads, n_support)
+        Their signed multipliers; one head for up to two classes, else one per class.
+    coef_ : ndarray of shape (heads, n_features)
+        Weights of a linear kernel.
+    intercept_ : ndarray of shape (heads,)
+        The bias.
+    duality_gap_ : float
+        Largest duality gap of the last batch's duals, >= 0; NaN if it posed none.
+    n_iter_ : int
+        Solver steps of the last batch.
+    update_info_ : StepInfo
+        Everything the last batch reported, head by head.
+    posterior_ : Posterior
+        Mean and covariance as frozen data.
+    """
+
+    def __init__(
+        self,
+        kernel="rbf",
+        *,
+        gamma="scale",
+        degree=3,
+        coef0=0.0,
+        C=DEFAULT_C,
+        slack_shape=1.0,
+        bias="exact",
+        bias_variance=np.inf,
+        class_weight=None,
+        tol=1e-3,
+        max_iter=-1,
+        random_state=None,
+    ):
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.C = C
+        self.slack_shape = slack_shape
+        self.bias = bias
+        self.bias_variance = bias_variance
+        self.class_weight = class_weight
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def _split_labels(self, y, known):
+        return split_labels(y, None, marks=False, known=known)
+
+    def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
+        return recursion.begin("exact", kernel)
+
+    def _graph_recipe(self) -> GraphRecipe:
+        return GraphRecipe()
+
+    def _strengths(self, labeled_weight: float, weight: float) -> tuple[float, float]:
+        return self._check_bound(self.C, f"C={self.C:g}"), 0.0
+
+
+class SeqLapMED(SequentialClassifier):
+    """Laplacian maximum entropy discrimination, learned batch by batch from few labels.
+
+    `SeqMED` with a smoothness term: a graph of nearest neighbours over all rows of a batch, labeled
+    or not, makes close points score alike. What the graphs have said is carried from batch to batch
+    in the covariance (`recursion`), what the labels have said in the mean.
+
+    A row is unlabeled if its label equals ``unlabeled``, or is NaN (float or object labels) or None
+    (object labels). In arrays of strings a numeric marker is looked for as a string.
+
+    Parameters
+    ----------
+    kernel, gamma, degree, coef0, C, slack_shape, bias, bias_variance, class_weight, tol, max_iter
+        As in `SeqMED`.
+    beta : float >= 0 or None, default=None
+        Weight of the smoothness term, 0 for none. None is 0.5.
+    gamma_A, gamma_I : float > 0 and float >= 0, or None, default=None
+        The paper's other parametrisation, instead of C and beta: for a batch of n rows, l labeled,
+        ``C = 1 / (2 l gamma_A)`` and ``beta = gamma_I / (2 gamma_A n^2)``.
+    n_neighbors : int >= 1, default=10
+        Neighbours of a row in the graph of its batch, itself not counted.
+    weights : {"heat", "binary"}, default="heat"
+        Edge weights: ``exp(-d^2 / (4 heat_width))``, or 1.
+    heat_width : "auto" or float > 0, default="auto"
+        "auto" is a quarter of the mean squared neighbour distance of the first batch, then fixed.
+    laplacian : {"normalized", "unnormalized"}, default="normalized"
+        ``I - D^-1/2 W D^-1/2`` or ``D - W``.
+    laplacian_power : int >= 1, default=1
+        Exponent of the Laplacian.
+    recursion : {"landmarks", "exact", "spectral"}, default="landmarks"
+        How the covariance is carried: projected on landmarks in constant memory; exactly, keeping
+        every row; or by the paper's spectral approximation.
+    n_landmarks : int >= 1, default=500
+        Landmarks to grow to, taken from the stream as it comes.
+    unlabeled : object, default=-1
+        Marker of a missing label; None if only None and NaN are missing.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the choice of landmarks.
+
+    Attributes
+    ----------
+    classes_, n_features_in_, n_batches_, support_vectors_, dual_coef_, coef_, intercept_, \
+            duality_gap_, n_iter_, update_info_, posterior_
+        As in `SeqMED`.
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **SequentialClassifier._parameter_constraints,
+        "beta": [Interval(Real, 0.0, None, closed="left"), None],
+        "gamma_A": [Interval(Real, 0.0, None, closed="neither"), None],
+        "gamma_I": [Interval(Real, 0.0, None, closed="left"), None],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "weights": [StrOptions({"heat", "binary"})],
+        "heat_width": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
+        "laplacian": [StrOptions({"normalized", "unnormalized"})],
+        "laplacian_power": [Interval(Integral, 1, None, closed="left")],
+        "recursion": [StrOptions(set(recursion.NAMES))],
+        "n_landmarks": [Interval(Integral, 1, None, closed="left")],
+        "unlabeled": "no_validation",
+    }
+
+    _fixed_parameters = (
+        *SequentialClassifier._fixed_parameters,
+        "n_neighbors", "weights", "heat_width", "laplacian", "laplacian_power",
+        "recursion", "n_landmarks",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        kernel="rbf",
+        *,
+        gamma="scale",
+        degree=3,
+        coef0=0.0,
+        C=DEFAULT_C,
+        beta=None,
+        gamma_A=None,
+        gamma_I=None,
+        slack_shape=1.0,
+        bias="exact",
+        bias_variance=np.inf,
+        n_neighbors=10,
+        weights="heat",
+        heat_width="auto",
+        laplacian="normalized",
+        laplacian_power=1,
+        recursion="landmarks",
+        n_landmarks=500,
+        unlabeled=-1,
+        class_weight=None,
+        tol=1e-3,
+        max_iter=-1,
+        random_state=None,
+    ):
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.C = C
+        self.beta = beta
+        self.gamma_A = gamma_A
+        self.gamma_I = gamma_I
+        self.slack_shape = slack_shape
+        self.bias = bias
+        self.bias_variance = bias_variance
+        self.n_neighbors = n_neighbors
+        self.weights = weights
+        self.heat_width = heat_width
+        self.laplacian = laplacian
+        self.laplacian_power = laplacian_power
+        self.recursion = recursion
+        self.n_landmarks = n_landmarks
+        self.unlabeled = unlabeled
+        self.class_weight = class_weight
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def _split_labels(self, y, known):
+        return split_labels(y, self.unlabeled, marks=True, known=known)
+
+    def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
+        if self.recursion == "spectral" and (sp.issparse(rows.points) or not kernel.on_vectors):
+            got = "sparse X" if sp.issparse(rows.points) else f"kernel={self.kernel!r}"
+            raise ValueError(
+                f"recursion='spectral' got {got}, expected dense X and a kernel defined on "
+                "arbitrary real vectors: it evaluates the kernel on singular vectors of X. Use "
+                "recursion='landmarks' or 'exact'."
+            )
+        return recursion.begin(self.recursion, kernel, n_landmarks=self.n_landmarks, seed=seed)
+
+    def _graph_recipe(self) -> GraphRecipe:
+        return GraphRecipe(
+            n_neighbors=self.n_neighbors,
+            weights=self.weights,
+            heat_width=None if self.heat_width == "auto" else float(self.heat_width),
+            laplacian=self.laplacian,
+            power=self.laplacian_power,
+        )
+
+    def _strengths(self, labeled_weight: float, weight: float) -> tuple[float, float]:
+        """Return C and the smoothing strength ``2 beta`` of a batch."""
+        if self.gamma_A is None and self.gamma_I is None:
+            beta = DEFAULT_BETA if self.beta is None else self.beta
+            return self._check_bound(self.C, f"C={self.C:g}"), 2.0 * beta
+        if self.beta is not None or self.C != DEFAULT_C:
+            raise ValueError(
+                f"got C={self.C:g}, beta={self.beta} together with gamma_A={self.gamma_A}, "
+                f"gamma_I={self.gamma_I}, expected one pair: set (C, beta) or (gamma_A, gamma_I), "
+                "and leave the other at its defaults."
+            )
+        if self.gamma_A is None or self.gamma_I is None:
+            raise ValueError(
+                f"got gamma_A={self.gamma_A}, gamma_I={self.gamma_I}, expected both: set the "
+                "missing one, or use C and beta."
+            )
+        smoothing = self.gamma_I / (self.gamma_A * weight**2)
+        if labeled_weight == 0:
+            return np.inf, smoothing
+        bound = 1.0 / (2.0 * labeled_weight * self.gamma_A)
+        origin = f"gamma_A={self.gamma_A:g} with {labeled_weight:g} labels makes C={bound:g}"
+        return self._check_bound(bound, origin), smoothing

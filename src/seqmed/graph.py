@@ -1,0 +1,158 @@
+"""The smoothness of one batch: neighbours, weights, and the graph Laplacian, kept sparse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpstrf
+from sklearn.neighbors import NearestNeighbors
+
+from seqmed.arrays import Array, Points
+from seqmed.kernels import Kernel
+
+# Rows of neighbour differences formed at once when exact edge lengths are taken.
+EDGE_BLOCK = 4096
+# Squared distance between two points of feature space that is rounding, relative to their norms.
+ZERO_DISTANCE = 1e-14
+
+
+@dataclass(frozen=True)
+class GraphRecipe:
+    """How a batch becomes a graph.
+
+    Parameters
+    ----------
+    n_neighbors : neighbours per point, >= 1, the point itself not counted.
+    weights : "heat" for ``exp(-d^2 / (4 w))``, or "binary".
+    heat_width : the width ``w > 0`` of heat weights; None until it has been measured.
+    laplacian : "normalized" for ``I - D^-1/2 W D^-1/2``, or "unnormalized" for ``D - W``.
+    power : exponent >= 1 of the Laplacian.
+    """
+
+    n_neighbors: int = 10
+    weights: str = "heat"
+    heat_width: float | None = None
+    laplacian: str = "normalized"
+    power: int = 1
+
+
+class Neighbours(NamedTuple):
+    """The k nearest other points of every point: indices and squared distances, both (n, k)."""
+
+    indices: NDArray[np.intp]
+    distances: Array
+
+
+@dataclass(frozen=True)
+class Smoothness:
+    """The penalty ``strength * f' L^power f`` on the values ``f`` (n,) of a function on a batch."""
+
+    laplacian: sp.csr_array
+    power: int
+    strength: float
+
+    def quadratic(self, values: Array) -> Array:
+        """Return ``strength * F' L^power F`` for functions in columns, (n, r) to (r, r)."""
+        for _ in range(self.power // 2):
+            values = self.laplacian @ values
+        smoothed = self.laplacian @ values if self.power % 2 else values
+        product = values.T @ smoothed
+        return (0.5 * self.strength) * (product + product.T)
+
+    def factor(self) -> Array:
+        """Return R, (n, rank), with ``R R' = strength * L^power``."""
+        dense = np.linalg.matrix_power(self.laplacian.toarray(), self.power)
+        return semidefinite_factor(self.strength * dense)
+
+
+def semidefinite_factor(matrix: Array) -> Array:
+    """Return R, (n, rank), with ``R R' = matrix`` for a symmetric positive semi-definite matrix.
+
+    Cholesky with diagonal pivoting, which stops by itself at the numerical rank.
+    """
+    n = matrix.shape[0]
+    lower, pivots, rank, _ = dpstrf(matrix, lower=1)
+    factor = np.zeros((n, rank))
+    factor[pivots - 1] = np.tril(lower)[:, :rank]
+    return factor
+
+
+def find_neighbours(kernel: Kernel, points: Points, n_neighbors: int) -> Neighbours:
+    """Return the nearest neighbours within a batch of distinct points, self excluded.
+
+    Where the kernel gives no coordinates, distances are those of its feature space.
+    """
+    n = points.shape[0]
+    k = min(n_neighbors, n - 1)
+    if k < 1:
+        return Neighbours(np.empty((n, 0), dtype=np.intp), np.empty((n, 0)))
+    coordinates = kernel.coordinates(points)
+    if coordinates is None:
+        gram = kernel(points, points)
+        norms = np.diagonal(gram)
+        distances = norms[:, None] + norms[None, :] - 2.0 * gram
+        distances[distances < ZERO_DISTANCE * (norms[:, None] + norms[None, :])] = 0.0
+        np.fill_diagonal(distances, np.inf)
+        indices = np.argsort(distances, axis=1, kind="stable")[:, :k]
+        return Neighbours(indices, np.take_along_axis(distances, indices, axis=1))
+    if not sp.issparse(coordinates):
+        coordinates = coordinates - coordinates.mean(axis=0)
+    search = NearestNeighbors(n_neighbors=k).fit(coordinates)
+    indices = search.kneighbors(return_distance=False)
+    return Neighbours(indices, edge_lengths(coordinates, indices))
+
+
+def edge_lengths(coordinates: Points, indices: NDArray[np.intp]) -> Array:
+    """Return squared distances from every point to its listed neighbours, from differences."""
+    n, k = indices.shape
+    starts, ends = np.repeat(np.arange(n), k), indices.ravel()
+    lengths = np.empty(n * k)
+    for first in range(0, n * k, EDGE_BLOCK):
+        block = slice(first, first + EDGE_BLOCK)
+        difference = coordinates[starts[block]] - coordinates[ends[block]]
+        if sp.issparse(difference):
+            lengths[block] = np.asarray(difference.multiply(difference).sum(axis=1)).ravel()
+        else:
+            lengths[block] = np.einsum("ij,ij->i", difference, difference)
+    return lengths.reshape(n, k)
+
+
+def measure_heat_width(neighbours: Neighbours) -> float | None:
+    """Return a quarter of the mean squared neighbour distance; None where there is no distance."""
+    lengths = neighbours.distances
+    width = 0.25 * float(lengths.mean()) if lengths.size else 0.0
+    return width if width > 0 else None
+
+
+def weight_matrix(neighbours: Neighbours, recipe: GraphRecipe) -> sp.csr_array:
+    """Return the symmetric (n, n) matrix of edge weights, ``max(W, W')``."""
+    n, k = neighbours.indices.shape
+    if recipe.weights == "binary":
+        values = np.ones(n * k)
+    else:
+        width = recipe.heat_width or 1.0  # None only where every edge has length zero
+        values = np.exp(-neighbours.distances.ravel() / (4.0 * width))
+    rows = np.repeat(np.arange(n), k)
+    weights = sp.csr_array((values, (rows, neighbours.indices.ravel())), shape=(n, n))
+    return sp.csr_array(weights.maximum(weights.T))
+
+
+def laplacian_of(weights: sp.csr_array, kind: str) -> sp.csr_array:
+    """Return the Laplacian; a vertex without any weight has a zero row and is not smoothed."""
+    degrees = np.asarray(weights.sum(axis=1)).ravel()
+    if kind == "unnormalized":
+        return sp.csr_array(sp.diags_array(degrees) - weights)
+    connected = degrees > np.finfo(np.float64).tiny
+    scale = np.where(connected, 1.0 / np.sqrt(np.where(connected, degrees, 1.0)), 0.0)
+    scaled = sp.diags_array(scale) @ weights @ sp.diags_array(scale)
+    return sp.csr_array(sp.diags_array(connected.astype(np.float64)) - scaled)
+
+
+def smoothness(neighbours: Neighbours, recipe: GraphRecipe, strength: float) -> Smoothness:
+    """Return the penalty of one batch from its neighbours."""
+    laplacian = laplacian_of(weight_matrix(neighbours, recipe), recipe.laplacian)
+    return Smoothness(laplacian, recipe.power, strength)

@@ -1,0 +1,69 @@
+"""Kernels given by the user: a function, or a matrix of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from seqmed.arrays import Array, Points
+from seqmed.kernels.protocol import Pointwise
+
+# Rows evaluated at once where only a diagonal is wanted.
+DIAGONAL_BLOCK = 128
+
+
+@dataclass(frozen=True, eq=False)
+class FromFunction(Pointwise):
+    """A user's function of two sets of rows, (n, p) and (m, p), returning (n, m) values."""
+
+    function: Callable[[Any, Any], Any]
+
+    def __call__(self, left: Points, right: Points) -> Array:
+        values = np.asarray(self.function(left, right), dtype=np.float64)
+        expected = (left.shape[0], right.shape[0])
+        if values.shape != expected:
+            raise ValueError(
+                f"the kernel function returned shape {values.shape}, expected {expected}: it must "
+                "map (n, p) and (m, p) rows to an (n, m) matrix."
+            )
+        return 0.5 * (values + values.T) if left is right else values
+
+    def diagonal(self, points: Points) -> Array:
+        blocks = [
+            np.diagonal(self(block, block))
+            for start in range(0, points.shape[0], DIAGONAL_BLOCK)
+            for block in [points[start : start + DIAGONAL_BLOCK]]
+        ]
+        return np.concatenate(blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class Precomputed(Pointwise):
+    """Kernel values computed by the user.
+
+    Known points are integer indices, (n, 1), into ``gram`` (n, n). A new point is its row of (n,)
+    kernel values with the known ones; its value with itself is not known.
+    """
+
+    gram: Array
+    on_vectors = False
+
+    def __call__(self, left: Points, right: Points) -> Array:
+        columns = right[:, 0]
+        if left.dtype.kind == "i":
+            return self.gram[np.ix_(left[:, 0], columns)]
+        return np.asarray(left[:, columns])
+
+    def diagonal(self, points: Points) -> Array:
+        if points.dtype.kind != "i":
+            raise ValueError(
+                "kernel='precomputed' got rows of kernel values, which leave out k(x, x): the "
+                "spread of new points needs a kernel object or a callable kernel."
+            )
+        return np.diagonal(self.gram)[points[:, 0]].copy()
+
+    def coordinates(self, points: Points) -> None:
+        return None

@@ -1,0 +1,69 @@
+"""What a kernel is to the rest of the library.
+
+A kernel is a frozen object. Parameters that depend on data (``gamma="scale"``, idf weights, DCM
+concentrations) are learned once, by `Kernel.freeze` on the first batch, and never move again: a
+kernel that moved would silently change the meaning of every multiplier learned before.
+
+Points are rows, dense (n, p) arrays or CSR (n, p) arrays; both arguments of a call have the same
+format.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, Self, runtime_checkable
+
+import numpy as np
+
+from seqmed.arrays import Array, Points, stack
+
+
+class Expansion(NamedTuple):
+    """A function ``x -> k(x, points) @ coefficients``, one column per head."""
+
+    points: Points
+    coefficients: Array
+
+
+@runtime_checkable
+class Kernel(Protocol):
+    """What the rest of the library asks of a kernel."""
+
+    @property
+    def on_vectors(self) -> bool:
+        """Whether any real vector is a legal point (needed by the spectral recursion)."""
+
+    def freeze(self, points: Points, weights: Array) -> Kernel:
+        """Return the kernel with its data-dependent parameters learned from a weighted batch."""
+
+    def __call__(self, left: Points, right: Points) -> Array:
+        """Return the (n, m) matrix of kernel values; exactly symmetric if ``left is right``."""
+
+    def diagonal(self, points: Points) -> Array:
+        """Return ``k(x, x)`` for every row, (n,)."""
+
+    def coordinates(self, points: Points) -> Points | None:
+        """Return the vectors between which graph neighbours are sought.
+
+        None if there are none but the kernel's own feature space.
+        """
+
+    def join(self, first: Expansion, second: Expansion) -> Expansion:
+        """Return the sum of two expansions."""
+
+
+class Pointwise:
+    """Defaults shared by kernels whose expansions are lists of points."""
+
+    on_vectors = True
+
+    def freeze(self, points: Points, weights: Array) -> Self:
+        return self
+
+    def coordinates(self, points: Points) -> Points | None:
+        return points
+
+    def join(self, first: Expansion, second: Expansion) -> Expansion:
+        return Expansion(
+            stack(first.points, second.points),
+            np.vstack([first.coefficients, second.coefficients]),
+        )

@@ -1,0 +1,271 @@
+"""Labels in and out: unlabeled markers, classes known so far, one-vs-rest targets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from seqmed.arrays import Array
+
+# What numpy makes of None and NaN when a list of strings around them becomes a string array.
+COERCED_MISSING = ("nan", "None", "<NA>", "NaT")
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a single label is None, NaN or pandas' NA."""
+    if value is None:
+        return True
+    try:
+        return not bool(value == value)
+    except (TypeError, ValueError):
+        return True  # pandas' NA refuses to be compared
+
+
+def missing_labels(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return a mask (n,) of labels that are None or NaN."""
+    if labels.dtype.kind == "f":
+        return np.isnan(labels)
+    if labels.dtype.kind == "O":
+        return np.fromiter((is_missing(value) for value in labels), bool, labels.size)
+    return np.zeros(labels.size, dtype=bool)
+
+
+def marked_unlabeled(labels: NDArray[Any], marker: Any) -> NDArray[np.bool_]:
+    """Return a mask (n,) of labels equal to ``marker``.
+
+    In a string array a marker that is a number is looked for in its string form, because numpy
+    turns ``["spam", -1]`` into strings.
+    """
+    if is_missing(marker):
+        return np.zeros(labels.size, dtype=bool)
+    if labels.dtype.kind in "US":
+        return labels == str(marker)
+    if labels.dtype.kind == "O":
+        return np.fromiter((same_label(value, marker) for value in labels), bool, labels.size)
+    if isinstance(marker, str):
+        return np.zeros(labels.size, dtype=bool)
+    return labels == marker
+
+
+def same_label(value: Any, marker: Any) -> bool:
+    """Whether an object label equals the marker; True and 1 are different labels."""
+    if isinstance(value, bool | np.bool_) != isinstance(marker, bool | np.bool_):
+        return False
+    return bool(value == marker)
+
+
+def as_label_array(labels: Any) -> NDArray[Any]:
+    """Return labels as a one-dimensional array of their own type, missing ones as None or NaN."""
+    if hasattr(labels, "to_numpy") and getattr(labels, "ndim", 1) == 1:
+        labels = labels.to_numpy()
+    if isinstance(labels, list | tuple):
+        flat = all(np.ndim(value) == 0 for value in labels)
+        if flat and any(value is None or isinstance(value, str) for value in labels):
+            # numpy would spell missing labels and numbers among strings out as strings
+            objects = np.empty(len(labels), dtype=object)
+            objects[:] = list(labels)
+            labels = objects
+    return column_or_1d(np.asarray(labels), warn=True)
+
+
+def split_labels(
+    labels: Any, marker: Any, *, marks: bool, known: NDArray[Any] | None
+) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    """Separate labeled from unlabeled rows.
+
+    Parameters
+    ----------
+    labels : (n,) labels as the user gave them.
+    marker : value that marks an unlabeled row, used if ``marks``.
+    marks : whether ``marker`` marks anything; if not, only None and NaN do.
+    known : classes known already, None if none are.
+
+    Returns
+    -------
+    labeled : (n,) mask.
+    values : the labels of the labeled rows, in a type of their own.
+    """
+    array = as_label_array(labels)
+    unlabeled = missing_labels(array)
+    if marks:
+        if known is None and marker == -1 and array.dtype.kind in "iufO":
+            refuse_ambiguous_signs(array[~unlabeled])
+        unlabeled = unlabeled | marked_unlabeled(array, marker)
+    values = array[~unlabeled]
+    if values.dtype.kind == "f" and np.isinf(values).any():
+        raise ValueError("Input y contains infinity or a value too large for dtype('float64').")
+    if values.dtype.kind == "O":
+        values = narrowed(values)
+    if values.dtype.kind in "US":
+        refuse_coerced_missing(values, marker, known)
+    if values.size:
+        check_classification_targets(values)
+    return ~unlabeled, values
+
+
+def narrowed(values: NDArray[Any]) -> NDArray[Any]:
+    """Return object labels in the type they share; refuse a mixture of strings and others."""
+    if values.size == 0:
+        return values
+    are_strings = {isinstance(value, str | bytes) for value in values}
+    if len(are_strings) > 1:
+        example = sorted({type(value).__name__ for value in values})
+        raise ValueError(
+            f"y mixes label types ({', '.join(example)}), expected one: convert all labels to "
+            "strings or all to numbers; None, NaN and the unlabeled marker may stand among either."
+        )
+    return np.array(values.tolist())
+
+
+def refuse_ambiguous_signs(values: NDArray[Any]) -> None:
+    """Refuse y of only -1 and +1: either may be meant, a class or the unlabeled marker."""
+    found = {value for value in values.tolist() if not isinstance(value, str)}
+    if found == {-1, 1} and len(found) == len(set(values.tolist())):
+        raise ValueError(
+            "y holds only -1 and +1, and -1 marks unlabeled rows: expected labels among which -1 "
+            "cannot be a class. If -1 is a class, set unlabeled=None (missing labels are then None "
+            "or NaN); if -1 means unlabeled, pass classes= to partial_fit or name the classes "
+            "differently."
+        )
+
+
+def refuse_coerced_missing(values: NDArray[Any], marker: Any, known: NDArray[Any] | None) -> None:
+    """Refuse labels that numpy made of missing values, unless they are known classes."""
+    suspicious = set(COERCED_MISSING) & set(values.tolist())
+    if known is not None and known.dtype.kind in "US":
+        suspicious -= set(known.tolist())
+    if suspicious:
+        text = sorted(suspicious)[0]
+        raise ValueError(
+            f"y is an array of strings that holds {text!r}, which numpy makes of a missing value: "
+            "expected None or NaN in an object array. Pass a list, a pandas Series or an array of "
+            f"dtype object; set unlabeled={text!r} if it marks missing labels; or declare it in "
+            "classes= if it really is a class."
+        )
+
+
+@dataclass(frozen=True)
+class ClassBook:
+    """The classes known so far and how much of each has been seen.
+
+    Parameters
+    ----------
+    classes : (K,) sorted distinct labels.
+    weights : (K,) total weight of the labels seen of each; 0 for a class only declared.
+    """
+
+    classes: NDArray[Any]
+    weights: Array
+
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        """Mask (K,) of the classes of which an example has been seen."""
+        return self.weights > 0
+
+    @property
+    def n_heads(self) -> int:
+        """One head for up to two classes, else one per class."""
+        return 1 if self.classes.size <= 2 else self.classes.size
+
+    def encode(self, values: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the index of every label among the classes; all must be known."""
+        if values.size == 0:
+            return np.zeros(0, dtype=np.intp)
+        return np.searchsorted(self.classes, values)
+
+    def add(self, values: NDArray[Any], weights: Array) -> ClassBook:
+        """Return the book after seeing weighted labels, new classes included."""
+        grown = self.declare(values)
+        totals = grown.weights.copy()
+        np.add.at(totals, grown.encode(values), weights)
+        return ClassBook(grown.classes, totals)
+
+    def declare(self, values: NDArray[Any]) -> ClassBook:
+        """Return the book with these classes known, whether seen or not."""
+        if values.size == 0:
+            return self
+        if self.classes.size == 0:
+            classes = np.unique(values)
+        else:
+            values = matched(values, self.classes)
+            classes = np.union1d(self.classes, values)
+            if classes.size == self.classes.size:
+                return self
+        totals = np.zeros(classes.size)
+        if self.classes.size:
+            totals[np.searchsorted(classes, self.classes)] = self.weights
+        return ClassBook(classes, totals)
+
+    def targets(self, codes: NDArray[np.intp]) -> Array:
+        """Return one-vs-rest targets, (l, heads): +1 for the head's own class, -1 otherwise.
+
+        The single head of up to two classes belongs to the last of them.
+        """
+        if self.n_heads == 1:
+            own = np.array([self.classes.size - 1])
+        else:
+            own = np.arange(self.classes.size)
+        return np.where(codes[:, None] == own[None, :], 1.0, -1.0)
+
+    def decide(self, scores: Array) -> NDArray[Any]:
+        """Return the label of every row of scores, (n, heads), among the classes seen."""
+        if self.n_heads == 1:
+            last = self.classes.size - 1
+            codes = np.where(scores[:, 0] > 0, last, 0)
+            if self.seen.sum() == 1:
+                codes = np.full(scores.shape[0], int(np.flatnonzero(self.seen)[0]))
+        else:
+            codes = np.where(self.seen, scores, -np.inf).argmax(axis=1)
+        return self.classes[codes]
+
+    def transfer(self, grown: ClassBook) -> tuple[Array, Array]:
+        """Return how heads carry over when classes are added, for `learning.rehead`.
+
+        A class's score is its own head's, and in a single head of two classes the first one's is
+        the negative of the second's. A class nothing is known of starts at -1: whatever has been
+        seen was not of it.
+        """
+        old_heads = 0 if self.classes.size == 0 else self.n_heads
+        scores: dict[Any, Array] = {}
+        for position, label in enumerate(self.classes.tolist()):
+            column = np.zeros(self.n_heads)
+            if self.n_heads == 1:
+                column[0] = 1.0 if position == self.classes.size - 1 else -1.0
+            else:
+                column[position] = 1.0
+            scores[label] = column
+        own = grown.classes.tolist() if grown.n_heads > 1 else [grown.classes[-1:].tolist()[0]]
+        transfer = np.zeros((max(old_heads, 1), grown.n_heads))
+        offsets = np.zeros(grown.n_heads)
+        for head, label in enumerate(own):
+            if label in scores:
+                transfer[:, head] = scores[label]
+            elif grown.n_heads == 1 and self.classes.size == 1:
+                transfer[:, head] = -scores[self.classes.tolist()[0]]
+            elif self.seen.any():
+                offsets[head] = -1.0
+        return transfer, offsets
+
+
+def empty_book() -> ClassBook:
+    """Return a book without classes."""
+    return ClassBook(np.zeros(0, dtype=np.intp), np.zeros(0))
+
+
+def matched(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
+    """Return new labels in the type of the known classes, or say why that cannot be."""
+    texts = values.dtype.kind in "US", classes.dtype.kind in "US"
+    if texts[0] != texts[1]:
+        kinds = ["strings" if text else "numbers" for text in texts]
+        raise ValueError(
+            f"y holds {kinds[0]} ({values[0]!r}), but the classes so far are {kinds[1]} "
+            f"({classes[0]!r}): pass labels of the same type in every batch."
+        )
+    if values.dtype.kind == "f" and classes.dtype.kind in "iub" and (values % 1 == 0).all():
+        return values.astype(np.int64)
+    return values

@@ -1,0 +1,117 @@
+"""The spectral recursion: section 3.2 of the paper, with what it leaves open decided.
+
+From the third batch on the past is represented by r pseudo-points: running means over batches of
+the right singular vectors V of X_t, of its singular values s, and of Laplacian values d paired with
+them by the Rayleigh quotient ``d_i = u_i' L u_i`` of the left singular vectors. The prior kernel is
+that of the penalty ``diag(B s^2 d)`` on V, B the sum of all strengths so far; the new batch is then
+folded in exactly. The first two batches are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import svd
+
+from seqmed.arrays import Array, Points
+from seqmed.graph import Smoothness
+from seqmed.posterior import Covariance, Reduction
+from seqmed.recursion.theorem import damping, fold_exactly
+
+EXACT_BATCHES = 2
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Running means over ``count`` batches: vectors (r, p), singular values and d, both (r,)."""
+
+    vectors: Array
+    singular_values: Array
+    laplacian_values: Array
+    count: int = 1
+
+    @property
+    def rank(self) -> int:
+        """Number of pseudo-points."""
+        return self.vectors.shape[0]
+
+    def cut(self, rank: int) -> Spectrum:
+        """Return the leading ``rank`` components."""
+        return Spectrum(
+            self.vectors[:rank],
+            self.singular_values[:rank],
+            self.laplacian_values[:rank],
+            self.count,
+        )
+
+    def average(self, new: Spectrum) -> Spectrum:
+        """Return the means with one more batch, its vectors' signs aligned with the means'."""
+        signs = np.where(np.einsum("ij,ij->i", self.vectors, new.vectors) < 0, -1.0, 1.0)
+        share = 1.0 / (self.count + 1)
+        return Spectrum(
+            self.vectors + share * (signs[:, None] * new.vectors - self.vectors),
+            self.singular_values + share * (new.singular_values - self.singular_values),
+            self.laplacian_values + share * (new.laplacian_values - self.laplacian_values),
+            self.count + 1,
+        )
+
+
+def spectrum_of(points: Points, smoothness: Smoothness) -> Spectrum:
+    """Return the spectrum of one batch, of rank min(n, p)."""
+    left, values, right = svd(points, full_matrices=False)
+    unit = replace(smoothness, strength=1.0)
+    rayleigh = np.maximum(np.diagonal(unit.quadratic(left)), 0.0)
+    return Spectrum(right, values, rayleigh)
+
+
+@dataclass(frozen=True)
+class SpectralRecursion:
+    """Carries the covariance in memory O(r p) plus the newest batch.
+
+    Parameters
+    ----------
+    covariance : the current covariance.
+    spectrum : running means over the batches so far, None before the first.
+    strength : sum of the strengths ``2 beta_t`` so far.
+    n_folds : batches folded in.
+    """
+
+    covariance: Covariance
+    spectrum: Spectrum | None = None
+    strength: float = 0.0
+    n_folds: int = 0
+
+    def fold(self, points: Points, smoothness: Smoothness) -> SpectralRecursion:
+        """Return the recursion after one more batch."""
+        prior = self.covariance
+        if self.spectrum is not None and self.n_folds >= EXACT_BATCHES:
+            prior = self._from_past(self.spectrum)
+        return SpectralRecursion(
+            covariance=fold_exactly(prior, points, smoothness),
+            spectrum=self._remember(spectrum_of(points, smoothness)),
+            strength=self.strength + smoothness.strength,
+            n_folds=self.n_folds + 1,
+        )
+
+    def _from_past(self, spectrum: Spectrum) -> Covariance:
+        """Return the covariance in which pseudo-points stand for the past."""
+        kernel = self.covariance.kernel
+        scale = self.strength * spectrum.laplacian_values
+        penalty_factor = np.diag(spectrum.singular_values * np.sqrt(scale))
+        gram = kernel(spectrum.vectors, spectrum.vectors)
+        return Covariance(kernel, Reduction(spectrum.vectors, damping(penalty_factor, gram)))
+
+    def _remember(self, new: Spectrum) -> Spectrum:
+        """Return the running means with a batch; one of smaller rank than theirs is left out.
+
+        The rank is that of the smaller of the first two batches.
+        """
+        if self.spectrum is None:
+            return new
+        if self.n_folds < EXACT_BATCHES:
+            rank = min(self.spectrum.rank, new.rank)
+            return self.spectrum.cut(rank).average(new.cut(rank))
+        if new.rank < self.spectrum.rank:
+            return self.spectrum
+        return self.spectrum.average(new.cut(self.spectrum.rank))

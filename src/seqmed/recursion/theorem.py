@@ -1,0 +1,39 @@
+"""Theorem 2: what one smoothness penalty does to a covariance."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+
+from seqmed.arrays import Array, Points, stack
+from seqmed.graph import Smoothness
+from seqmed.posterior import Covariance, Reduction
+
+
+def damping(penalty_factor: Array, gram: Array) -> Array:
+    """Return J, (n, r), with ``J J' = (I + P K)^{-1} P`` for a penalty ``P = R R'``.
+
+    This is the matrix S of Theorem 2. The paper inverts P, which is singular; in
+    ``S = R (I + R'KR)^{-1} R'`` only a matrix with eigenvalues >= 1 is factored.
+    """
+    inner = penalty_factor.T @ gram @ penalty_factor
+    inner = 0.5 * (inner + inner.T)
+    inner[np.diag_indices_from(inner)] += 1.0
+    lower = cholesky(inner, lower=True)
+    return solve_triangular(lower, penalty_factor.T, lower=True).T
+
+
+def fold_exactly(covariance: Covariance, points: Points, smoothness: Smoothness) -> Covariance:
+    """Return ``k_t = k_{t-1} - k_{t-1}(., X) S k_{t-1}(X, .)`` with X among the anchors.
+
+    With ``k_{t-1}(., X) = k(., X) - k(., Z) Q psi(X)'`` the new factor has the block columns
+    (Q, 0) and (-Q psi(X)'J, J) on the anchors (Z, X).
+    """
+    damp = damping(smoothness.factor(), covariance(points, points))
+    kernel, old = covariance.kernel, covariance.reduction
+    if old is None:
+        return Covariance(kernel, Reduction(points, damp))
+    lifted = -old.factor @ (old.features(kernel, points).T @ damp)
+    corner = np.zeros((points.shape[0], old.factor.shape[1]))
+    factor = np.block([[old.factor, lifted], [corner, damp]])
+    return Covariance(kernel, Reduction(stack(old.anchors, points), factor))
