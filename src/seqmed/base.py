@@ -27,6 +27,7 @@ from seqmed.kernels import Expansion, Kernel, Precomputed, make_kernel
 from seqmed.labels import ClassBook, empty_book
 from seqmed.learning import Batch, Settings, StepInfo
 from seqmed.posterior import Posterior, Recursion
+from seqmed.threads import threads_for
 
 
 class Rows(NamedTuple):
@@ -238,7 +239,8 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
             tol=self.tol,
             max_iter=self.max_iter,
         )
-        posterior, info = learning.step(posterior, batch, settings)
+        with threads_for(max(rows.points.shape[0], posterior.size)):
+            posterior, info = learning.step(posterior, batch, settings)
         return stream._replace(posterior=posterior, book=book, graph=info.graph), info
 
     def _class_weights(self, book: ClassBook) -> Array:
@@ -319,8 +321,6 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
     def _points(self, X: Any) -> Points:
         check_is_fitted(self, "posterior_")
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
-        if self.kernel == "precomputed":
-            return X.toarray() if sp.issparse(X) else X
         return in_format(X, self._stream.sparse)
 
     def _scores(self, X: Any) -> Array:
@@ -331,7 +331,8 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
                 "label, expected at least one labeled row before predictions: call partial_fit "
                 "with labels."
             )
-        return self.posterior_.mean(points)
+        with threads_for(points.shape[0]):
+            return self.posterior_.mean(points)
 
     def decision_function(self, X):
         """Return the posterior mean score of every row.
@@ -363,7 +364,8 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
             Unlabeled data shrink it, labels do not: it is a spread, not a calibrated error bar.
         """
         points = self._points(X)
-        return self.posterior_.spread(points)
+        with threads_for(points.shape[0]):
+            return self.posterior_.spread(points)
 
     def predict(self, X):
         """Return the label of every row, one of the classes of which an example has been seen.

@@ -18,7 +18,7 @@ from seqmed.posterior import Recursion
 
 DEFAULT_C = 10.0
 # Chosen by prequential accuracy on validation streams: docs/decisions/0006-default-beta.md.
-DEFAULT_BETA = 0.5
+DEFAULT_BETA = 0.01
 
 
 class SeqMED(SequentialClassifier):
@@ -143,7 +143,7 @@ class SeqLapMED(SequentialClassifier):
     kernel, gamma, degree, coef0, C, slack_shape, bias, bias_variance, class_weight, tol, max_iter
         As in `SeqMED`.
     beta : float >= 0 or None, default=None
-        Weight of the smoothness term, 0 for none. None is 0.5.
+        Weight of the smoothness term, 0 for none. None is 0.01.
     gamma_A, gamma_I : float > 0 and float >= 0, or None, default=None
         The paper's other parametrisation, instead of C and beta: for a batch of n rows, l labeled,
         ``C = 1 / (2 l gamma_A)`` and ``beta = gamma_I / (2 gamma_A n^2)``.

@@ -25,6 +25,9 @@ from seqmed.graph import GraphRecipe, find_neighbours, measure_heat_width, smoot
 from seqmed.kernels import Expansion, Kernel
 from seqmed.posterior import Posterior, Recursion, evaluate
 
+# Kernel values are multiplied three at a time; beyond this they would overflow.
+LARGEST_VARIANCE = 1e100
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -142,6 +145,7 @@ def rehead(posterior: Posterior, transfer: Array, offsets: Array) -> Posterior:
 
 def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Posterior, StepInfo]:
     """Learn one batch."""
+    check_variances(posterior.covariance.kernel.diagonal(batch.points))
     recursion, graph = fold_geometry(posterior.recursion, batch.points, settings)
     covariance = recursion.covariance
     kernel = covariance.kernel
@@ -150,7 +154,6 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
     prior_parts = covariance.in_base_kernel(posterior.support)
     prior_scores = evaluate(kernel, prior_parts, labeled)
     gram = covariance(labeled, labeled)
-    check_finite(gram, prior_scores)
 
     heads = posterior.intercepts.size
     coefficients = np.zeros((batch.labeled.size, heads))
@@ -256,10 +259,13 @@ def ready_to_evaluate(kernel: Kernel, parts: tuple[Expansion, ...]) -> tuple[Exp
     return (joined,) if joined.points.shape[0] < separate else parts
 
 
-def check_finite(gram: Array, prior_scores: Array) -> None:
-    """Refuse a batch on which the kernel overflows."""
-    if not (np.isfinite(gram).all() and np.isfinite(prior_scores).all()):
+def check_variances(variances: Array) -> None:
+    """Refuse a batch on which products of kernel values would overflow."""
+    within = variances < LARGEST_VARIANCE
+    if not within.all():
+        row = int(np.flatnonzero(~within)[0])
         raise ValueError(
-            "the kernel gave values that are not finite on this batch, expected finite ones: "
-            "scale the features (for example with StandardScaler) or choose another kernel."
+            f"row {row} of the batch has k(x, x) = {variances[row]:.3g}, expected a value below "
+            f"{LARGEST_VARIANCE:g}: scale the features (for example with StandardScaler) or choose "
+            "another kernel."
         )

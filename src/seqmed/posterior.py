@@ -128,6 +128,11 @@ class Posterior:
         """The current covariance function."""
         return self.recursion.covariance
 
+    @property
+    def size(self) -> int:
+        """Rows of the largest set of points the mean is made of."""
+        return max(part.points.shape[0] for part in self.mean_parts)
+
     def mean(self, points: Points) -> Array:
         """Return the mean score of every row under every head, bias included, (n, heads)."""
         return evaluate(self.covariance.kernel, self.mean_parts, points) + self.intercepts

@@ -29,6 +29,11 @@ class FromFunction(Pointwise):
                 f"the kernel function returned shape {values.shape}, expected {expected}: it must "
                 "map (n, p) and (m, p) rows to an (n, m) matrix."
             )
+        if not np.isfinite(values).all():
+            raise ValueError(
+                "the kernel function returned NaN or infinity, expected finite values: mend the "
+                "function or scale the features."
+            )
         return 0.5 * (values + values.T) if left is right else values
 
     def diagonal(self, points: Points) -> Array:

@@ -71,7 +71,7 @@ class RBF(Pointwise):
 def squared_distances(left: Points, right: Points, far: float = np.inf) -> Array:
     """Return squared Euclidean distances, (n, m), by inner products.
 
-    Rows of squared norm above ``far`` are differenced coordinate by coordinate instead.
+    Dense rows of squared norm above ``far`` are differenced coordinate by coordinate instead.
     """
     left_norms = row_norms_squared(left)
     right_norms = left_norms if left is right else row_norms_squared(right)
@@ -81,22 +81,16 @@ def squared_distances(left: Points, right: Points, far: float = np.inf) -> Array
         distances += left_norms[:, None]
         distances += right_norms[None, :]
     np.maximum(distances, 0.0, out=distances)
-    far_left = np.flatnonzero(~(left_norms <= far))
-    far_right = np.flatnonzero(~(right_norms <= far))
-    if far_left.size:
-        distances[far_left] = direct_distances(left[far_left], right)
-    if far_right.size:
-        distances[:, far_right] = direct_distances(left, right[far_right])
+    if not sp.issparse(left):
+        far_left = np.flatnonzero(~(left_norms <= far))
+        far_right = np.flatnonzero(~(right_norms <= far))
+        if far_left.size:
+            distances[far_left] = cdist(left[far_left], right, "sqeuclidean")
+        if far_right.size:
+            distances[:, far_right] = cdist(left, right[far_right], "sqeuclidean")
     if left is right:
         np.fill_diagonal(distances, 0.0)
     return distances
-
-
-def direct_distances(left: Points, right: Points) -> Array:
-    """Return squared distances from differences, exact to rounding whatever the offset."""
-    dense_left = left.toarray() if sp.issparse(left) else left
-    dense_right = right.toarray() if sp.issparse(right) else right
-    return cdist(dense_left, dense_right, "sqeuclidean")
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
 
 from seqmed.arrays import Array, Points, stack
 from seqmed.graph import Smoothness
@@ -14,12 +14,16 @@ def damping(penalty_factor: Array, gram: Array) -> Array:
     """Return J, (n, r), with ``J J' = (I + P K)^{-1} P`` for a penalty ``P = R R'``.
 
     This is the matrix S of Theorem 2. The paper inverts P, which is singular; in
-    ``S = R (I + R'KR)^{-1} R'`` only a matrix with eigenvalues >= 1 is factored.
+    ``S = R (I + R'KR)^{-1} R'`` only a matrix with eigenvalues >= 1 is factored. Where rounding of
+    a huge K, or an indefinite one, spoils that, its negative eigenvalues count as zero.
     """
-    inner = penalty_factor.T @ gram @ penalty_factor
-    inner = 0.5 * (inner + inner.T)
-    inner[np.diag_indices_from(inner)] += 1.0
-    lower = cholesky(inner, lower=True)
+    product = penalty_factor.T @ gram @ penalty_factor
+    product = 0.5 * (product + product.T)
+    try:
+        lower = cholesky(product + np.eye(product.shape[0]), lower=True)
+    except LinAlgError:
+        values, vectors = eigh(product)
+        return (penalty_factor @ vectors) / np.sqrt(1.0 + np.maximum(values, 0.0))
     return solve_triangular(lower, penalty_factor.T, lower=True).T
 
 

@@ -1,0 +1,41 @@
+# Two commands for a newcomer, each complete in itself: `make demo` and `make test`.
+# They need Python >= 3.11 and make; everything else goes into .venv in this folder.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+# Two processes share two cores: more BLAS threads than that only wait for each other.
+WORKERS ?= 2
+
+.PHONY: help demo test check clean
+
+help:
+	@echo "make demo   learn a partially labeled stream, watch it, get a plot"
+	@echo "make test   run the tests"
+	@echo "make check  style, types, import rules"
+	@echo "make clean  remove the environment and everything generated"
+
+demo: $(READY)
+	$(BIN)/python examples/demo.py
+
+test: $(READY)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m nojit
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf .venv demo build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else \
+	"seqmed needs Python 3.11 or newer, found %d.%d: run make with PYTHON=<path>" % v[:2])'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --editable '.[dev]'
+	@touch $@

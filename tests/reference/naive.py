@@ -1,0 +1,375 @@
+"""A slow and obvious reference: loops, explicit inverses, the formulas as they are printed.
+
+Nothing here shares an algorithm with the library. Only the dual of one batch is borrowed, from
+`seqmed.dual.newton`, the solver the library itself does not use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+from seqmed.dual import DualProblem, newton
+
+Matrix = np.ndarray
+KernelFunction = Callable[[Matrix, Matrix], Matrix]
+
+# -- kernels ---------------------------------------------------------------------------------------
+
+
+def gram(value: Callable[[Matrix, Matrix], float], left: Matrix, right: Matrix) -> Matrix:
+    """Return the values of a function of two rows, by a double loop."""
+    values = np.empty((len(left), len(right)))
+    for i, first in enumerate(left):
+        for j, second in enumerate(right):
+            values[i, j] = value(first, second)
+    return values
+
+
+def linear() -> KernelFunction:
+    return lambda left, right: gram(lambda a, b: float(a @ b), left, right)
+
+
+def rbf(gamma: float) -> KernelFunction:
+    def value(a, b):
+        difference = a - b
+        return float(np.exp(-gamma * (difference @ difference)))
+
+    return lambda left, right: gram(value, left, right)
+
+
+def polynomial(gamma: float, degree: int, coef0: float) -> KernelFunction:
+    return lambda left, right: gram(
+        lambda a, b: float((gamma * (a @ b) + coef0) ** degree), left, right
+    )
+
+
+def scale_gamma(points: Matrix, weights: Matrix | None = None) -> float:
+    """Return 1 / (p * variance of all entries), every row counted by its weight."""
+    weights = np.ones(len(points)) if weights is None else weights
+    entries, shares = [], []
+    for row, weight in zip(points, weights, strict=True):
+        for entry in row:
+            entries.append(entry)
+            shares.append(weight)
+    mean = np.average(entries, weights=shares)
+    variance = np.average((np.array(entries) - mean) ** 2, weights=shares)
+    return 1.0 / (points.shape[1] * variance)
+
+
+def smoothed_idf(points: Matrix, weights: Matrix | None = None) -> Matrix:
+    """Return log((1 + N) / (1 + df)) + 1 of every column."""
+    weights = np.ones(len(points)) if weights is None else weights
+    idf = np.empty(points.shape[1])
+    for column in range(points.shape[1]):
+        document_frequency = sum(weights[i] for i in range(len(points)) if points[i, column] > 0)
+        idf[column] = np.log((1 + sum(weights)) / (1 + document_frequency)) + 1
+    return idf
+
+
+def tfidf(idf: Matrix) -> KernelFunction:
+    """Return the cosine of log(1 + x) * idf; rows of zeros have the value 0."""
+
+    def value(a, b):
+        first, second = np.log(1 + a) * idf, np.log(1 + b) * idf
+        lengths = np.sqrt(first @ first) * np.sqrt(second @ second)
+        return float(first @ second / lengths) if lengths > 0 else 0.0
+
+    return lambda left, right: gram(value, left, right)
+
+
+def dcm_score(counts: Matrix, concentrations: Matrix) -> Matrix:
+    """Return u_w = psi(s) - psi(s + n) + psi(x_w + c_w) - psi(c_w)."""
+    total, length = sum(concentrations), sum(counts)
+    score = np.empty(len(counts))
+    for word, (count, concentration) in enumerate(zip(counts, concentrations, strict=True)):
+        score[word] = digamma(total) - digamma(total + length)
+        score[word] += digamma(count + concentration) - digamma(concentration)
+    return score
+
+
+def dcm_fisher(concentrations: Matrix, precisions: Matrix | None = None) -> KernelFunction:
+    precisions = np.ones(len(concentrations)) if precisions is None else precisions
+    return lambda left, right: gram(
+        lambda a, b: float(
+            sum(dcm_score(a, concentrations) * precisions * dcm_score(b, concentrations))
+        ),
+        left,
+        right,
+    )
+
+
+def dcm_log_likelihood(points: Matrix, weights: Matrix, concentrations: Matrix) -> float:
+    """Return the log likelihood of rows of counts, without the multinomial coefficients."""
+    total, value = concentrations.sum(), 0.0
+    for counts, weight in zip(points, weights, strict=True):
+        own = gammaln(counts + concentrations) - gammaln(concentrations)
+        value += weight * (gammaln(total) - gammaln(total + counts.sum()) + own.sum())
+    return float(value)
+
+
+# -- graph -----------------------------------------------------------------------------------------
+
+
+def squared_distances(points: Matrix) -> Matrix:
+    n = len(points)
+    distances = np.zeros((n, n))
+    for i in range(n):
+        for j in range(n):
+            distances[i, j] = sum((points[i] - points[j]) ** 2)
+    return distances
+
+
+def feature_distances(values: Matrix) -> Matrix:
+    """Return the squared distances in the feature space of a Gram matrix."""
+    n = len(values)
+    distances = np.zeros((n, n))
+    for i in range(n):
+        for j in range(n):
+            distances[i, j] = values[i, i] + values[j, j] - 2 * values[i, j]
+    return distances
+
+
+def nearest(distances: Matrix, n_neighbors: int) -> list[list[int]]:
+    """Return for every point its nearest others, n - 1 of them if there are no more."""
+    n = len(distances)
+    neighbours = []
+    for i in range(n):
+        others = [j for j in range(n) if j != i]
+        others.sort(key=lambda j: distances[i, j])
+        neighbours.append(others[:n_neighbors])
+    return neighbours
+
+
+def auto_heat_width(distances: Matrix, n_neighbors: int) -> float:
+    """Return a quarter of the mean squared distance to a neighbour."""
+    lengths = [
+        distances[i, j] for i, others in enumerate(nearest(distances, n_neighbors)) for j in others
+    ]
+    return float(np.mean(lengths)) / 4
+
+
+def edge_weights(distances: Matrix, n_neighbors: int, kind: str, width: float | None) -> Matrix:
+    n = len(distances)
+    directed = np.zeros((n, n))
+    for i, others in enumerate(nearest(distances, n_neighbors)):
+        for j in others:
+            directed[i, j] = 1.0 if kind == "binary" else np.exp(-distances[i, j] / (4 * width))
+    return np.maximum(directed, directed.T)
+
+
+def laplacian(weights: Matrix, kind: str) -> Matrix:
+    """Return I - D^-1/2 W D^-1/2 or D - W; a vertex of degree zero has a zero row."""
+    n = len(weights)
+    degrees = [sum(weights[i]) for i in range(n)]
+    matrix = np.zeros((n, n))
+    for i in range(n):
+        for j in range(n):
+            if kind == "unnormalized":
+                matrix[i, j] = (degrees[i] if i == j else 0.0) - weights[i, j]
+            elif degrees[i] > 0 and degrees[j] > 0:
+                own = 1.0 if i == j else 0.0
+                matrix[i, j] = own - weights[i, j] / np.sqrt(degrees[i] * degrees[j])
+    return matrix
+
+
+def batch_laplacian(
+    points: Matrix,
+    *,
+    n_neighbors: int,
+    weights: str,
+    width: float | None,
+    kind: str,
+    power: int,
+    distances: Matrix | None = None,
+) -> Matrix:
+    """Return L^p of one batch of points."""
+    distances = squared_distances(points) if distances is None else distances
+    matrix = laplacian(edge_weights(distances, n_neighbors, weights, width), kind)
+    product = np.eye(len(matrix))
+    for _ in range(power):
+        product = product @ matrix
+    return product
+
+
+# -- the kernel after some batches -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """What one batch says about smoothness: its points, its L^p, its beta."""
+
+    points: Matrix
+    laplacian: Matrix
+    beta: float
+
+
+def block_diagonal(blocks: list[Matrix]) -> Matrix:
+    size = sum(len(block) for block in blocks)
+    matrix, start = np.zeros((size, size)), 0
+    for block in blocks:
+        end = start + len(block)
+        matrix[start:end, start:end] = block
+        start = end
+    return matrix
+
+
+def penalised(kernel: KernelFunction, anchors: Matrix, penalty: Matrix) -> KernelFunction:
+    """Return k - k(., Z) (I + P K_ZZ)^{-1} P k(Z, .)."""
+    inverse = np.linalg.inv(np.eye(len(anchors)) + penalty @ kernel(anchors, anchors))
+    middle = inverse @ penalty
+    return lambda left, right: (
+        kernel(left, right) - kernel(left, anchors) @ middle @ kernel(anchors, right)
+    )
+
+
+def unrolled_kernel(kernel: KernelFunction, batches: list[Smoothing]) -> KernelFunction:
+    """Return the exact kernel with all points so far in one block formula."""
+    if not batches:
+        return kernel
+    anchors = np.vstack([batch.points for batch in batches])
+    penalty = block_diagonal([2 * batch.beta * batch.laplacian for batch in batches])
+    return penalised(kernel, anchors, penalty)
+
+
+def spectral_kernel(kernel: KernelFunction, batches: list[Smoothing]) -> KernelFunction:
+    """Return the kernel of section 3.2 of the paper; the first two batches are exact."""
+    if len(batches) <= 2:
+        return unrolled_kernel(kernel, batches)
+    past, newest = batches[:-1], batches[-1]
+    rank = min(min(batch.points.shape) for batch in past[:2])
+    vectors, singular_values, laplacian_values = [], [], []
+    for batch in past:
+        if min(batch.points.shape) < rank:
+            continue
+        left, values, right = np.linalg.svd(batch.points, full_matrices=False)
+        aligned = []
+        for i in range(rank):
+            flip = vectors and np.mean([v[i] for v in vectors], axis=0) @ right[i] < 0
+            aligned.append(-right[i] if flip else right[i])
+        vectors.append(np.array(aligned))
+        singular_values.append(values[:rank])
+        laplacian_values.append(
+            np.array([left[:, i] @ batch.laplacian @ left[:, i] for i in range(rank)])
+        )
+    V, s, d = (np.mean(each, axis=0) for each in (vectors, singular_values, laplacian_values))
+    B = 2 * sum(batch.beta for batch in past)
+    prior = penalised(kernel, V, B * np.diag(s**2 * d))
+    return penalised(prior, newest.points, 2 * newest.beta * newest.laplacian)
+
+
+def inverse_root(matrix: Matrix) -> Matrix:
+    values, vectors = np.linalg.eigh(matrix)
+    return vectors @ np.diag(values**-0.5) @ vectors.T
+
+
+def landmark_kernel(
+    kernel: KernelFunction, landmarks: Matrix, batches: list[Smoothing]
+) -> KernelFunction:
+    """Return k - phi' (I - G^{-1}) phi with phi = K_ZZ^{-1/2} k(Z, .) for given landmarks."""
+    root = inverse_root(kernel(landmarks, landmarks))
+
+    def features(points):
+        return kernel(points, landmarks) @ root
+
+    G = np.eye(len(landmarks))
+    for batch in batches:
+        phi = features(batch.points)
+        G = G + 2 * batch.beta * phi.T @ batch.laplacian @ phi
+    taken = np.eye(len(landmarks)) - np.linalg.inv(G)
+    return lambda left, right: kernel(left, right) - features(left) @ taken @ features(right).T
+
+
+def growing_landmark_kernel(
+    kernel: KernelFunction, landmarks: Matrix, counts: list[int], batches: list[Smoothing]
+) -> KernelFunction:
+    """Return the landmark kernel when batch t was projected on the first counts[t] landmarks.
+
+    The values f(X_t) are replaced by what the landmarks of that time predict of them,
+    A f(Z_t) with A = k(X_t, Z_t) K_{Z_t Z_t}^{-1}, so each batch is a penalty on f(Z).
+    """
+    used = counts[-1] if counts else 0
+    anchors = landmarks[:used]
+    penalty = np.zeros((used, used))
+    for count, batch in zip(counts, batches, strict=True):
+        known = landmarks[:count]
+        predict = kernel(batch.points, known) @ np.linalg.inv(kernel(known, known))
+        penalty[:count, :count] += 2 * batch.beta * predict.T @ batch.laplacian @ predict
+    return penalised(kernel, anchors, penalty)
+
+
+# -- the stream learner ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LabeledBatch:
+    """The labeled rows of one batch: signs are -1.0 or +1.0, ``bound`` is its C."""
+
+    points: Matrix
+    signs: Matrix
+    weights: Matrix
+    bound: float
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A stream learned: the newest kernel, all labeled points, their signed multipliers."""
+
+    kernel: KernelFunction
+    points: Matrix
+    coefficients: Matrix
+    bias: float
+    balances: list[float]
+
+    def scores(self, points: Matrix) -> Matrix:
+        """Return the decision values of rows, (n,)."""
+        return self.kernel(points, self.points) @ self.coefficients + self.bias
+
+
+def learn_stream(
+    batches: list[LabeledBatch],
+    kernels: list[KernelFunction],
+    *,
+    slack_shape: float = 1.0,
+    bias_variance: float = np.inf,
+    bias_rule: str = "exact",
+) -> Learned:
+    """Learn batch after batch; ``kernels[t]`` is the kernel once batch t has been folded in.
+
+    Old multipliers count with the new kernel. A batch without labels, or with one class under a
+    diffuse bias, leaves multipliers and bias alone. ``balances`` is y'a of every batch.
+    """
+    width = batches[0].points.shape[1]
+    points, coefficients = np.zeros((0, width)), np.zeros(0)
+    bias, balances = 0.0, []
+    diffuse = np.isinf(bias_variance)
+    for batch, kernel in zip(batches, kernels, strict=True):
+        signs = batch.signs
+        if len(signs) == 0 or (diffuse and len(set(signs)) == 1):
+            continue
+        covariance = kernel(batch.points, batch.points)
+        prior = kernel(batch.points, points) @ coefficients
+        problem = DualProblem(
+            gram=0.5 * (covariance + covariance.T),
+            signs=signs,
+            prior_scores=prior if diffuse else prior + bias,
+            bounds=batch.weights * batch.bound,
+            shapes=batch.weights * slack_shape,
+            bias_variance=bias_variance,
+        )
+        solution = newton.solve(problem)
+        assert solution.status == "converged", "the reference itself has not converged"
+        new = signs * solution.multipliers
+        balances.append(float(new.sum()))
+        if not diffuse:
+            bias += bias_variance * balances[-1]
+        elif bias_rule == "median":
+            scores = prior + covariance @ new
+            bias = float(np.median([signs[i] - scores[i] for i in range(len(new)) if new[i] != 0]))
+        else:
+            bias = solution.bias
+        points, coefficients = np.vstack([points, batch.points]), np.append(coefficients, new)
+    return Learned(kernels[-1], points, coefficients, bias, balances)

@@ -1,0 +1,385 @@
+"""The graph of one batch against loops: neighbours, weights, Laplacians, their powers."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from seqmed import SeqLapMED
+from seqmed.graph import (
+    GraphRecipe,
+    Smoothness,
+    edge_lengths,
+    find_neighbours,
+    laplacian_of,
+    measure_heat_width,
+    semidefinite_factor,
+    smoothness,
+    weight_matrix,
+)
+from seqmed.kernels import RBF, DCMFisher, FromFunction, Linear, Precomputed, TfIdf
+from tests.reference import naive
+
+# A few dozen roundings of numbers near 1.
+ROUNDING = 1e-13
+
+RECIPES = [
+    GraphRecipe(n_neighbors=5, weights=weights, heat_width=width, laplacian=kind, power=power)
+    for weights, width in (("heat", 0.6), ("binary", None))
+    for kind in ("normalized", "unnormalized")
+    for power in (1, 2, 3, 4, 5)
+]
+
+
+def recipe_name(recipe):
+    return f"{recipe.weights}-{recipe.laplacian}-{recipe.power}"
+
+
+def vectors(n, p=3, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, p))
+
+
+def counts(n, p=6, seed=0):
+    generator = np.random.default_rng(seed)
+    return np.array(
+        [generator.multinomial(25, generator.dirichlet(np.ones(p))) for _ in range(n)], dtype=float
+    )
+
+
+def penalty_of(points, recipe, strength=1.0, kernel=None):
+    kernel = Linear() if kernel is None else kernel
+    neighbours = find_neighbours(kernel, points, recipe.n_neighbors)
+    return smoothness(neighbours, recipe, strength)
+
+
+def reference_of(points, recipe, distances=None):
+    """Return L^p by loops."""
+    return naive.batch_laplacian(
+        points,
+        n_neighbors=recipe.n_neighbors,
+        weights=recipe.weights,
+        width=recipe.heat_width,
+        kind=recipe.laplacian,
+        power=recipe.power,
+        distances=distances,
+    )
+
+
+def size_of(matrix):
+    return max(1.0, np.abs(matrix).max())
+
+
+# -- against the loops -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+@pytest.mark.parametrize("recipe", RECIPES, ids=recipe_name)
+def test_penalty_equals_the_loops(recipe, sparse):
+    points = vectors(40, seed=1)
+    expected = reference_of(points, recipe)
+    penalty = penalty_of(sp.csr_array(points) if sparse else points, recipe, strength=0.7)
+    functions = vectors(40, p=4, seed=2)
+    form = 0.7 * functions.T @ expected @ functions
+    np.testing.assert_allclose(
+        penalty.quadratic(functions), form, rtol=0, atol=ROUNDING * size_of(form)
+    )
+    factor = penalty.factor()
+    # pivoted Cholesky stops at n roundings of the largest diagonal entry; what it leaves over is
+    # a semi-definite matrix with entries no larger than that
+    leftover = 40 * np.finfo(float).eps * size_of(expected)
+    np.testing.assert_allclose(
+        factor @ factor.T, 0.7 * expected, rtol=0, atol=ROUNDING * size_of(expected) + leftover
+    )
+
+
+def test_power_one_is_the_stored_laplacian():
+    points = vectors(30, seed=3)
+    recipe = GraphRecipe(n_neighbors=4, heat_width=0.5)
+    penalty = penalty_of(points, recipe)
+    np.testing.assert_allclose(
+        penalty.laplacian.toarray(), reference_of(points, recipe), rtol=0, atol=ROUNDING
+    )
+
+
+def test_quadratic_form_is_exactly_symmetric():
+    for power in (1, 2, 3):
+        recipe = GraphRecipe(n_neighbors=4, heat_width=0.5, power=power)
+        form = penalty_of(vectors(30, seed=4), recipe).quadratic(vectors(30, p=7, seed=5))
+        assert np.array_equal(form, form.T)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6, 1e8])
+def test_an_offset_common_to_all_data_changes_no_edge(offset):
+    points = np.round(vectors(40, seed=6) * 2**16) / 2**16
+    assert np.array_equal((points + offset) - offset, points)
+    recipe = GraphRecipe(n_neighbors=5, heat_width=0.6)
+    found = penalty_of(points + offset, recipe).laplacian.toarray()
+    np.testing.assert_allclose(found, reference_of(points, recipe), rtol=0, atol=ROUNDING)
+
+
+def test_neighbours_are_the_nearest_others_and_lengths_are_squared():
+    points = vectors(25, seed=7)
+    distances = naive.squared_distances(points)
+    found = find_neighbours(Linear(), points, 4)
+    for i, others in enumerate(naive.nearest(distances, 4)):
+        assert sorted(found.indices[i].tolist()) == sorted(others)
+        np.testing.assert_allclose(
+            found.distances[i], distances[i, found.indices[i]], rtol=1e-12, atol=0
+        )
+
+
+def test_edge_lengths_in_several_blocks(monkeypatch):
+    monkeypatch.setattr("seqmed.graph.EDGE_BLOCK", 7)
+    points = vectors(20, seed=8)
+    distances = naive.squared_distances(points)
+    indices = np.array(naive.nearest(distances, 3))
+    expected = np.take_along_axis(distances, indices, axis=1)
+    for form in (points, sp.csr_array(points)):
+        np.testing.assert_allclose(edge_lengths(form, indices), expected, rtol=1e-12, atol=0)
+
+
+# -- sparsity and definiteness ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["normalized", "unnormalized"])
+def test_the_laplacian_stays_sparse(kind):
+    n, k = 500, 6
+    recipe = GraphRecipe(n_neighbors=k, heat_width=0.5, laplacian=kind, power=5)
+    penalty = penalty_of(vectors(n, seed=9), recipe)
+    assert isinstance(penalty.laplacian, sp.csr_array)
+    # at most k edges each way for every point, and the diagonal
+    assert penalty.laplacian.nnz <= n * (2 * k + 1)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=recipe_name)
+def test_the_penalty_is_positive_semidefinite(recipe):
+    penalty = penalty_of(vectors(50, seed=10), recipe)
+    matrix = penalty.quadratic(np.eye(50))
+    values = np.linalg.eigvalsh(matrix)
+    assert values[0] >= -ROUNDING * size_of(matrix)
+    if recipe.laplacian == "normalized":
+        assert values[-1] <= 2.0**recipe.power * (1 + ROUNDING)
+
+
+def test_constants_cost_nothing_unnormalized():
+    recipe = GraphRecipe(n_neighbors=4, heat_width=0.5, laplacian="unnormalized")
+    penalty = penalty_of(vectors(30, seed=11), recipe)
+    assert np.abs(penalty.laplacian @ np.ones(30)).max() <= ROUNDING
+
+
+def test_roots_of_degrees_cost_nothing_normalized():
+    points = vectors(30, seed=12)
+    recipe = GraphRecipe(n_neighbors=4, heat_width=0.5)
+    weights = naive.edge_weights(naive.squared_distances(points), 4, "heat", 0.5)
+    penalty = penalty_of(points, recipe)
+    assert np.abs(penalty.laplacian @ np.sqrt(weights.sum(axis=1))).max() <= ROUNDING
+
+
+def test_semidefinite_factor_finds_the_rank():
+    tall = vectors(20, p=4, seed=13)
+    factor = semidefinite_factor(tall @ tall.T)
+    assert factor.shape == (20, 4)
+    np.testing.assert_allclose(factor @ factor.T, tall @ tall.T, rtol=0, atol=1e-12)
+    assert semidefinite_factor(np.zeros((5, 5))).shape == (5, 0)
+
+
+# -- degenerate batches ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 6])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+def test_few_points_have_all_others_for_neighbours(n, sparse):
+    points = vectors(n, seed=14)
+    recipe = GraphRecipe(n_neighbors=5, heat_width=0.5)
+    found = find_neighbours(Linear(), sp.csr_array(points) if sparse else points, 5)
+    assert found.indices.shape == (n, n - 1)
+    for i in range(n):
+        assert sorted(found.indices[i].tolist()) == [j for j in range(n) if j != i]
+    matrix = penalty_of(points, recipe).laplacian.toarray()
+    np.testing.assert_allclose(matrix, reference_of(points, recipe), rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("kernel", [Linear(), Precomputed(np.eye(3))], ids=["rows", "precomputed"])
+@pytest.mark.parametrize("kind", ["normalized", "unnormalized"])
+def test_a_single_point_is_not_smoothed(kernel, kind):
+    points = np.array([[1]])
+    penalty = penalty_of(points, GraphRecipe(laplacian=kind, power=3), kernel=kernel)
+    assert np.array_equal(penalty.laplacian.toarray(), np.zeros((1, 1)))
+    assert penalty.factor().shape == (1, 0)
+    assert np.array_equal(penalty.quadratic(np.ones((1, 2))), np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("weights", ["heat", "binary"])
+@pytest.mark.parametrize("kind", ["normalized", "unnormalized"])
+def test_duplicated_points_are_legal(weights, kind):
+    # few points, so that every other one is a neighbour and ties decide nothing
+    points = np.repeat(vectors(3, seed=15), 2, axis=0)
+    recipe = GraphRecipe(n_neighbors=5, weights=weights, heat_width=0.5, laplacian=kind)
+    matrix = penalty_of(points, recipe).laplacian.toarray()
+    np.testing.assert_allclose(matrix, reference_of(points, recipe), rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+def test_more_duplicates_than_neighbours(sparse):
+    points = np.repeat(vectors(2, seed=16), 8, axis=0)
+    found = find_neighbours(Linear(), sp.csr_array(points) if sparse else points, 3)
+    for i, others in enumerate(found.indices):
+        assert i not in others
+        assert len(set(others.tolist())) == 3
+        assert {j // 8 for j in others.tolist()} == {i // 8}
+    assert np.array_equal(found.distances, np.zeros((16, 3)))
+    recipe = GraphRecipe(n_neighbors=3)
+    assert measure_heat_width(found) is None
+    matrix = smoothness(found, recipe, 1.0).laplacian.toarray()
+    assert np.isfinite(matrix).all()
+    assert np.linalg.eigvalsh(matrix)[0] >= -ROUNDING
+
+
+@pytest.mark.parametrize("kind", ["normalized", "unnormalized"])
+def test_a_vertex_of_degree_zero_has_a_zero_row(kind):
+    # so far away that exp(-d^2 / 4w) is 0.0 in double precision
+    points = np.vstack([vectors(20, seed=17), [[1e3, 0.0, 0.0], [0.0, -1e3, 0.0]]])
+    recipe = GraphRecipe(n_neighbors=4, heat_width=0.1, laplacian=kind)
+    penalty = penalty_of(points, recipe)
+    matrix = penalty.laplacian.toarray()
+    assert np.array_equal(matrix[20:], np.zeros((2, 22)))
+    assert np.array_equal(matrix[:, 20:], np.zeros((22, 2)))
+    np.testing.assert_allclose(matrix, reference_of(points, recipe), rtol=0, atol=ROUNDING)
+    assert np.isfinite(penalty.factor()).all()
+
+
+def test_a_graph_without_any_weight_is_no_penalty():
+    points = 1e3 * vectors(10, seed=18)
+    penalty = penalty_of(points, GraphRecipe(n_neighbors=3, heat_width=1e-3))
+    assert np.array_equal(penalty.laplacian.toarray(), np.zeros((10, 10)))
+    assert penalty.factor().shape == (10, 0)
+
+
+@pytest.mark.parametrize("exponent", [700.0, 709.0, 720.0, 740.0])
+def test_weights_at_the_end_of_double_precision_stay_definite(exponent):
+    # exp(-exponent) is tiny or subnormal: roots and quotients of it must not overflow
+    points = np.array([[0.0], [1.0], [1.0 + np.sqrt(exponent)], [-np.sqrt(exponent)]])
+    penalty = penalty_of(points, GraphRecipe(n_neighbors=1, heat_width=0.25))
+    matrix = penalty.laplacian.toarray()
+    assert np.isfinite(matrix).all()
+    assert np.linalg.eigvalsh(matrix)[0] >= -ROUNDING
+
+
+def test_laplacian_of_an_isolated_vertex_by_hand():
+    weights = sp.csr_array(np.array([[0.0, 4.0, 0.0], [4.0, 0.0, 0.0], [0.0, 0.0, 0.0]]))
+    expected = np.array([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    assert np.array_equal(laplacian_of(weights, "normalized").toarray(), expected)
+    assert np.array_equal(laplacian_of(weights, "unnormalized").toarray(), 4 * expected)
+
+
+def test_weights_are_those_of_either_direction():
+    # 2 is nobody's nearest neighbour but has one: the edge counts both ways
+    points = np.array([[0.0], [1.0], [3.0]])
+    found = find_neighbours(Linear(), points, 1)
+    weights = weight_matrix(found, GraphRecipe(weights="heat", heat_width=1.0)).toarray()
+    near, far = np.exp(-0.25), np.exp(-1.0)
+    expected = np.array([[0.0, near, 0.0], [near, 0.0, far], [0.0, far, 0.0]])
+    np.testing.assert_allclose(weights, expected, rtol=1e-15)
+
+
+# -- heat width ------------------------------------------------------------------------------------
+
+
+def test_auto_width_is_a_quarter_of_the_mean_squared_length():
+    points = vectors(40, seed=19)
+    width = measure_heat_width(find_neighbours(Linear(), points, 6))
+    expected = naive.auto_heat_width(naive.squared_distances(points), 6)
+    np.testing.assert_allclose(width, expected, rtol=1e-13)
+
+
+def test_auto_width_is_frozen_on_the_first_batch():
+    first, later = vectors(30, seed=20), 4.0 * vectors(30, seed=21)
+    labels = np.where(np.arange(30) < 10, np.arange(30) % 2, -1)
+    automatic = SeqLapMED(n_neighbors=5, tol=1e-10)
+    automatic.partial_fit(first, labels)
+    expected = naive.auto_heat_width(naive.squared_distances(first), 5)
+    width = automatic.update_info_.graph.heat_width
+    np.testing.assert_allclose(width, expected, rtol=1e-13)
+    automatic.partial_fit(later, labels)
+    assert automatic.update_info_.graph.heat_width == width
+
+    fixed = SeqLapMED(n_neighbors=5, heat_width=width, tol=1e-10)
+    fixed.partial_fit(first, labels).partial_fit(later, labels)
+    new = vectors(20, seed=22)
+    assert np.array_equal(fixed.decision_function(new), automatic.decision_function(new))
+
+
+def test_auto_width_waits_for_a_batch_with_distances():
+    first, later = np.ones((4, 3)), vectors(30, seed=23)
+    model = SeqLapMED(n_neighbors=5)
+    model.partial_fit(first, [-1, -1, -1, -1])
+    assert model.update_info_.graph.heat_width is None
+    model.partial_fit(later, np.arange(30) % 2)
+    expected = naive.auto_heat_width(naive.squared_distances(later), 5)
+    np.testing.assert_allclose(model.update_info_.graph.heat_width, expected, rtol=1e-13)
+
+
+# -- kernels and their distances -------------------------------------------------------------------
+
+
+def test_a_precomputed_kernel_uses_distances_of_its_feature_space():
+    points = vectors(30, seed=24)
+    table = naive.rbf(0.3)(points, points)
+    recipe = GraphRecipe(n_neighbors=5, heat_width=0.2)
+    rows = np.arange(30)[:, None]
+    found = penalty_of(rows, recipe, kernel=Precomputed(table)).laplacian.toarray()
+    expected = reference_of(points, recipe, naive.feature_distances(table))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING)
+    # and these are not the distances of the rows
+    assert np.abs(expected - reference_of(points, recipe)).max() > 0.01
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+def test_the_dcm_kernel_uses_distances_of_its_feature_space(sparse):
+    points = counts(30, seed=25)
+    kernel = DCMFisher().freeze(points, np.ones(30))
+    distances = naive.feature_distances(naive.dcm_fisher(kernel.concentrations)(points, points))
+    recipe = GraphRecipe(n_neighbors=5, heat_width=float(distances.mean()))
+    given = sp.csr_array(points) if sparse else points
+    found = penalty_of(given, recipe, kernel=kernel).laplacian.toarray()
+    expected = reference_of(points, recipe, distances)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def test_duplicates_are_at_distance_zero_in_feature_space():
+    points = np.repeat(counts(8, seed=26), 2, axis=0)
+    kernel = DCMFisher().freeze(points, np.ones(16))
+    found = find_neighbours(kernel, points, 1)
+    assert np.array_equal(found.indices[:, 0], np.arange(16) ^ 1)
+    assert np.array_equal(found.distances, np.zeros((16, 1)))
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+def test_tfidf_measures_distances_between_its_own_vectors(sparse):
+    points = counts(30, seed=27)
+    kernel = TfIdf().freeze(points, np.ones(30))
+    values = naive.tfidf(kernel.idf)(points, points)
+    recipe = GraphRecipe(n_neighbors=5, heat_width=0.1)
+    given = sp.csr_array(points) if sparse else points
+    found = penalty_of(given, recipe, kernel=kernel).laplacian.toarray()
+    expected = reference_of(points, recipe, naive.feature_distances(values))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "kernel", [RBF(0.3), Linear(), FromFunction(naive.linear())], ids=["rbf", "linear", "callable"]
+)
+def test_kernels_on_vectors_measure_distances_between_rows(kernel):
+    points = vectors(30, seed=28)
+    recipe = GraphRecipe(n_neighbors=5, heat_width=0.5)
+    found = penalty_of(points, recipe, kernel=kernel).laplacian.toarray()
+    np.testing.assert_allclose(found, reference_of(points, recipe), rtol=0, atol=ROUNDING)
+
+
+def test_strength_is_a_factor():
+    points, functions = vectors(20, seed=29), vectors(20, p=3, seed=30)
+    recipe = GraphRecipe(n_neighbors=4, heat_width=0.5, power=2)
+    one, three = (penalty_of(points, recipe, strength=s) for s in (1.0, 3.0))
+    assert isinstance(one, Smoothness)
+    np.testing.assert_allclose(three.quadratic(functions), 3 * one.quadratic(functions), rtol=1e-14)
+    both = three.factor() @ three.factor().T, 3 * one.factor() @ one.factor().T
+    np.testing.assert_allclose(*both, rtol=0, atol=ROUNDING)

@@ -1,0 +1,555 @@
+"""Base kernels against their formulas, dense and CSR, and what they freeze on a first batch."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.svm import SVC
+
+from seqmed import SeqLapMED, SeqMED
+from seqmed.kernels import (
+    RBF,
+    DCMFisher,
+    Expansion,
+    FromFunction,
+    Linear,
+    Polynomial,
+    Precomputed,
+    TfIdf,
+    linear_weights,
+    make_kernel,
+)
+from seqmed.kernels.counts import DCM_TOLERANCE, check_counts
+from tests.reference import naive
+
+# A few dozen roundings of numbers near 1.
+ROUNDING = 1e-13
+# What section 1 of the method asks of distances whatever the offset.
+OFFSET_ACCURACY = 1e-9
+
+
+def vectors(n, p=4, seed=0):
+    """Normal rows with about a third of the entries zero, so that CSR has something to skip."""
+    generator = np.random.default_rng(seed)
+    return generator.normal(size=(n, p)) * (generator.random((n, p)) < 0.7)
+
+
+def counts(n, p=7, seed=0):
+    """Overdispersed counts of every column, one row of zeros among them."""
+    generator = np.random.default_rng(seed)
+    concentrations = generator.uniform(0.2, 1.5, size=p)
+    rows = [generator.multinomial(30, generator.dirichlet(concentrations)) for _ in range(n - 1)]
+    return np.vstack([np.zeros(p), rows])
+
+
+def weights_for(n, seed=0):
+    return np.random.default_rng(seed + 1000).integers(1, 4, size=n).astype(float)
+
+
+def frozen(kernel, first):
+    return kernel.freeze(first, np.ones(first.shape[0]))
+
+
+def reference_of(kernel):
+    """Return the naive function with the parameters of a frozen kernel, and data for it."""
+    if isinstance(kernel, RBF):
+        return naive.rbf(kernel.gamma), vectors
+    if isinstance(kernel, Linear):
+        return naive.linear(), vectors
+    if isinstance(kernel, Polynomial):
+        return naive.polynomial(kernel.gamma, kernel.degree, kernel.coef0), vectors
+    if isinstance(kernel, TfIdf):
+        return naive.tfidf(kernel.idf), counts
+    return naive.dcm_fisher(kernel.concentrations, kernel.precisions), counts
+
+
+KERNELS = [
+    pytest.param(RBF(0.3), id="rbf"),
+    pytest.param(RBF("scale"), id="rbf-scale"),
+    pytest.param(Linear(), id="linear"),
+    pytest.param(Polynomial(0.5, 3, 1.0), id="poly"),
+    pytest.param(Polynomial("auto", 2, 0.0), id="poly-auto"),
+    pytest.param(TfIdf(), id="tfidf"),
+    pytest.param(DCMFisher(), id="dcm"),
+    pytest.param(DCMFisher("diagonal"), id="dcm-diagonal"),
+]
+
+
+def data_of(kernel):
+    return counts if isinstance(kernel, TfIdf | DCMFisher) else vectors
+
+
+def scale_of(values):
+    """Rounding of a kernel value is relative to the largest of them."""
+    return ROUNDING * max(1.0, np.abs(values).max())
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_values_equal_the_formula(kernel):
+    make = data_of(kernel)
+    first, left, right = make(20), make(9, seed=1), make(13, seed=2)
+    kernel = frozen(kernel, first)
+    reference, _ = reference_of(kernel)
+    expected = reference(left, right)
+    assert kernel(left, right).shape == (9, 13)
+    np.testing.assert_allclose(kernel(left, right), expected, rtol=0, atol=scale_of(expected))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_csr_equals_dense(kernel):
+    make = data_of(kernel)
+    first, left, right = make(20), make(9, seed=1), make(13, seed=2)
+    dense, sparse = frozen(kernel, first), frozen(kernel, sp.csr_array(first))
+    expected = dense(left, right)
+    found = sparse(sp.csr_array(left), sp.csr_array(right))
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=scale_of(expected))
+    np.testing.assert_allclose(
+        sparse.diagonal(sp.csr_array(left)),
+        dense.diagonal(left),
+        rtol=0,
+        atol=scale_of(expected),
+    )
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_diagonal_is_the_diagonal_of_the_gram_matrix(kernel, sparse):
+    make = data_of(kernel)
+    first, points = make(20), make(15, seed=1)
+    if sparse:
+        first, points = sp.csr_array(first), sp.csr_array(points)
+    kernel = frozen(kernel, first)
+    values = kernel(points, points)
+    np.testing.assert_allclose(
+        kernel.diagonal(points), np.diagonal(values), rtol=0, atol=scale_of(values)
+    )
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_gram_matrix_is_exactly_symmetric(kernel, sparse):
+    make = data_of(kernel)
+    points = make(60, p=9, seed=3)
+    points = sp.csr_array(points) if sparse else points
+    kernel = frozen(kernel, points)
+    values = kernel(points, points)
+    assert np.array_equal(values, values.T)
+
+
+def test_rbf_of_a_row_with_itself_is_exactly_one():
+    points = vectors(30, seed=4)
+    kernel = frozen(RBF("scale"), points)
+    assert np.array_equal(np.diagonal(kernel(points, points)), np.ones(30))
+    assert np.array_equal(kernel.diagonal(points), np.ones(30))
+
+
+@pytest.mark.parametrize("name", ["tfidf", "dcm", "rbf", "linear", "poly"])
+@pytest.mark.parametrize("container", [sp.csr_array, sp.csr_matrix, sp.csc_matrix])
+def test_estimators_take_every_sparse_container(name, container):
+    points = counts(40, seed=5)
+    labels = (points[:, 0] > points[:, 1]).astype(int)
+    dense = SeqMED(kernel=name, tol=1e-10).fit(points, labels).decision_function(points)
+    model = SeqMED(kernel=name, tol=1e-10).fit(container(points), labels)
+    # two duals solved to 1e-10 from differently rounded matrices
+    np.testing.assert_allclose(model.decision_function(container(points)), dense, atol=1e-7)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_csr_with_repeated_entries_means_their_sum(kernel):
+    points = data_of(kernel)(20, seed=6)
+    whole = sp.csr_array(points)
+    halves = sp.csr_array(
+        (np.repeat(whole.data / 2, 2), np.repeat(whole.indices, 2), 2 * whole.indptr),
+        shape=whole.shape,
+    )
+    assert np.array_equal(halves.toarray(), points)
+    expected = frozen(kernel, whole)(whole, whole)
+    found = frozen(kernel, halves.copy())(halves.copy(), halves.copy())
+    np.testing.assert_allclose(found, expected, rtol=0, atol=scale_of(expected))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_kernel_leaves_its_input_alone(kernel):
+    points = sp.csr_array(data_of(kernel)(20, seed=7))
+    points.data[::3] = 0.0  # stored zeros are legal and must stay as they are
+    before = points.copy()
+    for part in (points.data, points.indices, points.indptr):
+        part.flags.writeable = False
+    model = frozen(kernel, points)
+    model(points, points)
+    model.diagonal(points)
+    assert points.nnz == before.nnz
+    assert np.array_equal(points.data, before.data)
+    assert np.array_equal(points.indices, before.indices)
+    assert np.array_equal(points.indptr, before.indptr)
+
+
+# -- gamma -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+@pytest.mark.parametrize("kind", [RBF, Polynomial])
+def test_gamma_scale_is_that_of_scikit_learn(kind, sparse):
+    points = vectors(30, seed=8) + (0.0 if sparse else 3.0)
+    labels = np.arange(30) % 2
+    points = sp.csr_array(points) if sparse else points
+    machine = SVC(gamma="scale").fit(points, labels)
+    np.testing.assert_allclose(frozen(kind("scale"), points).gamma, machine._gamma, rtol=1e-13)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+def test_gamma_scale_counts_a_weighted_row_as_repeated(sparse):
+    points, weights = vectors(30, seed=9), weights_for(30)
+    repeated = np.repeat(points, weights.astype(int), axis=0)
+    given = sp.csr_array(points) if sparse else points
+    gamma = RBF("scale").freeze(given, weights).gamma
+    np.testing.assert_allclose(gamma, 1 / (4 * repeated.var()), rtol=1e-13)
+    np.testing.assert_allclose(gamma, naive.scale_gamma(points, weights), rtol=1e-13)
+
+
+def test_gamma_auto_is_one_over_the_number_of_columns():
+    assert frozen(RBF("auto"), vectors(10, p=5)).gamma == 1 / 5
+
+
+def test_gamma_of_constant_data_is_one():
+    assert frozen(RBF("scale"), np.full((6, 3), 2.5)).gamma == 1.0
+
+
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
+def test_gamma_scale_stays_what_the_first_batch_made_it(estimator):
+    first, later = vectors(20, seed=10), 5.0 * vectors(20, seed=11)
+    labels = np.arange(20) % 2
+    model = estimator(gamma="scale")
+    model.partial_fit(first, labels)
+    gamma = model.posterior_.covariance.kernel.gamma
+    np.testing.assert_allclose(gamma, naive.scale_gamma(first), rtol=1e-13)
+    model.partial_fit(later, labels)
+    assert model.posterior_.covariance.kernel.gamma == gamma
+    assert abs(gamma - naive.scale_gamma(later)) > 0.1 * gamma
+
+
+# -- offsets ---------------------------------------------------------------------------------------
+
+
+def dyadic(n, p=5, seed=0):
+    """Rows of multiples of 2^-16: adding an offset up to 1e8 changes no difference."""
+    rows = np.random.default_rng(seed).normal(size=(n, p))
+    return np.round(rows * 2**16) / 2**16
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6, 1e8])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+def test_an_offset_common_to_all_data_costs_rbf_nothing(offset, sparse):
+    first, later = dyadic(30, seed=12), dyadic(20, seed=13)
+    assert np.array_equal((first + offset) - offset, first)
+    assert np.array_equal((later + offset) - offset, later)
+    wrap = sp.csr_array if sparse else np.asarray
+    kernel = RBF(0.2).freeze(wrap(first + offset), np.ones(30))
+    expected = naive.rbf(0.2)(later, first)
+    found = kernel(wrap(later + offset), wrap(first + offset))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=OFFSET_ACCURACY)
+    points = wrap(later + offset)
+    np.testing.assert_allclose(
+        kernel(points, points), naive.rbf(0.2)(later, later), rtol=0, atol=OFFSET_ACCURACY
+    )
+
+
+@pytest.mark.parametrize("offset", [1e6, 1e8])
+def test_gamma_scale_survives_an_offset(offset):
+    points = dyadic(30, seed=14)
+    gamma = frozen(RBF("scale"), points + offset).gamma
+    # the mean of numbers of size `offset` is rounded, and enters the variance squared
+    np.testing.assert_allclose(gamma, naive.scale_gamma(points), rtol=OFFSET_ACCURACY)
+
+
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e8])
+@pytest.mark.parametrize("start", [0.0, 1e6])
+@pytest.mark.parametrize("gamma", [1e-4, 0.2, 30.0])
+def test_data_far_from_the_first_batch_keeps_its_distances(far, start, gamma):
+    # the centre is not a dyadic number: the first batch has all its digits
+    first = np.random.default_rng(15).normal(size=(30, 5)) + start
+    kernel = RBF(gamma).freeze(first, np.ones(30))
+    shape = dyadic(25, seed=16)
+    later = shape + (start + far)
+    assert np.array_equal(later - (start + far), shape)
+    np.testing.assert_allclose(
+        kernel(later, later), naive.rbf(gamma)(shape, shape), rtol=0, atol=OFFSET_ACCURACY
+    )
+    # rows near and far in one call
+    mixed = np.vstack([first, later])
+    np.testing.assert_allclose(
+        kernel(mixed, mixed), naive.rbf(gamma)(mixed, mixed), rtol=0, atol=OFFSET_ACCURACY
+    )
+
+
+def test_the_border_between_near_and_far_rows_is_smooth():
+    # squared distances to the centre from a tenth of FAR_FROM_CENTRE to ten times it
+    first = dyadic(30, seed=17)
+    kernel = RBF(1.0).freeze(first, np.ones(30))
+    for radius in (30.0, 99.0, 101.0, 320.0):
+        direction = np.ones(5) / np.sqrt(5)
+        later = dyadic(20, seed=18) + np.round(radius * direction * 2**16) / 2**16
+        np.testing.assert_allclose(
+            kernel(later, later), naive.rbf(1.0)(later, later), rtol=0, atol=OFFSET_ACCURACY
+        )
+
+
+# -- counts ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+def test_idf_is_the_smoothed_one_with_weights(sparse):
+    points, weights = counts(25, seed=19), weights_for(25, seed=19)
+    given = sp.csr_array(points) if sparse else points
+    idf = TfIdf().freeze(given, weights).idf
+    np.testing.assert_allclose(idf, naive.smoothed_idf(points, weights), rtol=1e-14)
+    repeated = np.repeat(points, weights.astype(int), axis=0)
+    np.testing.assert_allclose(idf, naive.smoothed_idf(repeated), rtol=1e-14)
+
+
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
+def test_idf_stays_what_the_first_batch_made_it(estimator):
+    first, later = counts(25, seed=20), 3.0 * counts(40, seed=21)
+    later[:, 0] = 0.0
+    model = estimator(kernel="tfidf")
+    model.partial_fit(first, np.arange(25) % 2)
+    idf = model.posterior_.covariance.kernel.idf.copy()
+    np.testing.assert_allclose(idf, naive.smoothed_idf(first), rtol=1e-14)
+    model.partial_fit(later, np.arange(40) % 2)
+    assert np.array_equal(model.posterior_.covariance.kernel.idf, idf)
+    assert np.abs(naive.smoothed_idf(later) - idf).max() > 0.1
+
+
+def test_tfidf_of_an_empty_row_is_zero_and_of_others_a_cosine():
+    points = counts(12, seed=22)
+    values = frozen(TfIdf(), points)(points, points)
+    assert np.array_equal(values[0], np.zeros(12))
+    np.testing.assert_allclose(np.diagonal(values)[1:], 1.0, rtol=0, atol=ROUNDING)
+    assert (values <= 1 + ROUNDING).all()
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_dcm_concentrations_are_a_stationary_point_of_the_likelihood(sparse, weighted):
+    points = counts(80, p=6, seed=23)
+    points = np.hstack([points, np.zeros((80, 1))])  # a word never seen
+    weights = weights_for(80) if weighted else np.ones(80)
+    given = sp.csr_array(points) if sparse else points
+    fitted = DCMFisher().freeze(given, weights).concentrations
+    seen = points.sum(axis=0) > 0
+    assert (fitted > 0).all()
+    assert fitted[6] == 0.5 * fitted[seen].min()
+
+    # a word never seen belongs to no maximum: the likelihood is that of the seen ones
+    counted, best = points[:, seen], fitted[seen]
+    step = 1e-5
+    slopes = np.empty(best.size)
+    for word in range(best.size):
+        up, down = best.copy(), best.copy()
+        up[word] *= np.exp(step)
+        down[word] *= np.exp(-step)
+        slopes[word] = (
+            naive.dcm_log_likelihood(counted, weights, up)
+            - naive.dcm_log_likelihood(counted, weights, down)
+        ) / (2 * step)
+    # The fixed point multiplies c by gains / cost and stops when c changes by DCM_TOLERANCE of its
+    # maximum; the slope in log c is c (gains - cost), so at most this. Differencing costs 1e-16
+    # of the likelihood over the step.
+    total, lengths = best.sum(), counted.sum(axis=1)
+    cost = weights @ sum(1 / (total + k) * (k < lengths) for k in range(31))
+    differencing = 1e-15 * abs(naive.dcm_log_likelihood(counted, weights, best)) / step
+    assert np.abs(slopes).max() <= DCM_TOLERANCE * cost * best.max() + differencing
+    # and it is a maximum, not just any stationary point
+    top = naive.dcm_log_likelihood(counted, weights, best)
+    for factor in (0.8, 1.25):
+        assert naive.dcm_log_likelihood(counted, weights, factor * best) < top
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_dcm_diagonal_information_is_the_mean_square_of_the_scores(weighted):
+    points = counts(40, seed=25)
+    weights = weights_for(40) if weighted else np.ones(40)
+    kernel = DCMFisher("diagonal").freeze(points, weights)
+    scores = np.array([naive.dcm_score(row, kernel.concentrations) for row in points])
+    expected = 1 / np.average(scores**2, axis=0, weights=weights)
+    np.testing.assert_allclose(kernel.precisions, expected, rtol=1e-11)
+
+
+def test_dcm_is_frozen_on_the_first_batch():
+    first, later = counts(40, seed=26), 2.0 * counts(40, seed=27)
+    model = SeqMED(kernel="dcm").partial_fit(first, np.arange(40) % 2)
+    fitted = model.posterior_.covariance.kernel.concentrations.copy()
+    np.testing.assert_array_equal(fitted, frozen(DCMFisher(), first).concentrations)
+    model.partial_fit(later, np.arange(40) % 2)
+    assert np.array_equal(model.posterior_.covariance.kernel.concentrations, fitted)
+
+
+def test_dcm_weight_is_a_repeated_row():
+    points, weights = counts(40, seed=28), weights_for(40, seed=28)
+    repeated = np.repeat(points, weights.astype(int), axis=0)
+    np.testing.assert_allclose(
+        DCMFisher().freeze(points, weights).concentrations,
+        frozen(DCMFisher(), repeated).concentrations,
+        rtol=1e-11,
+    )
+
+
+@pytest.mark.parametrize("kernel", [TfIdf(), DCMFisher()], ids=["tfidf", "dcm"])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+def test_negative_counts_are_refused(kernel, sparse):
+    good = counts(20, seed=29)
+    bad = good.copy()
+    bad[3, 2] = -1.0
+    wrap = sp.csr_array if sparse else np.asarray
+    with pytest.raises(ValueError, match="negative entry"):
+        frozen(kernel, wrap(bad))
+    ready = frozen(kernel, wrap(good))
+    with pytest.raises(ValueError, match="negative entry"):
+        ready(wrap(bad), wrap(good))
+    with pytest.raises(ValueError, match="negative entry"):
+        ready(wrap(good), wrap(bad))
+    with pytest.raises(ValueError, match="negative entry"):
+        ready.diagonal(wrap(bad))
+    check_counts(wrap(good), "tfidf")
+
+
+@pytest.mark.parametrize("kernel", [TfIdf(), DCMFisher()], ids=["tfidf", "dcm"])
+def test_counts_kernels_say_so_when_not_frozen(kernel):
+    with pytest.raises(ValueError, match="freeze it on a first batch"):
+        kernel(counts(5), counts(5))
+
+
+def test_unknown_information_is_refused():
+    with pytest.raises(ValueError, match="information='full'"):
+        frozen(DCMFisher("full"), counts(5))
+
+
+# -- functions and matrices of the user ------------------------------------------------------------
+
+
+def test_a_callable_is_the_kernel_it_computes():
+    points, labels = vectors(30, seed=30), np.arange(30) % 2
+    named = SeqMED(gamma=0.4, tol=1e-10).fit(points, labels)
+    given = SeqMED(kernel=naive.rbf(0.4), tol=1e-10).fit(points, labels)
+    new = vectors(20, seed=31)
+    # two duals solved to 1e-10 from differently rounded matrices
+    np.testing.assert_allclose(
+        given.decision_function(new), named.decision_function(new), rtol=0, atol=1e-7
+    )
+
+
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
+def test_precomputed_equals_the_callable(estimator):
+    points, labels, new = vectors(30, seed=32), np.arange(30) % 2, vectors(20, seed=33)
+    function = naive.rbf(0.4)
+    extra = {} if estimator is SeqMED else {"recursion": "exact", "n_neighbors": 4}
+    given = estimator(kernel=function, tol=1e-10, **extra)
+    matrix = estimator(kernel="precomputed", tol=1e-10, **extra)
+    if estimator is SeqLapMED:
+        # the callable takes neighbours from the rows, the matrix from feature space: same order
+        # of distances for rbf, but not the same lengths
+        given.set_params(weights="binary")
+        matrix.set_params(weights="binary")
+    given.fit(points, labels)
+    matrix.fit(function(points, points), labels)
+    np.testing.assert_allclose(
+        matrix.decision_function(function(new, points)),
+        given.decision_function(new),
+        rtol=0,
+        atol=1e-7,
+    )
+    np.testing.assert_array_equal(matrix.predict(function(new, points)), given.predict(new))
+
+
+def test_precomputed_looks_values_up():
+    points = vectors(12, seed=34)
+    table = naive.rbf(0.4)(points, points)
+    kernel = Precomputed(table)
+    rows, columns = np.array([[3], [0], [7]]), np.array([[1], [2]])
+    assert np.array_equal(kernel(rows, columns), table[[3, 0, 7]][:, [1, 2]])
+    assert np.array_equal(kernel.diagonal(rows), np.ones(3))
+    new = naive.rbf(0.4)(vectors(5, seed=35), points)
+    assert np.array_equal(kernel(new, columns), new[:, [1, 2]])
+    with pytest.raises(ValueError, match="leave out k"):
+        kernel.diagonal(new)
+    assert kernel.coordinates(rows) is None
+
+
+def test_a_callable_of_the_wrong_shape_is_refused():
+    points, labels = vectors(10, seed=36), np.arange(10) % 2
+    with pytest.raises(ValueError, match=r"returned shape \(10,\), expected \(10, 10\)"):
+        SeqMED(kernel=lambda a, b: np.ones(len(a))).fit(points, labels)
+    with pytest.raises(ValueError, match=r"returned shape \(3, 4\), expected \(4, 3\)"):
+        FromFunction(lambda a, b: naive.linear()(b, a))(points[:4], points[:3])
+
+
+def test_the_diagonal_of_a_callable_is_taken_in_blocks():
+    points = vectors(300, seed=37)
+    sizes = []
+
+    def function(left, right):
+        sizes.append(len(left))
+        return left @ right.T
+
+    np.testing.assert_allclose(
+        FromFunction(function).diagonal(points), (points**2).sum(axis=1), rtol=0, atol=ROUNDING
+    )
+    assert max(sizes) < 300
+    assert sum(sizes) == 300
+
+
+def test_a_callable_rounded_unevenly_is_made_symmetric():
+    points = vectors(10, seed=38)
+    skew = np.triu(np.full((10, 10), 1e-9))
+    values = FromFunction(lambda a, b: a @ b.T + skew)(points, points)
+    assert np.array_equal(values, values.T)
+
+
+def test_make_kernel_knows_its_names():
+    assert isinstance(make_kernel("rbf", 1.0, 3, 0.0), RBF)
+    assert isinstance(make_kernel("linear", 1.0, 3, 0.0), Linear)
+    poly = make_kernel("poly", 0.5, 2, 1.0)
+    assert (poly.gamma, poly.degree, poly.coef0) == (0.5, 2, 1.0)
+    assert isinstance(make_kernel("tfidf", 1.0, 3, 0.0), TfIdf)
+    assert isinstance(make_kernel("dcm", 1.0, 3, 0.0), DCMFisher)
+    own = RBF(2.0)
+    assert make_kernel(own, 1.0, 3, 0.0) is own
+    assert isinstance(make_kernel(naive.linear(), 1.0, 3, 0.0), FromFunction)
+    with pytest.raises(ValueError, match="kernel='cosine'"):
+        make_kernel("cosine", 1.0, 3, 0.0)
+
+
+# -- expansions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+def test_joining_linear_expansions_adds_their_weights(sparse):
+    generator = np.random.default_rng(39)
+    first, second, new = vectors(8, seed=40), vectors(5, seed=41), vectors(6, seed=42)
+    left, right = generator.normal(size=(8, 3)), generator.normal(size=(5, 3))
+    wrap = sp.csr_array if sparse else np.asarray
+    joined = Linear().join(Expansion(wrap(first), left), Expansion(wrap(second), right))
+    expected = left.T @ first + right.T @ second
+    assert joined.points.shape == (3, 4)
+    np.testing.assert_allclose(linear_weights(joined), expected, rtol=0, atol=ROUNDING)
+    scores = Linear()(wrap(new), joined.points) @ joined.coefficients
+    np.testing.assert_allclose(scores, new @ expected.T, rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+def test_joining_other_expansions_lists_their_points(sparse):
+    generator = np.random.default_rng(43)
+    first, second, new = vectors(8, seed=44), vectors(5, seed=45), vectors(6, seed=46)
+    left, right = generator.normal(size=(8, 2)), generator.normal(size=(5, 2))
+    wrap = sp.csr_array if sparse else np.asarray
+    kernel = RBF(0.5)
+    joined = kernel.join(Expansion(wrap(first), left), Expansion(wrap(second), right))
+    assert joined.points.shape == (13, 4)
+    assert sp.issparse(joined.points) == sparse
+    expected = naive.rbf(0.5)(new, first) @ left + naive.rbf(0.5)(new, second) @ right
+    np.testing.assert_allclose(
+        kernel(wrap(new), joined.points) @ joined.coefficients, expected, rtol=0, atol=ROUNDING
+    )
