@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
-from hypothesis import HealthCheck, settings
+import os
+
+# The matrices of these tests are small: more threads would only wait for each other. Set before
+# numpy and scikit-learn are loaded, or it has no effect.
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
 
 # The same examples on every machine and in every run: no time limit, no memory of old failures.
 settings.register_profile(

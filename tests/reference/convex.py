@@ -3,8 +3,8 @@
     minimise   1/2 a'YKYa - a'(1 - Ym) - sum_i e_i log(1 - a_i / C_i)
     subject to  y'a = 0,  a >= 0  (and a <= C where e_i = 0)
 
-Nothing of `seqmed.dual` is used but the plain fields of a problem: the objective is written out
-again here from the definition.
+Nothing of `seqmed.dual` is used but the plain fields of a problem: objectives and gap are written
+out again here from their definitions.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ import clarabel
 import numpy as np
 from scipy import sparse
 
-# As far as clarabel's own stopping rule can be pushed; most runs end before it is met.
-TOLERANCES = (1e-13, 1e-12, 1e-11, 1e-10, 1e-9)
-MOST_STEPS = 500
+# Stopping rules to try, tightest first: clarabel gives up on the first ones where rounding wins,
+# and what it has then (AlmostSolved) is worse than a solution under the next rule.
+TOLERANCES = (1e-13, 1e-12, 1e-11, 1e-10)
+MOST_STEPS = 300
+# Objectives under this are those of a solution with all multipliers zero: no scale to divide by.
+LEAST_VALUE = 1e-9
 
 
 class ConvexSolution(NamedTuple):
     multipliers: np.ndarray
     bias: float
     objective: float
-    tolerance: float
+    gap: float
 
 
 def dual_value(problem, multipliers):
@@ -40,33 +43,70 @@ def dual_value(problem, multipliers):
     return float(value)
 
 
-def solve_convex(problem, scale=None):
-    """Solve the dual in the variables ``x = a / C``, the objective divided by its own scale."""
+def loss(slack, bound, shape):
+    """The hinge with a logarithmic corner, phi(s)."""
+    if slack * bound <= shape:
+        return 0.0
+    if shape == 0:
+        return bound * slack
+    return bound * slack - shape + shape * np.log(shape / (bound * slack))
+
+
+def primal_value(problem, multipliers, bias):
+    """The primal objective at the function with these multipliers and at this bias."""
+    coefficients = problem.signs * multipliers
+    change = problem.gram @ coefficients
+    value = 0.5 * coefficients @ change
+    if problem.bias_variance == 0:
+        assert bias == 0.0
+    elif np.isfinite(problem.bias_variance):
+        value += 0.5 * bias**2 / problem.bias_variance
+    slacks = 1.0 - problem.signs * (problem.prior_scores + change + bias)
+    for slack, bound, shape in zip(slacks, problem.bounds, problem.shapes, strict=True):
+        value += loss(slack, bound, shape)
+    return float(value)
+
+
+def solve_convex(problem):
+    """Solve the dual under two scalings and return the answer with the smaller duality gap.
+
+    The first divides the objective by its largest linear cost. The second divides it by the value
+    the first one found, which is what clarabel's tolerances are made for.
+    """
+    linear_costs = problem.bounds * np.abs(1.0 - problem.signs * problem.prior_scores)
+    answers = [solve_scaled(problem, max(1.0, float(linear_costs.max())))]
+    value = abs(answers[0].objective) if answers[0] else 0.0
+    if value > LEAST_VALUE:
+        answers.append(solve_scaled(problem, value))
+    solved = [answer for answer in answers if answer]
+    if not solved:
+        raise RuntimeError("clarabel did not solve the problem at any tolerance")
+    return min(solved, key=lambda answer: answer.gap)
+
+
+def solve_scaled(problem, scale):
+    """Solve in the variables ``x = a / C`` with the objective divided by ``scale``."""
     n = problem.signs.size
     diffuse = not np.isfinite(problem.bias_variance)
     soft = np.flatnonzero(problem.shapes > 0)
     hard = np.flatnonzero(problem.shapes == 0)
     signed_bounds = problem.signs * problem.bounds
     covariance = problem.gram if diffuse else problem.gram + problem.bias_variance
-    quadratic = signed_bounds[:, None] * covariance * signed_bounds[None, :]
-    linear = -problem.bounds * (1.0 - problem.signs * problem.prior_scores)
-    scale = scale or max(1.0, float(np.abs(linear).max()))
 
     # The variables are x (n) and one t <= log(1 - x) for every soft point.
     total = n + soft.size
-    objective = np.zeros((total, total))
-    objective[:n, :n] = quadratic / scale
+    quadratic = np.zeros((total, total))
+    quadratic[:n, :n] = signed_bounds[:, None] * covariance * signed_bounds[None, :] / scale
+    linear = -problem.bounds * (1.0 - problem.signs * problem.prior_scores)
     costs = np.concatenate([linear, -problem.shapes[soft]]) / scale
 
-    # clarabel wants A z + s = b with s in the cones.
+    # clarabel wants A z + s = r with s in the cones.
     identity = sparse.identity(total, format="csr")
     rows, right, cones = [], [], []
     if diffuse:
-        balance = sparse.csr_matrix(
-            (signed_bounds / problem.bounds.max(), (np.zeros(n, int), np.arange(n))),
-            shape=(1, total),
-        )
-        rows.append(balance)
+        largest = problem.bounds.max()
+        padded = np.concatenate([signed_bounds / largest, np.zeros(soft.size)])
+        rows.append(sparse.csr_matrix(padded))
         right.append(np.zeros(1))
         cones.append(clarabel.ZeroConeT(1))
     rows.append(-identity[:n])
@@ -77,15 +117,13 @@ def solve_convex(problem, scale=None):
         right.append(np.ones(hard.size))
         cones.append(clarabel.NonnegativeConeT(hard.size))
     for place, point in enumerate(soft):
-        # exp(t / 1) <= 1 - x
-        rows.append(-identity[n + place])
-        rows.append(sparse.csr_matrix((1, total)))
-        rows.append(identity[int(point)])
+        # (t, 1, 1 - x) in the exponential cone: exp(t) <= 1 - x
+        rows.extend([-identity[n + place], sparse.csr_matrix((1, total)), identity[int(point)]])
         right.append(np.array([0.0, 1.0, 1.0]))
         cones.append(clarabel.ExponentialConeT())
 
-    matrices = (
-        sparse.triu(sparse.csc_matrix(objective), format="csc"),
+    data = (
+        sparse.triu(sparse.csc_matrix(quadratic), format="csc"),
         costs,
         sparse.vstack(rows, format="csc"),
         np.concatenate(right),
@@ -97,15 +135,20 @@ def solve_convex(problem, scale=None):
         settings.max_threads = 1
         settings.max_iter = MOST_STEPS
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
-        outcome = clarabel.DefaultSolver(*matrices, settings).solve()
+        # Refine every linear solve to the last digit: worth three digits of the solution.
+        settings.iterative_refinement_reltol = 1e-16
+        settings.iterative_refinement_abstol = 1e-18
+        settings.iterative_refinement_max_iter = 50
+        outcome = clarabel.DefaultSolver(*data, settings).solve()
         if outcome.status == clarabel.SolverStatus.Solved:
             break
     else:
-        raise RuntimeError(f"clarabel ended with {outcome.status}")
-    shares = np.asarray(outcome.x[:n])
-    multipliers = np.clip(shares, 0.0, 1.0) * problem.bounds
+        return None
+    multipliers = np.clip(outcome.x[:n], 0.0, 1.0) * problem.bounds
     if diffuse:
-        bias = outcome.z[0] * scale / problem.bounds.max()
+        bias = outcome.z[0] * scale / largest
     else:
         bias = problem.bias_variance * float(problem.signs @ multipliers)
-    return ConvexSolution(multipliers, float(bias), dual_value(problem, multipliers), tolerance)
+    objective = dual_value(problem, multipliers)
+    gap = primal_value(problem, multipliers, bias) - objective
+    return ConvexSolution(multipliers, float(bias), objective, abs(gap))

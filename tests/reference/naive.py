@@ -235,8 +235,14 @@ def unrolled_kernel(kernel: KernelFunction, batches: list[Smoothing]) -> KernelF
     return penalised(kernel, anchors, penalty)
 
 
-def spectral_kernel(kernel: KernelFunction, batches: list[Smoothing]) -> KernelFunction:
-    """Return the kernel of section 3.2 of the paper; the first two batches are exact."""
+def spectral_kernel(
+    kernel: KernelFunction, batches: list[Smoothing], orientation: Matrix
+) -> KernelFunction:
+    """Return the kernel of section 3.2 of the paper; the first two batches are exact.
+
+    Singular vectors have no sign of their own: those of the first batch point the way of the rows
+    of ``orientation``, later ones that of the mean so far.
+    """
     if len(batches) <= 2:
         return unrolled_kernel(kernel, batches)
     past, newest = batches[:-1], batches[-1]
@@ -248,8 +254,8 @@ def spectral_kernel(kernel: KernelFunction, batches: list[Smoothing]) -> KernelF
         left, values, right = np.linalg.svd(batch.points, full_matrices=False)
         aligned = []
         for i in range(rank):
-            flip = vectors and np.mean([v[i] for v in vectors], axis=0) @ right[i] < 0
-            aligned.append(-right[i] if flip else right[i])
+            towards = np.mean([v[i] for v in vectors], axis=0) if vectors else orientation[i]
+            aligned.append(-right[i] if towards @ right[i] < 0 else right[i])
         vectors.append(np.array(aligned))
         singular_values.append(values[:rank])
         laplacian_values.append(
@@ -329,6 +335,34 @@ class Learned:
         return self.kernel(points, self.points) @ self.coefficients + self.bias
 
 
+# A multiplier this small against its bound is the interior point's way to say zero.
+ZERO_MULTIPLIER = 1e-9
+# How far from the optimality conditions a reference may be.
+OPTIMAL = 1e-8
+
+
+def solve_dual(problem: DualProblem) -> tuple[Matrix, float]:
+    """Return multipliers and bias by the interior point method, its optimality checked here.
+
+    y_i (score_i + b) = 1 - e_i / (C_i - a_i) where 0 < a_i, and at least that where a_i = 0; for a
+    hard box (e_i = 0) at most 1 where a_i = C_i.
+    """
+    solution = newton.solve(problem)
+    bounds = problem.bounds
+    a = np.where(solution.multipliers < ZERO_MULTIPLIER * bounds, 0.0, solution.multipliers)
+    coefficients = problem.signs * a
+    bias = solution.bias
+    if np.isfinite(problem.bias_variance):
+        bias = problem.bias_variance * float(coefficients.sum())
+    for i, sign in enumerate(problem.signs):
+        score = problem.prior_scores[i] + problem.gram[i] @ coefficients + bias
+        shape, at_bound = problem.shapes[i], problem.shapes[i] == 0 and a[i] >= bounds[i]
+        excess = sign * score - (1.0 - (shape / (bounds[i] - a[i]) if shape > 0 else 0.0))
+        assert excess >= -OPTIMAL or at_bound, "the reference is not optimal"
+        assert excess <= OPTIMAL or a[i] == 0, "the reference is not optimal"
+    return a, bias
+
+
 def learn_stream(
     batches: list[LabeledBatch],
     kernels: list[KernelFunction],
@@ -360,9 +394,8 @@ def learn_stream(
             shapes=batch.weights * slack_shape,
             bias_variance=bias_variance,
         )
-        solution = newton.solve(problem)
-        assert solution.status == "converged", "the reference itself has not converged"
-        new = signs * solution.multipliers
+        multipliers, own_bias = solve_dual(problem)
+        new = signs * multipliers
         balances.append(float(new.sum()))
         if not diffuse:
             bias += bias_variance * balances[-1]
@@ -370,6 +403,6 @@ def learn_stream(
             scores = prior + covariance @ new
             bias = float(np.median([signs[i] - scores[i] for i in range(len(new)) if new[i] != 0]))
         else:
-            bias = solution.bias
+            bias = own_bias
         points, coefficients = np.vstack([points, batch.points]), np.append(coefficients, new)
     return Learned(kernels[-1], points, coefficients, bias, balances)

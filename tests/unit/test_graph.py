@@ -107,9 +107,10 @@ def test_quadratic_form_is_exactly_symmetric():
         assert np.array_equal(form, form.T)
 
 
+@pytest.mark.parametrize("p", [3, 20], ids=["by-tree", "by-inner-products"])
 @pytest.mark.parametrize("offset", [0.0, 1e6, 1e8])
-def test_an_offset_common_to_all_data_changes_no_edge(offset):
-    points = np.round(vectors(40, seed=6) * 2**16) / 2**16
+def test_an_offset_common_to_all_data_changes_no_edge(offset, p):
+    points = np.round(vectors(40, p=p, seed=6) * 2**16) / 2**16
     assert np.array_equal((points + offset) - offset, points)
     recipe = GraphRecipe(n_neighbors=5, heat_width=0.6)
     found = penalty_of(points + offset, recipe).laplacian.toarray()
@@ -294,7 +295,7 @@ def test_auto_width_is_a_quarter_of_the_mean_squared_length():
 def test_auto_width_is_frozen_on_the_first_batch():
     first, later = vectors(30, seed=20), 4.0 * vectors(30, seed=21)
     labels = np.where(np.arange(30) < 10, np.arange(30) % 2, -1)
-    automatic = SeqLapMED(n_neighbors=5, tol=1e-10)
+    automatic = SeqLapMED(n_neighbors=5, beta=0.5, tol=1e-10)
     automatic.partial_fit(first, labels)
     expected = naive.auto_heat_width(naive.squared_distances(first), 5)
     width = automatic.update_info_.graph.heat_width
@@ -302,7 +303,7 @@ def test_auto_width_is_frozen_on_the_first_batch():
     automatic.partial_fit(later, labels)
     assert automatic.update_info_.graph.heat_width == width
 
-    fixed = SeqLapMED(n_neighbors=5, heat_width=width, tol=1e-10)
+    fixed = SeqLapMED(n_neighbors=5, beta=0.5, heat_width=width, tol=1e-10)
     fixed.partial_fit(first, labels).partial_fit(later, labels)
     new = vectors(20, seed=22)
     assert np.array_equal(fixed.decision_function(new), automatic.decision_function(new))

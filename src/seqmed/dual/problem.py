@@ -172,7 +172,8 @@ def duality_gap(problem: DualProblem, multipliers: Array, left: Array, bias: flo
     The quadratic parts cancel exactly, so the gap is a sum of one term per point: the loss of the
     slack ``s_i = 1 - y_i (score_i + bias)`` minus ``a_i s_i`` minus the log term. With
     ``r = (C_i - a_i) s_i / e_i`` a term on the sloping part of the loss is ``e_i (r - 1 - log r)``,
-    which cannot come out negative. A rounding residue of the equality only ever enlarges the sum.
+    which cannot come out negative. A rounding residue of the equality only ever enlarges the sum,
+    and so does a bias other than the one a finite variance calls for.
     """
     slack = problem.signs * (left - bias)
     room = problem.bounds - multipliers
@@ -188,9 +189,14 @@ def duality_gap(problem: DualProblem, multipliers: Array, left: Array, bias: flo
                 -multipliers / problem.bounds
             )
             terms = np.where(flat, zero_cost, terms)
-    residue = 0.0
-    if not np.isfinite(problem.bias_variance):
-        residue = abs(bias * float(problem.signs @ multipliers))
+    balance = float(problem.signs @ multipliers)
+    variance = problem.bias_variance
+    if not np.isfinite(variance):
+        residue = abs(bias * balance)
+    elif variance > 0:
+        residue = (bias - variance * balance) ** 2 / (2.0 * variance)
+    else:
+        residue = 0.0 if bias == 0 else np.inf
     return float(np.maximum(terms, 0.0).sum()) + residue
 
 

@@ -129,6 +129,7 @@ def sweep(gram, signs, bounds, shapes, multipliers, left, bias_state, limits):
     for k in range(n):
         refresh_point(k, signs, bounds, shapes, multipliers, shifts)
     pair_shapes, pair_rooms, pair_senses = np.zeros(2), np.ones(2), np.zeros(2)
+    moved = np.zeros(2)
 
     for taken in range(most_steps + 1):
         grower, top = -1, -np.inf
@@ -190,24 +191,28 @@ def sweep(gram, signs, bounds, shapes, multipliers, left, bias_state, limits):
         curvature = max(curvature, 0.0)
         step = pair_step(demand_gap, curvature, pair_shapes, pair_rooms, pair_senses, step_limit)
 
-        moved = False
+        # Both ends move or neither does: a step below one end's last digit would lose y'a.
         for end in range(2):
             point = grower if end == 0 else shrinker
             signed_step = step if end == 0 else -step
             if point == n:
-                changed = bias_state[1] - signed_step
-                moved = moved or changed != bias_state[1]
-                bias_state[1] = changed
-                continue
-            changed = multipliers[point] + signs[point] * signed_step
-            if shapes[point] > 0.0 and changed >= bounds[point]:
-                changed = np.nextafter(bounds[point], 0.0)
-            changed = min(max(changed, 0.0), bounds[point])
-            moved = moved or changed != multipliers[point]
-            multipliers[point] = changed
-            refresh_point(point, signs, bounds, shapes, multipliers, shifts)
-        if not moved:
-            return STUCK, taken
+                moved[end] = bias_state[1] - signed_step
+                stuck = moved[end] == bias_state[1]
+            else:
+                changed = multipliers[point] + signs[point] * signed_step
+                if shapes[point] > 0.0 and changed >= bounds[point]:
+                    changed = np.nextafter(bounds[point], 0.0)
+                moved[end] = min(max(changed, 0.0), bounds[point])
+                stuck = moved[end] == multipliers[point]
+            if stuck:
+                return STUCK, taken
+        for end in range(2):
+            point = grower if end == 0 else shrinker
+            if point == n:
+                bias_state[1] = moved[end]
+            else:
+                multipliers[point] = moved[end]
+                refresh_point(point, signs, bounds, shapes, multipliers, shifts)
         if grower == n:
             for k in range(n):
                 left[k] += step * gram[shrinker, k]
@@ -235,12 +240,19 @@ def solve(
     problem : what to solve.
     tol : largest KKT violation accepted, in units of the margin.
     max_iter : largest number of pair steps; -1 means 10 million, or 100 per point if more.
-    start : (n,) multipliers to begin with. They must satisfy ``y'a = 0`` under a diffuse bias.
+    start : (n,) multipliers to begin with, within their bounds (below them where the slack shape is
+        positive), and with ``y'a = 0`` under a diffuse bias.
     previous_bias : the bias to stay close to where the problem does not fix it.
     """
     n = problem.signs.size
     allowed = max(10_000_000, 100 * n) if max_iter < 0 else max_iter
     multipliers = np.zeros(n) if start is None else np.array(start, dtype=np.float64)
+    highest = np.where(problem.shapes > 0, np.nextafter(problem.bounds, 0.0), problem.bounds)
+    if not ((multipliers >= 0) & (multipliers <= highest)).all():
+        raise ValueError(
+            f"start has entries in [{multipliers.min():g}, {multipliers.max():g}], expected each "
+            "between 0 and its bound: clip the start, or begin with none."
+        )
     gram = np.ascontiguousarray(problem.gram, dtype=np.float64)
     status, used, patience, least = "rounding", 0, PATIENCE, np.inf
     while patience:

@@ -1,0 +1,231 @@
+"""What a run shows: tables, pictures, a JSON file with every number, and the paper's claims."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seqmed.experiments.running import Outcome, write
+from seqmed.plotting import accuracy_curves
+
+
+class Claim(NamedTuple):
+    """A statement, whether it was seen, and the numbers it rests on."""
+
+    text: str
+    seen: bool
+    numbers: str
+
+
+def mean_and_error(values: np.ndarray) -> tuple[float, float]:
+    """Return mean and standard error over trials; the error is NaN for a single one."""
+    values = np.asarray(values, dtype=float)
+    error = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else float("nan")
+    return float(values.mean()), float(error)
+
+
+def points(values: np.ndarray) -> str:
+    """Return a mean difference of accuracies in points, with its standard error."""
+    mean, error = mean_and_error(100 * values)
+    return f"{mean:+.2f}" if np.isnan(error) else f"{mean:+.2f} ± {error:.2f}"
+
+
+def percent(values: np.ndarray) -> str:
+    """Return a mean accuracy in per cent, with its standard error."""
+    mean, error = mean_and_error(100 * values)
+    return f"{mean:.1f}" if np.isnan(error) else f"{mean:.1f} ± {error:.1f}"
+
+
+def summary(outcome: Outcome) -> list[tuple[str, str, str, str, str]]:
+    """Return rows (method, parameters, first batch, last batch, mean over batches)."""
+    rows = []
+    for name, method in outcome.figure.methods.items():
+        runs = outcome.curves[name]
+        seen = ~np.isnan(runs).all(axis=0)
+        chosen = outcome.chosen[name]
+        shown = ", ".join(f"{key}={chosen[key]:g}" for key in ("C", "beta") if key in chosen)
+        first = percent(runs[:, 0]) if seen[0] else "-"
+        rows.append(
+            (method.label, shown, first, percent(runs[:, -1]), percent(runs[:, seen].mean(axis=1)))
+        )
+    return rows
+
+
+def claims(outcome: Outcome) -> list[Claim]:
+    """Return what the paper says of a figure, and whether these runs show it."""
+    return {
+        "figure1": categorical_claims,
+        "figure2": sphere_claims,
+        "figure2b": sphere_claims,
+        "figure3": isolet_claims,
+    }[outcome.figure.name](outcome.curves)
+
+
+def categorical_claims(runs: dict[str, np.ndarray]) -> list[Claim]:
+    """Return the claims of figure 1."""
+    gain = runs["seqmed"] - runs["independent"]
+    behind = runs["full_med"] - runs["seqmed"]
+    solvers = (runs["full_med"] - runs["full_svm"]).mean(axis=0)
+    solvers = solvers[~np.isnan(solvers)]
+    return [
+        Claim(
+            "SeqMED is above the SVM trained on each batch alone, at every batch from 2 on",
+            bool((gain[:, 1:].mean(axis=0) > 0).all()),
+            f"smallest mean gain {100 * gain[:, 1:].mean(axis=0).min():+.2f} points; "
+            f"at the last batch {points(gain[:, -1])}",
+        ),
+        Claim(
+            "SeqMED comes close to full retraining",
+            float(behind[:, -1].mean()) < 0.01,
+            f"at the last batch it is {points(-behind[:, -1])} points from Full MED",
+        ),
+        Claim(
+            "Full SVM (scikit-learn) and Full MED (ours) are within half a point of each other",
+            bool(abs(solvers.mean()) <= 0.005),
+            f"mean difference {100 * solvers.mean():+.2f} points, largest at a batch "
+            f"{100 * np.abs(solvers).max():.2f}",
+        ),
+    ]
+
+
+def laplacian_claims(runs: dict[str, np.ndarray], from_batch: int) -> list[Claim]:
+    """Return the claims figures 2 and 3 share."""
+    gain = runs["spectral"] - runs["independent"]
+    last = slice(-10, None)
+    found = [
+        Claim(
+            f"SeqLapMED (spectral) is above LapSVM on each batch alone from batch {from_batch} on",
+            bool((gain[:, from_batch - 1 :].mean(axis=0) > 0).all()),
+            f"smallest mean gain {100 * gain[:, from_batch - 1 :].mean(axis=0).min():+.2f} points; "
+            f"over the last ten batches {points(gain[:, last].mean(axis=1))}",
+        )
+    ]
+    for name, label in (("spectral", "spectral"), ("landmarks", "landmarks")):
+        added = (runs[name] - runs["beta0"])[:, last].mean(axis=1)
+        mean, error = mean_and_error(added)
+        certain = mean > (0.0 if np.isnan(error) else 2.0 * error)
+        found.append(
+            Claim(
+                f"Unlabeled data add accuracy to sequential learning ({label}, against beta = 0)",
+                bool(certain),
+                f"{points(added)} points over the last ten batches",
+            )
+        )
+    full = runs["full_lapmed"]
+    seen = ~np.isnan(full).all(axis=0)
+    both = (runs["full_lapsvm"] - full)[:, seen]
+    behind = full[:, -1] - runs["spectral"][:, -1]
+    found.append(
+        Claim(
+            "SeqLapMED (spectral) comes close to full retraining",
+            float(behind.mean()) < 0.01,
+            f"at the last batch it is {points(-behind)} points from Full LapMED; Full LapSVM is "
+            f"{points(both.mean(axis=1))} points from Full LapMED on average",
+        )
+    )
+    return found
+
+
+def sphere_claims(runs: dict[str, np.ndarray]) -> list[Claim]:
+    """Return the claims of figure 2, in either setting."""
+    return laplacian_claims(runs, from_batch=5)
+
+
+def isolet_claims(runs: dict[str, np.ndarray]) -> list[Claim]:
+    """Return the claims of figure 3."""
+    return laplacian_claims(runs, from_batch=4)
+
+
+def draw(outcome: Outcome, folder: Path) -> list[Path]:
+    """Write a figure as PNG and SVG; return the paths."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "seqmed"  # the same numbers give the same file
+    import matplotlib.pyplot as plt
+
+    methods = outcome.figure.methods
+    labelled = {methods[name].label: runs for name, runs in outcome.curves.items()}
+    figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+    runs = "1 run" if outcome.trials == 1 else f"mean of {outcome.trials} runs, ± standard error"
+    accuracy_curves(axes, labelled, title=f"{outcome.figure.title}\n({runs})")
+    paths = [folder / f"{outcome.figure.name}.{kind}" for kind in ("png", "svg")]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in paths:
+        figure.savefig(path, dpi=200, metadata={"Date": None} if path.suffix == ".svg" else None)
+    plt.close(figure)
+    return paths
+
+
+def versions() -> dict[str, str]:
+    """Return the versions the numbers were made with."""
+    packages = ("seqmed", "numpy", "scipy", "scikit-learn", "numba")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    """Return every number of a figure, its settings and seeds."""
+    return {
+        "title": outcome.figure.title,
+        "seed": outcome.figure.seed,
+        "trials": outcome.trials,
+        "seconds": round(outcome.seconds, 1),
+        "batches": outcome.figure.n_batches,
+        "validation_streams": outcome.figure.validation_streams,
+        "chosen": outcome.chosen,
+        "validation": outcome.validation,
+        "accuracies": {
+            name: [[None if np.isnan(v) else round(v, 6) for v in run] for run in runs.tolist()]
+            for name, runs in outcome.curves.items()
+        },
+        "claims": [claim._asdict() for claim in claims(outcome)],
+    }
+
+
+def write_json(outcomes: list[Outcome], path: Path) -> None:
+    """Write all figures of a run."""
+    content = {
+        "versions": versions(),
+        "figures": {outcome.figure.name: as_json(outcome) for outcome in outcomes},
+    }
+    write(path, content)
+
+
+def write_report(outcomes: list[Outcome], jobs: int, folder: Path, path: Path) -> None:
+    """Write RESULTS.md: pictures, tables, and each claim with its numbers."""
+    lines = [
+        "# Results",
+        "",
+        "Generated by `seqmed reproduce`; every number is in "
+        f"[results.json]({os.path.relpath(folder / 'results.json', path.parent)}). "
+        "Test points were never used for a choice: each method chose its parameters on "
+        "validation streams of its own, from the grids in `seqmed/experiments/figures.py`. "
+        "Accuracies are in per cent, differences in points, ± is one standard error over trials.",
+        "",
+    ]
+    used = ", ".join(f"{name} {value}" for name, value in versions().items())
+    for outcome in outcomes:
+        figure = outcome.figure
+        picture = os.path.relpath(folder / f"{figure.name}.png", path.parent)
+        lines += [f"## {figure.title}", "", f"![{figure.title}]({picture})", ""]
+        lines += ["| method | chosen | batch 1 | last batch | mean over batches |"]
+        lines += ["|---|---|---|---|---|"]
+        lines += [f"| {' | '.join(row)} |" for row in summary(outcome)]
+        lines += ["", "| claim | seen | numbers |", "|---|---|---|"]
+        for claim in claims(outcome):
+            lines.append(f"| {claim.text} | {'yes' if claim.seen else 'no'} | {claim.numbers} |")
+        trials = "One trial" if outcome.trials == 1 else f"{outcome.trials} trials"
+        lines += [
+            "",
+            f"{trials} of {figure.n_batches} batches; {outcome.seconds / 60:.1f} minutes with "
+            f"{jobs} process{'es' if jobs > 1 else ''} of one thread each.",
+            "",
+        ]
+    lines += [f"Versions: {used}."]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")

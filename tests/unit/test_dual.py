@@ -1,0 +1,937 @@
+"""The dual solver against clarabel, Newton, LIBSVM, closed forms and its own certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pytest
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.svm import SVC
+
+from seqmed.dual import DualProblem, newton, solve
+from seqmed.dual.problem import duality_gap, kkt_violation, margins_left
+from tests.reference.convex import dual_value, primal_value, solve_convex
+
+# KKT violation asked of every solve that is compared with another solver: two digits or more
+# below the tolerances of the comparison.
+TIGHT = 1e-10
+# What the comparisons must meet (relative; absolute; relative to the bound).
+OBJECTIVE_TOLERANCE = 1e-8
+DECISION_TOLERANCE = 1e-6
+MULTIPLIER_TOLERANCE = 1e-6
+# Condition number of the kernel matrix up to which multipliers, not only functions, are compared.
+WELL_CONDITIONED = 1e6
+# "rounding" is an honest answer only where the violation is about what one rounding of each
+# product in K c amounts to; sums of n of them come out a few times that.
+ROUNDINGS = 8
+EPSILON = np.finfo(float).eps
+
+
+# -- problems --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """The recipe of one random problem; equal recipes make equal problems."""
+
+    n: int
+    C: float
+    shape: float
+    kernel: str = "narrow"
+    prior: float = 0.0
+    weighted: bool = False
+    lone: bool = False
+    variance: float = np.inf
+
+    def __str__(self):
+        words = [f"n{self.n}", f"C{self.C:g}", f"shape{self.shape:g}", self.kernel]
+        words += [f"prior{self.prior:g}"] if self.prior else []
+        words += ["weighted"] if self.weighted else []
+        words += ["lone"] if self.lone else []
+        words += [f"variance{self.variance:g}"] if np.isfinite(self.variance) else []
+        return "-".join(words)
+
+
+def kernel_matrix(name, points):
+    """Kernels from well conditioned to singular; "repeated" has every row at least twice."""
+    if name == "repeated":
+        points = points[np.arange(len(points)) // 2]
+    if name == "linear":
+        return points[:, :3] @ points[:, :3].T
+    return rbf_kernel(points, gamma=0.02 if name == "wide" else 0.25)
+
+
+def make_problem(case):
+    """Noisy labels on normal points, so that large bounds do matter."""
+    generator = np.random.default_rng([case.n, int(100 * case.C), int(10 * case.shape)])
+    points = generator.normal(size=(case.n, 8))
+    signs = np.where(points[:, 0] + 0.7 * generator.normal(size=case.n) > 0, 1.0, -1.0)
+    if case.lone:
+        signs[:] = -1.0
+    if abs(signs.sum()) == case.n:
+        signs[case.n // 2] *= -1.0
+    weights = generator.uniform(0.3, 3.0, case.n) if case.weighted else np.ones(case.n)
+    return DualProblem(
+        gram=kernel_matrix(case.kernel, points),
+        signs=signs,
+        prior_scores=case.prior * (1.0 + generator.normal(size=case.n)),
+        bounds=case.C * weights,
+        shapes=case.shape * weights,
+        bias_variance=case.variance,
+    )
+
+
+def decision_values(problem, multipliers, bias):
+    return problem.gram @ (problem.signs * multipliers) + problem.prior_scores + bias
+
+
+def rounding_floor(problem, multipliers):
+    """About the smallest violation floating point can show.
+
+    The size of the terms of K c, rounded; and, close to its bound, how far the last digit of a
+    multiplier moves its own slope e / (C - a).
+    """
+    terms = np.abs(problem.gram) @ multipliers + np.abs(problem.prior_scores) + 1.0
+    own = 0.0
+    if np.isfinite(problem.bias_variance):
+        own = problem.bias_variance * multipliers.sum()
+    soft = problem.shapes > 0
+    room = (problem.bounds - multipliers)[soft]
+    stiffest = (np.spacing(problem.bounds[soft]) * problem.shapes[soft] / room**2).max(initial=0.0)
+    return ROUNDINGS * EPSILON * (terms.max() + own) + stiffest
+
+
+def solve_tightly(problem, tol=TIGHT, **options):
+    """Solve, and insist on an answer that is optimal as far as floating point can tell."""
+    solution = solve(problem, tol=tol, **options)
+    assert solution.status in ("converged", "rounding")
+    if solution.status == "rounding":
+        assert solution.violation <= rounding_floor(problem, solution.multipliers)
+    assert_feasible(problem, solution)
+    return solution
+
+
+def assert_feasible(problem, solution):
+    multipliers = solution.multipliers
+    assert np.isfinite(multipliers).all()
+    assert (multipliers >= 0).all()
+    assert (multipliers <= problem.bounds).all()
+    assert (multipliers < problem.bounds)[problem.shapes > 0].all()
+    if not np.isfinite(problem.bias_variance):
+        # Every step moves two multipliers by the same amount; only rounding is left.
+        residue = abs(problem.signs @ multipliers)
+        assert residue <= 1e-12 * problem.bounds.max() * problem.signs.size
+    assert np.isfinite([solution.bias, solution.gap, solution.objective, solution.violation]).all()
+    assert solution.gap >= 0
+    assert solution.violation >= 0
+
+
+def allowed_biases(problem, multipliers):
+    """The (lowest, highest) bias under which no optimality condition is violated, by a loop."""
+    scores = decision_values(problem, multipliers, 0.0)
+    lowest, highest = -np.inf, np.inf
+    for i, sign in enumerate(problem.signs):
+        a, bound, shape = multipliers[i], problem.bounds[i], problem.shapes[i]
+        target = 1.0 - (shape / (bound - a) if shape > 0 else 0.0)
+        bias = sign * target - scores[i]
+        at_bound = shape == 0 and a >= bound
+        # a = 0 allows a larger margin than the target, a at its bound a smaller one.
+        if (sign > 0 and not at_bound) or (sign < 0 and a > 0):
+            lowest = max(lowest, bias)
+        if (sign < 0 and not at_bound) or (sign > 0 and a > 0):
+            highest = min(highest, bias)
+    return lowest, highest
+
+
+# -- against clarabel and Newton -------------------------------------------------------------------
+
+CASES = [
+    # tiny
+    Case(2, 1.01, 0.0),
+    Case(2, 1.01, 1.0),
+    Case(2, 100.0, 0.1, variance=0.5),
+    Case(3, 1e4, 1.0, weighted=True),
+    Case(5, 10.0, 0.0, "linear", variance=1.0),
+    Case(5, 10.0, 0.1, "repeated"),
+    Case(8, 100.0, 1.0, prior=5.0),
+    Case(8, 1e4, 0.0, lone=True),
+    # small
+    Case(20, 1.01, 1.0),
+    Case(20, 1.01, 0.1, "linear", weighted=True),
+    Case(20, 1.5, 1.0, weighted=True, variance=4.0),
+    Case(20, 10.0, 1.0, "linear"),
+    Case(30, 10.0, 0.0, "repeated", weighted=True),
+    Case(30, 10.0, 0.1, "wide", variance=1.0),
+    Case(40, 100.0, 0.0, weighted=True),
+    Case(40, 100.0, 1.0, lone=True),
+    Case(40, 100.0, 1.0, prior=-20.0, weighted=True),
+    Case(40, 10.0, 0.1, prior=5.0, lone=True, variance=100.0),
+    Case(40, 1e3, 0.1, "repeated", weighted=True),
+    Case(40, 1e4, 0.0, "repeated", variance=1.0),
+    Case(40, 1e4, 1.0, "wide"),
+    # middle
+    Case(60, 1.01, 0.0, "linear", prior=3.0),
+    Case(60, 10.0, 1.0, "linear", prior=3.0, weighted=True),
+    Case(80, 1.01, 0.1, lone=True),
+    Case(80, 1.01, 1.0, prior=5.0, variance=1.0),
+    Case(80, 10.0, 0.0, "wide", weighted=True),
+    Case(80, 100.0, 0.1, weighted=True, variance=0.1),
+    Case(80, 100.0, 1.0, "repeated", prior=2.0),
+    Case(80, 1e3, 0.0, "linear", weighted=True),
+    Case(80, 1e3, 1.0, "linear", variance=1.0),
+    Case(80, 1e3, 1.0, "wide", lone=True, weighted=True),
+    Case(80, 1e4, 0.0, "wide", prior=10.0, variance=10.0),
+    Case(80, 1e4, 0.1, prior=10.0),
+    Case(120, 10.0, 0.1, "repeated", lone=True, variance=1.0),
+    Case(120, 100.0, 1.0, weighted=True),
+    Case(120, 1e4, 1.0, weighted=True, variance=1.0),
+    # large
+    Case(200, 2.0, 1.0, "wide", weighted=True),
+    Case(200, 1e3, 0.1, weighted=True),
+    Case(200, 1e4, 0.0, "wide"),
+    Case(300, 1.01, 0.0, weighted=True),
+    Case(300, 1.01, 0.1),
+    Case(300, 10.0, 0.0, "linear", variance=1.0),
+    Case(300, 10.0, 1.0, weighted=True, variance=2.0),
+    Case(300, 1e3, 0.0, "repeated", prior=4.0),
+    Case(300, 1e4, 1.0),
+]
+
+
+def is_small(case):
+    """Small enough for the interpreter."""
+    return case.n <= 40 and case.C <= 100
+
+
+ALL_CASES = [
+    pytest.param(case, id=str(case), marks=[pytest.mark.nojit] if is_small(case) else [])
+    for case in CASES
+]
+
+
+@cache
+def outcome(case):
+    """Problem, solution and reference of one case, computed once for all tests."""
+    problem = make_problem(case)
+    return problem, solve_tightly(problem), solve_convex(problem)
+
+
+def test_cases_cover_what_they_claim():
+    assert len(CASES) >= 40
+    assert {case.shape for case in CASES} == {0.0, 0.1, 1.0}
+    assert min(case.n for case in CASES) == 2
+    assert max(case.n for case in CASES) == 300
+    assert min(case.C for case in CASES) == 1.01
+    assert max(case.C for case in CASES) == 1e4
+    compared = [case for case in CASES if multipliers_are_determined(case)]
+    assert len(compared) >= 15
+    assert len(set(map(str, CASES))) == len(CASES)
+
+
+def multipliers_are_determined(case):
+    """Only the function is unique at shape 0, and well determined under an ill conditioned K."""
+    return case.shape > 0 and np.linalg.cond(make_problem(case).gram) <= WELL_CONDITIONED
+
+
+def assert_same_objective(value, reference):
+    assert abs(value - reference) <= OBJECTIVE_TOLERANCE * abs(reference)
+
+
+def assert_same_decisions(problem, solution, reference):
+    """Compare decision values; where the bias is an interval, the functions and that interval."""
+    lowest, highest = allowed_biases(problem, solution.multipliers)
+    unique = np.isfinite(problem.bias_variance) or highest - lowest <= DECISION_TOLERANCE
+    if unique:
+        ours = decision_values(problem, solution.multipliers, solution.bias)
+        theirs = decision_values(problem, reference.multipliers, reference.bias)
+    else:
+        ours = decision_values(problem, solution.multipliers, 0.0)
+        theirs = decision_values(problem, reference.multipliers, 0.0)
+        for bias in (solution.bias, reference.bias):
+            assert lowest - DECISION_TOLERANCE <= bias <= highest + DECISION_TOLERANCE
+    assert np.abs(ours - theirs).max() <= DECISION_TOLERANCE
+
+
+@pytest.mark.parametrize("case", ALL_CASES)
+def test_objective_is_that_of_clarabel(case):
+    problem, solution, reference = outcome(case)
+    assert_same_objective(solution.objective, reference.objective)
+    # The reported objective is the definition's, to the rounding of the products in it.
+    size = solution.multipliers @ (1.0 + np.abs(problem.prior_scores)) + 1.0
+    assert abs(solution.objective - dual_value(problem, solution.multipliers)) <= 1e-12 * size
+
+
+@pytest.mark.parametrize("case", ALL_CASES)
+def test_decision_values_are_those_of_clarabel(case):
+    assert_same_decisions(*outcome(case))
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in ALL_CASES if multipliers_are_determined(case.values[0])]
+)
+def test_multipliers_are_those_of_clarabel(case):
+    problem, solution, reference = outcome(case)
+    difference = np.abs(solution.multipliers - reference.multipliers) / problem.bounds
+    assert difference.max() <= MULTIPLIER_TOLERANCE
+
+
+@pytest.mark.parametrize("case", ALL_CASES)
+def test_newton_agrees(case):
+    problem, solution, _ = outcome(case)
+    other = newton.solve(problem)
+    assert_same_objective(other.objective, solution.objective)
+    assert_same_decisions(problem, solution, other)
+    if multipliers_are_determined(case):
+        difference = np.abs(solution.multipliers - other.multipliers) / problem.bounds
+        assert difference.max() <= MULTIPLIER_TOLERANCE
+
+
+# -- the certificate -------------------------------------------------------------------------------
+
+
+def naive_gap(problem, multipliers, bias):
+    """(primal minus dual objective, the size of what cancels in it), from the definitions."""
+    primal = primal_value(problem, multipliers, bias)
+    costs = np.abs(1.0 - problem.signs * problem.prior_scores)
+    size = abs(primal) + float(multipliers @ costs) + abs(bias) * float(multipliers.sum()) + 1.0
+    return primal - dual_value(problem, multipliers), size
+
+
+# Cancellation in the naive gap, as a share of its largest terms (sums of up to 300 * 300 products).
+NAIVE_ROUNDING = 1e-12
+
+
+@pytest.mark.parametrize("tol", [1.0, 1e-2, TIGHT])
+@pytest.mark.parametrize("case", ALL_CASES)
+def test_gap_is_primal_minus_dual_and_brackets_the_optimum(case, tol):
+    problem, best, _ = outcome(case)
+    solution = best if tol == TIGHT else solve(problem, tol=tol)
+    assert_feasible(problem, solution)
+    gap, size = naive_gap(problem, solution.multipliers, solution.bias)
+    assert abs(solution.gap - gap) <= NAIVE_ROUNDING * size
+    assert solution.objective <= best.objective + best.gap + NAIVE_ROUNDING * size
+    assert best.objective <= solution.objective + solution.gap + NAIVE_ROUNDING * size
+
+
+def feasible_point(problem, generator):
+    """Multipliers inside the bounds, some of them zero, balanced under a diffuse bias."""
+    n = problem.signs.size
+    multipliers = problem.bounds * generator.uniform(0.0, 0.999, n) * (generator.random(n) < 0.8)
+    if np.isfinite(problem.bias_variance):
+        return multipliers
+    positive = problem.signs > 0
+    sums = multipliers[positive].sum(), multipliers[~positive].sum()
+    multipliers[positive] *= min(sums) / sums[0] if sums[0] > 0 else 0.0
+    multipliers[~positive] *= min(sums) / sums[1] if sums[1] > 0 else 0.0
+    return multipliers
+
+
+@pytest.mark.parametrize("case", ALL_CASES)
+def test_gap_away_from_the_optimum(case):
+    problem, best, _ = outcome(case)
+    generator = np.random.default_rng(7)
+    for _ in range(10):
+        multipliers = feasible_point(problem, generator)
+        if np.isfinite(problem.bias_variance):
+            # The function and the bias are one: both are what the multipliers make of the prior.
+            bias = problem.bias_variance * float(problem.signs @ multipliers)
+        else:
+            bias = float(generator.normal(scale=3.0))
+        gap = duality_gap(problem, multipliers, margins_left(problem, multipliers), bias)
+        expected, size = naive_gap(problem, multipliers, bias)
+        assert gap >= 0
+        assert abs(gap - expected) <= NAIVE_ROUNDING * size
+        assert dual_value(problem, multipliers) + gap >= best.objective - NAIVE_ROUNDING * size
+
+
+@pytest.mark.parametrize("case", ALL_CASES)
+def test_violation_is_the_largest_contradiction_between_demands(case):
+    problem, _, _ = outcome(case)
+    generator = np.random.default_rng(8)
+    for _ in range(5):
+        multipliers = feasible_point(problem, generator)
+        lowest, highest = allowed_biases(problem, multipliers)
+        if np.isfinite(problem.bias_variance):
+            own = problem.bias_variance * float(problem.signs @ multipliers)
+            lowest, highest = max(lowest, own), min(highest, own)
+        expected = max(lowest - highest, 0.0)
+        # At 999 thousandths of its bound a multiplier's slope is still good to nine digits.
+        assert kkt_violation(problem, multipliers) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
+@pytest.mark.nojit
+def test_gap_is_never_negative_at_points_where_every_term_vanishes(shape):
+    """At an exact optimum all terms are zero in exact arithmetic: the sign is up to rounding."""
+    for n in range(2, 12):
+        problem = make_problem(Case(n, 10.0, shape))
+        solution = solve(problem, tol=1e-13)
+        assert_feasible(problem, solution)
+        assert_certificate_follows_from_violation(problem, solution, 1e-13)
+
+
+@pytest.mark.nojit
+def test_relative_gap_is_the_gap_over_the_larger_objective():
+    problem = make_problem(Case(20, 10.0, 1.0))
+    solution = solve(problem, tol=1e-1)
+    assert solution.gap > 0
+    assert solution.relative_gap == solution.gap / (solution.objective + solution.gap)
+    settled = replace(problem, prior_scores=3.0 * problem.signs)
+    assert solve(settled).relative_gap == 0.0
+
+
+# -- against LIBSVM --------------------------------------------------------------------------------
+
+
+def noisy_svm_problem(n, features, gamma, C):
+    generator = np.random.default_rng(n)
+    points = generator.normal(size=(n, features))
+    signs = np.where(points[:, 0] ** 2 + generator.normal(size=n) > 0.8, 1.0, -1.0)
+    gram = rbf_kernel(points, gamma=gamma)
+    return DualProblem(gram, signs, np.zeros(n), np.full(n, C), np.zeros(n))
+
+
+def libsvm(problem):
+    """LIBSVM's (multipliers, decision values) for a problem with one bound and no prior scores."""
+    machine = SVC(C=problem.bounds[0], kernel="precomputed", tol=1e-8)
+    machine.fit(problem.gram, problem.signs)
+    multipliers = np.zeros(problem.signs.size)
+    multipliers[machine.support_] = problem.signs[machine.support_] * machine.dual_coef_[0]
+    return multipliers, machine.decision_function(problem.gram)
+
+
+@pytest.mark.parametrize(
+    ("n", "C", "tolerance"),
+    # LIBSVM keeps its kernel rows in float32: its scores are off by up to 6e-8 times the sum of
+    # its multipliers.
+    [(200, 1.0, 1e-5), (400, 1.0, 1e-5), (200, 10.0, 1e-5), (400, 10.0, 1e-5), (200, 1e3, 1e-3)],
+)
+def test_shape_zero_is_the_support_vector_machine(n, C, tolerance):
+    problem = noisy_svm_problem(n, 5, 0.2, C)
+    ours = solve_tightly(problem)
+    assert (ours.multipliers == C).any(), "noisy data, or the box would not matter"
+    multipliers, expected = libsvm(problem)
+    scores = decision_values(problem, ours.multipliers, ours.bias)
+    assert np.abs(scores - expected).max() <= tolerance
+    # Which of the two is right about the difference: the one that meets the conditions.
+    assert kkt_violation(problem, ours.multipliers) <= TIGHT
+    assert kkt_violation(problem, multipliers) > 100 * TIGHT
+
+
+@pytest.mark.parametrize("C", [1.0, 10.0, 1e3])
+@pytest.mark.parametrize("n", [200, 400])
+def test_libsvm_agrees_far_better_on_a_kernel_that_float32_holds(n, C):
+    """With nothing lost in its cache LIBSVM meets its tol of 1e-8, and so must the agreement.
+
+    The data are noisier than above, where its rounding alone moves scores by 7e-3 at C = 1000.
+    The ridge keeps the rounded matrix positive definite.
+    """
+    problem = noisy_svm_problem(n, 3, 0.5, C)
+    rounded = (problem.gram + 1e-3 * np.eye(n)).astype(np.float32).astype(np.float64)
+    problem = replace(problem, gram=rounded)
+    ours = solve_tightly(problem)
+    assert (ours.multipliers == C).any()
+    multipliers, expected = libsvm(problem)
+    assert kkt_violation(problem, multipliers) <= 2e-8
+    scores = decision_values(problem, ours.multipliers, ours.bias)
+    assert np.abs(scores - expected).max() <= 1e-6
+
+
+# -- warm starts, weights --------------------------------------------------------------------------
+
+WARM_CASES = [
+    pytest.param(case, id=str(case), marks=[pytest.mark.nojit] if is_small(case) else [])
+    for case in [
+        Case(30, 10.0, 0.0),
+        Case(30, 10.0, 0.1, weighted=True),
+        Case(40, 100.0, 1.0, prior=2.0),
+        Case(40, 10.0, 1.0, variance=2.0),
+        Case(150, 1e3, 0.0, weighted=True, variance=1.0),
+        Case(150, 1e3, 1.0, weighted=True),
+    ]
+]
+
+
+@pytest.mark.parametrize("case", WARM_CASES)
+def test_warm_start_from_the_optimum_takes_no_step(case):
+    problem = make_problem(case)
+    cold = solve_tightly(problem)
+    kept = cold.multipliers.copy()
+    warm = solve(problem, tol=TIGHT, start=cold.multipliers)
+    assert cold.n_iter > 0
+    assert warm.n_iter == 0
+    assert warm.status == "converged"
+    np.testing.assert_array_equal(warm.multipliers, cold.multipliers)
+    np.testing.assert_array_equal(cold.multipliers, kept, err_msg="the start was written to")
+    assert warm.bias == cold.bias
+
+
+@pytest.mark.parametrize("case", WARM_CASES)
+def test_warm_start_from_elsewhere_ends_at_the_same_place(case):
+    problem = make_problem(case)
+    cold = solve_tightly(problem)
+    generator = np.random.default_rng(3)
+    far = feasible_point(problem, generator)
+    near = 0.999 * cold.multipliers + 0.001 * far
+    for start in (near, far):
+        untouched = start.copy()
+        warm = solve_tightly(problem, start=start)
+        np.testing.assert_array_equal(start, untouched)
+        np.testing.assert_allclose(
+            decision_values(problem, warm.multipliers, warm.bias),
+            decision_values(problem, cold.multipliers, cold.bias),
+            rtol=0,
+            atol=1e-8,
+        )
+        # K is well conditioned in all of these: the multipliers are determined too.
+        difference = np.abs(warm.multipliers - cold.multipliers) / problem.bounds
+        assert difference.max() <= 1e-8
+
+
+@pytest.mark.parametrize("variance", [np.inf, 1.0])
+@pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
+@pytest.mark.nojit
+def test_weight_two_is_a_repeated_row(shape, variance):
+    case = Case(25, 5.0, shape, variance=variance)
+    plain = make_problem(case)
+    copies = np.random.default_rng(11).integers(1, 4, plain.signs.size)
+    rows = np.repeat(np.arange(plain.signs.size), copies)
+    repeated = replace(
+        plain,
+        gram=plain.gram[np.ix_(rows, rows)],
+        signs=plain.signs[rows],
+        prior_scores=plain.prior_scores[rows],
+        bounds=plain.bounds[rows],
+        shapes=plain.shapes[rows],
+    )
+    weighted = replace(plain, bounds=plain.bounds * copies, shapes=plain.shapes * copies)
+    one, other = solve_tightly(weighted), solve_tightly(repeated)
+
+    sums = np.bincount(rows, weights=other.multipliers)
+    np.testing.assert_allclose(one.multipliers, sums, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(
+        decision_values(weighted, one.multipliers, one.bias)[rows],
+        decision_values(repeated, other.multipliers, other.bias),
+        rtol=0,
+        atol=1e-8,
+    )
+    assert abs(one.objective - other.objective) <= 1e-10 * abs(one.objective)
+    if shape > 0:
+        # Strictly concave: copies share alike. At shape 0 only their sum is determined.
+        shares = (one.multipliers / copies)[rows]
+        np.testing.assert_allclose(other.multipliers, shares, rtol=0, atol=1e-8)
+    # Scaling the bounds alone is another problem: the shapes belong to the weights.
+    if shape == 1.0:
+        half = solve_tightly(replace(weighted, shapes=plain.shapes))
+        assert np.abs(half.multipliers - one.multipliers).max() > 1e-2
+
+
+# -- the bias --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
+@pytest.mark.nojit
+def test_every_free_support_vector_demands_the_same_bias(shape):
+    problem = make_problem(Case(40, 10.0, shape, prior=1.0))
+    solution = solve_tightly(problem)
+    multipliers = solution.multipliers
+    free = multipliers > 0
+    if shape == 0:
+        free &= multipliers < problem.bounds
+    assert free.sum() >= 5
+    target = np.ones(40) if shape == 0 else 1.0 - problem.shapes / (problem.bounds - multipliers)
+    without_bias = decision_values(problem, multipliers, 0.0)
+    demanded = (problem.signs * target - without_bias)[free]
+    assert np.ptp(demanded) <= 2 * TIGHT
+    assert demanded.min() - EPSILON <= solution.bias <= demanded.max() + EPSILON
+    # A previous bias changes nothing where support vectors fix it.
+    assert solve(problem, tol=TIGHT, previous_bias=100.0).bias == solution.bias
+
+
+def two_points(scores, diagonal, bound, shape):
+    """One point of each class, uncorrelated."""
+    return DualProblem(
+        gram=np.diag(diagonal).astype(float),
+        signs=np.array([1.0, -1.0]),
+        prior_scores=np.array(scores, dtype=float),
+        bounds=np.full(2, bound),
+        shapes=np.full(2, shape),
+    )
+
+
+@pytest.mark.parametrize(
+    ("previous", "expected"),
+    [(None, -0.2), (0.3, 0.3), (-0.9, -0.9), (0.5, 0.5), (2.0, 0.5), (-3.0, -0.9)],
+)
+@pytest.mark.nojit
+def test_bias_without_a_free_support_vector(previous, expected):
+    """Both at the bound 1/2: the scores 1/2 + b and -1/10 + b must stay inside the margin."""
+    problem = two_points([0.0, 0.0], [1.0, 0.2], 0.5, 0.0)
+    solution = solve(problem, tol=TIGHT, previous_bias=previous)
+    np.testing.assert_array_equal(solution.multipliers, [0.5, 0.5])
+    assert solution.bias == pytest.approx(expected, abs=1e-15)
+    assert solution.gap <= 4 * EPSILON
+
+
+@pytest.mark.parametrize("shape", [0.0, 1.0])
+@pytest.mark.parametrize("place", ["none", "inside", "above", "below"])
+@pytest.mark.nojit
+def test_bias_when_all_multipliers_are_zero(shape, place):
+    """Prior scores 3 and -2 satisfy both margins (1, or 1 - 1/10 at shape 1) as they are."""
+    problem = two_points([3.0, -2.0], [1.0, 1.0], 10.0, shape)
+    margin = 1.0 - shape / 10.0
+    lowest, highest = margin - 3.0, 2.0 - margin
+    previous = {"none": None, "inside": 0.25, "above": 7.0, "below": -7.0}[place]
+    expected = {
+        "none": 0.5 * (lowest + highest), "inside": 0.25, "above": highest, "below": lowest,
+    }[place]  # fmt: skip
+    solution = solve(problem, tol=TIGHT, previous_bias=previous)
+    np.testing.assert_array_equal(solution.multipliers, [0.0, 0.0])
+    assert solution.n_iter == 0
+    assert solution.objective == 0.0
+    assert solution.gap <= 100 * EPSILON
+    assert solution.bias == pytest.approx(expected, abs=1e-15)
+
+
+# -- progress --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variance", [np.inf, 1.0])
+@pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
+@pytest.mark.nojit
+def test_dual_objective_never_falls(shape, variance):
+    problem = make_problem(Case(30, 20.0, shape, prior=1.0, variance=variance))
+    tol = 1e-8
+    full = solve(problem, tol=tol)
+    assert full.status == "converged"
+    assert full.n_iter > 40
+    last = 0.0
+    for allowed in range(1, full.n_iter + 5):
+        solution = solve(problem, tol=tol, max_iter=allowed)
+        assert_feasible(problem, solution)
+        assert solution.n_iter <= allowed
+        # Rounding of an objective computed anew each time.
+        assert solution.objective >= last - 1e-14 * abs(full.objective)
+        last = solution.objective
+        assert (solution.status == "max_iter") == (solution.violation > tol)
+        if allowed < full.n_iter // 2:
+            assert solution.status == "max_iter"
+            assert solution.n_iter == allowed
+    assert last == pytest.approx(full.objective, rel=1e-14)
+
+
+@pytest.mark.nojit
+def test_no_steps_allowed_returns_the_start():
+    problem = make_problem(Case(20, 10.0, 1.0))
+    start = feasible_point(problem, np.random.default_rng(2))
+    for given, expected in ((None, np.zeros(20)), (start, start)):
+        solution = solve(problem, tol=1e-3, max_iter=0, start=given)
+        assert solution.status == "max_iter"
+        assert solution.n_iter == 0
+        assert solution.violation > 1e-3
+        np.testing.assert_array_equal(solution.multipliers, expected)
+        assert_feasible(problem, solution)
+
+
+@pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-6])
+@pytest.mark.nojit
+def test_tolerance_is_met_and_looser_is_cheaper(tol):
+    problem = make_problem(Case(40, 100.0, 1.0, "wide"))
+    solution = solve(problem, tol=tol)
+    assert solution.status == "converged"
+    assert solution.violation <= tol
+    assert solution.violation == pytest.approx(kkt_violation(problem, solution.multipliers))
+    assert solution.n_iter < solve(problem, tol=tol / 10).n_iter
+
+
+# -- a finite bias variance ------------------------------------------------------------------------
+
+
+def coordinate_ascent(problem, sweeps=20_000):
+    """Maximise over one multiplier at a time by its closed form, without an equality."""
+    covariance = problem.gram + problem.bias_variance
+    multipliers = np.zeros(problem.signs.size)
+    for _ in range(sweeps):
+        largest = 0.0
+        for i, sign in enumerate(problem.signs):
+            bound, shape, variance = problem.bounds[i], problem.shapes[i], covariance[i, i]
+            coefficients = problem.signs * multipliers
+            coefficients[i] = 0.0
+            rest = 1.0 - sign * (problem.prior_scores[i] + covariance[i] @ coefficients)
+            if rest * bound <= shape:
+                best = 0.0
+            else:
+                root = np.sqrt((rest - variance * bound) ** 2 + 4.0 * shape * variance)
+                best = 2.0 * (rest * bound - shape) / (rest + variance * bound + root)
+            largest = max(largest, abs(best - multipliers[i]))
+            multipliers[i] = best
+        if largest <= 1e-14 * problem.bounds.max():
+            return multipliers
+    raise AssertionError("coordinate ascent did not converge")
+
+
+@pytest.mark.parametrize("variance", [0.0, 0.5, 10.0])
+@pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("classes", ["both", "one"])
+@pytest.mark.nojit
+def test_finite_variance_is_the_problem_without_equality(shape, variance, classes):
+    problem = make_problem(Case(15, 5.0, shape, prior=0.5, weighted=True, variance=variance))
+    if classes == "one":
+        problem = replace(problem, signs=np.ones(15), prior_scores=problem.prior_scores - 0.3)
+    solution = solve_tightly(problem)
+    reference = coordinate_ascent(problem)
+    assert (reference > 0).sum() >= (5 if classes == "both" else 1)
+    np.testing.assert_allclose(solution.multipliers, reference, rtol=0, atol=1e-8)
+    balance = float(problem.signs @ reference)
+    assert solution.bias == pytest.approx(variance * balance, abs=1e-8)
+    if variance == 0:
+        assert solution.bias == 0.0
+    if classes == "one" and variance > 0:
+        assert solution.bias > 0
+    # Adding the variance to the covariance by hand leaves a problem whose bias is zero.
+    folded = solve_tightly(replace(problem, gram=problem.gram + variance, bias_variance=0.0))
+    assert folded.bias == 0.0
+    np.testing.assert_allclose(folded.multipliers, solution.multipliers, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
+@pytest.mark.nojit
+def test_large_variance_approaches_the_equality(shape):
+    case = Case(30, 10.0, shape, prior=0.5)
+    diffuse = make_problem(case)
+    limit = solve_tightly(diffuse)
+    expected = decision_values(diffuse, limit.multipliers, limit.bias)
+    errors = []
+    for variance in (1e2, 1e4, 1e6):
+        problem = replace(diffuse, bias_variance=variance)
+        solution = solve(problem, tol=1e-9)
+        assert_feasible(problem, solution)
+        scores = decision_values(problem, solution.multipliers, solution.bias)
+        errors.append(np.abs(scores - expected).max())
+        # y'a = b / v: what is left of the equality.
+        balance = abs(problem.signs @ solution.multipliers)
+        assert balance == pytest.approx(abs(solution.bias) / variance, rel=1e-6)
+    # The first term of the difference is b / v times a constant of the problem.
+    assert errors[1] <= errors[0] / 50
+    assert errors[2] <= errors[1] / 50
+    assert errors[2] <= 1e-5
+
+
+@pytest.mark.parametrize("shape", [0.0, 1.0])
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+@pytest.mark.nojit
+def test_one_class_under_a_diffuse_bias_teaches_nothing(shape, sign):
+    problem = replace(make_problem(Case(12, 10.0, shape)), signs=np.full(12, sign))
+    solution = solve(problem, tol=TIGHT)
+    assert_feasible(problem, solution)
+    np.testing.assert_array_equal(solution.multipliers, np.zeros(12))
+    assert solution.status == "converged"
+    assert solution.n_iter == 0
+    # The weakest bias that leaves all of them on the right side of their margin.
+    assert solution.bias == pytest.approx(sign * (1.0 - shape / 10.0), abs=1e-15)
+    assert solution.gap <= 100 * EPSILON
+
+
+# -- tiny and degenerate ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variance", [0.0, 2.0])
+@pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("score", [-3.0, 0.0, 0.5, 4.0])
+@pytest.mark.nojit
+def test_a_single_point_has_a_closed_form(score, shape, variance):
+    for own in (0.0, 1.0):
+        problem = DualProblem(
+            np.array([[own]]), np.ones(1), np.array([score]), np.full(1, 3.0), np.full(1, shape),
+            variance,
+        )  # fmt: skip
+        solution = solve(problem, tol=1e-12)
+        assert_feasible(problem, solution)
+        missing, total = 1.0 - score, own + variance
+        if missing * 3.0 <= shape:
+            expected = 0.0
+        elif total == 0:
+            expected = 3.0 - shape / missing
+        else:
+            # (missing - total a)(3 - a) = shape, the smaller root
+            roots = np.roots([total, -(missing + 3.0 * total), 3.0 * missing - shape])
+            expected = min(roots.real)
+        assert solution.multipliers[0] == pytest.approx(expected, abs=1e-11)
+        assert solution.bias == pytest.approx(variance * expected, abs=1e-11)
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
+@pytest.mark.nojit
+def test_two_points_have_a_closed_form(shape):
+    """Both multipliers are a, and 1 - d a / 2 = e / (C - a) with d = K11 + K22 - 2 K12."""
+    gram = np.array([[2.0, 0.3], [0.3, 1.0]])
+    problem = replace(two_points([0.0, 0.0], [1.0, 1.0], 4.0, shape), gram=gram)
+    solution = solve(problem, tol=1e-13)
+    half = 0.5 * (2.0 + 1.0 - 2 * 0.3)
+    expected = min(4.0, min(np.roots([half, -(1.0 + 4.0 * half), 4.0 - shape]).real))
+    np.testing.assert_allclose(solution.multipliers, expected, rtol=0, atol=1e-13)
+    assert solution.n_iter == 1
+    assert solution.gap <= 1e-12
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("variance", [np.inf, 0.0, 1.0])
+@pytest.mark.nojit
+def test_zero_kernel(shape, variance):
+    """Nothing to learn but the bias: each multiplier goes as far as the slack prior lets it."""
+    n, bound = 12, 5.0
+    signs = np.where(np.arange(n) % 3 == 0, 1.0, -1.0)
+    problem = DualProblem(
+        np.zeros((n, n)), signs, np.zeros(n), np.full(n, bound), np.full(n, shape), variance
+    )
+    solution = solve_tightly(problem)
+    assert solution.gap <= 1e-8
+    if variance == 0.0:
+        # Every point alone: maximise a + e log(1 - a / C).
+        np.testing.assert_allclose(solution.multipliers, bound - shape, rtol=0, atol=1e-8)
+    if np.isinf(variance) and shape > 0:
+        # Four points against eight. By symmetry 4 a = 8 c, and 1 - b = e / (C - a),
+        # 1 + b = e / (C - c): add the two and solve for c by bisection.
+        low, high = 0.0, bound / 2
+        for _ in range(200):
+            middle = 0.5 * (low + high)
+            price = shape / (bound - 2 * middle) + shape / (bound - middle)
+            low, high = (middle, high) if price < 2.0 else (low, middle)
+        np.testing.assert_allclose(solution.multipliers[signs < 0], low, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(solution.multipliers[signs > 0], 2 * low, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("variance", [np.inf, 1.0])
+@pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("offset", [-1e6, 1e6])
+@pytest.mark.nojit
+def test_huge_prior_means(offset, shape, variance):
+    case = Case(20, 10.0, shape, prior=1.0, variance=variance)
+    problem = make_problem(case)
+    shifted = replace(problem, prior_scores=problem.prior_scores + offset)
+    solution = solve_tightly(shifted, tol=1e-6)
+    if np.isinf(variance):
+        # A diffuse bias takes up any shift: only digits of the scores are lost (1e6 * 2e-16).
+        same = solve(problem, tol=1e-6)
+        assert solution.bias == pytest.approx(same.bias - offset, abs=1e-5)
+        np.testing.assert_allclose(solution.multipliers, same.multipliers, rtol=0, atol=1e-4)
+        # What y'a leaves after rounding is multiplied by a bias of 1e6.
+        assert solution.gap <= 1e-4
+    else:
+        # Two million margins missing for one class: its multipliers are at their bound,
+        # or as near as e / (C - a) = 1e6 asks for; the other class has none.
+        wrong = problem.signs * offset < 0
+        assert (solution.multipliers[wrong] >= problem.bounds[wrong] * (1 - 1e-5)).all()
+        np.testing.assert_array_equal(solution.multipliers[~wrong], 0.0)
+        assert solution.relative_gap <= 1e-12
+
+
+@pytest.mark.parametrize("variance", [np.inf, 1.0])
+@pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("scale", [1e4, 1e6])
+@pytest.mark.nojit
+def test_scattered_huge_prior_means(scale, shape, variance):
+    """Nearly every multiplier at one end: a certificate all the same, within 2000 steps."""
+    problem = make_problem(Case(20, 10.0, shape, prior=scale, variance=variance))
+    solution = solve(problem, tol=1e-3, max_iter=2000)
+    assert_feasible(problem, solution)
+    assert solution.relative_gap <= 1e-10
+
+
+@pytest.mark.parametrize(
+    ("scores", "bound", "variance"),
+    [([-307625, 1349591, 192827], 10.0, np.inf), ([-43824, 7730, -12113], 1e4, 1.0)],
+)
+@pytest.mark.nojit
+def test_steps_lost_in_rounding_end_the_solve(scores, bound, variance):
+    """Two multipliers within a few roundings of their bound, one that is not.
+
+    The step that would mend the rest of the violation is smaller than the last digit of one of
+    its two multipliers. Taking it at the other end alone goes on for ever, away from y'a = 0.
+    """
+    problem = DualProblem(
+        gram=np.eye(3),
+        signs=np.array([1.0, -1.0, 1.0]),
+        prior_scores=np.array(scores, dtype=float),
+        bounds=np.full(3, bound),
+        shapes=np.full(3, 0.1),
+        bias_variance=variance,
+    )
+    solution = solve_tightly(problem, tol=1e-3, max_iter=20_000)
+    assert solution.n_iter < 1000
+
+
+@pytest.mark.parametrize("factor", [1e-8, 1e8])
+@pytest.mark.parametrize("variance", [np.inf, 1.0])
+@pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
+@pytest.mark.nojit
+def test_scale_of_the_kernel(shape, variance, factor):
+    case = Case(30, 10.0, shape, prior=0.5, variance=variance)
+    problem = make_problem(case)
+    scaled = replace(
+        problem,
+        gram=factor * problem.gram,
+        bounds=problem.bounds / factor,
+        shapes=problem.shapes / factor,
+        bias_variance=factor * variance,
+    )
+    one, other = solve_tightly(problem), solve_tightly(scaled)
+    # (s K, C / s, e / s) is the same problem in the multipliers a / s.
+    np.testing.assert_allclose(
+        decision_values(scaled, other.multipliers, other.bias),
+        decision_values(problem, one.multipliers, one.bias),
+        rtol=0,
+        atol=1e-8,
+    )
+    difference = np.abs(factor * other.multipliers - one.multipliers) / problem.bounds
+    assert difference.max() <= 1e-8
+    # The kernel alone: another problem, solved all the same.
+    alone = replace(problem, gram=factor * problem.gram)
+    solution = solve(alone, tol=1e-6)
+    assert_feasible(alone, solution)
+    assert solution.status == "converged"
+    assert_certificate_follows_from_violation(alone, solution, 1e-6)
+
+
+def assert_certificate_follows_from_violation(problem, solution, tol):
+    """Each loss is C-Lipschitz in its slack, so the gap is at most sum C times the violation."""
+    slack = max(tol, rounding_floor(problem, solution.multipliers))
+    residue = 0.0
+    if np.isinf(problem.bias_variance):
+        residue = abs(solution.bias * (problem.signs @ solution.multipliers))
+    assert solution.gap <= 2 * problem.bounds.sum() * slack + residue
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.nojit
+def test_wild_little_problems_never_fail(seed):
+    """Scales over sixteen decades, repeated points, one class, zero rows: always a certificate."""
+    generator = np.random.default_rng(seed)
+    solved = 0
+    for _ in range(25):
+        n = int(generator.integers(1, 7))
+        rank = int(generator.integers(1, 4))
+        points = generator.normal(size=(n, rank)) * (generator.random((n, 1)) < 0.9)
+        points = points[generator.integers(0, n, n)] if generator.random() < 0.5 else points
+        shape = float(generator.choice([0.0, 0.1, 1.0]))
+        weights = 10.0 ** generator.uniform(-2, 2, n)
+        variance = float(generator.choice([np.inf, np.inf, 0.0, 1e-3, 1.0, 1e4]))
+        problem = DualProblem(
+            gram=10.0 ** generator.uniform(-8, 8) * (points @ points.T),
+            signs=generator.choice([-1.0, 1.0], n),
+            prior_scores=10.0 ** generator.uniform(-3, 6) * generator.normal(size=n),
+            bounds=(1.01 + 10.0 ** generator.uniform(-2, 5)) * weights,
+            shapes=shape * weights,
+            bias_variance=variance,
+        )
+        solution = solve(problem, tol=1e-3, max_iter=3000)
+        assert_feasible(problem, solution)
+        if solution.status == "max_iter":
+            assert solution.violation > 1e-3
+            continue
+        solved += 1
+        assert_certificate_follows_from_violation(problem, solution, 1e-3)
+    # Pair steps are slow where K is singular and huge; they must not be slow everywhere.
+    assert solved >= 18

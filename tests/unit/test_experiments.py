@@ -1,0 +1,293 @@
+"""The experiments' data, curves and bookkeeping; the figures themselves are run, not tested."""
+
+import io
+import os
+import zipfile
+
+import numpy as np
+import pytest
+
+from seqmed import SeqLapMED
+from seqmed.experiments import curves, figures, isolet, reporting, running
+from seqmed.experiments.data import UNLABELED, categorical_stream, sphere_stream
+from seqmed.experiments.figures import Figure, Method
+
+LABEL_COLUMN = 3
+
+
+def tiny_stream(seed):
+    return sphere_stream(seed, n_batches=4, n_test=60, size=30, labels=6)
+
+
+def half_right(stream, parameters, wanted):
+    for batch in wanted:
+        yield parameters["C"] / 10 + batch / 100
+
+
+def tiny_figure(**changes):
+    """A figure that takes moments: one invented curve and one real one."""
+    graph = {"gamma": 0.5, "n_neighbors": 5, "weights": "heat", "heat_width": "auto"}
+    settings = {
+        "name": "figure2",
+        "title": "tiny",
+        "stream": tiny_stream,
+        "methods": {
+            "made_up": Method("made up", half_right, grid=figures.grid(C=(1.0, 3.0, 2.0))),
+            "landmarks": Method(
+                "landmarks", curves.sequential_lapmed, graph, figures.grid(C=(10.0,), beta=(0.1,))
+            ),
+        },
+        "n_batches": 4,
+        "trials": 2,
+        "seed": 9,
+        "validation_streams": 1,
+    }
+    return Figure(**{**settings, **changes})
+
+
+def silent(what, done, total):
+    assert done <= total
+
+
+class TestSimulations:
+    def test_categorical_follows_its_description(self):
+        stream = categorical_stream((0, 0), n_batches=30)
+        sizes = [len(batch.y) for batch in stream.batches]
+        assert min(sizes) >= 97
+        assert max(sizes) <= 103
+        X = stream.so_far(29).X
+        assert X.shape[1] == 200
+        assert set(np.unique(X)) == {0.0, 1.0, 2.0, 3.0, 4.0}
+        share_of_zero = (X == 0).mean(axis=0)
+        assert share_of_zero[:100].min() > 0.85
+        assert share_of_zero[100:].max() < 0.9
+        y = stream.so_far(29).y
+        difference = np.abs((X[y == 0] == 0).mean(axis=0) - (X[y == 1] == 0).mean(axis=0))
+        assert difference[150:].mean() == pytest.approx(0.12, abs=0.01)
+        assert difference[:150].mean() < 0.03
+
+    def test_sphere_follows_its_description(self):
+        stream = sphere_stream((0, 0))
+        assert len(stream.batches) == 30
+        for batch in stream.batches:
+            assert batch.shown.sum() == 10
+            assert set(batch.y[batch.shown]) == {0, 1}
+            assert (batch.labels[~batch.shown] == UNLABELED).all()
+        radius = np.linalg.norm(stream.X_test, axis=1)
+        assert radius[stream.y_test == 0].max() <= 0.55
+        assert radius[stream.y_test == 1].min() >= 0.45
+        assert radius.max() <= 1.0
+
+    @pytest.mark.parametrize("make", [categorical_stream, sphere_stream])
+    def test_a_seed_is_a_stream(self, make):
+        first, again, other = make((1, 2)), make((1, 2)), make((1, 3))
+        assert np.array_equal(first.X_test, again.X_test)
+        assert np.array_equal(first.batches[3].X, again.batches[3].X)
+        assert not np.array_equal(first.X_test, other.X_test)
+
+
+class TestCurves:
+    @pytest.mark.parametrize("beta", [0.0, 0.7])
+    def test_the_textbook_laplacian_machine_is_ours(self, beta):
+        stream = tiny_stream((5, 5))
+        batch = stream.batches[0]
+        parameters = {
+            "C": 10.0, "beta": beta, "gamma": 0.5, "n_neighbors": 5,
+            "weights": "heat", "heat_width": "auto",
+        }  # fmt: skip
+        model = SeqLapMED(recursion="exact", **parameters).fit(batch.X, batch.labels)
+        ours = model.score(stream.X_test, stream.y_test)
+        textbook = curves.dense_laplacian(batch, stream, parameters, slack_shape=1.0)
+        assert ours == textbook
+
+    def test_only_wanted_batches_are_scored(self):
+        stream = tiny_stream((5, 6))
+        parameters = {"C": 10.0, "beta": 0.1, "gamma": 0.5}
+        all_four = list(curves.sequential_lapmed(stream, parameters, range(4)))
+        assert list(curves.sequential_lapmed(stream, parameters, (1, 3))) == [
+            all_four[1],
+            all_four[3],
+        ]
+
+    def test_unknown_parameters_are_refused(self):
+        stream = tiny_stream((5, 7))
+        parameters = {
+            "C": 1.0, "beta": 0.0, "gamma": 0.5, "n_neighbors": 5, "weights": "heat",
+            "heat_width": "auto", "typo": 1,
+        }  # fmt: skip
+        with pytest.raises(ValueError, match="typo"):
+            curves.dense_laplacian(stream.batches[0], stream, parameters, slack_shape=0.0)
+
+
+class TestRunning:
+    def test_parameters_are_chosen_on_validation_streams_only(self, tmp_path):
+        outcome = running.run(tiny_figure(), trials=2, jobs=1, folder=tmp_path, report=silent)
+        assert outcome.chosen["made_up"] == {"C": 3.0}
+        assert [entry["parameters"]["C"] for entry in outcome.validation["made_up"]] == [1, 3, 2]
+        assert outcome.curves["landmarks"].shape == (2, 4)
+        figure = tiny_figure()
+        trial, validation = figure.trial_stream(0), figure.validation_stream(0)
+        assert not np.array_equal(trial.X_test, validation.X_test)
+
+    def test_one_process_and_two_give_the_same_numbers(self, tmp_path):
+        one, two = (
+            running.run(
+                tiny_figure(), trials=2, jobs=jobs, folder=tmp_path / str(jobs), report=silent
+            )
+            for jobs in (1, 2)
+        )
+        for name in one.curves:
+            assert np.array_equal(one.curves[name], two.curves[name])
+
+    def test_finished_work_is_not_done_again(self, tmp_path):
+        figure = tiny_figure()
+        first = running.run(figure, trials=1, jobs=1, folder=tmp_path, report=silent)
+        stamps = {path: path.stat().st_mtime_ns for path in tmp_path.glob("figure2/*.json")}
+        second = running.run(figure, trials=2, jobs=1, folder=tmp_path, report=silent)
+        assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
+        assert np.array_equal(first.curves["landmarks"][0], second.curves["landmarks"][0])
+        assert second.trials == 2
+
+    def test_an_interrupted_run_leaves_its_finished_trials(self, tmp_path):
+        figure = tiny_figure()
+        assert running.collect(figure, trials=2, folder=tmp_path) is None
+        whole = running.run(figure, trials=2, jobs=1, folder=tmp_path, report=silent)
+        task = running.trial_tasks(figure, whole.chosen, 2)[-1]
+        running.path_of(tmp_path, figure, task).unlink()
+        part = running.collect(figure, trials=2, folder=tmp_path)
+        assert part.trials == 1
+        assert np.array_equal(part.curves["landmarks"], whole.curves["landmarks"][:1])
+
+    def test_changed_settings_are_other_results(self):
+        task = running.Task("made_up", {"C": 1.0}, False, 0, (0, 1))
+        keys = {
+            running.key(tiny_figure(), task),
+            running.key(tiny_figure(), task._replace(parameters={"C": 2.0})),
+            running.key(tiny_figure(), task._replace(stream=1)),
+            running.key(tiny_figure(), task._replace(validation=True)),
+            running.key(tiny_figure(), task._replace(wanted=(0,))),
+            running.key(tiny_figure(seed=10), task),
+        }
+        assert len(keys) == 6
+
+    def test_a_failing_curve_is_reported(self, tmp_path):
+        broken = tiny_figure(methods={"landmarks": Method("x", curves.full_lapsvm, {"C": 1.0})})
+        with pytest.raises(KeyError, match="beta"):
+            running.run(broken, trials=1, jobs=1, folder=tmp_path, report=silent)
+
+
+class TestReporting:
+    def outcome(self, trials):
+        rng = np.random.default_rng(0)
+        figure = figures.figure2()
+        levels = {"spectral": 0.8, "landmarks": 0.9, "beta0": 0.8, "independent": 0.6}
+        runs = {
+            name: levels.get(name, 0.95) + 0.01 * rng.random((trials, 30))
+            for name in figure.methods
+        }
+        chosen = {
+            name: {**method.fixed, **method.grid[0]} for name, method in figure.methods.items()
+        }
+        return running.Outcome(figure, chosen, {}, runs, 60.0)
+
+    def test_claims_tell_what_is_there(self):
+        told = {claim.text: claim for claim in reporting.claims(self.outcome(20))}
+        seen = [claim.seen for claim in told.values()]
+        assert seen == [True, False, True, False]
+        landmarks = next(claim for text, claim in told.items() if "landmarks" in text)
+        assert landmarks.numbers.startswith("+10.")
+
+    @pytest.mark.parametrize("trials", [1, 3])
+    def test_files_are_written(self, tmp_path, trials):
+        outcome = self.outcome(trials)
+        paths = reporting.draw(outcome, tmp_path / "out")
+        assert [path.suffix for path in paths] == [".png", ".svg"]
+        assert all(path.stat().st_size > 10_000 for path in paths)
+        reporting.write_json([outcome], tmp_path / "out" / "results.json")
+        reporting.write_report([outcome], 2, tmp_path / "out", tmp_path / "RESULTS.md")
+        report = (tmp_path / "RESULTS.md").read_text()
+        assert "(out/figure2.png)" in report
+        assert "nan" not in report
+
+    def test_drawing_twice_gives_the_same_picture(self, tmp_path):
+        outcome = self.outcome(3)
+        first = reporting.draw(outcome, tmp_path / "a")[1].read_bytes()
+        assert reporting.draw(outcome, tmp_path / "b")[1].read_bytes() == first
+
+
+def lzw(content: bytes) -> bytes:
+    """Compress as the old Unix `compress` does, with 9-bit codes only: enough for a short text."""
+    table = {bytes([value]): value for value in range(256)}
+    codes, word = [], b""
+    for value in content:
+        longer = word + bytes([value])
+        if longer in table:
+            word = longer
+            continue
+        codes.append(table[word])
+        if len(table) < 400:
+            table[longer] = len(table) + 1  # 256 is the code that clears the table
+        word = bytes([value])
+    codes.append(table[word])
+    bits = sum(code << (9 * place) for place, code in enumerate(codes))
+    return b"\x1f\x9d\x90" + bits.to_bytes((9 * len(codes) + 7) // 8, "little")
+
+
+class TestIsolet:
+    def test_published_format_is_read(self):
+        rows = "0.1234, -1.0000, 0.5, 1.\n-0.0001, 1.0000, 0.25, 26.\n"
+        held = io.BytesIO()
+        with zipfile.ZipFile(held, "w") as archive:
+            archive.writestr("isolet1+2+3+4.data.Z", lzw(rows.encode()))
+            archive.writestr("isolet5.data.Z", lzw(rows.splitlines()[0].encode()))
+        arrays = isolet.from_archive(held.getvalue())
+        assert arrays["X_train"].tolist() == [[1234, -10000, 5000], [-1, 10000, 2500]]
+        assert arrays["y_train"].tolist() == [1, 26]
+        assert arrays["X_test"].tolist() == [[1234, -10000, 5000]]
+        assert {name: arrays[name].dtype for name in arrays} == isolet.TYPES
+
+    def test_other_data_are_refused(self, tmp_path):
+        arrays = {
+            "X_train": np.zeros((2, 3), np.int16), "y_train": np.zeros(2, np.int8),
+            "X_test": np.zeros((1, 3), np.int16), "y_test": np.zeros(1, np.int8),
+        }  # fmt: skip
+        isolet.store(arrays, tmp_path / isolet.FILE)
+        with pytest.raises(ValueError, match="X_train differs from the published ISOLET.*order"):
+            isolet.load_arrays(tmp_path, download=False)
+
+    def test_missing_data_are_named(self, tmp_path, monkeypatch):
+        monkeypatch.delenv("SEQMED_DATA", raising=False)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        with pytest.raises(isolet.NoDataError, match=r"isolet\.npz"):
+            isolet.load_arrays(None, download=False)
+
+    def test_no_network_is_said(self, tmp_path, monkeypatch):
+        monkeypatch.delenv("SEQMED_DATA", raising=False)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+        def unreachable(progress):
+            raise OSError("network is unreachable")
+
+        monkeypatch.setattr(isolet, "from_uci", unreachable)
+        monkeypatch.setattr(isolet, "from_openml", unreachable)
+        with pytest.raises(isolet.NoDataError, match="UCI: network is unreachable"):
+            isolet.load_arrays(None)
+        assert not list(tmp_path.rglob("*.npz"))
+
+    def test_speakers_fill_the_training_rows(self):
+        assert isolet.speakers().size == isolet.N_TRAIN
+
+    @pytest.mark.skipif(
+        "SEQMED_DATA" not in os.environ, reason="needs ISOLET; SEQMED_DATA names its folder"
+    )
+    def test_the_stream_of_the_paper(self):
+        stream = isolet.isolet_stream(isolet.load_arrays(download=False))
+        sizes = [len(batch.y) for batch in stream.batches]
+        assert [number for number, size in enumerate(sizes, 1) if size != 260] == [21, 23]
+        assert sum(sizes) == 6238
+        for batch in stream.batches:
+            labels = batch.y[batch.shown]
+            assert labels.size == 52
+            assert labels.mean() == 0.5
+        assert stream.X_test.shape == (1559, 617)
+        assert np.abs(stream.X_test).max() <= 1.0

@@ -1,0 +1,823 @@
+"""The identities of the method, through the public estimators."""
+
+import pickle
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.svm import SVC
+
+from seqmed import SeqLapMED, SeqMED
+from seqmed.graph import Smoothness
+from seqmed.recursion.spectral import spectrum_of
+from tests.reference import naive
+
+TOL = 1e-10
+# Two solvers stop within 1e-10 of the optimality conditions; through the curvature of the dual and
+# four batches this grows to some 1e-9 in a decision value.
+SAME_SOLUTION = 1e-7
+# LIBSVM trains on kernel values in single precision, relative rounding 6e-8, times coefficients
+# that add up to some tens.
+SAME_AS_LIBSVM = 1e-6
+
+GAMMA = 0.4
+NEIGHBOURS = 4
+RECURSIONS = ["exact", "landmarks", "spectral"]
+UNLABELED = -1
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One batch: labels are class numbers, UNLABELED where missing."""
+
+    points: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray
+
+    def part(self, rows):
+        return Rows(self.points[rows], self.labels[rows], self.weights[rows])
+
+
+def make_batch(n, n_labeled, n_classes=2, p=3, seed=0, classes=None):
+    """Rows around one overlapping centre per class; ``classes`` are those to draw labels from."""
+    generator = np.random.default_rng(seed)
+    centres = np.random.default_rng(77).normal(size=(n_classes, p))
+    classes = np.arange(n_classes) if classes is None else np.array(classes)
+    labels = classes[np.arange(n) % classes.size]
+    points = centres[labels] + generator.normal(size=(n, p))
+    shown = np.full(n, UNLABELED)
+    shown[:n_labeled] = labels[:n_labeled]
+    order = generator.permutation(n)
+    return Rows(points[order], shown[order], np.ones(n))
+
+
+def make_stream(n_classes=2, p=3, seed=0):
+    sizes = [(22, 10), (18, 8), (25, 9), (20, 12)]
+    return [
+        make_batch(n, n_labeled, n_classes, p, seed=100 * seed + t)
+        for t, (n, n_labeled) in enumerate(sizes)
+    ]
+
+
+def awkward_stream(seed=0):
+    """Full, without labels, one class only, a single row, one label, full, full."""
+    shapes = [
+        (22, 10, None), (15, 0, None), (16, 7, [1]), (1, 1, [0]), (18, 1, None),
+        (20, 12, None), (19, 8, None),
+    ]  # fmt: skip
+    return [
+        make_batch(n, n_labeled, seed=100 * seed + t, classes=classes)
+        for t, (n, n_labeled, classes) in enumerate(shapes)
+    ]
+
+
+def new_points(n=40, p=3, seed=999):
+    return 1.5 * np.random.default_rng(seed).normal(size=(n, p))
+
+
+def marked(labels, estimator):
+    """Return labels as an estimator wants missing ones marked."""
+    if isinstance(estimator, SeqLapMED):
+        return labels
+    return np.where(labels == UNLABELED, np.nan, labels.astype(float))
+
+
+def learn(estimator, stream, *, wrap=np.asarray, classes=None, weighted=False):
+    for rows in stream:
+        estimator.partial_fit(
+            wrap(rows.points),
+            marked(rows.labels, estimator),
+            classes=classes,
+            sample_weight=rows.weights if weighted else None,
+        )
+        gap = estimator.duality_gap_
+        assert np.isnan(gap) or gap >= 0
+    return estimator
+
+
+def seq_lap(**options):
+    settings = {
+        "gamma": GAMMA, "beta": 0.5, "n_neighbors": NEIGHBOURS, "tol": TOL, "random_state": 0,
+        **options,
+    }  # fmt: skip
+    return SeqLapMED(**settings)
+
+
+def seq_med(**options):
+    return SeqMED(**{"gamma": GAMMA, "tol": TOL, **options})
+
+
+# -- the same stream by the reference --------------------------------------------------------------
+
+
+def smoothings(stream, betas, *, weights="heat", kind="normalized", power=1):
+    """Return what the batches say of smoothness; the heat width is that of the first."""
+    width = naive.auto_heat_width(naive.squared_distances(stream[0].points), NEIGHBOURS)
+    return [
+        naive.Smoothing(
+            rows.points,
+            naive.batch_laplacian(
+                rows.points,
+                n_neighbors=NEIGHBOURS,
+                weights=weights,
+                width=width,
+                kind=kind,
+                power=power,
+            ),
+            beta,
+        )
+        for rows, beta in zip(stream, betas, strict=True)
+    ]
+
+
+def kernels_over_time(recursion, kernel, batches):
+    """Return the kernel after every batch, landmarks being all points so far."""
+    if recursion != "spectral":
+        return [naive.unrolled_kernel(kernel, batches[: t + 1]) for t in range(len(batches))]
+    # which way singular vectors point is the library's to say, and all that is asked of it here
+    no_penalty = Smoothness(sp.csr_array((len(batches[0].points),) * 2), 1, 1.0)
+    orientation = spectrum_of(batches[0].points, no_penalty).vectors
+    return [
+        naive.spectral_kernel(kernel, batches[: t + 1], orientation) for t in range(len(batches))
+    ]
+
+
+def labeled_batches(stream, bound, positive=1):
+    bounds = bound if isinstance(bound, list) else [bound] * len(stream)
+    batches = []
+    for rows, own_bound in zip(stream, bounds, strict=True):
+        known = rows.labels != UNLABELED
+        signs = np.where(rows.labels[known] == positive, 1.0, -1.0)
+        batches.append(
+            naive.LabeledBatch(rows.points[known], signs, rows.weights[known], own_bound)
+        )
+    return batches
+
+
+def reference_scores(stream, points, kernels, bound=10.0, **options):
+    return naive.learn_stream(labeled_batches(stream, bound), kernels, **options).scores(points)
+
+
+def assert_close(found, expected, tolerance=SAME_SOLUTION):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
+
+
+# -- one batch -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slack_shape", [0.3, 1.0, 2.5])
+@pytest.mark.parametrize("C", [3.0, 10.0, 200.0])
+def test_one_batch_of_seqmed_is_med(C, slack_shape):
+    stream = [make_batch(60, 60, seed=1)]
+    model = learn(seq_med(C=C, slack_shape=slack_shape), stream)
+    expected = reference_scores(
+        stream, new_points(), [naive.rbf(GAMMA)], bound=C, slack_shape=slack_shape
+    )
+    assert_close(model.decision_function(new_points()), expected)
+
+
+@pytest.mark.parametrize("recursion", RECURSIONS)
+@pytest.mark.parametrize("power", [1, 3])
+@pytest.mark.parametrize("weights", ["heat", "binary"])
+@pytest.mark.parametrize("laplacian", ["normalized", "unnormalized"])
+def test_one_batch_of_seqlapmed_is_lapmed(recursion, power, weights, laplacian):
+    stream = [make_batch(60, 14, seed=2)]
+    model = seq_lap(
+        recursion=recursion, laplacian_power=power, weights=weights, laplacian=laplacian
+    )
+    learn(model, stream)
+    batches = smoothings(stream, [0.5], weights=weights, kind=laplacian, power=power)
+    kernels = [naive.unrolled_kernel(naive.rbf(GAMMA), batches)]
+    expected = reference_scores(stream, new_points(), kernels)
+    assert_close(model.decision_function(new_points()), expected)
+
+
+@pytest.mark.parametrize("make", [seq_med, seq_lap])
+def test_fit_is_one_batch(make):
+    rows = make_batch(50, 20, seed=3)
+    one = learn(make(), [rows])
+    other = make()
+    other.fit(rows.points, marked(rows.labels, other))
+    assert np.array_equal(
+        one.decision_function(new_points()), other.decision_function(new_points())
+    )
+    # and forgets what came before
+    learn(other, [make_batch(30, 20, seed=4)])
+    other.fit(rows.points, marked(rows.labels, other))
+    assert np.array_equal(
+        one.decision_function(new_points()), other.decision_function(new_points())
+    )
+
+
+@pytest.mark.parametrize("C", [0.5, 10.0, 100.0])
+@pytest.mark.parametrize("kernel", ["linear", "poly"])
+def test_slack_shape_zero_is_the_support_vector_machine(kernel, C):
+    # multiples of 1/8: LIBSVM's single precision holds these kernel values without rounding
+    rows = make_batch(80, 80, seed=5)
+    points = np.round(8 * rows.points) / 8
+    options = {"kernel": kernel, "gamma": 0.5, "degree": 2, "coef0": 1.0, "C": C}
+    model = SeqMED(slack_shape=0, tol=TOL, **options).fit(points, rows.labels)
+    machine = SVC(tol=TOL, **options).fit(points, rows.labels)
+    assert_close(model.decision_function(new_points()), machine.decision_function(new_points()))
+
+
+@pytest.mark.parametrize("C", [0.5, 10.0, 100.0])
+def test_slack_shape_zero_is_the_machine_with_an_rbf_kernel(C):
+    rows = make_batch(80, 80, seed=5)
+    model = seq_med(slack_shape=0, C=C).fit(rows.points, rows.labels)
+    machine = SVC(gamma=GAMMA, C=C, tol=TOL).fit(rows.points, rows.labels)
+    assert_close(
+        model.decision_function(new_points()),
+        machine.decision_function(new_points()),
+        SAME_AS_LIBSVM,
+    )
+
+
+def single(values):
+    """Round to single precision, which LIBSVM does anyway."""
+    return values.astype(np.float32).astype(np.float64)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("C", [0.5, 10.0, 100.0])
+def test_slack_shape_zero_is_the_machine_on_given_kernel_values(C, weighted):
+    rows = make_batch(80, 80, seed=6)
+    kernel = naive.rbf(GAMMA)
+    table = single(kernel(rows.points, rows.points))
+    weights = np.random.default_rng(7).uniform(0.2, 3.0, size=80) if weighted else None
+    model = SeqMED(kernel="precomputed", C=C, slack_shape=0, tol=TOL)
+    model.fit(table, rows.labels, sample_weight=weights)
+    machine = SVC(kernel="precomputed", C=C, tol=TOL)
+    machine.fit(table, rows.labels, sample_weight=weights)
+    new = kernel(new_points(), rows.points)
+    assert_close(model.decision_function(new), machine.decision_function(new))
+
+
+def test_slack_shape_zero_with_smoothness_is_the_laplacian_machine():
+    rows = make_batch(60, 16, seed=8)
+    model = seq_lap(slack_shape=0).fit(rows.points, rows.labels)
+    kernel = naive.unrolled_kernel(naive.rbf(GAMMA), smoothings([rows], [0.5]))
+    known = rows.labels != UNLABELED
+    machine = SVC(kernel="precomputed", C=10.0, tol=TOL)
+    machine.fit(kernel(rows.points[known], rows.points[known]), rows.labels[known])
+    assert_close(
+        model.decision_function(new_points()),
+        machine.decision_function(kernel(new_points(), rows.points[known])),
+        SAME_AS_LIBSVM,
+    )
+
+
+# -- whole streams against the reference -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("slack_shape", [0.3, 1.0])
+def test_a_stream_of_seqmed_is_that_of_the_reference(slack_shape):
+    stream = make_stream(seed=1)
+    model = seq_med(slack_shape=slack_shape)
+    kernel = naive.rbf(GAMMA)
+    for t, rows in enumerate(stream):
+        learn(model, [rows])
+        expected = reference_scores(
+            stream[: t + 1], new_points(), [kernel] * (t + 1), slack_shape=slack_shape
+        )
+        assert_close(model.decision_function(new_points()), expected)
+
+
+@pytest.mark.parametrize("recursion", RECURSIONS)
+@pytest.mark.parametrize("power", [1, 2])
+def test_a_stream_of_seqlapmed_is_that_of_the_reference(recursion, power):
+    stream = make_stream(seed=2)
+    model = seq_lap(recursion=recursion, laplacian_power=power)
+    batches = smoothings(stream, [0.5] * 4, power=power)
+    kernels = kernels_over_time(recursion, naive.rbf(GAMMA), batches)
+    for t, rows in enumerate(stream):
+        learn(model, [rows])
+        expected = reference_scores(stream[: t + 1], new_points(), kernels[: t + 1])
+        assert_close(model.decision_function(new_points()), expected)
+
+
+def test_a_stream_with_few_landmarks_is_that_of_the_reference():
+    stream = make_stream(seed=3)
+    model = seq_lap(recursion="landmarks", n_landmarks=30)
+    batches = smoothings(stream, [0.5] * 4)
+    kernels, sizes = [], []
+    for t, rows in enumerate(stream):
+        learn(model, [rows])
+        landmarks = model.posterior_.recursion.basis.landmarks
+        sizes.append(landmarks.shape[0])
+        kernels.append(
+            naive.growing_landmark_kernel(
+                naive.rbf(GAMMA), landmarks, list(sizes), batches[: t + 1]
+            )
+        )
+        expected = reference_scores(stream[: t + 1], new_points(), kernels)
+        assert_close(model.decision_function(new_points()), expected)
+    assert sizes == [22, 30, 30, 30]
+
+
+@pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
+@pytest.mark.parametrize("recursion", [None, *RECURSIONS])
+def test_awkward_batches_are_those_of_the_reference(recursion, bias_variance):
+    stream = awkward_stream(seed=4)
+    if recursion is None:
+        model = seq_med(bias_variance=bias_variance)
+        kernels = [naive.rbf(GAMMA)] * len(stream)
+    else:
+        model = seq_lap(recursion=recursion, bias_variance=bias_variance)
+        batches = smoothings(stream, [0.5] * len(stream))
+        kernels = kernels_over_time(recursion, naive.rbf(GAMMA), batches)
+    for t, rows in enumerate(stream):
+        learn(model, [rows])
+        expected = reference_scores(
+            stream[: t + 1], new_points(), kernels[: t + 1], bias_variance=bias_variance
+        )
+        assert_close(model.decision_function(new_points()), expected)
+
+
+def test_beta_may_differ_from_batch_to_batch():
+    stream, betas = make_stream(seed=5), [0.5, 3.0, 0.1, 1.0]
+    for recursion in RECURSIONS:
+        model = seq_lap(recursion=recursion)
+        for rows, beta in zip(stream, betas, strict=True):
+            learn(model.set_params(beta=beta), [rows])
+        kernels = kernels_over_time(recursion, naive.rbf(GAMMA), smoothings(stream, betas))
+        assert_close(
+            model.decision_function(new_points()), reference_scores(stream, new_points(), kernels)
+        )
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array], ids=["dense", "csr"])
+def test_landmarks_that_are_all_points_are_exact(wrap):
+    stream = make_stream(seed=6)
+    exact = learn(seq_lap(recursion="exact"), stream, wrap=wrap)
+    landmarks = learn(seq_lap(recursion="landmarks", n_landmarks=85), stream, wrap=wrap)
+    assert_close(landmarks.decision_function(new_points()), exact.decision_function(new_points()))
+    assert_close(landmarks.decision_std(new_points()), exact.decision_std(new_points()))
+
+
+def test_smoothness_counts():
+    # all the identities above would hold for a model that ignored its unlabeled rows
+    stream = make_stream(seed=7)
+    for recursion in RECURSIONS:
+        scores = [
+            learn(seq_lap(recursion=recursion, beta=beta), stream).decision_function(new_points())
+            for beta in (0.0, 0.5)
+        ]
+        assert np.abs(scores[0] - scores[1]).max() > 0.05
+
+
+# -- beta = 0 --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recursion", RECURSIONS)
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_without_smoothing_seqlapmed_is_seqmed(recursion, n_classes, kernel):
+    stream = make_stream(n_classes=n_classes, seed=8)
+    plain = learn(seq_med(kernel=kernel), stream)
+    smooth = learn(seq_lap(kernel=kernel, beta=0.0, recursion=recursion), stream)
+    # the same operations in the same order
+    assert np.array_equal(
+        smooth.decision_function(new_points()), plain.decision_function(new_points())
+    )
+    assert np.array_equal(smooth.decision_std(new_points()), plain.decision_std(new_points()))
+    assert np.array_equal(smooth.intercept_, plain.intercept_)
+
+
+# -- linear kernel ---------------------------------------------------------------------------------
+
+
+def dot(left, right):
+    products = left @ right.T
+    return products.toarray() if sp.issparse(products) else products
+
+
+LINEAR_CASES = [
+    pytest.param(recursion, wrap, n_classes, id=f"{recursion}-{name}-{n_classes}")
+    for recursion in [None, *RECURSIONS]
+    for wrap, name in [(np.asarray, "dense"), (sp.csr_array, "csr")]
+    for n_classes in (2, 3)
+    if not (recursion == "spectral" and name == "csr")
+]
+
+
+@pytest.mark.parametrize(("recursion", "wrap", "n_classes"), LINEAR_CASES)
+def test_a_linear_kernel_is_its_explicit_weights(recursion, wrap, n_classes):
+    stream = make_stream(n_classes=n_classes, seed=9)
+    new = new_points()
+    if recursion is None:
+        explicit, implicit = seq_med(kernel="linear"), seq_med(kernel=dot)
+    else:
+        explicit = seq_lap(kernel="linear", recursion=recursion)
+        implicit = seq_lap(kernel=dot, recursion=recursion)
+    for rows in stream:
+        learn(explicit, [rows], wrap=wrap)
+        learn(implicit, [rows], wrap=wrap)
+        scores = explicit.decision_function(wrap(new))
+        assert_close(scores, implicit.decision_function(wrap(new)))
+        assert_close(explicit.intercept_, implicit.intercept_)
+        assert_close(explicit.decision_std(wrap(new)), implicit.decision_std(wrap(new)))
+        by_hand = new @ explicit.coef_.T + explicit.intercept_
+        # the same sum taken in another order
+        assert_close(scores, by_hand[:, 0] if n_classes == 2 else by_hand, 1e-12)
+        heads = 1 if n_classes == 2 else 3
+        assert explicit.coef_.shape == (heads, 3)
+
+
+@pytest.mark.parametrize("recursion", [None, "landmarks", "spectral"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_memory_of_a_linear_kernel_is_constant(recursion, n_classes):
+    if recursion is None:
+        model = seq_med(kernel="linear")
+    else:
+        model = seq_lap(kernel="linear", recursion=recursion, n_landmarks=25)
+    lengths = []
+    for t in range(8):
+        learn(model, [make_batch(20, 10, n_classes, seed=500 + t)])
+        posterior = model.posterior_
+        heads = posterior.intercepts.size
+        assert posterior.support.points.shape == (heads, 3)
+        assert posterior.support.coefficients.shape == (heads, heads)
+        assert [part.points.shape for part in posterior.mean_parts] == [(heads, 3)]
+        lengths.append(len(pickle.dumps(model)))
+    # landmarks are full after two batches, the spectral form begins with the third; integers of
+    # the books take a byte or two more as they grow, rows kept would take hundreds
+    assert max(lengths[5:]) <= max(lengths[2:5]) + 64
+
+
+# -- order and weights -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recursion", [None, *RECURSIONS])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_order_of_rows_inside_a_batch_does_not_matter(recursion, n_classes):
+    stream = make_stream(n_classes=n_classes, seed=10)
+    generator = np.random.default_rng(11)
+    shuffled = [rows.part(generator.permutation(rows.labels.size)) for rows in stream]
+    models = [seq_med() if recursion is None else seq_lap(recursion=recursion) for _ in range(2)]
+    scores = [
+        learn(model, each).decision_function(new_points())
+        for model, each in zip(models, (stream, shuffled), strict=True)
+    ]
+    assert_close(*scores)
+
+
+def weighted_stream(seed, lowest):
+    generator = np.random.default_rng(seed)
+    return [
+        Rows(
+            rows.points,
+            rows.labels,
+            generator.integers(lowest, 4, size=rows.labels.size).astype(float),
+        )
+        for rows in make_stream(seed=seed)
+    ]
+
+
+def repeated(stream):
+    """Return every row as often as its weight says, rows of weight 0 left out."""
+    return [
+        Rows(again.points, again.labels, np.ones(again.labels.size))
+        for rows in stream
+        for again in [rows.part(np.repeat(np.arange(rows.labels.size), rows.weights.astype(int)))]
+    ]
+
+
+WEIGHT_OPTIONS = [
+    pytest.param({}, id="plain"),
+    pytest.param({"gamma": "scale"}, id="gamma-scale"),
+    pytest.param({"slack_shape": 0}, id="svm"),
+    pytest.param({"bias_variance": 0.7}, id="finite-bias"),
+    pytest.param({"class_weight": "balanced"}, id="balanced"),
+    pytest.param({"kernel": "linear"}, id="linear"),
+]
+
+
+@pytest.mark.parametrize("options", WEIGHT_OPTIONS)
+@pytest.mark.parametrize("recursion", [None, *RECURSIONS])
+@pytest.mark.parametrize("lowest", [1, 0])
+def test_a_weight_is_a_repeated_row_and_zero_a_missing_one(recursion, options, lowest):
+    stream = weighted_stream(12, lowest)
+    assert any((rows.weights == lowest).any() for rows in stream)
+
+    def make():
+        if recursion is None:
+            return seq_med(**options)
+        return seq_lap(recursion=recursion, **options)
+
+    weighted = learn(make(), stream, weighted=True)
+    plain = learn(make(), repeated(stream))
+    assert_close(weighted.decision_function(new_points()), plain.decision_function(new_points()))
+    assert_close(weighted.decision_std(new_points()), plain.decision_std(new_points()))
+
+
+def test_weights_scale_both_parts_of_the_slack_prior():
+    stream = [
+        Rows(rows.points, rows.labels, np.random.default_rng(13).uniform(0.3, 3.0, size=n))
+        for rows in make_stream(seed=13)
+        for n in [rows.labels.size]
+    ]
+    model = learn(seq_med(), stream, weighted=True)
+    expected = reference_scores(stream, new_points(), [naive.rbf(GAMMA)] * 4)
+    assert_close(model.decision_function(new_points()), expected)
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array], ids=["dense", "csr"])
+def test_a_weight_is_a_repeated_row_in_either_format(wrap):
+    stream = weighted_stream(14, 0)
+    weighted = learn(seq_lap(gamma="scale"), stream, weighted=True, wrap=wrap)
+    plain = learn(seq_lap(gamma="scale"), repeated(stream), wrap=wrap)
+    assert_close(weighted.decision_function(new_points()), plain.decision_function(new_points()))
+
+
+def test_a_weight_is_a_repeated_row_for_the_other_parameters_too():
+    stream = weighted_stream(15, 0)
+    options = {"beta": None, "gamma_A": 0.002, "gamma_I": 0.3}
+    weighted = learn(seq_lap(**options), stream, weighted=True)
+    plain = learn(seq_lap(**options), repeated(stream))
+    assert_close(weighted.decision_function(new_points()), plain.decision_function(new_points()))
+
+
+# -- several classes -------------------------------------------------------------------------------
+
+
+def three_class_stream(seed):
+    """Class 2 is missing from the first batch, class 0 from the third."""
+    return [
+        make_batch(20, 10, 3, seed=100 * seed, classes=[0, 1]),
+        make_batch(24, 14, 3, seed=100 * seed + 1),
+        make_batch(20, 9, 3, seed=100 * seed + 2, classes=[1, 2]),
+        make_batch(22, 12, 3, seed=100 * seed + 3),
+    ]
+
+
+@pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
+@pytest.mark.parametrize("recursion", [None, *RECURSIONS])
+def test_several_classes_are_one_against_the_rest_each(recursion, bias_variance):
+    stream = three_class_stream(16)
+
+    def make():
+        if recursion is None:
+            return seq_med(bias_variance=bias_variance)
+        return seq_lap(recursion=recursion, bias_variance=bias_variance)
+
+    together = learn(make(), stream, classes=[0, 1, 2])
+    scores = together.decision_function(new_points())
+    assert scores.shape == (40, 3)
+    for label in range(3):
+        relabeled = [
+            Rows(
+                rows.points,
+                np.where(rows.labels == UNLABELED, UNLABELED, rows.labels == label),
+                rows.weights,
+            )
+            for rows in stream
+        ]
+        alone = learn(make(), relabeled, classes=[0, 1])
+        assert_close(scores[:, label], alone.decision_function(new_points()))
+        assert_close(together.intercept_[label], alone.intercept_[0])
+        assert_close(together.decision_std(new_points()), alone.decision_std(new_points()))
+    assert np.array_equal(together.predict(new_points()), scores.argmax(axis=1))
+
+
+@pytest.mark.parametrize("recursion", [None, *RECURSIONS])
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize(
+    "arrivals",
+    [
+        pytest.param([[0, 1], [0, 1, 2], [1, 2], [0, 1, 2]], id="two-then-three"),
+        pytest.param([[1, 2], [0, 1, 2], [0, 2], [0, 1, 2]], id="the-first-comes-last"),
+        pytest.param([[1], [0, 1, 2], [0, 2], [0, 1, 2]], id="one-then-three"),
+        pytest.param([[1], [0], [0, 1], [0, 1, 2]], id="one-by-one"),
+        pytest.param([[0], [0, 2], [1, 2], [0, 1, 2]], id="the-middle-comes-last"),
+    ],
+)
+def test_classes_may_be_discovered_or_declared(recursion, kernel, arrivals):
+    stream = []
+    for t, classes in enumerate(arrivals):
+        rows = make_batch(20, 11, 3, seed=1700 + t, classes=classes)
+        # a first batch of only 1 and -1 is refused as ambiguous: call the classes 2, 3, 4
+        labels = np.where(rows.labels == UNLABELED, UNLABELED, rows.labels + 2)
+        stream.append(Rows(rows.points, labels, rows.weights))
+
+    def make():
+        if recursion is None:
+            return seq_med(kernel=kernel)
+        return seq_lap(kernel=kernel, recursion=recursion)
+
+    declared = learn(make(), stream, classes=[2, 3, 4])
+    discovered = learn(make(), stream)
+    assert np.array_equal(discovered.classes_, declared.classes_)
+    assert_close(
+        discovered.decision_function(new_points()), declared.decision_function(new_points())
+    )
+    assert np.array_equal(discovered.predict(new_points()), declared.predict(new_points()))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
+def test_two_classes_may_be_discovered_one_by_one(first, bias_variance):
+    stream = [
+        make_batch(20, 11, seed=1800 + t, classes=classes)
+        for t, classes in enumerate([[first], [first], [1 - first], [0, 1], [0, 1]])
+    ]
+    declared = seq_med(bias_variance=bias_variance)
+    discovered = seq_med(bias_variance=bias_variance)
+    for t, rows in enumerate(stream):
+        learn(declared, [rows], classes=[0, 1])
+        learn(discovered, [rows])
+        assert np.array_equal(discovered.predict(new_points()), declared.predict(new_points()))
+        if t >= 2:
+            assert_close(
+                discovered.decision_function(new_points()),
+                declared.decision_function(new_points()),
+            )
+
+
+@pytest.mark.parametrize("recursion", [None, "exact"])
+def test_a_class_declared_late_begins_at_minus_one(recursion):
+    first, silent = make_batch(20, 11, seed=1850), make_batch(18, 0, seed=1851)
+    early, late = (seq_med() if recursion is None else seq_lap(recursion=recursion) for _ in "ab")
+    learn(early, [first, silent], classes=[0, 1, 2])
+    learn(learn(late, [first]), [silent], classes=[0, 1, 2])
+    scores = late.decision_function(new_points())
+    assert np.array_equal(scores[:, 2], np.full(40, -1.0))
+    assert_close(scores, early.decision_function(new_points()))
+    assert 2 not in late.predict(new_points())
+
+
+# -- the paper's other parameters ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recursion", RECURSIONS)
+def test_the_other_parameters_are_c_and_beta_by_formula(recursion):
+    stream, gamma_A, gamma_I = make_stream(seed=19), 0.004, 0.2
+    given = seq_lap(recursion=recursion, beta=None, gamma_A=gamma_A, gamma_I=gamma_I)
+    learn(given, stream)
+    computed = seq_lap(recursion=recursion)
+    bounds, betas = [], []
+    for rows in stream:
+        n, n_labeled = rows.labels.size, int((rows.labels != UNLABELED).sum())
+        bounds.append(1 / (2 * n_labeled * gamma_A))
+        betas.append(gamma_I / (2 * gamma_A * n**2))
+        learn(computed.set_params(C=bounds[-1], beta=betas[-1]), [rows])
+    assert_close(given.decision_function(new_points()), computed.decision_function(new_points()))
+    kernels = kernels_over_time(recursion, naive.rbf(GAMMA), smoothings(stream, betas))
+    expected = reference_scores(stream, new_points(), kernels, bound=bounds)
+    assert_close(given.decision_function(new_points()), expected)
+
+
+# -- bias ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bias_variance", [0.0, 0.05, 1.0, 20.0])
+@pytest.mark.parametrize("recursion", [None, "exact"])
+def test_a_finite_bias_is_its_variance_times_the_sum_of_coefficients(recursion, bias_variance):
+    stream = [
+        *make_stream(seed=20)[:2],
+        make_batch(15, 9, seed=2010, classes=[1]),
+        make_batch(15, 9, seed=2011, classes=[0]),
+        make_batch(20, 10, seed=2012),
+    ]
+    if recursion is None:
+        model = seq_med(bias_variance=bias_variance)
+        kernels = [naive.rbf(GAMMA)] * 5
+    else:
+        model = seq_lap(recursion=recursion, bias_variance=bias_variance)
+        kernels = kernels_over_time("exact", naive.rbf(GAMMA), smoothings(stream, [0.5] * 5))
+    for t, rows in enumerate(stream):
+        before = None if t == 0 else model.decision_function(new_points())
+        learn(model, [rows])
+        assert_close(model.intercept_, bias_variance * model.dual_coef_.sum(axis=1), 1e-12)
+        expected = naive.learn_stream(
+            labeled_batches(stream[: t + 1], 10.0), kernels[: t + 1], bias_variance=bias_variance
+        )
+        assert_close(model.decision_function(new_points()), expected.scores(new_points()))
+        assert_close(model.intercept_[0], bias_variance * sum(expected.balances))
+        if t in (2, 3):  # one class only, and yet it teaches
+            assert np.isfinite(model.duality_gap_)
+            assert np.abs(model.decision_function(new_points()) - before).max() > 1e-3
+
+
+def test_a_batch_of_one_class_teaches_nothing_under_a_diffuse_bias():
+    model = learn(seq_med(), make_stream(seed=21)[:2])
+    before, intercept = model.decision_function(new_points()), model.intercept_.copy()
+    learn(model, [make_batch(15, 9, seed=2110, classes=[1])])
+    assert np.array_equal(model.decision_function(new_points()), before)
+    assert np.array_equal(model.intercept_, intercept)
+    assert np.isnan(model.duality_gap_)
+
+
+@pytest.mark.parametrize("recursion", [None, *RECURSIONS])
+@pytest.mark.parametrize("C", [2.0, 10.0])
+def test_the_median_bias_is_the_papers_rule(recursion, C):
+    stream = make_stream(seed=22)
+    if recursion is None:
+        model = seq_med(bias="median", C=C)
+        kernels = [naive.rbf(GAMMA)] * 4
+    else:
+        model = seq_lap(bias="median", C=C, recursion=recursion)
+        batches = smoothings(stream, [0.5] * 4)
+        kernels = kernels_over_time(recursion, naive.rbf(GAMMA), batches)
+    exact = seq_med(C=C) if recursion is None else seq_lap(C=C, recursion=recursion)
+    differences = []
+    for t, rows in enumerate(stream):
+        learn(model, [rows])
+        learn(exact, [rows])
+        expected = reference_scores(
+            stream[: t + 1], new_points(), kernels[: t + 1], bound=C, bias_rule="median"
+        )
+        assert_close(model.decision_function(new_points()), expected)
+        differences.append(abs(model.intercept_[0] - exact.intercept_[0]))
+    if C == 2.0:
+        assert max(differences) > 0.01  # a rule of its own
+
+
+@pytest.mark.parametrize("slack_shape", [0.3, 1.0])
+def test_the_exact_bias_is_what_every_support_vector_asks_for(slack_shape):
+    rows = make_batch(60, 60, seed=23)
+    model = seq_med(slack_shape=slack_shape).fit(rows.points, rows.labels)
+    signs = np.where(rows.labels == 1, 1.0, -1.0)
+    position = {tuple(point): i for i, point in enumerate(rows.points.tolist())}
+    carriers = [position[tuple(point)] for point in model.support_vectors_.tolist()]
+    multipliers = np.zeros(60)
+    multipliers[carriers] = np.abs(model.dual_coef_[0])
+    margins = signs * model.decision_function(rows.points)
+    expected = 1 - slack_shape / (10.0 - multipliers)
+    active = multipliers > 0
+    assert active.any()
+    assert not active.all()
+    # the KKT conditions, to the tolerance of the solver and the rounding of its sums
+    assert np.abs(margins - expected)[active].max() <= 10 * TOL
+    assert (margins[~active] >= expected[~active] - 10 * TOL).all()
+
+
+# -- spread ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
+@pytest.mark.parametrize("recursion", [None, *RECURSIONS])
+def test_the_spread_is_the_root_of_the_newest_kernel(recursion, bias_variance):
+    stream = make_stream(seed=24)
+    if recursion is None:
+        model = seq_med(kernel="poly", degree=2, coef0=1.0, bias_variance=bias_variance)
+    else:
+        model = seq_lap(
+            kernel="poly", degree=2, coef0=1.0, bias_variance=bias_variance, recursion=recursion
+        )
+    base = naive.polynomial(GAMMA, 2, 1.0)
+    kernels = kernels_over_time(recursion, base, smoothings(stream, [0.5] * 4))
+    for rows, kernel in zip(stream, kernels, strict=True):
+        learn(model, [rows])
+        variance = np.diagonal((base if recursion is None else kernel)(new_points(), new_points()))
+        if np.isfinite(bias_variance):
+            variance = variance + bias_variance
+        np.testing.assert_allclose(model.decision_std(new_points()) ** 2, variance, rtol=1e-10)
+
+
+# -- streams that are interrupted ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recursion", [None, *RECURSIONS])
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "poly"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_stream_cut_by_pickling_is_the_uncut_one(recursion, kernel, n_classes):
+    stream = make_stream(n_classes=n_classes, seed=25)
+    options = {"kernel": kernel, "gamma": "scale", "degree": 2, "coef0": 1.0}
+
+    def make():
+        if recursion is None:
+            return seq_med(**options)
+        return seq_lap(recursion=recursion, n_landmarks=30, **options)
+
+    uncut = learn(make(), stream)
+    cut = make()
+    for rows in stream:
+        cut = pickle.loads(pickle.dumps(learn(cut, [rows])))
+    assert np.array_equal(
+        cut.decision_function(new_points()), uncut.decision_function(new_points())
+    )
+    assert np.array_equal(cut.decision_std(new_points()), uncut.decision_std(new_points()))
+    assert cut.n_batches_ == 4
+
+
+@pytest.mark.parametrize("kernel", ["tfidf", "dcm"])
+@pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array], ids=["dense", "csr"])
+def test_a_stream_of_counts_cut_by_pickling_is_the_uncut_one(kernel, wrap):
+    generator = np.random.default_rng(26)
+    stream = []
+    for _ in range(3):
+        labels = np.arange(30) % 2
+        rates = np.where(labels[:, None] == 1, [3.0, 1.0, 2.0, 0.5], [1.0, 3.0, 2.0, 0.5])
+        counts = generator.poisson(rates * generator.gamma(1.0, size=(30, 4))).astype(float)
+        stream.append(Rows(counts, np.where(np.arange(30) < 14, labels, UNLABELED), np.ones(30)))
+    uncut = learn(seq_lap(kernel=kernel), stream, wrap=wrap)
+    cut = seq_lap(kernel=kernel)
+    for rows in stream:
+        cut = pickle.loads(pickle.dumps(learn(cut, [rows], wrap=wrap)))
+    new = wrap(stream[0].points)
+    assert np.array_equal(cut.decision_function(new), uncut.decision_function(new))

@@ -1,0 +1,564 @@
+"""The three recursions against explicit formulas: unrolled, with given landmarks, spectral."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from seqmed.arrays import stack
+from seqmed.graph import Smoothness
+from seqmed.kernels import RBF, Expansion, Linear, Polynomial
+from seqmed.posterior import Covariance
+from seqmed.recursion import begin
+from seqmed.recursion.landmarks import EIGENVALUE_CUTOFF, Basis, LandmarkRecursion, whiten
+from seqmed.recursion.spectral import spectrum_of
+from seqmed.recursion.theorem import damping
+from tests.reference import naive
+
+# What section 7 of the method asks of the exact recursion.
+EXACT = 1e-10
+# What it asks of landmarks that are all points while K_ZZ is well conditioned.
+WELL_CONDITIONED = 1e8
+ALL_LANDMARKS = 1e-8
+# A few dozen roundings of numbers near 1.
+ROUNDING = 1e-13
+
+BETAS = [0.5, 2.0, 0.1, 1.0, 0.3]
+KERNELS = [
+    pytest.param(RBF(0.4), naive.rbf(0.4), id="rbf"),
+    pytest.param(Polynomial(0.3, 2, 1.0), naive.polynomial(0.3, 2, 1.0), id="poly"),
+    pytest.param(Linear(), naive.linear(), id="linear"),
+]
+
+
+def vectors(n, p=4, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, p))
+
+
+def make_batch(n, beta, p=4, power=1, seed=0):
+    """Return one batch for the reference and for the library, which take the power of L alone."""
+    points = vectors(n, p=p, seed=seed)
+    options = {"n_neighbors": 4, "weights": "heat", "width": 0.8, "kind": "normalized"}
+    one = naive.batch_laplacian(points, power=1, **options)
+    powered = np.linalg.matrix_power(one, power)
+    return (
+        naive.Smoothing(points, powered, beta),
+        Smoothness(sp.csr_array(one), power, 2.0 * beta),
+    )
+
+
+def make_stream(sizes, betas=BETAS, p=4, power=1, seed=0):
+    return [
+        make_batch(n, beta, p=p, power=power, seed=100 * seed + t)
+        for t, (n, beta) in enumerate(zip(sizes, betas, strict=False))
+    ]
+
+
+def fold_all(state, stream):
+    for batch, penalty in stream:
+        state = state.fold(batch.points, penalty)
+    return state
+
+
+def references(stream):
+    return [batch for batch, _ in stream]
+
+
+def assert_same_kernel(found, expected, left, right, tolerance):
+    """Compare a covariance with a reference function, relative to the largest value."""
+    values = expected(left, right)
+    size = max(1.0, np.abs(values).max())
+    np.testing.assert_allclose(found(left, right), values, rtol=0, atol=tolerance * size)
+
+
+# -- one penalty -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [0, 3, 12])
+def test_damping_is_the_matrix_of_theorem_two(rank):
+    root, points = vectors(12, p=max(rank, 1), seed=1)[:, :rank], vectors(12, seed=2)
+    gram = naive.rbf(0.4)(points, points)
+    penalty = root @ root.T
+    expected = np.linalg.inv(np.eye(12) + penalty @ gram) @ penalty
+    found = damping(root, gram)
+    np.testing.assert_allclose(found @ found.T, expected, rtol=0, atol=1e-12)
+
+
+def test_before_any_batch_the_covariance_is_the_base_kernel():
+    left, right = vectors(5, seed=3), vectors(7, seed=4)
+    for name in ("exact", "landmarks", "spectral"):
+        covariance = begin(name, RBF(0.4)).covariance
+        assert np.array_equal(covariance(left, right), RBF(0.4)(left, right))
+
+
+# -- exact -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("power", [1, 2, 5])
+@pytest.mark.parametrize(("kernel", "reference"), KERNELS)
+def test_exact_equals_the_unrolled_block_kernel(kernel, reference, power):
+    stream = make_stream([15, 20, 1, 12], power=power, seed=1)
+    left, right = vectors(9, seed=5), vectors(8, seed=6)
+    state = begin("exact", kernel)
+    for t, (batch, penalty) in enumerate(stream):
+        state = state.fold(batch.points, penalty)
+        expected = naive.unrolled_kernel(reference, references(stream)[: t + 1])
+        assert_same_kernel(state.covariance, expected, left, right, EXACT)
+        assert_same_kernel(state.covariance, expected, batch.points, left, EXACT)
+
+
+def test_exact_holds_for_strong_smoothing():
+    stream = make_stream([15, 15, 15], betas=[1e4, 1e4, 1e4], seed=2)
+    expected = naive.unrolled_kernel(naive.rbf(0.4), references(stream))
+    state = fold_all(begin("exact", RBF(0.4)), stream)
+    # the reference inverts I + Lam K, of condition about 1e5 times 15: it is good to 1e-10 itself
+    assert_same_kernel(state.covariance, expected, vectors(9, seed=7), vectors(8, seed=8), 1e-9)
+
+
+def test_exact_on_csr_equals_dense():
+    stream = make_stream([15, 20, 12], seed=3)
+    dense, sparse = begin("exact", RBF(0.4)), begin("exact", RBF(0.4))
+    for batch, penalty in stream:
+        dense = dense.fold(batch.points, penalty)
+        sparse = sparse.fold(sp.csr_array(batch.points), penalty)
+    new = vectors(9, seed=9)
+    np.testing.assert_allclose(
+        sparse.covariance(sp.csr_array(new), sp.csr_array(new)),
+        dense.covariance(new, new),
+        rtol=0,
+        atol=1e-12,
+    )
+
+
+def test_a_point_may_come_again_in_a_later_batch():
+    stream = make_stream([15], seed=4) * 3
+    expected = naive.unrolled_kernel(naive.rbf(0.4), references(stream))
+    state = fold_all(begin("exact", RBF(0.4)), stream)
+    assert_same_kernel(state.covariance, expected, vectors(9, seed=10), stream[0][0].points, EXACT)
+
+
+@pytest.mark.parametrize("name", ["exact", "landmarks", "spectral"])
+def test_a_batch_of_no_smoothness_changes_nothing_but_the_books(name):
+    state = fold_all(begin(name, RBF(0.4)), make_stream([15, 10], seed=5))
+    point = vectors(1, seed=11)
+    nothing = Smoothness(sp.csr_array((1, 1)), 1, 1.0)
+    left, right = vectors(9, seed=12), vectors(8, seed=13)
+    before = state.covariance(left, right)
+    after = state.fold(point, nothing).covariance(left, right)
+    if name != "spectral":  # whose third batch replaces the past by pseudo-points
+        np.testing.assert_allclose(after, before, rtol=0, atol=1e-12)
+    else:
+        assert np.isfinite(after).all()
+        assert np.abs(after - before).max() > 1e-6
+
+
+# -- feature space ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["exact", "landmarks"])
+def test_in_the_feature_space_of_a_linear_kernel(name):
+    # G = I + sum 2 beta F'LF with F = X, and k = f' G^{-1} f; rank p, so landmarks are exact too
+    stream = make_stream([15, 20, 12], seed=6)
+    left, right = vectors(9, seed=14), vectors(8, seed=15)
+    state, G = begin(name, Linear()), np.eye(4)
+    for batch, penalty in stream:
+        state = state.fold(batch.points, penalty)
+        G = G + 2 * batch.beta * batch.points.T @ batch.laplacian @ batch.points
+        expected = left @ np.linalg.inv(G) @ right.T
+        np.testing.assert_allclose(state.covariance(left, right), expected, rtol=0, atol=EXACT)
+
+
+# -- landmarks -------------------------------------------------------------------------------------
+
+
+def condition(kernel, stream):
+    points = np.vstack([batch.points for batch in references(stream)])
+    return np.linalg.cond(kernel(points, points))
+
+
+@pytest.mark.parametrize("power", [1, 3])
+@pytest.mark.parametrize("gamma", [0.05, 0.3, 1.0, 3.0])
+def test_all_points_as_landmarks_are_exact(gamma, power):
+    stream = make_stream([15, 20, 12], power=power, seed=7)
+    assert condition(naive.rbf(gamma), stream) < WELL_CONDITIONED
+    expected = naive.unrolled_kernel(naive.rbf(gamma), references(stream))
+    state = fold_all(begin("landmarks", RBF(gamma), n_landmarks=47), stream)
+    left, right = vectors(9, seed=16), vectors(8, seed=17)
+    assert_same_kernel(state.covariance, expected, left, right, ALL_LANDMARKS)
+    assert_same_kernel(state.covariance, expected, left, stream[0][0].points, ALL_LANDMARKS)
+
+
+@pytest.mark.parametrize("gamma", [1e-4, 1e-3, 3e-3])
+def test_ill_conditioned_landmarks_err_no_more_than_the_cutoff_allows(gamma):
+    """One batch, Z = X: an error bound that follows from the cut-off alone.
+
+    With P the projector on the directions kept, e = cut-off * |K| bounds what is left of K, the
+    matrix S = (I + Lam K)^{-1} Lam has |S| <= |Lam|, and for rows k_x of k(., Z)
+
+        |k_x S k_y - k_x P S_P P k_y|
+            <= 2 |Lam| max |k_x| max |(I - P) k_x| + |Lam|^2 e max |k_x|^2.
+    """
+    stream = make_stream([40], betas=[0.5], seed=8)
+    batch = references(stream)[0]
+    kernel = naive.rbf(gamma)
+    values, directions = np.linalg.eigh(kernel(batch.points, batch.points))
+    left_out = EIGENVALUE_CUTOFF * values[-1]
+    kept = directions[:, values > left_out]
+    assert values[-1] / max(values[0], 1e-300) > WELL_CONDITIONED
+    assert whiten(RBF(gamma), batch.points).shape == kept.shape
+    assert kept.shape[1] < 40
+    strength = np.linalg.norm(2 * batch.beta * batch.laplacian, 2)
+    state = fold_all(begin("landmarks", RBF(gamma), n_landmarks=40), stream)
+    expected = naive.unrolled_kernel(kernel, [batch])
+    for points in (batch.points, vectors(30, seed=18)):
+        rows = kernel(points, batch.points)
+        length = np.linalg.norm(rows, axis=1).max()
+        outside = np.linalg.norm(rows - rows @ kept @ kept.T, axis=1).max()
+        error = np.abs(state.covariance(points, points) - expected(points, points)).max()
+        assert error <= 2 * strength * length * outside + strength**2 * left_out * length**2
+
+
+@pytest.mark.parametrize("gamma", [1e-4, 1e-3, 3e-3])
+def test_ill_conditioned_landmarks_that_grow_stay_close(gamma):
+    stream = make_stream([15, 20, 12], seed=7)
+    assert condition(naive.rbf(gamma), stream) > WELL_CONDITIONED
+    expected = naive.unrolled_kernel(naive.rbf(gamma), references(stream))
+    state = fold_all(begin("landmarks", RBF(gamma), n_landmarks=47), stream)
+    # a direction left out carries at most the root of the cut-off of a function's spread
+    points = np.vstack([vectors(30, seed=18), stream[0][0].points])
+    assert_same_kernel(state.covariance, expected, points, points, np.sqrt(EIGENVALUE_CUTOFF))
+
+
+def test_landmarks_grown_batch_by_batch_equal_all_at_once():
+    stream = make_stream([15, 20, 12], seed=9)
+    assert condition(naive.rbf(1.0), stream) < WELL_CONDITIONED
+    grown = fold_all(begin("landmarks", RBF(1.0), n_landmarks=47), stream)
+    points = np.vstack([batch.points for batch in references(stream)])
+    at_once = fold_all(given_landmarks(RBF(1.0), points), stream)
+    assert np.array_equal(grown.basis.landmarks, points)
+    left, right = vectors(9, seed=19), vectors(8, seed=20)
+    np.testing.assert_allclose(
+        grown.covariance(left, right), at_once.covariance(left, right), rtol=0, atol=ALL_LANDMARKS
+    )
+
+
+def given_landmarks(kernel, landmarks):
+    """Return a recursion whose landmarks are there before the first batch."""
+    whitening = whiten(kernel, landmarks)
+    rank = whitening.shape[1]
+    basis = Basis(landmarks, whitening, np.zeros((rank, rank)))
+    return LandmarkRecursion(Covariance(kernel), landmarks.shape[0], 0, basis)
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_few_landmarks_equal_the_printed_formula(power):
+    stream = make_stream([15, 20, 12, 18], power=power, seed=10)
+    landmarks = vectors(11, seed=21)
+    state = given_landmarks(RBF(0.7), landmarks)
+    left, right = vectors(9, seed=22), vectors(8, seed=23)
+    for t, (batch, penalty) in enumerate(stream):
+        state = state.fold(batch.points, penalty)
+        expected = naive.landmark_kernel(naive.rbf(0.7), landmarks, references(stream)[: t + 1])
+        assert_same_kernel(state.covariance, expected, left, right, EXACT)
+    assert state.basis.landmarks.shape[0] == 11
+
+
+def test_few_landmarks_drawn_and_grown_equal_the_formula():
+    # 25 landmarks: 15 of the first batch, 10 drawn from the second, none later
+    stream = make_stream([15, 20, 12, 18], seed=11)
+    state = begin("landmarks", RBF(0.7), n_landmarks=25, seed=3)
+    left, right = vectors(9, seed=24), vectors(8, seed=25)
+    sizes = []
+    for t, (batch, penalty) in enumerate(stream):
+        state = state.fold(batch.points, penalty)
+        sizes.append(state.basis.landmarks.shape[0])
+        expected = naive.growing_landmark_kernel(
+            naive.rbf(0.7), state.basis.landmarks, sizes, references(stream)[: t + 1]
+        )
+        assert_same_kernel(state.covariance, expected, left, right, ALL_LANDMARKS)
+    assert sizes == [15, 25, 25, 25]
+    first, second = (batch.points.tolist() for batch in references(stream)[:2])
+    drawn = state.basis.landmarks.tolist()
+    assert drawn[:15] == first
+    assert all(point in second for point in drawn[15:])
+    assert len({tuple(point) for point in drawn}) == 25
+
+
+def test_the_two_landmark_references_agree():
+    stream = references(make_stream([15, 20, 12], seed=12))
+    landmarks = vectors(11, seed=26)
+    left, right = vectors(9, seed=27), vectors(8, seed=28)
+    np.testing.assert_allclose(
+        naive.growing_landmark_kernel(naive.rbf(0.7), landmarks, [11] * 3, stream)(left, right),
+        naive.landmark_kernel(naive.rbf(0.7), landmarks, stream)(left, right),
+        rtol=0,
+        atol=EXACT,
+    )
+
+
+def test_the_same_seed_draws_the_same_landmarks():
+    stream = make_stream([15, 20, 12], seed=13)
+    drawn = [
+        fold_all(begin("landmarks", RBF(0.7), n_landmarks=8, seed=seed), stream).basis.landmarks
+        for seed in (1, 1, 2)
+    ]
+    assert np.array_equal(drawn[0], drawn[1])
+    assert not np.array_equal(drawn[0], drawn[2])
+
+
+def test_given_landmarks_make_the_order_of_batches_immaterial():
+    stream = make_stream([15, 20, 12, 18], seed=14)
+    landmarks = vectors(11, seed=29)
+    left, right = vectors(9, seed=30), vectors(8, seed=31)
+    there = fold_all(given_landmarks(RBF(0.7), landmarks), stream)
+    back = fold_all(given_landmarks(RBF(0.7), landmarks), stream[::-1])
+    np.testing.assert_allclose(there.basis.penalty, back.basis.penalty, rtol=0, atol=ROUNDING)
+    np.testing.assert_allclose(
+        there.covariance(left, right), back.covariance(left, right), rtol=0, atol=1e-12
+    )
+
+
+def test_the_matrix_of_landmarks_is_a_sum_over_batches():
+    stream = make_stream([15, 20, 12], seed=15)
+    landmarks = vectors(11, seed=32)
+    alone = [fold_all(given_landmarks(RBF(0.7), landmarks), [one]) for one in stream]
+    together = fold_all(given_landmarks(RBF(0.7), landmarks), stream)
+    np.testing.assert_allclose(
+        sum(state.basis.penalty for state in alone),
+        together.basis.penalty,
+        rtol=0,
+        atol=ROUNDING,
+    )
+
+
+def test_repeated_landmarks_do_no_harm():
+    stream = make_stream([15, 12], seed=16)
+    landmarks = vectors(11, seed=33)
+    left, right = vectors(9, seed=34), vectors(8, seed=35)
+    once = fold_all(given_landmarks(RBF(0.7), landmarks), stream)
+    twice = fold_all(given_landmarks(RBF(0.7), np.vstack([landmarks, landmarks[:4]])), stream)
+    np.testing.assert_allclose(
+        twice.covariance(left, right), once.covariance(left, right), rtol=0, atol=ALL_LANDMARKS
+    )
+
+
+def test_landmarks_on_csr_equal_dense():
+    stream = make_stream([15, 20, 12], seed=17)
+    dense = begin("landmarks", RBF(0.7), n_landmarks=25, seed=4)
+    sparse = begin("landmarks", RBF(0.7), n_landmarks=25, seed=4)
+    for batch, penalty in stream:
+        dense = dense.fold(batch.points, penalty)
+        sparse = sparse.fold(sp.csr_array(batch.points), penalty)
+    assert sp.issparse(sparse.basis.landmarks)
+    new = vectors(9, seed=36)
+    np.testing.assert_allclose(
+        sparse.covariance(sp.csr_array(new), sp.csr_array(new)),
+        dense.covariance(new, new),
+        rtol=0,
+        atol=1e-12,
+    )
+
+
+def test_memory_of_landmarks_is_constant():
+    stream = make_stream([15] * 5, seed=18)
+    state = begin("landmarks", RBF(0.7), n_landmarks=20)
+    sizes = []
+    for batch, penalty in stream:
+        state = state.fold(batch.points, penalty)
+        basis, reduction = state.basis, state.covariance.reduction
+        arrays = (basis.landmarks, basis.whitening, basis.penalty)
+        sizes.append([array.shape for array in (*arrays, reduction.anchors, reduction.factor)])
+    assert sizes[1] == sizes[2] == sizes[3] == sizes[4]
+
+
+# -- spectral --------------------------------------------------------------------------------------
+
+
+def orientation_of(stream):
+    """Return the singular vectors of the first batch, with the signs the library gives them."""
+    return spectrum_of(stream[0][0].points, stream[0][1]).vectors
+
+
+@pytest.mark.parametrize("power", [1, 3])
+@pytest.mark.parametrize(("kernel", "reference"), KERNELS)
+def test_spectral_equals_the_printed_formulas(kernel, reference, power):
+    stream = make_stream([15, 20, 12, 18, 14], power=power, seed=19)
+    left, right = vectors(9, seed=37), vectors(8, seed=38)
+    state = begin("spectral", kernel)
+    for t, (batch, penalty) in enumerate(stream):
+        state = state.fold(batch.points, penalty)
+        expected = naive.spectral_kernel(
+            reference, references(stream)[: t + 1], orientation_of(stream)
+        )
+        assert_same_kernel(state.covariance, expected, left, right, EXACT)
+        assert_same_kernel(state.covariance, expected, left, batch.points, EXACT)
+
+
+def test_spectral_is_exact_for_two_batches_and_not_beyond():
+    stream = make_stream([15, 20, 12], seed=20)
+    left, right = vectors(9, seed=39), vectors(8, seed=40)
+    state = begin("spectral", RBF(0.4))
+    for t, (batch, penalty) in enumerate(stream):
+        state = state.fold(batch.points, penalty)
+        exact = naive.unrolled_kernel(naive.rbf(0.4), references(stream)[: t + 1])
+        if t < 2:
+            assert_same_kernel(state.covariance, exact, left, right, EXACT)
+    assert np.abs(state.covariance(left, right) - exact(left, right)).max() > 1e-4
+
+
+def test_the_rank_is_that_of_the_smaller_of_the_first_two_batches():
+    # ranks 6, 3 (cut to 3), then larger ones cut, and one smaller that is left out
+    stream = make_stream([9, 3, 12, 2, 11], p=6, seed=21)
+    left, right = vectors(9, p=6, seed=41), vectors(8, p=6, seed=42)
+    state = begin("spectral", RBF(0.2))
+    for t, (batch, penalty) in enumerate(stream):
+        state = state.fold(batch.points, penalty)
+        expected = naive.spectral_kernel(
+            naive.rbf(0.2), references(stream)[: t + 1], orientation_of(stream)
+        )
+        assert_same_kernel(state.covariance, expected, left, right, EXACT)
+    assert state.spectrum.rank == 3
+
+
+def test_a_batch_of_smaller_rank_leaves_the_averages():
+    stream = make_stream([9, 8, 2, 11], p=6, seed=22)
+    before = fold_all(begin("spectral", RBF(0.2)), stream[:2])
+    after = before.fold(stream[2][0].points, stream[2][1])
+    assert after.spectrum is before.spectrum
+    assert after.strength == pytest.approx(before.strength + 2 * stream[2][0].beta, rel=1e-15)
+    assert after.fold(stream[3][0].points, stream[3][1]).spectrum.count == 3
+
+
+def test_signs_of_singular_vectors_do_not_matter():
+    # the mirror image of a batch has the same spectrum but for signs
+    stream = make_stream([15, 20, 12, 18], seed=23)
+    mirrored = [
+        (naive.Smoothing(-batch.points, batch.laplacian, batch.beta), penalty)
+        if t == 1
+        else (batch, penalty)
+        for t, (batch, penalty) in enumerate(stream)
+    ]
+    plain = fold_all(begin("spectral", RBF(0.4)), stream)
+    other = fold_all(begin("spectral", RBF(0.4)), mirrored)
+    left, right = vectors(9, seed=43), vectors(8, seed=44)
+    np.testing.assert_allclose(
+        plain.covariance(left, right), other.covariance(left, right), rtol=0, atol=1e-12
+    )
+
+
+def test_the_order_of_rows_does_not_matter_to_the_spectrum():
+    batch, penalty = make_batch(15, beta=0.5, seed=54)
+    spectrum = spectrum_of(batch.points, penalty)
+    for seed in range(10):
+        order = np.random.default_rng(seed).permutation(15)
+        laplacian = sp.csr_array(batch.laplacian[np.ix_(order, order)])
+        other = spectrum_of(batch.points[order], Smoothness(laplacian, 1, penalty.strength))
+        for name in ("vectors", "singular_values", "laplacian_values"):
+            np.testing.assert_allclose(
+                getattr(other, name), getattr(spectrum, name), rtol=0, atol=1e-12
+            )
+
+
+def test_rayleigh_quotients_lie_in_the_range_of_the_laplacian():
+    batch, penalty = make_batch(20, beta=3.0, power=2, seed=24)
+    spectrum = spectrum_of(batch.points, penalty)
+    bounds = np.linalg.eigvalsh(batch.laplacian)
+    assert spectrum.vectors.shape == (4, 4)
+    assert (spectrum.laplacian_values >= bounds[0] - ROUNDING).all()
+    assert (spectrum.laplacian_values <= bounds[-1] + ROUNDING).all()
+    left = batch.points @ spectrum.vectors.T / spectrum.singular_values
+    quotients = [column @ batch.laplacian @ column for column in left.T]
+    np.testing.assert_allclose(spectrum.laplacian_values, quotients, rtol=0, atol=1e-12)
+
+
+def test_memory_of_the_spectral_recursion_is_constant():
+    stream = make_stream([15] * 5, seed=25)
+    state = begin("spectral", RBF(0.7))
+    anchors = []
+    for batch, penalty in stream:
+        state = state.fold(batch.points, penalty)
+        anchors.append(state.covariance.reduction.anchors.shape)
+    # two exact batches, then 4 pseudo-points and the newest batch
+    assert anchors == [(15, 4), (30, 4), (19, 4), (19, 4), (19, 4)]
+
+
+# -- all three -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["exact", "landmarks", "spectral"])
+@pytest.mark.parametrize(("kernel", "reference"), KERNELS)
+def test_the_covariance_stays_positive_semidefinite(name, kernel, reference):
+    state = begin(name, kernel, n_landmarks=20)
+    for batch, penalty in make_stream([15, 20, 12, 18, 14], seed=26):
+        state = state.fold(batch.points, penalty)
+        points = np.vstack([vectors(25, seed=45), batch.points])
+        values = state.covariance(points, points)
+        size = max(1.0, np.linalg.eigvalsh(reference(points, points))[-1])
+        assert np.linalg.eigvalsh(values)[0] >= -1e-12 * size
+
+
+@pytest.mark.parametrize("name", ["exact", "landmarks"])
+@pytest.mark.parametrize(("kernel", "reference"), KERNELS)
+def test_every_batch_shrinks_the_covariance(name, kernel, reference):
+    state = begin(name, kernel, n_landmarks=20)
+    points = vectors(25, seed=46)
+    before = reference(points, points)
+    size = max(1.0, np.linalg.eigvalsh(before)[-1])
+    for batch, penalty in make_stream([15, 20, 12, 18, 14], seed=27):
+        state = state.fold(batch.points, penalty)
+        after = state.covariance(points, points)
+        assert np.linalg.eigvalsh(before - after)[0] >= -1e-12 * size
+        assert np.trace(after) < np.trace(before)
+        before = after
+
+
+def test_the_spectral_covariance_is_below_the_base_kernel():
+    # it replaces the past, so it need not shrink from batch to batch
+    state = begin("spectral", RBF(0.4))
+    points = vectors(25, seed=47)
+    base = naive.rbf(0.4)(points, points)
+    for batch, penalty in make_stream([15, 20, 12, 18, 14], seed=28):
+        state = state.fold(batch.points, penalty)
+        taken = base - state.covariance(points, points)
+        assert np.linalg.eigvalsh(taken)[0] >= -1e-12 * 25
+        assert np.trace(taken) > 0
+
+
+@pytest.mark.parametrize("name", ["exact", "landmarks", "spectral"])
+@pytest.mark.parametrize(("kernel", "reference"), KERNELS)
+def test_the_diagonal_is_that_of_the_matrix(name, kernel, reference):
+    state = fold_all(begin(name, kernel, n_landmarks=20), make_stream([15, 20, 12], seed=29))
+    points = vectors(25, seed=48)
+    values = state.covariance(points, points)
+    size = max(1.0, np.abs(reference(points, points)).max())
+    np.testing.assert_allclose(
+        state.covariance.diagonal(points), np.diagonal(values), rtol=0, atol=ROUNDING * size
+    )
+
+
+@pytest.mark.parametrize("name", ["exact", "landmarks", "spectral"])
+def test_in_base_kernel_says_the_same_in_other_words(name):
+    state = fold_all(begin(name, RBF(0.4), n_landmarks=20), make_stream([15, 20, 12], seed=30))
+    support, coefficients = vectors(10, seed=49), vectors(10, p=2, seed=50)
+    new = vectors(25, seed=51)
+    parts = state.covariance.in_base_kernel(Expansion(support, coefficients))
+    found = sum(naive.rbf(0.4)(new, part.points) @ part.coefficients for part in parts)
+    expected = state.covariance(new, support) @ coefficients
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["exact", "landmarks", "spectral"])
+def test_folding_leaves_the_old_state_alone(name):
+    stream = make_stream([15, 20, 12], seed=31)
+    state = fold_all(begin(name, RBF(0.4), n_landmarks=20), stream[:2])
+    points = vectors(25, seed=52)
+    before = state.covariance(points, points)
+    state.fold(stream[2][0].points, stream[2][1])
+    assert np.array_equal(state.covariance(points, points), before)
+
+
+def test_stack_keeps_formats():
+    dense, sparse = vectors(3, seed=53), sp.csr_array(vectors(2, seed=54))
+    assert isinstance(stack(dense, dense), np.ndarray)
+    mixed = stack(sparse, sp.csr_array(dense))
+    assert sp.issparse(mixed)
+    assert mixed.shape == (5, 4)
