@@ -29,6 +29,20 @@ def take_rows(points: Points, rows: NDArray[Any]) -> Points:
     return points[rows]
 
 
+def canonical(points: Points) -> Points:
+    """Return rows in one of the library's two formats, dense or CSR with each entry once.
+
+    What was passed in is not changed.
+    """
+    if not sp.issparse(points):
+        return points
+    rows = sp.csr_array(points)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
+
+
 def stack(first: Points, second: Points) -> Points:
     """Return the rows of both, in the format of the first that has any."""
     if sp.issparse(first) or sp.issparse(second):
@@ -44,8 +58,7 @@ def no_rows(like: Points) -> Points:
 def distinct_rows(points: Points) -> NDArray[np.intp]:
     """Return the index of the first occurrence of every distinct row, in order of appearance."""
     if sp.issparse(points):
-        rows = sp.csr_array(points, copy=True)
-        rows.sum_duplicates()
+        rows = canonical(points).copy()
         rows.eliminate_zeros()
         cuts = rows.indptr
         keys = [

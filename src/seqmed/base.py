@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
 )
 
 from seqmed import kernels, learning
-from seqmed.arrays import Array, Points, take_rows
+from seqmed.arrays import Array, Points, canonical, take_rows
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import Expansion, Kernel, Precomputed, make_kernel
 from seqmed.labels import ClassBook, empty_book
@@ -184,8 +184,8 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
         if self.kernel == "precomputed":
             gram = square_gram(X)
             X = np.arange(gram.shape[0])[:, None]
-        elif stream is not None:
-            X = in_format(X, stream.sparse)
+        else:
+            X = in_format(X, sp.issparse(X) if stream is None else stream.sparse)
         used = weights > 0
         if not used.any():
             raise ValueError(
@@ -425,5 +425,5 @@ def square_gram(gram: Points) -> Array:
 def in_format(points: Points, sparse: bool) -> Points:
     """Return rows in the format the stream began with, CSR or dense."""
     if sparse:
-        return sp.csr_array(points)
+        return canonical(sp.csr_array(points))
     return points.toarray() if sp.issparse(points) else points

@@ -252,7 +252,7 @@ class TestIsolet:
             "X_test": np.zeros((1, 3), np.int16), "y_test": np.zeros(1, np.int8),
         }  # fmt: skip
         isolet.store(arrays, tmp_path / isolet.FILE)
-        with pytest.raises(ValueError, match="X_train differs from the published ISOLET.*order"):
+        with pytest.raises(ValueError, match=r"X_train differs from the published ISOLET.*order"):
             isolet.load_arrays(tmp_path, download=False)
 
     def test_missing_data_are_named(self, tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from tests.reference import naive
 TOL = 1e-10
 # Two solvers stop within 1e-10 of the optimality conditions; through the curvature of the dual and
 # four batches this grows to some 1e-9 in a decision value.
-SAME_SOLUTION = 1e-7
+SAME_SOLUTION = 1e-8
 # LIBSVM trains on kernel values in single precision, relative rounding 6e-8, times coefficients
 # that add up to some tens.
 SAME_AS_LIBSVM = 1e-6

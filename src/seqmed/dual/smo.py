@@ -191,21 +191,24 @@ def sweep(gram, signs, bounds, shapes, multipliers, left, bias_state, limits):
         curvature = max(curvature, 0.0)
         step = pair_step(demand_gap, curvature, pair_shapes, pair_rooms, pair_senses, step_limit)
 
-        # Both ends move or neither does: a step below one end's last digit would lose y'a.
+        # A step below one end's last digit would lose y'a, unless it takes the other to its bound.
+        n_moved, landed = 0, False
         for end in range(2):
             point = grower if end == 0 else shrinker
             signed_step = step if end == 0 else -step
             if point == n:
                 moved[end] = bias_state[1] - signed_step
-                stuck = moved[end] == bias_state[1]
-            else:
-                changed = multipliers[point] + signs[point] * signed_step
-                if shapes[point] > 0.0 and changed >= bounds[point]:
-                    changed = np.nextafter(bounds[point], 0.0)
-                moved[end] = min(max(changed, 0.0), bounds[point])
-                stuck = moved[end] == multipliers[point]
-            if stuck:
-                return STUCK, taken
+                n_moved += moved[end] != bias_state[1]
+                continue
+            changed = multipliers[point] + signs[point] * signed_step
+            if shapes[point] > 0.0 and changed >= bounds[point]:
+                changed = np.nextafter(bounds[point], 0.0)
+            moved[end] = min(max(changed, 0.0), bounds[point])
+            if moved[end] != multipliers[point]:
+                n_moved += 1
+                landed = landed or moved[end] == 0.0 or moved[end] == bounds[point]
+        if n_moved < 2 and not landed:
+            return STUCK, taken
         for end in range(2):
             point = grower if end == 0 else shrinker
             if point == n:

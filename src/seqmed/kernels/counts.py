@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.special import digamma
 from sklearn.utils.extmath import safe_sparse_dot
 
-from seqmed.arrays import Array, Points, row_norms_squared
+from seqmed.arrays import Array, Points, canonical, row_norms_squared
 from seqmed.kernels.protocol import Pointwise
 
 
@@ -106,7 +106,7 @@ class DCMFisher(Pointwise):
         check_counts(points, "dcm")
         if self.concentrations is None:
             raise ValueError("DCMFisher has no concentrations yet: freeze it on a first batch.")
-        counts = sp.csr_array(points)
+        counts = canonical(sp.csr_array(points))
         total = float(self.concentrations.sum())
         lengths = np.asarray(counts.sum(axis=1)).ravel()
         common = digamma(total) - digamma(total + lengths)
@@ -120,7 +120,8 @@ class DCMFisher(Pointwise):
         other_common, other_own = (common, own) if left is right else self._scores(right)
         precisions = self._precisions()
         sums, other_sums = own @ precisions, other_own @ precisions
-        values = (own * precisions) @ other_own.T
+        roots = np.sqrt(precisions)
+        values = (own * roots) @ (other_own * roots).T
         values = np.asarray(values.todense() if sp.issparse(values) else values)
         values += precisions.sum() * np.outer(common, other_common)
         values += np.outer(common, other_sums) + np.outer(sums, other_common)
@@ -138,7 +139,7 @@ class DCMFisher(Pointwise):
 
 def fit_concentrations(points: Points, weights: Array) -> Array:
     """Return maximum likelihood DCM concentrations (p,) of weighted rows of counts."""
-    counts = sp.csr_array(points)
+    counts = canonical(sp.csr_array(points)).copy()
     counts.eliminate_zeros()
     row_of = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
     lengths = np.asarray(counts.sum(axis=1)).ravel()

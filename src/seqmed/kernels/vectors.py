@@ -78,8 +78,11 @@ def squared_distances(left: Points, right: Points, far: float = np.inf) -> Array
     with np.errstate(over="ignore", invalid="ignore"):
         distances = safe_sparse_dot(left, right.T, dense_output=True)
         distances *= -2.0
-        distances += left_norms[:, None]
-        distances += right_norms[None, :]
+        if left is right:
+            distances += left_norms[:, None] + left_norms[None, :]  # symmetric to the last bit
+        else:
+            distances += left_norms[:, None]
+            distances += right_norms[None, :]
     np.maximum(distances, 0.0, out=distances)
     if not sp.issparse(left):
         far_left = np.flatnonzero(~(left_norms <= far))

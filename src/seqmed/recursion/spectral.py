@@ -60,6 +60,11 @@ class Spectrum:
 def spectrum_of(points: Points, smoothness: Smoothness) -> Spectrum:
     """Return the spectrum of one batch, of rank min(n, p)."""
     left, values, right = svd(points, full_matrices=False)
+    # A singular vector's sign is arbitrary, a kernel's value on it is not: it is made to point to
+    # where the data lie, which the order of the rows does not change.
+    projections = left * values
+    signs = np.where(np.sum(projections * np.abs(projections), axis=0) < 0, -1.0, 1.0)
+    right = signs[:, None] * right
     unit = replace(smoothness, strength=1.0)
     rayleigh = np.maximum(np.diagonal(unit.quadratic(left)), 0.0)
     return Spectrum(right, values, rayleigh)
