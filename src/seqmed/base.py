@@ -29,6 +29,9 @@ from seqmed.learning import Batch, Settings, StepInfo
 from seqmed.posterior import Posterior, Recursion
 from seqmed.threads import threads_for
 
+# Squares of features, and products of two such squares, must stay finite.
+LARGEST_FEATURE = 1e70
+
 
 class Rows(NamedTuple):
     """A validated batch: points, who is labeled, their labels, and the weight of every row.
@@ -148,6 +151,7 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
             if stream is None:
                 stream = self._begin(rows)
             new, info = self._advance(stream, rows, classes)
+            self._warn_unless_converged(info)  # may be an error, if the user has made it one
         except BaseException:
             self.__dict__ = before
             raise
@@ -159,7 +163,6 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
         self.intercept_ = new.posterior.intercepts
         self.duality_gap_ = info.gap
         self.n_iter_ = info.n_iter
-        self._warn_unless_converged(info)
         return self
 
     def _validate_batch(self, X, y, classes, sample_weight, stream):
@@ -169,7 +172,7 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
             )
         X = validate_data(self, X, reset=stream is None, accept_sparse="csr", dtype=np.float64)
         known = None if stream is None or not stream.book.classes.size else stream.book.classes
-        declared = None if classes is None else np.unique(np.asarray(classes))
+        declared = None if classes is None else self._check_classes(classes)
         labeled, labels = self._split_labels(y, declared if known is None else known)
         check_consistent_length(X, labeled)
         if declared is not None and labels.size:
@@ -180,6 +183,7 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
                     "correct the label, or leave classes out to let new classes be added."
                 )
         weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        check_magnitude(X)
         gram = None
         if self.kernel == "precomputed":
             gram = square_gram(X)
@@ -217,7 +221,7 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
         weights = rows.weights[labeled]
         book = stream.book
         if classes is not None:
-            book = book.declare(np.unique(np.asarray(classes)))
+            book = book.declare(self._check_classes(classes))
         book = book.add(rows.labels, weights)
         posterior = stream.posterior
         if book.classes.size != stream.book.classes.size:
@@ -243,16 +247,27 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
             posterior, info = learning.step(posterior, batch, settings)
         return stream._replace(posterior=posterior, book=book, graph=info.graph), info
 
+    def _check_classes(self, classes: Any) -> NDArray[Any]:
+        """Return declared classes, sorted; refuse missing labels and the marker among them."""
+        given = np.asarray(classes)
+        labeled, values = self._split_labels(given, given)
+        if not labeled.all():
+            raise ValueError(
+                f"classes={given.tolist()} holds a value that marks unlabeled rows, expected "
+                "classes only: leave it out, or choose another marker."
+            )
+        return np.unique(values)
+
     def _class_weights(self, book: ClassBook) -> Array:
         """Return the weight of every class, (K,); "balanced" counts all labels seen so far."""
         if self.class_weight is None:
             return np.ones(book.classes.size)
         if isinstance(self.class_weight, dict):
             given = [self.class_weight.get(label, 1.0) for label in book.classes.tolist()]
-            if min(given, default=1.0) <= 0:
+            if not all(0 < weight < np.inf for weight in given):
                 raise ValueError(
-                    f"class_weight got {self.class_weight!r}, expected positive weights: to leave "
-                    "a class out, remove its rows."
+                    f"class_weight got {self.class_weight!r}, expected positive finite weights: to "
+                    "leave a class out, remove its rows."
                 )
             return np.array(given, dtype=np.float64)
         seen = book.seen
@@ -321,6 +336,7 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
     def _points(self, X: Any) -> Points:
         check_is_fitted(self, "posterior_")
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+        check_magnitude(X)
         return in_format(X, self._stream.sparse)
 
     def _scores(self, X: Any) -> Array:
@@ -331,8 +347,10 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
                 "label, expected at least one labeled row before predictions: call partial_fit "
                 "with labels."
             )
-        with threads_for(points.shape[0]):
-            return self.posterior_.mean(points)
+        with threads_for(points.shape[0]), np.errstate(over="ignore", invalid="ignore"):
+            scores = self.posterior_.mean(points)
+        check_overflow(scores)
+        return scores
 
     def decision_function(self, X):
         """Return the posterior mean score of every row.
@@ -364,8 +382,10 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
             Unlabeled data shrink it, labels do not: it is a spread, not a calibrated error bar.
         """
         points = self._points(X)
-        with threads_for(points.shape[0]):
-            return self.posterior_.spread(points)
+        with threads_for(points.shape[0]), np.errstate(over="ignore", invalid="ignore"):
+            spread = self.posterior_.spread(points)
+        check_overflow(spread)
+        return spread
 
     def predict(self, X):
         """Return the label of every row, one of the classes of which an example has been seen.
@@ -420,6 +440,28 @@ def square_gram(gram: Points) -> Array:
             "kernel values between all training rows."
         )
     return 0.5 * (gram + gram.T)
+
+
+def check_magnitude(X: Points) -> None:
+    """Refuse features whose squares would overflow."""
+    largest = abs(X).max(axis=1)
+    largest = np.ravel(largest.toarray() if sp.issparse(largest) else largest)
+    row = int(largest.argmax())
+    if largest[row] > LARGEST_FEATURE:
+        raise ValueError(
+            f"row {row} of X holds a value of size {largest[row]:.3g}, expected at most "
+            f"{LARGEST_FEATURE:g}: scale the features, for example with StandardScaler."
+        )
+
+
+def check_overflow(values: Array) -> None:
+    """Refuse rows on which the kernel overflows."""
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values.reshape(values.shape[0], -1)).all(axis=1))[0])
+        raise ValueError(
+            f"the kernel overflows on row {row} of X, expected finite values: scale the features "
+            "as in the batches the model has learned."
+        )
 
 
 def in_format(points: Points, sparse: bool) -> Points:

@@ -47,16 +47,19 @@ def marked_unlabeled(labels: NDArray[Any], marker: Any) -> NDArray[np.bool_]:
         return labels == str(marker)
     if labels.dtype.kind == "O":
         return np.fromiter((same_label(value, marker) for value in labels), bool, labels.size)
-    if isinstance(marker, str):
+    if isinstance(marker, str) or (labels.dtype.kind == "b") != is_boolean(marker):
         return np.zeros(labels.size, dtype=bool)
     return labels == marker
 
 
 def same_label(value: Any, marker: Any) -> bool:
     """Whether an object label equals the marker; True and 1 are different labels."""
-    if isinstance(value, bool | np.bool_) != isinstance(marker, bool | np.bool_):
-        return False
-    return bool(value == marker)
+    return is_boolean(value) == is_boolean(marker) and bool(value == marker)
+
+
+def is_boolean(value: Any) -> bool:
+    """Whether a label is True or False."""
+    return isinstance(value, bool | np.bool_)
 
 
 def as_label_array(labels: Any) -> NDArray[Any]:
@@ -93,9 +96,10 @@ def split_labels(
     array = as_label_array(labels)
     unlabeled = missing_labels(array)
     if marks:
-        if known is None and marker == -1 and array.dtype.kind in "iufO":
-            refuse_ambiguous_signs(array[~unlabeled])
-        unlabeled = unlabeled | marked_unlabeled(array, marker)
+        present = ~unlabeled
+        if known is None:
+            refuse_ambiguous_signs(array[present], marker)
+        unlabeled[present] = marked_unlabeled(array[present], marker)
     values = array[~unlabeled]
     if values.dtype.kind == "f" and np.isinf(values).any():
         raise ValueError("Input y contains infinity or a value too large for dtype('float64').")
@@ -122,10 +126,12 @@ def narrowed(values: NDArray[Any]) -> NDArray[Any]:
     return np.array(values.tolist())
 
 
-def refuse_ambiguous_signs(values: NDArray[Any]) -> None:
-    """Refuse y of only -1 and +1: either may be meant, a class or the unlabeled marker."""
-    found = {value for value in values.tolist() if not isinstance(value, str)}
-    if found == {-1, 1} and len(found) == len(set(values.tolist())):
+def refuse_ambiguous_signs(values: NDArray[Any], marker: Any) -> None:
+    """Refuse y of only -1 and +1 where -1 is the marker: it may be meant as a class."""
+    if is_missing(marker) or is_boolean(marker) or str(marker) != "-1":
+        return
+    found = {str(value) for value in values.tolist() if not is_boolean(value)}
+    if found in ({"-1", "1"}, {"-1", "+1"}, {"-1.0", "1.0"}):
         raise ValueError(
             "y holds only -1 and +1, and -1 marks unlabeled rows: expected labels among which -1 "
             "cannot be a class. If -1 is a class, set unlabeled=None (missing labels are then None "

@@ -145,7 +145,9 @@ def rehead(posterior: Posterior, transfer: Array, offsets: Array) -> Posterior:
 
 def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Posterior, StepInfo]:
     """Learn one batch."""
-    check_variances(posterior.covariance.kernel.diagonal(batch.points))
+    with np.errstate(over="ignore"):
+        variances = posterior.covariance.kernel.diagonal(batch.points)
+    check_variances(variances)
     recursion, graph = fold_geometry(posterior.recursion, batch.points, settings)
     covariance = recursion.covariance
     kernel = covariance.kernel

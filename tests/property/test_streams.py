@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from seqmed import SeqLapMED, SeqMED
+from seqmed.kernels import DCMFisher
 
-EXAMPLES = 150
+EXAMPLES = 250
 # The solver may give up early, with a warning: a hard dual would take minutes otherwise.
 MAX_ITER = 20_000
 # What the score of a row may change by in company, over the sum of |coefficients| (the issue's).
@@ -27,6 +28,7 @@ COMPANY = 1e-10
 
 POWERS_OF_TEN = [1e-6, 1e-3, 1.0, 1e3, 1e6]
 OFFSETS = [0.0, 1.0, -1e3, 1e6, -1e6]
+RATES = [0.0, 0.05, 1.0, 1e3, 1e6]
 
 
 def saturating(left, right):
@@ -67,6 +69,7 @@ class Recipe:
     offsets: tuple[float, ...]
     batches: tuple[BatchRecipe, ...]
     sparse: bool = False
+    counts: bool = False
     seed: int = 0
     constant: tuple[bool, ...] = field(default=())
 
@@ -74,6 +77,8 @@ class Recipe:
         return self.estimator(max_iter=MAX_ITER, random_state=0, **self.parameters)
 
     def features(self, generator, rows):
+        if self.counts:
+            return generator.poisson(self.scales, size=(rows, len(self.scales))).astype(float)
         points = generator.normal(size=(rows, len(self.scales)))
         points[:, list(self.constant)] = 0.0
         return points * np.array(self.scales) + np.array(self.offsets)
@@ -82,7 +87,9 @@ class Recipe:
         """Return X, y and sample_weight of one batch."""
         recipe = self.batches[position]
         generator = np.random.default_rng((self.seed, position))
-        X = self.features(generator, recipe.rows) + recipe.shift * np.array(self.scales)
+        X = self.features(generator, recipe.rows)
+        if not (self.counts or self.sparse):
+            X += recipe.shift * np.array(self.scales)
         for row in generator.integers(recipe.rows, size=min(recipe.repeats, recipe.rows)):
             X[row] = X[0]
         y = generator.integers(recipe.classes, size=recipe.rows).astype(float)
@@ -102,28 +109,27 @@ class Recipe:
         """Return rows like those of the stream, and some far away from all of them."""
         generator = np.random.default_rng((self.seed, 999))
         near = self.features(generator, 5)
-        far = near[:2] + 100.0 * np.array(self.scales)
+        far = near[:2] + np.ceil(100.0 * np.array(self.scales))
         return self.form(np.vstack([near, far]))
 
     def form(self, X):
         return sp.csr_array(X) if self.sparse else X
 
 
-KERNELS = st.sampled_from(
-    [
-        {"kernel": "rbf"},
-        {"kernel": "rbf", "gamma": 0.5},
-        {"kernel": "linear"},
-        {"kernel": "poly", "degree": 2},
-        {"kernel": "poly", "degree": 2, "coef0": 1.0},
-        {"kernel": saturating},
-    ]
-)
+KERNELS = [
+    {"kernel": "rbf"},
+    {"kernel": "rbf", "gamma": 0.5},
+    {"kernel": "linear"},
+    {"kernel": "poly", "degree": 2},
+    {"kernel": "poly", "degree": 2, "coef0": 1.0},
+    {"kernel": saturating},
+]
+COUNT_KERNELS = [{"kernel": "tfidf"}, {"kernel": "dcm"}, {"kernel": DCMFisher("diagonal")}]
 
 
 @st.composite
-def common_parameters(draw):
-    parameters = dict(draw(KERNELS))
+def common_parameters(draw, kernels):
+    parameters = dict(draw(st.sampled_from(kernels)))
     shape = draw(st.sampled_from([0.0, 0.1, 1.0]))
     above = draw(st.sampled_from([1e-6, 1e-2, 1.0, 10.0, 1e3]))
     parameters |= {"slack_shape": shape, "C": min(shape + above, 1e3)}
@@ -135,10 +141,10 @@ def common_parameters(draw):
 
 
 @st.composite
-def graph_parameters(draw):
+def graph_parameters(draw, recursions):
     return {
         "beta": draw(st.sampled_from([0.0, 0.01, 1.0, 100.0])),
-        "recursion": draw(st.sampled_from(["landmarks", "exact", "spectral"])),
+        "recursion": draw(st.sampled_from(recursions)),
         "n_landmarks": draw(st.sampled_from([1, 4, 500])),
         "n_neighbors": draw(st.sampled_from([1, 3, 10])),
         "weights": draw(st.sampled_from(["heat", "binary"])),
@@ -159,11 +165,12 @@ BATCHES = st.builds(
 
 
 @st.composite
-def recipes(draw):
+def recipes(draw, counts=False):
     estimator = draw(st.sampled_from([SeqMED, SeqLapMED]))
-    parameters = draw(common_parameters())
+    parameters = draw(common_parameters(COUNT_KERNELS if counts else KERNELS))
     if estimator is SeqLapMED:
-        parameters |= draw(graph_parameters())
+        recursions = ["landmarks", "exact"] if counts else ["landmarks", "exact", "spectral"]
+        parameters |= draw(graph_parameters(recursions))
     width = draw(st.integers(1, 4))
 
     def each(values):
@@ -171,17 +178,18 @@ def recipes(draw):
         return tuple(draw(st.lists(values, min_size=width, max_size=width)))
 
     sparse = draw(st.booleans()) and parameters.get("recursion") != "spectral"
-    # rows with an offset are not sparse, and distances between them are not promised to be exact
-    # in CSR form: docs/decisions/0005-exact-distances.md
-    offsets = st.just(0.0) if sparse else st.sampled_from(OFFSETS)
+    # Rows with an offset are not sparse, and distances between them are not promised to be exact
+    # in CSR form: docs/decisions/0005-exact-distances.md. Sparse rows are not shifted either.
+    offsets = st.just(0.0) if sparse or counts else st.sampled_from(OFFSETS)
     return Recipe(
         estimator=estimator,
         parameters=parameters,
-        scales=each(st.sampled_from(POWERS_OF_TEN)),
+        scales=each(st.sampled_from(RATES if counts else POWERS_OF_TEN)),
         offsets=each(offsets),
         constant=each(st.booleans()),
         batches=tuple(draw(st.lists(BATCHES, min_size=1, max_size=4))),
         sparse=sparse,
+        counts=counts,
         seed=draw(st.integers(0, 10_000)),
     )
 
@@ -212,6 +220,16 @@ def labels_seen(batch):
 @settings(max_examples=EXAMPLES)
 @given(recipes())
 def test_scores_are_numbers_and_predictions_are_classes_seen(recipe):
+    assert_scores_are_numbers(recipe)
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(recipes(counts=True))
+def test_scores_of_counts_are_numbers_too(recipe):
+    assert_scores_are_numbers(recipe)
+
+
+def assert_scores_are_numbers(recipe):
     model, seen = recipe.model(), set()
     probes = recipe.probes()
     for position in range(len(recipe.batches)):
@@ -253,12 +271,12 @@ def score_scale(model, X):
     coefficient counts with the largest value its kernel function can take at the row, which by
     Cauchy and Schwarz is ``sqrt(k(x, x) k(s, s))``, and the coefficients are those the score is
     really summed from: for the linear kernel one weight vector w per head, hence |w| |x|; for the
-    polynomial one also those of the anchors, since with values of 1e24 (features of 1 +- 1e-6) no
-    sum of k(x, s) and its reduction can be more exact than either of them.
+    others also those of the anchors, since with polynomial values of 1e24 (features of 1 +- 1e-6)
+    no sum of k(x, s) and its reduction can be more exact than either of them.
     """
     posterior = model.posterior_
     kernel = posterior.covariance.kernel
-    bounded = model.kernel not in ("linear", "poly")
+    bounded = model.kernel in ("rbf", "tfidf", saturating)
     expansions = (posterior.support,) if bounded else posterior.mean_parts
     scale = np.zeros((X.shape[0], 1)) + np.abs(model.intercept_)
     for points, coefficients in expansions:
@@ -271,6 +289,16 @@ def score_scale(model, X):
 @settings(max_examples=EXAMPLES)
 @given(recipes())
 def test_a_row_scores_alone_as_in_company(recipe):
+    assert_company_is_immaterial(recipe)
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(recipes(counts=True))
+def test_a_row_of_counts_scores_alone_as_in_company(recipe):
+    assert_company_is_immaterial(recipe)
+
+
+def assert_company_is_immaterial(recipe):
     model = recipe.model()
     for position in range(len(recipe.batches)):
         batch = recipe.batch(position)
