@@ -223,7 +223,12 @@ def write_report(outcomes: list[Outcome], jobs: int, folder: Path, path: Path) -
         lines += [
             "",
             f"{trials} of {figure.n_batches} batches; {outcome.seconds / 60:.1f} minutes with "
-            f"{jobs} process{'es' if jobs > 1 else ''} of one thread each.",
+            f"{jobs} process{'es' if jobs > 1 else ''} of one thread each."
+            + (
+                f" Full retraining was evaluated at every {figure.retrain_every} batches."
+                if figure.retrain_every > 1
+                else ""
+            ),
             "",
         ]
     lines += [f"Versions: {used}."]
