@@ -10,13 +10,13 @@ WORKERS ?= 2
 .PHONY: help demo test check clean
 
 help:
-	@echo "make demo   learn a partially labeled stream, watch it, get a plot"
+	@echo "make demo   the paper's three figures, in a short form"
 	@echo "make test   run the tests"
 	@echo "make check  style, types, import rules"
 	@echo "make clean  remove the environment and everything generated"
 
 demo: $(READY)
-	$(BIN)/python examples/demo.py
+	$(BIN)/seqmed reproduce all --quick --out demo
 
 test: $(READY)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal

@@ -76,7 +76,9 @@ def main():
             points = 100 * np.array(accuracies)
             gains = points[:, 1:] - points[:, :1]
             error = gains.std(axis=0, ddof=1) / np.sqrt(options.repeats)
-            cells = [f"{g:+7.2f} ± {e:4.2f}" for g, e in zip(gains.mean(axis=0), error, strict=True)]
+            cells = [
+                f"{g:+7.2f} ± {e:4.2f}" for g, e in zip(gains.mean(axis=0), error, strict=True)
+            ]
             print(f"{name:14s} {fraction:5.0%} {points[:, 0].mean():7.1f} " + " ".join(cells))
             table.append({
                 "stream": name, "labels": fraction, "baseline": points[:, 0].mean(),

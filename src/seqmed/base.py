@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from abc import ABC, abstractmethod
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import (
@@ -21,28 +21,34 @@ from sklearn.utils.validation import (
 )
 
 from seqmed import kernels, learning
-from seqmed.arrays import Array, Points, canonical, take_rows
+from seqmed.arrays import Array, Points, take_rows
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import Expansion, Kernel, Precomputed, make_kernel
 from seqmed.labels import ClassBook, empty_book
 from seqmed.learning import Batch, Settings, StepInfo
 from seqmed.posterior import Posterior, Recursion
 from seqmed.threads import threads_for
-
-# Squares of features, and products of two such squares, must stay finite.
-LARGEST_FEATURE = 1e70
+from seqmed.validation import (
+    check_magnitude,
+    check_overflow,
+    in_format,
+    square_gram,
+    warn_unless_converged,
+)
 
 
 class Rows(NamedTuple):
     """A validated batch: points, who is labeled, their labels, and the weight of every row.
 
-    ``gram`` is the user's kernel matrix where the points are indices into one.
+    ``declared`` are the classes the caller named; ``gram`` is the user's kernel matrix where the
+    points are indices into one.
     """
 
     points: Points
     labeled: NDArray[np.bool_]
     labels: NDArray[Any]
     weights: Array
+    declared: NDArray[Any]
     gram: Array | None = None
 
 
@@ -56,7 +62,7 @@ class Stream(NamedTuple):
     sparse: bool
 
 
-class SequentialClassifier(ClassifierMixin, BaseEstimator):
+class SequentialClassifier(ClassifierMixin, BaseEstimator, ABC):
     """A classifier that carries its posterior from batch to batch as the next prior."""
 
     _parameter_constraints: ClassVar[dict] = {
@@ -150,19 +156,21 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
                 )
             if stream is None:
                 stream = self._begin(rows)
-            new, info = self._advance(stream, rows, classes)
-            self._warn_unless_converged(info)  # may be an error, if the user has made it one
+            new, info = self._advance(stream, rows)
+            warn_unless_converged(info, self.tol)  # an error, if the user has made it one
         except BaseException:
             self.__dict__ = before
             raise
-        self._stream = new
-        self.classes_ = new.book.classes
-        self.n_batches_ = new.posterior.n_batches
-        self.posterior_ = new.posterior
-        self.update_info_ = info
-        self.intercept_ = new.posterior.intercepts
-        self.duality_gap_ = info.gap
-        self.n_iter_ = info.n_iter
+        self.__dict__.update(  # in one stroke, so that no interrupt can come between
+            _stream=new,
+            classes_=new.book.classes,
+            n_batches_=new.posterior.n_batches,
+            posterior_=new.posterior,
+            update_info_=info,
+            intercept_=new.posterior.intercepts,
+            duality_gap_=info.gap,
+            n_iter_=info.n_iter,
+        )
         return self
 
     def _validate_batch(self, X, y, classes, sample_weight, stream):
@@ -172,10 +180,12 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
             )
         X = validate_data(self, X, reset=stream is None, accept_sparse="csr", dtype=np.float64)
         known = None if stream is None or not stream.book.classes.size else stream.book.classes
-        declared = None if classes is None else self._check_classes(classes)
-        labeled, labels = self._split_labels(y, declared if known is None else known)
+        declared = np.zeros(0) if classes is None else self._check_classes(classes)
+        if known is None and declared.size:
+            known = declared
+        labeled, labels = self._split_labels(y, known)
         check_consistent_length(X, labeled)
-        if declared is not None and labels.size:
+        if declared.size and labels.size:
             strange = np.setdiff1d(labels, declared)
             if strange.size:
                 raise ValueError(
@@ -198,7 +208,7 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
         if not used.all():
             X, weights = take_rows(X, used), weights[used]
             labels, labeled = labels[used[labeled]], labeled[used]
-        return Rows(X, labeled, labels, weights, gram)
+        return Rows(X, labeled, labels, weights, declared, gram)
 
     def _begin(self, rows: Rows) -> Stream:
         if rows.gram is not None:
@@ -216,13 +226,10 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
             sparse=sp.issparse(rows.points),
         )
 
-    def _advance(self, stream: Stream, rows: Rows, classes: Any) -> tuple[Stream, StepInfo]:
+    def _advance(self, stream: Stream, rows: Rows) -> tuple[Stream, StepInfo]:
         labeled = np.flatnonzero(rows.labeled)
         weights = rows.weights[labeled]
-        book = stream.book
-        if classes is not None:
-            book = book.declare(self._check_classes(classes))
-        book = book.add(rows.labels, weights)
+        book = stream.book.declare(rows.declared).add(rows.labels, weights)
         posterior = stream.posterior
         if book.classes.size != stream.book.classes.size:
             posterior = learning.rehead(posterior, *stream.book.transfer(book))
@@ -300,36 +307,23 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
                 "variance fixes the bias by itself. Use bias='exact'."
             )
 
-    def _warn_unless_converged(self, info: StepInfo) -> None:
-        worst = max(info.solved, key=lambda solution: solution.violation, default=None)
-        if worst is None or all(solution.status == "converged" for solution in info.solved):
-            return
-        remedy = {
-            "max_iter": "raise max_iter, raise tol, or scale the features",
-            "rounding": "raise tol or scale the features: no step in double precision helps",
-        }[worst.status]
-        warnings.warn(
-            f"the dual was not solved to tol={self.tol:g}: KKT violation {worst.violation:.3g}, "
-            f"duality gap {worst.gap:.3g} ({worst.relative_gap:.1e} of the objective) after "
-            f"{worst.n_iter} iterations; {remedy}.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-
     # -- what a subclass decides -----------------------------------------------------------------
 
+    @abstractmethod
     def _split_labels(self, y, known):
-        raise NotImplementedError
+        """Return the mask of labeled rows and their labels; ``known`` classes, if any are."""
 
+    @abstractmethod
     def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
-        raise NotImplementedError
+        """Return what carries the covariance, before the first batch."""
 
+    @abstractmethod
     def _graph_recipe(self) -> GraphRecipe:
-        raise NotImplementedError
+        """Return how a batch becomes a graph."""
 
+    @abstractmethod
     def _strengths(self, labeled_weight: float, weight: float) -> tuple[float, float]:
         """Return C and the smoothing strength of a batch of these total weights."""
-        raise NotImplementedError
 
     # -- using what was learned ------------------------------------------------------------------
 
@@ -429,43 +423,3 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator):
         if not hasattr(self, "posterior_"):
             raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first.")
         return isinstance(self.posterior_.covariance.kernel, kernels.Linear)
-
-
-def square_gram(gram: Points) -> Array:
-    """Return a precomputed kernel matrix, dense and symmetric; refuse one that is not square."""
-    gram = gram.toarray() if sp.issparse(gram) else gram
-    if gram.shape[0] != gram.shape[1]:
-        raise ValueError(
-            f"kernel='precomputed' got X of shape {gram.shape}, expected a square matrix: pass the "
-            "kernel values between all training rows."
-        )
-    return 0.5 * (gram + gram.T)
-
-
-def check_magnitude(X: Points) -> None:
-    """Refuse features whose squares would overflow."""
-    largest = abs(X).max(axis=1)
-    largest = np.ravel(largest.toarray() if sp.issparse(largest) else largest)
-    row = int(largest.argmax())
-    if largest[row] > LARGEST_FEATURE:
-        raise ValueError(
-            f"row {row} of X holds a value of size {largest[row]:.3g}, expected at most "
-            f"{LARGEST_FEATURE:g}: scale the features, for example with StandardScaler."
-        )
-
-
-def check_overflow(values: Array) -> None:
-    """Refuse rows on which the kernel overflows."""
-    if not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values.reshape(values.shape[0], -1)).all(axis=1))[0])
-        raise ValueError(
-            f"the kernel overflows on row {row} of X, expected finite values: scale the features "
-            "as in the batches the model has learned."
-        )
-
-
-def in_format(points: Points, sparse: bool) -> Points:
-    """Return rows in the format the stream began with, CSR or dense."""
-    if sparse:
-        return canonical(sp.csr_array(points))
-    return points.toarray() if sp.issparse(points) else points

@@ -3,7 +3,7 @@
 Each batch is first predicted, then learned. The table shows how well that went; the plot compares
 with a support vector machine that starts afresh on the labels of every batch.
 
-    python examples/demo.py [--out demo]
+    python examples/digits_stream.py [--out demo]
 """
 
 from __future__ import annotations
@@ -82,9 +82,12 @@ def main():
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     batches = np.arange(2, len(sequential) + 2)
     axes.plot(batches, sequential, "o-", color="#0072B2", label="SeqLapMED, batch by batch")
-    axes.plot(batches, independent, "s--", color="#D55E00", label="SVM on each batch's labels alone")
+    axes.plot(batches, independent, "s--", color="#D55E00", label="SVM, each batch alone")
     axes.set(
-        xlabel="batch", ylabel="accuracy on the next batch", ylim=(0, 1), xlim=(1.5, batches[-1] + 0.5)
+        xlabel="batch",
+        ylabel="accuracy on the next batch",
+        ylim=(0, 1),
+        xlim=(1.5, batches[-1] + 0.5),
     )
     axes.set_title("Handwritten digits, one label in ten")
     axes.grid(alpha=0.3)
