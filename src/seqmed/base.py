@@ -189,8 +189,8 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator, ABC):
             strange = np.setdiff1d(labels, declared)
             if strange.size:
                 raise ValueError(
-                    f"y holds {strange[0]!r}, which is not among classes={declared.tolist()}: "
-                    "correct the label, or leave classes out to let new classes be added."
+                    f"y holds {strange.tolist()[0]!r}, which is not among classes="
+                    f"{declared.tolist()}: correct the label, or leave classes out to let new classes be added."
                 )
         weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         check_magnitude(X)

@@ -269,8 +269,8 @@ def matched(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
     if texts[0] != texts[1]:
         kinds = ["strings" if text else "numbers" for text in texts]
         raise ValueError(
-            f"y holds {kinds[0]} ({values[0]!r}), but the classes so far are {kinds[1]} "
-            f"({classes[0]!r}): pass labels of the same type in every batch."
+            f"y holds {kinds[0]} ({values.tolist()[0]!r}), but the classes so far are {kinds[1]} "
+            f"({classes.tolist()[0]!r}): pass labels of the same type in every batch."
         )
     if values.dtype.kind == "f" and classes.dtype.kind in "iub" and (values % 1 == 0).all():
         return values.astype(np.int64)

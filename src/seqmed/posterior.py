@@ -24,6 +24,9 @@ from seqmed.kernels import Expansion, Kernel
 # Kernel values held at once while scores are computed: 64 MB of doubles.
 BLOCK_VALUES = 2**23
 
+# Share of k(x, x) by which rounding may make its reduction exceed it.
+LARGEST_EXCESS = 1e-6
+
 
 @dataclass(frozen=True)
 class Reduction:
@@ -51,6 +54,8 @@ class Covariance:
             return values
         features = self.reduction.features(self.kernel, left)
         others = features if left is right else self.reduction.features(self.kernel, right)
+        if left is right:
+            check_reduction(np.diagonal(values), features)
         return values - features @ others.T
 
     def diagonal(self, points: Points) -> Array:
@@ -68,6 +73,21 @@ class Covariance:
         anchors, factor = self.reduction.anchors, self.reduction.factor
         inner = self.kernel(anchors, expansion.points) @ expansion.coefficients
         return (expansion, Expansion(anchors, -(factor @ (factor.T @ inner))))
+
+
+def check_reduction(variances: Array, features: Array) -> None:
+    """Refuse to go on where the reduction exceeds what there was to reduce.
+
+    In exact arithmetic ``psi(x) . psi(x) <= k(x, x)``. Kernel values so large that rounding breaks
+    this would be amplified by every further batch.
+    """
+    excess = np.einsum("ij,ij->i", features, features) - variances
+    if not (excess <= LARGEST_EXCESS * np.abs(variances)).all():
+        raise ValueError(
+            f"kernel values of up to {np.abs(variances).max():.3g} are too large for this "
+            "smoothing in double precision, expected values nearer to 1: scale the features (for "
+            "example with StandardScaler), or lower beta."
+        )
 
 
 class Recursion(Protocol):

@@ -1,7 +1,8 @@
-"""How many threads dense algebra may use.
+"""How many threads an update may use.
 
-numpy and scipy each bring a BLAS with a pool of its own. On the small matrices of one batch the two
-pools spend more time waiting for each other than multiplying, so small work is given one thread.
+numpy and scipy each bring a BLAS with a pool of its own, and the neighbour search an OpenMP pool.
+On the small matrices of one batch the pools spend more time waiting for each other than computing,
+so small work is given one thread.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def _controller() -> ThreadpoolController:
 
 
 def threads_for(rows: int) -> AbstractContextManager[Any]:
-    """Return a context with one BLAS thread if no matrix in it has more than `SMALL` rows."""
+    """Return a context with a single thread if no matrix in it has more than `SMALL` rows."""
     if rows > SMALL:
         return nullcontext()
-    return _controller().limit(limits=1, user_api="blas")
+    return _controller().limit(limits=1)
