@@ -190,7 +190,8 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator, ABC):
             if strange.size:
                 raise ValueError(
                     f"y holds {strange.tolist()[0]!r}, which is not among classes="
-                    f"{declared.tolist()}: correct the label, or leave classes out to let new classes be added."
+                    f"{declared.tolist()}: correct the label, or leave classes out to let new "
+                    "classes be added."
                 )
         weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         check_magnitude(X)
