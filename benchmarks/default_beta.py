@@ -48,7 +48,7 @@ def prequential_accuracy(X, y, masked, size, beta):
     right = total = 0
     for start in range(0, len(y) - size + 1, size):
         rows = slice(start, start + size)
-        if start and model._stream.book.seen.any():
+        if (masked[:start] != -1).any():
             right += (model.predict(X[rows]) == y[rows]).sum()
             total += size
         model.partial_fit(X[rows], masked[rows], classes=np.unique(y))

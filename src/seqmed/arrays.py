@@ -44,7 +44,7 @@ def canonical(points: Points) -> Points:
 
 
 def stack(first: Points, second: Points) -> Points:
-    """Return the rows of both, in the format of the first that has any."""
+    """Return the rows of both, as CSR if either is."""
     if sp.issparse(first) or sp.issparse(second):
         return sp.csr_array(sp.vstack([first, second], format="csr"))
     return np.vstack([first, second])

@@ -1,4 +1,4 @@
-"""What both classifiers share: validation, labels in and out, nothing numerical."""
+"""What both classifiers share: batches in, labels out, nothing numerical."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
@@ -31,6 +31,7 @@ from seqmed.threads import threads_for
 from seqmed.validation import (
     check_magnitude,
     check_overflow,
+    check_weights,
     in_format,
     square_gram,
     warn_unless_converged,
@@ -57,7 +58,6 @@ class Stream(NamedTuple):
 
     posterior: Posterior
     book: ClassBook
-    graph: GraphRecipe
     fixed: dict[str, Any]
     sparse: bool
 
@@ -66,7 +66,7 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator, ABC):
     """A classifier that carries its posterior from batch to batch as the next prior."""
 
     _parameter_constraints: ClassVar[dict] = {
-        "kernel": [StrOptions(set(kernels.NAMES)), callable, HasMethods(["freeze", "diagonal"])],
+        "kernel": [StrOptions(set(kernels.NAMES)), callable],
         "gamma": [StrOptions({"scale", "auto"}), Interval(Real, 0.0, None, closed="neither")],
         "degree": [Interval(Integral, 1, None, closed="left")],
         "coef0": [Interval(Real, 0.0, None, closed="left")],
@@ -194,6 +194,7 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator, ABC):
                     "classes be added."
                 )
         weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        check_weights(weights)
         check_magnitude(X)
         gram = None
         if self.kernel == "precomputed":
@@ -220,9 +221,10 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator, ABC):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         carrier = self._begin_recursion(kernel, rows, seed)
         return Stream(
-            posterior=learning.begin(carrier, rows.points, 1, float(self.bias_variance)),
+            posterior=learning.begin(
+                carrier, self._graph_recipe(), rows.points, float(self.bias_variance)
+            ),
             book=empty_book(),
-            graph=self._graph_recipe(),
             fixed={name: getattr(self, name) for name in self._fixed_parameters},
             sparse=sp.issparse(rows.points),
         )
@@ -246,18 +248,21 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator, ABC):
             bound=bound,
             slack_shape=float(self.slack_shape),
             smoothing=smoothing,
-            graph=stream.graph,
             bias=self.bias,
             tol=self.tol,
             max_iter=self.max_iter,
         )
         with threads_for(max(rows.points.shape[0], posterior.size)):
             posterior, info = learning.step(posterior, batch, settings)
-        return stream._replace(posterior=posterior, book=book, graph=info.graph), info
+        return stream._replace(posterior=posterior, book=book), info
 
     def _check_classes(self, classes: Any) -> NDArray[Any]:
         """Return declared classes, sorted; refuse missing labels and the marker among them."""
-        given = np.asarray(classes)
+        given = np.asarray(sorted(classes) if isinstance(classes, set | frozenset) else classes)
+        if given.ndim != 1:
+            raise ValueError(
+                f"classes has shape {given.shape}, expected one dimension: pass a list of labels."
+            )
         labeled, values = self._split_labels(given, given)
         if not labeled.all():
             raise ValueError(
@@ -272,7 +277,7 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator, ABC):
             return np.ones(book.classes.size)
         if isinstance(self.class_weight, dict):
             given = [self.class_weight.get(label, 1.0) for label in book.classes.tolist()]
-            if not all(0 < weight < np.inf for weight in given):
+            if not all(isinstance(weight, Real) and 0 < float(weight) < np.inf for weight in given):
                 raise ValueError(
                     f"class_weight got {self.class_weight!r}, expected positive finite weights: to "
                     "leave a class out, remove its rows."
@@ -342,7 +347,8 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator, ABC):
                 "label, expected at least one labeled row before predictions: call partial_fit "
                 "with labels."
             )
-        with threads_for(points.shape[0]), np.errstate(over="ignore", invalid="ignore"):
+        rows = min(points.shape[0], self.posterior_.size)
+        with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
             scores = self.posterior_.mean(points)
         check_overflow(scores)
         return scores
@@ -377,7 +383,8 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator, ABC):
             Unlabeled data shrink it, labels do not: it is a spread, not a calibrated error bar.
         """
         points = self._points(X)
-        with threads_for(points.shape[0]), np.errstate(over="ignore", invalid="ignore"):
+        rows = min(points.shape[0], self.posterior_.size)
+        with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
             spread = self.posterior_.spread(points)
         check_overflow(spread)
         return spread
@@ -395,6 +402,33 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         scores = self._scores(X)
         return self._stream.book.decide(scores)
+
+    def score(self, X, y, sample_weight=None):
+        """Return the accuracy on the labeled rows; unlabeled ones are left out.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            True labels; missing ones as described in the class documentation.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        accuracy : float in [0, 1]
+        """
+        check_is_fitted(self, "posterior_")
+        labeled, labels = self._split_labels(y, self.classes_)
+        if not labels.size:
+            raise ValueError(
+                f"score got no labeled row among {labeled.size}, expected at least one: pass true "
+                "labels."
+            )
+        if not labeled.all():
+            X = _safe_indexing(X, np.flatnonzero(labeled))
+            if sample_weight is not None:
+                sample_weight = np.asarray(sample_weight)[labeled]
+        return super().score(X, labels, sample_weight)
 
     @property
     def support_vectors_(self):

@@ -53,7 +53,12 @@ def marked_unlabeled(labels: NDArray[Any], marker: Any) -> NDArray[np.bool_]:
 
 
 def same_label(value: Any, marker: Any) -> bool:
-    """Whether an object label equals the marker; True and 1 are different labels."""
+    """Whether an object label equals the marker; True and 1 are different labels.
+
+    Among strings a marker that is a number is looked for as a string, as in string arrays.
+    """
+    if isinstance(value, str) and not isinstance(marker, str):
+        return value == str(marker)
     return is_boolean(value) == is_boolean(marker) and bool(value == marker)
 
 
@@ -103,10 +108,10 @@ def split_labels(
     values = array[~unlabeled]
     if values.dtype.kind == "f" and np.isinf(values).any():
         raise ValueError("Input y contains infinity or a value too large for dtype('float64').")
+    if values.dtype.kind in "US":
+        refuse_coerced_missing(values, known)
     if values.dtype.kind == "O":
         values = narrowed(values)
-    if values.dtype.kind in "US":
-        refuse_coerced_missing(values, marker, known)
     if values.size:
         check_classification_targets(values)
     return ~unlabeled, values
@@ -128,7 +133,7 @@ def narrowed(values: NDArray[Any]) -> NDArray[Any]:
 
 def refuse_ambiguous_signs(values: NDArray[Any], marker: Any) -> None:
     """Refuse y of only -1 and +1 where -1 is the marker: it may be meant as a class."""
-    if is_missing(marker) or is_boolean(marker) or str(marker) != "-1":
+    if is_missing(marker) or is_boolean(marker) or marker not in (-1, "-1"):
         return
     found = {str(value) for value in values.tolist() if not is_boolean(value)}
     if found in ({"-1", "1"}, {"-1", "+1"}, {"-1.0", "1.0"}):
@@ -140,7 +145,7 @@ def refuse_ambiguous_signs(values: NDArray[Any], marker: Any) -> None:
         )
 
 
-def refuse_coerced_missing(values: NDArray[Any], marker: Any, known: NDArray[Any] | None) -> None:
+def refuse_coerced_missing(values: NDArray[Any], known: NDArray[Any] | None) -> None:
     """Refuse labels that numpy made of missing values, unless they are known classes."""
     suspicious = set(COERCED_MISSING) & set(values.tolist())
     if known is not None and known.dtype.kind in "US":
@@ -150,8 +155,8 @@ def refuse_coerced_missing(values: NDArray[Any], marker: Any, known: NDArray[Any
         raise ValueError(
             f"y is an array of strings that holds {text!r}, which numpy makes of a missing value: "
             "expected None or NaN in an object array. Pass a list, a pandas Series or an array of "
-            f"dtype object; set unlabeled={text!r} if it marks missing labels; or declare it in "
-            "classes= if it really is a class."
+            f"dtype object, in which {text!r} is a label like any other and missing values stay "
+            "missing."
         )
 
 

@@ -12,7 +12,8 @@ Nothing here is changed in place: a step that fails leaves the posterior it bega
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -56,7 +57,6 @@ class Settings:
     bound : the multiplier bound C of a row of weight 1.
     slack_shape : shape of the slack prior, >= 0 and < bound.
     smoothing : the strength ``2 beta >= 0`` of the smoothness penalty.
-    graph : how a batch becomes a graph.
     bias : "exact", or "median" for the paper's rule.
     tol, max_iter : of the dual solver.
     """
@@ -64,7 +64,6 @@ class Settings:
     bound: float
     slack_shape: float = 1.0
     smoothing: float = 0.0
-    graph: GraphRecipe = field(default_factory=GraphRecipe)
     bias: str = "exact"
     tol: float = 1e-3
     max_iter: int = -1
@@ -76,13 +75,11 @@ class StepInfo(NamedTuple):
     Attributes
     ----------
     solutions : one per head; None where the batch posed no problem to that head.
-    graph : the recipe with its measured heat width, to be used from now on.
     n_points : rows of the batch.
     n_labeled : labeled rows of the batch.
     """
 
     solutions: tuple[DualSolution | None, ...]
-    graph: GraphRecipe
     n_points: int
     n_labeled: int
 
@@ -107,11 +104,18 @@ class StepInfo(NamedTuple):
         return sum(solution.n_iter for solution in self.solved)
 
 
-def begin(recursion: Recursion, points: Points, heads: int, bias_variance: float) -> Posterior:
-    """Return the prior: mean zero, the base kernel for covariance; ``points`` gives the format."""
+def begin(
+    recursion: Recursion, graph: GraphRecipe, points: Points, bias_variance: float
+) -> Posterior:
+    """Return the prior of one head: mean zero, and the base kernel for covariance.
+
+    ``points`` gives the format of the rows to come.
+    """
+    heads = 1
     empty = Expansion(no_rows(points), np.zeros((0, heads)))
     return Posterior(
         recursion=recursion,
+        graph=graph,
         support=empty,
         mean_parts=(empty,),
         intercepts=np.zeros(heads),
@@ -148,7 +152,7 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
     with np.errstate(over="ignore"):
         variances = posterior.covariance.kernel.diagonal(batch.points)
     check_variances(variances)
-    recursion, graph = fold_geometry(posterior.recursion, batch.points, settings)
+    recursion, graph = fold_geometry(posterior, batch.points, settings.smoothing)
     covariance = recursion.covariance
     kernel = covariance.kernel
     labeled = take_rows(batch.points, batch.labeled)
@@ -167,8 +171,8 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
         solutions.append(solution)
         if solution is not None:
             coefficients[:, head] = signs * solution.multipliers
-            scores = prior_scores[:, head] + gram @ coefficients[:, head]
-            intercepts[head] = new_bias(posterior, head, signs, scores, solution, settings)
+            carried = intercepts[head] if np.isfinite(posterior.bias_variance) else 0.0
+            intercepts[head] = carried + solution.bias
             solved[head] = True
         elif signs.size and not solved[head] and intercepts[head] == 0:
             intercepts[head] = signs[0]  # one class is all that is known: predict it
@@ -177,29 +181,32 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
     learned = replace(
         posterior,
         recursion=recursion,
+        graph=graph,
         support=support,
         mean_parts=ready_to_evaluate(kernel, covariance.in_base_kernel(support)),
         intercepts=intercepts,
         solved=solved,
         n_batches=posterior.n_batches + 1,
     )
-    info = StepInfo(tuple(solutions), graph, batch.points.shape[0], batch.labeled.size)
+    info = StepInfo(tuple(solutions), batch.points.shape[0], batch.labeled.size)
     return learned, info
 
 
 def fold_geometry(
-    recursion: Recursion, points: Points, settings: Settings
+    posterior: Posterior, points: Points, smoothing: float
 ) -> tuple[Recursion, GraphRecipe]:
-    """Fold the smoothness of a batch into the covariance; repeated rows count as one vertex."""
-    recipe = settings.graph
-    if settings.smoothing == 0:
+    """Fold the smoothness of a batch into the covariance; repeated rows count as one vertex.
+
+    The graph's recipe comes back with its heat width, once there are distances to measure it by.
+    """
+    recursion, recipe = posterior.recursion, posterior.graph
+    if smoothing == 0:
         return recursion, recipe
     vertices = take_rows(points, distinct_rows(points))
     neighbours = find_neighbours(recursion.covariance.kernel, vertices, recipe.n_neighbors)
     if recipe.weights == "heat" and recipe.heat_width is None:
         recipe = replace(recipe, heat_width=measure_heat_width(neighbours))
-    penalty = smoothness(neighbours, recipe, settings.smoothing)
-    return recursion.fold(vertices, penalty), recipe
+    return recursion.fold(vertices, smoothness(neighbours, recipe, smoothing)), recipe
 
 
 def solve_head(
@@ -225,24 +232,15 @@ def solve_head(
         bias_variance=posterior.bias_variance,
     )
     previous = float(posterior.intercepts[head]) if posterior.solved[head] else None
-    return dual.solve(problem, tol=settings.tol, max_iter=settings.max_iter, previous_bias=previous)
-
-
-def new_bias(
-    posterior: Posterior,
-    head: int,
-    signs: Array,
-    scores: Array,
-    solution: DualSolution,
-    settings: Settings,
-) -> float:
-    """Return the bias of a head after its dual; ``scores`` (l,) are the new ones without it."""
-    if np.isfinite(posterior.bias_variance):
-        return float(posterior.intercepts[head]) + solution.bias
+    solution = dual.solve(
+        problem, tol=settings.tol, max_iter=settings.max_iter, previous_bias=previous
+    )
     on_margin = solution.multipliers > 0
-    if settings.bias == "median" and on_margin.any():
-        return float(np.median(signs[on_margin] - scores[on_margin]))
-    return solution.bias
+    if settings.bias == "exact" or not on_margin.any():
+        return solution
+    scores = prior_scores + gram @ (signs * solution.multipliers)
+    median = float(np.median((signs - scores)[on_margin]))
+    return dual.with_bias(problem, solution, median)
 
 
 def extend(kernel: Kernel, support: Expansion, new: Expansion) -> Expansion:
@@ -253,12 +251,8 @@ def extend(kernel: Kernel, support: Expansion, new: Expansion) -> Expansion:
 
 
 def ready_to_evaluate(kernel: Kernel, parts: tuple[Expansion, ...]) -> tuple[Expansion, ...]:
-    """Return the parts joined into one where the kernel makes that smaller (linear weights)."""
-    joined = parts[0]
-    for part in parts[1:]:
-        joined = kernel.join(joined, part)
-    separate = sum(part.points.shape[0] for part in parts)
-    return (joined,) if joined.points.shape[0] < separate else parts
+    """Return the parts summed into one where that makes them smaller (linear weights)."""
+    return (reduce(kernel.join, parts),) if kernel.compact else parts
 
 
 def check_variances(variances: Array) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Points
-from seqmed.graph import Smoothness
+from seqmed.graph import GraphRecipe, Smoothness
 from seqmed.kernels import Expansion, Kernel
 
 # Kernel values held at once while scores are computed: 64 MB of doubles.
@@ -85,8 +85,9 @@ def check_reduction(variances: Array, features: Array) -> None:
     if not (excess <= LARGEST_EXCESS * np.abs(variances)).all():
         raise ValueError(
             f"kernel values of up to {np.abs(variances).max():.3g} are too large for this "
-            "smoothing in double precision, expected values nearer to 1: scale the features (for "
-            "example with StandardScaler), or lower beta."
+            "smoothing in double precision, or the kernel is not positive semi-definite, expected "
+            "one that is, with values nearer to 1: scale the features (for example with "
+            "StandardScaler), lower beta, or mend the kernel."
         )
 
 
@@ -127,6 +128,7 @@ class Posterior:
     Parameters
     ----------
     recursion : carries the covariance.
+    graph : how a batch becomes a graph, with the heat width once it has been measured.
     support : support vectors (s, p) and their coefficients (s, heads) in the current covariance.
     mean_parts : the same mean function as expansions in the base kernel, ready to evaluate.
     intercepts : (heads,) the bias of each head.
@@ -136,6 +138,7 @@ class Posterior:
     """
 
     recursion: Recursion
+    graph: GraphRecipe
     support: Expansion
     mean_parts: tuple[Expansion, ...]
     intercepts: Array

@@ -7,8 +7,10 @@ so small work is given one thread.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
@@ -17,13 +19,43 @@ from threadpoolctl import ThreadpoolController
 SMALL = 1500
 
 
+class _Limit:
+    """A limit shared by all Python threads: set by the first that asks, lifted by the last."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.users = 0
+        self.limiter: Any = None
+
+    def acquire(self) -> None:
+        with self.lock:
+            if self.users == 0:
+                self.limiter = _controller().limit(limits=1)
+            self.users += 1
+
+    def release(self) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0:
+                self.limiter.restore_original_limits()
+
+
+_limit = _Limit()
+
+
 @cache
 def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def threads_for(rows: int) -> AbstractContextManager[Any]:
-    """Return a context with a single thread if no matrix in it has more than `SMALL` rows."""
+@contextmanager
+def threads_for(rows: int) -> Iterator[None]:
+    """Use a single thread for work whose matrices have up to `SMALL` rows, else all there are."""
     if rows > SMALL:
-        return nullcontext()
-    return _controller().limit(limits=1)
+        yield
+        return
+    _limit.acquire()
+    try:
+        yield
+    finally:
+        _limit.release()

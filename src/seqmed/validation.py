@@ -11,6 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 from seqmed.arrays import Array, Points, canonical
 from seqmed.learning import StepInfo
 
+# Difference between k(x, x') and k(x', x), relative to the largest value, that is still rounding.
+ASYMMETRY = 1e-6
+# Weights, other than 0, that leave bounds and slack terms in the range of doubles.
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-50, 1e50
 # Squares of features, and products of two such squares, must stay finite.
 LARGEST_FEATURE = 1e70
 
@@ -23,7 +27,23 @@ def square_gram(gram: Points) -> Array:
             f"kernel='precomputed' got X of shape {gram.shape}, expected a square matrix: pass the "
             "kernel values between all training rows."
         )
+    difference = float(np.abs(gram - gram.T).max(initial=0.0))
+    if difference > ASYMMETRY * float(np.abs(gram).max(initial=0.0)):
+        raise ValueError(
+            f"kernel='precomputed' got a matrix whose halves differ by {difference:.3g}, expected "
+            "a symmetric one: pass the kernel values between the training rows, in one order."
+        )
     return 0.5 * (gram + gram.T)
+
+
+def check_weights(weights: Array) -> None:
+    """Refuse weights of a size that no bound could be multiplied by."""
+    strange = (weights > 0) & ((weights < SMALLEST_WEIGHT) | (weights > LARGEST_WEIGHT))
+    if strange.any():
+        raise ValueError(
+            f"sample_weight holds {weights[strange][0]:.3g}, expected 0 or values from "
+            f"{SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:g}: scale the weights, or leave the row out."
+        )
 
 
 def check_magnitude(X: Points) -> None:

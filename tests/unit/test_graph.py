@@ -298,10 +298,10 @@ def test_auto_width_is_frozen_on_the_first_batch():
     automatic = SeqLapMED(n_neighbors=5, beta=0.5, tol=1e-10)
     automatic.partial_fit(first, labels)
     expected = naive.auto_heat_width(naive.squared_distances(first), 5)
-    width = automatic.update_info_.graph.heat_width
+    width = automatic.posterior_.graph.heat_width
     np.testing.assert_allclose(width, expected, rtol=1e-13)
     automatic.partial_fit(later, labels)
-    assert automatic.update_info_.graph.heat_width == width
+    assert automatic.posterior_.graph.heat_width == width
 
     fixed = SeqLapMED(n_neighbors=5, beta=0.5, heat_width=width, tol=1e-10)
     fixed.partial_fit(first, labels).partial_fit(later, labels)
@@ -313,10 +313,10 @@ def test_auto_width_waits_for_a_batch_with_distances():
     first, later = np.ones((4, 3)), vectors(30, seed=23)
     model = SeqLapMED(n_neighbors=5)
     model.partial_fit(first, [-1, -1, -1, -1])
-    assert model.update_info_.graph.heat_width is None
+    assert model.posterior_.graph.heat_width is None
     model.partial_fit(later, np.arange(30) % 2)
     expected = naive.auto_heat_width(naive.squared_distances(later), 5)
-    np.testing.assert_allclose(model.update_info_.graph.heat_width, expected, rtol=1e-13)
+    np.testing.assert_allclose(model.posterior_.graph.heat_width, expected, rtol=1e-13)
 
 
 # -- kernels and their distances -------------------------------------------------------------------

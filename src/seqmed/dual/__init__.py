@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from seqmed.dual.problem import Array, DualProblem, DualSolution
+from seqmed.arrays import Array
+from seqmed.dual.problem import DualProblem, DualSolution, with_bias
 
 
 def solve(
@@ -19,4 +20,4 @@ def solve(
     return smo.solve(problem, tol=tol, max_iter=max_iter, start=start, previous_bias=previous_bias)
 
 
-__all__ = ["DualProblem", "DualSolution", "solve"]
+__all__ = ["DualProblem", "DualSolution", "solve", "with_bias"]

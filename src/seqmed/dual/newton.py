@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from seqmed.dual.problem import DualProblem, DualSolution, certify, duality_gap, margins_left
+from seqmed.dual.problem import DualProblem, DualSolution, certify, with_bias
 
 # Complementarity and stationarity at which the iteration ends, relative to the gradient's terms.
 TARGET_RESIDUAL = 1e-14
@@ -86,5 +86,4 @@ def solve(
     if not diffuse or not (multipliers > 0).any():
         return solution
     # The iteration's own multiplier of y'a = 0: which multipliers are free, only rounding decides.
-    left = margins_left(problem, multipliers)
-    return solution._replace(bias=b, gap=duality_gap(problem, multipliers, left, b))
+    return with_bias(problem, solution, b)

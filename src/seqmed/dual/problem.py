@@ -25,12 +25,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from seqmed.arrays import Array
 
 # Twice the spacing of doubles at 1: one rounding of a multiplier and one of its bound.
-UNIT_ROUNDOFF = 2 * float(np.finfo(np.float64).eps)
+ROUNDING = 2 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ def rounding(problem: DualProblem, multipliers: Array) -> Array:
     soft = problem.shapes > 0
     room = problem.bounds[soft] - multipliers[soft]
     stiffness[soft] = problem.shapes[soft] / room**2
-    return UNIT_ROUNDOFF * problem.bounds * stiffness
+    return ROUNDING * problem.bounds * stiffness
 
 
 def bias_interval(problem: DualProblem, multipliers: Array, demand: Array) -> tuple[float, float]:
@@ -157,7 +156,7 @@ def exact_bias(
         return problem.bias_variance * float(problem.signs @ multipliers)
     free = (multipliers > 0) & ((problem.shapes > 0) | (multipliers < problem.bounds))
     if free.any():
-        trust = 1.0 / (1.0 + rounding(problem, multipliers)[free] / UNIT_ROUNDOFF)
+        trust = 1.0 / (1.0 + rounding(problem, multipliers)[free] / ROUNDING)
         return float(np.average(demand[free], weights=trust))
     lowest, highest = bias_interval(problem, multipliers, demand)
     if previous is None:
@@ -241,3 +240,10 @@ def certify(
         status="converged" if violation <= tol else status,
         n_iter=n_iter,
     )
+
+
+def with_bias(problem: DualProblem, solution: DualSolution, bias: float) -> DualSolution:
+    """Return the solution with another bias, and the gap that goes with it."""
+    left = margins_left(problem, solution.multipliers)
+    gap = duality_gap(problem, solution.multipliers, left, bias)
+    return solution._replace(bias=bias, gap=gap)

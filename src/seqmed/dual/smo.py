@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from seqmed.arrays import Array
 from seqmed.dual.problem import (
-    UNIT_ROUNDOFF,
-    Array,
+    ROUNDING,
     DualProblem,
     DualSolution,
     certify,
@@ -32,6 +32,8 @@ STEPS_PER_CALL = 100_000
 # Fresh residuals in a row that may fail to halve the violation before it is put down to rounding.
 PATIENCE = 3
 NEWTON_STEPS = 100
+# Relative precision to which the length of a step is worked out.
+STEP_PRECISION = 1e-15
 
 CONVERGED, RUNNING, STUCK = 0, 1, 2
 
@@ -78,7 +80,7 @@ def pair_step(demand_gap, curvature, shapes, rooms, senses, limit):
         else:
             low = step
         move = slope / bend
-        if abs(move) <= 1e-15 * step:
+        if abs(move) <= STEP_PRECISION * step:
             break
         proposal = step - move
         if not (low < proposal < high):
@@ -101,7 +103,7 @@ def refresh_point(point, signs, bounds, shapes, multipliers, shifts):
     if shapes[point] > 0.0:
         slope = shapes[point] / room
         curvature = slope / room
-        blur = UNIT_ROUNDOFF * bounds[point] * curvature
+        blur = ROUNDING * bounds[point] * curvature
     below_bound = shapes[point] > 0.0 or room > 0.0
     above_zero = multipliers[point] > 0.0
     positive = signs[point] > 0.0

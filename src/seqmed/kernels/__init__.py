@@ -29,11 +29,14 @@ def make_kernel(
         return TfIdf()
     if kernel == "dcm":
         return DCMFisher()
-    if isinstance(kernel, Kernel):
+    if isinstance(kernel, Kernel) and not isinstance(kernel, type):
         return kernel
-    if callable(kernel):
+    if callable(kernel) and not isinstance(kernel, type) and not hasattr(kernel, "freeze"):
         return FromFunction(kernel)
-    raise ValueError(f"kernel={kernel!r}: expected one of {NAMES}, a callable or a Kernel.")
+    raise ValueError(
+        f"kernel={kernel!r}: expected one of {NAMES}, a function of two sets of rows, or an object "
+        "with all methods of seqmed.kernels.Kernel; a class must be called first."
+    )
 
 
 __all__ = [

@@ -32,6 +32,10 @@ class Kernel(Protocol):
     def on_vectors(self) -> bool:
         """Whether any real vector is a legal point (needed by the spectral recursion)."""
 
+    @property
+    def compact(self) -> bool:
+        """Whether `join` sums expansions into one of a fixed size, instead of listing points."""
+
     def freeze(self, points: Points, weights: Array) -> Kernel:
         """Return the kernel with its data-dependent parameters learned from a weighted batch."""
 
@@ -55,6 +59,7 @@ class Pointwise:
     """Defaults shared by kernels whose expansions are lists of points."""
 
     on_vectors = True
+    compact = False
 
     def freeze(self, points: Points, weights: Array) -> Self:
         return self

@@ -15,10 +15,15 @@ from seqmed.kernels.protocol import Expansion, Pointwise
 # |x - centre|^2 in units of 1/gamma beyond which distances by inner products lose digits of the
 # kernel value (their error is about 1e-15 of this); such rows are differenced directly.
 FAR_FROM_CENTRE = 1e4
+# Spread of entries, relative to the largest, that rounding of their mean alone would show.
+CONSTANT = 4 * float(np.finfo(np.float64).eps)
 
 
 def scale_gamma(points: Points, weights: Array) -> float:
-    """Return ``1 / (n_features * variance of all entries)`` with rows counted by weight; 1 if 0."""
+    """Return ``1 / (n_features * variance of all entries)`` with rows counted by weight.
+
+    1 for constant data, as in scikit-learn.
+    """
     total = float(weights.sum()) * points.shape[1]
     mean = float(weights @ np.asarray(points.sum(axis=1)).ravel()) / total
     if sp.issparse(points):
@@ -26,8 +31,10 @@ def scale_gamma(points: Points, weights: Array) -> float:
         variance = float(weights @ deviations) / total
     else:
         variance = float(weights @ np.square(points - mean).sum(axis=1)) / total
-    gamma = 1.0 / (points.shape[1] * variance) if variance > 0 else 1.0
-    return gamma if np.isfinite(gamma) else 1.0
+    largest = float(np.abs(points.data if sp.issparse(points) else points).max(initial=0.0))
+    if variance <= (CONSTANT * largest) ** 2:
+        return 1.0
+    return 1.0 / (points.shape[1] * variance)
 
 
 def resolve_gamma(gamma: float | str, points: Points, weights: Array) -> float:
@@ -99,6 +106,8 @@ def squared_distances(left: Points, right: Points, far: float = np.inf) -> Array
 @dataclass(frozen=True, eq=False)
 class Linear(Pointwise):
     """``x . x'``; an expansion is kept as one weight vector per head."""
+
+    compact = True
 
     def __call__(self, left: Points, right: Points) -> Array:
         return safe_sparse_dot(left, right.T, dense_output=True)

@@ -18,7 +18,9 @@ def begin(name: str, kernel: Kernel, *, n_landmarks: int = 500, seed: int = 0) -
         return LandmarkRecursion(covariance, n_landmarks, seed)
     if name == "spectral":
         return SpectralRecursion(covariance)
-    return ExactRecursion(covariance)
+    if name == "exact":
+        return ExactRecursion(covariance)
+    raise ValueError(f"recursion={name!r}: expected one of {NAMES}.")
 
 
 __all__ = ["NAMES", "ExactRecursion", "LandmarkRecursion", "SpectralRecursion", "begin"]
