@@ -64,6 +64,7 @@ def test_without_data_figure_three_is_refused_by_name(offline, tmp_path):
     assert result.returncode == 1
     assert "figure3 not run: no data" in result.stdout
     assert "--data-dir" in result.stdout
+    assert "isolet.zip" in result.stdout
     assert "Traceback" not in result.stdout + result.stderr
 
 

@@ -158,17 +158,19 @@ class TestRunning:
         assert part.trials == 1
         assert np.array_equal(part.curves["landmarks"], whole.curves["landmarks"][:1])
 
-    def test_changed_settings_are_other_results(self):
-        task = running.Task("made_up", {"C": 1.0}, False, 0, (0, 1))
-        keys = {
-            running.key(tiny_figure(), task),
-            running.key(tiny_figure(), task._replace(parameters={"C": 2.0})),
-            running.key(tiny_figure(), task._replace(stream=1)),
-            running.key(tiny_figure(), task._replace(validation=True)),
-            running.key(tiny_figure(), task._replace(wanted=(0,))),
-            running.key(tiny_figure(seed=10), task),
+    def test_changed_settings_are_other_results(self, tmp_path, monkeypatch):
+        task = running.make_task("made_up", {"C": 1.0}, False, 0, (0, 1))
+        paths = {
+            running.path_of(tmp_path, tiny_figure(), task),
+            running.path_of(tmp_path, tiny_figure(), task._replace(parameters=(("C", 2.0),))),
+            running.path_of(tmp_path, tiny_figure(), task._replace(stream=1)),
+            running.path_of(tmp_path, tiny_figure(), task._replace(validation=True)),
+            running.path_of(tmp_path, tiny_figure(), task._replace(wanted=(0,))),
+            running.path_of(tmp_path, tiny_figure(seed=10), task),
         }
-        assert len(keys) == 6
+        monkeypatch.setattr(running, "fingerprint", lambda: "other code")
+        paths.add(running.path_of(tmp_path, tiny_figure(), task))
+        assert len(paths) == 7
 
     def test_a_failing_curve_is_reported(self, tmp_path):
         broken = tiny_figure(methods={"landmarks": Method("x", curves.full_lapsvm, {"C": 1.0})})
@@ -204,10 +206,18 @@ class TestReporting:
         assert [path.suffix for path in paths] == [".png", ".svg"]
         assert all(path.stat().st_size > 10_000 for path in paths)
         reporting.write_json([outcome], tmp_path / "out" / "results.json")
-        reporting.write_report([outcome], 2, tmp_path / "out", tmp_path / "RESULTS.md")
+        missing = ["figure3 not run: no data"]
+        reporting.write_report([outcome], missing, tmp_path / "out", tmp_path / "RESULTS.md")
         report = (tmp_path / "RESULTS.md").read_text()
+        assert missing[0] in report
+        assert ("one run cannot tell" in report) == (trials == 1)
         assert "(out/figure2.png)" in report
         assert "nan" not in report
+
+    def test_a_choice_at_the_end_of_its_grid_is_marked(self):
+        grid = figures.grid(C=(1.0, 2.0, 3.0), beta=(0.5,))
+        assert reporting.choices(grid, {"C": 3.0, "beta": 0.5}) == ["C=3*", "beta=0.5"]
+        assert reporting.choices(grid, {"C": 2.0, "beta": 0.5}) == ["C=2", "beta=0.5"]
 
     def test_drawing_twice_gives_the_same_picture(self, tmp_path):
         outcome = self.outcome(3)
@@ -253,6 +263,11 @@ class TestIsolet:
         }  # fmt: skip
         isolet.store(arrays, tmp_path / isolet.FILE)
         with pytest.raises(ValueError, match=r"X_train differs from the published ISOLET.*order"):
+            isolet.load_arrays(tmp_path, download=False)
+
+    def test_a_damaged_file_is_refused(self, tmp_path):
+        (tmp_path / isolet.FILE).write_bytes(b"PK not really")
+        with pytest.raises(ValueError, match="cannot be read"):
             isolet.load_arrays(tmp_path, download=False)
 
     def test_missing_data_are_named(self, tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -14,6 +14,7 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -67,39 +68,45 @@ def reproduce(
     """
     console = Console()
     jobs = jobs or os.cpu_count() or 1
-    wanted: list[Figure] = []
-    if which in (Which.figure1, Which.all):
-        wanted.append(figures.figure1())
-    if which in (Which.figure2, Which.all):
-        wanted += [figures.figure2(), figures.figure2b()]
-    if which in (Which.figure3, Which.all):
-        missing = ensure_isolet(console, data_dir)
-        if missing is None:
-            wanted.append(figures.figure3(data_dir, exact=exact))
-        else:
-            console.print(f"[bold]figure3 not run: no data.[/bold] {missing}", highlight=False)
-            if which == Which.figure3:
-                raise typer.Exit(1)
-
+    work = out / "work"
     outcomes: list[Outcome] = []
-    interrupted = False
-    for figure in wanted:
+    missing: list[str] = []
+    interrupted = refused = False
+    for figure in (
+        figures.figure1(),
+        figures.figure2(),
+        figures.figure2b(),
+        figures.figure3(data_dir, exact=exact),
+    ):
         figure = figures.quick(figure) if quick else figure
         count = figure.trials if trials is None or figure.trials == 1 else trials
-        outcome, interrupted = compute(console, figure, count, jobs, out / "work")
+        wanted = which == Which.all or figure.name.startswith(which.value)
+        if wanted and figure.name == Which.figure3 and not interrupted:
+            refusal = ensure_isolet(console, data_dir)
+            if refusal is not None:
+                missing.append(f"figure3 not run: {refusal.reason}")
+                console.print(missing[-1], highlight=False)
+                refused = refusal.wrong or which == Which.figure3
+                wanted = False
+        outcome = None
+        if wanted and not interrupted:
+            outcome, interrupted = compute(console, figure, count, jobs, work)
+        else:
+            outcome = running.collect(figure, trials=count, folder=work)
         if outcome is not None:
             outcomes.append(outcome)
             paths = reporting.draw(outcome, out)
-            show(console, outcome, paths)
-        if interrupted:
-            break
+            if wanted:
+                show(console, outcome, paths)
     if outcomes:
         reporting.write_json(outcomes, out / "results.json")
-        reporting.write_report(outcomes, jobs, out, report or out / "RESULTS.md")
+        reporting.write_report(outcomes, missing, out, report or out / "RESULTS.md")
         console.print(f"Numbers: {out / 'results.json'}. Report: {report or out / 'RESULTS.md'}.")
     if interrupted:
         console.print("Interrupted: the same command goes on where this one stopped.")
         raise typer.Exit(INTERRUPTED)
+    if refused:
+        raise typer.Exit(1)
 
 
 def compute(
@@ -116,13 +123,13 @@ def compute(
         TimeRemainingColumn(),
         console=console,
     ) as progress:
-        bars: dict[str, int] = {}
+        bars: dict[str, TaskID] = {}
 
         def report(what: str, done: int, total: int) -> None:
             if what not in bars:
                 label = f"{figure.name}, {what}" + (f" ({trials})" if what == "trials" else "")
                 bars[what] = progress.add_task(label, total=total)
-            progress.update(bars[what], completed=done, total=total)  # type: ignore[arg-type]
+            progress.update(bars[what], completed=done, total=total)
 
         try:
             outcome = running.run(figure, trials=trials, jobs=jobs, folder=folder, report=report)
@@ -139,31 +146,39 @@ def show(console: Console, outcome: Outcome, paths: list[Path]) -> None:
         table.add_row(*row)
     console.print(table)
     for claim in reporting.claims(outcome):
-        mark = "[green]seen[/green]" if claim.seen else "[yellow]not seen[/yellow]"
-        console.print(f"{mark}: {claim.text}: {claim.numbers}", highlight=False)
+        console.print(f"{claim.text}? {claim.verdict}: {claim.numbers}", highlight=False)
     console.print(f"Figure: {', '.join(str(path) for path in paths)}")
 
 
-def ensure_isolet(console: Console, data_dir: Path | None) -> str | None:
+class Refusal(NamedTuple):
+    """Why ISOLET cannot be used; ``wrong`` if there is data, but not the right one."""
+
+    reason: str
+    wrong: bool
+
+
+def ensure_isolet(console: Console, data_dir: Path | None) -> Refusal | None:
     """Make sure ISOLET is there, downloading it if need be; return why not if it is not."""
     with Progress(
         TextColumn("downloading ISOLET"), BarColumn(), DownloadColumn(), console=console,
         transient=True,
     ) as progress:  # fmt: skip
-        bar: list[int] = []
+        bar: list[TaskID] = []
 
         def received(done: int, total: int | None) -> None:
             if not bar:
                 bar.append(progress.add_task("", total=total))
-            progress.update(bar[0], completed=done)  # type: ignore[arg-type]
+            progress.update(bar[0], completed=done)
 
         try:
             isolet.load_arrays(data_dir, progress=received)
         except isolet.NoDataError as error:
-            return (
-                f"{error}. On a connected machine run: seqmed reproduce figure3; or put "
-                f"{isolet.FILE} into a folder and add --data-dir FOLDER."
+            reason = (
+                f"no data ({error}). On a connected machine: seqmed reproduce figure3. Otherwise "
+                f"fetch {isolet.UCI_ARCHIVE} and run: seqmed reproduce figure3 --data-dir FOLDER, "
+                "with the folder it is in."
             )
+            return Refusal(reason, wrong=False)
         except ValueError as error:
-            return str(error)
+            return Refusal(f"data refused. {error}", wrong=True)
     return None

@@ -12,7 +12,9 @@ import os
 import tempfile
 import urllib.error
 import urllib.request
+import warnings
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from numpy.typing import NDArray
 from seqmed.arrays import Array
 from seqmed.experiments.data import Batch, Stream
 
-FILE = "isolet.npz"
+FILE, ARCHIVE = "isolet.npz", "isolet.zip"
 # Features are published with four decimals: as integers times 1e-4 they are exact and compact.
 UNIT = 1e-4
 HASHES = {
@@ -60,22 +62,32 @@ def load_arrays(
 ) -> dict[str, NDArray[Any]]:
     """Return X_train, y_train, X_test, y_test as published, X in units of 1e-4.
 
-    Looks in ``data_dir``, in the folder named by SEQMED_DATA, in the per-user cache, and then
-    downloads to that cache. Raises `NoDataError` if nothing is found, ValueError if what is
-    found is not ISOLET in its original order.
+    Looks for our file or UCI's archive in ``data_dir``, in the folder named by SEQMED_DATA and in
+    the per-user cache, and then downloads to that cache. Raises `NoDataError` if
+    nothing is found, ValueError if what is found is not ISOLET in its original order.
     """
     folders = [data_dir, os.environ.get("SEQMED_DATA"), cache_folder()]
     for folder in folders:
-        if folder and (Path(folder) / FILE).is_file():
-            path = Path(folder) / FILE
-            with np.load(path, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in HASHES if name in archive}
-            return verified(arrays, str(path))
+        for name in (FILE, ARCHIVE):
+            path = Path(folder or "") / name
+            if folder and path.is_file():
+                return verified(read(path), str(path))
     if not download:
         raise NoDataError(f"no {FILE} in any of: {', '.join(str(f) for f in folders if f)}")
     arrays = fetch(progress)
     store(arrays, cache_folder() / FILE)
     return arrays
+
+
+def read(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays in a file of ours or in UCI's archive; ValueError if it is damaged."""
+    try:
+        if path.name == ARCHIVE:
+            return from_archive(path.read_bytes())
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in HASHES if name in archive}
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} cannot be read ({error}): fetch it again.") from error
 
 
 def verified(arrays: dict[str, NDArray[Any]], origin: str) -> dict[str, NDArray[Any]]:
@@ -142,7 +154,11 @@ def from_openml(progress: Progress | None) -> dict[str, NDArray[Any]]:
     """Return the arrays from OpenML; its row order is not documented, so the hashes decide."""
     from sklearn.datasets import fetch_openml
 
-    X, y = fetch_openml(data_id=OPENML_ID, return_X_y=True, as_frame=False, parser="liac-arff")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns of every retry; the failure itself is reported
+        X, y = fetch_openml(
+            data_id=OPENML_ID, return_X_y=True, as_frame=False, parser="liac-arff", n_retries=0
+        )
     X, y = compact(X), np.asarray(y).astype(float).astype(np.int8)
     return {
         "X_train": X[:N_TRAIN], "y_train": y[:N_TRAIN],

@@ -1,8 +1,8 @@
 """Runs a figure: chooses parameters, computes trials in processes, keeps what is finished.
 
-The unit of work is one method on one stream. Each result is written as soon as it is there, so an
-interrupted run goes on where it stopped. Every process uses one BLAS thread: the numbers do not
-depend on how many processes there are.
+The unit of work is one method on one stream. Each result is written as soon as it is there, under a
+name that changes with the code and the settings, so an interrupted run goes on where it stopped.
+Every process uses one thread: the numbers do not depend on how many processes there are.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ import hashlib
 import json
 import multiprocessing
 import os
+import platform
 import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,10 +39,27 @@ class Task(NamedTuple):
     """One method with one set of parameters on one stream, scored after the batches ``wanted``."""
 
     method: str
-    parameters: Parameters
+    parameters: tuple[tuple[str, Any], ...]
     validation: bool
     stream: int
     wanted: tuple[int, ...]
+
+
+def make_task(
+    method: str, parameters: Parameters, validation: bool, stream: int, wanted: tuple[int, ...]
+) -> Task:
+    """Return a task; its parameters are kept as pairs, so that tasks can be looked up."""
+    return Task(method, tuple(sorted(parameters.items())), validation, stream, wanted)
+
+
+class Result(NamedTuple):
+    """What a task gave: an accuracy for each batch wanted, and the processor time it took."""
+
+    accuracies: list[float]
+    seconds: float
+
+
+Results = dict[Task, Result]
 
 
 @dataclass(frozen=True)
@@ -53,14 +73,14 @@ class Outcome:
     validation : for every method, the mean validation accuracy of each entry of its grid.
     curves : for every method, (trials, batches) test accuracies of the finished trials, NaN where
         a batch was not evaluated.
-    seconds : time spent, over all runs that went on with it.
+    processor_seconds : time of all processes together.
     """
 
     figure: Figure
     chosen: dict[str, Parameters]
     validation: dict[str, list[dict[str, Any]]]
     curves: dict[str, np.ndarray]
-    seconds: float = 0.0
+    processor_seconds: float = 0.0
 
     @property
     def trials(self) -> int:
@@ -74,112 +94,94 @@ def run(figure: Figure, *, trials: int, jobs: int, folder: Path, report: Report)
     Raises KeyboardInterrupt on Ctrl-C; every finished task has then been written, and the tasks in
     progress are given up.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    begun = time.monotonic()
-    try:
-        with Crew(jobs) as crew:
-            chosen, validation = choose(figure, crew, folder, report)
-            tasks = trial_tasks(figure, chosen, trials)
-            results = compute(figure, tasks, crew, folder, "trials", report)
-    finally:
-        add_seconds(folder, figure, time.monotonic() - begun)
-    return assemble(figure, chosen, validation, results, trials, seconds_spent(folder, figure))
+    judged = validation_tasks(figure)
+    with Crew(jobs) as crew:
+        results = compute(figure, judged, crew, folder, "choosing parameters", report)
+        chosen, validation = decide(figure, results)
+        tasks = trial_tasks(figure, chosen, trials)
+        results |= compute(figure, tasks, crew, folder, "trials", report)
+    return assemble(figure, chosen, validation, results, trials)
 
 
 def collect(figure: Figure, *, trials: int, folder: Path) -> Outcome | None:
-    """Return what an interrupted run has finished; None if that is not even one trial."""
-    path = folder / f"{figure.name}-choice.json"
-    if not path.is_file():
+    """Return what earlier runs have finished; None if that is not even one trial."""
+    results = read_all(figure, validation_tasks(figure), folder)
+    if len(results) < len(validation_tasks(figure)):
         return None
-    stored = json.loads(path.read_text())
-    chosen, validation = stored["chosen"], stored["validation"]
-    results = {}
-    for task in trial_tasks(figure, chosen, trials):
-        values = read(folder, figure, task)
-        if values is not None:
-            results[key(figure, task)] = values
-    seconds = seconds_spent(folder, figure)
-    outcome = assemble(figure, chosen, validation, results, trials, seconds)
+    chosen, validation = decide(figure, results)
+    results |= read_all(figure, trial_tasks(figure, chosen, trials), folder)
+    outcome = assemble(figure, chosen, validation, results, trials)
     return outcome if outcome.trials else None
+
+
+def candidates(figure: Figure, name: str) -> list[Parameters]:
+    """Return the parameters a method chooses from."""
+    method = figure.methods[name]
+    return [{**method.fixed, **point} for point in method.grid]
+
+
+def validation_tasks(figure: Figure) -> list[Task]:
+    """Return the tasks on which parameters are chosen; none where there is no choice."""
+    return [
+        make_task(name, parameters, True, number, figure.judged(method))
+        for name, method in figure.methods.items()
+        for parameters in candidates(figure, name)
+        for number in range(figure.validation_streams)
+    ]
 
 
 def trial_tasks(figure: Figure, chosen: dict[str, Parameters], trials: int) -> list[Task]:
     """Return the tasks of all trials, trial by trial, in the order of the figure's methods."""
     return [
-        Task(name, chosen[name], False, trial, figure.wanted(method))
+        make_task(name, chosen[name], False, trial, figure.wanted(method))
         for trial in range(trials)
         for name, method in figure.methods.items()
     ]
+
+
+def decide(
+    figure: Figure, results: Results
+) -> tuple[dict[str, Parameters], dict[str, list[dict[str, Any]]]]:
+    """Return the parameters each method does best with on the validation streams, and the table."""
+    chosen: dict[str, Parameters] = {}
+    table: dict[str, list[dict[str, Any]]] = {}
+    for name, method in figure.methods.items():
+        table[name] = []
+        for parameters in candidates(figure, name):
+            scores = [
+                np.mean(results[task].accuracies)
+                for number in range(figure.validation_streams)
+                for task in [make_task(name, parameters, True, number, figure.judged(method))]
+            ]
+            mean = float(np.mean(scores)) if scores else None
+            table[name].append({"parameters": parameters, "accuracy": mean})
+        best = max(table[name], key=lambda entry: entry["accuracy"] or 0.0)
+        chosen[name] = best["parameters"]
+    return chosen, table
 
 
 def assemble(
     figure: Figure,
     chosen: dict[str, Parameters],
     validation: dict[str, list[dict[str, Any]]],
-    results: dict[str, list[float]],
+    results: Results,
     trials: int,
-    seconds: float,
 ) -> Outcome:
     """Return the outcome over the trials for which every method is there."""
-    by_method: dict[str, list[list[float]]] = {name: [] for name in figure.methods}
+    curves: dict[str, list[np.ndarray]] = {name: [] for name in figure.methods}
     tasks = trial_tasks(figure, chosen, trials)
     for start in range(0, len(tasks), len(figure.methods)):
         of_trial = tasks[start : start + len(figure.methods)]
-        if all(key(figure, task) in results for task in of_trial):
+        if all(task in results for task in of_trial):
             for task in of_trial:
                 curve = np.full(figure.n_batches, np.nan)
-                curve[list(task.wanted)] = results[key(figure, task)]
-                by_method[task.method].append(curve.tolist())
-    curves = {
-        name: np.array(rows, dtype=float).reshape(len(rows), figure.n_batches)
-        for name, rows in by_method.items()
+                curve[list(task.wanted)] = results[task].accuracies
+                curves[task.method].append(curve)
+    stacked = {
+        name: np.array(rows).reshape(len(rows), figure.n_batches) for name, rows in curves.items()
     }
-    return Outcome(figure, chosen, validation, curves, seconds)
-
-
-def add_seconds(folder: Path, figure: Figure, seconds: float) -> None:
-    """Add to the time spent on a figure, over all runs that went on with it."""
-    write(folder / f"{figure.name}-seconds.json", seconds_spent(folder, figure) + seconds)
-
-
-def seconds_spent(folder: Path, figure: Figure) -> float:
-    """Return the time spent on a figure so far."""
-    path = folder / f"{figure.name}-seconds.json"
-    return float(json.loads(path.read_text())) if path.is_file() else 0.0
-
-
-def choose(
-    figure: Figure, crew: Crew, folder: Path, report: Report
-) -> tuple[dict[str, Parameters], dict[str, list[dict[str, Any]]]]:
-    """Return the parameters each method does best with on the validation streams."""
-    candidates = {
-        name: [{**method.fixed, **point} for point in method.grid]
-        for name, method in figure.methods.items()
-    }
-    tasks = []
-    for name, method in figure.methods.items():
-        tasks += [
-            Task(name, parameters, True, number, figure.judged(method))
-            for parameters in candidates[name]
-            for number in range(figure.validation_streams)
-        ]
-    results = compute(figure, tasks, crew, folder, "choosing parameters", report)
-    chosen: dict[str, Parameters] = {}
-    table: dict[str, list[dict[str, Any]]] = {}
-    for name in figure.methods:
-        table[name] = []
-        for parameters in candidates[name]:
-            scores = [
-                float(np.mean(results[key(figure, task)]))
-                for task in tasks
-                if task.method == name and task.parameters == parameters
-            ]
-            mean = float(np.mean(scores)) if scores else None
-            table[name].append({"parameters": parameters, "accuracy": mean})
-        best = max(table[name], key=lambda entry: entry["accuracy"] or 0.0)
-        chosen[name] = best["parameters"]
-    write(folder / f"{figure.name}-choice.json", {"chosen": chosen, "validation": table})
-    return chosen, table
+    seconds = sum(result.seconds for result in results.values())
+    return Outcome(figure, chosen, validation, stacked, seconds)
 
 
 def compute(
@@ -189,31 +191,23 @@ def compute(
     folder: Path,
     what: str,
     report: Report,
-) -> dict[str, list[float]]:
-    """Return the accuracies of every task, reading those that are there already."""
-    results: dict[str, list[float]] = {}
-    missing = []
-    for task in tasks:
-        known = read(folder, figure, task)
-        if known is None:
-            missing.append(task)
-        else:
-            results[key(figure, task)] = known
-    known_batches = sum(len(values) for values in results.values())
+) -> Results:
+    """Return the results of all tasks, reading those that are there already."""
+    results = read_all(figure, tasks, folder)
+    known = sum(len(task.wanted) for task in results)
     total = sum(len(task.wanted) for task in tasks)
     before = crew.batches
-    running = {crew.pool.submit(perform, figure, task, folder): task for task in missing}
-    pending = set(running)
-    try:
-        while pending:
-            report(what, known_batches + crew.batches - before, total)
-            finished, pending = wait(pending, timeout=PATIENCE, return_when=FIRST_COMPLETED)
-            for future in finished:
-                results[key(figure, running[future])] = future.result()
-    except BaseException:
-        for future in running:
-            future.cancel()
-        raise
+    submitted = {
+        crew.pool.submit(perform, figure, task, path_of(folder, figure, task)): task
+        for task in tasks
+        if task not in results
+    }
+    pending = set(submitted)
+    while pending:
+        report(what, known + crew.batches - before, total)
+        finished, pending = wait(pending, timeout=PATIENCE, return_when=FIRST_COMPLETED)
+        for future in finished:
+            results[submitted[future]] = future.result()
     report(what, total, total)
     return results
 
@@ -223,6 +217,7 @@ class Crew:
 
     def __init__(self, jobs: int) -> None:
         context = multiprocessing.get_context("spawn")
+        self._others = set(multiprocessing.active_children())
         self._counter = context.Value("l", 0)
         self.pool = ProcessPoolExecutor(
             jobs, mp_context=context, initializer=join_crew, initargs=(self._counter,)
@@ -232,10 +227,10 @@ class Crew:
         return self
 
     def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        self.pool.shutdown(wait=failure is None, cancel_futures=True)
         if failure is not None:
-            for process in multiprocessing.active_children():
+            for process in set(multiprocessing.active_children()) - self._others:
                 process.terminate()
-        self.pool.shutdown(cancel_futures=True)
 
     @property
     def batches(self) -> int:
@@ -253,38 +248,56 @@ def join_crew(counter: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def perform(figure: Figure, task: Task, folder: Path) -> list[float]:
+def perform(figure: Figure, task: Task, path: Path) -> Result:
     """Compute one task and write its result; runs in a worker."""
-    stream = (
-        figure.validation_stream(task.stream)
-        if task.validation
-        else figure.trial_stream(task.stream)
-    )
+    begun = time.process_time()
+    make_stream = figure.validation_stream if task.validation else figure.trial_stream
+    stream = make_stream(task.stream)
+    accuracies = []
     with threadpool_limits(1):
-        values = []
-        for accuracy in figure.methods[task.method].curve(stream, task.parameters, task.wanted):
-            values.append(accuracy)
+        curve = figure.methods[task.method].curve
+        for accuracy in curve(stream, dict(task.parameters), task.wanted):
+            accuracies.append(accuracy)
             with _counter.get_lock():
                 _counter.value += 1
-    write(path_of(folder, figure, task), {"task": task._asdict(), "accuracies": values})
-    return values
+    result = Result(accuracies, round(time.process_time() - begun, 2))
+    write(path, {**task._asdict(), **result._asdict()})
+    return result
 
 
-def key(figure: Figure, task: Task) -> str:
-    """Return a name that changes with anything the result depends on."""
-    content = json.dumps([figure.name, figure.seed, figure.n_batches, *task], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
+@cache
+def fingerprint() -> str:
+    """Return a hash of this package's code and the versions of what it computes with."""
+    digest = hashlib.sha256()
+    package = Path(__file__).parents[1]
+    for path in sorted(package.rglob("*.py")):
+        digest.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
+    digest.update(json.dumps(versions(), sort_keys=True).encode())
+    return digest.hexdigest()[:16]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions the numbers are made with."""
+    packages = ("seqmed", "numpy", "scipy", "scikit-learn", "numba")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
 def path_of(folder: Path, figure: Figure, task: Task) -> Path:
-    """Return where the result of a task is kept."""
-    return folder / figure.name / f"{task.method}-{key(figure, task)}.json"
+    """Return where the result of a task is kept, under a name that changes with what it is of."""
+    content = json.dumps([fingerprint(), figure.name, figure.seed, figure.n_batches, *task])
+    name = hashlib.sha256(content.encode()).hexdigest()[:16]
+    return folder / figure.name / f"{task.method}-{name}.json"
 
 
-def read(folder: Path, figure: Figure, task: Task) -> list[float] | None:
-    """Return the stored result of a task, None if there is none."""
-    path = path_of(folder, figure, task)
-    return json.loads(path.read_text())["accuracies"] if path.is_file() else None
+def read_all(figure: Figure, tasks: list[Task], folder: Path) -> Results:
+    """Return the results that are there already."""
+    results = {}
+    for task in tasks:
+        path = path_of(folder, figure, task)
+        if path.is_file():
+            stored = json.loads(path.read_text())
+            results[task] = Result(stored["accuracies"], stored["seconds"])
+    return results
 
 
 def write(path: Path, content: Any) -> None:
