@@ -29,7 +29,7 @@ check: $(READY)
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf .venv demo build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv demo build .import_linter_cache src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints.txt

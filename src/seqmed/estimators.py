@@ -17,7 +17,7 @@ from seqmed.labels import split_labels
 from seqmed.posterior import Recursion
 
 DEFAULT_C = 10.0
-# Chosen by prequential accuracy on validation streams: docs/decisions/0006-default-beta.md.
+# Chosen by prequential accuracy on streams of embedded data: docs/decisions/0006-default-beta.md.
 DEFAULT_BETA = 0.01
 
 
@@ -26,7 +26,8 @@ class SeqMED(SequentialClassifier):
 
     A maximum-margin kernel classifier whose Gaussian posterior after one batch is the prior of the
     next. With one batch it is the MED classifier, with ``slack_shape=0`` the support vector
-    machine. Rows without a label (None or NaN) are passed over.
+    machine. Rows without a label (None or NaN) teach nothing; in the first batch they count in what is
+    measured there (``gamma="scale"``, idf).
 
     Parameters
     ----------

@@ -1,0 +1,150 @@
+"""What the classifiers promise beyond the mathematics."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import make_moons
+from threadpoolctl import threadpool_info
+
+from seqmed import SeqLapMED, SeqMED
+from seqmed.dual.problem import DualProblem, duality_gap, margins_left
+from seqmed.kernels import RBF
+from seqmed.threads import SMALL, threads_for
+
+X, Y = make_moons(60, noise=0.1, random_state=0)
+
+
+class TestScore:
+    @pytest.mark.parametrize("frame", [np.asarray, pd.DataFrame])
+    def test_unlabeled_rows_are_left_out(self, frame):
+        model = SeqLapMED().fit(frame(X), Y)
+        hidden = np.where(np.arange(60) % 3, -1, Y)
+        shown = hidden != -1
+        assert model.score(frame(X), hidden) == model.score(frame(X[shown]), Y[shown])
+
+    def test_weights_follow_their_rows(self):
+        model = SeqMED().fit(X, Y)
+        wrong = 1.0 - Y
+        wrong[:30] = Y[:30]
+        wrong[45:] = np.nan
+        weights = np.r_[np.ones(30), np.full(30, 3.0)]
+        right = model.predict(X) == Y
+        expected = (right[:30].sum() + 3 * (~right[30:45]).sum()) / (30 + 45)
+        assert model.score(X, wrong, weights) == pytest.approx(expected)
+
+    def test_no_label_at_all_is_refused(self):
+        with pytest.raises(ValueError, match="no labeled row among 60"):
+            SeqLapMED().fit(X, Y).score(X, np.full(60, -1))
+
+
+class TestThreads:
+    def counts(self):
+        return sorted(pool["num_threads"] for pool in threadpool_info())
+
+    def test_limits_are_lifted_whoever_is_last(self):
+        model = SeqMED().fit(X, Y)
+        before = self.counts()
+        rows = np.tile(X, (50, 1))
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda n: model.predict(rows[: 10 + 500 * (n % 4)]), range(40)))
+        assert self.counts() == before
+
+    def test_small_work_has_one_thread(self):
+        before = self.counts()
+        with threads_for(SMALL), threads_for(1):
+            assert set(self.counts()) == {1}
+        assert self.counts() == before
+
+
+def test_the_gap_is_that_of_the_bias_in_use():
+    """The paper's median is not optimal, and the certificate must say so."""
+    rows = np.r_[np.flatnonzero(Y == 0), np.flatnonzero(Y == 1)[:8]]
+    points, labels = X[rows], Y[rows]
+    exact = SeqMED(C=1.5, tol=1e-8).fit(points, labels)
+    median = SeqMED(C=1.5, tol=1e-8, bias="median").fit(points, labels)
+    solution = median.update_info_.solutions[0]
+    signs = np.where(labels == 1, 1.0, -1.0)
+    gram = median.posterior_.covariance.kernel(points, points)
+    n = len(rows)
+    problem = DualProblem(gram, signs, np.zeros(n), np.full(n, 1.5), np.ones(n), np.inf)
+    left = margins_left(problem, solution.multipliers)
+    at_median = duality_gap(problem, solution.multipliers, left, median.intercept_[0])
+    assert median.duality_gap_ == pytest.approx(at_median)
+    assert abs(median.intercept_[0] - exact.intercept_[0]) > 1e-3
+    assert median.duality_gap_ > exact.duality_gap_
+
+
+def test_a_constant_first_batch_does_not_freeze_noise():
+    model = SeqMED().partial_fit(np.full((6, 2), 0.1), [0, 1, 0, 1, 0, 1])
+    assert model.posterior_.covariance.kernel.gamma == 1.0
+    model.partial_fit(X, Y)
+    assert model.score(X, Y) > 0.9
+
+
+@pytest.mark.parametrize(
+    "container", [np.array, list, pd.Series, lambda values: np.array(values, dtype=object)]
+)
+def test_a_numeric_marker_among_strings_is_one_in_every_container(container):
+    labels = ["spam", "-1", "ham"] * 20
+    model = SeqLapMED().fit(X, container(labels))
+    assert model.classes_.tolist() == ["ham", "spam"]
+
+
+@pytest.mark.parametrize("container", [list, pd.Series])
+def test_a_class_may_be_called_none(container):
+    model = SeqMED().fit(X, container(["None", "Some"] * 30))
+    assert model.classes_.tolist() == ["None", "Some"]
+
+
+class TestRefusals:
+    def test_a_lopsided_matrix(self):
+        gram = X @ X.T
+        gram[0, 1] += 1.0
+        with pytest.raises(ValueError, match="halves differ by 1, expected a symmetric one"):
+            SeqMED("precomputed").fit(gram, Y)
+
+    @pytest.mark.parametrize("weight", [1e-200, 1e200])
+    def test_weights_beyond_doubles(self, weight):
+        weights = np.ones(60)
+        weights[7] = weight
+        with pytest.raises(ValueError, match=r"sample_weight holds .* scale the weights"):
+            SeqMED().fit(X, Y, weights)
+
+    def test_a_kernel_class(self):
+        with pytest.raises(ValueError, match="a class must be called first"):
+            SeqMED(RBF).fit(X, Y)
+
+    def test_half_a_kernel(self):
+        class Half:
+            def freeze(self, points, weights):
+                return self
+
+            def __call__(self, left, right):
+                return left @ right.T
+
+        with pytest.raises(ValueError, match=r"all methods of seqmed\.kernels\.Kernel"):
+            SeqMED(Half()).fit(X, Y)
+
+    def test_classes_of_two_dimensions(self):
+        with pytest.raises(ValueError, match=r"classes has shape \(1, 2\), expected one dimension"):
+            SeqMED().partial_fit(X, Y, classes=[[0, 1]])
+
+    def test_minus_one_as_a_float_marker(self):
+        with pytest.raises(ValueError, match="only -1 and \\+1"):
+            SeqLapMED(unlabeled=-1.0).fit(X, 2 * Y - 1)
+
+    def test_class_weights_that_are_text(self):
+        with pytest.raises(ValueError, match="positive finite weights"):
+            SeqMED(class_weight={0: "a"}).fit(X, Y)
+
+
+def test_classes_may_be_a_set():
+    assert SeqMED().partial_fit(X, Y, classes={0, 1, 2}).classes_.tolist() == [0, 1, 2]
+
+
+def test_an_indefinite_kernel_is_called_one():
+    gram = X @ X.T - 3.0 * np.eye(60)
+    with pytest.raises(ValueError, match="not positive semi-definite"):
+        SeqLapMED("precomputed", beta=5.0, recursion="exact").fit(gram, Y)
