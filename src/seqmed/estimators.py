@@ -26,8 +26,8 @@ class SeqMED(SequentialClassifier):
 
     A maximum-margin kernel classifier whose Gaussian posterior after one batch is the prior of the
     next. With one batch it is the MED classifier, with ``slack_shape=0`` the support vector
-    machine. Rows without a label (None or NaN) teach nothing; in the first batch they count in what is
-    measured there (``gamma="scale"``, idf).
+    machine. Rows without a label (None or NaN) teach nothing; in the first batch they count in what
+    is measured there (``gamma="scale"``, idf).
 
     Parameters
     ----------
