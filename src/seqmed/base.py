@@ -1,4 +1,4 @@
-"""What both classifiers share: batches in, labels out, nothing numerical."""
+"""What both classifiers share in learning: batches in, a new posterior out, nothing numerical."""
 
 from __future__ import annotations
 
@@ -9,28 +9,26 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import NotFittedError
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
-    check_is_fitted,
     validate_data,
 )
 
 from seqmed import kernels, learning
 from seqmed.arrays import Array, Points, take_rows
 from seqmed.graph import GraphRecipe
-from seqmed.kernels import Expansion, Kernel, Precomputed, make_kernel
+from seqmed.kernels import Kernel, Precomputed, make_kernel
 from seqmed.labels import ClassBook, empty_book
 from seqmed.learning import Batch, Settings, StepInfo
 from seqmed.posterior import Posterior, Recursion
+from seqmed.predicting import PosteriorPredictor
 from seqmed.threads import threads_for
 from seqmed.validation import (
     check_magnitude,
-    check_overflow,
     check_weights,
     in_format,
     square_gram,
@@ -62,7 +60,7 @@ class Stream(NamedTuple):
     sparse: bool
 
 
-class SequentialClassifier(ClassifierMixin, BaseEstimator, ABC):
+class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
     """A classifier that carries its posterior from batch to batch as the next prior."""
 
     _parameter_constraints: ClassVar[dict] = {
@@ -330,131 +328,3 @@ class SequentialClassifier(ClassifierMixin, BaseEstimator, ABC):
     @abstractmethod
     def _strengths(self, labeled_weight: float, weight: float) -> tuple[float, float]:
         """Return C and the smoothing strength of a batch of these total weights."""
-
-    # -- using what was learned ------------------------------------------------------------------
-
-    def _points(self, X: Any) -> Points:
-        check_is_fitted(self, "posterior_")
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
-        check_magnitude(X)
-        return in_format(X, self._stream.sparse)
-
-    def _scores(self, X: Any) -> Array:
-        points = self._points(X)
-        if not self._stream.book.seen.any():
-            raise NotFittedError(
-                f"this {type(self).__name__} has learned {self.n_batches_} batches without a "
-                "label, expected at least one labeled row before predictions: call partial_fit "
-                "with labels."
-            )
-        rows = min(points.shape[0], self.posterior_.size)
-        with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
-            scores = self.posterior_.mean(points)
-        check_overflow(scores)
-        return scores
-
-    def decision_function(self, X):
-        """Return the posterior mean score of every row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            With up to two classes the score of ``classes_[-1]``, else one column per class. The
-            column of a declared class without an example means nothing yet; `predict` skips it.
-        """
-        scores = self._scores(X)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def decision_std(self, X):
-        """Return the posterior standard deviation of the score of every row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        spread : ndarray of shape (n_samples,)
-            ``sqrt(k_t(x, x))``, shared by all classes, with a finite ``bias_variance`` added.
-            Unlabeled data shrink it, labels do not: it is a spread, not a calibrated error bar.
-        """
-        points = self._points(X)
-        rows = min(points.shape[0], self.posterior_.size)
-        with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
-            spread = self.posterior_.spread(points)
-        check_overflow(spread)
-        return spread
-
-    def predict(self, X):
-        """Return the label of every row, one of the classes of which an example has been seen.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-        """
-        scores = self._scores(X)
-        return self._stream.book.decide(scores)
-
-    def score(self, X, y, sample_weight=None):
-        """Return the accuracy on the labeled rows; unlabeled ones are left out.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            True labels; missing ones as described in the class documentation.
-        sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        accuracy : float in [0, 1]
-        """
-        check_is_fitted(self, "posterior_")
-        labeled, labels = self._split_labels(y, self.classes_)
-        if not labels.size:
-            raise ValueError(
-                f"score got no labeled row among {labeled.size}, expected at least one: pass true "
-                "labels."
-            )
-        if not labeled.all():
-            X = _safe_indexing(X, np.flatnonzero(labeled))
-            if sample_weight is not None:
-                sample_weight = np.asarray(sample_weight)[labeled]
-        return super().score(X, labels, sample_weight)
-
-    @property
-    def support_vectors_(self):
-        """Rows with a nonzero multiplier, (n_support, n_features), newest last."""
-        return self._support().points
-
-    @property
-    def dual_coef_(self):
-        """Signed multipliers of the support vectors, (heads, n_support)."""
-        return self._support().coefficients.T
-
-    @property
-    def coef_(self):
-        """Explicit weights of a linear kernel, (heads, n_features)."""
-        if not self._is_linear():
-            raise AttributeError("coef_ is only available with kernel='linear'.")
-        return kernels.linear_weights(self.posterior_.mean_parts[0])
-
-    def _support(self) -> Expansion:
-        if self._is_linear():
-            raise AttributeError(
-                "kernel='linear' keeps explicit weights instead of support vectors: use coef_."
-            )
-        return self.posterior_.support
-
-    def _is_linear(self) -> bool:
-        if not hasattr(self, "posterior_"):
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first.")
-        return isinstance(self.posterior_.covariance.kernel, kernels.Linear)
