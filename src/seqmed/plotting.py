@@ -43,5 +43,8 @@ def accuracy_curves(axes: Axes, curves: dict[str, Array], *, title: str = "") ->
             )
     axes.set(xlabel="batch", ylabel="test accuracy", title=title)
     axes.grid(alpha=0.3, linewidth=0.6)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, frameon=False)
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, frameon=False,
+        fontsize="small", columnspacing=1.2,
+    )  # fmt: skip
     return axes

@@ -21,6 +21,7 @@ TRIALS, VALIDATION = 0, 1
 # Batches of a validation stream after which a method that retrains on everything is judged.
 JUDGED_RETRAININGS = 3
 QUICK_TRIALS = 3
+QUICK_GRID_STEP = 2
 QUICK_RETRAIN_EVERY = 6
 
 
@@ -220,6 +221,10 @@ def quick(figure: Figure) -> Figure:
     return replace(
         figure,
         trials=min(figure.trials, QUICK_TRIALS),
+        methods={
+            name: replace(method, grid=method.grid[::QUICK_GRID_STEP])
+            for name, method in figure.methods.items()
+        },
         validation_streams=min(figure.validation_streams, 1),
         retrain_every=max(figure.retrain_every, QUICK_RETRAIN_EVERY),
     )
