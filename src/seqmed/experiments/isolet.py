@@ -157,7 +157,7 @@ def from_openml(progress: Progress | None) -> dict[str, NDArray[Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns of every retry; the failure itself is reported
         X, y = fetch_openml(
-            data_id=OPENML_ID, return_X_y=True, as_frame=False, parser="liac-arff", n_retries=0
+            data_id=OPENML_ID, return_X_y=True, as_frame=False, parser="liac-arff", n_retries=1
         )
     X, y = compact(X), np.asarray(y).astype(float).astype(np.int8)
     return {
