@@ -52,23 +52,36 @@ def stack(first: Points, second: Points) -> Points:
 
 def no_rows(like: Points) -> Points:
     """Return an empty set of rows in the format and width of ``like``."""
-    return like[:0]
+    return like[:0].copy()
+
+
+def no_indices() -> NDArray[np.intp]:
+    """Return an empty array of indices."""
+    return np.zeros(0, dtype=np.intp)
 
 
 def distinct_rows(points: Points) -> NDArray[np.intp]:
     """Return the index of the first occurrence of every distinct row, in order of appearance."""
-    if sp.issparse(points):
-        rows = canonical(points).copy()
-        rows.eliminate_zeros()
-        cuts = rows.indptr
-        keys = [
-            (rows.indices[a:b].tobytes(), rows.data[a:b].tobytes())
-            for a, b in itertools.pairwise(cuts)
-        ]
-    else:
-        # adding zero turns -0.0 into 0.0, which compares equal but has other bytes
-        keys = [row.tobytes() for row in np.ascontiguousarray(points + 0)]
     first_at: dict[Any, int] = {}
-    for position, key in enumerate(keys):
+    for position, key in enumerate(row_keys(points)):
         first_at.setdefault(key, position)
     return np.fromiter(first_at.values(), dtype=np.intp, count=len(first_at))
+
+
+def found_among(points: Points, others: Points) -> NDArray[np.bool_]:
+    """Return a mask (n,) of the rows of ``points`` that equal some row of ``others``."""
+    known = set(row_keys(others))
+    return np.fromiter((key in known for key in row_keys(points)), bool, points.shape[0])
+
+
+def row_keys(points: Points) -> list[Any]:
+    """Return a hashable key of every row; rows of equal values have equal keys."""
+    if not sp.issparse(points):
+        # adding zero turns -0.0 into 0.0, which compares equal but has other bytes
+        return [row.tobytes() for row in np.ascontiguousarray(points + 0)]
+    rows = canonical(points).copy()
+    rows.eliminate_zeros()
+    return [
+        (rows.indices[a:b].tobytes(), rows.data[a:b].tobytes())
+        for a, b in itertools.pairwise(rows.indptr)
+    ]

@@ -72,6 +72,10 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         "slack_shape": [Interval(Real, 0.0, None, closed="left")],
         "bias": [StrOptions({"exact", "median"})],
         "bias_variance": [Interval(Real, 0.0, None, closed="both")],
+        "lag": [Interval(Integral, 1, None, closed="left"), None],
+        "averaging": ["boolean"],
+        "forgetting": [Interval(Real, 0.0, 1.0, closed="right")],
+        "budget": [Interval(Integral, 2, None, closed="left"), None],
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "tol": [Interval(Real, 0.0, None, closed="neither")],
         "max_iter": [Interval(Integral, -1, None, closed="left")],
@@ -79,7 +83,9 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
     }
 
     # Parameters a stream is built on: they may not change between two batches.
-    _fixed_parameters: tuple[str, ...] = ("kernel", "gamma", "degree", "coef0", "bias_variance")
+    _fixed_parameters: tuple[str, ...] = (
+        "kernel", "gamma", "degree", "coef0", "bias_variance", "averaging", "budget",
+    )  # fmt: skip
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -249,6 +255,10 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
             bias=self.bias,
             tol=self.tol,
             max_iter=self.max_iter,
+            lag=self.lag,
+            averaging=self.averaging,
+            forgetting=float(self.forgetting),
+            room=None if self.budget is None else self.budget - self._landmarks_within_budget(),
         )
         with threads_for(max(rows.points.shape[0], posterior.size)):
             posterior, info = learning.step(posterior, batch, settings)
@@ -320,6 +330,10 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
     @abstractmethod
     def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
         """Return what carries the covariance, before the first batch."""
+
+    @abstractmethod
+    def _landmarks_within_budget(self) -> int:
+        """Return how many of the points kept are landmarks; the rest is for labeled points."""
 
     @abstractmethod
     def _graph_recipe(self) -> GraphRecipe:

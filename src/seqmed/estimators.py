@@ -52,6 +52,16 @@ class SeqMED(SequentialClassifier):
     bias_variance : float in [0, inf], default=inf
         Prior variance of the bias. With the diffuse default a batch of one class teaches nothing;
         a finite variance carries the bias across batches and lets such batches count.
+    lag : int >= 1 or None, default=1
+        Batches with labels whose multipliers are optimised together; older ones are settled. 1 is
+        the paper's recursion, None optimises all of them at every update.
+    averaging : bool, default=False
+        Whether to predict with the running mean of the posterior means so far.
+    forgetting : float in (0, 1], default=1.0
+        What is left, at every batch, of what was learned before; below 1 for streams that drift.
+    budget : int >= 2 or None, default=None
+        Bound on the points kept in all. None keeps every support vector. Support vectors beyond it
+        are projected on landmarks, which are drawn from the stream and take up to half of it.
     class_weight : {"balanced"}, dict or None, default=None
         Weights of classes. "balanced" is by the labels seen so far, this batch included.
     tol : float > 0, default=1e-3
@@ -59,7 +69,7 @@ class SeqMED(SequentialClassifier):
     max_iter : int, default=-1
         Largest number of solver steps; -1 means 10 million or 100 per row, whichever is more.
     random_state : int, RandomState instance or None, default=None
-        Seed of the random choices of a stream; this class makes none at present.
+        Seed of the choice of landmarks (with a budget).
 
     Attributes
     ----------
@@ -98,6 +108,10 @@ class SeqMED(SequentialClassifier):
         slack_shape=1.0,
         bias="exact",
         bias_variance=np.inf,
+        lag=1,
+        averaging=False,
+        forgetting=1.0,
+        budget=None,
         class_weight=None,
         tol=1e-3,
         max_iter=-1,
@@ -111,6 +125,10 @@ class SeqMED(SequentialClassifier):
         self.slack_shape = slack_shape
         self.bias = bias
         self.bias_variance = bias_variance
+        self.lag = lag
+        self.averaging = averaging
+        self.forgetting = forgetting
+        self.budget = budget
         self.class_weight = class_weight
         self.tol = tol
         self.max_iter = max_iter
@@ -120,7 +138,13 @@ class SeqMED(SequentialClassifier):
         return split_labels(y, None, marks=False, known=known)
 
     def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
-        return recursion.begin("exact", kernel)
+        if self.budget is None:
+            return recursion.begin("exact", kernel)
+        landmarks = self._landmarks_within_budget()
+        return recursion.begin("landmarks", kernel, n_landmarks=landmarks, seed=seed)
+
+    def _landmarks_within_budget(self) -> int:
+        return self.budget // 2
 
     def _graph_recipe(self) -> GraphRecipe:
         return GraphRecipe()
@@ -141,7 +165,8 @@ class SeqLapMED(SequentialClassifier):
 
     Parameters
     ----------
-    kernel, gamma, degree, coef0, C, slack_shape, bias, bias_variance, class_weight, tol, max_iter
+    kernel, gamma, degree, coef0, C, slack_shape, bias, bias_variance, lag, averaging, \
+            forgetting, budget, class_weight, tol, max_iter
         As in `SeqMED`.
     beta : float >= 0 or None, default=None
         Weight of the smoothness term, 0 for none. None is 0.01.
@@ -154,8 +179,9 @@ class SeqLapMED(SequentialClassifier):
         Edge weights: ``exp(-d^2 / (4 heat_width))``, or 1.
     heat_width : "auto" or float > 0, default="auto"
         "auto" is a quarter of the mean squared neighbour distance of the first batch, then fixed.
-    laplacian : {"normalized", "unnormalized"}, default="normalized"
-        ``I - D^-1/2 W D^-1/2`` or ``D - W``.
+    laplacian : {"normalized", "unnormalized", "rows"}, default="normalized"
+        ``I - D^-1/2 W D^-1/2``, ``D - W``, or ``(I - P)'(I - P)`` in which P takes at every row the
+        mean over its own neighbours; its heat weights then measure their width row by row.
     laplacian_power : int >= 1, default=1
         Exponent of the Laplacian.
     recursion : {"landmarks", "exact", "spectral"}, default="landmarks"
@@ -163,6 +189,10 @@ class SeqLapMED(SequentialClassifier):
         every row; or by the paper's spectral approximation.
     n_landmarks : int >= 1, default=500
         Landmarks to grow to, taken from the stream as it comes.
+    graph_memory : int >= 0, default=0
+        Unlabeled rows kept, besides the labeled ones of the window, so that the graph of a new
+        batch is linked to the past. The kept rows are then the landmarks. Needs
+        ``recursion="landmarks"`` and ``laplacian="rows"``.
     unlabeled : object, default=-1
         Marker of a missing label; None if only None and NaN are missing.
     random_state : int, RandomState instance or None, default=None
@@ -183,17 +213,18 @@ class SeqLapMED(SequentialClassifier):
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "weights": [StrOptions({"heat", "binary"})],
         "heat_width": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
-        "laplacian": [StrOptions({"normalized", "unnormalized"})],
+        "laplacian": [StrOptions({"normalized", "unnormalized", "rows"})],
         "laplacian_power": [Interval(Integral, 1, None, closed="left")],
         "recursion": [StrOptions(set(recursion.NAMES))],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
+        "graph_memory": [Interval(Integral, 0, None, closed="left")],
         "unlabeled": "no_validation",
     }
 
     _fixed_parameters = (
         *SequentialClassifier._fixed_parameters,
         "n_neighbors", "weights", "heat_width", "laplacian", "laplacian_power",
-        "recursion", "n_landmarks",
+        "recursion", "n_landmarks", "graph_memory",
     )  # fmt: skip
 
     def __init__(
@@ -210,6 +241,10 @@ class SeqLapMED(SequentialClassifier):
         slack_shape=1.0,
         bias="exact",
         bias_variance=np.inf,
+        lag=1,
+        averaging=False,
+        forgetting=1.0,
+        budget=None,
         n_neighbors=10,
         weights="heat",
         heat_width="auto",
@@ -217,6 +252,7 @@ class SeqLapMED(SequentialClassifier):
         laplacian_power=1,
         recursion="landmarks",
         n_landmarks=500,
+        graph_memory=0,
         unlabeled=-1,
         class_weight=None,
         tol=1e-3,
@@ -234,6 +270,10 @@ class SeqLapMED(SequentialClassifier):
         self.slack_shape = slack_shape
         self.bias = bias
         self.bias_variance = bias_variance
+        self.lag = lag
+        self.averaging = averaging
+        self.forgetting = forgetting
+        self.budget = budget
         self.n_neighbors = n_neighbors
         self.weights = weights
         self.heat_width = heat_width
@@ -241,6 +281,7 @@ class SeqLapMED(SequentialClassifier):
         self.laplacian_power = laplacian_power
         self.recursion = recursion
         self.n_landmarks = n_landmarks
+        self.graph_memory = graph_memory
         self.unlabeled = unlabeled
         self.class_weight = class_weight
         self.tol = tol
@@ -258,7 +299,56 @@ class SeqLapMED(SequentialClassifier):
                 "arbitrary real vectors: it evaluates the kernel on singular vectors of X. Use "
                 "recursion='landmarks' or 'exact'."
             )
-        return recursion.begin(self.recursion, kernel, n_landmarks=self.n_landmarks, seed=seed)
+        self._check_recursion()
+        landmarks, memory = self.n_landmarks, self.graph_memory
+        if self.budget is not None:
+            landmarks = memory = self._landmarks_within_budget()
+        return recursion.begin(
+            self.recursion,
+            kernel,
+            n_landmarks=landmarks,
+            graph_memory=memory if self.graph_memory else 0,
+            seed=seed,
+        )
+
+    def _landmarks_within_budget(self) -> int:
+        return min(self.graph_memory or self.n_landmarks, self.budget // 2)
+
+    def _check_recursion(self) -> None:
+        """Refuse what a recursion cannot do, with the reason."""
+        name = self.recursion
+        if name == "spectral" and self.averaging:
+            raise ValueError(
+                "recursion='spectral' got averaging=True, expected False: its pseudo-points change "
+                "with every batch, so past means cannot be kept. Use recursion='landmarks' or "
+                "'exact'."
+            )
+        if name == "spectral" and self.forgetting < 1:
+            raise ValueError(
+                f"recursion='spectral' got forgetting={self.forgetting:g}, expected 1: its running "
+                "means give every batch the same weight. Use recursion='landmarks' or 'exact'."
+            )
+        if name != "landmarks" and self.budget is not None:
+            raise ValueError(
+                f"recursion={name!r} got budget={self.budget}, expected None: only landmarks last, "
+                "and support vectors beyond the budget are projected on them. Use "
+                "recursion='landmarks'."
+            )
+        if not self.graph_memory:
+            return
+        wrong = {
+            "recursion": (name, "landmarks"),
+            "laplacian": (self.laplacian, "rows"),
+            "laplacian_power": (self.laplacian_power, 1),
+        }
+        for parameter, (got, expected) in wrong.items():
+            if got != expected:
+                raise ValueError(
+                    f"graph_memory={self.graph_memory} got {parameter}={got!r}, expected "
+                    f"{expected!r}: a row that leaves the memory is settled by itself, which only "
+                    f"a Laplacian that is a sum over rows allows. Set {parameter}={expected!r} or "
+                    "graph_memory=0."
+                )
 
     def _graph_recipe(self) -> GraphRecipe:
         return GraphRecipe(

@@ -16,6 +16,8 @@ from seqmed.kernels import Kernel
 
 # Rows of neighbour differences formed at once when exact edge lengths are taken.
 EDGE_BLOCK = 4096
+# Width of a row's heat weights, as a share of its mean squared neighbour distance.
+ROW_WIDTH = 0.5
 # Squared distance between two points of feature space that is rounding, relative to their norms.
 ZERO_DISTANCE = 1e-14
 
@@ -28,8 +30,10 @@ class GraphRecipe:
     ----------
     n_neighbors : neighbours per point, >= 1, the point itself not counted.
     weights : "heat" for ``exp(-d^2 / (4 w))``, or "binary".
-    heat_width : the width ``w > 0`` of heat weights; None until it has been measured.
-    laplacian : "normalized" for ``I - D^-1/2 W D^-1/2``, or "unnormalized" for ``D - W``.
+    heat_width : the width ``w > 0`` of heat weights; None until it has been measured, and for
+        "rows" if every point is to measure its own.
+    laplacian : "normalized" for ``I - D^-1/2 W D^-1/2``, "unnormalized" for ``D - W``, or "rows"
+        for ``(I - P)'(I - P)``, P taking at every point the mean over its own neighbours.
     power : exponent >= 1 of the Laplacian.
     """
 
@@ -38,6 +42,11 @@ class GraphRecipe:
     heat_width: float | None = None
     laplacian: str = "normalized"
     power: int = 1
+
+    @property
+    def lacks_width(self) -> bool:
+        """Whether heat weights wait for a width to be measured."""
+        return self.weights == "heat" and self.heat_width is None and self.laplacian != "rows"
 
 
 class Neighbours(NamedTuple):
@@ -49,11 +58,15 @@ class Neighbours(NamedTuple):
 
 @dataclass(frozen=True)
 class Smoothness:
-    """The penalty ``strength * f' L^power f`` on the values ``f`` (n,) of a function on a batch."""
+    """The penalty ``strength * f' L^power f`` on the values ``f`` (n,) of a function on a batch.
+
+    ``rows`` is ``I - P``, (n, n), where the Laplacian is a sum over points, ``L = rows' rows``.
+    """
 
     laplacian: sp.csr_array
     power: int
     strength: float
+    rows: sp.csr_array | None = None
 
     def quadratic(self, values: Array) -> Array:
         """Return ``strength * F' L^power F`` for functions in columns, (n, r) to (r, r)."""
@@ -62,6 +75,15 @@ class Smoothness:
         smoothed = self.laplacian @ values if self.power % 2 else values
         product = values.T @ smoothed
         return (0.5 * self.strength) * (product + product.T)
+
+    def residuals(self, values: Array) -> Array:
+        """Return ``sqrt(strength) (I - P) F``, (n, r): a sum of squares over points is the penalty.
+
+        Only a Laplacian of rows, of power 1, is such a sum.
+        """
+        if self.rows is None or self.power != 1:
+            raise ValueError("residuals need laplacian='rows' and power 1.")
+        return np.sqrt(self.strength) * (self.rows @ values)
 
     def factor(self) -> Array:
         """Return R, (n, rank), with ``R R' = strength * L^power``."""
@@ -152,7 +174,35 @@ def laplacian_of(weights: sp.csr_array, kind: str) -> sp.csr_array:
     return sp.csr_array(sp.diags_array(connected.astype(np.float64)) - scaled)
 
 
+def residual_rows(neighbours: Neighbours, recipe: GraphRecipe) -> sp.csr_array:
+    """Return ``I - P``, (n, n): what each value differs by from the mean over its neighbours.
+
+    A neighbour's share falls with its distance, by heat weights whose width is the point's own
+    unless one is given: ``exp(-d_ij^2 / (ROW_WIDTH mean_j d_ij^2))``. A point without neighbours
+    has a zero row.
+    """
+    n, k = neighbours.indices.shape
+    if k == 0:
+        return sp.csr_array((n, n))
+    lengths = neighbours.distances
+    if recipe.weights == "binary":
+        shares = np.ones((n, k))
+    else:
+        width = ROW_WIDTH * lengths.mean(axis=1, keepdims=True)
+        if recipe.heat_width is not None:
+            width = np.full((n, 1), 4.0 * recipe.heat_width)
+        nearest = lengths.min(axis=1, keepdims=True)  # measured from it, one share at least is 1
+        shares = np.exp(-(lengths - nearest) / np.where(width > 0, width, 1.0))
+    shares /= shares.sum(axis=1, keepdims=True)
+    starts = np.repeat(np.arange(n), k)
+    means = sp.csr_array((shares.ravel(), (starts, neighbours.indices.ravel())), shape=(n, n))
+    return sp.csr_array(sp.eye_array(n, format="csr") - means)
+
+
 def smoothness(neighbours: Neighbours, recipe: GraphRecipe, strength: float) -> Smoothness:
     """Return the penalty of one batch from its neighbours."""
+    if recipe.laplacian == "rows":
+        rows = residual_rows(neighbours, recipe)
+        return Smoothness(sp.csr_array(rows.T @ rows), recipe.power, strength, rows)
     laplacian = laplacian_of(weight_matrix(neighbours, recipe), recipe.laplacian)
     return Smoothness(laplacian, recipe.power, strength)

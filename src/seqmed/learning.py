@@ -2,10 +2,11 @@
 
 A batch passes through in this order (Theorems 1 and 2 of the paper):
 
-1. the geometry of its points is folded into the covariance;
-2. prior mean and covariance are evaluated on its labeled points;
-3. one small dual per head gives their multipliers and the bias;
-4. they join the support vectors, and the new mean is put in a form ready to evaluate.
+1. its labeled points enter the window, and the oldest leave it for good;
+2. the geometry of its points is folded into the covariance;
+3. prior mean and covariance are evaluated on the window;
+4. one dual per head gives the multipliers of the window and the bias;
+5. the new mean is averaged, kept to its budget, and put in a form ready to evaluate.
 
 Nothing here is changed in place: a step that fails leaves the posterior it began with.
 """
@@ -13,18 +14,26 @@ Nothing here is changed in place: a step that fails leaves the posterior it bega
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed import dual
-from seqmed.arrays import Array, Points, distinct_rows, no_rows, take_rows
+from seqmed import dual, upkeep
+from seqmed.arrays import (
+    Array,
+    Points,
+    distinct_rows,
+    found_among,
+    no_indices,
+    no_rows,
+    stack,
+    take_rows,
+)
 from seqmed.dual import DualProblem, DualSolution
 from seqmed.graph import GraphRecipe, find_neighbours, measure_heat_width, smoothness
-from seqmed.kernels import Expansion, Kernel
-from seqmed.posterior import Posterior, Recursion, evaluate
+from seqmed.kernels import Expansion
+from seqmed.posterior import Posterior, Recursion, Terms, Window, evaluate
 
 # Kernel values are multiplied three at a time; beyond this they would overflow.
 LARGEST_VARIANCE = 1e100
@@ -59,6 +68,10 @@ class Settings:
     smoothing : the strength ``2 beta >= 0`` of the smoothness penalty.
     bias : "exact", or "median" for the paper's rule.
     tol, max_iter : of the dual solver.
+    lag : batches with labels whose multipliers are optimised together, None for all.
+    averaging : whether predictions are by the running mean of the means.
+    forgetting : share in (0, 1] that is left of the past at every batch.
+    room : labeled points kept exactly; None for all.
     """
 
     bound: float
@@ -67,6 +80,10 @@ class Settings:
     bias: str = "exact"
     tol: float = 1e-3
     max_iter: int = -1
+    lag: int | None = 1
+    averaging: bool = False
+    forgetting: float = 1.0
+    room: int | None = None
 
 
 class StepInfo(NamedTuple):
@@ -77,11 +94,19 @@ class StepInfo(NamedTuple):
     solutions : one per head; None where the batch posed no problem to that head.
     n_points : rows of the batch.
     n_labeled : labeled rows of the batch.
+    n_window : labeled points whose multipliers were optimised.
+    projection_cost : (heads,) norm, in the base kernel's space, of what was lost by projecting
+        points beyond the budget; times ``sqrt(k(x, x))`` it bounds the change of any score.
+    replacement_cost : largest change, by replacing landmarks, of the variance at one that left, as
+        a share of ``k(z, z)``.
     """
 
     solutions: tuple[DualSolution | None, ...]
     n_points: int
     n_labeled: int
+    n_window: int
+    projection_cost: Array
+    replacement_cost: float
 
     @property
     def solved(self) -> tuple[DualSolution, ...]:
@@ -112,14 +137,19 @@ def begin(
     ``points`` gives the format of the rows to come.
     """
     heads = 1
-    empty = Expansion(no_rows(points), np.zeros((0, heads)))
+    empty, nothing, none = no_rows(points), np.zeros((0, heads)), np.zeros(0)
     return Posterior(
         recursion=recursion,
         graph=graph,
-        support=empty,
-        mean_parts=(empty,),
+        frozen=Terms(empty, nothing, nothing),
+        window=Window(empty, nothing, nothing, nothing, none, none, no_indices()),
+        on_anchors=Terms(empty, nothing, nothing),
+        mean_parts=(Expansion(empty, nothing),),
         intercepts=np.zeros(heads),
-        solved=np.zeros(heads, dtype=bool),
+        biases=np.zeros(heads),
+        settled_biases=np.zeros(heads),
+        solved=np.zeros(heads, dtype=np.intp),
+        projection_error=np.zeros(heads),
         bias_variance=bias_variance,
         n_batches=0,
     )
@@ -132,18 +162,27 @@ def rehead(posterior: Posterior, transfer: Array, offsets: Array) -> Posterior:
     ----------
     posterior : with ``h`` heads.
     transfer : (h, H) with at most one nonzero entry, -1 or +1, per column; an empty column is a
-        head that has learned nothing.
+        head that has learned nothing, to which every point of the window is a negative example.
     offsets : (H,) the intercepts of the new heads, 0 for the copies.
     """
-    points, coefficients = posterior.support
+    window = posterior.window
+    signs = window.signs @ transfer
+    signs[:, ~np.abs(transfer).any(axis=0)] = -1.0
+    # Where the window holds all that was ever learned, it says itself what was not of a new class.
+    beyond_window = posterior.frozen.size or posterior.on_anchors.carrying.any()
     return replace(
         posterior,
-        support=Expansion(points, coefficients @ transfer),
+        frozen=posterior.frozen.mapped(transfer),
+        window=replace(window.mapped(transfer), signs=signs),
+        on_anchors=posterior.on_anchors.mapped(transfer),
         mean_parts=tuple(
             Expansion(part.points, part.coefficients @ transfer) for part in posterior.mean_parts
         ),
         intercepts=posterior.intercepts @ transfer + offsets,
-        solved=(posterior.solved @ np.abs(transfer)) > 0,
+        biases=posterior.biases @ transfer + offsets,
+        settled_biases=posterior.settled_biases @ transfer + (offsets if beyond_window else 0.0),
+        solved=posterior.solved @ np.abs(transfer).astype(np.intp),
+        projection_error=posterior.projection_error @ np.abs(transfer),
     )
 
 
@@ -152,88 +191,128 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
     with np.errstate(over="ignore"):
         variances = posterior.covariance.kernel.diagonal(batch.points)
     check_variances(variances)
-    recursion, graph = fold_geometry(posterior, batch.points, settings.smoothing)
-    covariance = recursion.covariance
-    kernel = covariance.kernel
-    labeled = take_rows(batch.points, batch.labeled)
+    past = upkeep.forget(posterior, settings.forgetting)
+    window, leaving = advance(past.window, batch, settings, past.n_batches)
+    recursion, graph = fold_geometry(past, window.points, batch.points, settings)
+    prior = upkeep.settle(upkeep.follow(past, recursion), leaving)
+    prior = replace(prior, graph=graph, window=window)
 
-    prior_parts = covariance.in_base_kernel(posterior.support)
-    prior_scores = evaluate(kernel, prior_parts, labeled)
-    gram = covariance(labeled, labeled)
-
-    heads = posterior.intercepts.size
-    coefficients = np.zeros((batch.labeled.size, heads))
-    intercepts, solved = posterior.intercepts.copy(), posterior.solved.copy()
-    solutions: list[DualSolution | None] = []
-    for head in range(heads):
-        signs = batch.targets[:, head]
-        solution = solve_head(posterior, head, gram, prior_scores[:, head], batch, settings)
-        solutions.append(solution)
-        if solution is not None:
-            coefficients[:, head] = signs * solution.multipliers
-            carried = intercepts[head] if np.isfinite(posterior.bias_variance) else 0.0
-            intercepts[head] = carried + solution.bias
-            solved[head] = True
-        elif signs.size and not solved[head] and intercepts[head] == 0:
-            intercepts[head] = signs[0]  # one class is all that is known: predict it
-
-    support = extend(kernel, posterior.support, Expansion(labeled, coefficients))
-    learned = replace(
-        posterior,
-        recursion=recursion,
-        graph=graph,
-        support=support,
-        mean_parts=ready_to_evaluate(kernel, covariance.in_base_kernel(support)),
-        intercepts=intercepts,
-        solved=solved,
-        n_batches=posterior.n_batches + 1,
+    same_prior = recursion.covariance is posterior.covariance and settings.forgetting == 1.0
+    nothing_new = same_prior and not batch.labeled.size
+    solutions = (None,) * prior.biases.size if nothing_new else solve(prior, settings)
+    learned = take_in(prior, solutions)
+    if settings.averaging:
+        solved = np.array([solution is not None for solution in solutions])
+        learned = upkeep.average(learned, solved, settings.forgetting)
+    learned, cost = upkeep.within_budget(learned, settings.room)
+    learned = upkeep.ready(learned, settings.averaging)
+    info = StepInfo(
+        solutions=solutions,
+        n_points=batch.points.shape[0],
+        n_labeled=batch.labeled.size,
+        n_window=window.size,
+        projection_cost=cost,
+        replacement_cost=recursion.replacement_cost,
     )
-    info = StepInfo(tuple(solutions), batch.points.shape[0], batch.labeled.size)
-    return learned, info
+    return replace(learned, n_batches=posterior.n_batches + 1), info
+
+
+def advance(window: Window, batch: Batch, settings: Settings, number: int) -> tuple[Window, Terms]:
+    """Return the window with the labeled points of a batch, and the points that leave it for that.
+
+    It holds the last `Settings.lag` batches that had labels, and at most `Settings.room` points
+    unless the batch alone has more; where points must go, those of the smallest multipliers go
+    first, older before newer.
+    """
+    heads, n_new = window.signs.shape[1], batch.labeled.size
+    if not n_new:
+        return window, upkeep.as_terms(window.take(no_indices()))
+    leaves = np.zeros(window.size, dtype=bool)
+    if settings.lag is not None:
+        seen = np.append(np.unique(window.batches), number)
+        leaves = ~np.isin(window.batches, seen[-settings.lag :])
+    if settings.room is not None:
+        staying = np.flatnonzero(~leaves)
+        excess = min(staying.size + n_new - settings.room, staying.size)
+        if excess > 0:
+            weights = np.abs(window.coefficients[staying]).max(axis=1)
+            leaves[staying[np.argsort(weights, kind="stable")[:excess]]] = True
+    kept = window.take(~leaves)
+    nothing = np.zeros((n_new, heads))
+    grown = Window(
+        points=stack(kept.points, take_rows(batch.points, batch.labeled)),
+        coefficients=np.vstack([kept.coefficients, nothing]),
+        averages=np.vstack([kept.averages, nothing]),
+        signs=np.vstack([kept.signs, batch.targets]),
+        bounds=np.append(kept.bounds, settings.bound * batch.weights),
+        shapes=np.append(kept.shapes, settings.slack_shape * batch.weights),
+        batches=np.append(kept.batches, np.full(n_new, number)),
+    )
+    return grown, upkeep.as_terms(window.take(leaves))
 
 
 def fold_geometry(
-    posterior: Posterior, points: Points, smoothing: float
+    posterior: Posterior, labeled: Points, points: Points, settings: Settings
 ) -> tuple[Recursion, GraphRecipe]:
     """Fold the smoothness of a batch into the covariance; repeated rows count as one vertex.
 
-    The graph's recipe comes back with its heat width, once there are distances to measure it by.
+    ``labeled`` are the points of the window, which a recursion that keeps points has to keep. The
+    graph's recipe comes back with its heat width, once there are distances to measure it by.
     """
     recursion, recipe = posterior.recursion, posterior.graph
-    if smoothing == 0:
+    if settings.smoothing == 0 and settings.room is None:
         return recursion, recipe
-    vertices = take_rows(points, distinct_rows(points))
-    neighbours = find_neighbours(recursion.covariance.kernel, vertices, recipe.n_neighbors)
-    if recipe.weights == "heat" and recipe.heat_width is None:
-        recipe = replace(recipe, heat_width=measure_heat_width(neighbours))
-    return recursion.fold(vertices, smoothness(neighbours, recipe, smoothing)), recipe
+    kernel = recursion.covariance.kernel
+    vertices = recursion.vertices(take_rows(points, distinct_rows(points)))
+    penalty = None
+    if settings.smoothing > 0:
+        neighbours = find_neighbours(kernel, vertices, recipe.n_neighbors)
+        if recipe.lacks_width:
+            recipe = replace(recipe, heat_width=measure_heat_width(neighbours))
+        penalty = smoothness(neighbours, recipe, settings.smoothing)
+    pinned = found_among(vertices, labeled) if recursion.pins else None
+    return recursion.fold(vertices, penalty, pinned), recipe
+
+
+def solve(prior: Posterior, settings: Settings) -> tuple[DualSolution | None, ...]:
+    """Solve one dual per head over the points of the window."""
+    window, covariance = prior.window, prior.covariance
+    settled = replace(prior, window=window.take(no_indices())).support
+    prior_parts = covariance.in_base_kernel(settled)
+    prior_scores = evaluate(covariance.kernel, prior_parts, window.points)
+    gram = covariance(window.points, window.points)
+    return tuple(
+        solve_head(prior, head, gram, prior_scores[:, head], settings)
+        for head in range(prior.biases.size)
+    )
 
 
 def solve_head(
-    posterior: Posterior,
-    head: int,
-    gram: Array,
-    prior_scores: Array,
-    batch: Batch,
-    settings: Settings,
+    prior: Posterior, head: int, gram: Array, prior_scores: Array, settings: Settings
 ) -> DualSolution | None:
-    """Solve the dual of one head; None where it has no labels, or one class and a diffuse bias."""
-    signs = np.ascontiguousarray(batch.targets[:, head])
-    diffuse = not np.isfinite(posterior.bias_variance)
+    """Solve the dual of one head; None where it has no labels, or one class and a diffuse bias.
+
+    It starts from the multipliers of the last update.
+    """
+    window = prior.window
+    signs = np.ascontiguousarray(window.signs[:, head])
+    diffuse = not np.isfinite(prior.bias_variance)
     if signs.size == 0 or (diffuse and abs(signs.sum()) == signs.size):
         return None
-    prior_bias = 0.0 if diffuse else posterior.intercepts[head]
     problem = DualProblem(
         gram=gram,
         signs=signs,
-        prior_scores=prior_scores + prior_bias,
-        bounds=settings.bound * batch.weights,
-        shapes=settings.slack_shape * batch.weights,
-        bias_variance=posterior.bias_variance,
+        prior_scores=prior_scores if diffuse else prior_scores + prior.settled_biases[head],
+        bounds=window.bounds,
+        shapes=window.shapes,
+        bias_variance=prior.bias_variance,
     )
-    previous = float(posterior.intercepts[head]) if posterior.solved[head] else None
     solution = dual.solve(
-        problem, tol=settings.tol, max_iter=settings.max_iter, previous_bias=previous
+        problem,
+        tol=settings.tol,
+        max_iter=settings.max_iter,
+        start=dual.feasible(problem, signs * window.coefficients[:, head]),
+        previous_bias=float(prior.biases[head]) if prior.solved[head] else None,
     )
     on_margin = solution.multipliers > 0
     if settings.bias == "exact" or not on_margin.any():
@@ -243,16 +322,21 @@ def solve_head(
     return dual.with_bias(problem, solution, median)
 
 
-def extend(kernel: Kernel, support: Expansion, new: Expansion) -> Expansion:
-    """Return the support with the new points that carry a coefficient."""
-    carrying = np.any(new.coefficients != 0, axis=1)
-    kept = Expansion(take_rows(new.points, carrying), new.coefficients[carrying])
-    return kernel.join(support, kept)
-
-
-def ready_to_evaluate(kernel: Kernel, parts: tuple[Expansion, ...]) -> tuple[Expansion, ...]:
-    """Return the parts summed into one where that makes them smaller (linear weights)."""
-    return (reduce(kernel.join, parts),) if kernel.compact else parts
+def take_in(prior: Posterior, solutions: tuple[DualSolution | None, ...]) -> Posterior:
+    """Return the posterior with the multipliers and biases of the solutions there are."""
+    window, solved = prior.window, prior.solved.copy()
+    coefficients, biases = window.coefficients.copy(), prior.biases.copy()
+    for head, solution in enumerate(solutions):
+        signs = window.signs[:, head]
+        if solution is not None:
+            coefficients[:, head] = signs * solution.multipliers
+            carried = prior.settled_biases[head] if np.isfinite(prior.bias_variance) else 0.0
+            biases[head] = carried + solution.bias
+            solved[head] += 1
+        elif signs.size and not solved[head] and biases[head] == 0:
+            biases[head] = signs[0]  # one class is all that is known: predict it
+    window = replace(window, coefficients=coefficients)
+    return replace(prior, window=window, biases=biases, solved=solved)
 
 
 def check_variances(variances: Array) -> None:

@@ -11,13 +11,15 @@ the base kernel less what smoothness has already decided, with anchor points Z a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import reduce
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Points
+from seqmed.arrays import Array, Points, take_rows
 from seqmed.graph import GraphRecipe, Smoothness
 from seqmed.kernels import Expansion, Kernel
 
@@ -91,6 +93,19 @@ def check_reduction(variances: Array, features: Array) -> None:
         )
 
 
+class Projection(NamedTuple):
+    """An expansion brought to other points.
+
+    Attributes
+    ----------
+    coefficients : (q, heads) on the anchors of a recursion.
+    squared_error : (heads,) squared norm, in the base kernel's space, of what was lost.
+    """
+
+    coefficients: Array
+    squared_error: Array
+
+
 class Recursion(Protocol):
     """A way to carry the covariance from batch to batch (Theorem 2)."""
 
@@ -98,8 +113,48 @@ class Recursion(Protocol):
     def covariance(self) -> Covariance:
         """The covariance with every batch so far folded in."""
 
-    def fold(self, points: Points, smoothness: Smoothness) -> Recursion:
-        """Return the recursion after one more batch of distinct points, (n, p), and its penalty."""
+    @property
+    def anchors(self) -> Points | None:
+        """Points (q, p) that outlive a batch, on which expansions may be remembered; or None."""
+
+    @property
+    def origin(self) -> NDArray[np.intp]:
+        """Where each anchor stood before the last fold, (q,); -1 for a new one."""
+
+    @property
+    def pins(self) -> bool:
+        """Whether `fold` keeps points and wants to know which of them it must keep."""
+
+    @property
+    def replacement_cost(self) -> float:
+        """Largest change, by replacing anchors in the last fold, of the variance at one that left.
+
+        As a share of k(z, z).
+        """
+
+    def vertices(self, points: Points) -> Points:
+        """Return the points that the graph of a batch spans, given its distinct rows."""
+
+    def forget(self, share: float) -> Recursion:
+        """Return the recursion with every penalty so far scaled by ``share`` in (0, 1)."""
+
+    def fold(
+        self,
+        points: Points,
+        smoothness: Smoothness | None,
+        pinned: NDArray[np.bool_] | None = None,
+    ) -> Recursion:
+        """Return the recursion after one more batch.
+
+        ``points`` are those of `vertices`, ``smoothness`` is the penalty of their graph (None for
+        none), and ``pinned`` a mask of those that must be kept, if points are kept.
+        """
+
+    def project(self, points: Points, coefficients: Array) -> Projection:
+        """Return the nearest function that lives on the lasting anchors."""
+
+    def unexplained(self, points: Points) -> Array:
+        """Return the squared norm, (n,), of what `project` loses of each row's kernel function."""
 
 
 def evaluate(kernel: Kernel, parts: tuple[Expansion, ...], points: Points) -> Array:
@@ -122,6 +177,62 @@ def blocks(n_rows: int, width: int) -> Iterator[slice]:
 
 
 @dataclass(frozen=True)
+class Terms:
+    """Points that carry the mean.
+
+    Parameters
+    ----------
+    points : (n, p).
+    coefficients : (n, heads) in the current covariance.
+    averages : (n, heads) of the averaged mean, in the base kernel; zeros without averaging.
+    """
+
+    points: Points
+    coefficients: Array
+    averages: Array
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        return self.points.shape[0]
+
+    def take(self, rows: NDArray[Any]) -> Self:
+        """Return some of the rows, by a mask or by indices."""
+        arrays = {f.name: take_rows(getattr(self, f.name), rows) for f in fields(self)}
+        return type(self)(**arrays)
+
+    def mapped(self, transfer: Array) -> Self:
+        """Return the terms with heads that are combinations of the old ones, (h, H)."""
+        return replace(
+            self,
+            coefficients=self.coefficients @ transfer,
+            averages=self.averages @ transfer,
+        )
+
+    @property
+    def carrying(self) -> NDArray[np.bool_]:
+        """Mask (n,) of the points with any coefficient."""
+        return np.any(self.coefficients != 0, axis=1) | np.any(self.averages != 0, axis=1)
+
+
+@dataclass(frozen=True)
+class Window(Terms):
+    """Labeled points whose multipliers are still to be optimised, oldest first.
+
+    Parameters
+    ----------
+    signs : (n, heads) targets, each -1.0 or +1.0.
+    bounds, shapes : (n,) multiplier bounds and slack shapes.
+    batches : (n,) the number of the batch each came with.
+    """
+
+    signs: Array
+    bounds: Array
+    shapes: Array
+    batches: NDArray[np.intp]
+
+
+@dataclass(frozen=True)
 class Posterior:
     """The state of a stream learner; every update makes a new one.
 
@@ -129,20 +240,32 @@ class Posterior:
     ----------
     recursion : carries the covariance.
     graph : how a batch becomes a graph, with the heat width once it has been measured.
-    support : support vectors (s, p) and their coefficients (s, heads) in the current covariance.
-    mean_parts : the same mean function as expansions in the base kernel, ready to evaluate.
-    intercepts : (heads,) the bias of each head.
-    solved : (heads,) whether a dual has ever fixed that bias.
+    frozen : support vectors whose multipliers are settled, kept exactly.
+    window : labeled points whose multipliers the next update will optimise again.
+    on_anchors : coefficients of settled support vectors projected on the recursion's anchors, and
+        of the averaged mean there.
+    mean_parts : the mean used for prediction as expansions in the base kernel, ready to evaluate.
+    intercepts : (heads,) the bias of each head, that of the averaged mean if it is in use.
+    biases : (heads,) the newest bias of each head.
+    settled_biases : (heads,) what the settled multipliers and the prior add to it.
+    solved : (heads,) how many updates have solved a dual of this head.
+    projection_error : (heads,) bound on how far projections so far have moved any score at a point
+        of k(x, x) = 1, the multipliers given.
     bias_variance : prior variance of the bias, inf for a diffuse one.
     n_batches : batches learned.
     """
 
     recursion: Recursion
     graph: GraphRecipe
-    support: Expansion
+    frozen: Terms
+    window: Window
+    on_anchors: Terms
     mean_parts: tuple[Expansion, ...]
     intercepts: Array
-    solved: NDArray[np.bool_]
+    biases: Array
+    settled_biases: Array
+    solved: NDArray[np.intp]
+    projection_error: Array
     bias_variance: float
     n_batches: int
 
@@ -155,6 +278,17 @@ class Posterior:
     def size(self) -> int:
         """Rows of the largest set of points the mean is made of."""
         return max(part.points.shape[0] for part in self.mean_parts)
+
+    @property
+    def support(self) -> Expansion:
+        """All points with a coefficient in the current covariance, newest last."""
+        kernel = self.covariance.kernel
+        return reduce(kernel.join, (loaded(t) for t in (self.on_anchors, self.frozen, self.window)))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays the state consists of, each counted once."""
+        return sum(array.nbytes for array in distinct_arrays(self, {}).values())
 
     def mean(self, points: Points) -> Array:
         """Return the mean score of every row under every head, bias included, (n, heads)."""
@@ -174,3 +308,26 @@ class Posterior:
         if np.isfinite(self.bias_variance):
             variances += self.bias_variance
         return np.sqrt(variances)
+
+
+def loaded(terms: Terms) -> Expansion:
+    """Return the points that carry a coefficient in the current covariance."""
+    rows = np.any(terms.coefficients != 0, axis=1)
+    return Expansion(take_rows(terms.points, rows), terms.coefficients[rows])
+
+
+def distinct_arrays(value: Any, found: dict[int, NDArray[Any]]) -> dict[int, NDArray[Any]]:
+    """Return all arrays within dataclasses, tuples and sparse matrices, by identity."""
+    if isinstance(value, np.ndarray):
+        owner = value if value.base is None else value.base
+        found[id(owner)] = value if not isinstance(owner, np.ndarray) else owner
+    elif sp.issparse(value):
+        for array in (value.data, value.indices, value.indptr):
+            distinct_arrays(array, found)
+    elif is_dataclass(value):
+        for part in fields(value):
+            distinct_arrays(getattr(value, part.name), found)
+    elif isinstance(value, tuple):
+        for part in value:
+            distinct_arrays(part, found)
+    return found

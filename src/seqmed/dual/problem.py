@@ -83,6 +83,24 @@ class DualSolution(NamedTuple):
         return self.gap / size if size > 0 else 0.0
 
 
+def feasible(problem: DualProblem, multipliers: Array) -> Array:
+    """Return multipliers (n,) moved into their bounds and, under a diffuse bias, to ``y'a = 0``.
+
+    The side that weighs more is scaled down to the other.
+    """
+    highest = np.where(problem.shapes > 0, np.nextafter(problem.bounds, 0.0), problem.bounds)
+    start = np.clip(multipliers, 0.0, highest)
+    if np.isfinite(problem.bias_variance):
+        return start
+    positive = problem.signs > 0
+    ups, downs = float(start[positive].sum()), float(start[~positive].sum())
+    if ups > downs:
+        start[positive] *= downs / ups
+    elif downs > ups:
+        start[~positive] *= ups / downs
+    return start
+
+
 def margins_left(problem: DualProblem, multipliers: Array) -> Array:
     """Return ``y_i - m_i - (K c)_i``, what is missing to a score of ``y_i`` before the bias."""
     coefficients = problem.signs * multipliers

@@ -1,54 +1,24 @@
 """The landmark recursion: smoothness is projected on m points, labels keep the exact kernel.
 
-With features ``phi(x) = W' k(Z, x)`` that reproduce the kernel on the landmarks Z, the covariance
-is ``k(x, x') - phi(x)' (I - G^{-1}) phi(x')`` and every batch adds its penalty to an m x m matrix:
-``G = I + H``, ``H += Phi' P Phi``. The sum may be taken in any order, on many machines.
+The landmarks are taken from the stream as it comes: all points until there are m, and then a
+uniform sample of everything seen (a reservoir). Every batch adds its penalty to an m x m matrix,
+``H += Phi' P Phi``. While no landmark is replaced the sum may be taken in any order, on many
+machines; replacing some keeps the covariance on those that stay.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import eigh
+from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Points, stack, take_rows
-from seqmed.graph import Smoothness, semidefinite_factor
+from seqmed.arrays import Array, Points, no_indices, take_rows
+from seqmed.graph import Smoothness
 from seqmed.kernels import Kernel
-from seqmed.posterior import Covariance, Reduction
-from seqmed.recursion.theorem import damping
-
-# Directions of the landmarks' Gram matrix below this share of its largest eigenvalue are left out:
-# they carry at most that share of any kernel value, and dividing by them would carry rounding.
-EIGENVALUE_CUTOFF = 1e-10
-
-
-@dataclass(frozen=True)
-class Basis:
-    """What is known on the landmarks.
-
-    Parameters
-    ----------
-    landmarks : the points Z, (m, p).
-    whitening : the matrix W, (m, r), with ``W' K_ZZ W = I``.
-    penalty : the matrix H, (r, r).
-    """
-
-    landmarks: Points
-    whitening: Array
-    penalty: Array
-
-    def features(self, kernel: Kernel, points: Points) -> Array:
-        """Return phi of every row, (n, r)."""
-        return kernel(points, self.landmarks) @ self.whitening
-
-    def extend(self, kernel: Kernel, points: Points) -> Basis:
-        """Return the basis with more landmarks; exact, since the old ones stay among them."""
-        landmarks = stack(self.landmarks, points)
-        whitening = whiten(kernel, landmarks)
-        move = whitening.T @ kernel(landmarks, self.landmarks) @ self.whitening
-        penalty = move @ self.penalty @ move.T
-        return Basis(landmarks, whitening, 0.5 * (penalty + penalty.T))
+from seqmed.posterior import Covariance, Projection
+from seqmed.recursion.basis import Basis, empty_basis
 
 
 @dataclass(frozen=True)
@@ -58,9 +28,13 @@ class LandmarkRecursion:
     Parameters
     ----------
     covariance : the current covariance.
-    n_landmarks : how many landmarks to grow to, from the points as they come.
-    seed : entropy of the choice among the points of a batch that has more than are wanted.
+    n_landmarks : how many landmarks to grow to.
+    seed : entropy of the choice among points.
     basis : what is known on the landmarks, None before the first batch.
+    keys : (m,) the draw by which each landmark holds its place; the largest stay.
+    origin : (m,) where each landmark stood before the last fold, -1 for a new one.
+    replacement_cost : largest change, by replacements in the last fold, of the variance at a
+        landmark that left, as a share of k(z, z).
     n_folds : batches folded in.
     """
 
@@ -68,46 +42,107 @@ class LandmarkRecursion:
     n_landmarks: int
     seed: int
     basis: Basis | None = None
+    keys: Array | None = None
+    origin: NDArray[np.intp] = field(default_factory=no_indices)
+    replacement_cost: float = 0.0
     n_folds: int = 0
+    pins: ClassVar[bool] = False
 
-    def fold(self, points: Points, smoothness: Smoothness) -> LandmarkRecursion:
-        """Return the recursion after one more batch."""
-        kernel, basis = self.covariance.kernel, self._grown_basis(points)
-        penalty = basis.penalty + smoothness.quadratic(basis.features(kernel, points))
-        # I - G^{-1} = H (I + H)^{-1}: Theorem 2 once more, with the identity for a Gram matrix.
-        damp = damping(semidefinite_factor(penalty), np.eye(penalty.shape[0]))
-        reduction = Reduction(basis.landmarks, basis.whitening @ damp)
+    @property
+    def anchors(self) -> Points | None:
+        """The landmarks."""
+        return None if self.basis is None else self.basis.landmarks
+
+    @property
+    def kept(self) -> NDArray[np.intp]:
+        """Where the landmarks stand among the anchors: all in their places."""
+        return np.arange(0 if self.basis is None else self.basis.size)
+
+    def vertices(self, points: Points) -> Points:
+        """Return what a graph of the batch spans: the batch."""
+        return points
+
+    def forget(self, share: float) -> LandmarkRecursion:
+        """Return the recursion with every penalty so far scaled by ``share``."""
+        if self.basis is None or self.keys is None:
+            return self
+        basis = replace(self.basis, penalty=share * self.basis.penalty)
+        covariance = basis.covariance(self.covariance.kernel)
+        return replace(self, basis=basis, covariance=covariance, keys=self.keys / share)
+
+    def project(self, points: Points, coefficients: Array) -> Projection:
+        """Return the nearest expansion on the landmarks."""
+        assert self.basis is not None
+        return self.basis.project(self.covariance.kernel, points, coefficients)
+
+    def unexplained(self, points: Points) -> Array:
+        """Return what projecting loses of each row, (n,)."""
+        assert self.basis is not None
+        return self.basis.unexplained(self.covariance.kernel, points)
+
+    def fold(
+        self,
+        points: Points,
+        smoothness: Smoothness | None,
+        pinned: NDArray[np.bool_] | None = None,
+    ) -> LandmarkRecursion:
+        """Return the recursion after one more batch; without a penalty, landmarks still grow."""
+        kernel = self.covariance.kernel
+        grown = self._with_landmarks_from(points)
+        basis = grown.basis
+        assert basis is not None
+        if smoothness is not None:
+            basis = basis.add(smoothness.quadratic(basis.features(kernel, points)))
+        covariance = basis.covariance(kernel) if basis.penalty.any() else self.covariance
+        return replace(grown, basis=basis, covariance=covariance, n_folds=self.n_folds + 1)
+
+    def _with_landmarks_from(self, points: Points) -> LandmarkRecursion:
+        """Return the recursion with those of ``points`` that draw a place among the landmarks."""
+        kernel = self.covariance.kernel
+        basis, keys = self.basis, self.keys
+        if basis is None or keys is None:
+            basis, keys = empty_basis(points), np.zeros(0)
+        draws = draw_keys(points.shape[0], self.seed, self.n_folds)
+        chosen = largest(np.append(keys, draws), self.n_landmarks)
+        stays, enters = chosen[chosen < basis.size], chosen[chosen >= basis.size] - basis.size
+        if not enters.size:
+            return replace(self, origin=stays, replacement_cost=0.0)
+        grown = basis.extend(kernel, take_rows(points, enters))
+        cost = 0.0
+        if stays.size < basis.size:
+            leaves = np.setdiff1d(np.arange(basis.size), stays)
+            kept = np.append(stays, np.arange(basis.size, grown.size))
+            cost = replacement_cost(kernel, grown, kept, take_rows(basis.landmarks, leaves))
+            grown = grown.restrict(kernel, kept)
         return replace(
             self,
-            covariance=Covariance(kernel, reduction),
-            basis=replace(basis, penalty=penalty),
-            n_folds=self.n_folds + 1,
+            basis=grown,
+            keys=np.append(keys[stays], draws[enters]),
+            origin=np.append(stays, np.full(enters.size, -1)),
+            replacement_cost=cost,
         )
 
-    def _grown_basis(self, points: Points) -> Basis:
-        """Return the basis with landmarks from ``points``, as many as there is room for."""
-        kernel = self.covariance.kernel
-        if self.basis is None:
-            landmarks = take_rows(points, self._choose(points.shape[0], self.n_landmarks))
-            whitening = whiten(kernel, landmarks)
-            rank = whitening.shape[1]
-            return Basis(landmarks, whitening, np.zeros((rank, rank)))
-        room = self.n_landmarks - self.basis.landmarks.shape[0]
-        if room <= 0:
-            return self.basis
-        chosen = take_rows(points, self._choose(points.shape[0], room))
-        return self.basis.extend(kernel, chosen)
 
-    def _choose(self, n_points: int, wanted: int) -> np.ndarray:
-        """Return sorted indices of at most ``wanted`` points, uniformly at random."""
-        if n_points <= wanted:
-            return np.arange(n_points)
-        generator = np.random.default_rng((self.seed, self.n_folds))
-        return np.sort(generator.choice(n_points, wanted, replace=False))
+def draw_keys(n: int, seed: int, n_folds: int) -> Array:
+    """Return one negative key per point, (n,): the m largest of a stream are a uniform sample.
+
+    Keys of the past divided by ``forgetting`` at every step make it a sample that forgets too.
+    """
+    return np.log(np.random.default_rng((seed, n_folds)).random(n))
 
 
-def whiten(kernel: Kernel, landmarks: Points) -> Array:
-    """Return W, (m, r), with ``W' K W = I`` on the directions worth keeping."""
-    values, vectors = eigh(kernel(landmarks, landmarks))
-    kept = values > EIGENVALUE_CUTOFF * max(float(values[-1]), 0.0)
-    return vectors[:, kept] / np.sqrt(values[kept])
+def largest(keys: Array, wanted: int) -> NDArray[np.intp]:
+    """Return the sorted indices of the ``wanted`` largest keys, all of them if there are fewer."""
+    if keys.size <= wanted:
+        return np.arange(keys.size)
+    return np.sort(np.argpartition(keys, keys.size - wanted)[keys.size - wanted :])
+
+
+def replacement_cost(kernel: Kernel, before: Basis, kept: NDArray[np.intp], left: Points) -> float:
+    """Return the largest change of the variance at a point that left, relative to ``k(x, x)``."""
+    own = kernel.diagonal(left)
+    change = np.abs(
+        before.restrict(kernel, kept).covariance(kernel).diagonal(left)
+        - before.covariance(kernel).diagonal(left)
+    )
+    return float((change / np.where(own > 0, own, 1.0)).max(initial=0.0))

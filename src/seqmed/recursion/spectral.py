@@ -9,14 +9,16 @@ folded in exactly. The first two batches are exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import svd
 
-from seqmed.arrays import Array, Points
+from seqmed.arrays import Array, Points, no_indices
 from seqmed.graph import Smoothness
-from seqmed.posterior import Covariance, Reduction
+from seqmed.posterior import Covariance, Projection, Reduction
 from seqmed.recursion.theorem import damping, fold_exactly
 
 EXACT_BATCHES = 2
@@ -86,9 +88,40 @@ class SpectralRecursion:
     spectrum: Spectrum | None = None
     strength: float = 0.0
     n_folds: int = 0
+    # No anchor outlives its batch, so nothing can be remembered on anchors.
+    anchors: ClassVar[None] = None
+    pins: ClassVar[bool] = False
+    replacement_cost: ClassVar[float] = 0.0
+    origin: NDArray[np.intp] = field(default_factory=no_indices)
 
-    def fold(self, points: Points, smoothness: Smoothness) -> SpectralRecursion:
+    def vertices(self, points: Points) -> Points:
+        """Return what a graph of the batch spans: the batch."""
+        return points
+
+    def forget(self, share: float) -> SpectralRecursion:
+        """Refuse: running means over all batches cannot be discounted."""
+        raise ValueError(
+            f"recursion='spectral' got forgetting={share:g}, expected 1: its running means give "
+            "every batch the same weight. Use recursion='landmarks' or 'exact'."
+        )
+
+    def project(self, points: Points, coefficients: Array) -> Projection:
+        """Refuse: there is nothing lasting to project on."""
+        raise ValueError("recursion='spectral' keeps no landmarks: use recursion='landmarks'.")
+
+    def unexplained(self, points: Points) -> Array:
+        """Return what projecting loses: everything."""
+        return self.covariance.kernel.diagonal(points)
+
+    def fold(
+        self,
+        points: Points,
+        smoothness: Smoothness | None,
+        pinned: NDArray[np.bool_] | None = None,
+    ) -> SpectralRecursion:
         """Return the recursion after one more batch."""
+        if smoothness is None:
+            return self
         prior = self.covariance
         if self.spectrum is not None and self.n_folds >= EXACT_BATCHES:
             prior = self._from_past(self.spectrum)

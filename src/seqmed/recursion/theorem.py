@@ -41,3 +41,20 @@ def fold_exactly(covariance: Covariance, points: Points, smoothness: Smoothness)
     corner = np.zeros((points.shape[0], old.factor.shape[1]))
     factor = np.block([[old.factor, lifted], [corner, damp]])
     return Covariance(kernel, Reduction(stack(old.anchors, points), factor))
+
+
+def discount(covariance: Covariance, share: float) -> Covariance:
+    """Return the covariance of a penalty scaled by ``share`` in (0, 1].
+
+    With ``S = Q Q'`` of a penalty P on the anchors and ``B = Q' K Q``, whose eigenvalues are below
+    1, that of ``share * P`` is ``share * Q (I - (1 - share) B)^{-1} Q'``.
+    """
+    old = covariance.reduction
+    if old is None or share == 1.0:
+        return covariance
+    factor = old.factor
+    product = factor.T @ covariance.kernel(old.anchors, old.anchors) @ factor
+    rest = np.eye(product.shape[0]) - 0.5 * (1.0 - share) * (product + product.T)
+    lower = cholesky(rest, lower=True)
+    scaled = np.sqrt(share) * solve_triangular(lower, factor.T, lower=True).T
+    return Covariance(covariance.kernel, Reduction(old.anchors, scaled))

@@ -1,0 +1,150 @@
+"""A Gaussian on a set of landmarks: what is known of a function by its values there.
+
+With features ``phi(x) = W' k(Z, x)`` that reproduce the kernel on the landmarks Z, any function of
+the form ``phi(x)' u`` is fixed by its values on Z, and a smoothness penalty on such functions is a
+matrix H: ``u`` has the prior covariance ``V = (I + H)^{-1}``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh, solve_triangular
+from scipy.linalg.lapack import dpstrf
+
+from seqmed.arrays import Array, Points, no_rows, stack, take_rows
+from seqmed.graph import semidefinite_factor
+from seqmed.kernels import Kernel
+from seqmed.posterior import Covariance, Projection, Reduction
+from seqmed.recursion.theorem import damping
+
+# A landmark whose kernel function is this close to the span of the others (squared distance, as a
+# share of the largest k(z, z)) adds no direction: dividing by so little would carry rounding.
+REDUNDANT = 1e-10
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What is known on the landmarks.
+
+    Parameters
+    ----------
+    landmarks : the points Z, (m, p).
+    whitening : the matrix W, (m, m), with ``W' K_ZZ W = I``; the column of a redundant landmark is
+        zero, so that a basis of m landmarks always has the same size.
+    penalty : the matrix H, (m, m), zero in the place of redundant landmarks.
+    """
+
+    landmarks: Points
+    whitening: Array
+    penalty: Array
+
+    @property
+    def size(self) -> int:
+        """Number of landmarks."""
+        return self.landmarks.shape[0]
+
+    def features(self, kernel: Kernel, points: Points) -> Array:
+        """Return phi of every row, (n, m)."""
+        return kernel(points, self.landmarks) @ self.whitening
+
+    def extend(self, kernel: Kernel, points: Points) -> Basis:
+        """Return the basis with more landmarks, the old ones first.
+
+        Exact: old features do not change, and new ones are what the old cannot express.
+        """
+        n, m = points.shape[0], self.size
+        gram = kernel(points, points)
+        largest = np.diagonal(gram).max(initial=0.0)
+        features = np.zeros((n, 0))
+        if m:
+            features = self.features(kernel, points)
+            largest = max(largest, kernel.diagonal(self.landmarks).max())
+            gram = gram - features @ features.T
+        own = whiten(gram, REDUNDANT * largest)
+        whitening = np.block([
+            [self.whitening, -self.whitening @ (features.T @ own)],
+            [np.zeros((n, m)), own],
+        ])  # fmt: skip
+        penalty = np.zeros((m + n, m + n))
+        penalty[:m, :m] = self.penalty
+        return Basis(stack(self.landmarks, points), whitening, penalty)
+
+    def restrict(self, kernel: Kernel, kept: NDArray[np.intp]) -> Basis:
+        """Return the basis on some of its landmarks, in the order of the indices ``kept``.
+
+        The function's covariance on those that stay is kept exactly: it is a marginal.
+        """
+        landmarks = take_rows(self.landmarks, kept)
+        gram = kernel(landmarks, landmarks)
+        whitening = whiten(gram, REDUNDANT * np.diagonal(gram).max(initial=0.0))
+        move = whitening.T @ self.features(kernel, landmarks)
+        taken = move @ shrinkage(self.penalty) @ move.T
+        covariance = np.eye(kept.size) - 0.5 * (taken + taken.T)
+        penalty = inverse(covariance) @ taken
+        return Basis(landmarks, whitening, 0.5 * (penalty + penalty.T))
+
+    def covariance(self, kernel: Kernel) -> Covariance:
+        """Return ``k - phi (I - (I + H)^{-1}) phi'``."""
+        if not self.penalty.any():
+            return Covariance(kernel)
+        # I - V = H (I + H)^{-1}: Theorem 2 once more, with the identity for a Gram matrix.
+        damp = damping(semidefinite_factor(self.penalty), np.eye(self.size))
+        return Covariance(kernel, Reduction(self.landmarks, self.whitening @ damp))
+
+    def add(self, penalty: Array) -> Basis:
+        """Return the basis with more smoothness, (m, m), on the functions of its span."""
+        return replace(self, penalty=self.penalty + penalty)
+
+    def unexplained(self, kernel: Kernel, points: Points) -> Array:
+        """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""
+        features = self.features(kernel, points)
+        rest = kernel.diagonal(points) - np.einsum("ij,ij->i", features, features)
+        return np.maximum(rest, 0.0)
+
+    def project(self, kernel: Kernel, points: Points, coefficients: Array) -> Projection:
+        """Return the function of the span nearest to an expansion, and how far it is."""
+        features = self.features(kernel, points)
+        rest = kernel(points, points) - features @ features.T
+        return Projection(
+            coefficients=self.whitening @ (features.T @ coefficients),
+            squared_error=np.maximum(np.sum(coefficients * (rest @ coefficients), axis=0), 0.0),
+        )
+
+
+def empty_basis(like: Points) -> Basis:
+    """Return a basis without landmarks, for rows in the format of ``like``."""
+    return Basis(no_rows(like), np.zeros((0, 0)), np.zeros((0, 0)))
+
+
+def whiten(gram: Array, cutoff: float) -> Array:
+    """Return W, (n, n), with ``W' K W`` the identity but for zeros in redundant places.
+
+    Cholesky with diagonal pivoting; what is left of ``k(z, z)`` below ``cutoff`` is redundant.
+    """
+    n = gram.shape[0]
+    whitening = np.zeros((n, n))
+    if n == 0:
+        return whitening
+    lower, pivots, rank, _ = dpstrf(gram, tol=cutoff, lower=1)
+    order = pivots[:rank] - 1
+    inverse_lower = solve_triangular(lower[:rank, :rank], np.eye(rank), lower=True)
+    whitening[np.ix_(order, order)] = inverse_lower.T
+    return whitening
+
+
+def shrinkage(penalty: Array) -> Array:
+    """Return ``I - (I + H)^{-1}``, the share of the prior covariance that H has taken."""
+    return inverse(np.eye(penalty.shape[0]) + penalty) @ penalty
+
+
+def inverse(matrix: Array) -> Array:
+    """Return the inverse of a positive definite matrix; rounding may have spoiled that a little."""
+    try:
+        return cho_solve(cho_factor(matrix, lower=True), np.eye(matrix.shape[0]))
+    except LinAlgError:
+        values, vectors = eigh(matrix)
+        floor = matrix.shape[0] * np.finfo(np.float64).eps * values[-1]
+        return (vectors / np.maximum(values, floor)) @ vectors.T

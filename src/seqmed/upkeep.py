@@ -1,0 +1,221 @@
+"""What happens to a posterior besides learning: forgetting, averaging, staying within a budget.
+
+Each function returns a new posterior. The mean they keep is, in the current covariance,
+
+    m(x) = sum_window k_t(x, x_s) c_s + sum_frozen k_t(x, x_s) c_s + sum_anchors k_t(x, z) a_z.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqmed.arrays import Array, no_rows
+from seqmed.kernels import Expansion, Kernel
+from seqmed.posterior import Posterior, Recursion, Terms, Window, loaded
+
+SomeTerms = TypeVar("SomeTerms", bound=Terms)
+
+# A coefficient this small against the largest of its kind has faded.
+FADED = 1e-9
+
+
+def forget(posterior: Posterior, share: float) -> Posterior:
+    """Return the posterior with all it has learned scaled by ``share`` in (0, 1].
+
+    Settled coefficients, the bias they add and the smoothness so far shrink; in the window it is
+    the bounds and shapes that do, which is a batch's weight. What has faded is dropped.
+    """
+    if share == 1.0:
+        return posterior
+    window = posterior.window
+    window = replace(
+        window,
+        coefficients=share * window.coefficients,
+        bounds=share * window.bounds,
+        shapes=share * window.shapes,
+    )
+    frozen = replace(posterior.frozen, coefficients=share * posterior.frozen.coefficients)
+    anchors = posterior.on_anchors
+    return replace(
+        posterior,
+        recursion=posterior.recursion.forget(share),
+        window=window.take(window.bounds > FADED * window.bounds.max(initial=0.0)),
+        frozen=frozen.take(~faded(frozen)),
+        on_anchors=replace(anchors, coefficients=share * anchors.coefficients),
+        settled_biases=share * posterior.settled_biases,
+        projection_error=share * posterior.projection_error,
+    )
+
+
+def faded(terms: Terms) -> NDArray[np.bool_]:
+    """Return a mask (n,) of the points whose coefficients no longer count."""
+    mask = np.ones(terms.size, dtype=bool)
+    for values in (terms.coefficients, terms.averages):
+        sizes = np.abs(values).max(axis=1, initial=0.0)
+        mask &= sizes <= FADED * sizes.max(initial=0.0)
+    return mask
+
+
+def follow(posterior: Posterior, recursion: Recursion) -> Posterior:
+    """Return the posterior with a recursion one fold further, its expansions on the new anchors.
+
+    Where an anchor was dropped, what stood on it is projected on those that last.
+    """
+    if recursion is posterior.recursion:
+        return posterior
+    old, origin = posterior.on_anchors, recursion.origin
+    points = no_rows(posterior.frozen.points) if recursion.anchors is None else recursion.anchors
+    heads = old.coefficients.shape[1]
+    values = np.hstack([old.coefficients, old.averages])
+    moved = np.zeros((points.shape[0], 2 * heads))
+    stayed = origin >= 0
+    moved[stayed] = values[origin[stayed]]
+    error = posterior.projection_error
+    left = np.setdiff1d(np.flatnonzero(old.carrying), origin[stayed])
+    if left.size:
+        found = recursion.project(old.points[left], values[left])
+        moved += found.coefficients
+        error = error + np.sqrt(found.squared_error[:heads])
+    return replace(
+        posterior,
+        recursion=recursion,
+        on_anchors=Terms(points, moved[:, :heads], moved[:, heads:]),
+        projection_error=error,
+    )
+
+
+def settle(posterior: Posterior, leaving: Terms) -> Posterior:
+    """Return the posterior with points that have left the window among the frozen ones."""
+    if not leaving.size:
+        return posterior
+    biases = posterior.settled_biases
+    if np.isfinite(posterior.bias_variance):
+        biases = biases + posterior.bias_variance * leaving.coefficients.sum(axis=0)
+    carrying = leaving.take(leaving.carrying)
+    joined = join(posterior.covariance.kernel, posterior.frozen, carrying)
+    return replace(posterior, frozen=joined, settled_biases=biases)
+
+
+def join(kernel: Kernel, first: Terms, second: Terms) -> Terms:
+    """Return the terms of both, summed where the kernel can."""
+    heads = first.coefficients.shape[1]
+    parts = (
+        Expansion(terms.points, np.hstack([terms.coefficients, terms.averages]))
+        for terms in (first, second)
+    )
+    points, values = reduce(kernel.join, parts)
+    return Terms(points, values[:, :heads], values[:, heads:])
+
+
+def average(posterior: Posterior, solved: NDArray[np.bool_], forgetting: float) -> Posterior:
+    """Return the posterior with its newest mean taken into the running mean of mean functions.
+
+    Parameters
+    ----------
+    posterior : after a solve; ``posterior.solved`` counts it already.
+    solved : (heads,) whether this update has solved a dual of the head; others stay as they were.
+    forgetting : share in (0, 1]; below 1 the running mean forgets too.
+    """
+    counts = np.maximum(posterior.solved, 1)
+    share = np.where(solved, np.maximum(1.0 / counts, 1.0 - forgetting), 0.0)
+    share[posterior.solved == 0] = 1.0  # nothing to average yet: the mean is the newest
+
+    def taken_in(terms: SomeTerms, newest: Array) -> SomeTerms:
+        return replace(terms, averages=terms.averages + share * (newest - terms.averages))
+
+    on_anchors = posterior.on_anchors
+    return replace(
+        posterior,
+        frozen=taken_in(posterior.frozen, posterior.frozen.coefficients),
+        window=taken_in(posterior.window, posterior.window.coefficients),
+        on_anchors=taken_in(on_anchors, base_coefficients(posterior)),
+        intercepts=posterior.intercepts + share * (posterior.biases - posterior.intercepts),
+    )
+
+
+def base_coefficients(posterior: Posterior) -> Array:
+    """Return the coefficients (q, heads) on the anchors that the newest mean has in base kernel."""
+    anchors = posterior.on_anchors
+    if posterior.covariance.reduction is None or not anchors.size:
+        return anchors.coefficients
+    parts = posterior.covariance.in_base_kernel(posterior.support)
+    return anchors.coefficients + parts[1].coefficients
+
+
+def within_budget(posterior: Posterior, room: int | None) -> tuple[Posterior, Array]:
+    """Return the posterior with at most ``room`` labeled points kept exactly, and what it cost.
+
+    The points dearest to project are kept, those of the window first; the others are projected on
+    the landmarks. The cost is the norm, (heads,), of what was lost.
+    """
+    heads = posterior.biases.size
+    if room is None or posterior.covariance.kernel.compact:
+        return posterior, np.zeros(heads)
+    window = posterior.window
+    if window.size > room:
+        heaviest = np.argsort(np.abs(window.coefficients).max(axis=1), kind="stable")[::-1][:room]
+        kept = np.zeros(window.size, dtype=bool)
+        kept[heaviest] = True
+        posterior = settle(
+            replace(posterior, window=window.take(kept)), as_terms(window.take(~kept))
+        )
+    frozen = posterior.frozen
+    excess = frozen.size + posterior.window.size - room
+    if excess <= 0:
+        return posterior, np.zeros(heads)
+    cheapest = np.argsort(projection_prices(posterior.recursion, frozen), kind="stable")[:excess]
+    leaves = np.zeros(frozen.size, dtype=bool)
+    leaves[cheapest] = True
+    left = frozen.take(leaves)
+    found = posterior.recursion.project(left.points, np.hstack([left.coefficients, left.averages]))
+    cost = np.sqrt(found.squared_error[:heads])
+    anchors = posterior.on_anchors
+    posterior = replace(
+        posterior,
+        frozen=frozen.take(~leaves),
+        on_anchors=replace(
+            anchors,
+            coefficients=anchors.coefficients + found.coefficients[:, :heads],
+            averages=anchors.averages + found.coefficients[:, heads:],
+        ),
+        projection_error=posterior.projection_error + cost,
+    )
+    return posterior, cost
+
+
+def as_terms(window: Window) -> Terms:
+    """Return what the window's points carry, without what would be needed to optimise it."""
+    return Terms(window.points, window.coefficients, window.averages)
+
+
+def projection_prices(recursion: Recursion, terms: Terms) -> Array:
+    """Return what projecting each point alone would lose, (n,): squared norms over all heads."""
+    weights = np.sum(terms.coefficients**2 + terms.averages**2, axis=1)
+    return weights * recursion.unexplained(terms.points)
+
+
+def ready(posterior: Posterior, averaging: bool) -> Posterior:
+    """Return the posterior with the mean for predictions as expansions in the base kernel."""
+    kernel, anchors = posterior.covariance.kernel, posterior.on_anchors
+    if averaging:
+        terms = (anchors, posterior.frozen, posterior.window)
+        parts = tuple(Expansion(part.points, part.averages) for part in terms)
+        return replace(posterior, mean_parts=summed(kernel, parts))
+    if anchors.size:
+        support = join(kernel, posterior.frozen, as_terms(posterior.window))
+        parts = (Expansion(anchors.points, base_coefficients(posterior)), loaded(support))
+    else:
+        parts = posterior.covariance.in_base_kernel(posterior.support)
+    return replace(posterior, mean_parts=summed(kernel, parts), intercepts=posterior.biases)
+
+
+def summed(kernel: Kernel, parts: tuple[Expansion, ...]) -> tuple[Expansion, ...]:
+    """Return the parts that have points, summed where that makes them smaller (linear weights)."""
+    if kernel.compact:
+        return (reduce(kernel.join, parts),)
+    return tuple(part for part in parts if part.points.shape[0]) or parts[:1]
