@@ -76,14 +76,14 @@ class Smoothness:
         product = values.T @ smoothed
         return (0.5 * self.strength) * (product + product.T)
 
-    def residuals(self, values: Array) -> Array:
-        """Return ``sqrt(strength) (I - P) F``, (n, r): a sum of squares over points is the penalty.
+    def scaled_rows(self) -> sp.csr_array:
+        """Return ``sqrt(strength) (I - P)``, (n, n), whose squared length at f is the penalty.
 
-        Only a Laplacian of rows, of power 1, is such a sum.
+        Only a Laplacian of rows, of power 1, is such a sum over points.
         """
         if self.rows is None or self.power != 1:
-            raise ValueError("residuals need laplacian='rows' and power 1.")
-        return np.sqrt(self.strength) * (self.rows @ values)
+            raise ValueError("a sum over points needs laplacian='rows' and power 1.")
+        return np.sqrt(self.strength) * self.rows
 
     def factor(self) -> Array:
         """Return R, (n, rank), with ``R R' = strength * L^power``."""

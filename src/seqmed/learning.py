@@ -214,7 +214,10 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
         projection_cost=cost,
         replacement_cost=recursion.replacement_cost,
     )
-    return replace(learned, n_batches=posterior.n_batches + 1), info
+    learned = replace(
+        learned, recursion=learned.recursion.at_rest(), n_batches=posterior.n_batches + 1
+    )
+    return learned, info
 
 
 def advance(window: Window, batch: Batch, settings: Settings, number: int) -> tuple[Window, Terms]:
@@ -260,7 +263,7 @@ def fold_geometry(
     graph's recipe comes back with its heat width, once there are distances to measure it by.
     """
     recursion, recipe = posterior.recursion, posterior.graph
-    if settings.smoothing == 0 and settings.room is None:
+    if settings.smoothing == 0 and settings.room is None and settings.forgetting == 1.0:
         return recursion, recipe
     kernel = recursion.covariance.kernel
     vertices = recursion.vertices(take_rows(points, distinct_rows(points)))

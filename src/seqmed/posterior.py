@@ -49,6 +49,11 @@ class Covariance:
     kernel: Kernel
     reduction: Reduction | None = None
 
+    @property
+    def width(self) -> int:
+        """Kernel values to compute for one point."""
+        return 1 if self.reduction is None else self.reduction.anchors.shape[0]
+
     def __call__(self, left: Points, right: Points) -> Array:
         """Return the (n, m) covariances of the function's values on two sets of rows."""
         values = self.kernel(left, right)
@@ -93,6 +98,27 @@ def check_reduction(variances: Array, features: Array) -> None:
         )
 
 
+class CovarianceFunction(Protocol):
+    """What a posterior asks of its covariance."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The base kernel."""
+
+    @property
+    def width(self) -> int:
+        """Kernel values to compute for one point."""
+
+    def __call__(self, left: Points, right: Points) -> Array:
+        """Return the (n, m) covariances of the function's values on two sets of rows."""
+
+    def diagonal(self, points: Points) -> Array:
+        """Return the variance at every row, (n,), >= 0."""
+
+    def in_base_kernel(self, expansion: Expansion) -> tuple[Expansion, ...]:
+        """Return ``sum_s k_t(., x_s) c_s`` in the base kernel: itself, and a part on anchors."""
+
+
 class Projection(NamedTuple):
     """An expansion brought to other points.
 
@@ -110,7 +136,7 @@ class Recursion(Protocol):
     """A way to carry the covariance from batch to batch (Theorem 2)."""
 
     @property
-    def covariance(self) -> Covariance:
+    def covariance(self) -> CovarianceFunction:
         """The covariance with every batch so far folded in."""
 
     @property
@@ -136,7 +162,10 @@ class Recursion(Protocol):
         """Return the points that the graph of a batch spans, given its distinct rows."""
 
     def forget(self, share: float) -> Recursion:
-        """Return the recursion with every penalty so far scaled by ``share`` in (0, 1)."""
+        """Return the recursion with every penalty so far scaled by ``share`` in (0, 1).
+
+        Its covariance need not follow before the next fold.
+        """
 
     def fold(
         self,
@@ -152,6 +181,9 @@ class Recursion(Protocol):
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Return the nearest function that lives on the lasting anchors."""
+
+    def at_rest(self) -> Recursion:
+        """Return the recursion without what an update can make anew."""
 
     def unexplained(self, points: Points) -> Array:
         """Return the squared norm, (n,), of what `project` loses of each row's kernel function."""
@@ -270,7 +302,7 @@ class Posterior:
     n_batches: int
 
     @property
-    def covariance(self) -> Covariance:
+    def covariance(self) -> CovarianceFunction:
         """The current covariance function."""
         return self.recursion.covariance
 
@@ -300,10 +332,8 @@ class Posterior:
         A finite bias variance is part of it; a diffuse one, being infinite everywhere, is not.
         """
         covariance = self.covariance
-        reduction = covariance.reduction
-        width = 1 if reduction is None else reduction.anchors.shape[0]
         variances = np.empty(points.shape[0])
-        for rows in blocks(points.shape[0], width):
+        for rows in blocks(points.shape[0], covariance.width):
             variances[rows] = covariance.diagonal(points[rows])
         if np.isfinite(self.bias_variance):
             variances += self.bias_variance

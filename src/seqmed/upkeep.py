@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, no_rows
+from seqmed.arrays import Array, no_rows, positions_among, take_rows
 from seqmed.kernels import Expansion, Kernel
 from seqmed.posterior import Posterior, Recursion, Terms, Window, loaded
 
@@ -141,10 +141,10 @@ def average(posterior: Posterior, solved: NDArray[np.bool_], forgetting: float) 
 def base_coefficients(posterior: Posterior) -> Array:
     """Return the coefficients (q, heads) on the anchors that the newest mean has in base kernel."""
     anchors = posterior.on_anchors
-    if posterior.covariance.reduction is None or not anchors.size:
+    _, *parts = posterior.covariance.in_base_kernel(posterior.support)
+    if not parts or not anchors.size:
         return anchors.coefficients
-    parts = posterior.covariance.in_base_kernel(posterior.support)
-    return anchors.coefficients + parts[1].coefficients
+    return anchors.coefficients + parts[0].coefficients
 
 
 def within_budget(posterior: Posterior, room: int | None) -> tuple[Posterior, Array]:
@@ -207,11 +207,22 @@ def ready(posterior: Posterior, averaging: bool) -> Posterior:
         parts = tuple(Expansion(part.points, part.averages) for part in terms)
         return replace(posterior, mean_parts=summed(kernel, parts))
     if anchors.size:
-        support = join(kernel, posterior.frozen, as_terms(posterior.window))
-        parts = (Expansion(anchors.points, base_coefficients(posterior)), loaded(support))
+        support = loaded(join(kernel, posterior.frozen, as_terms(posterior.window)))
+        on_anchors = Expansion(anchors.points, base_coefficients(posterior))
+        parts = merged(on_anchors, support) if posterior.recursion.pins else (on_anchors, support)
     else:
         parts = posterior.covariance.in_base_kernel(posterior.support)
     return replace(posterior, mean_parts=summed(kernel, parts), intercepts=posterior.biases)
+
+
+def merged(anchors: Expansion, support: Expansion) -> tuple[Expansion, Expansion]:
+    """Return the same sum with no point in both parts: what stands on an anchor goes there."""
+    places = positions_among(support.points, anchors.points)
+    among = places >= 0
+    coefficients = anchors.coefficients.copy()
+    np.add.at(coefficients, places[among], support.coefficients[among])
+    rest = Expansion(take_rows(support.points, ~among), support.coefficients[~among])
+    return Expansion(anchors.points, coefficients), rest
 
 
 def summed(kernel: Kernel, parts: tuple[Expansion, ...]) -> tuple[Expansion, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import digamma, gammaln
@@ -195,6 +196,37 @@ def batch_laplacian(
     return product
 
 
+def row_differences(
+    points: Matrix,
+    n_neighbors: int,
+    *,
+    weights: str = "heat",
+    width: float | None = None,
+    distances: Matrix | None = None,
+) -> Matrix:
+    """Return I - P: what the value of each point differs by from the mean over its neighbours.
+
+    P_ij is proportional to exp(-d_ij^2 / (mean_j d_ij^2 / 2)), or to exp(-d_ij^2 / (4 width)) if a
+    width is given; to 1 for binary weights, and where all neighbours are at distance zero.
+    """
+    distances = squared_distances(points) if distances is None else distances
+    n = len(distances)
+    rows = np.zeros((n, n))
+    for i, others in enumerate(nearest(distances, n_neighbors)):
+        if not others:
+            continue
+        lengths = [distances[i, j] for j in others]
+        scale = float(np.mean(lengths)) / 2 if width is None else 4 * width
+        if weights == "binary" or scale == 0:
+            shares = [1.0] * len(others)
+        else:
+            shares = [np.exp(-length / scale) for length in lengths]
+        rows[i, i] = 1.0
+        for j, share in zip(others, shares, strict=True):
+            rows[i, j] -= share / sum(shares)
+    return rows
+
+
 # -- the kernel after some batches -----------------------------------------------------------------
 
 
@@ -307,6 +339,88 @@ def growing_landmark_kernel(
     return penalised(kernel, anchors, penalty)
 
 
+@dataclass(frozen=True)
+class Known:
+    """A Gaussian on points Z by its covariance S; elsewhere a function follows the base kernel.
+
+    k_t(x, x') = k(x, x') - k(x, Z) K_ZZ^{-1} (K_ZZ - S) K_ZZ^{-1} k(Z, x').
+    """
+
+    kernel: KernelFunction
+    points: Matrix
+    covariance: Matrix
+
+    def __call__(self, left: Matrix, right: Matrix) -> Matrix:
+        values = self.kernel(left, right)
+        if len(self.points) == 0:
+            return values
+        gram = self.kernel(self.points, self.points)
+        inverse = np.linalg.inv(gram)
+        taken = inverse @ (gram - self.covariance) @ inverse
+        return values - self.kernel(left, self.points) @ taken @ self.kernel(self.points, right)
+
+    def on(self, points: Matrix) -> Known:
+        """Return what is known on other points: all of the old ones and more, or fewer."""
+        return Known(self.kernel, points, self(points, points))
+
+    def given(self, rows: Matrix, beta: float) -> Known:
+        """Return S - SR'(RSR' + I/(2 beta))^{-1} RS: rows R f of variance 1/(2 beta) were 0."""
+        if len(rows) == 0 or beta == 0:
+            return self
+        S = self.covariance
+        noisy = rows @ S @ rows.T + np.eye(len(rows)) / (2 * beta)
+        return Known(self.kernel, self.points, S - S @ rows.T @ np.linalg.inv(noisy) @ rows @ S)
+
+    def penalised(self, penalty: Matrix) -> Known:
+        """Return (S^{-1} + P)^{-1} for a penalty P on the values at the points."""
+        inverse = np.linalg.inv(np.linalg.inv(self.covariance) + penalty)
+        return Known(self.kernel, self.points, inverse)
+
+    def discounted(self, share: float) -> Known:
+        """Return (K^{-1} + share (S^{-1} - K^{-1}))^{-1}: every penalty so far scaled."""
+        prior = np.linalg.inv(self.kernel(self.points, self.points))
+        penalty = np.linalg.inv(self.covariance) - prior
+        return Known(self.kernel, self.points, np.linalg.inv(prior + share * penalty))
+
+
+def nothing_known(kernel: KernelFunction, width: int) -> Known:
+    return Known(kernel, np.zeros((0, width)), np.zeros((0, 0)))
+
+
+def union(first: Matrix, second: Matrix) -> Matrix:
+    """Return the rows of both, each once."""
+    rows = [tuple(row) for row in first] + [tuple(row) for row in second]
+    return np.array(list(dict.fromkeys(rows)))
+
+
+def moving_landmark_kernel(
+    kernel: KernelFunction, landmarks: list[Matrix], batches: list[Smoothing]
+) -> Known:
+    """Return the landmark kernel when batch t was projected on the landmarks ``landmarks[t]``.
+
+    New landmarks are added to what is known, those that leave are marginalised over, and a batch is
+    a penalty on what the landmarks of its time predict of its values.
+    """
+    known = nothing_known(kernel, landmarks[0].shape[1])
+    for own, batch in zip(landmarks, batches, strict=True):
+        known = known.on(union(known.points, own)).on(own)
+        predict = kernel(batch.points, own) @ np.linalg.inv(kernel(own, own))
+        known = known.penalised(2 * batch.beta * predict.T @ batch.laplacian @ predict)
+    return known
+
+
+def discounted(batches: list[Smoothing], forgetting: list[float]) -> list[Smoothing]:
+    """Return the batches with their betas as they count after the last of them.
+
+    ``forgetting[t]`` scales everything before batch t.
+    """
+    result = []
+    for position, batch in enumerate(batches):
+        share = float(np.prod(forgetting[position + 1 : len(batches)]))
+        result.append(Smoothing(batch.points, batch.laplacian, share * batch.beta))
+    return result
+
+
 # -- the stream learner ----------------------------------------------------------------------------
 
 
@@ -364,45 +478,88 @@ def solve_dual(problem: DualProblem) -> tuple[Matrix, float]:
 
 
 def learn_stream(
+    batches: list[LabeledBatch], kernels: list[KernelFunction], **options: Any
+) -> Learned:
+    """Return what is known after the last batch; options are those of `learn_steps`."""
+    return learn_steps(batches, kernels, **options)[-1]
+
+
+def learn_steps(
     batches: list[LabeledBatch],
     kernels: list[KernelFunction],
     *,
     slack_shape: float = 1.0,
     bias_variance: float = np.inf,
     bias_rule: str = "exact",
-) -> Learned:
+    lag: int | list[int | None] | None = 1,
+    forgetting: float | list[float] = 1.0,
+) -> list[Learned]:
     """Learn batch after batch; ``kernels[t]`` is the kernel once batch t has been folded in.
 
-    Old multipliers count with the new kernel. A batch without labels, or with one class under a
-    diffuse bias, leaves multipliers and bias alone. ``balances`` is y'a of every batch.
+    At every step the multipliers of the last ``lag`` batches with labels are found anew under the
+    kernel of that time; those of older batches count as they were found last. ``forgetting[t]``
+    scales all that was there before step t: old coefficients, and the bounds and slack shapes of
+    batches that are still in the window. A window without labels, or with one class under a diffuse
+    bias, leaves multipliers and bias alone. ``balances`` is y'a of every batch as it counts then.
     """
-    width = batches[0].points.shape[1]
-    points, coefficients = np.zeros((0, width)), np.zeros(0)
-    bias, balances = 0.0, []
+    lags = lag if isinstance(lag, list) else [lag] * len(batches)
+    shares = forgetting if isinstance(forgetting, list) else [forgetting] * len(batches)
     diffuse = np.isinf(bias_variance)
-    for batch, kernel in zip(batches, kernels, strict=True):
-        signs = batch.signs
-        if len(signs) == 0 or (diffuse and len(set(signs)) == 1):
-            continue
-        covariance = kernel(batch.points, batch.points)
-        prior = kernel(batch.points, points) @ coefficients
-        problem = DualProblem(
-            gram=0.5 * (covariance + covariance.T),
-            signs=signs,
-            prior_scores=prior if diffuse else prior + bias,
-            bounds=batch.weights * batch.bound,
-            shapes=batch.weights * slack_shape,
-            bias_variance=bias_variance,
-        )
-        multipliers, own_bias = solve_dual(problem)
-        new = signs * multipliers
-        balances.append(float(new.sum()))
-        if not diffuse:
-            bias += bias_variance * balances[-1]
-        elif bias_rule == "median":
-            scores = prior + covariance @ new
-            bias = float(np.median([signs[i] - scores[i] for i in range(len(new)) if new[i] != 0]))
-        else:
-            bias = own_bias
-        points, coefficients = np.vstack([points, batch.points]), np.append(coefficients, new)
-    return Learned(kernels[-1], points, coefficients, bias, balances)
+    found = [np.zeros(len(batch.signs)) for batch in batches]  # signed multipliers
+    found_at = list(range(len(batches)))
+    window: list[int] = []
+    bias, history = 0.0, []
+
+    def faded(since: int, now: int) -> float:
+        """Return what is left at step ``now`` of something of step ``since``."""
+        return float(np.prod(shares[since + 1 : now + 1]))
+
+    def standing(members: list[int], now: int) -> tuple[Matrix, Matrix]:
+        """Return the points of some batches and what their coefficients amount to."""
+        points = [np.zeros((0, batches[0].points.shape[1]))]
+        values = [np.zeros(0)]
+        for s in members:
+            points.append(batches[s].points)
+            values.append(faded(found_at[s], now) * found[s])
+        return np.vstack(points), np.concatenate(values)
+
+    for t, kernel in enumerate(kernels):
+        if len(batches[t].signs) > 0:
+            window = [*window, t] if lags[t] is None else [*window, t][-lags[t] :]
+        settled = [s for s in range(t) if s not in window]
+        signs = np.concatenate([np.zeros(0), *(batches[s].signs for s in window)])
+        if len(signs) > 0 and (not diffuse or len(set(signs)) == 2):
+            points = np.vstack([batches[s].points for s in window])
+            old_points, old_values = standing(settled, t)
+            prior = kernel(points, old_points) @ old_values
+            covariance = kernel(points, points)
+            bounds = [faded(s, t) * batches[s].weights * batches[s].bound for s in window]
+            shapes = [faded(s, t) * batches[s].weights * slack_shape for s in window]
+            problem = DualProblem(
+                gram=0.5 * (covariance + covariance.T),
+                signs=signs,
+                prior_scores=prior if diffuse else prior + bias_variance * old_values.sum(),
+                bounds=np.concatenate(bounds),
+                shapes=np.concatenate(shapes),
+                bias_variance=bias_variance,
+            )
+            multipliers, own_bias = solve_dual(problem)
+            new = signs * multipliers
+            if not diffuse:
+                bias = bias_variance * float(old_values.sum() + new.sum())
+            elif bias_rule == "median":
+                scores = prior + covariance @ new
+                bias = float(
+                    np.median([signs[i] - scores[i] for i in range(len(new)) if new[i] != 0])
+                )
+            else:
+                bias = own_bias
+            start = 0
+            for s in window:
+                end = start + len(batches[s].signs)
+                found[s], found_at[s] = new[start:end], t
+                start = end
+        points, coefficients = standing(list(range(t + 1)), t)
+        balances = [float(standing([s], t)[1].sum()) for s in range(t + 1)]
+        history.append(Learned(kernel, points, coefficients, bias, balances))
+    return history

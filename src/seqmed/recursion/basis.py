@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh, solve_triangular
-from scipy.linalg.lapack import dpstrf
+from scipy.linalg import eigh
+from scipy.linalg.lapack import dpotrf, dpotri, dpstrf, dtrtri
 
 from seqmed.arrays import Array, Points, no_rows, stack, take_rows
 from seqmed.graph import semidefinite_factor
 from seqmed.kernels import Kernel
 from seqmed.posterior import Covariance, Projection, Reduction
-from seqmed.recursion.theorem import damping
 
 # A landmark whose kernel function is this close to the span of the others (squared distance, as a
 # share of the largest k(z, z)) adds no direction: dividing by so little would carry rounding.
@@ -82,17 +81,21 @@ class Basis:
         whitening = whiten(gram, REDUNDANT * np.diagonal(gram).max(initial=0.0))
         move = whitening.T @ self.features(kernel, landmarks)
         taken = move @ shrinkage(self.penalty) @ move.T
-        covariance = np.eye(kept.size) - 0.5 * (taken + taken.T)
-        penalty = inverse(covariance) @ taken
-        return Basis(landmarks, whitening, 0.5 * (penalty + penalty.T))
+        identity = np.eye(kept.size)
+        penalty = inverse(identity - 0.5 * (taken + taken.T)) - identity
+        return Basis(landmarks, whitening, penalty)
 
     def covariance(self, kernel: Kernel) -> Covariance:
         """Return ``k - phi (I - (I + H)^{-1}) phi'``."""
         if not self.penalty.any():
             return Covariance(kernel)
-        # I - V = H (I + H)^{-1}: Theorem 2 once more, with the identity for a Gram matrix.
-        damp = damping(semidefinite_factor(self.penalty), np.eye(self.size))
-        return Covariance(kernel, Reduction(self.landmarks, self.whitening @ damp))
+        factor = self.whitening @ semidefinite_factor(shrinkage(self.penalty))
+        return Covariance(kernel, Reduction(self.landmarks, factor))
+
+    def taken(self, kernel: Kernel, points: Points) -> Array:
+        """Return how much smoothness has taken from the variance at every row, (n,)."""
+        features = self.features(kernel, points)
+        return np.einsum("ij,ij->i", features @ shrinkage(self.penalty), features)
 
     def add(self, penalty: Array) -> Basis:
         """Return the basis with more smoothness, (m, m), on the functions of its span."""
@@ -114,6 +117,11 @@ class Basis:
         )
 
 
+def whiten_points(kernel: Kernel, points: Points) -> Basis:
+    """Return the basis of given landmarks, about which no smoothness is known."""
+    return empty_basis(points).extend(kernel, points)
+
+
 def empty_basis(like: Points) -> Basis:
     """Return a basis without landmarks, for rows in the format of ``like``."""
     return Basis(no_rows(like), np.zeros((0, 0)), np.zeros((0, 0)))
@@ -130,21 +138,23 @@ def whiten(gram: Array, cutoff: float) -> Array:
         return whitening
     lower, pivots, rank, _ = dpstrf(gram, tol=cutoff, lower=1)
     order = pivots[:rank] - 1
-    inverse_lower = solve_triangular(lower[:rank, :rank], np.eye(rank), lower=True)
-    whitening[np.ix_(order, order)] = inverse_lower.T
+    inverse_lower, _ = dtrtri(lower[:rank, :rank], lower=1)
+    whitening[np.ix_(order, order)] = np.tril(inverse_lower).T
     return whitening
 
 
 def shrinkage(penalty: Array) -> Array:
     """Return ``I - (I + H)^{-1}``, the share of the prior covariance that H has taken."""
-    return inverse(np.eye(penalty.shape[0]) + penalty) @ penalty
+    identity = np.eye(penalty.shape[0])
+    return identity - inverse(identity + penalty)
 
 
 def inverse(matrix: Array) -> Array:
     """Return the inverse of a positive definite matrix; rounding may have spoiled that a little."""
-    try:
-        return cho_solve(cho_factor(matrix, lower=True), np.eye(matrix.shape[0]))
-    except LinAlgError:
-        values, vectors = eigh(matrix)
-        floor = matrix.shape[0] * np.finfo(np.float64).eps * values[-1]
-        return (vectors / np.maximum(values, floor)) @ vectors.T
+    lower, info = dpotrf(matrix, lower=1)
+    if info == 0:
+        half, _ = dpotri(lower, lower=1)
+        return np.tril(half) + np.tril(half, -1).T
+    values, vectors = eigh(matrix)
+    floor = matrix.shape[0] * np.finfo(np.float64).eps * values[-1]
+    return (vectors / np.maximum(values, floor)) @ vectors.T

@@ -1,10 +1,14 @@
 """Graph continuity: new points are linked to kept ones, and what is dropped is committed.
 
-The paper's graph falls into one piece per batch. Here the landmarks are points kept from the past,
-and the graph of a batch spans both. Each point i says one thing, that its value is the mean of its
-neighbours', ``r_i = f(x_i) - sum_j P_ij f(x_j)``, at the price ``strength * r_i^2``. While a point
-is kept, its row is rewritten with every batch, by its neighbours of that time; when it is dropped,
-its row is committed to the penalty for good, and the rest of the past is marginalised over it.
+The paper's graph falls into one piece per batch. Here points are kept from the past, and the graph
+of a batch spans them and the new ones. Each point i says one thing, that its value is the mean of
+its neighbours', ``r_i = f(x_i) - sum_j P_ij f(x_j)``, at the price ``strength * r_i^2``: an
+observation of zero with variance ``1 / strength``. While a point is kept, its row is rewritten with
+every batch, by its neighbours of that time; when it is dropped, its row is committed for good.
+
+The state is a Gaussian on the kept points Z, by its covariance S = cov f(Z): rows are conditioned
+on, dropped points are left out of the matrix, new ones are added by the base kernel. All of it is
+exact for the points that stay.
 """
 
 from __future__ import annotations
@@ -13,13 +17,91 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
 
-from seqmed.arrays import Array, Points, found_among, no_indices, stack, take_rows
+from seqmed.arrays import (
+    Array,
+    Points,
+    found_among,
+    no_indices,
+    positions_among,
+    stack,
+    take_rows,
+)
 from seqmed.graph import Smoothness
-from seqmed.posterior import Covariance, Projection
-from seqmed.recursion.basis import Basis, empty_basis
+from seqmed.kernels import Expansion, Kernel
+from seqmed.posterior import CovarianceFunction, Projection
+from seqmed.recursion.basis import Basis, inverse, whiten_points
 from seqmed.recursion.landmarks import draw_keys, largest
+
+
+@dataclass(frozen=True)
+class PointCovariance:
+    """The covariance of a function known by a Gaussian on anchors Q, elsewhere by the base kernel.
+
+    ``k_t(x, x') = k(x, x') - b(x)' (K - S) b(x')`` with ``b(x) = K^{-1} k(Q, x)``.
+
+    Parameters
+    ----------
+    kernel : the base kernel.
+    anchors : the points Q, (q, p), distinct.
+    values : the matrix S, (q, q).
+    basis : the whitened anchors while an update is at work; made anew when it is needed later, so
+        that a model at rest does not hold it.
+    """
+
+    kernel: Kernel
+    anchors: Points
+    values: Array
+    basis: Basis | None = None
+
+    @property
+    def width(self) -> int:
+        """Kernel values to compute for one point."""
+        return self.anchors.shape[0]
+
+    def __call__(self, left: Points, right: Points) -> Array:
+        """Return the (n, m) covariances of the function's values on two sets of rows."""
+        rows = positions_among(left, self.anchors)
+        columns = rows if left is right else positions_among(right, self.anchors)
+        if (rows >= 0).all() and (columns >= 0).all():
+            return self.values[np.ix_(rows, columns)]
+        basis = self._whitened()
+        features = basis.features(self.kernel, left)
+        others = features if left is right else basis.features(self.kernel, right)
+        reduced = features @ (self._taken(basis) @ others.T)
+        if left is right:
+            reduced = 0.5 * (reduced + reduced.T)
+        return self.kernel(left, right) - reduced
+
+    def diagonal(self, points: Points) -> Array:
+        """Return the variance at every row, (n,), >= 0."""
+        basis = self._whitened()
+        features = basis.features(self.kernel, points)
+        reduced = np.einsum("ij,ij->i", features @ self._taken(basis), features)
+        return np.maximum(self.kernel.diagonal(points) - reduced, 0.0)
+
+    def in_base_kernel(self, expansion: Expansion) -> tuple[Expansion, ...]:
+        """Return ``sum_s k_t(., x_s) c_s`` as a sum of expansions in the base kernel."""
+        heads = expansion.coefficients.shape[1]
+        if not expansion.points.shape[0]:
+            return (expansion, Expansion(self.anchors, np.zeros((self.width, heads))))
+        whitening = self._whitened().whitening
+        inner = self.kernel(self.anchors, expansion.points) @ expansion.coefficients
+        weights = whitening @ (whitening.T @ inner)
+        rest = weights - whitening @ (whitening.T @ (self.values @ weights))
+        return (expansion, Expansion(self.anchors, -rest))
+
+    def _whitened(self) -> Basis:
+        return self.basis or whiten_points(self.kernel, self.anchors)
+
+    def _taken(self, basis: Basis) -> Array:
+        """Return ``I - W'SW``, (q, q): what smoothness has taken, in whitened coordinates."""
+        taken = -(basis.whitening.T @ self.values @ basis.whitening)
+        taken[np.diag_indices_from(taken)] += basis.whitening.any(axis=0)
+        return taken
 
 
 @dataclass(frozen=True)
@@ -28,24 +110,24 @@ class ContinuousRecursion:
 
     Parameters
     ----------
-    covariance : the current covariance; its anchors are the kept points, then those that leave.
+    covariance : the current covariance; its anchors are the points of the last graph.
     memory : how many points to keep besides the pinned ones.
     seed : entropy of the choice among points.
-    basis : what is committed, on the kept points; None before the first batch.
+    committed : (m, m) covariance of the function on the kept points, by all rows committed so far.
     keys : (m,) the draw by which each kept point holds its place; the largest stay.
-    anchors : the points of the last graph, (q, p).
     kept : (m,) where the kept points stand among the anchors.
+    anchors : the points of the last graph, (q, p); None before the first.
     origin : (q,) where each anchor stood before the last fold, -1 for a new one.
     n_folds : batches folded in.
     """
 
-    covariance: Covariance
+    covariance: CovarianceFunction
     memory: int
     seed: int
-    basis: Basis | None = None
-    keys: Array | None = None
-    anchors: Points | None = None
+    committed: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    keys: Array = field(default_factory=lambda: np.zeros(0))
     kept: NDArray[np.intp] = field(default_factory=no_indices)
+    anchors: Points | None = None
     origin: NDArray[np.intp] = field(default_factory=no_indices)
     n_folds: int = 0
     pins: ClassVar[bool] = True
@@ -53,30 +135,41 @@ class ContinuousRecursion:
 
     def vertices(self, points: Points) -> Points:
         """Return what a graph of the batch spans: the kept points, and those of the batch."""
-        if self.basis is None:
+        if self.anchors is None:
             return points
-        kept = self.basis.landmarks
+        kept = take_rows(self.anchors, self.kept)
         return stack(kept, take_rows(points, ~found_among(points, kept)))
 
     def forget(self, share: float) -> ContinuousRecursion:
-        """Return the recursion with every penalty committed so far scaled by ``share``."""
-        if self.basis is None or self.keys is None:
+        """Return the recursion with every penalty committed so far scaled by ``share``.
+
+        In whitened coordinates ``V = (I + H)^{-1}`` becomes ``(I + share H)^{-1}``.
+        """
+        keys = self.keys / share
+        if self.anchors is None:
             return self
-        basis = replace(self.basis, penalty=share * self.basis.penalty)
-        return replace(self, basis=basis, keys=self.keys / share)
+        kernel = self.covariance.kernel
+        points = take_rows(self.anchors, self.kept)
+        basis = whiten_points(kernel, points)
+        known = basis.whitening.T @ self.committed @ basis.whitening
+        mixed = (1.0 - share) * known + share * np.eye(known.shape[0])
+        features = basis.features(kernel, points)
+        committed = features @ (inverse(0.5 * (mixed + mixed.T)) @ known) @ features.T
+        return replace(self, committed=0.5 * (committed + committed.T), keys=keys)
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Return the nearest expansion on the kept points, with zeros on the other anchors."""
-        assert self.basis is not None
-        found = self.basis.project(self.covariance.kernel, points, coefficients)
+        kernel = self.covariance.kernel
+        basis = whiten_points(kernel, take_rows(self.anchors, self.kept))
+        found = basis.project(kernel, points, coefficients)
         on_anchors = np.zeros((self.origin.size, coefficients.shape[1]))
         on_anchors[self.kept] = found.coefficients
         return found._replace(coefficients=on_anchors)
 
     def unexplained(self, points: Points) -> Array:
         """Return what projecting loses of each row, (n,)."""
-        assert self.basis is not None
-        return self.basis.unexplained(self.covariance.kernel, points)
+        kernel = self.covariance.kernel
+        return whiten_points(kernel, take_rows(self.anchors, self.kept)).unexplained(kernel, points)
 
     def fold(
         self,
@@ -86,28 +179,59 @@ class ContinuousRecursion:
     ) -> ContinuousRecursion:
         """Return the recursion after one more batch, with ``points`` from `vertices`."""
         kernel = self.covariance.kernel
-        basis, keys = self.basis, self.keys
-        if basis is None or keys is None:
-            basis, keys = empty_basis(points), np.zeros(0)
-        n, m = points.shape[0], basis.size
-        keys = np.append(keys, draw_keys(n - m, self.seed, self.n_folds))
+        n, m = points.shape[0], self.kept.size
+        keys = np.append(self.keys, draw_keys(n - m, self.seed, self.n_folds))
         stays = np.zeros(n, dtype=bool) if pinned is None else pinned.copy()
         others = np.flatnonzero(~stays)
         stays[others[largest(keys[others], self.memory)]] = True
 
-        committed = tentative = basis.extend(kernel, take_rows(points, np.arange(m, n)))
+        basis = whiten_points(kernel, take_rows(points, np.arange(m)))
+        linked = basis.extend(kernel, take_rows(points, np.arange(m, n)))
+        committed = tentative = extended(self.committed, basis, linked, kernel, points)
         if smoothness is not None:
-            residuals = smoothness.residuals(committed.features(kernel, points))
-            committed = committed.add(residuals[~stays].T @ residuals[~stays])
-            tentative = committed.add(residuals[stays].T @ residuals[stays])
+            rows = smoothness.scaled_rows()
+            committed = conditioned(committed, rows[~stays])
+            tentative = conditioned(committed, rows[stays])
         kept = np.flatnonzero(stays)
         return replace(
             self,
-            covariance=tentative.covariance(kernel) if tentative.penalty.any() else self.covariance,
-            basis=committed.restrict(kernel, kept),
+            covariance=PointCovariance(kernel, points, tentative, linked),
+            committed=committed[np.ix_(kept, kept)],
             keys=keys[kept],
-            anchors=points,
             kept=kept,
+            anchors=points,
             origin=np.append(self.kept, np.full(n - m, -1)),
             n_folds=self.n_folds + 1,
         )
+
+    def at_rest(self) -> ContinuousRecursion:
+        """Return the recursion without what can be made anew."""
+        if isinstance(self.covariance, PointCovariance):
+            return replace(self, covariance=replace(self.covariance, basis=None))
+        return self
+
+
+def extended(known: Array, basis: Basis, linked: Basis, kernel: Kernel, points: Points) -> Array:
+    """Return the covariance (n, n) of a function on ``points``, known on the first m of them.
+
+    ``basis`` whitens the first m points, ``linked`` all of them. In whitened coordinates the new
+    directions are independent of the old ones, and of variance 1.
+    """
+    m = basis.size
+    features = linked.features(kernel, take_rows(points, np.arange(m, points.shape[0])))
+    old, new = features[:, :m], features[:, m:]
+    halfway = (known @ basis.whitening) @ old.T
+    corner = old @ (basis.whitening.T @ halfway) + new @ new.T
+    return np.block([[known, halfway], [halfway.T, 0.5 * (corner + corner.T)]])
+
+
+def conditioned(covariance: Array, rows: sp.csr_array) -> Array:
+    """Return the covariance given that ``rows @ f`` was observed to be 0 with unit variance."""
+    if not rows.shape[0]:
+        return covariance
+    cross = rows @ covariance
+    noisy = rows @ cross.T
+    noisy[np.diag_indices_from(noisy)] += 1.0
+    lower = cholesky(0.5 * (noisy + noisy.T), lower=True)
+    half = solve_triangular(lower, cross, lower=True)
+    return covariance - half.T @ half

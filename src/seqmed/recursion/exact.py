@@ -48,6 +48,10 @@ class ExactRecursion:
         """Refuse: every point is kept as it is."""
         raise ValueError("recursion='exact' keeps every point: use recursion='landmarks'.")
 
+    def at_rest(self) -> ExactRecursion:
+        """Return the recursion itself: all of it is needed."""
+        return self
+
     def unexplained(self, points: Points) -> Array:
         """Return what projecting loses: everything."""
         return self.covariance.kernel.diagonal(points)

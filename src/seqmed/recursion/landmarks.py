@@ -63,17 +63,23 @@ class LandmarkRecursion:
         return points
 
     def forget(self, share: float) -> LandmarkRecursion:
-        """Return the recursion with every penalty so far scaled by ``share``."""
+        """Return the recursion with every penalty so far scaled by ``share``.
+
+        The covariance follows with the next fold.
+        """
         if self.basis is None or self.keys is None:
             return self
         basis = replace(self.basis, penalty=share * self.basis.penalty)
-        covariance = basis.covariance(self.covariance.kernel)
-        return replace(self, basis=basis, covariance=covariance, keys=self.keys / share)
+        return replace(self, basis=basis, keys=self.keys / share)
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Return the nearest expansion on the landmarks."""
         assert self.basis is not None
         return self.basis.project(self.covariance.kernel, points, coefficients)
+
+    def at_rest(self) -> LandmarkRecursion:
+        """Return the recursion itself: all of it is needed."""
+        return self
 
     def unexplained(self, points: Points) -> Array:
         """Return what projecting loses of each row, (n,)."""
@@ -112,8 +118,10 @@ class LandmarkRecursion:
         if stays.size < basis.size:
             leaves = np.setdiff1d(np.arange(basis.size), stays)
             kept = np.append(stays, np.arange(basis.size, grown.size))
-            cost = replacement_cost(kernel, grown, kept, take_rows(basis.landmarks, leaves))
-            grown = grown.restrict(kernel, kept)
+            left = take_rows(basis.landmarks, leaves)
+            restricted = grown.restrict(kernel, kept)
+            cost = replacement_cost(kernel, grown, restricted, left)
+            grown = restricted
         return replace(
             self,
             basis=grown,
@@ -138,11 +146,8 @@ def largest(keys: Array, wanted: int) -> NDArray[np.intp]:
     return np.sort(np.argpartition(keys, keys.size - wanted)[keys.size - wanted :])
 
 
-def replacement_cost(kernel: Kernel, before: Basis, kept: NDArray[np.intp], left: Points) -> float:
+def replacement_cost(kernel: Kernel, before: Basis, after: Basis, left: Points) -> float:
     """Return the largest change of the variance at a point that left, relative to ``k(x, x)``."""
     own = kernel.diagonal(left)
-    change = np.abs(
-        before.restrict(kernel, kept).covariance(kernel).diagonal(left)
-        - before.covariance(kernel).diagonal(left)
-    )
+    change = np.abs(before.taken(kernel, left) - after.taken(kernel, left))
     return float((change / np.where(own > 0, own, 1.0)).max(initial=0.0))

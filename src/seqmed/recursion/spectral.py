@@ -109,6 +109,10 @@ class SpectralRecursion:
         """Refuse: there is nothing lasting to project on."""
         raise ValueError("recursion='spectral' keeps no landmarks: use recursion='landmarks'.")
 
+    def at_rest(self) -> SpectralRecursion:
+        """Return the recursion itself: all of it is needed."""
+        return self
+
     def unexplained(self, points: Points) -> Array:
         """Return what projecting loses: everything."""
         return self.covariance.kernel.diagonal(points)

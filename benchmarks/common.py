@@ -1,0 +1,115 @@
+"""What the benchmark programs share: finding data, choosing parameters, tables, JSON files."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+
+import seqmed
+
+
+def parse(doc: str) -> argparse.Namespace:
+    """Return the options ``--out FILE.json`` and ``--quick``, described by a module's docstring."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("--out", help="write the results there as JSON")
+    parser.add_argument("--quick", action="store_true", help="a shorter run, for a first look")
+    return parser.parse_args()
+
+
+def data_file(name: str) -> Path:
+    """Return a file of the folder that SEQMED_DATA names; end with a message if there is none."""
+    folder = os.environ.get("SEQMED_DATA")
+    if folder is None:
+        raise SystemExit(f"{name} is needed: set SEQMED_DATA to the folder that holds it.")
+    path = Path(folder) / name
+    if not path.is_file():
+        raise SystemExit(f"{path} does not exist: set SEQMED_DATA to the folder that holds {name}.")
+    return path
+
+
+def standard_error(values: Any) -> float:
+    """Return the standard error of the mean; 0 for a single value."""
+    values = np.asarray(values, dtype=float)
+    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else 0.0
+
+
+def mean_and_error(values: Any) -> dict[str, float]:
+    """Return the mean of some numbers and its standard error."""
+    return {"mean": float(np.mean(values)), "error": standard_error(values)}
+
+
+def every_choice(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return every combination of a grid's values."""
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+
+
+def best_of_all(
+    grid: Mapping[str, Sequence[Any]], score: Callable[[dict[str, Any]], float]
+) -> tuple[dict[str, Any], float]:
+    """Return the combination of the largest score, the first of equals, and that score."""
+    scored = [(score(choice), choice) for choice in every_choice(grid)]
+    best, choice = max(scored, key=lambda pair: pair[0])
+    return choice, best
+
+
+def best_by_turns(
+    grid: Mapping[str, Sequence[Any]], score: Callable[[dict[str, Any]], float], rounds: int = 2
+) -> tuple[dict[str, Any], float]:
+    """Return a combination that no change of one parameter betters, as far as it was looked for.
+
+    The search begins with the first value of every parameter and takes the parameters in turn.
+    """
+    known: dict[tuple[Any, ...], float] = {}
+
+    def known_score(choice: dict[str, Any]) -> float:
+        key = tuple(choice.values())
+        if key not in known:
+            known[key] = score(choice)
+        return known[key]
+
+    current = {name: values[0] for name, values in grid.items()}
+    for _ in range(rounds):
+        for name, values in grid.items():
+            others = [current | {name: value} for value in values if value != current[name]]
+            current = max([current, *others], key=known_score)
+    return current, known_score(current)
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print rows under a header, the first column to the left and the others to the right."""
+    cells = [[str(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    for row in cells:
+        rest = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+        print("  ".join([row[0].ljust(widths[0]), *rest]), flush=True)
+
+
+def write_json(path: str | None, results: Mapping[str, Any]) -> None:
+    """Write results, and the versions they were obtained with, where a path is given."""
+    if path is None:
+        return
+    versions = {
+        "seqmed": seqmed.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scikit-learn": sklearn.__version__,
+    }
+    with open(path, "w") as file:
+        json.dump({**results, "versions": versions}, file, indent=1, default=plain)
+        file.write("\n")
+
+
+def plain(value: Any) -> Any:
+    """Return a numpy value as what JSON can hold."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON.")

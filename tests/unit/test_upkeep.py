@@ -1,0 +1,841 @@
+"""Fixed lag, averaging, forgetting and budget: each against a slow reference, or an identity."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from seqmed import SeqLapMED, SeqMED, learning, recursion, upkeep
+from seqmed.graph import GraphRecipe
+from seqmed.kernels import RBF
+from seqmed.learning import Batch, Settings
+from tests.reference import naive
+from tests.unit.test_identities import (
+    GAMMA,
+    NEIGHBOURS,
+    TOL,
+    UNLABELED,
+    Rows,
+    assert_close,
+    awkward_stream,
+    dot,
+    labeled_batches,
+    learn,
+    make_batch,
+    make_stream,
+    marked,
+    new_points,
+    seq_lap,
+    seq_med,
+    smoothings,
+    three_class_stream,
+)
+
+LAGS = [1, 2, 3, None]
+# Landmarks that are all points are exact, and take another path through the code.
+CARRIERS = [None, "exact", "landmarks"]
+BOUNDS = [10.0, 4.0, 7.0, 20.0, 3.0, 10.0, 5.0]
+
+
+def make(carrier, **options):
+    """Return SeqMED, or SeqLapMED with the named recursion."""
+    return seq_med(**options) if carrier is None else seq_lap(recursion=carrier, **options)
+
+
+def kernels_of(carrier, stream, forgetting=None):
+    """Return the kernel after every batch, old penalties discounted by ``forgetting`` (list)."""
+    kernel = naive.rbf(GAMMA)
+    if carrier is None:
+        return [kernel] * len(stream)
+    batches = smoothings(stream, [0.5] * len(stream))
+    shares = [1.0] * len(stream) if forgetting is None else forgetting
+    return [
+        naive.unrolled_kernel(kernel, naive.discounted(batches[: t + 1], shares))
+        for t in range(len(stream))
+    ]
+
+
+def learn_with(model, stream, *, wrap=np.asarray, classes=None, **changing):
+    """Yield the model after every batch; ``changing`` gives parameters their value per batch."""
+    for t, rows in enumerate(stream):
+        model.set_params(**{name: values[t] for name, values in changing.items()})
+        yield learn(model, [rows], wrap=wrap, classes=classes)
+
+
+# -- lag -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lag", LAGS)
+@pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
+@pytest.mark.parametrize("carrier", [*CARRIERS, "spectral"])
+def test_a_lagged_stream_is_that_of_the_reference(carrier, bias_variance, lag):
+    """No labels, one class, one row, one label, another C in every batch: all of it."""
+    stream = awkward_stream(seed=30)
+    if carrier == "spectral":
+        from tests.unit.test_identities import kernels_over_time
+
+        batches = smoothings(stream, [0.5] * len(stream))
+        kernels = kernels_over_time("spectral", naive.rbf(GAMMA), batches)
+    else:
+        kernels = kernels_of(carrier, stream)
+    expected = naive.learn_steps(
+        labeled_batches(stream, BOUNDS), kernels, bias_variance=bias_variance, lag=lag
+    )
+    model = make(carrier, bias_variance=bias_variance, lag=lag)
+    for known, _ in zip(expected, learn_with(model, stream, C=BOUNDS), strict=True):
+        assert_close(model.decision_function(new_points()), known.scores(new_points()))
+        assert_close(model.intercept_[0], known.bias)
+
+
+@pytest.mark.parametrize("options", [{"slack_shape": 0.3}, {"bias": "median"}])
+def test_slack_shape_and_the_papers_bias_go_with_a_lag(options):
+    stream = make_stream(seed=31)
+    kernels = kernels_of("exact", stream)
+    given = {"bias_rule" if name == "bias" else name: value for name, value in options.items()}
+    expected = naive.learn_steps(labeled_batches(stream, 10.0), kernels, lag=2, **given)
+    model = make("exact", lag=2, **options)
+    for known, _ in zip(expected, learn_with(model, stream), strict=True):
+        assert_close(model.decision_function(new_points()), known.scores(new_points()))
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_the_lag_may_change_in_mid_stream(carrier):
+    """A longer lag lets the window grow again; what is settled does not come back."""
+    stream = awkward_stream(seed=32)
+    lags = [2, 1, 3, None, None, 2, 1]
+    expected = naive.learn_steps(
+        labeled_batches(stream, 10.0), kernels_of(carrier, stream), lag=lags
+    )
+    model = make(carrier)
+    for known, _ in zip(expected, learn_with(model, stream, lag=lags), strict=True):
+        assert_close(model.decision_function(new_points()), known.scores(new_points()))
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array], ids=["dense", "csr"])
+@pytest.mark.parametrize("lag", LAGS)
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_classes_that_come_late_are_those_of_the_reference(carrier, lag, wrap):
+    """A head is one stream against the rest, in which it learns nothing before its class comes."""
+    stream = three_class_stream(33)
+    kernels = kernels_of(carrier, stream)
+    expected = [
+        naive.learn_steps(labeled_batches(stream, 10.0, positive=label), kernels, lag=lag)
+        for label in range(3)
+    ]
+    model = make(carrier, lag=lag)
+    for t, _ in enumerate(learn_with(model, stream, wrap=wrap)):
+        scores = model.decision_function(wrap(new_points()))
+        if t == 0:
+            assert_close(scores, expected[1][0].scores(new_points()))
+            continue
+        for label in range(3):
+            assert_close(scores[:, label], expected[label][t].scores(new_points()))
+            assert_close(model.intercept_[label], expected[label][t].bias)
+
+
+@pytest.mark.parametrize(("lag", "declared"), [(2, True), (None, True), (None, False)])
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_late_classes_under_a_finite_bias(carrier, lag, declared):
+    """Declared, a class learns from the first batch; discovered, from the window, if it holds all.
+
+    One that is discovered when something has been settled cannot know what it was not.
+    """
+    stream = three_class_stream(34)
+    kernels = kernels_of(carrier, stream)
+    model = make(carrier, lag=lag, bias_variance=0.7)
+    for _ in learn_with(model, stream, classes=[0, 1, 2] if declared else None):
+        pass
+    scores = model.decision_function(new_points())
+    for label in range(3):
+        known = naive.learn_stream(
+            labeled_batches(stream, 10.0, positive=label), kernels, lag=lag, bias_variance=0.7
+        )
+        assert_close(scores[:, label], known.scores(new_points()))
+        assert_close(model.intercept_[label], 0.7 * sum(known.balances))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("bias_variance", [np.inf, 0.0, 0.7])
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "poly"])
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
+def test_without_smoothing_all_multipliers_are_those_of_one_fit(
+    estimator, kernel, bias_variance, n_classes
+):
+    stream = make_stream(n_classes=n_classes, seed=35)
+    options = {"kernel": kernel, "gamma": GAMMA, "degree": 2, "coef0": 1.0, "tol": TOL}
+    options |= {"bias_variance": bias_variance, "lag": None}
+    if estimator is SeqLapMED:
+        options["beta"] = 0.0
+    model = learn(estimator(**options), stream)
+    points = np.vstack([rows.points for rows in stream])
+    labels = np.concatenate([marked(rows.labels, model) for rows in stream])
+    once = estimator(**options).fit(points, labels)
+    assert_close(model.decision_function(new_points()), once.decision_function(new_points()))
+    assert_close(model.intercept_, once.intercept_)
+
+
+@pytest.mark.parametrize("lag", LAGS)
+@pytest.mark.parametrize("forgetting", [1.0, 0.8])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_bias_counts_every_multiplier_once(n_classes, forgetting, lag):
+    stream = make_stream(n_classes=n_classes, seed=36)
+    model = seq_lap(lag=lag, forgetting=forgetting, bias_variance=0.7)
+    for _ in learn_with(model, stream, classes=range(n_classes)):
+        assert_close(model.intercept_, 0.7 * model.dual_coef_.sum(axis=1), 1e-12)
+
+
+def test_the_window_is_the_last_batches_with_labels():
+    stream = awkward_stream(seed=37)
+    labels = [int((rows.labels != UNLABELED).sum()) for rows in stream]
+    assert labels == [10, 0, 7, 1, 1, 12, 8]
+    for lag, sizes in {1: [10, 10, 7, 1, 1, 12, 8], 2: [10, 10, 17, 8, 2, 13, 20]}.items():
+        model = seq_lap(lag=lag)
+        found = [model.update_info_.n_window for _ in learn_with(model, stream)]
+        assert found == sizes
+        assert model.posterior_.window.size == sizes[-1]
+
+
+def test_a_lag_makes_a_difference():
+    # the identities above would hold of a model that had no lag, were the reference without one too
+    stream = make_stream(seed=38)
+    scores = [learn(seq_lap(lag=lag), stream).decision_function(new_points()) for lag in LAGS]
+    for first in range(4):
+        for second in range(first):
+            assert np.abs(scores[first] - scores[second]).max() > 0.01
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_a_warm_start_finds_what_a_cold_one_finds(carrier, monkeypatch):
+    stream = make_stream(seed=39)
+    warm = learn(make(carrier, lag=None), stream)
+    monkeypatch.setattr(
+        learning.dual, "feasible", lambda problem, start: np.zeros_like(problem.bounds)
+    )
+    cold = learn(make(carrier, lag=None), stream)
+    assert_close(warm.decision_function(new_points()), cold.decision_function(new_points()))
+    assert warm.n_iter_ < cold.n_iter_
+
+
+# -- averaging -------------------------------------------------------------------------------------
+
+
+def scores_of(model, wrap=np.asarray):
+    """Return decision values (n, heads)."""
+    return model.decision_function(wrap(new_points())).reshape(40, -1)
+
+
+def averaged(newest, solved, forgetting):
+    """Return the running mean of scores (n, heads) over time, every head with its own count.
+
+    ``solved`` says of every step and head whether the step solved a dual of the head. Until the
+    first that did, the mean is the newest.
+    """
+    means, counts = [], np.zeros(newest[0].shape[1], dtype=int)
+    mean = np.zeros_like(newest[0])
+    for t, scores in enumerate(newest):
+        mean = mean.copy()
+        for head in range(scores.shape[1]):
+            if solved[t][head]:
+                counts[head] += 1
+                step = max(1.0 / counts[head], 1.0 - forgetting[t])
+                mean[:, head] += step * (scores[:, head] - mean[:, head])
+            elif counts[head] == 0:
+                mean[:, head] = scores[:, head]
+        means.append(mean)
+    return means
+
+
+AVERAGED = [
+    pytest.param(
+        carrier, lag, forgetting, n_classes, id=f"{carrier}-{lag}-{forgetting}-{n_classes}"
+    )
+    for carrier in CARRIERS
+    for lag in (1, 3)
+    for forgetting in (1.0, 0.8)
+    for n_classes in (2, 3)
+]
+
+
+def late_stream(n_classes, seed):
+    """One class, then two, no labels, then all, one class, all: heads begin at different times."""
+    last = n_classes - 1
+    shapes = [
+        (14, 8, [0]), (16, 9, [0, last]), (15, 0, None), (16, 10, None), (12, 6, [0]),
+        (18, 9, None), (13, 0, None), (15, 9, None),
+    ]  # fmt: skip
+    return [
+        make_batch(n, n_labeled, n_classes, seed=100 * seed + t, classes=classes)
+        for t, (n, n_labeled, classes) in enumerate(shapes)
+    ]
+
+
+@pytest.mark.parametrize(("carrier", "lag", "forgetting", "n_classes"), AVERAGED)
+def test_the_averaged_mean_is_the_mean_of_the_means(carrier, lag, forgetting, n_classes):
+    stream = late_stream(n_classes, seed=40)
+    options = {"lag": lag, "forgetting": forgetting}
+    plain, running = make(carrier, **options), make(carrier, averaging=True, **options)
+    newest, solved, found, intercepts, biases = [], [], [], [], []
+    for rows in stream:
+        for model in (plain, running):
+            learn(model, [rows], classes=range(n_classes))
+        newest.append(scores_of(plain))
+        found.append(scores_of(running))
+        biases.append(plain.intercept_[None, :])
+        intercepts.append(running.intercept_[None, :])
+        solved.append([each is not None for each in plain.update_info_.solutions])
+    assert solved[0] == [False] * len(solved[0])
+    if n_classes == 3:
+        assert solved[1] == [True, False, True]
+    for means, averages in ((newest, found), (biases, intercepts)):
+        for expected, mean in zip(averaged(means, solved, [forgetting] * 8), averages, strict=True):
+            assert_close(mean, expected)
+    assert np.abs(found[-1] - newest[-1]).max() > 0.01
+    # multipliers are the same: averaging is about predictions, not about what is learned
+    assert_close(running.dual_coef_, plain.dual_coef_, 1e-12)
+
+
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array], ids=["dense", "csr"])
+def test_a_linear_kernel_averages_its_weights(estimator, n_classes, wrap):
+    stream = make_stream(n_classes=n_classes, seed=41)
+    options = {"kernel": "linear", "tol": TOL, "lag": 2}
+    plain, running = estimator(**options), estimator(averaging=True, **options)
+    weights = []
+    for t, rows in enumerate(stream):
+        learn(plain, [rows], wrap=wrap)
+        learn(running, [rows], wrap=wrap)
+        weights.append(np.hstack([plain.coef_, plain.intercept_[:, None]]))
+        found = np.hstack([running.coef_, running.intercept_[:, None]])
+        assert_close(found, np.mean(weights, axis=0))
+        by_hand = np.hstack([new_points(), np.ones((40, 1))]) @ found.T
+        assert_close(scores_of(running, wrap), by_hand, 1e-12)
+        assert t == 0 or np.abs(found - weights[-1]).max() > 1e-3
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+@pytest.mark.parametrize("order", [[[0, 1], [0, 1, 2]], [[1], [0, 1], [0, 1, 2]], [[2], [0, 1, 2]]])
+def test_averages_follow_classes_that_are_discovered(carrier, order):
+    """The mean of a head is the same function whether its class was declared or came later."""
+    stream = [
+        Rows(rows.points, np.where(rows.labels == UNLABELED, UNLABELED, rows.labels + 2), None)
+        for t, classes in enumerate([*order, [0, 1, 2], [0, 1, 2]])
+        for rows in [make_batch(16, 10, 3, seed=4200 + t, classes=classes)]
+    ]
+    declared = learn(make(carrier, averaging=True), stream, classes=[2, 3, 4])
+    discovered = learn(make(carrier, averaging=True), stream)
+    assert_close(scores_of(discovered), scores_of(declared))
+    assert np.array_equal(discovered.posterior_.solved, declared.posterior_.solved)
+
+
+def test_averaging_without_smoothing_counts_only_batches_that_teach():
+    stream = awkward_stream(seed=43)
+    model = learn(seq_med(averaging=True), stream)
+    # without labels nothing is to be solved again, and one class teaches nothing
+    assert model.posterior_.solved.tolist() == [3]
+
+
+# -- forgetting ------------------------------------------------------------------------------------
+
+SHARES = [0.9, 0.7, 1.0, 0.5, 0.8, 0.3, 0.95]
+
+
+@pytest.mark.parametrize("carrier", ["exact", "landmarks"])
+@pytest.mark.parametrize("forgetting", [[0.6] * 7, SHARES], ids=["constant", "changing"])
+def test_forgetting_discounts_the_unrolled_kernel(carrier, forgetting):
+    stream = awkward_stream(seed=50)
+    kernels = kernels_of(carrier, stream, forgetting)
+    model = make(carrier)
+    left, right = new_points(), new_points(seed=998)
+    # exact to rounding; the landmarks' Gram matrix has a condition of 1e6 or so
+    tolerance = 1e-10 if carrier == "exact" else 1e-8
+    for kernel, _ in zip(kernels, learn_with(model, stream, forgetting=forgetting), strict=True):
+        found = model.posterior_.covariance(left, right)
+        np.testing.assert_allclose(found, kernel(left, right), rtol=0, atol=tolerance)
+        variances = np.diagonal(kernel(left, left))
+        np.testing.assert_allclose(model.decision_std(left) ** 2, variances, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("carrier", ["exact", "landmarks"])
+def test_a_batch_without_smoothing_forgets_too(carrier):
+    stream = make_stream(seed=51)
+    model = make(carrier, forgetting=0.5)
+    shares = [0.5] * 4
+    batches = smoothings(stream, [0.5, 0.0, 2.0, 0.0])
+    for t, _ in enumerate(learn_with(model, stream, beta=[0.5, 0.0, 2.0, 0.0])):
+        kernel = naive.unrolled_kernel(naive.rbf(GAMMA), naive.discounted(batches[: t + 1], shares))
+        variances = np.diagonal(kernel(new_points(), new_points()))
+        np.testing.assert_allclose(
+            model.decision_std(new_points()) ** 2, variances, rtol=0, atol=1e-8
+        )
+
+
+@pytest.mark.parametrize("lag", LAGS)
+@pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_a_stream_that_forgets_is_that_of_the_reference(carrier, bias_variance, lag):
+    stream = awkward_stream(seed=52)
+    expected = naive.learn_steps(
+        labeled_batches(stream, BOUNDS),
+        kernels_of(carrier, stream, SHARES),
+        bias_variance=bias_variance,
+        lag=lag,
+        forgetting=SHARES,
+    )
+    model = make(carrier, bias_variance=bias_variance, lag=lag)
+    steps = learn_with(model, stream, C=BOUNDS, forgetting=SHARES)
+    for known, _ in zip(expected, steps, strict=True):
+        assert_close(model.decision_function(new_points()), known.scores(new_points()))
+        assert_close(model.intercept_[0], known.bias)
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array], ids=["dense", "csr"])
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_several_classes_forget_as_one_against_the_rest(carrier, wrap):
+    stream = three_class_stream(53)
+    kernels = kernels_of(carrier, stream, [0.6] * 4)
+    model = make(carrier, lag=2, forgetting=0.6)
+    for _ in learn_with(model, stream, wrap=wrap):
+        pass
+    scores = model.decision_function(wrap(new_points()))
+    for label in range(3):
+        known = naive.learn_stream(
+            labeled_batches(stream, 10.0, positive=label), kernels, lag=2, forgetting=0.6
+        )
+        assert_close(scores[:, label], known.scores(new_points()))
+
+
+def test_what_is_settled_fades_and_what_is_in_the_window_weighs_less():
+    stream = [make_batch(20, 10, seed=5400 + t) for t in range(5)]
+    model = seq_med(lag=2, forgetting=0.5, C=8.0)
+    history = []
+    for rows in stream:
+        learn(model, [rows])
+        history.append(
+            {
+                tuple(point): value
+                for point, value in zip(model.support_vectors_, model.dual_coef_[0], strict=True)
+            }
+        )
+    # batch 0 was optimised last at step 1, batch 1 at step 2
+    for batch, last in ((0, 1), (1, 2)):
+        points = {tuple(point) for point in stream[batch].points}
+        settled = {point: value for point, value in history[last].items() if point in points}
+        assert len(settled) > 3
+        for point, value in settled.items():
+            assert history[-1][point] == pytest.approx(0.5 ** (4 - last) * value, rel=1e-14)
+    window = model.posterior_.window
+    assert window.bounds.tolist() == [4.0] * 10 + [8.0] * 10
+    assert window.shapes.tolist() == [0.5] * 10 + [1.0] * 10
+
+
+@pytest.mark.parametrize("lag", [1, None])
+def test_what_has_faded_is_dropped_and_not_missed(lag):
+    stream = [make_batch(12, 8, seed=5500 + t) for t in range(12)]
+    model = seq_lap(beta=0.0, forgetting=0.02, lag=lag)
+    sizes = []
+    for _ in learn_with(model, stream):
+        posterior = model.posterior_
+        sizes.append(posterior.frozen.size + posterior.window.size)
+    # 0.02^6 < 1e-9: at most seven batches of eight labels are left
+    assert max(sizes) == sizes[-1] <= 7 * 8
+    known = naive.learn_stream(
+        labeled_batches(stream, 10.0), [naive.rbf(GAMMA)] * 12, lag=lag, forgetting=0.02
+    )
+    # what was dropped is 1e-9 of a coefficient, of which there are some tens of size 10
+    assert_close(model.decision_function(new_points()), known.scores(new_points()), 1e-7)
+
+
+def test_forgetting_nothing_is_not_forgetting():
+    stream = make_stream(seed=56)
+    for carrier in CARRIERS:
+        one, other = make(carrier), make(carrier, forgetting=1)
+        scores = [scores_of(learn(model, stream)) for model in (one, other)]
+        assert np.array_equal(*scores)
+
+
+# -- budget ----------------------------------------------------------------------------------------
+
+
+def square(left, right):
+    """(x . x' + 1)^2 on two columns: a kernel of six dimensions, which six landmarks span."""
+    return (dot(left, right) + 1.0) ** 2 / 4.0
+
+
+def plane_stream(n_classes, seed, batches=9):
+    return [make_batch(18, 9, n_classes, p=2, seed=100 * seed + t) for t in range(batches)]
+
+
+BUDGETED = {
+    "plain": {},
+    "averaging": {"averaging": True},
+    "forgetting": {"forgetting": 0.7},
+    "both": {"averaging": True, "forgetting": 0.7},
+    "finite-bias": {"bias_variance": 0.7},
+    "svm": {"slack_shape": 0.2, "averaging": True},
+}
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array], ids=["dense", "csr"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("options", BUDGETED.values(), ids=BUDGETED)
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
+def test_projecting_loses_nothing_where_landmarks_span_the_space(
+    estimator, options, n_classes, wrap
+):
+    """12 landmarks, 12 points kept exactly, 81 labels: the bounded model is the unbounded one.
+
+    The window keeps one batch of 9 labels, so the same multipliers are optimised in both.
+    """
+    stream = plane_stream(n_classes, seed=60)
+    options = {"kernel": square, "tol": TOL, **options}
+    unbounded, bounded = estimator(**options), estimator(budget=24, random_state=0, **options)
+    if estimator is SeqLapMED:
+        unbounded.set_params(recursion="exact", beta=0.5)
+        bounded.set_params(beta=0.5)
+    new = wrap(new_points(p=2))
+    for t, rows in enumerate(stream):
+        learn(unbounded, [rows], wrap=wrap)
+        learn(bounded, [rows], wrap=wrap)
+        # coefficients of size 10 on kernel values of up to 100, through a Gram matrix of six
+        # dimensions: 1e-16 times 1e3 per term, and the landmarks' condition on top
+        assert_close(bounded.decision_function(new), unbounded.decision_function(new), 1e-7)
+        assert_close(bounded.decision_std(new), unbounded.decision_std(new), 1e-7)
+        posterior = bounded.posterior_
+        assert posterior.frozen.size + posterior.window.size <= 12
+        assert posterior.on_anchors.size <= 12
+        if t >= 3:
+            assert np.abs(posterior.on_anchors.coefficients).max() > 0.1  # it was projected
+    # cost is the root of a difference of numbers of some hundreds that is rounding
+    assert (bounded.posterior_.projection_error < 1e-3).all()
+
+
+def begun(kernel, n_landmarks, points, bias_variance=np.inf):
+    """Return the posterior of no batch, with landmarks."""
+    carrier = recursion.begin("landmarks", kernel, n_landmarks=n_landmarks, seed=0)
+    recipe = GraphRecipe(n_neighbors=NEIGHBOURS)
+    return learning.begin(carrier, recipe, points, bias_variance)
+
+
+def as_batch(rows):
+    labeled = np.flatnonzero(rows.labels != UNLABELED)
+    signs = np.where(rows.labels[labeled] == 1, 1.0, -1.0)[:, None]
+    return Batch(rows.points, labeled, signs, rows.weights[labeled])
+
+
+@pytest.mark.parametrize("averaging", [False, True])
+@pytest.mark.parametrize("forgetting", [1.0, 0.7])
+@pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
+@pytest.mark.parametrize("smoothing", [0.0, 1.0])
+def test_all_points_as_landmarks_lose_nothing_to_projection(
+    smoothing, bias_variance, forgetting, averaging
+):
+    """An RBF kernel has a dimension per point: only with all points as landmarks is it lossless."""
+    stream = make_stream(seed=61)
+    settings = Settings(
+        bound=10.0, smoothing=smoothing, tol=TOL, averaging=averaging, forgetting=forgetting
+    )
+    unbounded = bounded = begun(RBF(GAMMA), 85, stream[0].points, bias_variance)
+    for rows in stream:
+        unbounded, _ = learning.step(unbounded, as_batch(rows), settings)
+        bounded, info = learning.step(bounded, as_batch(rows), replace(settings, room=12))
+        assert_close(bounded.mean(new_points()), unbounded.mean(new_points()))
+        assert bounded.frozen.size + bounded.window.size <= 12
+        assert (info.projection_cost < 1e-5).all()  # the root of rounding
+    assert bounded.recursion.basis.size == 85
+    # 39 labels, at most 12 of them kept: the others are remembered by the landmarks alone
+    assert (np.abs(bounded.on_anchors.coefficients) > 0.1).sum() > 10
+    assert unbounded.frozen.size + unbounded.window.size > 25
+
+
+@pytest.fixture
+def projections(monkeypatch):
+    """What `within_budget` was given and returned, update by update."""
+    recorded = []
+    within_budget = upkeep.within_budget
+
+    def recording(posterior, room):
+        result = within_budget(posterior, room)
+        recorded.append((posterior, *result))
+        return result
+
+    monkeypatch.setattr(upkeep, "within_budget", recording)
+    return recorded
+
+
+PROJECTED = {
+    "SeqMED": (SeqMED, {}),
+    "landmarks": (SeqLapMED, {"beta": 0.5}),
+    "forgetting": (SeqLapMED, {"beta": 0.5, "forgetting": 0.8}),
+    "lag": (SeqLapMED, {"beta": 0.5, "lag": 3}),
+    "memory": (SeqLapMED, {"beta": 0.5, "laplacian": "rows", "graph_memory": 20}),
+    "memory-lag": (
+        SeqLapMED,
+        {"beta": 0.5, "laplacian": "rows", "graph_memory": 20, "lag": 3, "forgetting": 0.8},
+    ),
+}
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("name", PROJECTED)
+def test_the_cost_of_a_projection_is_the_norm_of_what_was_lost(name, n_classes, projections):
+    """In the space of the base kernel, by hand: c'(K_OO - K_OZ K_ZZ^{-1} K_ZO)c per head."""
+    estimator, options = PROJECTED[name]
+    model = estimator(gamma=GAMMA, budget=24, random_state=0, tol=TOL, **options)
+    kernel, spent = naive.rbf(GAMMA), 0
+    for t in range(8):
+        learn(model, [make_batch(18, 9, n_classes, seed=6200 + t)])
+        before, after, cost = projections[-1]
+        assert np.array_equal(cost, model.update_info_.projection_cost)
+        # the labeled points before, which are those of the window and of the frozen ones
+        old = np.vstack([before.frozen.points, before.window.points])
+        values = np.vstack([before.frozen.coefficients, before.window.coefficients])
+        kept = np.vstack([after.frozen.points, after.window.points]).tolist()
+        gone = [i for i, point in enumerate(old.tolist()) if point not in kept]
+        if t == 0:
+            assert not gone
+        carrier = after.recursion
+        anchors = carrier.anchors[carrier.kept]
+        cross = kernel(old[gone], anchors)
+        rest = kernel(old[gone], old[gone])
+        rest -= cross @ np.linalg.inv(kernel(anchors, anchors)) @ cross.T
+        c = values[gone]
+        # roots of differences of numbers near 1: right to 1e-15 before the root
+        np.testing.assert_allclose(cost**2, np.einsum("ih,ij,jh->h", c, rest, c), atol=1e-9)
+        spent += bool((cost > 0.01).any())
+        # and it bounds what any score changes by, k(x, x) being 1
+        points = np.vstack([new_points(200), old])
+        scores = [upkeep.ready(each, averaging=False).mean(points) for each in (before, after)]
+        changes = np.abs(scores[1] - scores[0]).max(axis=0)
+        assert (changes <= cost + 1e-9).all()
+        if (cost > 0.01).any():
+            assert (changes[cost > 0.01] > 0).all()
+    assert spent >= 4
+
+
+@pytest.mark.parametrize("name", PROJECTED)
+def test_the_cost_bounds_what_averaged_scores_change_by(name, projections):
+    estimator, options = PROJECTED[name]
+    options = {"gamma": GAMMA, "budget": 24, "random_state": 0, "tol": TOL, **options}
+    model = estimator(averaging=True, **options)
+    for t in range(8):
+        learn(model, [make_batch(18, 9, seed=6300 + t)])
+        before, after, cost = projections[-1]
+        points = np.vstack([new_points(200), before.frozen.points])
+        scores = [upkeep.ready(each, averaging=True).mean(points) for each in (before, after)]
+        assert (np.abs(scores[1] - scores[0]).max(axis=0) <= cost + 1e-9).all()
+
+
+def test_the_error_so_far_is_the_sum_of_all_costs():
+    """While no landmark leaves: with 12 of them, drawn from the only rows there are."""
+    model = seq_med(budget=24, random_state=0)
+    costs = []
+    for t in range(8):
+        learn(model, [make_batch(18, 9, seed=6400 + t)])
+        costs.append(model.update_info_.projection_cost)
+        total = np.sum(costs, axis=0)
+        assert (model.posterior_.projection_error >= total - 1e-12).all()
+    assert total[0] > 0.1
+    forgetful = seq_med(budget=24, random_state=0, forgetting=0.5)
+    for t in range(8):
+        error = forgetful.posterior_.projection_error if t else np.zeros(1)
+        learn(forgetful, [make_batch(18, 9, seed=6400 + t)])
+        least = 0.5 * error + forgetful.update_info_.projection_cost
+        assert (forgetful.posterior_.projection_error >= least - 1e-12).all()
+
+
+def test_the_heaviest_points_are_kept_and_the_cheapest_projected():
+    model = seq_med(budget=24, random_state=0)
+    for t in range(6):
+        before = None if t == 0 else model.posterior_
+        learn(model, [make_batch(18, 9, seed=6500 + t)])
+        if t < 2:
+            continue
+        after = model.posterior_
+        candidates = np.vstack([before.frozen.points, before.window.points])
+        values = np.vstack([before.frozen.coefficients, before.window.coefficients])
+        used = values[:, 0] != 0
+        prices = values[:, 0] ** 2 * after.recursion.unexplained(candidates)
+        kept = np.array([point in after.frozen.points.tolist() for point in candidates.tolist()])
+        assert kept.sum() == after.frozen.size
+        assert prices[kept].min() >= prices[used & ~kept].max()
+
+
+BOUNDED = {
+    **PROJECTED,
+    "averaging": (SeqMED, {"averaging": True}),
+    "linear": (SeqMED, {"kernel": "linear", "averaging": True}),
+    "few-landmarks": (SeqLapMED, {"beta": 0.5, "n_landmarks": 5}),
+    "memory-averaging": (
+        SeqLapMED,
+        {"beta": 0.5, "laplacian": "rows", "graph_memory": 20, "averaging": True},
+    ),
+}
+
+
+def points_kept(posterior):
+    """Return the distinct points of a state that outlive the batch they came with."""
+    carrier = posterior.recursion
+    parts = [posterior.window.points]
+    if not posterior.covariance.kernel.compact:  # else what is frozen is a vector of weights
+        parts.append(posterior.frozen.points)
+    if carrier.anchors is not None:
+        parts.append(carrier.anchors[carrier.kept])
+    return len({tuple(point) for part in parts for point in part.tolist()})
+
+
+@pytest.mark.parametrize("labeled", [9, 4])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("name", BOUNDED)
+def test_a_budget_bounds_points_and_bytes(name, n_classes, labeled):
+    estimator, options = BOUNDED[name]
+    model = estimator(gamma=GAMMA, budget=24, random_state=0).set_params(**options)
+    sizes = []
+    for t in range(16):
+        learn(model, [make_batch(18, labeled, n_classes, seed=6600 + t)])
+        assert points_kept(model.posterior_) <= 24
+        sizes.append(model.posterior_.nbytes)
+    # rows of the window without a coefficient are left out of what predictions use: a few hundred
+    # bytes to and fro, and no growth
+    warm = sizes[8:]
+    assert max(warm) - min(warm) <= 0.1 * min(warm)
+    assert max(sizes[12:]) <= max(sizes[:12]) + 0.02 * max(sizes)
+
+
+def test_a_batch_with_more_labels_than_room_is_learned_whole():
+    """All of its multipliers are optimised; then the heaviest are kept, the others projected."""
+    stream = [make_batch(40, 30, seed=6700), make_batch(40, 30, seed=6701)]
+    bounded, unbounded = seq_med(budget=10, random_state=0), seq_med()
+    learn(bounded, stream[:1])
+    learn(unbounded, stream[:1])
+    assert bounded.update_info_.n_window == 30
+    first = [bounded.update_info_.solutions[0], unbounded.update_info_.solutions[0]]
+    assert_close(first[0].multipliers, first[1].multipliers)
+    posterior = bounded.posterior_
+    assert posterior.window.size == 5
+    assert posterior.frozen.size == 0
+    heaviest = np.sort(np.abs(unbounded.dual_coef_[0]))[-5:]
+    assert_close(np.sort(np.abs(posterior.window.coefficients[:, 0])), heaviest)
+    learn(bounded, stream[1:])
+    assert np.isfinite(bounded.decision_function(new_points())).all()
+
+
+def test_a_budget_that_is_never_reached_costs_nothing():
+    stream = make_stream(seed=68)
+    for options in ({}, {"averaging": True, "forgetting": 0.8}):
+        bounded = learn(seq_med(budget=200, random_state=0, **options), stream)
+        unbounded = learn(seq_med(**options), stream)
+        assert_close(scores_of(bounded), scores_of(unbounded), 1e-12)
+        assert not bounded.posterior_.projection_error.any()
+
+
+# -- what cannot be --------------------------------------------------------------------------------
+
+TWO = [make_batch(20, 10, seed=7000 + t) for t in range(2)]
+
+REFUSED = {
+    "spectral averaging": ({"recursion": "spectral", "averaging": True}, "averaging=True"),
+    "spectral forgetting": ({"recursion": "spectral", "forgetting": 0.9}, "forgetting=0.9"),
+    "spectral budget": ({"recursion": "spectral", "budget": 20}, "budget=20"),
+    "exact budget": ({"recursion": "exact", "budget": 20}, "budget=20"),
+    "memory normalized": ({"graph_memory": 20}, "laplacian='normalized'"),
+    "memory unnormalized": (
+        {"graph_memory": 20, "laplacian": "unnormalized"},
+        "laplacian='unnormalized'",
+    ),
+    "memory exact": (
+        {"graph_memory": 20, "laplacian": "rows", "recursion": "exact"},
+        "recursion='exact'",
+    ),
+    "memory spectral": (
+        {"graph_memory": 20, "laplacian": "rows", "recursion": "spectral"},
+        "recursion='spectral'",
+    ),
+    "memory power": (
+        {"graph_memory": 20, "laplacian": "rows", "laplacian_power": 2},
+        "laplacian_power=2",
+    ),
+}
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_recursion_cannot_do_is_refused_with_the_reason(name, method):
+    options, got = REFUSED[name]
+    model = seq_lap(**options)
+    before = vars(model).copy()
+    with pytest.raises(ValueError, match="expected") as refusal:
+        getattr(model, method)(TWO[0].points, TWO[0].labels)
+    text = str(refusal.value)
+    assert f"got {got}" in text
+    assert any(word in text for word in ("Use recursion=", "Set "))
+    assert vars(model) == before
+    # the remedy that is named works
+    if "Use recursion='landmarks'" in text:
+        remedy = {"recursion": "landmarks"}
+    else:
+        parameter, value = got.split("=")[0], text.split("expected ")[1].split(":")[0]
+        remedy = {parameter: int(value) if value.isdigit() else value.strip("'")}
+    learn(seq_lap(**{**options, **remedy}), TWO)
+
+
+WRONG = {
+    "lag": [0, -1, 1.5, "all"],
+    "averaging": [2, "yes", None],
+    "forgetting": [0.0, -0.5, 1.1, None, "slow"],
+    "budget": [1, 0, -3, 2.5, "small"],
+    "graph_memory": [-1, 1.5, None, "all"],
+    "laplacian": ["random-walk", 1],
+}
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize(
+    ("estimator", "name", "value"),
+    [
+        (estimator, name, value)
+        for name, values in WRONG.items()
+        for value in values
+        for estimator in (SeqMED, SeqLapMED)
+        if name in estimator().get_params()
+    ],
+)
+def test_values_out_of_range_are_refused(estimator, name, value, method):
+    model = learn(estimator(), TWO)
+    before = vars(model).copy()
+    model.set_params(**{name: value})
+    with pytest.raises(ValueError, match=f"'{name}' parameter") as refusal:
+        getattr(model, method)(TWO[0].points, marked(TWO[0].labels, model))
+    assert repr(value) in str(refusal.value)
+    assert {**vars(model), name: before[name]} == before
+
+
+FIXED = {"averaging": True, "budget": 50, "graph_memory": 30}
+
+
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
+@pytest.mark.parametrize("name", FIXED)
+def test_averaging_budget_and_memory_cannot_change_in_mid_stream(estimator, name):
+    if name not in estimator().get_params():
+        pytest.skip("not a parameter of SeqMED")
+    options = {} if estimator is SeqMED else {"laplacian": "rows"}
+    changed, untouched = (learn(estimator(**options), TWO[:1]) for _ in range(2))
+    before = getattr(changed, name)
+    changed.set_params(**{name: FIXED[name]})
+    with pytest.raises(ValueError, match=f"{name} was changed from .* in mid-stream") as refusal:
+        learn(changed, TWO[1:])
+    assert f"set {name}={before!r} again" in str(refusal.value)
+    assert changed.n_batches_ == 1
+    learn(changed.set_params(**{name: before}), TWO[1:])
+    learn(untouched, TWO[1:])
+    assert np.array_equal(scores_of(changed), scores_of(untouched))
+
+
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
+@pytest.mark.parametrize(("name", "value"), [("lag", 3), ("lag", None), ("forgetting", 0.5)])
+def test_lag_and_forgetting_may_change_in_mid_stream(estimator, name, value):
+    changed, untouched = (learn(estimator(), TWO[:1]) for _ in range(2))
+    learn(changed.set_params(**{name: value}), TWO[1:])
+    learn(untouched, TWO[1:])
+    assert np.abs(scores_of(changed) - scores_of(untouched)).max() > 1e-3
