@@ -56,6 +56,9 @@ def reproduce(
     exact: Annotated[
         bool, typer.Option("--exact", help="Add the exact recursion to figure 3.")
     ] = False,
+    ours: Annotated[
+        bool, typer.Option("--ours", help="Add what goes beyond the paper to every figure.")
+    ] = False,
     data_dir: Annotated[
         Path | None,
         typer.Option(help="Folder with isolet.npz (else SEQMED_DATA, the cache, a download)."),
@@ -73,18 +76,19 @@ def reproduce(
     missing: list[str] = []
     interrupted = refused = False
     for figure in (
-        figures.figure1(),
-        figures.figure2(),
-        figures.figure2b(),
-        figures.figure3(data_dir, exact=exact),
+        figures.figure1(ours=ours),
+        figures.figure2(ours=ours),
+        figures.figure2b(ours=ours),
+        figures.figure3(data_dir, exact=exact, ours=ours),
+        *([figures.figure3b(data_dir)] if ours else []),
     ):
         figure = figures.quick(figure) if quick else figure
         count = figure.trials if trials is None or figure.trials == 1 else trials
         wanted = which == Which.all or figure.name.startswith(which.value)
-        if wanted and figure.name == Which.figure3 and not interrupted:
+        if wanted and figure.name.startswith(Which.figure3) and not interrupted:
             refusal = ensure_isolet(console, data_dir)
             if refusal is not None:
-                missing.append(f"figure3 not run: {refusal.reason}")
+                missing.append(f"{figure.name} not run: {refusal.reason}")
                 console.print(missing[-1], highlight=False)
                 refused = refusal.wrong or which == Which.figure3
                 wanted = False
@@ -141,7 +145,7 @@ def compute(
 def show(console: Console, outcome: Outcome, paths: list[Path]) -> None:
     """Print a figure's table and claims."""
     title = f"{outcome.figure.title}, trials: {outcome.trials}"
-    table = Table("method", "chosen", "batch 1", "last batch", "mean", title=title)
+    table = Table(*reporting.HEADINGS, title=title)
     for row in reporting.summary(outcome):
         table.add_row(*row)
     console.print(table)

@@ -1,15 +1,16 @@
-"""One accuracy per batch: the learners of the paper's figures.
+"""One score per batch: the learners of the figures.
 
-Every curve is a generator of test accuracies, one for each batch ``wanted``, in rising order, so
-that progress can be shown and a run cut short. Parameters come as a dictionary and are passed on to
-the learner.
+Every curve is a generator of test accuracies and update times, one for each batch ``wanted``, in
+rising order, so that progress can be shown and a run cut short. Parameters come as a dictionary and
+are passed on to the learner.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
@@ -22,7 +23,18 @@ from seqmed.graph import GraphRecipe, find_neighbours, measure_heat_width, smoot
 from seqmed.kernels import RBF, Kernel, TfIdf
 
 Parameters = dict[str, Any]
-Curve = Callable[[Stream, Parameters, Sequence[int]], Iterator[float]]
+
+
+class Score(NamedTuple):
+    """Test accuracy after a batch, and the processor time learning that batch took."""
+
+    accuracy: float
+    seconds: float
+
+
+Curve = Callable[[Stream, Parameters, Sequence[int]], Iterator[Score]]
+Scorer = Callable[[Array], Array]
+"""Maps rows (n, p) to scores (n,) of class 1."""
 
 # Solver tolerance of all learners alike.
 TOL = 1e-3
@@ -33,83 +45,106 @@ def accuracy(scores: Array, stream: Stream) -> float:
     return float(np.mean((scores > 0) == stream.y_test))
 
 
+def follow(model: SeqMED | SeqLapMED, stream: Stream, wanted: Sequence[int]) -> Iterator[Score]:
+    """Let a model learn the stream."""
+    for number, batch in enumerate(stream.batches):
+        begun = time.process_time()
+        model.partial_fit(batch.X, batch.labels, classes=[0, 1])
+        seconds = time.process_time() - begun
+        if number in wanted:
+            yield Score(accuracy(model.decision_function(stream.X_test), stream), seconds)
+        if number == wanted[-1]:
+            return
+
+
+def retrain(
+    train: Callable[[Batch], Scorer], batches: Iterator[Batch], stream: Stream
+) -> Iterator[Score]:
+    """Train a new model on each of the batches."""
+    for batch in batches:
+        begun = time.process_time()
+        scorer = train(batch)
+        seconds = time.process_time() - begun
+        yield Score(accuracy(scorer(stream.X_test), stream), seconds)
+
+
+def each_alone(stream: Stream, wanted: Sequence[int]) -> Iterator[Batch]:
+    """Yield the batches wanted."""
+    return (stream.batches[number] for number in wanted)
+
+
+def all_so_far(stream: Stream, wanted: Sequence[int]) -> Iterator[Batch]:
+    """Yield, for each batch wanted, everything up to it as one batch."""
+    return (stream.so_far(last) for last in wanted)
+
+
 def sequential_med(
     stream: Stream, parameters: Parameters, wanted: Sequence[int]
-) -> Iterator[float]:
+) -> Iterator[Score]:
     """SeqMED, which carries its posterior from batch to batch."""
-    model = SeqMED("tfidf", tol=TOL, **parameters)
-    for number, batch in enumerate(stream.batches):
-        model.partial_fit(batch.X, batch.y, classes=[0, 1])
-        if number in wanted:
-            yield accuracy(model.decision_function(stream.X_test), stream)
+    return follow(SeqMED("tfidf", tol=TOL, random_state=0, **parameters), stream, wanted)
 
 
 def independent_svm(
     stream: Stream, parameters: Parameters, wanted: Sequence[int]
-) -> Iterator[float]:
+) -> Iterator[Score]:
     """A support vector machine trained on each batch alone."""
-    for number in wanted:
-        yield tfidf_svm(stream.batches[number], stream, parameters)
+    return retrain(lambda b: tfidf_svm(b, parameters), each_alone(stream, wanted), stream)
 
 
-def full_svm(stream: Stream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[float]:
+def full_svm(stream: Stream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[Score]:
     """A support vector machine retrained on everything so far, by scikit-learn."""
-    for last in wanted:
-        yield tfidf_svm(stream.so_far(last), stream, parameters)
+    return retrain(lambda b: tfidf_svm(b, parameters), all_so_far(stream, wanted), stream)
 
 
-def tfidf_svm(batch: Batch, stream: Stream, parameters: Parameters) -> float:
-    """Return the test accuracy of scikit-learn's SVC on one batch, idf learned on that batch."""
+def tfidf_svm(batch: Batch, parameters: Parameters) -> Scorer:
+    """Train scikit-learn's SVC on one batch, idf learned on that batch."""
     kernel = TfIdf().freeze(batch.X, np.ones(len(batch.y)))
-    train = np.asarray(kernel.coordinates(batch.X))
-    test = np.asarray(kernel.coordinates(stream.X_test))
-    model = SVC(kernel="linear", tol=TOL, **parameters).fit(train, batch.y)
-    return accuracy(model.decision_function(test), stream)
+    model = SVC(kernel="linear", tol=TOL, **parameters)
+    model.fit(np.asarray(kernel.coordinates(batch.X)), batch.y)
+    return lambda X: model.decision_function(np.asarray(kernel.coordinates(X)))
 
 
-def full_med(stream: Stream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[float]:
+def full_med(stream: Stream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[Score]:
     """MED retrained on everything so far, by our own solver."""
-    for last in wanted:
-        batch = stream.so_far(last)
+
+    def train(batch: Batch) -> Scorer:
         model = SeqMED("tfidf", tol=TOL, **parameters).fit(batch.X, batch.y)
-        yield accuracy(model.decision_function(stream.X_test), stream)
+        return model.decision_function
+
+    return retrain(train, all_so_far(stream, wanted), stream)
 
 
 def sequential_lapmed(
     stream: Stream, parameters: Parameters, wanted: Sequence[int]
-) -> Iterator[float]:
+) -> Iterator[Score]:
     """SeqLapMED, by the recursion named in the parameters."""
-    model = SeqLapMED(tol=TOL, random_state=0, **parameters)
-    for number, batch in enumerate(stream.batches):
-        model.partial_fit(batch.X, batch.labels, classes=[0, 1])
-        if number in wanted:
-            yield accuracy(model.decision_function(stream.X_test), stream)
+    return follow(SeqLapMED(tol=TOL, random_state=0, **parameters), stream, wanted)
 
 
 def independent_lapsvm(
     stream: Stream, parameters: Parameters, wanted: Sequence[int]
-) -> Iterator[float]:
+) -> Iterator[Score]:
     """A Laplacian support vector machine trained on each batch alone."""
-    for number in wanted:
-        yield dense_laplacian(stream.batches[number], stream, parameters, slack_shape=0.0)
+    return retrain(lambda b: laplacian_machine(b, parameters), each_alone(stream, wanted), stream)
 
 
-def full_lapsvm(stream: Stream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[float]:
+def full_lapsvm(stream: Stream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[Score]:
     """A Laplacian support vector machine retrained on everything so far."""
-    for last in wanted:
-        yield dense_laplacian(stream.so_far(last), stream, parameters, slack_shape=0.0)
+    return retrain(lambda b: laplacian_machine(b, parameters), all_so_far(stream, wanted), stream)
 
 
-def full_lapmed(stream: Stream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[float]:
+def full_lapmed(stream: Stream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[Score]:
     """Laplacian MED retrained on everything so far."""
-    for last in wanted:
-        yield dense_laplacian(stream.so_far(last), stream, parameters, slack_shape=1.0)
+    return retrain(
+        lambda b: laplacian_machine(b, parameters, slack_shape=1.0),
+        all_so_far(stream, wanted),
+        stream,
+    )
 
 
-def dense_laplacian(
-    batch: Batch, stream: Stream, parameters: Parameters, *, slack_shape: float
-) -> float:
-    """Return the test accuracy of a Laplacian machine trained on one batch, the textbook way.
+def laplacian_machine(batch: Batch, parameters: Parameters, *, slack_shape: float = 0.0) -> Scorer:
+    """Train a Laplacian machine on one batch, the textbook way.
 
     The graph over all rows deforms the kernel, ``k - k(., X) (I + 2 beta L K)^{-1} 2 beta L
     k(X, .)``, by one dense solve; the dual is then that of the labeled rows. With
@@ -125,35 +160,42 @@ def dense_laplacian(
         n_neighbors=options.pop("n_neighbors"),
         weights=options.pop("weights"),
         heat_width=None if width == "auto" else width,
+        laplacian=options.pop("laplacian", "normalized"),
     )
     if options:
         raise ValueError(f"parameters not understood: {sorted(options)}")
     labeled = np.flatnonzero(batch.shown)
     targets = batch.y[labeled]
+    if len(set(targets.tolist())) < 2:
+        return lambda X: np.full(len(X), 2.0 * float(targets[0]) - 1.0)
     train = kernel(batch.X, batch.X[labeled])
-    test = kernel(stream.X_test, batch.X[labeled])
+    weights = None
     if beta > 0:
         gram = kernel(batch.X, batch.X)
         penalty = penalty_matrix(kernel, batch.X, recipe, 2.0 * beta)
         system = penalty @ gram
         system[np.diag_indices_from(system)] += 1.0
         weights = lu_solve(lu_factor(system, overwrite_a=True), penalty @ train)
-        test = test - kernel(stream.X_test, batch.X) @ weights
         train = train - gram @ weights
     labeled_gram = train[labeled]
-    if len(set(targets.tolist())) < 2:
-        return float(np.mean(stream.y_test == targets[0]))
     if slack_shape == 0:
         model: Any = SVC(C=bound, kernel="precomputed", tol=TOL)
     else:
         model = SeqMED("precomputed", C=bound, slack_shape=slack_shape, tol=TOL)
     model.fit(0.5 * (labeled_gram + labeled_gram.T), targets)
-    return accuracy(model.decision_function(test), stream)
+
+    def scores(X: Array) -> Array:
+        test = kernel(X, batch.X[labeled])
+        if weights is not None:
+            test = test - kernel(X, batch.X) @ weights
+        return model.decision_function(test)
+
+    return scores
 
 
 def penalty_matrix(kernel: Kernel, X: Array, recipe: GraphRecipe, strength: float) -> Any:
     """Return ``strength * L`` of one graph over all rows, sparse."""
     neighbours = find_neighbours(kernel, X, recipe.n_neighbors)
-    if recipe.heat_width is None:
+    if recipe.lacks_width:
         recipe = replace(recipe, heat_width=measure_heat_width(neighbours))
     return strength * smoothness(neighbours, recipe, strength).laplacian

@@ -16,7 +16,7 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from seqmed.experiments.curves import Parameters
+from seqmed.experiments.curves import Parameters, Score
 from seqmed.experiments.figures import Figure
 
 Report = Callable[[str, int, int], None]
@@ -53,9 +53,13 @@ def make_task(
 
 
 class Result(NamedTuple):
-    """What a task gave: an accuracy for each batch wanted, and the processor time it took."""
+    """What a task gave.
+
+    An accuracy and the processor time of learning for each batch wanted, and the time of it all.
+    """
 
     accuracies: list[float]
+    update_seconds: list[float]
     seconds: float
 
 
@@ -73,6 +77,7 @@ class Outcome:
     validation : for every method, the mean validation accuracy of each entry of its grid.
     curves : for every method, (trials, batches) test accuracies of the finished trials, NaN where
         a batch was not evaluated.
+    update_seconds : for every method, (trials, batches) processor times of learning, likewise.
     processor_seconds : time of all processes together.
     """
 
@@ -80,6 +85,7 @@ class Outcome:
     chosen: dict[str, Parameters]
     validation: dict[str, list[dict[str, Any]]]
     curves: dict[str, np.ndarray]
+    update_seconds: dict[str, np.ndarray] = field(default_factory=dict)
     processor_seconds: float = 0.0
 
     @property
@@ -125,6 +131,7 @@ def validation_tasks(figure: Figure) -> list[Task]:
     return [
         make_task(name, parameters, True, number, figure.judged(method))
         for name, method in figure.methods.items()
+        if len(method.grid) > 1
         for parameters in candidates(figure, name)
         for number in range(figure.validation_streams)
     ]
@@ -148,11 +155,11 @@ def decide(
     for name, method in figure.methods.items():
         table[name] = []
         for parameters in candidates(figure, name):
-            scores = [
-                np.mean(results[task].accuracies)
+            tasks = [
+                make_task(name, parameters, True, number, figure.judged(method))
                 for number in range(figure.validation_streams)
-                for task in [make_task(name, parameters, True, number, figure.judged(method))]
             ]
+            scores = [np.mean(results[task].accuracies) for task in tasks if task in results]
             mean = float(np.mean(scores)) if scores else None
             table[name].append({"parameters": parameters, "accuracy": mean})
         best = max(table[name], key=lambda entry: entry["accuracy"] or 0.0)
@@ -169,19 +176,28 @@ def assemble(
 ) -> Outcome:
     """Return the outcome over the trials for which every method is there."""
     curves: dict[str, list[np.ndarray]] = {name: [] for name in figure.methods}
+    times: dict[str, list[np.ndarray]] = {name: [] for name in figure.methods}
     tasks = trial_tasks(figure, chosen, trials)
     for start in range(0, len(tasks), len(figure.methods)):
         of_trial = tasks[start : start + len(figure.methods)]
         if all(task in results for task in of_trial):
             for task in of_trial:
-                curve = np.full(figure.n_batches, np.nan)
-                curve[list(task.wanted)] = results[task].accuracies
-                curves[task.method].append(curve)
-    stacked = {
-        name: np.array(rows).reshape(len(rows), figure.n_batches) for name, rows in curves.items()
-    }
-    seconds = sum(result.seconds for result in results.values())
-    return Outcome(figure, chosen, validation, stacked, seconds)
+                result, wanted = results[task], list(task.wanted)
+                for rows, values in (
+                    (curves, result.accuracies), (times, result.update_seconds),
+                ):  # fmt: skip
+                    row = np.full(figure.n_batches, np.nan)
+                    row[wanted] = values
+                    rows[task.method].append(row)
+    shape = (-1, figure.n_batches)
+    return Outcome(
+        figure=figure,
+        chosen=chosen,
+        validation=validation,
+        curves={name: np.array(rows).reshape(shape) for name, rows in curves.items()},
+        update_seconds={name: np.array(rows).reshape(shape) for name, rows in times.items()},
+        processor_seconds=sum(result.seconds for result in results.values()),
+    )
 
 
 def compute(
@@ -253,14 +269,18 @@ def perform(figure: Figure, task: Task, path: Path) -> Result:
     begun = time.process_time()
     make_stream = figure.validation_stream if task.validation else figure.trial_stream
     stream = make_stream(task.stream)
-    accuracies = []
+    scores: list[Score] = []
     with threadpool_limits(1):
         curve = figure.methods[task.method].curve
-        for accuracy in curve(stream, dict(task.parameters), task.wanted):
-            accuracies.append(accuracy)
+        for score in curve(stream, dict(task.parameters), task.wanted):
+            scores.append(score)
             with _counter.get_lock():
                 _counter.value += 1
-    result = Result(accuracies, round(time.process_time() - begun, 2))
+    result = Result(
+        accuracies=[score.accuracy for score in scores],
+        update_seconds=[round(score.seconds, 5) for score in scores],
+        seconds=round(time.process_time() - begun, 2),
+    )
     write(path, {**task._asdict(), **result._asdict()})
     return result
 
@@ -296,7 +316,7 @@ def read_all(figure: Figure, tasks: list[Task], folder: Path) -> Results:
         path = path_of(folder, figure, task)
         if path.is_file():
             stored = json.loads(path.read_text())
-            results[task] = Result(stored["accuracies"], stored["seconds"])
+            results[task] = Result(*(stored[name] for name in Result._fields))
     return results
 
 

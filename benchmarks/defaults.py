@@ -1,0 +1,127 @@
+"""How the defaults were chosen: prequential accuracy on streams that no reported result uses.
+
+Every stream is shuffled, cut into batches, and labeled at random in a fraction of its rows. Each
+batch is predicted before it is learned. Printed is the mean gain of each recipe over its own beta =
+0, in points of accuracy, paired over the same orders and labels, and the accuracy of beta = 0 for
+each lag.
+
+    python benchmarks/defaults.py [--repeats 5] [--jobs 2] [--only NAME] [--out FILE.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from itertools import product
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine, make_blobs, make_moons
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
+
+from seqmed import SeqLapMED
+
+LABEL_FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.25)
+BATCH_GRAPH = {"recursion": "landmarks", "n_landmarks": 300}
+LINKED = {"laplacian": "rows", "graph_memory": 300}
+LAGS = {"lag 1": {"lag": 1}, "lag 1, mean": {"lag": 1, "averaging": True}, "lag 3": {"lag": 3},
+        "lag all": {"lag": None}}  # fmt: skip
+RECIPES = {
+    **{f"{name}; 0": {**lag, "beta": 0.0} for name, lag in LAGS.items()},
+    "lag 1; .01": {"lag": 1, "beta": 0.01, **BATCH_GRAPH},
+    "lag 1; linked .1": {"lag": 1, "beta": 0.1, **LINKED},
+    "lag 3; linked .1": {"lag": 3, "beta": 0.1, **LINKED},
+    "lag all; .1": {"lag": None, "beta": 0.1, **BATCH_GRAPH},
+    "lag all; linked .03": {"lag": None, "beta": 0.03, **LINKED},
+    "lag all; linked .1": {"lag": None, "beta": 0.1, **LINKED},
+    "lag all; linked .3": {"lag": None, "beta": 0.3, **LINKED},
+    "lag all; linked 1": {"lag": None, "beta": 1.0, **LINKED},
+    "lag all; linked 5": {"lag": None, "beta": 5.0, **LINKED},
+}
+
+
+@cache
+def streams():
+    """Return name -> (X, y, batch size)."""
+    shell = np.random.default_rng(0)
+    directions = shell.normal(size=(1500, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    inner = np.arange(1500) % 2
+    radii = np.where(inner, shell.uniform(0, 0.55, 1500), shell.uniform(0.45, 1, 1500))
+    cancer, wine = load_breast_cancer(), load_wine()
+    moons = make_moons(1500, noise=0.2, random_state=0)
+    blobs = make_blobs(1500, 10, centers=4, cluster_std=5.0, random_state=0)
+    return {
+        "digits": (*load_digits(return_X_y=True), 150),
+        "breast cancer": (StandardScaler().fit_transform(cancer.data), cancer.target, 60),
+        "wine": (StandardScaler().fit_transform(wine.data), wine.target, 30),
+        "moons": (*moons, 150),
+        "blobs": (*blobs, 150),
+        "ball in shell": (directions * radii[:, None], inner, 150),
+    }
+
+
+def prequential_accuracy(name, fraction, repeat, recipe):
+    """Return the accuracy over all rows from the second batch on, each scored before learned."""
+    X, y, size = streams()[name]
+    rng = np.random.default_rng((repeat, int(1000 * fraction)))
+    order = rng.permutation(len(y))
+    X, y = X[order], y[order]
+    masked = np.where(rng.random(len(y)) < fraction, y, -1)
+    model = SeqLapMED(random_state=0, **RECIPES[recipe])
+    right = total = 0
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for start in range(0, len(y) - size + 1, size):
+            rows = slice(start, start + size)
+            if (masked[:start] != -1).any():
+                right += (model.predict(X[rows]) == y[rows]).sum()
+                total += size
+            model.partial_fit(X[rows], masked[rows], classes=np.unique(y))
+    return right / max(total, 1)
+
+
+def main():
+    """Print the table and write it as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", choices=list(streams()), help="one stream")
+    parser.add_argument("--out")
+    options = parser.parse_args()
+    names = [options.only] if options.only else list(streams())
+    table = []
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for name, fraction in product(names, LABEL_FRACTIONS):
+            jobs = {
+                (recipe, repeat): pool.submit(prequential_accuracy, name, fraction, repeat, recipe)
+                for recipe in RECIPES
+                for repeat in range(options.repeats)
+            }
+            points = {
+                recipe: 100 * np.array([jobs[recipe, r].result() for r in range(options.repeats)])
+                for recipe in RECIPES
+            }
+            print(f"\n{name}, {fraction:.0%} labeled")
+            for recipe, values in points.items():
+                gain = values - points[recipe.split(";")[0] + "; 0"]
+                error = gain.std(ddof=1) / np.sqrt(options.repeats)
+                print(
+                    f"  {recipe:22s} {values.mean():6.2f}  {gain.mean():+6.2f} ± {error:4.2f}",
+                    flush=True,
+                )
+                table.append({
+                    "stream": name, "labels": fraction, "recipe": recipe,
+                    "accuracy": values.mean(), "gain": gain.mean(), "error": error,
+                })  # fmt: skip
+    if options.out:
+        with open(options.out, "w") as file:
+            json.dump(table, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
