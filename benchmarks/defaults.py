@@ -3,9 +3,11 @@
 Every stream is shuffled, cut into batches, and labeled at random in a fraction of its rows. Each
 batch is predicted before it is learned. Printed is the mean gain of each recipe over its own beta =
 0, in points of accuracy, paired over the same orders and labels, and the accuracy of beta = 0 for
-each lag.
+each lag. With --small-batches the streams are cut into batches a fifth of that size, and lags and
+averaging are compared without any smoothing.
 
-    python benchmarks/defaults.py [--repeats 5] [--jobs 2] [--only NAME] [--out FILE.json]
+    python benchmarks/defaults.py [--small-batches] [--repeats 5] [--jobs 2] [--only NAME]
+        [--out FILE.json]
 """
 
 from __future__ import annotations
@@ -42,6 +44,12 @@ RECIPES = {
     "lag all; linked 1": {"lag": None, "beta": 1.0, **LINKED},
     "lag all; linked 5": {"lag": None, "beta": 5.0, **LINKED},
 }
+SMALL_BATCH_FRACTIONS = (0.05, 0.25, 1.0)
+SMALL_BATCH_RECIPES = {
+    f"lag {lag or 'all'}{', mean' if mean else ''}; 0": {"lag": lag, "averaging": mean, "beta": 0.0}
+    for lag in (1, 3, 10, None)
+    for mean in (False, True)
+}
 
 
 @cache
@@ -65,14 +73,15 @@ def streams():
     }
 
 
-def prequential_accuracy(name, fraction, repeat, recipe):
+def prequential_accuracy(name, fraction, repeat, recipe, shrink):
     """Return the accuracy over all rows from the second batch on, each scored before learned."""
     X, y, size = streams()[name]
+    size //= shrink
     rng = np.random.default_rng((repeat, int(1000 * fraction)))
     order = rng.permutation(len(y))
     X, y = X[order], y[order]
     masked = np.where(rng.random(len(y)) < fraction, y, -1)
-    model = SeqLapMED(random_state=0, **RECIPES[recipe])
+    model = SeqLapMED(random_state=0, **{**RECIPES, **SMALL_BATCH_RECIPES}[recipe])
     right = total = 0
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -88,23 +97,29 @@ def prequential_accuracy(name, fraction, repeat, recipe):
 def main():
     """Print the table and write it as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--small-batches", action="store_true", help="lags and averaging")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", choices=list(streams()), help="one stream")
     parser.add_argument("--out")
     options = parser.parse_args()
+    recipes, fractions, shrink = RECIPES, LABEL_FRACTIONS, 1
+    if options.small_batches:
+        recipes, fractions, shrink = SMALL_BATCH_RECIPES, SMALL_BATCH_FRACTIONS, 5
     names = [options.only] if options.only else list(streams())
     table = []
     with ProcessPoolExecutor(options.jobs) as pool:
-        for name, fraction in product(names, LABEL_FRACTIONS):
+        for name, fraction in product(names, fractions):
             jobs = {
-                (recipe, repeat): pool.submit(prequential_accuracy, name, fraction, repeat, recipe)
-                for recipe in RECIPES
+                (recipe, repeat): pool.submit(
+                    prequential_accuracy, name, fraction, repeat, recipe, shrink
+                )
+                for recipe in recipes
                 for repeat in range(options.repeats)
             }
             points = {
                 recipe: 100 * np.array([jobs[recipe, r].result() for r in range(options.repeats)])
-                for recipe in RECIPES
+                for recipe in recipes
             }
             print(f"\n{name}, {fraction:.0%} labeled")
             for recipe, values in points.items():

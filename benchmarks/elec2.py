@@ -13,6 +13,11 @@ the peers, a search parameter by parameter for SeqMED. SeqLapMED takes over SeqM
 chooses beta in the same way. Then everyone learns the whole stream, under ten other masks, and is
 scored on the last four fifths. Differences are paired over masks.
 
+The grid of SeqMED is the second one that was run to the end. The first (budget 300, the search
+begun at lag 3 without averaging, a diffuse bias) chose lag 3 and forgetting .99, and gave 77.5
+without and 77.3 with forgetting on the reported part. The second follows scores on the first fifth,
+but was written down when those results had been seen: both runs are to be quoted together.
+
     SEQMED_DATA=FOLDER python benchmarks/elec2.py [--quick] [--out FILE.json]
 
 Needs river, and scikit-learn >= 1.8 for the passive-aggressive schedule of SGDClassifier.
@@ -21,6 +26,7 @@ Needs river, and scikit-learn >= 1.8 for the passive-aggressive schedule of SGDC
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,19 +48,20 @@ from seqmed import SeqLapMED, SeqMED
 BATCH = 200
 LABELED = 0.1
 MEASURED_BATCHES = 10
-BUDGET = 300
+BUDGET = 200
 CHOOSING_SHARE = 0.2
 FIRST_CHOOSING_MASK = 1000
 
-# The first value of each is where the search begins.
+# The first value of each is where the search begins. Averaging goes with the lag, since each makes
+# up for the lack of the other: changed one at a time, neither would be left.
 SEQMED_GRID = {
-    "gamma": (0.1, 0.02, 0.05, 0.3),
-    "C": (2.0, 1.5, 5.0, 20.0),
-    "lag": (3, 1, 5, 10),
-    "averaging": (False, True),
+    "lag_averaging": ((1, True), (1, False), (3, False), (5, False), (10, False)),
+    "gamma": (0.03, 0.01, 0.1),
+    "C": (5.0, 2.0, 20.0),
+    "bias_variance": (1.0, 0.1, np.inf),
 }
-FORGETTING = (0.95, 0.8, 0.9, 0.98, 0.99)
-BETAS = (0.003, 0.01, 0.03, 0.1, 0.3)
+FORGETTING = (0.95, 0.9, 0.98, 0.99)
+BETAS = (0.01, 0.03, 0.1, 0.3)
 # A schedule of SGDClassifier: its name, the first step, and whether weights are averaged.
 RATES = (
     ("optimal", 0.01, False),
@@ -131,14 +138,10 @@ class River:
             self.model.learn_one(dict(enumerate(row)), label)
 
 
-def seqmed_learner(**parameters: Any) -> Ours:
-    """Return SeqMED within the budget."""
-    return Ours(SeqMED(budget=BUDGET, random_state=0, **parameters))
-
-
-def seqlapmed_learner(**parameters: Any) -> Ours:
-    """Return SeqLapMED within the budget."""
-    return Ours(SeqLapMED(budget=BUDGET, random_state=0, **parameters))
+def ours(kind: type, lag_averaging: tuple[int, bool], **parameters: Any) -> Ours:
+    """Return SeqMED or SeqLapMED within the budget."""
+    lag, averaging = lag_averaging
+    return Ours(kind(lag=lag, averaging=averaging, budget=BUDGET, random_state=0, **parameters))
 
 
 def sgd(loss: str, alpha: float, rate: tuple[str, float, bool]) -> SGDClassifier:
@@ -224,7 +227,7 @@ def main():
     stream = Stream(60 if options.quick else None)
     n_batches = len(stream.y) // BATCH
     choosing = int(CHOOSING_SHARE * n_batches)
-    choosing_masks = [FIRST_CHOOSING_MASK + i for i in range(1 if options.quick else 3)]
+    choosing_masks = [FIRST_CHOOSING_MASK + i for i in range(1 if options.quick else 2)]
     masks = range(3 if options.quick else 10)
 
     def early(make):
@@ -236,8 +239,9 @@ def main():
 
         return score
 
+    seqmed_learner, seqlapmed_learner = partial(ours, SeqMED), partial(ours, SeqLapMED)
     chosen = {}
-    grid = SEQMED_GRID if not options.quick else {k: v[:3] for k, v in SEQMED_GRID.items()}
+    grid = SEQMED_GRID if not options.quick else {k: v[:2] for k, v in SEQMED_GRID.items()}
     chosen["SeqMED"] = (seqmed_learner, *best_by_turns(grid, early(seqmed_learner)))
     grid = grid | {"forgetting": FORGETTING}
     chosen["SeqMED, forgetting"] = (seqmed_learner, *best_by_turns(grid, early(seqmed_learner)))

@@ -54,6 +54,25 @@ KERNELS = {
 }
 
 
+# Batches have 16 labels: a budget of 30 keeps 15 landmarks and 15 labeled points.
+MEMORY = {"laplacian": "rows", "graph_memory": 10}
+UPKEEP = {
+    "lag-averaging": (SeqMED, {"lag": 2, "averaging": True}, "dense"),
+    "lag-averaging-linear": (SeqLapMED, {"kernel": "linear", "lag": 2, "averaging": True}, "csr"),
+    "all-lags-forgetting": (SeqLapMED, {"lag": None, "forgetting": 0.8}, "csr"),
+    "exact-averaging-forgetting": (
+        SeqLapMED,
+        {"recursion": "exact", "averaging": True, "forgetting": 0.8},
+        "dense",
+    ),
+    "budget": (SeqMED, {"budget": 30, "averaging": True}, "dense"),
+    "budget-landmarks": (SeqLapMED, {"budget": 30, "lag": 2, "forgetting": 0.8}, "csr"),
+    "memory": (SeqLapMED, {**MEMORY, "lag": 2}, "csr"),
+    "memory-budget": (SeqLapMED, {**MEMORY, "budget": 30, "averaging": True}, "dense"),
+    "memory-tfidf": (SeqLapMED, {**MEMORY, "kernel": "tfidf", "forgetting": 0.8}, "csr"),
+}
+
+
 def make_cases():
     for kernel, parameters in KERNELS.items():
         for form in ("dense", "csr"):
@@ -66,11 +85,15 @@ def make_cases():
     finite = {"bias_variance": 1.0, "slack_shape": 0.0, "random_state": 0}
     yield "SeqMED-finite-bias", Case(SeqMED, finite, "dense")
     yield "SeqLapMED-finite-bias", Case(SeqLapMED, finite, "dense")
+    for name, (estimator, parameters, form) in UPKEEP.items():
+        more = {} if estimator is SeqMED else {"beta": 0.1, "n_landmarks": 25}
+        yield name, Case(estimator, {**more, **parameters, "random_state": 0}, form)
 
 
 CASES = dict(make_cases())
 FEW = ("SeqMED-rbf-dense", "SeqMED-linear-csr", "landmarks-rbf-dense", "exact-callable-csr",
-       "spectral-rbf-dense", "landmarks-tfidf-csr")  # fmt: skip
+       "spectral-rbf-dense", "landmarks-tfidf-csr", "budget-landmarks",
+       "memory-budget")  # fmt: skip
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 few_cases = pytest.mark.parametrize("case", [CASES[name] for name in FEW], ids=FEW)
@@ -365,7 +388,10 @@ class Fuse:
         (SeqLapMED, {"recursion": "landmarks", "n_landmarks": 70}),
         (SeqLapMED, {"recursion": "landmarks", "n_landmarks": 15, "random_state": 0}),
         (SeqLapMED, {"recursion": "exact"}),
+        (SeqLapMED, {"recursion": "exact", "averaging": True, "forgetting": 0.8}),
         (SeqLapMED, {"recursion": "spectral"}),
+        (SeqLapMED, {"budget": 30, "lag": 2, "averaging": True, "random_state": 0}),
+        (SeqLapMED, {**MEMORY, "budget": 30, "forgetting": 0.8, "random_state": 0}),
     ],
 )
 def test_a_kernel_that_fails_at_any_moment_leaves_no_trace(estimator, parameters, form):

@@ -7,6 +7,7 @@ seeded by the recipe, so that a failing example is small to read and easy to rep
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
@@ -137,20 +138,33 @@ def common_parameters(draw, kernels):
     if parameters["bias_variance"] == np.inf:
         parameters["bias"] = draw(st.sampled_from(["exact", "median"]))
     parameters["class_weight"] = draw(st.sampled_from([None, "balanced"]))
+    parameters["lag"] = draw(st.sampled_from([1, 2, None]))
+    parameters["averaging"] = draw(st.booleans())
+    parameters["forgetting"] = draw(st.sampled_from([1.0, 1.0, 0.9, 0.05]))
+    parameters["budget"] = draw(st.sampled_from([None, None, 2, 5, 30]))
     return parameters
 
 
 @st.composite
 def graph_parameters(draw, recursions):
-    return {
+    recursion = draw(st.sampled_from(recursions))
+    parameters = {
         "beta": draw(st.sampled_from([0.0, 0.01, 1.0, 100.0])),
-        "recursion": draw(st.sampled_from(recursions)),
+        "recursion": recursion,
         "n_landmarks": draw(st.sampled_from([1, 4, 500])),
         "n_neighbors": draw(st.sampled_from([1, 3, 10])),
         "weights": draw(st.sampled_from(["heat", "binary"])),
-        "laplacian": draw(st.sampled_from(["normalized", "unnormalized"])),
+        "laplacian": draw(st.sampled_from(["normalized", "unnormalized", "rows"])),
         "laplacian_power": draw(st.sampled_from([1, 2])),
     }
+    # what a recursion cannot do is refused: see the unit tests
+    if recursion == "spectral":
+        parameters |= {"averaging": False, "forgetting": 1.0}
+    if recursion != "landmarks":
+        parameters["budget"] = None
+    elif parameters["laplacian"] == "rows" and parameters["laplacian_power"] == 1:
+        parameters["graph_memory"] = draw(st.sampled_from([0, 1, 6, 100]))
+    return parameters
 
 
 BATCHES = st.builds(
@@ -300,11 +314,12 @@ def score_scale(model, X):
     Cauchy and Schwarz is ``sqrt(k(x, x) k(s, s))``, and the coefficients are those the score is
     really summed from: for the linear kernel one weight vector w per head, hence |w| |x|; for the
     others also those of the anchors, since with polynomial values of 1e24 (features of 1 +- 1e-6)
-    no sum of k(x, s) and its reduction can be more exact than either of them.
+    no sum of k(x, s) and its reduction can be more exact than either of them. An averaged score is
+    the sum of what is averaged, whatever the newest coefficients are.
     """
     posterior = model.posterior_
     kernel = posterior.covariance.kernel
-    bounded = model.kernel in ("rbf", "tfidf", saturating)
+    bounded = model.kernel in ("rbf", "tfidf", saturating) and not model.averaging
     expansions = (posterior.support,) if bounded else posterior.mean_parts
     scale = np.zeros((X.shape[0], 1)) + np.abs(model.intercept_)
     for points, coefficients in expansions:
@@ -362,3 +377,84 @@ def test_a_stream_cut_into_single_rows_is_learned_too(recipe, batches):
     if seen:
         assert np.isfinite(model.decision_function(probes)).all()
         assert set(model.predict(probes).tolist()) <= seen
+
+
+# -- what a model keeps ---------------------------------------------------------------------------
+
+
+def kept_rows(posterior):
+    """Return the distinct rows that outlive the batch they came with."""
+    carrier = posterior.recursion
+    parts = [posterior.window.points]
+    if not posterior.covariance.kernel.compact:  # else what is settled is a vector of weights
+        parts.append(posterior.frozen.points)
+    if getattr(carrier, "kept", None) is not None and carrier.anchors is not None:
+        parts.append(carrier.anchors[carrier.kept])
+    dense = (part.toarray() if sp.issparse(part) else part for part in parts)
+    return {tuple(row) for part in dense for row in (part + 0.0).tolist()}
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(recipes())
+def test_what_is_kept_stays_within_its_bounds(recipe):
+    """Points within the budget, landmarks within their number, the window within its lag.
+
+    A graph memory and a linear kernel hold the window whole, however many labels a batch had.
+    """
+    model, labeled = recipe.model(), []
+    for position in range(len(recipe.batches)):
+        batch = recipe.batch(position)
+        if not learn(model, batch):
+            continue
+        posterior, info = model.posterior_, model.update_info_
+        labeled.append(info.n_labeled)
+        with_labels = [count for count in labeled if count]
+        recent = with_labels if model.lag is None else with_labels[-model.lag :]
+        assert info.n_window <= sum(recent)
+        assert posterior.window.size <= info.n_window
+        memory = getattr(model, "graph_memory", 0)
+        if model.budget is not None and not memory and model.kernel != "linear":
+            assert len(kept_rows(posterior)) <= model.budget
+            assert posterior.window.size <= model.budget - 1
+        if model.budget is not None:
+            assert info.n_window <= max(model.budget - 1, *labeled)
+        if memory:
+            allowed = memory if model.budget is None else min(memory, model.budget // 2)
+            assert posterior.recursion.kept.size <= allowed + info.n_window
+        elif hasattr(model, "n_landmarks") and model.recursion == "landmarks":
+            assert posterior.recursion.kept.size <= model.n_landmarks
+        assert (posterior.projection_error >= 0).all()
+        assert np.isfinite(posterior.projection_error).all()
+        assert (info.projection_cost >= 0).all()
+        assert info.replacement_cost >= 0
+        assert posterior.nbytes > 0
+
+
+def state_of(model):
+    """Return all numbers of a state, by way of its pickle."""
+    return pickle.dumps(model.posterior_)
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(recipes())
+def test_the_same_stream_gives_the_same_model_and_predicting_changes_nothing(recipe):
+    watched, undisturbed = recipe.model(), recipe.model()
+    probes = recipe.probes()
+    for position in range(len(recipe.batches)):
+        if not learn(watched, recipe.batch(position)):
+            assert not learn(undisturbed, recipe.batch(position))
+            continue
+        before = state_of(watched)
+        watched.decision_std(probes)
+        if watched.classes_.size:
+            scores = watched.decision_function(probes)
+            watched.predict(recipe.batch(position)[0])
+            assert np.array_equal(watched.decision_function(probes), scores)
+        assert state_of(watched) == before
+        assert learn(undisturbed, recipe.batch(position))
+    if hasattr(watched, "posterior_"):
+        assert np.array_equal(watched.decision_std(probes), undisturbed.decision_std(probes))
+        if watched.classes_.size:
+            assert np.array_equal(
+                watched.decision_function(probes), undisturbed.decision_function(probes)
+            )

@@ -109,7 +109,7 @@ class LandmarkRecursion:
         if basis is None or keys is None:
             basis, keys = empty_basis(points), np.zeros(0)
         draws = draw_keys(points.shape[0], self.seed, self.n_folds)
-        chosen = largest(np.append(keys, draws), self.n_landmarks)
+        chosen = self._choose(points, np.append(keys, draws))
         stays, enters = chosen[chosen < basis.size], chosen[chosen >= basis.size] - basis.size
         if not enters.size:
             return replace(self, origin=stays, replacement_cost=0.0)
@@ -129,6 +129,10 @@ class LandmarkRecursion:
             origin=np.append(stays, np.full(enters.size, -1)),
             replacement_cost=cost,
         )
+
+    def _choose(self, points: Points, keys: Array) -> NDArray[np.intp]:
+        """Return which of the landmarks, and then of ``points``, are to be landmarks; sorted."""
+        return largest(keys, self.n_landmarks)
 
 
 def draw_keys(n: int, seed: int, n_folds: int) -> Array:
