@@ -18,10 +18,11 @@ import seqmed
 
 
 def parse(doc: str) -> argparse.Namespace:
-    """Return the options ``--out FILE.json`` and ``--quick``, described by a module's docstring."""
+    """Return the options common to all programs, described by a module's docstring."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--out", help="write the results there as JSON")
     parser.add_argument("--quick", action="store_true", help="a shorter run, for a first look")
+    parser.add_argument("--jobs", type=int, default=2, help="processes, where there are several")
     return parser.parse_args()
 
 
@@ -59,29 +60,6 @@ def best_of_all(
     scored = [(score(choice), choice) for choice in every_choice(grid)]
     best, choice = max(scored, key=lambda pair: pair[0])
     return choice, best
-
-
-def best_by_turns(
-    grid: Mapping[str, Sequence[Any]], score: Callable[[dict[str, Any]], float], rounds: int = 2
-) -> tuple[dict[str, Any], float]:
-    """Return a combination that no change of one parameter betters, as far as it was looked for.
-
-    The search begins with the first value of every parameter and takes the parameters in turn.
-    """
-    known: dict[tuple[Any, ...], float] = {}
-
-    def known_score(choice: dict[str, Any]) -> float:
-        key = tuple(choice.values())
-        if key not in known:
-            known[key] = score(choice)
-        return known[key]
-
-    current = {name: values[0] for name, values in grid.items()}
-    for _ in range(rounds):
-        for name, values in grid.items():
-            others = [current | {name: value} for value in values if value != current[name]]
-            current = max([current, *others], key=known_score)
-    return current, known_score(current)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

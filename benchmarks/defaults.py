@@ -27,22 +27,19 @@ from threadpoolctl import threadpool_limits
 
 from seqmed import SeqLapMED
 
-LABEL_FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.25)
-BATCH_GRAPH = {"recursion": "landmarks", "n_landmarks": 300}
-LINKED = {"laplacian": "rows", "graph_memory": 300}
-LAGS = {"lag 1": {"lag": 1}, "lag 1, mean": {"lag": 1, "averaging": True}, "lag 3": {"lag": 3},
-        "lag all": {"lag": None}}  # fmt: skip
+LABEL_FRACTIONS = (0.01, 0.05, 0.25)
+OWN = {"laplacian": "normalized", "graph_memory": 0, "n_landmarks": 300}
+LINKED = {"laplacian": "rows", "graph_memory": 300, "graph_commit": 0.0}
+COMMITTED = {**LINKED, "graph_commit": 1.0}
 RECIPES = {
-    **{f"{name}; 0": {**lag, "beta": 0.0} for name, lag in LAGS.items()},
-    "lag 1; .01": {"lag": 1, "beta": 0.01, **BATCH_GRAPH},
-    "lag 1; linked .1": {"lag": 1, "beta": 0.1, **LINKED},
-    "lag 3; linked .1": {"lag": 3, "beta": 0.1, **LINKED},
-    "lag all; .1": {"lag": None, "beta": 0.1, **BATCH_GRAPH},
-    "lag all; linked .03": {"lag": None, "beta": 0.03, **LINKED},
-    "lag all; linked .1": {"lag": None, "beta": 0.1, **LINKED},
-    "lag all; linked .3": {"lag": None, "beta": 0.3, **LINKED},
-    "lag all; linked 1": {"lag": None, "beta": 1.0, **LINKED},
-    "lag all; linked 5": {"lag": None, "beta": 5.0, **LINKED},
+    "lag 10; 0": {"lag": 10, "beta": 0.0},
+    "lag 10; own graph .01": {"lag": 10, "beta": 0.01, **OWN},
+    "lag 10; own graph .1": {"lag": 10, "beta": 0.1, **OWN},
+    "lag 10; committed .3": {"lag": 10, "beta": 0.3, **COMMITTED},
+    "lag 10; linked .1": {"lag": 10, "beta": 0.1, **LINKED},
+    "lag 10; linked .3": {"lag": 10, "beta": 0.3, **LINKED},
+    "lag 10; linked 1": {"lag": 10, "beta": 1.0, **LINKED},
+    "lag 10; linked 3": {"lag": 10, "beta": 3.0, **LINKED},
 }
 SMALL_BATCH_FRACTIONS = (0.05, 0.25, 1.0)
 SMALL_BATCH_RECIPES = {

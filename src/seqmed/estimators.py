@@ -17,8 +17,10 @@ from seqmed.labels import split_labels
 from seqmed.posterior import Recursion
 
 DEFAULT_C = 10.0
-# Chosen by prequential accuracy on streams of embedded data: docs/decisions/0006-default-beta.md.
-DEFAULT_BETA = 0.01
+# Chosen by prequential accuracy on streams of their own: docs/decisions/0016-defaults.md.
+DEFAULT_LAG = 10
+DEFAULT_BETA, DEFAULT_LINKED_BETA = 0.01, 0.3
+DEFAULT_GRAPH_MEMORY = 500
 
 
 class SeqMED(SequentialClassifier):
@@ -52,7 +54,7 @@ class SeqMED(SequentialClassifier):
     bias_variance : float in [0, inf], default=inf
         Prior variance of the bias. With the diffuse default a batch of one class teaches nothing;
         a finite variance carries the bias across batches and lets such batches count.
-    lag : int >= 1 or None, default=1
+    lag : int >= 1 or None, default=10
         Batches with labels whose multipliers are optimised together; older ones are settled. 1 is
         the paper's recursion, None optimises all of them at every update.
     averaging : bool, default=False
@@ -108,7 +110,7 @@ class SeqMED(SequentialClassifier):
         slack_shape=1.0,
         bias="exact",
         bias_variance=np.inf,
-        lag=1,
+        lag=DEFAULT_LAG,
         averaging=False,
         forgetting=1.0,
         budget=None,
@@ -169,7 +171,7 @@ class SeqLapMED(SequentialClassifier):
             forgetting, budget, class_weight, tol, max_iter
         As in `SeqMED`.
     beta : float >= 0 or None, default=None
-        Weight of the smoothness term, 0 for none. None is 0.01.
+        Weight of the smoothness term, 0 for none. None is 0.3 with a graph memory, else 0.01.
     gamma_A, gamma_I : float > 0 and float >= 0, or None, default=None
         The paper's other parametrisation, instead of C and beta: for a batch of n rows, l labeled,
         ``C = 1 / (2 l gamma_A)`` and ``beta = gamma_I / (2 gamma_A n^2)``.
@@ -179,9 +181,10 @@ class SeqLapMED(SequentialClassifier):
         Edge weights: ``exp(-d^2 / (4 heat_width))``, or 1.
     heat_width : "auto" or float > 0, default="auto"
         "auto" is a quarter of the mean squared neighbour distance of the first batch, then fixed.
-    laplacian : {"normalized", "unnormalized", "rows"}, default="normalized"
+    laplacian : {"auto", "normalized", "unnormalized", "rows"}, default="auto"
         ``I - D^-1/2 W D^-1/2``, ``D - W``, or ``(I - P)'(I - P)`` in which P takes at every row the
-        mean over its own neighbours; its heat weights then measure their width row by row.
+        mean over its own neighbours; its heat weights then measure their width row by row. "auto"
+        is "rows" for landmarks with a graph memory, else "normalized".
     laplacian_power : int >= 1, default=1
         Exponent of the Laplacian.
     recursion : {"landmarks", "exact", "spectral"}, default="landmarks"
@@ -189,10 +192,13 @@ class SeqLapMED(SequentialClassifier):
         every row; or by the paper's spectral approximation.
     n_landmarks : int >= 1, default=500
         Landmarks to grow to, taken from the stream as it comes.
-    graph_memory : int >= 0, default=0
-        Unlabeled rows kept, besides the labeled ones of the window, so that the graph of a new
-        batch is linked to the past. The kept rows are then the landmarks. Needs
-        ``recursion="landmarks"`` and ``laplacian="rows"``.
+    graph_memory : int >= 0 or "auto", default="auto"
+        Rows kept, besides the labeled ones of the window, so that the graph of a new batch is
+        linked to the past; 0 for a graph of each batch alone. The kept rows are then the landmarks.
+        Needs ``recursion="landmarks"``, ``laplacian="rows"`` and ``laplacian_power=1``; "auto" is
+        500 where these are given or left open, else 0.
+    graph_commit : float in [0, 1], default=0.0
+        How much of what a row said goes on to count once it is dropped from the graph memory.
     unlabeled : object, default=-1
         Marker of a missing label; None if only None and NaN are missing.
     random_state : int, RandomState instance or None, default=None
@@ -213,18 +219,19 @@ class SeqLapMED(SequentialClassifier):
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "weights": [StrOptions({"heat", "binary"})],
         "heat_width": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
-        "laplacian": [StrOptions({"normalized", "unnormalized", "rows"})],
+        "laplacian": [StrOptions({"auto", "normalized", "unnormalized", "rows"})],
         "laplacian_power": [Interval(Integral, 1, None, closed="left")],
         "recursion": [StrOptions(set(recursion.NAMES))],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
-        "graph_memory": [Interval(Integral, 0, None, closed="left")],
+        "graph_memory": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
+        "graph_commit": [Interval(Real, 0.0, 1.0, closed="both")],
         "unlabeled": "no_validation",
     }
 
     _fixed_parameters = (
         *SequentialClassifier._fixed_parameters,
         "n_neighbors", "weights", "heat_width", "laplacian", "laplacian_power",
-        "recursion", "n_landmarks", "graph_memory",
+        "recursion", "n_landmarks", "graph_memory", "graph_commit",
     )  # fmt: skip
 
     def __init__(
@@ -241,18 +248,19 @@ class SeqLapMED(SequentialClassifier):
         slack_shape=1.0,
         bias="exact",
         bias_variance=np.inf,
-        lag=1,
+        lag=DEFAULT_LAG,
         averaging=False,
         forgetting=1.0,
         budget=None,
         n_neighbors=10,
         weights="heat",
         heat_width="auto",
-        laplacian="normalized",
+        laplacian="auto",
         laplacian_power=1,
         recursion="landmarks",
         n_landmarks=500,
-        graph_memory=0,
+        graph_memory="auto",
+        graph_commit=0.0,
         unlabeled=-1,
         class_weight=None,
         tol=1e-3,
@@ -282,6 +290,7 @@ class SeqLapMED(SequentialClassifier):
         self.recursion = recursion
         self.n_landmarks = n_landmarks
         self.graph_memory = graph_memory
+        self.graph_commit = graph_commit
         self.unlabeled = unlabeled
         self.class_weight = class_weight
         self.tol = tol
@@ -300,19 +309,37 @@ class SeqLapMED(SequentialClassifier):
                 "recursion='landmarks' or 'exact'."
             )
         self._check_recursion()
-        landmarks, memory = self.n_landmarks, self.graph_memory
+        landmarks, memory = self.n_landmarks, self._memory()
         if self.budget is not None:
-            landmarks = memory = self._landmarks_within_budget()
+            landmarks = self._landmarks_within_budget()
+            memory = min(memory, landmarks)
         return recursion.begin(
             self.recursion,
             kernel,
             n_landmarks=landmarks,
-            graph_memory=memory if self.graph_memory else 0,
+            graph_memory=memory,
+            graph_commit=self.graph_commit,
             seed=seed,
         )
 
     def _landmarks_within_budget(self) -> int:
-        return min(self.graph_memory or self.n_landmarks, self.budget // 2)
+        return min(self._memory() or self.n_landmarks, self.budget // 2)
+
+    def _memory(self) -> int:
+        """Return how many rows the graph memory keeps, 0 for none."""
+        if self.graph_memory != "auto":
+            return self.graph_memory
+        linkable = (
+            self.recursion == "landmarks"
+            and self.laplacian in ("auto", "rows")
+            and self.laplacian_power == 1
+        )
+        return DEFAULT_GRAPH_MEMORY if linkable else 0
+
+    def _laplacian(self) -> str:
+        if self.laplacian != "auto":
+            return self.laplacian
+        return "rows" if self._memory() else "normalized"
 
     def _check_recursion(self) -> None:
         """Refuse what a recursion cannot do, with the reason."""
@@ -334,11 +361,11 @@ class SeqLapMED(SequentialClassifier):
                 "and support vectors beyond the budget are projected on them. Use "
                 "recursion='landmarks'."
             )
-        if not self.graph_memory:
+        if not self._memory():
             return
         wrong = {
             "recursion": (name, "landmarks"),
-            "laplacian": (self.laplacian, "rows"),
+            "laplacian": (self._laplacian(), "rows"),
             "laplacian_power": (self.laplacian_power, 1),
         }
         for parameter, (got, expected) in wrong.items():
@@ -355,14 +382,15 @@ class SeqLapMED(SequentialClassifier):
             n_neighbors=self.n_neighbors,
             weights=self.weights,
             heat_width=None if self.heat_width == "auto" else float(self.heat_width),
-            laplacian=self.laplacian,
+            laplacian=self._laplacian(),
             power=self.laplacian_power,
         )
 
     def _strengths(self, labeled_weight: float, weight: float) -> tuple[float, float]:
         """Return C and the smoothing strength ``2 beta`` of a batch."""
         if self.gamma_A is None and self.gamma_I is None:
-            beta = DEFAULT_BETA if self.beta is None else self.beta
+            measured = DEFAULT_LINKED_BETA if self._memory() else DEFAULT_BETA
+            beta = measured if self.beta is None else self.beta
             return self._check_bound(self.C, f"C={self.C:g}"), 2.0 * beta
         if self.beta is not None or self.C != DEFAULT_C:
             raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,7 +114,10 @@ def split_labels(
     if values.dtype.kind == "O":
         values = narrowed(values)
     if values.size:
-        check_classification_targets(values)
+        with warnings.catch_warnings():
+            # many classes among few labels, which it warns of, is what partially labeled data have
+            warnings.simplefilter("ignore", UserWarning)
+            check_classification_targets(values)
     return ~unlabeled, values
 
 

@@ -147,7 +147,8 @@ def begin(
         mean_parts=(Expansion(empty, nothing),),
         intercepts=np.zeros(heads),
         biases=np.zeros(heads),
-        settled_biases=np.zeros(heads),
+        bias_means=np.zeros(heads),
+        settled_balances=np.zeros(heads),
         solved=np.zeros(heads, dtype=np.intp),
         projection_error=np.zeros(heads),
         bias_variance=bias_variance,
@@ -180,7 +181,8 @@ def rehead(posterior: Posterior, transfer: Array, offsets: Array) -> Posterior:
         ),
         intercepts=posterior.intercepts @ transfer + offsets,
         biases=posterior.biases @ transfer + offsets,
-        settled_biases=posterior.settled_biases @ transfer + (offsets if beyond_window else 0.0),
+        bias_means=posterior.bias_means @ transfer + (offsets if beyond_window else 0.0),
+        settled_balances=posterior.settled_balances @ transfer,
         solved=posterior.solved @ np.abs(transfer).astype(np.intp),
         projection_error=posterior.projection_error @ np.abs(transfer),
     )
@@ -205,7 +207,7 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
         solved = np.array([solution is not None for solution in solutions])
         learned = upkeep.average(learned, solved, settings.forgetting)
     learned, cost = upkeep.within_budget(learned, settings.room)
-    learned = upkeep.ready(learned, settings.averaging)
+    learned = upkeep.ready(learned, settings.averaging, bounded=settings.room is not None)
     info = StepInfo(
         solutions=solutions,
         n_points=batch.points.shape[0],
@@ -263,7 +265,8 @@ def fold_geometry(
     graph's recipe comes back with its heat width, once there are distances to measure it by.
     """
     recursion, recipe = posterior.recursion, posterior.graph
-    if settings.smoothing == 0 and settings.room is None and settings.forgetting == 1.0:
+    unneeded = settings.room is None and settings.forgetting == 1.0
+    if settings.smoothing == 0 and (unneeded or (recursion.pins and recursion.anchors is not None)):
         return recursion, recipe
     kernel = recursion.covariance.kernel
     vertices = recursion.vertices(take_rows(points, distinct_rows(points)))
@@ -305,10 +308,11 @@ def solve_head(
     problem = DualProblem(
         gram=gram,
         signs=signs,
-        prior_scores=prior_scores if diffuse else prior_scores + prior.settled_biases[head],
+        prior_scores=prior_scores if diffuse else prior_scores + prior_bias(prior, head),
         bounds=window.bounds,
         shapes=window.shapes,
         bias_variance=prior.bias_variance,
+        balance=dual.attainable(signs, window.bounds, -prior.settled_balances[head]),
     )
     solution = dual.solve(
         problem,
@@ -325,6 +329,11 @@ def solve_head(
     return dual.with_bias(problem, solution, median)
 
 
+def prior_bias(prior: Posterior, head: int) -> float:
+    """Return the mean of a bias of finite variance, given the settled multipliers."""
+    return float(prior.bias_means[head] + prior.bias_variance * prior.settled_balances[head])
+
+
 def take_in(prior: Posterior, solutions: tuple[DualSolution | None, ...]) -> Posterior:
     """Return the posterior with the multipliers and biases of the solutions there are."""
     window, solved = prior.window, prior.solved.copy()
@@ -333,7 +342,7 @@ def take_in(prior: Posterior, solutions: tuple[DualSolution | None, ...]) -> Pos
         signs = window.signs[:, head]
         if solution is not None:
             coefficients[:, head] = signs * solution.multipliers
-            carried = prior.settled_biases[head] if np.isfinite(prior.bias_variance) else 0.0
+            carried = prior_bias(prior, head) if np.isfinite(prior.bias_variance) else 0.0
             biases[head] = carried + solution.bias
             solved[head] += 1
         elif signs.size and not solved[head] and biases[head] == 0:

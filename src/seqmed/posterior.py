@@ -88,8 +88,12 @@ def check_reduction(variances: Array, features: Array) -> None:
     In exact arithmetic ``psi(x) . psi(x) <= k(x, x)``. Kernel values so large that rounding breaks
     this would be amplified by every further batch.
     """
-    excess = np.einsum("ij,ij->i", features, features) - variances
-    if not (excess <= LARGEST_EXCESS * np.abs(variances)).all():
+    check_variance(variances - np.einsum("ij,ij->i", features, features), variances)
+
+
+def check_variance(rest: Array, variances: Array) -> None:
+    """Refuse variances (n,) that smoothing has made negative by more than rounding does."""
+    if not (rest >= -LARGEST_EXCESS * np.abs(variances)).all():
         raise ValueError(
             f"kernel values of up to {np.abs(variances).max():.3g} are too large for this "
             "smoothing in double precision, or the kernel is not positive semi-definite, expected "
@@ -181,6 +185,9 @@ class Recursion(Protocol):
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Return the nearest function that lives on the lasting anchors."""
+
+    def unpin(self, pinned: Points) -> Recursion:
+        """Return the recursion with none but these points pinned."""
 
     def at_rest(self) -> Recursion:
         """Return the recursion without what an update can make anew."""
@@ -279,7 +286,9 @@ class Posterior:
     mean_parts : the mean used for prediction as expansions in the base kernel, ready to evaluate.
     intercepts : (heads,) the bias of each head, that of the averaged mean if it is in use.
     biases : (heads,) the newest bias of each head.
-    settled_biases : (heads,) what the settled multipliers and the prior add to it.
+    bias_means : (heads,) prior mean of the bias, before any label.
+    settled_balances : (heads,) sum of the signed multipliers that are settled: a finite bias
+        variance makes them part of the bias, a diffuse one asks the window to make up for them.
     solved : (heads,) how many updates have solved a dual of this head.
     projection_error : (heads,) bound on how far projections so far have moved any score at a point
         of k(x, x) = 1, the multipliers given.
@@ -295,7 +304,8 @@ class Posterior:
     mean_parts: tuple[Expansion, ...]
     intercepts: Array
     biases: Array
-    settled_biases: Array
+    bias_means: Array
+    settled_balances: Array
     solved: NDArray[np.intp]
     projection_error: Array
     bias_variance: float

@@ -47,7 +47,7 @@ def forget(posterior: Posterior, share: float) -> Posterior:
         window=window.take(window.bounds > FADED * window.bounds.max(initial=0.0)),
         frozen=frozen.take(~faded(frozen)),
         on_anchors=replace(anchors, coefficients=share * anchors.coefficients),
-        settled_biases=share * posterior.settled_biases,
+        settled_balances=share * posterior.settled_balances,
         projection_error=share * posterior.projection_error,
     )
 
@@ -80,11 +80,11 @@ def follow(posterior: Posterior, recursion: Recursion) -> Posterior:
     if left.size:
         found = recursion.project(old.points[left], values[left])
         moved += found.coefficients
-        error = error + np.sqrt(found.squared_error[:heads])
+        error = error + worst(found.squared_error)
     return replace(
         posterior,
         recursion=recursion,
-        on_anchors=Terms(points, moved[:, :heads], moved[:, heads:]),
+        on_anchors=Terms(points, *halves(moved)),
         projection_error=error,
     )
 
@@ -93,23 +93,28 @@ def settle(posterior: Posterior, leaving: Terms) -> Posterior:
     """Return the posterior with points that have left the window among the frozen ones."""
     if not leaving.size:
         return posterior
-    biases = posterior.settled_biases
-    if np.isfinite(posterior.bias_variance):
-        biases = biases + posterior.bias_variance * leaving.coefficients.sum(axis=0)
     carrying = leaving.take(leaving.carrying)
-    joined = join(posterior.covariance.kernel, posterior.frozen, carrying)
-    return replace(posterior, frozen=joined, settled_biases=biases)
+    return replace(
+        posterior,
+        frozen=join(posterior.covariance.kernel, posterior.frozen, carrying),
+        settled_balances=posterior.settled_balances + leaving.coefficients.sum(axis=0),
+    )
 
 
 def join(kernel: Kernel, first: Terms, second: Terms) -> Terms:
     """Return the terms of both, summed where the kernel can."""
-    heads = first.coefficients.shape[1]
     parts = (
         Expansion(terms.points, np.hstack([terms.coefficients, terms.averages]))
         for terms in (first, second)
     )
     points, values = reduce(kernel.join, parts)
-    return Terms(points, values[:, :heads], values[:, heads:])
+    return Terms(points, *halves(values))
+
+
+def halves(values: Array) -> tuple[Array, Array]:
+    """Return the left and the right half of the columns, each an array of its own."""
+    heads = values.shape[1] // 2
+    return values[:, :heads].copy(), values[:, heads:].copy()
 
 
 def average(posterior: Posterior, solved: NDArray[np.bool_], forgetting: float) -> Posterior:
@@ -154,7 +159,7 @@ def within_budget(posterior: Posterior, room: int | None) -> tuple[Posterior, Ar
     the landmarks. The cost is the norm, (heads,), of what was lost.
     """
     heads = posterior.biases.size
-    if room is None or posterior.covariance.kernel.compact:
+    if room is None:
         return posterior, np.zeros(heads)
     window = posterior.window
     if window.size > room:
@@ -164,16 +169,17 @@ def within_budget(posterior: Posterior, room: int | None) -> tuple[Posterior, Ar
         posterior = settle(
             replace(posterior, window=window.take(kept)), as_terms(window.take(~kept))
         )
+        posterior = replace(posterior, recursion=posterior.recursion.unpin(posterior.window.points))
     frozen = posterior.frozen
     excess = frozen.size + posterior.window.size - room
-    if excess <= 0:
+    if excess <= 0 or posterior.covariance.kernel.compact:
         return posterior, np.zeros(heads)
     cheapest = np.argsort(projection_prices(posterior.recursion, frozen), kind="stable")[:excess]
     leaves = np.zeros(frozen.size, dtype=bool)
     leaves[cheapest] = True
     left = frozen.take(leaves)
     found = posterior.recursion.project(left.points, np.hstack([left.coefficients, left.averages]))
-    cost = np.sqrt(found.squared_error[:heads])
+    cost = worst(found.squared_error)
     anchors = posterior.on_anchors
     posterior = replace(
         posterior,
@@ -188,6 +194,11 @@ def within_budget(posterior: Posterior, room: int | None) -> tuple[Posterior, Ar
     return posterior, cost
 
 
+def worst(squared_errors: Array) -> Array:
+    """Return norms (heads,) from those, squared, of the newest mean and of the averaged one."""
+    return np.sqrt(np.maximum(*np.split(squared_errors, 2)))
+
+
 def as_terms(window: Window) -> Terms:
     """Return what the window's points carry, without what would be needed to optimise it."""
     return Terms(window.points, window.coefficients, window.averages)
@@ -199,30 +210,40 @@ def projection_prices(recursion: Recursion, terms: Terms) -> Array:
     return weights * recursion.unexplained(terms.points)
 
 
-def ready(posterior: Posterior, averaging: bool) -> Posterior:
-    """Return the posterior with the mean for predictions as expansions in the base kernel."""
+def ready(posterior: Posterior, averaging: bool, bounded: bool = False) -> Posterior:
+    """Return the posterior with the mean for predictions as expansions in the base kernel.
+
+    Points without a coefficient are left out, unless the state is ``bounded``: it then shares its
+    points with the mean, and its size does not vary with how many of them carry a coefficient.
+    """
     kernel, anchors = posterior.covariance.kernel, posterior.on_anchors
     if averaging:
         terms = (anchors, posterior.frozen, posterior.window)
         parts = tuple(Expansion(part.points, part.averages) for part in terms)
         return replace(posterior, mean_parts=summed(kernel, parts))
     if anchors.size:
-        support = loaded(join(kernel, posterior.frozen, as_terms(posterior.window)))
-        on_anchors = Expansion(anchors.points, base_coefficients(posterior))
-        parts = merged(on_anchors, support) if posterior.recursion.pins else (on_anchors, support)
+        support = tuple(
+            Expansion(terms.points, terms.coefficients) if bounded else loaded(terms)
+            for terms in (posterior.frozen, posterior.window)
+        )
+        parts = (Expansion(anchors.points, base_coefficients(posterior)), *support)
+        parts = merged(parts) if posterior.recursion.pins else parts
     else:
         parts = posterior.covariance.in_base_kernel(posterior.support)
     return replace(posterior, mean_parts=summed(kernel, parts), intercepts=posterior.biases)
 
 
-def merged(anchors: Expansion, support: Expansion) -> tuple[Expansion, Expansion]:
-    """Return the same sum with no point in both parts: what stands on an anchor goes there."""
-    places = positions_among(support.points, anchors.points)
-    among = places >= 0
+def merged(parts: tuple[Expansion, ...]) -> tuple[Expansion, ...]:
+    """Return the same sum with what stands on a point of the first part moved there."""
+    anchors, *others = parts
     coefficients = anchors.coefficients.copy()
-    np.add.at(coefficients, places[among], support.coefficients[among])
-    rest = Expansion(take_rows(support.points, ~among), support.coefficients[~among])
-    return Expansion(anchors.points, coefficients), rest
+    rest = []
+    for part in others:
+        places = positions_among(part.points, anchors.points)
+        among = places >= 0
+        np.add.at(coefficients, places[among], part.coefficients[among])
+        rest.append(Expansion(take_rows(part.points, ~among), part.coefficients[~among]))
+    return (Expansion(anchors.points, coefficients), *rest)
 
 
 def summed(kernel: Kernel, parts: tuple[Expansion, ...]) -> tuple[Expansion, ...]:

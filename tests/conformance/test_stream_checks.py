@@ -33,15 +33,22 @@ def overlap(left, right):
     return (1.0 + (product.toarray() if sp.issparse(product) else product)) ** 2 / 100.0
 
 
+# The paper's recursion: every batch optimised once, and a graph of its own.
+PAPER = {
+    SeqMED: {"lag": 1},
+    SeqLapMED: {"lag": 1, "laplacian": "normalized", "graph_memory": 0},
+}
+
+
 class Case(NamedTuple):
-    """A model to check and the format its stream comes in."""
+    """A model to check, the paper's but for its parameters, and the format its stream comes in."""
 
     estimator: type
     parameters: dict
     format: str
 
     def model(self, **more):
-        return self.estimator(**{**self.parameters, **more})
+        return self.estimator(**{**PAPER[self.estimator], **self.parameters, **more})
 
 
 KERNELS = {
@@ -70,6 +77,7 @@ UPKEEP = {
     "memory": (SeqLapMED, {**MEMORY, "lag": 2}, "csr"),
     "memory-budget": (SeqLapMED, {**MEMORY, "budget": 30, "averaging": True}, "dense"),
     "memory-tfidf": (SeqLapMED, {**MEMORY, "kernel": "tfidf", "forgetting": 0.8}, "csr"),
+    "memory-commit": (SeqLapMED, {**MEMORY, "graph_commit": 0.5, "forgetting": 0.8}, "dense"),
 }
 
 
@@ -88,12 +96,16 @@ def make_cases():
     for name, (estimator, parameters, form) in UPKEEP.items():
         more = {} if estimator is SeqMED else {"beta": 0.1, "n_landmarks": 25}
         yield name, Case(estimator, {**more, **parameters, "random_state": 0}, form)
+    for form in ("dense", "csr"):
+        for estimator in (SeqMED, SeqLapMED):
+            parameters = estimator(random_state=0).get_params()
+            yield f"{estimator.__name__}-defaults-{form}", Case(estimator, parameters, form)
 
 
 CASES = dict(make_cases())
 FEW = ("SeqMED-rbf-dense", "SeqMED-linear-csr", "landmarks-rbf-dense", "exact-callable-csr",
        "spectral-rbf-dense", "landmarks-tfidf-csr", "budget-landmarks",
-       "memory-budget")  # fmt: skip
+       "memory-budget", "SeqMED-defaults-csr", "SeqLapMED-defaults-dense")  # fmt: skip
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 few_cases = pytest.mark.parametrize("case", [CASES[name] for name in FEW], ids=FEW)
@@ -392,6 +404,8 @@ class Fuse:
         (SeqLapMED, {"recursion": "spectral"}),
         (SeqLapMED, {"budget": 30, "lag": 2, "averaging": True, "random_state": 0}),
         (SeqLapMED, {**MEMORY, "budget": 30, "forgetting": 0.8, "random_state": 0}),
+        (SeqLapMED, {**MEMORY, "graph_commit": 0.5, "forgetting": 0.8, "random_state": 0}),
+        (SeqLapMED, {"lag": 10, "laplacian": "auto", "graph_memory": "auto"}),
     ],
 )
 def test_a_kernel_that_fails_at_any_moment_leaves_no_trace(estimator, parameters, form):
@@ -534,11 +548,14 @@ def test_the_same_stream_gives_the_same_model(case):
     assert_same_state(learned(case, 3), learned(case, 3))
 
 
-def test_the_seed_matters_where_landmarks_are_drawn():
+@pytest.mark.parametrize(
+    "kept", [{**PAPER[SeqLapMED], "n_landmarks": 8}, {"lag": 1, "graph_memory": 8}]
+)
+def test_the_seed_matters_where_points_are_drawn(kept):
     probes, _, _ = make_batch(9)
     scores = {}
     for seed in (0, 1):
-        model = SeqLapMED(n_landmarks=8, beta=1.0, random_state=seed)
+        model = SeqLapMED(beta=1.0, random_state=seed, **kept)
         for batch_seed in range(2):
             model.partial_fit(*make_batch(batch_seed)[:2])
         scores[seed] = model.decision_function(probes)
@@ -680,13 +697,15 @@ CONSTANT_MEMORY = {
     "SeqMED": (SeqMED, {}),
     "landmarks": (SeqLapMED, {"recursion": "landmarks", "n_landmarks": 30, "random_state": 0}),
     "spectral": (SeqLapMED, {"recursion": "spectral"}),
+    "lag": (SeqMED, {"lag": 3}),
+    "memory": (SeqLapMED, {**MEMORY, "lag": 2, "random_state": 0}),
 }
 
 
 @pytest.mark.parametrize("name", CONSTANT_MEMORY)
 def test_a_linear_kernel_learns_in_constant_memory(name):
     estimator, parameters = CONSTANT_MEMORY[name]
-    model = estimator(kernel="linear", **parameters)
+    model = Case(estimator, {"kernel": "linear", **parameters}, "dense").model()
     sizes = []
     for seed in range(12):
         X, y, _ = make_batch(seed)

@@ -154,7 +154,7 @@ def graph_parameters(draw, recursions):
         "n_landmarks": draw(st.sampled_from([1, 4, 500])),
         "n_neighbors": draw(st.sampled_from([1, 3, 10])),
         "weights": draw(st.sampled_from(["heat", "binary"])),
-        "laplacian": draw(st.sampled_from(["normalized", "unnormalized", "rows"])),
+        "laplacian": draw(st.sampled_from(["auto", "normalized", "unnormalized", "rows"])),
         "laplacian_power": draw(st.sampled_from([1, 2])),
     }
     # what a recursion cannot do is refused: see the unit tests
@@ -162,8 +162,9 @@ def graph_parameters(draw, recursions):
         parameters |= {"averaging": False, "forgetting": 1.0}
     if recursion != "landmarks":
         parameters["budget"] = None
-    elif parameters["laplacian"] == "rows" and parameters["laplacian_power"] == 1:
-        parameters["graph_memory"] = draw(st.sampled_from([0, 1, 6, 100]))
+    elif parameters["laplacian"] in ("auto", "rows") and parameters["laplacian_power"] == 1:
+        parameters["graph_memory"] = draw(st.sampled_from(["auto", 0, 1, 6, 100]))
+        parameters["graph_commit"] = draw(st.sampled_from([0.0, 0.3, 1.0]))
     return parameters
 
 
@@ -397,10 +398,7 @@ def kept_rows(posterior):
 @settings(max_examples=EXAMPLES // 2)
 @given(recipes())
 def test_what_is_kept_stays_within_its_bounds(recipe):
-    """Points within the budget, landmarks within their number, the window within its lag.
-
-    A graph memory and a linear kernel hold the window whole, however many labels a batch had.
-    """
+    """Points within the budget, landmarks within their number, the window within its lag."""
     model, labeled = recipe.model(), []
     for position in range(len(recipe.batches)):
         batch = recipe.batch(position)
@@ -412,14 +410,14 @@ def test_what_is_kept_stays_within_its_bounds(recipe):
         recent = with_labels if model.lag is None else with_labels[-model.lag :]
         assert info.n_window <= sum(recent)
         assert posterior.window.size <= info.n_window
-        memory = getattr(model, "graph_memory", 0)
-        if model.budget is not None and not memory and model.kernel != "linear":
+        if model.budget is not None:
             assert len(kept_rows(posterior)) <= model.budget
             assert posterior.window.size <= model.budget - 1
-        if model.budget is not None:
             assert info.n_window <= max(model.budget - 1, *labeled)
-        if memory:
+        if posterior.recursion.pins:
+            memory = 500 if model.graph_memory == "auto" else model.graph_memory
             allowed = memory if model.budget is None else min(memory, model.budget // 2)
+            assert (posterior.recursion.committed is None) or model.graph_commit > 0
             assert posterior.recursion.kept.size <= allowed + info.n_window
         elif hasattr(model, "n_landmarks") and model.recursion == "landmarks":
             assert posterior.recursion.kept.size <= model.n_landmarks

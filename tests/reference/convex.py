@@ -1,7 +1,7 @@
 """The dual of one update, handed to the generic interior-point solver clarabel.
 
     minimise   1/2 a'YKYa - a'(1 - Ym) - sum_i e_i log(1 - a_i / C_i)
-    subject to  y'a = 0,  a >= 0  (and a <= C where e_i = 0)
+    subject to  y'a = t,  a >= 0  (and a <= C where e_i = 0)
 
 Nothing of `seqmed.dual` is used but the plain fields of a problem: objectives and gap are written
 out again here from their definitions.
@@ -53,7 +53,10 @@ def loss(slack, bound, shape):
 
 
 def primal_value(problem, multipliers, bias):
-    """The primal objective at the function with these multipliers and at this bias."""
+    """The primal objective at the function with these multipliers and at this bias.
+
+    A balance t of the multipliers costs ``t b``.
+    """
     coefficients = problem.signs * multipliers
     change = problem.gram @ coefficients
     value = 0.5 * coefficients @ change
@@ -61,6 +64,8 @@ def primal_value(problem, multipliers, bias):
         assert bias == 0.0
     elif np.isfinite(problem.bias_variance):
         value += 0.5 * bias**2 / problem.bias_variance
+    else:
+        value += problem.balance * bias
     slacks = 1.0 - problem.signs * (problem.prior_scores + change + bias)
     for slack, bound, shape in zip(slacks, problem.bounds, problem.shapes, strict=True):
         value += loss(slack, bound, shape)
@@ -107,7 +112,7 @@ def solve_scaled(problem, scale):
         largest = problem.bounds.max()
         padded = np.concatenate([signed_bounds / largest, np.zeros(soft.size)])
         rows.append(sparse.csr_matrix(padded))
-        right.append(np.zeros(1))
+        right.append(np.full(1, problem.balance / largest))
         cones.append(clarabel.ZeroConeT(1))
     rows.append(-identity[:n])
     right.append(np.zeros(n))

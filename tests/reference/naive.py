@@ -501,6 +501,9 @@ def learn_steps(
     scales all that was there before step t: old coefficients, and the bounds and slack shapes of
     batches that are still in the window. A window without labels, or with one class under a diffuse
     bias, leaves multipliers and bias alone. ``balances`` is y'a of every batch as it counts then.
+
+    A diffuse bias wants y'a = 0 of all multipliers together, old ones as they stand; where the
+    window would need more than half of its bounds of one sign for that, it goes up to the half.
     """
     lags = lag if isinstance(lag, list) else [lag] * len(batches)
     shares = forgetting if isinstance(forgetting, list) else [forgetting] * len(batches)
@@ -535,6 +538,9 @@ def learn_steps(
             covariance = kernel(points, points)
             bounds = [faded(s, t) * batches[s].weights * batches[s].bound for s in window]
             shapes = [faded(s, t) * batches[s].weights * slack_shape for s in window]
+            missing = -float(old_values.sum())
+            side = signs == (1.0 if missing > 0 else -1.0)
+            half = 0.5 * float(np.concatenate(bounds)[side].sum())
             problem = DualProblem(
                 gram=0.5 * (covariance + covariance.T),
                 signs=signs,
@@ -542,6 +548,7 @@ def learn_steps(
                 bounds=np.concatenate(bounds),
                 shapes=np.concatenate(shapes),
                 bias_variance=bias_variance,
+                balance=np.sign(missing) * min(abs(missing), half) if diffuse else 0.0,
             )
             multipliers, own_bias = solve_dual(problem)
             new = signs * multipliers

@@ -340,6 +340,10 @@ FIXED = {
     "laplacian_power": 2,
     "recursion": "exact",
     "n_landmarks": 30,
+    "graph_memory": 30,
+    "graph_commit": 0.5,
+    "averaging": True,
+    "budget": 40,
 }
 CHANGEABLE = {
     "C": 3.0,
@@ -349,6 +353,8 @@ CHANGEABLE = {
     "tol": 1e-6,
     "max_iter": 100_000,
     "bias": "median",
+    "lag": 1,
+    "forgetting": 0.5,
     "unlabeled": 7,
     "random_state": 3,
 }
@@ -396,7 +402,7 @@ def test_a_fixed_parameter_changed_in_mid_stream(estimator, name):
 def test_other_parameters_may_change_in_mid_stream(estimator, name):
     model = learned(estimator).set_params(**{name: CHANGEABLE[name]}).partial_fit(*THIRD)
     assert model.n_batches_ == 3
-    if name in ("C", "slack_shape", "beta", "class_weight", "bias"):
+    if name in ("C", "slack_shape", "beta", "class_weight", "bias", "lag", "forgetting"):
         unchanged = learned(estimator).partial_fit(*THIRD)
         difference = model.decision_function(PROBES) - unchanged.decision_function(PROBES)
         assert np.abs(difference).max() > 1e-4  # it has an effect

@@ -10,7 +10,7 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
-from seqmed.dual import DualProblem, newton, solve
+from seqmed.dual import DualProblem, attainable, feasible, newton, solve
 from seqmed.dual.problem import duality_gap, kkt_violation, margins_left
 from tests.reference.convex import dual_value, primal_value, solve_convex
 
@@ -34,7 +34,10 @@ EPSILON = np.finfo(float).eps
 
 @dataclass(frozen=True)
 class Case:
-    """The recipe of one random problem; equal recipes make equal problems."""
+    """The recipe of one random problem; equal recipes make equal problems.
+
+    ``balance`` is what y'a has to be, as a share of the most (or, below zero, least) attainable.
+    """
 
     n: int
     C: float
@@ -44,6 +47,7 @@ class Case:
     weighted: bool = False
     lone: bool = False
     variance: float = np.inf
+    balance: float = 0.0
 
     def __str__(self):
         words = [f"n{self.n}", f"C{self.C:g}", f"shape{self.shape:g}", self.kernel]
@@ -51,6 +55,7 @@ class Case:
         words += ["weighted"] if self.weighted else []
         words += ["lone"] if self.lone else []
         words += [f"variance{self.variance:g}"] if np.isfinite(self.variance) else []
+        words += [f"balance{self.balance:g}"] if self.balance else []
         return "-".join(words)
 
 
@@ -73,13 +78,15 @@ def make_problem(case):
     if abs(signs.sum()) == case.n:
         signs[case.n // 2] *= -1.0
     weights = generator.uniform(0.3, 3.0, case.n) if case.weighted else np.ones(case.n)
+    bounds = case.C * weights
     return DualProblem(
         gram=kernel_matrix(case.kernel, points),
         signs=signs,
         prior_scores=case.prior * (1.0 + generator.normal(size=case.n)),
-        bounds=case.C * weights,
+        bounds=bounds,
         shapes=case.shape * weights,
         bias_variance=case.variance,
+        balance=0.5 * case.balance * bounds[signs == np.sign(case.balance)].sum(),
     )
 
 
@@ -121,7 +128,7 @@ def assert_feasible(problem, solution):
     assert (multipliers < problem.bounds)[problem.shapes > 0].all()
     if not np.isfinite(problem.bias_variance):
         # Every step moves two multipliers by the same amount; only rounding is left.
-        residue = abs(problem.signs @ multipliers)
+        residue = abs(problem.signs @ multipliers - problem.balance)
         assert residue <= 1e-12 * problem.bounds.max() * problem.signs.size
     assert np.isfinite([solution.bias, solution.gap, solution.objective, solution.violation]).all()
     assert solution.gap >= 0
@@ -197,6 +204,20 @@ CASES = [
     Case(300, 10.0, 1.0, weighted=True, variance=2.0),
     Case(300, 1e3, 0.0, "repeated", prior=4.0),
     Case(300, 1e4, 1.0),
+    # settled multipliers to make up for
+    Case(2, 3.0, 1.0, balance=0.5),
+    Case(5, 10.0, 0.0, "repeated", balance=-1.0),
+    Case(8, 2.0, 0.1, prior=5.0, balance=1.0),
+    Case(20, 1.5, 1.0, weighted=True, balance=-0.1),
+    Case(30, 10.0, 0.0, balance=0.3),
+    Case(30, 10.0, 1.0, "linear", balance=1.0),
+    Case(40, 100.0, 1.0, lone=True, balance=0.7),
+    Case(40, 10.0, 0.1, prior=-20.0, weighted=True, balance=-0.4),
+    Case(80, 10.0, 1.0, "wide", balance=-1.0),
+    Case(80, 100.0, 0.0, "repeated", weighted=True, balance=0.02),
+    Case(120, 100.0, 1.0, prior=2.0, weighted=True, balance=-0.01),
+    Case(200, 1e3, 0.1, weighted=True, balance=0.001),
+    Case(300, 5.0, 1.0, balance=0.2),
 ]
 
 
@@ -227,6 +248,10 @@ def test_cases_cover_what_they_claim():
     assert max(case.C for case in CASES) == 1e4
     compared = [case for case in CASES if multipliers_are_determined(case)]
     assert len(compared) >= 15
+    balanced = [case for case in CASES if case.balance]
+    assert {case.shape for case in balanced} == {0.0, 0.1, 1.0}
+    assert {np.sign(case.balance) for case in balanced} == {-1.0, 1.0}
+    assert sum(multipliers_are_determined(case) for case in balanced) >= 5
     assert len(set(map(str, CASES))) == len(CASES)
 
 
@@ -296,6 +321,7 @@ def naive_gap(problem, multipliers, bias):
     primal = primal_value(problem, multipliers, bias)
     costs = np.abs(1.0 - problem.signs * problem.prior_scores)
     size = abs(primal) + float(multipliers @ costs) + abs(bias) * float(multipliers.sum()) + 1.0
+    size += abs(bias * problem.balance)
     return primal - dual_value(problem, multipliers), size
 
 
@@ -316,16 +342,25 @@ def test_gap_is_primal_minus_dual_and_brackets_the_optimum(case, tol):
 
 
 def feasible_point(problem, generator):
-    """Multipliers inside the bounds, some of them zero, balanced under a diffuse bias."""
+    """Multipliers inside the bounds, some of them zero, y'a as it has to be for a diffuse bias.
+
+    What is asked of one side stands on all of it, as the same share of every bound; the rest
+    balances.
+    """
     n = problem.signs.size
     multipliers = problem.bounds * generator.uniform(0.0, 0.999, n) * (generator.random(n) < 0.8)
     if np.isfinite(problem.bias_variance):
         return multipliers
     positive = problem.signs > 0
+    asked = np.zeros(n)
+    if problem.balance:
+        side = problem.signs == np.sign(problem.balance)
+        asked[side] = abs(problem.balance) * problem.bounds[side] / problem.bounds[side].sum()
+        multipliers[side] *= 1.0 - asked[side] / problem.bounds[side]
     sums = multipliers[positive].sum(), multipliers[~positive].sum()
     multipliers[positive] *= min(sums) / sums[0] if sums[0] > 0 else 0.0
     multipliers[~positive] *= min(sums) / sums[1] if sums[1] > 0 else 0.0
-    return multipliers
+    return multipliers + asked
 
 
 @pytest.mark.parametrize("case", ALL_CASES)
@@ -450,6 +485,8 @@ WARM_CASES = [
         Case(40, 10.0, 1.0, variance=2.0),
         Case(150, 1e3, 0.0, weighted=True, variance=1.0),
         Case(150, 1e3, 1.0, weighted=True),
+        Case(30, 10.0, 0.1, weighted=True, balance=0.4),
+        Case(40, 100.0, 1.0, prior=2.0, balance=-0.1),
     ]
 ]
 
@@ -526,6 +563,121 @@ def test_weight_two_is_a_repeated_row(shape, variance):
     if shape == 1.0:
         half = solve_tightly(replace(weighted, shapes=plain.shapes))
         assert np.abs(half.multipliers - one.multipliers).max() > 1e-2
+
+
+# -- settled multipliers to make up for ------------------------------------------------------------
+
+
+def boundaries(case):
+    """A problem, and starts from nowhere to beyond the bounds."""
+    problem = make_problem(case)
+    generator = np.random.default_rng(4)
+    random = problem.bounds * generator.uniform(-0.3, 1.3, case.n)
+    positive, negative = problem.signs > 0, problem.signs < 0
+    starts = [
+        np.zeros(case.n), problem.bounds, random, np.where(positive, random, 0.0),
+        np.where(negative, random, 0.0), np.where(positive, 2.0 * problem.bounds, -1.0),
+        np.where(negative, 2.0 * problem.bounds, -1.0),
+    ]  # fmt: skip
+    return problem, starts
+
+
+@pytest.mark.parametrize("shape", [0.0, 1.0])
+@pytest.mark.parametrize("balance", [-1.0, -0.3, -1e-9, 0.0, 1e-9, 0.3, 1.0])
+@pytest.mark.parametrize("lone", [False, True])
+@pytest.mark.nojit
+def test_any_start_is_made_feasible(lone, balance, shape):
+    problem, starts = boundaries(Case(20, 10.0, shape, weighted=True, lone=lone, balance=balance))
+    highest = np.where(problem.shapes > 0, np.nextafter(problem.bounds, 0.0), problem.bounds)
+    for start in starts:
+        given = start.copy()
+        found = feasible(problem, start)
+        np.testing.assert_array_equal(start, given)
+        assert (found >= 0).all()
+        assert (found <= highest).all()
+        # sums of 20 numbers of up to 30
+        assert problem.signs @ found == pytest.approx(problem.balance, abs=1e-12)
+        # what is feasible stays, to rounding
+        np.testing.assert_allclose(feasible(problem, found), found, rtol=0, atol=1e-12)
+        solution = solve(problem, tol=1e-6, start=found)
+        assert_feasible(problem, solution)
+        assert solution.status == "converged"
+
+
+@pytest.mark.nojit
+def test_a_start_is_made_feasible_by_scaling_down_if_that_is_enough():
+    """The side that weighs too much shrinks in proportion, the other stays as it is."""
+    problem = replace(make_problem(Case(20, 10.0, 1.0)), balance=3.0)
+    positive = problem.signs > 0
+    start = np.linspace(1.0, 4.0, 20)
+    for heavy in (positive, ~positive):
+        uneven = np.where(heavy, 2.0 * start, start)
+        found = feasible(problem, uneven)
+        scaled = found[heavy] / uneven[heavy]
+        assert np.ptp(scaled) <= 1e-15
+        assert 0 < scaled[0] < 1
+        np.testing.assert_array_equal(found[~heavy], uneven[~heavy])
+    # nothing to scale down: what is asked for stands on the other side
+    found = feasible(problem, np.zeros(20))
+    np.testing.assert_array_equal(found[~positive], 0.0)
+    assert found[positive].sum() == pytest.approx(3.0, abs=1e-14)
+    assert (found[positive] > 0).all()
+
+
+@pytest.mark.nojit
+def test_what_is_attainable_is_half_of_one_sides_bounds():
+    signs, bounds = np.array([1.0, -1.0, 1.0, -1.0]), np.array([1.0, 2.0, 3.0, 8.0])
+    for asked, expected in {0.0: 0.0, 1.5: 1.5, 2.0: 2.0, 2.1: 2.0, 1e9: 2.0, np.inf: 2.0,
+                            -1.5: -1.5, -5.0: -5.0, -5.1: -5.0, -1e9: -5.0}.items():  # fmt: skip
+        assert attainable(signs, bounds, asked) == expected
+    # a side that is missing can give nothing
+    assert attainable(np.ones(4), bounds, -1.0) == 0.0
+    assert attainable(-np.ones(4), bounds, 1.0) == 0.0
+    assert attainable(np.ones(0), np.ones(0), 1.0) == 0.0
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
+@pytest.mark.nojit
+def test_a_balance_is_the_limit_of_settled_multipliers_under_a_large_variance(shape):
+    """A variance v with y'a = -t settled before makes a prior bias of -v t, part of the scores.
+
+    The whole bias b is then v (y'a - t): for large v, y'a is t but for b / v.
+    """
+    diffuse = make_problem(Case(30, 10.0, shape, prior=0.5, balance=0.1))
+    limit = solve_tightly(diffuse)
+    expected = decision_values(diffuse, limit.multipliers, limit.bias)
+    errors = []
+    for variance in (1e2, 1e4, 1e6):
+        carried = -variance * diffuse.balance
+        problem = replace(
+            diffuse, bias_variance=variance, prior_scores=diffuse.prior_scores + carried
+        )
+        # scores of up to 1e7 are rounded to 1e-9
+        solution = solve(problem, tol=1e-7)
+        scores = decision_values(problem, solution.multipliers, solution.bias)
+        errors.append(np.abs(scores - expected).max())
+    # The first term of the difference is b / v times a constant of the problem.
+    assert errors[1] <= errors[0] / 50
+    assert errors[2] <= 1e-5
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
+@pytest.mark.nojit
+def test_a_balance_on_two_points_has_a_closed_form(shape):
+    """a = c + t: 2 - t K11 - d c = e / (C - c - t) + e / (C - c), by bisection."""
+    gram = np.array([[2.0, 0.3], [0.3, 1.0]])
+    bound, balance = 4.0, 0.25
+    problem = replace(two_points([0.0, 0.0], [1.0, 1.0], bound, shape), gram=gram, balance=balance)
+    solution = solve(problem, tol=1e-13)
+    low, high = 0.0, bound - balance
+    for _ in range(200):
+        c = 0.5 * (low + high)
+        a = c + balance
+        left = (1.0 - 2.0 * a + 0.3 * c) + (1.0 - 1.0 * c + 0.3 * a)
+        price = shape / (bound - a) + shape / (bound - c) if shape else 0.0
+        low, high = (c, high) if left > price else (low, c)
+    np.testing.assert_allclose(solution.multipliers, [low + balance, low], rtol=0, atol=1e-12)
+    assert solution.gap <= 1e-12
 
 
 # -- the bias --------------------------------------------------------------------------------------
@@ -900,7 +1052,7 @@ def assert_certificate_follows_from_violation(problem, solution, tol):
     slack = max(tol, rounding_floor(problem, solution.multipliers))
     residue = 0.0
     if np.isinf(problem.bias_variance):
-        residue = abs(solution.bias * (problem.signs @ solution.multipliers))
+        residue = abs(solution.bias * (problem.signs @ solution.multipliers - problem.balance))
     assert solution.gap <= 2 * problem.bounds.sum() * slack + residue
 
 

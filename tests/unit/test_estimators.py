@@ -39,6 +39,72 @@ class TestScore:
             SeqLapMED().fit(X, Y).score(X, np.full(60, -1))
 
 
+# With a graph memory, and with a graph of each batch alone.
+LINKED = {"laplacian": "rows", "graph_memory": 500, "beta": 0.3}
+APART = {"laplacian": "normalized", "graph_memory": 0, "beta": 0.01}
+
+
+class TestDefaults:
+    """What "auto" and None stand for: the same numbers as the values spelled out."""
+
+    def scores(self, **parameters):
+        model = SeqLapMED(random_state=0, **parameters)
+        for rows in (slice(0, 30), slice(30, 60)):
+            model.partial_fit(X[rows], np.where(np.arange(30) % 3, -1, Y[rows]))
+        return model.decision_function(X)
+
+    @pytest.mark.parametrize(
+        ("given", "meant"),
+        [
+            ({}, {**LINKED, "recursion": "landmarks", "graph_commit": 0.0, "lag": 10}),
+            ({"laplacian": "rows"}, LINKED),
+            ({"graph_memory": 500}, LINKED),
+            ({"graph_memory": 7}, {**LINKED, "graph_memory": 7}),
+            ({"graph_memory": 0}, APART),
+            ({"laplacian": "normalized"}, APART),
+            ({"laplacian": "unnormalized"}, {**APART, "laplacian": "unnormalized"}),
+            ({"laplacian": "rows", "graph_memory": 0}, {**APART, "laplacian": "rows"}),
+            ({"laplacian_power": 2}, {**APART, "laplacian_power": 2}),
+            (
+                {"laplacian_power": 2, "laplacian": "rows"},
+                {**APART, "laplacian": "rows", "laplacian_power": 2},
+            ),
+            ({"recursion": "exact"}, {**APART, "recursion": "exact"}),
+            ({"recursion": "spectral"}, {**APART, "recursion": "spectral"}),
+            (
+                {"recursion": "exact", "laplacian": "rows"},
+                {**APART, "recursion": "exact", "laplacian": "rows"},
+            ),
+            ({"beta": 0.1}, {**LINKED, "beta": 0.1}),
+            ({"graph_memory": 0, "beta": 0.1}, {**APART, "beta": 0.1}),
+            ({"budget": 20}, {**LINKED, "graph_memory": 10, "budget": 20}),
+        ],
+    )
+    def test_what_is_left_open(self, given, meant):
+        np.testing.assert_array_equal(self.scores(**given), self.scores(**meant))
+
+    def test_the_choices_differ(self):
+        """Or the comparisons above could not tell them apart."""
+        choices = [
+            LINKED, APART, {**LINKED, "beta": 0.01}, {**APART, "beta": 0.3},
+            {**APART, "laplacian": "rows"}, {**LINKED, "graph_memory": 7},
+            {**LINKED, "graph_memory": 7, "graph_commit": 1.0}, {**LINKED, "lag": 1},
+        ]  # fmt: skip
+        scores = [self.scores(**choice) for choice in choices]
+        for first in range(len(choices)):
+            for second in range(first):
+                assert np.abs(scores[first] - scores[second]).max() > 1e-4
+
+    @pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
+    def test_the_window_holds_ten_batches_with_labels(self, estimator):
+        model = estimator()
+        sizes = []
+        for start in range(0, 48, 4):
+            model.partial_fit(X[start : start + 4], Y[start : start + 4], classes=[0, 1])
+            sizes.append(model.update_info_.n_window)
+        assert sizes == [4 * min(t + 1, 10) for t in range(12)]
+
+
 class TestThreads:
     def counts(self):
         return sorted(pool["num_threads"] for pool in threadpool_info())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import permutations
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.utils.multiclass import check_classification_targets
 
 from seqmed import SeqLapMED, SeqMED
 from seqmed.labels import ClassBook, empty_book
@@ -658,6 +660,24 @@ def test_class_weights_that_are_no_weights_are_refused(blobs, weight):
         model.partial_fit(points, labels)
     assert "positive" in str(refusal.value)
     np.testing.assert_array_equal(model.decision_function(points), before)
+
+
+# -- many classes among few labels ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
+@pytest.mark.parametrize("names", [np.arange(24), np.array([f"class {i}" for i in range(24)])])
+def test_many_classes_among_few_labels_are_nothing_to_warn_of(blobs, estimator, names):
+    """scikit-learn warns where half of the labels are classes of their own: so it is here."""
+    points, _ = blobs
+    with pytest.warns(UserWarning, match="number of unique classes"):
+        check_classification_targets(names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = estimator().fit(points[:24], names)
+        model.partial_fit(points[24:48], names)
+        assert model.score(points[:24], names) > 0
+    assert model.classes_.tolist() == sorted(names.tolist())
 
 
 # -- the book of classes --------------------------------------------------------------------------

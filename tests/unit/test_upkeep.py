@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from seqmed import SeqLapMED, SeqMED, learning, recursion, upkeep
+from seqmed import SeqLapMED, SeqMED, dual, learning, recursion, upkeep
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import RBF
 from seqmed.learning import Batch, Settings
@@ -14,6 +14,7 @@ from tests.reference import naive
 from tests.unit.test_identities import (
     GAMMA,
     NEIGHBOURS,
+    OWN_GRAPH,
     TOL,
     UNLABELED,
     Rows,
@@ -53,6 +54,17 @@ def test_the_faster_kernel_is_the_slow_one():
 def make(carrier, **options):
     """Return SeqMED, or SeqLapMED with the named recursion."""
     return seq_med(**options) if carrier is None else seq_lap(recursion=carrier, **options)
+
+
+def papers(estimator, **options):
+    """Return an estimator of the paper's recursion but for the options."""
+    own = {"lag": 1} if estimator is SeqMED else {"lag": 1, **OWN_GRAPH}
+    return estimator(**{**own, **options})
+
+
+def own_graph(**options):
+    """Return SeqLapMED with a graph of each batch alone."""
+    return SeqLapMED(**OWN_GRAPH, **options)
 
 
 def kernels_of(carrier, stream, forgetting=None):
@@ -197,15 +209,98 @@ def test_the_bias_counts_every_multiplier_once(n_classes, forgetting, lag):
         assert_close(model.intercept_, 0.7 * model.dual_coef_.sum(axis=1), 1e-12)
 
 
-@pytest.mark.parametrize("lag", [1, None])
+@pytest.fixture
+def balances(monkeypatch):
+    """What every dual was asked to make up for, and what it was given to reach."""
+    recorded = []
+    attainable = dual.attainable
+
+    def recording(signs, bounds, balance):
+        recorded.append((balance, attainable(signs, bounds, balance)))
+        return recorded[-1][1]
+
+    monkeypatch.setattr(dual, "attainable", recording)
+    return recorded
+
+
+# A bias of size 1 costs 1 / (2 variance), and moves multipliers by as much. The sums that make up
+# the bias are of some tens times the variance, and so is their rounding: 1e-8 at 1e6, 1e-6 at 1e8.
+# The duals are solved to ten times that, and their scores are compared with another ten.
+@pytest.mark.parametrize(("variance", "tol"), [(1e6, 1e-7), (1e8, 1e-5)])
+@pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize("carrier", CARRIERS)
-def test_a_diffuse_bias_is_the_limit_of_a_large_variance(carrier, lag):
-    """Where nothing is settled, or only batches with y'a = 0; else the window does not make up."""
+def test_a_diffuse_bias_is_the_limit_of_a_large_variance(carrier, lag, variance, tol, balances):
+    """Also where settled batches have a sum other than zero: the window makes up for it."""
     stream = make_stream(seed=37)
     diffuse = learn(make(carrier, lag=lag), stream)
-    finite = learn(make(carrier, lag=lag, bias_variance=1e6, tol=1e-8), stream)
-    # a bias of size 1 costs 1 / (2 variance), and moves the multipliers by as much
-    assert_close(scores_of(diffuse), scores_of(finite), 1e-5)
+    assert all(abs(asked - given) <= 1e-9 for asked, given in balances)
+    if lag in (2, 3):
+        assert max(abs(asked) for asked, _ in balances) > 0.5
+        whole = diffuse.dual_coef_.sum()
+        assert abs(whole) <= 1e-12
+    finite = learn(make(carrier, lag=lag, bias_variance=variance, tol=tol), stream)
+    assert_close(scores_of(diffuse), scores_of(finite), 10 * tol)
+
+
+@pytest.mark.parametrize("forgetting", [1.0, 0.8])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_all_multipliers_together_balance_under_a_diffuse_bias(carrier, n_classes, forgetting):
+    stream = make_stream(n_classes=n_classes, seed=36)
+    model = make(carrier, lag=2, forgetting=forgetting)
+    settled = 0.0
+    for _ in learn_with(model, stream, classes=range(n_classes)):
+        posterior = model.posterior_
+        assert_close(model.dual_coef_.sum(axis=1), 0.0, 1e-12)
+        found = posterior.frozen.coefficients.sum(axis=0)
+        assert_close(posterior.settled_balances, found, 1e-12)
+        settled = max(settled, np.abs(found).max())
+    assert settled > 0.1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rounding_in_a_settled_sum_is_nothing_to_make_up_for(seed):
+    """A batch that is right by more than the margin leaves multipliers at zero, and the bias alone.
+
+    The multipliers of the first batch sum to zero but for rounding, which must not become a
+    support vector of the second: it would fix the bias.
+    """
+    first = make_batch(40, 40, seed=4600 + seed)
+    model = seq_med().fit(first.points, first.labels)
+    scores, bias = scores_of(model), model.intercept_.copy()
+    beyond = np.abs(model.decision_function(first.points)) > 1.05
+    right = beyond & (model.predict(first.points) == first.labels)
+    assert set(first.labels[right]) == {0, 1}
+    learn(model, [first.part(right)])
+    assert not model.update_info_.solutions[0].multipliers.any()
+    assert np.array_equal(model.intercept_, bias)
+    assert_close(scores_of(model), scores, 1e-12)
+
+
+def test_a_window_makes_up_for_half_of_its_bounds_at_most(balances):
+    """Points of class 1 in the midst of class 0, all at their bounds, against a batch that leaves.
+
+    The next batch has none of class 1 to share the burden. What is left over, later ones take.
+    """
+    wrong = make_batch(16, 6, seed=4501, classes=[0])
+    stream = [
+        make_batch(22, 10, seed=4500),
+        replace(wrong, labels=np.where(wrong.labels == 0, 1, wrong.labels)),
+        make_batch(18, 8, seed=4502, classes=[0]),
+        make_batch(20, 12, seed=4503),
+    ]
+    bounds, options = [10.0, 1.0, 10.0, 10.0], {"slack_shape": 0.1, "lag": 2}
+    kernels = kernels_of("exact", stream)
+    expected = naive.learn_steps(labeled_batches(stream, bounds), kernels, **options)
+    model = make("exact", **options)
+    totals = []
+    for known, _ in zip(expected, learn_with(model, stream, C=bounds), strict=True):
+        assert_close(scores_of(model)[:, 0], known.scores(new_points()))
+        totals.append(model.dual_coef_.sum())
+    asked, given = balances[2]
+    assert given == 0.5 * 6 * bounds[1]
+    assert asked > given + 0.5
+    assert totals == pytest.approx([0.0, 0.0, given - asked, 0.0], abs=1e-12)
 
 
 def test_the_window_is_the_last_batches_with_labels():
@@ -316,7 +411,7 @@ def test_the_averaged_mean_is_the_mean_of_the_means(carrier, lag, forgetting, n_
     assert_close(running.dual_coef_, plain.dual_coef_, 1e-12)
 
 
-@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED, own_graph])
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array], ids=["dense", "csr"])
 def test_a_linear_kernel_averages_its_weights(estimator, n_classes, wrap):
@@ -527,7 +622,8 @@ def test_projecting_loses_nothing_where_landmarks_span_the_space(
     """
     stream = plane_stream(n_classes, seed=60)
     options = {"kernel": square, "tol": TOL, **options}
-    unbounded, bounded = estimator(**options), estimator(budget=24, random_state=0, **options)
+    unbounded = papers(estimator, **options)
+    bounded = papers(estimator, budget=24, random_state=0, **options)
     if estimator is SeqLapMED:
         unbounded.set_params(recursion="exact", beta=0.5)
         bounded.set_params(beta=0.5)
@@ -618,7 +714,7 @@ PROJECTED = {
 def test_the_cost_of_a_projection_is_the_norm_of_what_was_lost(name, n_classes, projections):
     """In the space of the base kernel, by hand: c'(K_OO - K_OZ K_ZZ^{-1} K_ZO)c per head."""
     estimator, options = PROJECTED[name]
-    model = estimator(gamma=GAMMA, budget=24, random_state=0, tol=TOL, **options)
+    model = papers(estimator, gamma=GAMMA, budget=24, random_state=0, tol=TOL, **options)
     kernel, spent = rbf, 0
     for t in range(8):
         learn(model, [make_batch(18, 9, n_classes, seed=6200 + t)])
@@ -650,9 +746,6 @@ def test_the_cost_of_a_projection_is_the_norm_of_what_was_lost(name, n_classes, 
     assert spent >= 4
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the cost counts what was lost of the newest mean, not of the averaged one"
-)
 def test_the_cost_bounds_what_averaged_scores_change_by(projections):
     """A point may have lost its multiplier in a later update, and still carry the average."""
     model = seq_med(budget=24, random_state=0, lag=2, averaging=True)
@@ -723,37 +816,34 @@ def points_kept(posterior):
 @pytest.mark.parametrize("name", BOUNDED)
 def test_a_budget_bounds_points_and_bytes(name, n_classes, labeled):
     estimator, options = BOUNDED[name]
-    model = estimator(gamma=GAMMA, budget=24, random_state=0).set_params(**options)
+    model = papers(estimator, **{"gamma": GAMMA, "budget": 24, "random_state": 0, **options})
     sizes = []
     for t in range(16):
         learn(model, [make_batch(18, labeled, n_classes, seed=6600 + t)])
-        assert points_kept(model.posterior_) <= 24
-        sizes.append(model.posterior_.nbytes)
-    # rows of the window without a coefficient are left out of what predictions use: a few hundred
-    # bytes to and fro, and no growth
-    warm = sizes[8:]
-    assert max(warm) - min(warm) <= 0.1 * min(warm)
-    assert max(sizes[12:]) <= max(sizes[:12]) + 0.02 * max(sizes)
+        posterior = model.posterior_
+        assert points_kept(posterior) <= 24
+        size = posterior.nbytes
+        if posterior.recursion.pins and not model.averaging:
+            # A settled point that the memory holds too is not repeated in what predictions use.
+            size -= sum(part.nbytes for rest in posterior.mean_parts[1:] for part in rest)
+            assert sum(rest.points.shape[0] for rest in posterior.mean_parts[1:]) <= 12
+        sizes.append(size)
+    assert sizes[8:] == [sizes[8]] * 8
 
 
-@pytest.mark.xfail(strict=True, reason="with a linear kernel the window is not cut to its room")
 def test_a_linear_kernel_stays_within_the_budget_too():
     model = learn(seq_med(kernel="linear", budget=10), [make_batch(40, 25, seed=6640)])
     assert points_kept(model.posterior_) <= 10
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a graph memory keeps the whole window of a batch with more labels than room",
-)
 def test_a_batch_with_more_labels_than_room_stays_within_the_budget():
     options = {"laplacian": "rows", "graph_memory": 5, "budget": 10, "random_state": 0}
     model = learn(seq_lap(**options), [make_batch(40, 25, seed=6650)])
     assert points_kept(model.posterior_) <= 10
 
 
-@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
-def test_any_batch_stays_within_the_budget_of_landmarks(estimator):
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED, own_graph])
+def test_any_batch_stays_within_the_budget(estimator):
     model = estimator(budget=10, random_state=0)
     for t, labels in enumerate([25, 3, 0, 40, 1]):
         learn(model, [make_batch(40, labels, seed=6660 + t)])
@@ -843,6 +933,7 @@ WRONG = {
     "forgetting": [0.0, -0.5, 1.1, None, "slow"],
     "budget": [1, 0, -3, 2.5, "small"],
     "graph_memory": [-1, 1.5, None, "all"],
+    "graph_commit": [-0.1, 1.1, None, "all"],
     "laplacian": ["random-walk", 1],
 }
 
@@ -868,12 +959,12 @@ def test_values_out_of_range_are_refused(estimator, name, value):
         assert {**vars(model), name: before[name]} == before
 
 
-FIXED = {"averaging": True, "budget": 50, "graph_memory": 30}
+FIXED = {"averaging": True, "budget": 50, "graph_memory": 30, "graph_commit": 0.5}
 
 
 @pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
 @pytest.mark.parametrize("name", FIXED)
-def test_averaging_budget_and_memory_cannot_change_in_mid_stream(estimator, name):
+def test_averaging_budget_memory_and_its_share_cannot_change_in_mid_stream(estimator, name):
     if name not in estimator().get_params():
         pytest.skip("not a parameter of SeqMED")
     options = {} if estimator is SeqMED else {"laplacian": "rows"}
@@ -892,7 +983,7 @@ def test_averaging_budget_and_memory_cannot_change_in_mid_stream(estimator, name
 @pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
 @pytest.mark.parametrize(("name", "value"), [("lag", 3), ("lag", None), ("forgetting", 0.5)])
 def test_lag_and_forgetting_may_change_in_mid_stream(estimator, name, value):
-    changed, untouched = (learn(estimator(), TWO[:1]) for _ in range(2))
+    changed, untouched = (learn(estimator(lag=1), TWO[:1]) for _ in range(2))
     learn(changed.set_params(**{name: value}), TWO[1:])
     learn(untouched, TWO[1:])
     assert np.abs(scores_of(changed) - scores_of(untouched)).max() > 1e-3

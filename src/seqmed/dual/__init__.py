@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seqmed.arrays import Array
-from seqmed.dual.problem import DualProblem, DualSolution, feasible, with_bias
+from seqmed.dual.problem import DualProblem, DualSolution, attainable, feasible, with_bias
 
 
 def solve(
@@ -20,4 +20,4 @@ def solve(
     return smo.solve(problem, tol=tol, max_iter=max_iter, start=start, previous_bias=previous_bias)
 
 
-__all__ = ["DualProblem", "DualSolution", "feasible", "solve", "with_bias"]
+__all__ = ["DualProblem", "DualSolution", "attainable", "feasible", "solve", "with_bias"]

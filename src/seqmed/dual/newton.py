@@ -29,7 +29,7 @@ def solve(
     """Solve the dual by an interior-point Newton method.
 
     Works on ``min 1/2 a'Qa - p'a - sum e log(1 - a/C)`` with multipliers ``z`` of ``a >= 0``,
-    ``w`` of ``a <= C`` (hard box only) and ``b`` of ``y'a = 0`` (diffuse bias only).
+    ``w`` of ``a <= C`` (hard box only) and ``b`` of ``y'a = t`` (diffuse bias only).
     """
     y, upper, shape = problem.signs, problem.bounds, problem.shapes
     diffuse = not np.isfinite(problem.bias_variance)
@@ -47,7 +47,7 @@ def solve(
     while True:
         slope, curvature = shape / room, shape / room**2
         stationarity = hessian @ a - linear + slope + b * y * diffuse - z + w
-        balance = float(y @ a) if diffuse else 0.0
+        balance = float(y @ a) - problem.balance if diffuse else 0.0
         complementarity = float(a @ z + room @ w) / (a.size + hard.sum())
         scale = 1.0 + float((np.abs(hessian) @ a + np.abs(linear)).max())
         if max(complementarity, np.abs(stationarity).max()) <= TARGET_RESIDUAL * scale:
@@ -85,5 +85,5 @@ def solve(
     solution = certify(problem, multipliers, tol=tol, status=status, n_iter=taken)
     if not diffuse or not (multipliers > 0).any():
         return solution
-    # The iteration's own multiplier of y'a = 0: which multipliers are free, only rounding decides.
+    # The iteration's own multiplier of y'a = t: which multipliers are free, only rounding decides.
     return with_bias(problem, solution, b)

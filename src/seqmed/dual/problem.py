@@ -3,13 +3,13 @@
 One update of a maximum entropy discrimination classifier is the concave problem
 
     maximise   -1/2 a'YKYa + a'(1 - Y m) + sum_i e_i log(1 - a_i / C_i)
-    subject to  y'a = 0,  a >= 0,
+    subject to  y'a = t,  a >= 0,
 
 with one multiplier ``a_i`` per labeled point. ``K`` is the prior covariance on these points, ``m``
 the prior mean, ``C_i`` the bound of a multiplier and ``e_i`` the shape of its slack prior: 1 is
 maximum entropy discrimination, 0 is the support vector machine, whose log term is the hard box
-``a_i <= C_i``. A finite prior variance ``v`` of the bias drops the equality and adds ``v`` to
-``K``.
+``a_i <= C_i``. The balance ``t`` is 0 unless settled multipliers are to be made up for. A finite
+prior variance ``v`` of the bias drops the equality and adds ``v`` to ``K``.
 
 Everything is phrased through the *signed coefficients* ``c = Y a`` and the *demand*
 
@@ -30,6 +30,11 @@ from seqmed.arrays import Array
 
 # Twice the spacing of doubles at 1: one rounding of a multiplier and one of its bound.
 ROUNDING = 2 * float(np.finfo(np.float64).eps)
+# Share of one side's bounds that a balance may ask for.
+REACH = 0.5
+# Share of all bounds below which a balance is what rounding left of a sum that is zero. Made up
+# for, it would turn a point that nothing pulls into a support vector that fixes the bias.
+NO_BALANCE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,8 @@ class DualProblem:
     prior_scores : (n,) prior mean of the scores, the prior mean of a finite bias included.
     bounds : (n,) positive upper bounds ``C_i`` of the multipliers.
     shapes : (n,) slack shapes ``e_i >= 0``; all zero or all positive.
-    bias_variance : prior variance of the bias in [0, inf]; ``inf`` is the equality ``y'a = 0``.
+    bias_variance : prior variance of the bias in [0, inf]; ``inf`` is the equality ``y'a = t``.
+    balance : what ``y'a`` has to be under a diffuse bias, within what the bounds allow.
     """
 
     gram: Array
@@ -52,6 +58,7 @@ class DualProblem:
     bounds: Array
     shapes: Array
     bias_variance: float = np.inf
+    balance: float = 0.0
 
 
 class DualSolution(NamedTuple):
@@ -84,21 +91,33 @@ class DualSolution(NamedTuple):
 
 
 def feasible(problem: DualProblem, multipliers: Array) -> Array:
-    """Return multipliers (n,) moved into their bounds and, under a diffuse bias, to ``y'a = 0``.
+    """Return multipliers (n,) moved into their bounds and, under a diffuse bias, to ``y'a = t``.
 
-    The side that weighs more is scaled down to the other.
+    The side that weighs too much is scaled down; only if that is not enough is the other raised.
     """
     highest = np.where(problem.shapes > 0, np.nextafter(problem.bounds, 0.0), problem.bounds)
     start = np.clip(multipliers, 0.0, highest)
     if np.isfinite(problem.bias_variance):
         return start
     positive = problem.signs > 0
-    ups, downs = float(start[positive].sum()), float(start[~positive].sum())
-    if ups > downs:
-        start[positive] *= downs / ups
-    elif downs > ups:
-        start[~positive] *= ups / downs
+    excess = float(problem.signs @ start) - problem.balance
+    heavy, light = (positive, ~positive) if excess > 0 else (~positive, positive)
+    weight = float(start[heavy].sum())
+    left = weight - abs(excess)
+    start[heavy] *= max(left, 0.0) / weight if weight > 0 else 1.0
+    if left < 0:
+        room = problem.bounds[light] - start[light]
+        start[light] = np.minimum(start[light] - left * room / room.sum(), highest[light])
     return start
+
+
+def attainable(signs: Array, bounds: Array, balance: float) -> float:
+    """Return the ``y'a`` nearest to ``balance`` that leaves the multipliers room to move."""
+    if abs(balance) <= NO_BALANCE * float(bounds.sum()):
+        return 0.0
+    most = REACH * float(bounds[signs > 0].sum())
+    least = -REACH * float(bounds[signs < 0].sum())
+    return min(max(balance, least), most)
 
 
 def margins_left(problem: DualProblem, multipliers: Array) -> Array:
@@ -164,7 +183,7 @@ def kkt_violation(problem: DualProblem, multipliers: Array) -> float:
 def exact_bias(
     problem: DualProblem, multipliers: Array, demand: Array, previous: float | None
 ) -> float:
-    """Return the multiplier of ``y'a = 0``: what every free support vector demands.
+    """Return the multiplier of ``y'a = t``: what every free support vector demands.
 
     Where no free support vector fixes it, ``previous`` is moved as little as the optimality
     conditions ask; with no ``previous`` the middle of their interval is taken, as LIBSVM does.
@@ -209,7 +228,7 @@ def duality_gap(problem: DualProblem, multipliers: Array, left: Array, bias: flo
     balance = float(problem.signs @ multipliers)
     variance = problem.bias_variance
     if not np.isfinite(variance):
-        residue = abs(bias * balance)
+        residue = abs(bias * (balance - problem.balance))
     elif variance > 0:
         residue = (bias - variance * balance) ** 2 / (2.0 * variance)
     else:

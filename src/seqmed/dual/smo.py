@@ -21,6 +21,7 @@ from seqmed.dual.problem import (
     DualProblem,
     DualSolution,
     certify,
+    feasible,
     kkt_violation,
     margins_left,
 )
@@ -238,7 +239,7 @@ def solve(
     start: Array | None = None,
     previous_bias: float | None = None,
 ) -> DualSolution:
-    """Solve the dual by pair steps from ``start`` (zeros by default).
+    """Solve the dual by pair steps from ``start`` (by default zeros, or nearest to them).
 
     Parameters
     ----------
@@ -246,12 +247,14 @@ def solve(
     tol : largest KKT violation accepted, in units of the margin.
     max_iter : largest number of pair steps; -1 means 10 million, or 100 per point if more.
     start : (n,) multipliers to begin with, within their bounds (below them where the slack shape is
-        positive), and with ``y'a = 0`` under a diffuse bias.
+        positive), and with ``y'a = t`` under a diffuse bias.
     previous_bias : the bias to stay close to where the problem does not fix it.
     """
     n = problem.signs.size
     allowed = max(10_000_000, 100 * n) if max_iter < 0 else max_iter
-    multipliers = np.zeros(n) if start is None else np.array(start, dtype=np.float64)
+    multipliers = (
+        feasible(problem, np.zeros(n)) if start is None else np.array(start, dtype=np.float64)
+    )
     highest = np.where(problem.shapes > 0, np.nextafter(problem.bounds, 0.0), problem.bounds)
     if not ((multipliers >= 0) & (multipliers <= highest)).all():
         raise ValueError(

@@ -13,7 +13,13 @@ NAMES = ("landmarks", "exact", "spectral")
 
 
 def begin(
-    name: str, kernel: Kernel, *, n_landmarks: int = 500, graph_memory: int = 0, seed: int = 0
+    name: str,
+    kernel: Kernel,
+    *,
+    n_landmarks: int = 500,
+    graph_memory: int = 0,
+    graph_commit: float = 0.0,
+    seed: int = 0,
 ) -> Recursion:
     """Return the named recursion before any batch: the base kernel is the covariance.
 
@@ -21,7 +27,7 @@ def begin(
     """
     covariance = Covariance(kernel)
     if name == "landmarks" and graph_memory:
-        return ContinuousRecursion(covariance, graph_memory, seed)
+        return ContinuousRecursion(covariance, graph_memory, graph_commit, seed)
     if name == "landmarks":
         return LandmarkRecursion(covariance, n_landmarks, seed)
     if name == "spectral":

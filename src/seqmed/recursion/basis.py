@@ -78,7 +78,9 @@ class Basis:
         """
         landmarks = take_rows(self.landmarks, kept)
         gram = kernel(landmarks, landmarks)
-        whitening = whiten(gram, REDUNDANT * np.diagonal(gram).max(initial=0.0))
+        whitening = whiten_gram(gram)
+        if not self.penalty.any():
+            return Basis(landmarks, whitening, np.zeros((kept.size, kept.size)))
         move = whitening.T @ self.features(kernel, landmarks)
         taken = move @ shrinkage(self.penalty) @ move.T
         identity = np.eye(kept.size)
@@ -127,6 +129,11 @@ def empty_basis(like: Points) -> Basis:
     return Basis(no_rows(like), np.zeros((0, 0)), np.zeros((0, 0)))
 
 
+def whiten_gram(gram: Array) -> Array:
+    """Return W, (n, n), of a whole Gram matrix; see `whiten`."""
+    return whiten(gram, REDUNDANT * np.diagonal(gram).max(initial=0.0))
+
+
 def whiten(gram: Array, cutoff: float) -> Array:
     """Return W, (n, n), with ``W' K W`` the identity but for zeros in redundant places.
 
@@ -134,7 +141,7 @@ def whiten(gram: Array, cutoff: float) -> Array:
     """
     n = gram.shape[0]
     whitening = np.zeros((n, n))
-    if n == 0:
+    if not np.diagonal(gram).max(initial=0.0) > cutoff:
         return whitening
     lower, pivots, rank, _ = dpstrf(gram, tol=cutoff, lower=1)
     order = pivots[:rank] - 1
@@ -156,5 +163,5 @@ def inverse(matrix: Array) -> Array:
         half, _ = dpotri(lower, lower=1)
         return np.tril(half) + np.tril(half, -1).T
     values, vectors = eigh(matrix)
-    floor = matrix.shape[0] * np.finfo(np.float64).eps * values[-1]
+    floor = matrix.shape[0] * np.finfo(np.float64).eps * max(float(values[-1]), 1.0)
     return (vectors / np.maximum(values, floor)) @ vectors.T

@@ -1,14 +1,16 @@
-"""Graph continuity: new points are linked to kept ones, and what is dropped is committed.
+"""Graph continuity: new points are linked to kept ones.
 
 The paper's graph falls into one piece per batch. Here points are kept from the past, and the graph
 of a batch spans them and the new ones. Each point i says one thing, that its value is the mean of
 its neighbours', ``r_i = f(x_i) - sum_j P_ij f(x_j)``, at the price ``strength * r_i^2``: an
 observation of zero with variance ``1 / strength``. While a point is kept, its row is rewritten with
-every batch, by its neighbours of that time; when it is dropped, its row is committed for good.
+every batch, by its neighbours of that time; when it is dropped, a share of its row may be committed
+for good.
 
 The state is a Gaussian on the kept points Z, by its covariance S = cov f(Z): rows are conditioned
 on, dropped points are left out of the matrix, new ones are added by the base kernel. All of it is
-exact for the points that stay.
+exact for the points that stay. Where nothing is committed, S is the base kernel's own matrix, and
+the points are all there is to keep.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from seqmed.arrays import (
     Array,
@@ -32,8 +34,8 @@ from seqmed.arrays import (
 )
 from seqmed.graph import Smoothness
 from seqmed.kernels import Expansion, Kernel
-from seqmed.posterior import CovarianceFunction, Projection
-from seqmed.recursion.basis import Basis, inverse, whiten_points
+from seqmed.posterior import CovarianceFunction, Projection, check_variance
+from seqmed.recursion.basis import Basis, inverse, whiten_gram, whiten_points
 from seqmed.recursion.landmarks import draw_keys, largest
 
 
@@ -112,8 +114,10 @@ class ContinuousRecursion:
     ----------
     covariance : the current covariance; its anchors are the points of the last graph.
     memory : how many points to keep besides the pinned ones.
+    commit : share in [0, 1] of what a dropped point said that goes on to count.
     seed : entropy of the choice among points.
-    committed : (m, m) covariance of the function on the kept points, by all rows committed so far.
+    committed : (m, m) covariance of the function on the kept points, by all rows committed so far;
+        None while there are none.
     keys : (m,) the draw by which each kept point holds its place; the largest stay.
     kept : (m,) where the kept points stand among the anchors.
     anchors : the points of the last graph, (q, p); None before the first.
@@ -123,8 +127,9 @@ class ContinuousRecursion:
 
     covariance: CovarianceFunction
     memory: int
+    commit: float
     seed: int
-    committed: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    committed: Array | None = None
     keys: Array = field(default_factory=lambda: np.zeros(0))
     kept: NDArray[np.intp] = field(default_factory=no_indices)
     anchors: Points | None = None
@@ -145,17 +150,16 @@ class ContinuousRecursion:
 
         In whitened coordinates ``V = (I + H)^{-1}`` becomes ``(I + share H)^{-1}``.
         """
-        keys = self.keys / share
-        if self.anchors is None:
-            return self
-        kernel = self.covariance.kernel
-        points = take_rows(self.anchors, self.kept)
-        basis = whiten_points(kernel, points)
-        known = basis.whitening.T @ self.committed @ basis.whitening
+        lighter = replace(self, keys=self.keys / share)
+        if self.committed is None:
+            return lighter
+        gram = self.covariance.kernel(*[take_rows(self.anchors, self.kept)] * 2)
+        whitening = whiten_gram(gram)
+        known = whitening.T @ self.committed @ whitening
         mixed = (1.0 - share) * known + share * np.eye(known.shape[0])
-        features = basis.features(kernel, points)
+        features = gram @ whitening
         committed = features @ (inverse(0.5 * (mixed + mixed.T)) @ known) @ features.T
-        return replace(self, committed=0.5 * (committed + committed.T), keys=keys)
+        return replace(lighter, committed=0.5 * (committed + committed.T))
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Return the nearest expansion on the kept points, with zeros on the other anchors."""
@@ -181,28 +185,45 @@ class ContinuousRecursion:
         kernel = self.covariance.kernel
         n, m = points.shape[0], self.kept.size
         keys = np.append(self.keys, draw_keys(n - m, self.seed, self.n_folds))
-        stays = np.zeros(n, dtype=bool) if pinned is None else pinned.copy()
-        others = np.flatnonzero(~stays)
-        stays[others[largest(keys[others], self.memory)]] = True
+        stays = self._staying(keys, np.zeros(n, dtype=bool) if pinned is None else pinned)
+        kept = np.flatnonzero(stays)
 
-        basis = whiten_points(kernel, take_rows(points, np.arange(m)))
-        linked = basis.extend(kernel, take_rows(points, np.arange(m, n)))
-        committed = tentative = extended(self.committed, basis, linked, kernel, points)
+        gram = kernel(points, points)
+        basis = Basis(points, whiten_gram(gram), np.zeros((0, 0)))
+        known = gram if self.committed is None else extended(self.committed, gram)
+        committed = None if self.committed is None else known[np.ix_(kept, kept)]
         if smoothness is not None:
             rows = smoothness.scaled_rows()
-            committed = conditioned(committed, rows[~stays])
-            tentative = conditioned(committed, rows[stays])
-        kept = np.flatnonzero(stays)
+            if self.commit > 0 and not stays.all():
+                known = conditioned(known, np.sqrt(self.commit) * rows[~stays])
+                committed = known[np.ix_(kept, kept)]
+            known = conditioned(known, rows[stays])
         return replace(
             self,
-            covariance=PointCovariance(kernel, points, tentative, linked),
-            committed=committed[np.ix_(kept, kept)],
+            covariance=PointCovariance(kernel, points, known, basis),
+            committed=committed,
             keys=keys[kept],
             kept=kept,
             anchors=points,
             origin=np.append(self.kept, np.full(n - m, -1)),
             n_folds=self.n_folds + 1,
         )
+
+    def unpin(self, pinned: Points) -> ContinuousRecursion:
+        """Return the recursion with none but these points pinned; the others compete to stay."""
+        if self.anchors is None:
+            return self
+        among = found_among(take_rows(self.anchors, self.kept), pinned)
+        stays = np.flatnonzero(self._staying(self.keys, among))
+        committed = None if self.committed is None else self.committed[np.ix_(stays, stays)]
+        return replace(self, committed=committed, keys=self.keys[stays], kept=self.kept[stays])
+
+    def _staying(self, keys: Array, pinned: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return a mask (n,) of the pinned points and of those with the largest keys."""
+        stays = pinned.copy()
+        others = np.flatnonzero(~stays)
+        stays[others[largest(keys[others], self.memory)]] = True
+        return stays
 
     def at_rest(self) -> ContinuousRecursion:
         """Return the recursion without what can be made anew."""
@@ -211,18 +232,18 @@ class ContinuousRecursion:
         return self
 
 
-def extended(known: Array, basis: Basis, linked: Basis, kernel: Kernel, points: Points) -> Array:
-    """Return the covariance (n, n) of a function on ``points``, known on the first m of them.
+def extended(known: Array, gram: Array) -> Array:
+    """Return the covariance (n, n) of a function on points, known (m, m) on the first m of them.
 
-    ``basis`` whitens the first m points, ``linked`` all of them. In whitened coordinates the new
-    directions are independent of the old ones, and of variance 1.
+    ``gram`` (n, n) is the base kernel's. In whitened coordinates what is new in a point is
+    independent of what is known.
     """
-    m = basis.size
-    features = linked.features(kernel, take_rows(points, np.arange(m, points.shape[0])))
-    old, new = features[:, :m], features[:, m:]
-    halfway = (known @ basis.whitening) @ old.T
-    corner = old @ (basis.whitening.T @ halfway) + new @ new.T
-    return np.block([[known, halfway], [halfway.T, 0.5 * (corner + corner.T)]])
+    m = known.shape[0]
+    whitening = whiten_gram(gram[:m, :m])
+    features = gram[m:, :m] @ whitening
+    across = (known @ whitening) @ features.T
+    corner = gram[m:, m:] - features @ (features.T - whitening.T @ across)
+    return np.block([[known, across], [across.T, 0.5 * (corner + corner.T)]])
 
 
 def conditioned(covariance: Array, rows: sp.csr_array) -> Array:
@@ -232,6 +253,13 @@ def conditioned(covariance: Array, rows: sp.csr_array) -> Array:
     cross = rows @ covariance
     noisy = rows @ cross.T
     noisy[np.diag_indices_from(noisy)] += 1.0
-    lower = cholesky(0.5 * (noisy + noisy.T), lower=True)
+    own = np.diagonal(covariance)
+    try:
+        lower = cholesky(0.5 * (noisy + noisy.T), lower=True)
+    except LinAlgError:
+        check_variance(np.full_like(own, -np.inf), own)
+        raise
     half = solve_triangular(lower, cross, lower=True)
-    return covariance - half.T @ half
+    rest = covariance - half.T @ half
+    check_variance(np.diagonal(rest), own)
+    return rest

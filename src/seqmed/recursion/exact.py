@@ -48,6 +48,10 @@ class ExactRecursion:
         """Refuse: every point is kept as it is."""
         raise ValueError("recursion='exact' keeps every point: use recursion='landmarks'.")
 
+    def unpin(self, pinned: Points) -> ExactRecursion:
+        """Return the recursion itself: it keeps no point because it is pinned."""
+        return self
+
     def at_rest(self) -> ExactRecursion:
         """Return the recursion itself: all of it is needed."""
         return self

@@ -77,6 +77,10 @@ class LandmarkRecursion:
         assert self.basis is not None
         return self.basis.project(self.covariance.kernel, points, coefficients)
 
+    def unpin(self, pinned: Points) -> LandmarkRecursion:
+        """Return the recursion itself: it keeps no point because it is pinned."""
+        return self
+
     def at_rest(self) -> LandmarkRecursion:
         """Return the recursion itself: all of it is needed."""
         return self
@@ -152,6 +156,8 @@ def largest(keys: Array, wanted: int) -> NDArray[np.intp]:
 
 def replacement_cost(kernel: Kernel, before: Basis, after: Basis, left: Points) -> float:
     """Return the largest change of the variance at a point that left, relative to ``k(x, x)``."""
+    if not before.penalty.any():
+        return 0.0
     own = kernel.diagonal(left)
     change = np.abs(before.taken(kernel, left) - after.taken(kernel, left))
     return float((change / np.where(own > 0, own, 1.0)).max(initial=0.0))

@@ -109,6 +109,10 @@ class SpectralRecursion:
         """Refuse: there is nothing lasting to project on."""
         raise ValueError("recursion='spectral' keeps no landmarks: use recursion='landmarks'.")
 
+    def unpin(self, pinned: Points) -> SpectralRecursion:
+        """Return the recursion itself: it keeps no point because it is pinned."""
+        return self
+
     def at_rest(self) -> SpectralRecursion:
         """Return the recursion itself: all of it is needed."""
         return self
