@@ -25,7 +25,9 @@ MODELS = {
     "SeqMED, averaging, forgetting .99": lambda: SeqMED(
         **PARAMETERS, averaging=True, forgetting=0.99
     ),
-    "SeqLapMED, landmarks": lambda: SeqLapMED(**PARAMETERS, n_landmarks=100, beta=0.1),
+    "SeqLapMED, landmarks": lambda: SeqLapMED(
+        **PARAMETERS, n_landmarks=100, laplacian="normalized", beta=0.1
+    ),
     "SeqLapMED, graph memory": lambda: SeqLapMED(
         **PARAMETERS, graph_memory=100, laplacian="rows", beta=0.1
     ),

@@ -49,14 +49,13 @@ GRID = {
 }
 KEPT = 200
 GRAPH_MEMORY = {"laplacian": "rows", "graph_memory": KEPT}
+OWN_GRAPHS = {"laplacian": "normalized", "graph_memory": 0}
 VARIANTS = {
     "beta 0": {"beta": 0.0},
-    "beta .01 (the default)": {"beta": 0.01},
-    "beta .1": {"beta": 0.1},
-    "beta 1": {"beta": 1.0},
-    "beta .1, graph memory": {"beta": 0.1, **GRAPH_MEMORY},
-    "beta 1, graph memory": {"beta": 1.0, **GRAPH_MEMORY},
-    "beta 10, graph memory": {"beta": 10.0, **GRAPH_MEMORY},
+    "beta .01, own graphs": {"beta": 0.01, **OWN_GRAPHS},
+    "beta .1, own graphs": {"beta": 0.1, **OWN_GRAPHS},
+    "beta .3, graph memory (default)": {"beta": 0.3, **GRAPH_MEMORY},
+    "beta 3, graph memory": {"beta": 3.0, **GRAPH_MEMORY},
 }
 MEASURES = {"accuracy": accuracy_score, "balanced accuracy": balanced_accuracy_score}
 

@@ -171,7 +171,7 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
             n_batches_=new.posterior.n_batches,
             posterior_=new.posterior,
             update_info_=info,
-            intercept_=new.posterior.intercepts,
+            intercept_=new.posterior.intercepts.copy(),
             duality_gap_=info.gap,
             n_iter_=info.n_iter,
         )

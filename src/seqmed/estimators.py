@@ -60,10 +60,12 @@ class SeqMED(SequentialClassifier):
     averaging : bool, default=False
         Whether to predict with the running mean of the posterior means so far.
     forgetting : float in (0, 1], default=1.0
-        What is left, at every batch, of what was learned before; below 1 for streams that drift.
+        What is left of what was learned before: of the labels' part with every batch whose labels
+        teach something, of the smoothness with every batch. Below 1 for streams that drift.
     budget : int >= 2 or None, default=None
-        Bound on the points kept in all. None keeps every support vector. Support vectors beyond it
-        are projected on landmarks, which are drawn from the stream and take up to half of it.
+        Bound on the points kept in all; with a graph memory the rows of the newest batch come on
+        top. None keeps every support vector. Support vectors beyond it are projected on landmarks,
+        which are drawn from the stream and take up to half of it.
     class_weight : {"balanced"}, dict or None, default=None
         Weights of classes. "balanced" is by the labels seen so far, this batch included.
     tol : float > 0, default=1e-3
@@ -180,7 +182,8 @@ class SeqLapMED(SequentialClassifier):
     weights : {"heat", "binary"}, default="heat"
         Edge weights: ``exp(-d^2 / (4 heat_width))``, or 1.
     heat_width : "auto" or float > 0, default="auto"
-        "auto" is a quarter of the mean squared neighbour distance of the first batch, then fixed.
+        "auto" is a quarter of the mean squared neighbour distance of the first batch, then fixed;
+        with "rows" half of that of every row itself.
     laplacian : {"auto", "normalized", "unnormalized", "rows"}, default="auto"
         ``I - D^-1/2 W D^-1/2``, ``D - W``, or ``(I - P)'(I - P)`` in which P takes at every row the
         mean over its own neighbours; its heat weights then measure their width row by row. "auto"
@@ -191,14 +194,16 @@ class SeqLapMED(SequentialClassifier):
         How the covariance is carried: projected on landmarks in constant memory; exactly, keeping
         every row; or by the paper's spectral approximation.
     n_landmarks : int >= 1, default=500
-        Landmarks to grow to, taken from the stream as it comes.
+        Landmarks to grow to, taken from the stream as it comes (without a graph memory).
     graph_memory : int >= 0 or "auto", default="auto"
         Rows kept, besides the labeled ones of the window, so that the graph of a new batch is
         linked to the past; 0 for a graph of each batch alone. The kept rows are then the landmarks.
-        Needs ``recursion="landmarks"``, ``laplacian="rows"`` and ``laplacian_power=1``; "auto" is
-        500 where these are given or left open, else 0.
+        Needs ``recursion="landmarks"``, ``laplacian="rows"``, ``laplacian_power=1`` and beta
+        instead of the gammas; "auto" is 500 where these are given or left open, else 0. The
+        graph is weighed anew, by the beta of the time, at every update.
     graph_commit : float in [0, 1], default=0.0
-        How much of what a row said goes on to count once it is dropped from the graph memory.
+        How much of what a row said goes on to count, whatever beta is later, once it is dropped
+        from the graph memory.
     unlabeled : object, default=-1
         Marker of a missing label; None if only None and NaN are missing.
     random_state : int, RandomState instance or None, default=None
@@ -325,6 +330,16 @@ class SeqLapMED(SequentialClassifier):
     def _landmarks_within_budget(self) -> int:
         return min(self._memory() or self.n_landmarks, self.budget // 2)
 
+    def _check_unchanged(self, fixed):
+        super()._check_unchanged(fixed)
+        gammas = self.gamma_A is not None or self.gamma_I is not None
+        if self._stream.posterior.recursion.pins and gammas:
+            raise ValueError(
+                f"gamma_A={self.gamma_A}, gamma_I={self.gamma_I} came in mid-stream to a linked "
+                "graph, expected C and beta: the gammas weigh a graph by the rows of its batch. "
+                "Use C and beta, or start a new model with graph_memory=0."
+            )
+
     def _memory(self) -> int:
         """Return how many rows the graph memory keeps, 0 for none."""
         if self.graph_memory != "auto":
@@ -333,6 +348,8 @@ class SeqLapMED(SequentialClassifier):
             self.recursion == "landmarks"
             and self.laplacian in ("auto", "rows")
             and self.laplacian_power == 1
+            and self.gamma_A is None
+            and self.gamma_I is None
         )
         return DEFAULT_GRAPH_MEMORY if linkable else 0
 
@@ -362,7 +379,19 @@ class SeqLapMED(SequentialClassifier):
                 "recursion='landmarks'."
             )
         if not self._memory():
+            if self.graph_commit > 0:
+                raise ValueError(
+                    f"graph_commit={self.graph_commit:g} got no graph memory, expected one: there "
+                    "is nothing to commit. Set graph_memory, or graph_commit=0."
+                )
             return
+        if self.gamma_A is not None or self.gamma_I is not None:
+            raise ValueError(
+                f"graph_memory={self.graph_memory} got gamma_A={self.gamma_A}, "
+                f"gamma_I={self.gamma_I}, expected C and beta: the gammas weigh a graph by the "
+                "rows of its batch, and a linked graph spans many batches. Use C and beta, or "
+                "graph_memory=0."
+            )
         wrong = {
             "recursion": (name, "landmarks"),
             "laplacian": (self._laplacian(), "rows"),

@@ -150,7 +150,7 @@ def begin(
         bias_means=np.zeros(heads),
         settled_balances=np.zeros(heads),
         solved=np.zeros(heads, dtype=np.intp),
-        projection_error=np.zeros(heads),
+        projection_errors=np.zeros((2, heads)),
         bias_variance=bias_variance,
         n_batches=0,
     )
@@ -184,7 +184,7 @@ def rehead(posterior: Posterior, transfer: Array, offsets: Array) -> Posterior:
         bias_means=posterior.bias_means @ transfer + (offsets if beyond_window else 0.0),
         settled_balances=posterior.settled_balances @ transfer,
         solved=posterior.solved @ np.abs(transfer).astype(np.intp),
-        projection_error=posterior.projection_error @ np.abs(transfer),
+        projection_errors=posterior.projection_errors @ np.abs(transfer),
     )
 
 
@@ -193,20 +193,23 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
     with np.errstate(over="ignore"):
         variances = posterior.covariance.kernel.diagonal(batch.points)
     check_variances(variances)
-    past = upkeep.forget(posterior, settings.forgetting)
+    past = posterior
+    if teaches(posterior, batch, settings):
+        past = upkeep.forget_labels(past, settings.forgetting)
     window, leaving = advance(past.window, batch, settings, past.n_batches)
     recursion, graph = fold_geometry(past, window.points, batch.points, settings)
     prior = upkeep.settle(upkeep.follow(past, recursion), leaving)
     prior = replace(prior, graph=graph, window=window)
 
-    same_prior = recursion.covariance is posterior.covariance and settings.forgetting == 1.0
-    nothing_new = same_prior and not batch.labeled.size
+    nothing_new = recursion.covariance is posterior.covariance and not batch.labeled.size
     solutions = (None,) * prior.biases.size if nothing_new else solve(prior, settings)
     learned = take_in(prior, solutions)
     if settings.averaging:
         solved = np.array([solution is not None for solution in solutions])
         learned = upkeep.average(learned, solved, settings.forgetting)
-    learned, cost = upkeep.within_budget(learned, settings.room)
+    cost = prior.projection_errors - past.projection_errors - learned.projection_errors
+    learned = upkeep.within_budget(learned, settings.room)
+    cost = (cost + learned.projection_errors).max(axis=0)
     learned = upkeep.ready(learned, settings.averaging, bounded=settings.room is not None)
     info = StepInfo(
         solutions=solutions,
@@ -220,6 +223,14 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
         learned, recursion=learned.recursion.at_rest(), n_batches=posterior.n_batches + 1
     )
     return learned, info
+
+
+def teaches(posterior: Posterior, batch: Batch, settings: Settings) -> bool:
+    """Whether the labels of a batch will pose a dual; if not, they are no reason to forget."""
+    if not batch.labeled.size or np.isfinite(posterior.bias_variance):
+        return bool(batch.labeled.size)
+    window, _ = advance(posterior.window, batch, settings, posterior.n_batches)
+    return bool((np.abs(window.signs.sum(axis=0)) < window.size).any())
 
 
 def advance(window: Window, batch: Batch, settings: Settings, number: int) -> tuple[Window, Terms]:
@@ -265,9 +276,12 @@ def fold_geometry(
     graph's recipe comes back with its heat width, once there are distances to measure it by.
     """
     recursion, recipe = posterior.recursion, posterior.graph
+    unlinked = not recursion.pins or recursion.anchors is None
     unneeded = settings.room is None and settings.forgetting == 1.0
-    if settings.smoothing == 0 and (unneeded or (recursion.pins and recursion.anchors is not None)):
+    if settings.smoothing == 0 and unneeded and unlinked:
         return recursion, recipe
+    if settings.forgetting < 1:
+        recursion = recursion.forget(settings.forgetting)
     kernel = recursion.covariance.kernel
     vertices = recursion.vertices(take_rows(points, distinct_rows(points)))
     penalty = None

@@ -290,8 +290,8 @@ class Posterior:
     settled_balances : (heads,) sum of the signed multipliers that are settled: a finite bias
         variance makes them part of the bias, a diffuse one asks the window to make up for them.
     solved : (heads,) how many updates have solved a dual of this head.
-    projection_error : (heads,) bound on how far projections so far have moved any score at a point
-        of k(x, x) = 1, the multipliers given.
+    projection_errors : (2, heads) bounds on how far projections so far have moved a score of the
+        newest mean, and of the averaged one, at a point of k(x, x) = 1, the multipliers given.
     bias_variance : prior variance of the bias, inf for a diffuse one.
     n_batches : batches learned.
     """
@@ -307,7 +307,7 @@ class Posterior:
     bias_means: Array
     settled_balances: Array
     solved: NDArray[np.intp]
-    projection_error: Array
+    projection_errors: Array
     bias_variance: float
     n_batches: int
 
@@ -320,6 +320,14 @@ class Posterior:
     def size(self) -> int:
         """Rows of the largest set of points the mean is made of."""
         return max(part.points.shape[0] for part in self.mean_parts)
+
+    @property
+    def projection_error(self) -> Array:
+        """Bound (heads,) on how far projections have moved any score of k(x, x) = 1.
+
+        The multipliers are taken as given: what later updates made of the difference is not in it.
+        """
+        return self.projection_errors.max(axis=0)
 
     @property
     def support(self) -> Expansion:

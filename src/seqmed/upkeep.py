@@ -24,11 +24,11 @@ SomeTerms = TypeVar("SomeTerms", bound=Terms)
 FADED = 1e-9
 
 
-def forget(posterior: Posterior, share: float) -> Posterior:
-    """Return the posterior with all it has learned scaled by ``share`` in (0, 1].
+def forget_labels(posterior: Posterior, share: float) -> Posterior:
+    """Return the posterior with what labels have taught scaled by ``share`` in (0, 1].
 
-    Settled coefficients, the bias they add and the smoothness so far shrink; in the window it is
-    the bounds and shapes that do, which is a batch's weight. What has faded is dropped.
+    Settled coefficients and the bias they add shrink; in the window it is the bounds and shapes
+    that do, which is a row's weight. What has faded is dropped.
     """
     if share == 1.0:
         return posterior
@@ -41,14 +41,14 @@ def forget(posterior: Posterior, share: float) -> Posterior:
     )
     frozen = replace(posterior.frozen, coefficients=share * posterior.frozen.coefficients)
     anchors = posterior.on_anchors
+    newest, averaged = posterior.projection_errors
     return replace(
         posterior,
-        recursion=posterior.recursion.forget(share),
         window=window.take(window.bounds > FADED * window.bounds.max(initial=0.0)),
         frozen=frozen.take(~faded(frozen)),
         on_anchors=replace(anchors, coefficients=share * anchors.coefficients),
         settled_balances=share * posterior.settled_balances,
-        projection_error=share * posterior.projection_error,
+        projection_errors=np.stack([share * newest, averaged]),
     )
 
 
@@ -75,17 +75,17 @@ def follow(posterior: Posterior, recursion: Recursion) -> Posterior:
     moved = np.zeros((points.shape[0], 2 * heads))
     stayed = origin >= 0
     moved[stayed] = values[origin[stayed]]
-    error = posterior.projection_error
+    errors = posterior.projection_errors
     left = np.setdiff1d(np.flatnonzero(old.carrying), origin[stayed])
     if left.size:
         found = recursion.project(old.points[left], values[left])
         moved += found.coefficients
-        error = error + worst(found.squared_error)
+        errors = errors + norms(found.squared_error)
     return replace(
         posterior,
         recursion=recursion,
         on_anchors=Terms(points, *halves(moved)),
-        projection_error=error,
+        projection_errors=errors,
     )
 
 
@@ -134,12 +134,14 @@ def average(posterior: Posterior, solved: NDArray[np.bool_], forgetting: float) 
         return replace(terms, averages=terms.averages + share * (newest - terms.averages))
 
     on_anchors = posterior.on_anchors
+    newest, averaged = posterior.projection_errors
     return replace(
         posterior,
         frozen=taken_in(posterior.frozen, posterior.frozen.coefficients),
         window=taken_in(posterior.window, posterior.window.coefficients),
         on_anchors=taken_in(on_anchors, base_coefficients(posterior)),
         intercepts=posterior.intercepts + share * (posterior.biases - posterior.intercepts),
+        projection_errors=np.stack([newest, averaged + share * (newest - averaged)]),
     )
 
 
@@ -152,15 +154,15 @@ def base_coefficients(posterior: Posterior) -> Array:
     return anchors.coefficients + parts[0].coefficients
 
 
-def within_budget(posterior: Posterior, room: int | None) -> tuple[Posterior, Array]:
-    """Return the posterior with at most ``room`` labeled points kept exactly, and what it cost.
+def within_budget(posterior: Posterior, room: int | None) -> Posterior:
+    """Return the posterior with at most ``room`` labeled points kept exactly.
 
     The points dearest to project are kept, those of the window first; the others are projected on
-    the landmarks. The cost is the norm, (heads,), of what was lost.
+    the landmarks.
     """
-    heads = posterior.biases.size
     if room is None:
-        return posterior, np.zeros(heads)
+        return posterior
+    heads = posterior.biases.size
     window = posterior.window
     if window.size > room:
         heaviest = np.argsort(np.abs(window.coefficients).max(axis=1), kind="stable")[::-1][:room]
@@ -173,15 +175,15 @@ def within_budget(posterior: Posterior, room: int | None) -> tuple[Posterior, Ar
     frozen = posterior.frozen
     excess = frozen.size + posterior.window.size - room
     if excess <= 0 or posterior.covariance.kernel.compact:
-        return posterior, np.zeros(heads)
+        return posterior
     cheapest = np.argsort(projection_prices(posterior.recursion, frozen), kind="stable")[:excess]
     leaves = np.zeros(frozen.size, dtype=bool)
     leaves[cheapest] = True
     left = frozen.take(leaves)
     found = posterior.recursion.project(left.points, np.hstack([left.coefficients, left.averages]))
-    cost = worst(found.squared_error)
+    costs = norms(found.squared_error)
     anchors = posterior.on_anchors
-    posterior = replace(
+    return replace(
         posterior,
         frozen=frozen.take(~leaves),
         on_anchors=replace(
@@ -189,14 +191,13 @@ def within_budget(posterior: Posterior, room: int | None) -> tuple[Posterior, Ar
             coefficients=anchors.coefficients + found.coefficients[:, :heads],
             averages=anchors.averages + found.coefficients[:, heads:],
         ),
-        projection_error=posterior.projection_error + cost,
+        projection_errors=posterior.projection_errors + costs,
     )
-    return posterior, cost
 
 
-def worst(squared_errors: Array) -> Array:
-    """Return norms (heads,) from those, squared, of the newest mean and of the averaged one."""
-    return np.sqrt(np.maximum(*np.split(squared_errors, 2)))
+def norms(squared_errors: Array) -> Array:
+    """Return norms (2, heads), of the newest mean and of the averaged one, from their squares."""
+    return np.sqrt(squared_errors.reshape(2, -1))
 
 
 def as_terms(window: Window) -> Terms:
@@ -227,13 +228,13 @@ def ready(posterior: Posterior, averaging: bool, bounded: bool = False) -> Poste
             for terms in (posterior.frozen, posterior.window)
         )
         parts = (Expansion(anchors.points, base_coefficients(posterior)), *support)
-        parts = merged(parts) if posterior.recursion.pins else parts
+        parts = merged(parts, bounded) if posterior.recursion.pins else parts
     else:
         parts = posterior.covariance.in_base_kernel(posterior.support)
     return replace(posterior, mean_parts=summed(kernel, parts), intercepts=posterior.biases)
 
 
-def merged(parts: tuple[Expansion, ...]) -> tuple[Expansion, ...]:
+def merged(parts: tuple[Expansion, ...], bounded: bool) -> tuple[Expansion, ...]:
     """Return the same sum with what stands on a point of the first part moved there."""
     anchors, *others = parts
     coefficients = anchors.coefficients.copy()
@@ -242,7 +243,12 @@ def merged(parts: tuple[Expansion, ...]) -> tuple[Expansion, ...]:
         places = positions_among(part.points, anchors.points)
         among = places >= 0
         np.add.at(coefficients, places[among], part.coefficients[among])
-        rest.append(Expansion(take_rows(part.points, ~among), part.coefficients[~among]))
+        if among.all():
+            continue
+        if bounded:
+            rest.append(Expansion(part.points, np.where(among[:, None], 0.0, part.coefficients)))
+        else:
+            rest.append(Expansion(take_rows(part.points, ~among), part.coefficients[~among]))
     return (Expansion(anchors.points, coefficients), *rest)
 
 

@@ -556,7 +556,7 @@ def test_the_seed_matters_where_points_are_drawn(kept):
     scores = {}
     for seed in (0, 1):
         model = SeqLapMED(beta=1.0, random_state=seed, **kept)
-        for batch_seed in range(2):
+        for batch_seed in range(4):
             model.partial_fit(*make_batch(batch_seed)[:2])
         scores[seed] = model.decision_function(probes)
     assert np.abs(scores[0] - scores[1]).max() > 1e-3

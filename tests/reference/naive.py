@@ -484,6 +484,23 @@ def learn_stream(
     return learn_steps(batches, kernels, **options)[-1]
 
 
+def teaching_steps(
+    labels: list[Matrix], lags: list[int | None], *, diffuse: bool = True
+) -> list[bool]:
+    """Return of every step whether it has labels, and these are news to anyone.
+
+    Under a diffuse bias two classes must be in the window with them: the last ``lags[t]`` batches
+    that had labels.
+    """
+    teaching, window = [], []
+    for own, lag in zip(labels, lags, strict=True):
+        if len(own) > 0:
+            window = [*window, own] if lag is None else [*window, own][-lag:]
+        classes = set(np.concatenate([np.zeros(0), *window]))
+        teaching.append(len(own) > 0 and (not diffuse or len(classes) > 1))
+    return teaching
+
+
 def learn_steps(
     batches: list[LabeledBatch],
     kernels: list[KernelFunction],
@@ -493,14 +510,17 @@ def learn_steps(
     bias_rule: str = "exact",
     lag: int | list[int | None] | None = 1,
     forgetting: float | list[float] = 1.0,
+    teaching: list[bool] | None = None,
 ) -> list[Learned]:
     """Learn batch after batch; ``kernels[t]`` is the kernel once batch t has been folded in.
 
     At every step the multipliers of the last ``lag`` batches with labels are found anew under the
     kernel of that time; those of older batches count as they were found last. ``forgetting[t]``
     scales all that was there before step t: old coefficients, and the bounds and slack shapes of
-    batches that are still in the window. A window without labels, or with one class under a diffuse
-    bias, leaves multipliers and bias alone. ``balances`` is y'a of every batch as it counts then.
+    batches that are still in the window; but only where the labels of step t teach something. A
+    window without labels, or with one class under a diffuse bias, leaves multipliers and bias
+    alone. ``balances`` is y'a of every batch as it counts then. ``teaching`` says which steps teach
+    where signs cannot: if this is one head of several, and another one learns.
 
     A diffuse bias wants y'a = 0 of all multipliers together, old ones as they stand; where the
     window would need more than half of its bounds of one sign for that, it goes up to the half.
@@ -508,6 +528,9 @@ def learn_steps(
     lags = lag if isinstance(lag, list) else [lag] * len(batches)
     shares = forgetting if isinstance(forgetting, list) else [forgetting] * len(batches)
     diffuse = np.isinf(bias_variance)
+    if teaching is None:
+        teaching = teaching_steps([batch.signs for batch in batches], lags, diffuse=diffuse)
+    shares = [share if teaches else 1.0 for share, teaches in zip(shares, teaching, strict=True)]
     found = [np.zeros(len(batch.signs)) for batch in batches]  # signed multipliers
     found_at = list(range(len(batches)))
     window: list[int] = []

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from seqmed import SeqLapMED
+from seqmed import SeqLapMED, SeqMED
 from seqmed.graph import GraphRecipe, find_neighbours, residual_rows, smoothness
 from seqmed.kernels import RBF, Linear, Polynomial
 from seqmed.recursion import begin
@@ -51,6 +51,8 @@ def continuous(**options):
         "graph_memory": 15, "graph_commit": 1.0, "lag": 1, "tol": TOL, "random_state": 0,
         **options,
     }  # fmt: skip
+    if not settings["graph_memory"]:
+        settings["graph_commit"] = 0.0  # there is nothing to commit
     return SeqLapMED(**settings)
 
 
@@ -436,14 +438,14 @@ COMMITS = [1.0, 0.3, 0.0]
 def expected_fold(known, points, kept, *, beta=0.8, commit=1.0, **options):
     """Return what is known with all rows, and what is committed on the points kept.
 
-    ``points`` are those of the graph, old and new. Rows of points that are dropped are committed,
-    at a share ``commit`` of their strength; those of the others count for now.
+    ``points`` are those of the graph, old and new. All rows count for now; those of points that
+    are dropped are committed at a share ``commit`` of their strength, and the rest of it is not.
     """
     known = known.on(points)
     rows = reference_rows(points, **options)
     stays = np.isin(np.arange(len(points)), kept)
     committed = known.given(rows[~stays], commit * beta)
-    tentative = committed.given(rows[stays], beta)
+    tentative = committed.given(rows[stays], beta).given(rows[~stays], (1 - commit) * beta)
     return tentative, committed.on(points[kept])
 
 
@@ -594,7 +596,7 @@ def test_what_a_dropped_point_said_stays_said():
 
 @pytest.mark.parametrize("lag", [1, 2])
 def test_where_nothing_is_committed_the_points_are_all_there_is(lag):
-    """After a fold: the base kernel, conditioned on the rows of the points that stay.
+    """After a fold: the base kernel, conditioned on the rows of all points of the graph.
 
     Nothing of the past is in it but the points themselves, so the state holds no matrix for it.
     """
@@ -605,7 +607,7 @@ def test_where_nothing_is_committed_the_points_are_all_there_is(lag):
         learn(model, [rows])
         points, kept = fold_of(model)
         dropped += len(points) - len(kept)
-        differences = reference_rows(points)[kept]
+        differences = reference_rows(points)
         gram = rbf(points, points)
         expected = np.linalg.inv(np.linalg.inv(gram) + 1.6 * differences.T @ differences)
         assert_same_matrix(model.posterior_.covariance(points, points), expected, 1e-9)
@@ -737,27 +739,119 @@ def test_a_link_to_the_past_matters():
     assert np.abs(difference).max() > 0.02
 
 
-def taken_after_a_batch_without_smoothing(**options):
-    """Return what smoothness has taken of the kernel: after the first batch, after one without."""
+# -- the strength of the graph is that of the update -----------------------------------------------
+
+
+def taken(model):
+    """Return what smoothness has taken of the kernel."""
+    new = new_points()
+    return rbf(new, new) - model.posterior_.covariance(new, new)
+
+
+MODES = [
+    pytest.param({}, id="plain"),
+    pytest.param({"lag": 3}, id="lag"),
+    pytest.param({"budget": 300}, id="budget"),
+    pytest.param({"forgetting": 0.7}, id="forgetting"),
+    pytest.param({"budget": 40, "forgetting": 0.7, "lag": 2}, id="all"),
+]
+
+
+@pytest.mark.parametrize("memory", [150, 12])
+@pytest.mark.parametrize("options", MODES)
+def test_without_smoothing_nothing_but_what_is_committed_counts(options, memory):
+    """The linked graph is weighed by the beta of the update: by zero, and then again by more."""
     stream = make_stream(seed=52)
-    model = continuous(graph_memory=150, **options)
-    taken = []
-    for rows, beta in zip(stream[:2], (0.8, 0.0), strict=True):
+    model = continuous(graph_memory=memory, graph_commit=0.0, **options)
+    learn(model, stream[:1])
+    assert np.trace(taken(model)) > 1.0
+    learn(model.set_params(beta=0.0), stream[1:2])
+    assert np.abs(taken(model)).max() < 1e-12
+    learn(model.set_params(beta=0.8), stream[2:3])
+    points, _ = fold_of(model)
+    rows = reference_rows(points)
+    kernel = naive.nothing_known(rbf, 3).on(points).given(rows, 0.8)
+    assert_same_matrix(model.posterior_.covariance(points, points), kernel.covariance, SAME)
+    # the graph spans what was there before, the batch without smoothing included
+    before = {tuple(point) for rows in stream[:2] for point in rows.points.tolist()}
+    assert len(before & {tuple(point) for point in points.tolist()}) >= 12
+    assert np.trace(taken(model)) > 1.0
+
+
+@pytest.mark.parametrize("commit", [1.0, 0.3])
+@pytest.mark.parametrize("options", MODES)
+def test_without_smoothing_what_is_committed_goes_on_to_count(options, commit):
+    """Against the reference with a beta for every batch."""
+    stream = [*make_stream(seed=57), *make_stream(seed=58)]
+    betas = [0.8, 0.8, 0.0, 0.8, 0.0, 0.0, 2.0, 0.8]
+    model = continuous(graph_memory=10, graph_commit=commit, **options)
+    committed, counted = naive.nothing_known(rbf, 3), []
+    for t, (rows, beta) in enumerate(zip(stream, betas, strict=True)):
         learn(model.set_params(beta=beta), [rows])
+        carrier = model.posterior_.recursion
+        points, kept = carrier.anchors, carrier.kept
+        assert np.array_equal(points, naive.union(committed.points, rows.points))
+        if t:
+            committed = committed.discounted(options.get("forgetting", 1.0))
+        tentative, committed = expected_fold(committed, points, kept, beta=beta, commit=commit)
+        left, right = new_points(), vectors(12, seed=59)
+        found = model.posterior_.covariance(left, right)
+        assert_same_matrix(found, tentative(left, right), 1e-9)
+        if beta == 0:
+            on_kept = model.posterior_.covariance(points[kept], points[kept])
+            assert_same_matrix(on_kept, committed.covariance, 1e-9)
+            on_base = rbf(points[kept], points[kept])
+            counted.append(np.trace(on_base - on_kept))
+    assert max(counted) > 0.1
+
+
+def test_without_smoothing_from_the_start_nothing_is_kept():
+    model = continuous(beta=0.0, graph_memory=150, graph_commit=0.0)
+    for rows in make_stream(seed=60):
+        learn(model, [rows])
+        assert model.posterior_.recursion.anchors is None
+    assert np.abs(taken(model)).max() < 1e-14
+
+
+@pytest.mark.parametrize("sizes", [[2, 20, 20, 20, 20], [30, 1, 20, 20, 20]])
+def test_without_smoothing_a_budget_still_gets_its_landmarks(sizes):
+    """However small the first batch is: the points kept grow to the memory."""
+    stream = [make_batch(n, min(n, 2), seed=6100 + t) for t, n in enumerate(sizes)]
+    smooth = SeqLapMED(gamma=GAMMA, beta=0.0, budget=24, lag=1, tol=TOL, random_state=0)
+    plain = SeqMED(gamma=GAMMA, budget=24, lag=1, tol=TOL, random_state=0)
+    seen = 0
+    for rows in stream:
+        learn(smooth, [rows])
+        learn(plain, [rows])
+        seen += len(rows.points)
+        window = smooth.posterior_.window.points
+        points, kept = fold_of(smooth)
+        others = [point for point in points[kept].tolist() if point not in window.tolist()]
+        assert len(others) == min(12, seen - len(window)) or len(others) == 12
+        assert plain.posterior_.recursion.basis.size == min(12, seen)
+        assert len(kept) >= min(12, seen)
         new = new_points()
-        taken.append(rbf(new, new) - model.posterior_.covariance(new, new))
-    assert np.trace(taken[0]) > 1.0
-    return taken
+        assert_same_matrix(smooth.posterior_.covariance(new, new), rbf(new, new), 1e-14)
 
 
-def test_a_batch_without_smoothing_leaves_a_continuous_graph_alone():
-    """Rows of kept points are not rewritten then, and go on to count."""
-    before, after = taken_after_a_batch_without_smoothing()
-    assert np.array_equal(after, before)
+# -- one fit ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{"budget": 300}, {"forgetting": 1 - 1e-9}])
-def test_and_does_so_within_a_budget_and_if_it_forgets_next_to_nothing(options):
-    """A bound that is not reached, and forgetting by one part in a billion, change nothing much."""
-    before, after = taken_after_a_batch_without_smoothing(**options)
-    assert_same_matrix(after, before, 1e-6)
+@pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("memory", [1, 15, 39, 100])
+@pytest.mark.parametrize("commit", COMMITS)
+def test_one_fit_counts_all_rows_however_few_are_kept(commit, memory, n_classes, bias_variance):
+    """LapMED with the Laplacian of all rows, whatever is to become of them."""
+    rows = make_batch(40, 12, n_classes, seed=6200)
+    options = {"bias_variance": bias_variance}
+    model = continuous(graph_memory=memory, graph_commit=commit, **options)
+    model.fit(rows.points, rows.labels)
+    once = continuous(graph_memory=0, recursion="exact", **options).fit(rows.points, rows.labels)
+    assert fold_of(model)[1].size == min(40, 12 + memory)
+    new = new_points()
+    assert_close(model.decision_function(new), once.decision_function(new))
+    assert_close(model.decision_std(new), once.decision_std(new))
+    left, right = new_points(), vectors(12, seed=63)
+    found = model.posterior_.covariance(left, right)
+    assert_same_matrix(found, once.posterior_.covariance(left, right), SAME)

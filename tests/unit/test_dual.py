@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
 from seqmed.dual import DualProblem, attainable, feasible, newton, solve
-from seqmed.dual.problem import duality_gap, kkt_violation, margins_left
+from seqmed.dual.problem import demands, duality_gap, exact_bias, kkt_violation, margins_left
 from tests.reference.convex import dual_value, primal_value, solve_convex
 
 # KKT violation asked of every solve that is compared with another solver: two digits or more
@@ -725,6 +725,28 @@ def test_bias_without_a_free_support_vector(previous, expected):
     np.testing.assert_array_equal(solution.multipliers, [0.5, 0.5])
     assert solution.bias == pytest.approx(expected, abs=1e-15)
     assert solution.gap <= 4 * EPSILON
+
+
+@pytest.mark.parametrize("n_trusted", [0, 1])
+@pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
+@pytest.mark.nojit
+def test_the_bias_where_every_multiplier_is_at_the_edge_of_rounding(n_trusted):
+    """Room that underflows when squared leaves no demand to be trusted more than another.
+
+    One with room to spare is then the only one to count.
+    """
+    problem = replace(
+        two_points([0.3, -0.2], [1.0, 1.0], 1e-160, 1e-170), bounds=np.array([1e-160, 1e-160])
+    )
+    multipliers = np.array([1e-160 * (1 - 1e-15), 1e-160 * (1 - 1e-15)])
+    if n_trusted:
+        problem = replace(problem, bounds=np.array([1e-160, 1.0]))
+    assert ((problem.bounds - multipliers) ** 2 == 0).sum() == 2 - n_trusted
+    assert (multipliers < problem.bounds).all()
+    demand = demands(problem, multipliers, margins_left(problem, multipliers))
+    assert np.isfinite(demand).all()
+    bias = exact_bias(problem, multipliers, demand, None)
+    assert bias == pytest.approx(demand[1] if n_trusted else demand.mean(), rel=1e-14)
 
 
 @pytest.mark.parametrize("shape", [0.0, 1.0])

@@ -214,3 +214,17 @@ def test_an_indefinite_kernel_is_called_one():
     gram = X @ X.T - 3.0 * np.eye(60)
     with pytest.raises(ValueError, match="not positive semi-definite"):
         SeqLapMED("precomputed", beta=5.0, recursion="exact").fit(gram, Y)
+
+
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
+@pytest.mark.parametrize("averaging", [False, True])
+def test_the_intercept_is_a_copy(estimator, averaging):
+    """Writing to the attribute changes no prediction, now or after the next batch."""
+    model = estimator(averaging=averaging).partial_fit(X[:30], Y[:30])
+    other = estimator(averaging=averaging).partial_fit(X[:30], Y[:30])
+    assert np.array_equal(model.intercept_, model.posterior_.intercepts)
+    model.intercept_ += 100.0
+    assert np.array_equal(model.decision_function(X), other.decision_function(X))
+    scores = [each.partial_fit(X[30:], Y[30:]).decision_function(X) for each in (model, other)]
+    assert np.array_equal(*scores)
+    assert np.array_equal(model.intercept_, other.intercept_)

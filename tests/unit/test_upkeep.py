@@ -511,13 +511,20 @@ def test_a_stream_that_forgets_is_that_of_the_reference(carrier, bias_variance, 
 def test_several_classes_forget_as_one_against_the_rest(carrier, wrap):
     stream = three_class_stream(53)
     kernels = kernels_of(carrier, stream, [0.6] * 4)
+    teaching = naive.teaching_steps(
+        [rows.labels[rows.labels != UNLABELED] for rows in stream], [2] * 4
+    )
     model = make(carrier, lag=2, forgetting=0.6)
     for _ in learn_with(model, stream, wrap=wrap):
         pass
     scores = model.decision_function(wrap(new_points()))
     for label in range(3):
         known = naive.learn_stream(
-            labeled_batches(stream, 10.0, positive=label), kernels, lag=2, forgetting=0.6
+            labeled_batches(stream, 10.0, positive=label),
+            kernels,
+            lag=2,
+            forgetting=0.6,
+            teaching=teaching,
         )
         assert_close(scores[:, label], known.scores(new_points()))
 
@@ -577,6 +584,69 @@ def test_points_of_the_window_that_have_faded_are_dropped():
     learn(late, stream[-8:])
     # two solves to 1e-7, through the curvature of the dual as elsewhere
     assert_close(scores_of(model), scores_of(late), 1e-5)
+
+
+@pytest.mark.parametrize("lag", LAGS)
+@pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
+@pytest.mark.parametrize("options", [{}, {"averaging": True}, {"budget": 24}], ids=str)
+def test_batches_without_labels_are_no_reason_to_forget(options, bias_variance, lag):
+    model = seq_med(
+        forgetting=0.95, lag=lag, bias_variance=bias_variance, random_state=0, tol=1e-6, **options
+    )
+    learn(model, [make_batch(12, 6, seed=5600 + t) for t in range(20)])
+    learned = [scores_of(model), model.intercept_, model.dual_coef_]
+    for t in range(100):
+        learn(model, [make_batch(6, 0, seed=5700 + t)])
+    found = [scores_of(model), model.intercept_, model.dual_coef_]
+    if "budget" not in options:
+        assert all(np.array_equal(*pair) for pair in zip(found, learned, strict=True))
+    else:
+        # landmarks move on, and what stood on those that left is projected
+        changes = np.abs(found[0] - learned[0])
+        assert (changes <= model.posterior_.projection_error + 1e-12).all()
+        assert np.array_equal(found[1], learned[1])
+        window = model.posterior_.window
+        assert window.bounds.max() == 10.0
+
+
+@pytest.mark.parametrize("options", [{}, {"averaging": True}], ids=str)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_labels_of_one_class_are_no_reason_to_forget(n_classes, options):
+    """At lag 1 under a diffuse bias they pose no dual, and teach nothing."""
+    model = seq_med(forgetting=0.95, **options)
+    learn(model, [make_batch(12, 9, n_classes, seed=5800 + t) for t in range(20)])
+    learned = scores_of(model), model.intercept_
+    for t in range(30):
+        learn(model, [make_batch(8, 5, n_classes, seed=5900 + t, classes=[t % n_classes])])
+        assert not model.update_info_.solved
+    if options:  # the points of the averaged mean are added up in another order
+        assert_close(scores_of(model), learned[0], 1e-13)
+    else:
+        assert np.array_equal(scores_of(model), learned[0])
+    assert np.array_equal(model.intercept_, learned[1])
+
+
+def test_labels_of_one_class_are_one_under_a_finite_bias():
+    model = seq_med(forgetting=0.5, bias_variance=0.7)
+    stream = [make_batch(12, 9, seed=5850), make_batch(8, 5, seed=5851, classes=[0])]
+    learn(model, stream)
+    known = naive.learn_stream(
+        labeled_batches(stream, 10.0), [rbf] * 2, forgetting=0.5, bias_variance=0.7
+    )
+    assert_close(scores_of(model)[:, 0], known.scores(new_points()))
+    unforgotten = learn(seq_med(bias_variance=0.7), stream)
+    assert np.abs(scores_of(model) - scores_of(unforgotten)).max() > 0.01
+
+
+@pytest.mark.parametrize("carrier", ["exact", "landmarks"])
+def test_smoothness_is_forgotten_without_labels_too(carrier):
+    stream = [make_batch(20, 10, seed=5860), *(make_batch(12, 0, seed=5861 + t) for t in range(3))]
+    kernels = kernels_of(carrier, stream, [0.6] * 4)
+    model = make(carrier, forgetting=0.6)
+    for kernel, _ in zip(kernels, learn_with(model, stream), strict=True):
+        found = model.posterior_.covariance(new_points(), new_points())
+        np.testing.assert_allclose(found, kernel(new_points(), new_points()), rtol=0, atol=1e-8)
+        assert model.posterior_.window.bounds.tolist() == [10.0] * 10
 
 
 def test_forgetting_nothing_is_not_forgetting():
@@ -683,17 +753,39 @@ def test_all_points_as_landmarks_lose_nothing_to_projection(
 
 @pytest.fixture
 def projections(monkeypatch):
-    """What `within_budget` was given and returned, update by update."""
-    recorded = []
-    within_budget = upkeep.within_budget
+    """What `follow` and `within_budget` were given and returned, update by update."""
+    recorded = {"follow": [], "within_budget": []}
 
-    def recording(posterior, room):
-        result = within_budget(posterior, room)
-        recorded.append((posterior, *result))
-        return result
+    def record(name):
+        original = getattr(upkeep, name)
 
-    monkeypatch.setattr(upkeep, "within_budget", recording)
+        def recording(posterior, *given):
+            result = original(posterior, *given)
+            recorded[name].append((posterior, result))
+            return result
+
+        monkeypatch.setattr(upkeep, name, recording)
+
+    for name in recorded:
+        record(name)
     return recorded
+
+
+def lost(points, values, anchors):
+    """Return by hand c'(K_OO - K_OZ K_ZZ^{-1} K_ZO)c of every column of coefficients."""
+    cross = rbf(points, anchors)
+    rest = rbf(points, points) - cross @ np.linalg.inv(rbf(anchors, anchors)) @ cross.T
+    return np.einsum("ih,ij,jh->h", values, rest, values)
+
+
+def without(points, others):
+    """Return the positions of the rows that are not among others."""
+    others = others.tolist()
+    return [i for i, point in enumerate(points.tolist()) if point not in others]
+
+
+def both_means(terms):
+    return np.hstack([terms.coefficients, terms.averages])
 
 
 PROJECTED = {
@@ -712,29 +804,42 @@ PROJECTED = {
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("name", PROJECTED)
 def test_the_cost_of_a_projection_is_the_norm_of_what_was_lost(name, n_classes, projections):
-    """In the space of the base kernel, by hand: c'(K_OO - K_OZ K_ZZ^{-1} K_ZO)c per head."""
+    """In the space of the base kernel, by hand, for both means: by anchors that were dropped, and
+    by points beyond the budget.
+    """
     estimator, options = PROJECTED[name]
     model = papers(estimator, gamma=GAMMA, budget=24, random_state=0, tol=TOL, **options)
-    kernel, spent = rbf, 0
+    spent = 0
     for t in range(8):
         learn(model, [make_batch(18, 9, n_classes, seed=6200 + t)])
-        before, after, cost = projections[-1]
-        assert np.array_equal(cost, model.update_info_.projection_cost)
+        past, followed = projections["follow"][-1]
+        before, after = projections["within_budget"][-1]
+        costs = after.projection_errors - before.projection_errors
+        drops = followed.projection_errors - past.projection_errors
+        # sums of errors of size 1
+        np.testing.assert_allclose(
+            model.update_info_.projection_cost, (drops + costs).max(axis=0), rtol=0, atol=1e-12
+        )
+        carrier = after.recursion
+        anchors = carrier.anchors[carrier.kept]
+        old = past.on_anchors
+        left = without(old.points, carrier.anchors)
+        # roots of differences of numbers near 1: right to 1e-15 before the root
+        np.testing.assert_allclose(
+            drops.ravel() ** 2,
+            lost(old.points[left], both_means(old)[left], anchors),
+            rtol=0,
+            atol=1e-9,
+        )
+        assert not costs[1].any()  # the averaged mean is not in use
+        cost = costs[0]
         # the labeled points before, which are those of the window and of the frozen ones
         old = np.vstack([before.frozen.points, before.window.points])
         values = np.vstack([before.frozen.coefficients, before.window.coefficients])
-        kept = np.vstack([after.frozen.points, after.window.points]).tolist()
-        gone = [i for i, point in enumerate(old.tolist()) if point not in kept]
+        gone = without(old, np.vstack([after.frozen.points, after.window.points]))
         if t == 0:
             assert not gone
-        carrier = after.recursion
-        anchors = carrier.anchors[carrier.kept]
-        cross = kernel(old[gone], anchors)
-        rest = kernel(old[gone], old[gone])
-        rest -= cross @ np.linalg.inv(kernel(anchors, anchors)) @ cross.T
-        c = values[gone]
-        # roots of differences of numbers near 1: right to 1e-15 before the root
-        np.testing.assert_allclose(cost**2, np.einsum("ih,ij,jh->h", c, rest, c), atol=1e-9)
+        np.testing.assert_allclose(cost**2, lost(old[gone], values[gone], anchors), atol=1e-9)
         spent += bool((cost > 0.01).any())
         # and it bounds what any score changes by, k(x, x) being 1
         points = np.vstack([new_points(200), old])
@@ -751,7 +856,9 @@ def test_the_cost_bounds_what_averaged_scores_change_by(projections):
     model = seq_med(budget=24, random_state=0, lag=2, averaging=True)
     for t in range(8):
         learn(model, [make_batch(18, 4, seed=12100 + t)])
-        before, after, cost = projections[-1]
+        before, after = projections["within_budget"][-1]
+        cost = after.projection_errors[1] - before.projection_errors[1]
+        assert (cost <= model.update_info_.projection_cost + 1e-12).all()
         points = np.vstack([new_points(200), before.frozen.points])
         scores = [upkeep.ready(each, averaging=True).mean(points) for each in (before, after)]
         assert (np.abs(scores[1] - scores[0]).max(axis=0) <= cost + 1e-9).all()
@@ -759,17 +866,60 @@ def test_the_cost_bounds_what_averaged_scores_change_by(projections):
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.5])
 def test_the_error_so_far_adds_up_all_costs(forgetting):
-    """Projections of landmarks that are replaced come on top; before there are any, it is equal."""
+    """Those of landmarks that are replaced are among them."""
     model = seq_med(budget=24, random_state=0, forgetting=forgetting)
     error = np.zeros(1)
     for t in range(10):
         learn(model, [make_batch(18, 9, seed=6400 + t)])
-        least = forgetting * error + model.update_info_.projection_cost
+        expected = forgetting * error + model.update_info_.projection_cost
         error = model.posterior_.projection_error
-        assert (error >= least - 1e-12).all()
-        if t < 2:  # what was projected for the first time stood on no landmark before
-            assert_close(error, least, 1e-12)
+        assert_close(error, expected, 1e-12)
+        assert not model.posterior_.projection_errors[1].any()  # nothing is averaged
     assert error[0] > 0.05
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("forgetting", [1.0, 0.5])
+def test_the_error_of_the_averaged_mean_is_bounded_under_forgetting(forgetting, seed, projections):
+    """An average of past means does not fade as the newest one does; nor does its error.
+
+    The means without any projection, from the multipliers of the bounded model: each batch is
+    optimised once, and fades from then on.
+    """
+    model = seq_med(averaging=True, forgetting=forgetting, budget=8, random_state=0)
+    points = new_points(200)
+    newest = mean = np.zeros(len(points))
+    last, binding = np.zeros((2, 1)), False
+    for t in range(12):
+        rows = make_batch(9, 4 if t < 6 else 2, seed=6420 + 100 * seed + t)
+        learn(model, [rows])
+        known = rows.labels != UNLABELED
+        signs = np.where(rows.labels[known] == 1, 1.0, -1.0)
+        multipliers = model.update_info_.solutions[0].multipliers
+        newest = forgetting * newest + rbf(points, rows.points[known]) @ (signs * multipliers)
+        step = max(1.0 / (t + 1), 1.0 - forgetting)
+        mean = mean + step * (newest - mean)
+        posterior = model.posterior_
+        found = model.decision_function(points) - model.intercept_[0]
+        errors = posterior.projection_errors
+        assert errors.shape == (2, 1)
+        assert np.array_equal(posterior.projection_error, errors.max(axis=0))
+        assert np.abs(found - mean).max() <= errors[1, 0] + 1e-9
+        plain = upkeep.ready(posterior, averaging=False).mean(points)[:, 0] - posterior.biases[0]
+        assert np.abs(plain - newest).max() <= errors[0, 0] + 1e-9
+        # what was there before is averaged with the newest, and not scaled by forgetting as well
+        past, followed = projections["follow"][-1]
+        before, after = projections["within_budget"][-1]
+        drops = followed.projection_errors - past.projection_errors
+        costs = after.projection_errors - before.projection_errors
+        started, average = forgetting * last[0] + drops[0], last[1] + drops[1]
+        assert_close(errors[0], started + costs[0], 1e-12)
+        assert_close(errors[1], average + step * (started - average) + costs[1], 1e-12)
+        binding = binding or errors[1, 0] > errors[0, 0] + 1e-3
+        last = errors
+    assert errors.min() > 0.01
+    if forgetting < 1:
+        assert binding
 
 
 def test_the_heaviest_points_are_kept_and_the_cheapest_projected():

@@ -83,7 +83,8 @@ def reproduce(
         *([figures.figure3b(data_dir)] if ours else []),
     ):
         figure = figures.quick(figure) if quick else figure
-        count = figure.trials if trials is None or figure.trials == 1 else trials
+        simulated = not figure.name.startswith(Which.figure3)
+        count = trials if trials is not None and simulated else figure.trials
         wanted = which == Which.all or figure.name.startswith(which.value)
         if wanted and figure.name.startswith(Which.figure3) and not interrupted:
             refusal = ensure_isolet(console, data_dir)

@@ -47,7 +47,7 @@ class DualProblem:
     signs : (n,) targets, each -1.0 or +1.0.
     prior_scores : (n,) prior mean of the scores, the prior mean of a finite bias included.
     bounds : (n,) positive upper bounds ``C_i`` of the multipliers.
-    shapes : (n,) slack shapes ``e_i >= 0``; all zero or all positive.
+    shapes : (n,) slack shapes ``e_i >= 0``.
     bias_variance : prior variance of the bias in [0, inf]; ``inf`` is the equality ``y'a = t``.
     balance : what ``y'a`` has to be under a diffuse bias, within what the bounds allow.
     """
@@ -194,7 +194,7 @@ def exact_bias(
     free = (multipliers > 0) & ((problem.shapes > 0) | (multipliers < problem.bounds))
     if free.any():
         trust = 1.0 / (1.0 + rounding(problem, multipliers)[free] / ROUNDING)
-        return float(np.average(demand[free], weights=trust))
+        return float(np.average(demand[free], weights=trust if trust.any() else None))
     lowest, highest = bias_interval(problem, multipliers, demand)
     if previous is None:
         ends = [end for end in (lowest, highest) if np.isfinite(end)]

@@ -1,8 +1,8 @@
 """The paper's three figures as data: which stream, which curves, which parameters are tried.
 
 Each method chooses its parameters from its own small grid on validation streams, which share
-neither batches nor test points with the trials. The paper's methods have one fixed setting on
-ISOLET; ours choose theirs on the speakers of isolet4.
+neither batches nor test points with the trials. On ISOLET the paper's methods have one fixed
+setting; the others choose theirs by learning the first 90 speakers and scoring those of isolet4.
 """
 
 from __future__ import annotations
@@ -247,6 +247,12 @@ def isolet_additions() -> dict[str, Method]:
     }  # fmt: skip
 
 
+def full_chosen(fixed: Parameters) -> Method:
+    """Return full retraining with the choice ours have."""
+    choice = grid(C=ISOLET_BOUNDS, beta=ISOLET_BETAS)
+    return Method("Full LapSVM, chosen", curves.full_lapsvm, fixed, choice, retrains=True)
+
+
 def figure3(data_dir: Path | None = None, *, exact: bool = False, ours: bool = False) -> Figure:
     """ISOLET, A to M against N to Z, the setting of the paper."""
     fixed = {
@@ -265,7 +271,10 @@ def figure3(data_dir: Path | None = None, *, exact: bool = False, ours: bool = F
         name="figure3",
         title="ISOLET, A-M against N-Z, one speaker in five labeled",
         stream=partial(_isolet, data_dir),
-        methods={**methods, **(isolet_additions() if ours else {})},
+        methods={
+            **methods,
+            **({**isolet_additions(), "full_chosen": full_chosen(fixed)} if ours else {}),
+        },
         n_batches=24,
         trials=1,
         seed=4,
@@ -280,14 +289,13 @@ def figure3b(data_dir: Path | None = None) -> Figure:
         **OWN_GRAPH, "gamma": ISOLET_GAMMA, "n_neighbors": 10, "weights": "binary",
         "heat_width": "auto",
     }  # fmt: skip
-    choice = grid(C=ISOLET_BOUNDS, beta=ISOLET_BETAS)
     return Figure(
         name="figure3b",
         title="ISOLET, six random orders of the 150 speakers",
         stream=partial(_isolet, data_dir, reordered=True),
         methods={
             **isolet_additions(),
-            "full_lapsvm": Method("Full LapSVM", curves.full_lapsvm, fixed, choice, retrains=True),
+            "full_chosen": full_chosen(fixed),
         },
         n_batches=24,
         trials=6,

@@ -4,8 +4,8 @@ The paper's graph falls into one piece per batch. Here points are kept from the 
 of a batch spans them and the new ones. Each point i says one thing, that its value is the mean of
 its neighbours', ``r_i = f(x_i) - sum_j P_ij f(x_j)``, at the price ``strength * r_i^2``: an
 observation of zero with variance ``1 / strength``. While a point is kept, its row is rewritten with
-every batch, by its neighbours of that time; when it is dropped, a share of its row may be committed
-for good.
+every batch, by its neighbours of that time; when it is dropped, its row has counted once more, and
+a share of it may be committed for good.
 
 The state is a Gaussian on the kept points Z, by its covariance S = cov f(Z): rows are conditioned
 on, dropped points are left out of the matrix, new ones are added by the base kernel. All of it is
@@ -114,7 +114,7 @@ class ContinuousRecursion:
     ----------
     covariance : the current covariance; its anchors are the points of the last graph.
     memory : how many points to keep besides the pinned ones.
-    commit : share in [0, 1] of what a dropped point said that goes on to count.
+    commit : share in [0, 1] of what a dropped point said that goes on to count after its batch.
     seed : entropy of the choice among points.
     committed : (m, m) covariance of the function on the kept points, by all rows committed so far;
         None while there are none.
@@ -197,7 +197,8 @@ class ContinuousRecursion:
             if self.commit > 0 and not stays.all():
                 known = conditioned(known, np.sqrt(self.commit) * rows[~stays])
                 committed = known[np.ix_(kept, kept)]
-            known = conditioned(known, rows[stays])
+            shares = np.where(stays, 1.0, 1.0 - self.commit)  # what is not committed counts today
+            known = conditioned(known, sp.csr_array(sp.diags_array(np.sqrt(shares)) @ rows))
         return replace(
             self,
             covariance=PointCovariance(kernel, points, known, basis),
