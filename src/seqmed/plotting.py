@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette: told apart with any colour vision, and in print by markers and dashes.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-DASHES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1)), (0, (3, 1, 1, 1)), "-")
+# Cycles of different lengths: two curves of one colour differ in marker and dash.
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+DASHES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1)))
+LONG_LABEL = 24
 
 
 def accuracy_curves(axes: Axes, curves: dict[str, Array], *, title: str = "") -> Axes:
@@ -44,7 +46,8 @@ def accuracy_curves(axes: Axes, curves: dict[str, Array], *, title: str = "") ->
     axes.set(xlabel="batch", ylabel="test accuracy", title=title)
     axes.grid(alpha=0.3, linewidth=0.6)
     axes.legend(
-        loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, frameon=False,
+        loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False,
+        ncols=2 if max(map(len, curves)) > LONG_LABEL else 3,
         fontsize="small", columnspacing=1.2,
     )  # fmt: skip
     return axes
