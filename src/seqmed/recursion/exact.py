@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from seqmed.arrays import Array, Points, no_indices
 from seqmed.graph import Smoothness
 from seqmed.posterior import Covariance, Projection
+from seqmed.recursion.own_graph import OwnGraph
 from seqmed.recursion.theorem import discount, fold_exactly
 
 
 @dataclass(frozen=True)
-class ExactRecursion:
+class ExactRecursion(OwnGraph):
     """Carries the covariance without approximation, in memory O(N^2) after N points.
 
     Parameters
@@ -27,7 +28,6 @@ class ExactRecursion:
     covariance: Covariance
     origin: NDArray[np.intp] = field(default_factory=no_indices)
 
-    pins: ClassVar[bool] = False
     replacement_cost: ClassVar[float] = 0.0
 
     @property
@@ -36,10 +36,6 @@ class ExactRecursion:
         reduction = self.covariance.reduction
         return None if reduction is None else reduction.anchors
 
-    def vertices(self, points: Points) -> Points:
-        """Return what a graph of the batch spans: the batch."""
-        return points
-
     def forget(self, share: float) -> ExactRecursion:
         """Return the recursion with every penalty so far scaled by ``share``."""
         return ExactRecursion(discount(self.covariance, share))
@@ -47,14 +43,6 @@ class ExactRecursion:
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Refuse: every point is kept as it is."""
         raise ValueError("recursion='exact' keeps every point: use recursion='landmarks'.")
-
-    def unpin(self, pinned: Points) -> ExactRecursion:
-        """Return the recursion itself: it keeps no point because it is pinned."""
-        return self
-
-    def at_rest(self) -> ExactRecursion:
-        """Return the recursion itself: all of it is needed."""
-        return self
 
     def unexplained(self, points: Points) -> Array:
         """Return what projecting loses: everything."""

@@ -9,7 +9,6 @@ machines; replacing some keeps the covariance on those that stay.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +18,11 @@ from seqmed.graph import Smoothness
 from seqmed.kernels import Kernel
 from seqmed.posterior import Covariance, Projection
 from seqmed.recursion.basis import Basis, empty_basis
+from seqmed.recursion.own_graph import OwnGraph
 
 
 @dataclass(frozen=True)
-class LandmarkRecursion:
+class LandmarkRecursion(OwnGraph):
     """Carries the covariance in memory O(m^2 + m p), whatever the length of the stream.
 
     Parameters
@@ -46,7 +46,6 @@ class LandmarkRecursion:
     origin: NDArray[np.intp] = field(default_factory=no_indices)
     replacement_cost: float = 0.0
     n_folds: int = 0
-    pins: ClassVar[bool] = False
 
     @property
     def anchors(self) -> Points | None:
@@ -57,10 +56,6 @@ class LandmarkRecursion:
     def kept(self) -> NDArray[np.intp]:
         """Where the landmarks stand among the anchors: all in their places."""
         return np.arange(0 if self.basis is None else self.basis.size)
-
-    def vertices(self, points: Points) -> Points:
-        """Return what a graph of the batch spans: the batch."""
-        return points
 
     def forget(self, share: float) -> LandmarkRecursion:
         """Return the recursion with every penalty so far scaled by ``share``.
@@ -76,14 +71,6 @@ class LandmarkRecursion:
         """Return the nearest expansion on the landmarks."""
         assert self.basis is not None
         return self.basis.project(self.covariance.kernel, points, coefficients)
-
-    def unpin(self, pinned: Points) -> LandmarkRecursion:
-        """Return the recursion itself: it keeps no point because it is pinned."""
-        return self
-
-    def at_rest(self) -> LandmarkRecursion:
-        """Return the recursion itself: all of it is needed."""
-        return self
 
     def unexplained(self, points: Points) -> Array:
         """Return what projecting loses of each row, (n,)."""

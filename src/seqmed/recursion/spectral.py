@@ -19,6 +19,7 @@ from scipy.linalg import svd
 from seqmed.arrays import Array, Points, no_indices
 from seqmed.graph import Smoothness
 from seqmed.posterior import Covariance, Projection, Reduction
+from seqmed.recursion.own_graph import OwnGraph
 from seqmed.recursion.theorem import damping, fold_exactly
 
 EXACT_BATCHES = 2
@@ -73,7 +74,7 @@ def spectrum_of(points: Points, smoothness: Smoothness) -> Spectrum:
 
 
 @dataclass(frozen=True)
-class SpectralRecursion:
+class SpectralRecursion(OwnGraph):
     """Carries the covariance in memory O(r p) plus the newest batch.
 
     Parameters
@@ -90,13 +91,8 @@ class SpectralRecursion:
     n_folds: int = 0
     # No anchor outlives its batch, so nothing can be remembered on anchors.
     anchors: ClassVar[None] = None
-    pins: ClassVar[bool] = False
     replacement_cost: ClassVar[float] = 0.0
     origin: NDArray[np.intp] = field(default_factory=no_indices)
-
-    def vertices(self, points: Points) -> Points:
-        """Return what a graph of the batch spans: the batch."""
-        return points
 
     def forget(self, share: float) -> SpectralRecursion:
         """Refuse: running means over all batches cannot be discounted."""
@@ -108,14 +104,6 @@ class SpectralRecursion:
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Refuse: there is nothing lasting to project on."""
         raise ValueError("recursion='spectral' keeps no landmarks: use recursion='landmarks'.")
-
-    def unpin(self, pinned: Points) -> SpectralRecursion:
-        """Return the recursion itself: it keeps no point because it is pinned."""
-        return self
-
-    def at_rest(self) -> SpectralRecursion:
-        """Return the recursion itself: all of it is needed."""
-        return self
 
     def unexplained(self, points: Points) -> Array:
         """Return what projecting loses: everything."""
