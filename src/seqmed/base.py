@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,8 +18,9 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from seqmed import kernels, learning
-from seqmed.arrays import Array, Points, take_rows
+from seqmed import calibration, kernels, learning
+from seqmed.arrays import Array, Points, distinct_rows, positions_among, take_rows
+from seqmed.calibration import Calibration
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import Kernel, Precomputed, make_kernel
 from seqmed.labels import ClassBook, empty_book
@@ -56,6 +57,7 @@ class Stream(NamedTuple):
 
     posterior: Posterior
     book: ClassBook
+    calibration: Calibration
     fixed: dict[str, Any]
     sparse: bool
 
@@ -116,8 +118,8 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         self._check_bias_rule()
         return self._learn(X, y, None, sample_weight, stream=None, alone=True)
 
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
-        """Learn the next batch of a stream.
+    def partial_fit(self, X, y, classes=None, sample_weight=None, *, new_points=True):
+        """Learn the next batch of a stream, or labels that come late for rows of earlier batches.
 
         Parameters
         ----------
@@ -131,6 +133,10 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
             are added as they come, and a class without an example is never predicted.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights >= 0, as in `fit`.
+        new_points : bool, default=True
+            False for labels that come late, of rows that were learned without them: the labels
+            are learned as if they belonged to the last batch, the graph stays as it is, and no
+            batch is counted. Rows that still have no label are passed over; at least one is needed.
 
         Returns
         -------
@@ -146,25 +152,70 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         stream = getattr(self, "_stream", None)
         if stream is not None:
             self._check_unchanged(stream.fixed)
-        return self._learn(X, y, classes, sample_weight, stream=stream, alone=False)
+        elif not new_points:
+            raise ValueError(
+                "partial_fit got new_points=False in its first call, expected rows learned before: "
+                "learn the batch first, with the labels there are."
+            )
+        return self._learn(
+            X, y, classes, sample_weight, stream=stream, alone=False, new_points=new_points
+        )
 
-    def _learn(self, X, y, classes, sample_weight, *, stream, alone):
+    def retract(self, X, y=None):
+        """Take labels back: what they taught is forgotten, the rows stay as unlabeled ones.
+
+        Possible while the rows are in the window, that is among the labeled rows of the last `lag`
+        batches with labels. A class of which no example is left, and that was not declared, is
+        forgotten too. Probabilities keep the record of how earlier scores turned out.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The rows, exactly as they were learned. A row learned more than once is taken back once,
+            the newest first, for every time it is given.
+        y : array-like of shape (n_samples,), default=None
+            The labels to take back; None for whatever label a row has.
+
+        Returns
+        -------
+        self : the classifier without those labels. Left as it was if one of them is refused.
+        """
+        points = self._points(X)
+        self._validate_params()
+        stream = self._stream
+        self._check_unchanged(stream.fixed)
+        if self.averaging:
+            raise ValueError(
+                "retract got averaging=True, expected False: the running mean has taken in past "
+                "means that the labels shaped. Start a new model, without averaging."
+            )
+        codes = None if y is None else self._codes_to_retract(y, points.shape[0])
+        rows = self._find_in_window(points, codes)
+        new, info = self._take_back(stream, rows)
+        warn_unless_converged(info, self.tol)
+        return self._commit(new, info)
+
+    def _learn(self, X, y, classes, sample_weight, *, stream, alone, new_points=True):
         before = self.__dict__.copy()
         try:
             rows = self._validate_batch(X, y, classes, sample_weight, stream)
-            if alone and not rows.labels.size:
+            if not rows.labels.size and (alone or not new_points):
+                call = "fit" if alone else "partial_fit(new_points=False)"
                 raise ValueError(
-                    f"{type(self).__name__}.fit got no labeled row among {rows.weights.size}, "
+                    f"{type(self).__name__}.{call} got no labeled row among {rows.weights.size}, "
                     "expected at least one: add labels, or learn unlabeled batches with "
                     "partial_fit."
                 )
             if stream is None:
                 stream = self._begin(rows)
-            new, info = self._advance(stream, rows)
+            new, info = self._advance(stream, rows, new_points)
             warn_unless_converged(info, self.tol)  # an error, if the user has made it one
         except BaseException:
             self.__dict__ = before
             raise
+        return self._commit(new, info)
+
+    def _commit(self, new: Stream, info: StepInfo) -> Self:
         self.__dict__.update(  # in one stroke, so that no interrupt can come between
             _stream=new,
             classes_=new.book.classes,
@@ -229,26 +280,102 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
                 carrier, self._graph_recipe(), rows.points, float(self.bias_variance)
             ),
             book=empty_book(),
+            calibration=calibration.begin(),
             fixed={name: getattr(self, name) for name in self._fixed_parameters},
             sparse=sp.issparse(rows.points),
         )
 
-    def _advance(self, stream: Stream, rows: Rows) -> tuple[Stream, StepInfo]:
+    def _advance(self, stream: Stream, rows: Rows, new_points: bool) -> tuple[Stream, StepInfo]:
         labeled = np.flatnonzero(rows.labeled)
-        weights = rows.weights[labeled]
+        points, weights = rows.points, rows.weights[labeled]
+        total = float(rows.weights.sum())
         book = stream.book.declare(rows.declared).add(rows.labels, weights)
+        if not new_points:
+            points, labeled = take_rows(points, labeled), np.arange(labeled.size)
         posterior = stream.posterior
         if book.classes.size != stream.book.classes.size:
             posterior = learning.rehead(posterior, *stream.book.transfer(book))
         codes = book.encode(rows.labels)
         batch = Batch(
-            points=rows.points,
+            points=points,
             labeled=labeled,
             targets=book.targets(codes),
-            weights=weights * self._class_weights(book)[codes],
+            weights=weights,
+            class_weights=self._class_weights(book)[codes],
         )
-        bound, smoothing = self._strengths(float(weights.sum()), float(rows.weights.sum()))
-        settings = Settings(
+        settings = self._settings(float(weights.sum()), total)
+        with threads_for(max(points.shape[0], posterior.size)):
+            record = self._score_first(stream, take_rows(points, labeled), rows.labels, weights)
+            learn = learning.step if new_points else learning.label
+            posterior, info = learn(posterior, batch, settings)
+        return stream._replace(posterior=posterior, book=book, calibration=record), info
+
+    def _score_first(
+        self, stream: Stream, points: Points, labels: NDArray[Any], weights: Array
+    ) -> Calibration:
+        """Return the record with labeled rows scored by what was known before them."""
+        book, record = stream.book, stream.calibration
+        if not labels.size or book.seen.sum() < 2:
+            return record
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = stream.posterior.mean(points)
+        return calibration.record(
+            record.forget(float(self.forgetting)), book, scores, book.find(labels), weights
+        )
+
+    def _take_back(self, stream: Stream, rows: NDArray[np.bool_]) -> tuple[Stream, StepInfo]:
+        window = stream.posterior.window
+        weights, posterior = window.weights[rows], stream.posterior
+        codes = stream.book.own_classes(window.signs[rows])
+        book = stream.book.remove(codes, weights)
+        if book.classes.size != stream.book.classes.size:
+            posterior = learning.rehead(posterior, *stream.book.transfer(book))
+        batch = Batch(
+            points=take_rows(window.points, rows),
+            labeled=np.arange(weights.size),
+            targets=window.signs[rows],
+            weights=weights,
+            class_weights=np.ones(weights.size),
+        )
+        settings = self._settings(0.0, float(weights.sum()))
+        with threads_for(posterior.size):
+            posterior, info = learning.retract(posterior, batch, rows, settings)
+        return stream._replace(posterior=posterior, book=book), info
+
+    def _codes_to_retract(self, y: Any, n_rows: int) -> NDArray[np.intp]:
+        """Return the classes (n,) of the labels that are to be taken back."""
+        labeled, labels = self._split_labels(y, self.classes_)
+        if labeled.size != n_rows or not labeled.all():
+            raise ValueError(
+                f"retract got {labels.size} labels for {n_rows} rows, expected one for each: leave "
+                "out the rows whose label is to stay, or y for whatever labels the rows have."
+            )
+        return self._stream.book.find(labels)
+
+    def _find_in_window(self, points: Points, codes: NDArray[np.intp] | None) -> NDArray[np.bool_]:
+        """Return a mask of the rows of the window that are meant, the newest of equals."""
+        window, book = self._stream.posterior.window, self._stream.book
+        distinct = take_rows(points, distinct_rows(points))
+        wanted, there = (positions_among(rows, distinct) for rows in (points, window.points))
+        classes = book.own_classes(window.signs)
+        found = np.zeros(window.size, dtype=bool)
+        for row, place in enumerate(wanted):
+            fits = (there == place) & ~found
+            if codes is not None:
+                fits &= classes == codes[row]
+            if not fits.any():
+                raise ValueError(
+                    f"row {row} of X is not among the {window.size} labeled rows that can still be "
+                    f"taken back, expected a row of the last lag={self.lag} batches with labels, "
+                    "exactly as it was learned and with the label it had: what older labels taught "
+                    "is settled. Start a new model with a larger lag (None keeps all)."
+                )
+            found[np.flatnonzero(fits)[-1]] = True
+        return found
+
+    def _settings(self, labeled_weight: float, weight: float) -> Settings:
+        bound, smoothing = self._strengths(labeled_weight, weight)
+        return Settings(
             bound=bound,
             slack_shape=float(self.slack_shape),
             smoothing=smoothing,
@@ -260,9 +387,6 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
             forgetting=float(self.forgetting),
             room=None if self.budget is None else self.budget - self._landmarks_within_budget(),
         )
-        with threads_for(max(rows.points.shape[0], posterior.size)):
-            posterior, info = learning.step(posterior, batch, settings)
-        return stream._replace(posterior=posterior, book=book), info
 
     def _check_classes(self, classes: Any) -> NDArray[Any]:
         """Return declared classes, sorted; refuse missing labels and the marker among them."""

@@ -13,6 +13,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from seqmed.arrays import Array, Points
 from seqmed.kernels import Kernel
+from seqmed.sharing import shared
 
 # Rows of neighbour differences formed at once when exact edge lengths are taken.
 EDGE_BLOCK = 4096
@@ -91,6 +92,7 @@ class Smoothness:
         return semidefinite_factor(self.strength * dense)
 
 
+@shared
 def semidefinite_factor(matrix: Array) -> Array:
     """Return R, (n, rank), with ``R R' = matrix`` for a symmetric positive semi-definite matrix.
 
@@ -121,6 +123,12 @@ def find_neighbours(kernel: Kernel, points: Points, n_neighbors: int) -> Neighbo
         np.fill_diagonal(distances, np.inf)
         indices = np.argsort(distances, axis=1, kind="stable")[:, :k]
         return Neighbours(indices, np.take_along_axis(distances, indices, axis=1))
+    return nearest(coordinates, k)
+
+
+@shared
+def nearest(coordinates: Points, k: int) -> Neighbours:
+    """Return the k nearest other points of every point by Euclidean distance."""
     if not sp.issparse(coordinates):
         coordinates = coordinates - coordinates.mean(axis=0)
     search = NearestNeighbors(n_neighbors=k).fit(coordinates)
@@ -163,6 +171,7 @@ def weight_matrix(neighbours: Neighbours, recipe: GraphRecipe) -> sp.csr_array:
     return sp.csr_array(weights.maximum(weights.T))
 
 
+@shared
 def laplacian_of(weights: sp.csr_array, kind: str) -> sp.csr_array:
     """Return the Laplacian; a vertex without any weight has a zero row and is not smoothed."""
     degrees = np.asarray(weights.sum(axis=1)).ravel()
@@ -174,6 +183,7 @@ def laplacian_of(weights: sp.csr_array, kind: str) -> sp.csr_array:
     return sp.csr_array(sp.diags_array(connected.astype(np.float64)) - scaled)
 
 
+@shared
 def residual_rows(neighbours: Neighbours, recipe: GraphRecipe) -> sp.csr_array:
     """Return ``I - P``, (n, n): what each value differs by from the mean over its neighbours.
 

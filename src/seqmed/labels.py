@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from seqmed.arrays import Array
+from seqmed.sharing import shared
 
 # What numpy makes of None and NaN when a list of strings around them becomes a string array.
 COERCED_MISSING = ("nan", "None", "<NA>", "NaT")
@@ -82,6 +83,7 @@ def as_label_array(labels: Any) -> NDArray[Any]:
     return column_or_1d(np.asarray(labels), warn=True)
 
 
+@shared
 def split_labels(
     labels: Any, marker: Any, *, marks: bool, known: NDArray[Any] | None
 ) -> tuple[NDArray[np.bool_], NDArray[Any]]:
@@ -171,16 +173,20 @@ class ClassBook:
     Parameters
     ----------
     classes : (K,) sorted distinct labels.
-    weights : (K,) total weight of the labels seen of each; 0 for a class only declared.
+    counts : (K,) labels seen of each; 0 for a class only declared.
+    weights : (K,) their total weights.
+    declared : (K,) mask of the classes that were named beforehand, and stay without examples.
     """
 
     classes: NDArray[Any]
+    counts: NDArray[np.intp]
     weights: Array
+    declared: NDArray[np.bool_]
 
     @property
     def seen(self) -> NDArray[np.bool_]:
         """Mask (K,) of the classes of which an example has been seen."""
-        return self.weights > 0
+        return self.counts > 0
 
     @property
     def n_heads(self) -> int:
@@ -193,15 +199,46 @@ class ClassBook:
             return np.zeros(0, dtype=np.intp)
         return np.searchsorted(self.classes, values)
 
+    def find(self, values: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the index of every label among the classes, -1 for one that is not known."""
+        if values.size == 0 or self.classes.size == 0:
+            return np.full(values.size, -1, dtype=np.intp)
+        values = matched(values, self.classes)
+        places = np.minimum(np.searchsorted(self.classes, values), self.classes.size - 1)
+        return np.where(self.classes[places] == values, places, -1)
+
     def add(self, values: NDArray[Any], weights: Array) -> ClassBook:
         """Return the book after seeing weighted labels, new classes included."""
-        grown = self.declare(values)
-        totals = grown.weights.copy()
-        np.add.at(totals, grown.encode(values), weights)
-        return ClassBook(grown.classes, totals)
+        grown = self._with(values)
+        codes = grown.encode(values)
+        counts, totals = grown.counts.copy(), grown.weights.copy()
+        np.add.at(counts, codes, 1)
+        np.add.at(totals, codes, weights)
+        return replace(grown, counts=counts, weights=totals)
 
     def declare(self, values: NDArray[Any]) -> ClassBook:
         """Return the book with these classes known, whether seen or not."""
+        grown = self._with(values)
+        if values.size == 0:
+            return grown
+        declared = grown.declared.copy()
+        declared[grown.encode(np.unique(values))] = True
+        return replace(grown, declared=declared)
+
+    def remove(self, codes: NDArray[np.intp], weights: Array) -> ClassBook:
+        """Return the book without some weighted labels that were seen.
+
+        A class of which none is left, and that was not declared, is no longer known.
+        """
+        counts, totals = self.counts.copy(), self.weights.copy()
+        np.subtract.at(counts, codes, 1)
+        np.subtract.at(totals, codes, weights)
+        totals = np.where(counts > 0, np.maximum(totals, 0.0), 0.0)
+        kept = (counts > 0) | self.declared
+        return ClassBook(self.classes[kept], counts[kept], totals[kept], self.declared[kept])
+
+    def _with(self, values: NDArray[Any]) -> ClassBook:
+        """Return the book with these classes in it."""
         if values.size == 0:
             return self
         if self.classes.size == 0:
@@ -211,10 +248,17 @@ class ClassBook:
             classes = np.union1d(self.classes, values)
             if classes.size == self.classes.size:
                 return self
-        totals = np.zeros(classes.size)
+        grown = ClassBook(
+            classes,
+            np.zeros(classes.size, dtype=np.intp),
+            np.zeros(classes.size),
+            np.zeros(classes.size, dtype=bool),
+        )
         if self.classes.size:
-            totals[np.searchsorted(classes, self.classes)] = self.weights
-        return ClassBook(classes, totals)
+            places = np.searchsorted(classes, self.classes)
+            for name in ("counts", "weights", "declared"):
+                getattr(grown, name)[places] = getattr(self, name)
+        return grown
 
     def targets(self, codes: NDArray[np.intp]) -> Array:
         """Return one-vs-rest targets, (l, heads): +1 for the head's own class, -1 otherwise.
@@ -227,19 +271,22 @@ class ClassBook:
             own = np.arange(self.classes.size)
         return np.where(codes[:, None] == own[None, :], 1.0, -1.0)
 
-    def decide(self, scores: Array) -> NDArray[Any]:
-        """Return the label of every row of scores, (n, heads), among the classes seen."""
+    def own_classes(self, signs: Array) -> NDArray[np.intp]:
+        """Return the class of every row of one-vs-rest targets, (l, heads), by its place."""
         if self.n_heads == 1:
-            last = self.classes.size - 1
-            codes = np.where(scores[:, 0] > 0, last, 0)
-            if self.seen.sum() == 1:
-                codes = np.full(scores.shape[0], int(np.flatnonzero(self.seen)[0]))
-        else:
-            codes = np.where(self.seen, scores, -np.inf).argmax(axis=1)
-        return self.classes[codes]
+            return np.where(signs[:, 0] > 0, self.classes.size - 1, 0)
+        return signs.argmax(axis=1)
+
+    def winners(self, scores: Array) -> NDArray[np.intp]:
+        """Return the class of every row of scores, (n, heads), by its place among all; one seen."""
+        if self.n_heads > 1:
+            return np.where(self.seen, scores, -np.inf).argmax(axis=1)
+        if self.seen.sum() == 1:
+            return np.full(scores.shape[0], int(np.flatnonzero(self.seen)[0]))
+        return np.where(scores[:, 0] > 0, self.classes.size - 1, 0)
 
     def transfer(self, grown: ClassBook) -> tuple[Array, Array]:
-        """Return how heads carry over when classes are added, for `learning.rehead`.
+        """Return how heads carry over to a book of more or fewer classes, for `learning.rehead`.
 
         A class's score is its own head's, and in a single head of two classes the first one's is
         the negative of the second's. A class nothing is known of starts at -1: whatever has been
@@ -254,7 +301,7 @@ class ClassBook:
             else:
                 column[position] = 1.0
             scores[label] = column
-        own = grown.classes.tolist() if grown.n_heads > 1 else [grown.classes[-1:].tolist()[0]]
+        own = grown.classes.tolist() if grown.n_heads > 1 else grown.classes[-1:].tolist()
         transfer = np.zeros((max(old_heads, 1), grown.n_heads))
         offsets = np.zeros(grown.n_heads)
         for head, label in enumerate(own):
@@ -269,7 +316,8 @@ class ClassBook:
 
 def empty_book() -> ClassBook:
     """Return a book without classes."""
-    return ClassBook(np.zeros(0, dtype=np.intp), np.zeros(0))
+    nothing = np.zeros(0, dtype=np.intp)
+    return ClassBook(nothing, nothing, np.zeros(0), np.zeros(0, dtype=bool))
 
 
 def matched(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:

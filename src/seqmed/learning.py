@@ -49,12 +49,14 @@ class Batch:
     labeled : (l,) indices of the labeled ones.
     targets : (l, heads) each -1.0 or +1.0.
     weights : (l,) positive weights of the labeled rows.
+    class_weights : (l,) positive weights of their classes, which multiply the others.
     """
 
     points: Points
     labeled: NDArray[np.intp]
     targets: Array
     weights: Array
+    class_weights: Array
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def begin(
         recursion=recursion,
         graph=graph,
         frozen=Terms(empty, nothing, nothing),
-        window=Window(empty, nothing, nothing, nothing, none, none, no_indices()),
+        window=Window(empty, nothing, nothing, nothing, none, none, none, no_indices()),
         on_anchors=Terms(empty, nothing, nothing),
         mean_parts=(Expansion(empty, nothing),),
         intercepts=np.zeros(heads),
@@ -190,19 +192,68 @@ def rehead(posterior: Posterior, transfer: Array, offsets: Array) -> Posterior:
 
 def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Posterior, StepInfo]:
     """Learn one batch."""
-    with np.errstate(over="ignore"):
-        variances = posterior.covariance.kernel.diagonal(batch.points)
-    check_variances(variances)
+    check_variances(posterior, batch.points)
     past = posterior
-    if teaches(posterior, batch, settings):
+    if teaches(posterior, batch, settings, posterior.n_batches):
         past = upkeep.forget_labels(past, settings.forgetting)
     window, leaving = advance(past.window, batch, settings, past.n_batches)
     recursion, graph = fold_geometry(past, window.points, batch.points, settings)
     prior = upkeep.settle(upkeep.follow(past, recursion), leaving)
-    prior = replace(prior, graph=graph, window=window)
-
+    prior = replace(prior, graph=graph, window=window, n_batches=posterior.n_batches + 1)
     nothing_new = recursion.covariance is posterior.covariance and not batch.labeled.size
-    solutions = (None,) * prior.biases.size if nothing_new else solve(prior, settings)
+    return relearn(past, prior, batch, settings, posed=not nothing_new)
+
+
+def label(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Posterior, StepInfo]:
+    """Learn labels of points whose geometry was learned before; all rows are labeled.
+
+    They count as labels of the last batch, which forgets for them unless it had labels itself.
+    """
+    check_variances(posterior, batch.points)
+    number, past = posterior.n_batches - 1, posterior
+    if number not in past.window.batches and teaches(posterior, batch, settings, number):
+        past = upkeep.forget_labels(past, settings.forgetting)
+    window, leaving = advance(past.window, batch, settings, number)
+    prior = upkeep.settle(past, leaving)
+    prior = replace(prior, window=window, recursion=past.recursion.repin(window.points))
+    return relearn(past, prior, batch, settings)
+
+
+def retract(
+    posterior: Posterior, batch: Batch, rows: NDArray[np.bool_], settings: Settings
+) -> tuple[Posterior, StepInfo]:
+    """Take back the labels of some points of the window, by a mask; their geometry stays.
+
+    ``batch`` holds those points, for the report. A head that has nothing left to learn from is as
+    it was before any label.
+    """
+    window = posterior.window.take(~rows)
+    prior = replace(posterior, window=window, recursion=posterior.recursion.repin(window.points))
+    poor = np.array([not poses(prior, head) for head in range(prior.biases.size)])
+    untaught = poor & ~np.any(prior.frozen.coefficients != 0, axis=0)
+    untaught &= ~np.any(prior.on_anchors.coefficients != 0, axis=0)
+    prior = replace(
+        prior,
+        window=replace(window, coefficients=np.where(poor, 0.0, window.coefficients)),
+        biases=np.where(untaught, 0.0, prior.biases),
+        solved=np.where(untaught, 0, prior.solved),
+    )
+    return relearn(prior, prior, batch, settings)
+
+
+def relearn(
+    past: Posterior, prior: Posterior, batch: Batch, settings: Settings, posed: bool = True
+) -> tuple[Posterior, StepInfo]:
+    """Optimise the multipliers of the window, and make what follows from them.
+
+    Parameters
+    ----------
+    past : the posterior before its points were moved, to tell what moving them has cost.
+    prior : the posterior with its newest window and covariance.
+    batch : what brought them about.
+    posed : whether there is anything new to optimise for.
+    """
+    solutions = solve(prior, settings) if posed else (None,) * prior.biases.size
     learned = take_in(prior, solutions)
     if settings.averaging:
         solved = np.array([solution is not None for solution in solutions])
@@ -215,22 +266,28 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
         solutions=solutions,
         n_points=batch.points.shape[0],
         n_labeled=batch.labeled.size,
-        n_window=window.size,
+        n_window=prior.window.size,
         projection_cost=cost,
-        replacement_cost=recursion.replacement_cost,
+        replacement_cost=prior.recursion.replacement_cost,
     )
-    learned = replace(
-        learned, recursion=learned.recursion.at_rest(), n_batches=posterior.n_batches + 1
-    )
-    return learned, info
+    return replace(learned, recursion=learned.recursion.at_rest()), info
 
 
-def teaches(posterior: Posterior, batch: Batch, settings: Settings) -> bool:
+def teaches(posterior: Posterior, batch: Batch, settings: Settings, number: int) -> bool:
     """Whether the labels of a batch will pose a dual; if not, they are no reason to forget."""
-    if not batch.labeled.size or np.isfinite(posterior.bias_variance):
-        return bool(batch.labeled.size)
-    window, _ = advance(posterior.window, batch, settings, posterior.n_batches)
-    return bool((np.abs(window.signs.sum(axis=0)) < window.size).any())
+    if not batch.labeled.size:
+        return False
+    window, _ = advance(posterior.window, batch, settings, number)
+    grown = replace(posterior, window=window)
+    return any(poses(grown, head) for head in range(posterior.biases.size))
+
+
+def poses(posterior: Posterior, head: int) -> bool:
+    """Whether the window poses a dual to a head: not if empty, nor one class to a diffuse bias."""
+    signs = posterior.window.signs[:, head]
+    if signs.size == 0 or np.isfinite(posterior.bias_variance):
+        return bool(signs.size)
+    return bool(abs(signs.sum()) < signs.size)
 
 
 def advance(window: Window, batch: Batch, settings: Settings, number: int) -> tuple[Window, Terms]:
@@ -245,7 +302,7 @@ def advance(window: Window, batch: Batch, settings: Settings, number: int) -> tu
         return window, upkeep.as_terms(window.take(no_indices()))
     leaves = np.zeros(window.size, dtype=bool)
     if settings.lag is not None:
-        seen = np.append(np.unique(window.batches), number)
+        seen = np.union1d(window.batches, [number])
         leaves = ~np.isin(window.batches, seen[-settings.lag :])
     if settings.room is not None:
         staying = np.flatnonzero(~leaves)
@@ -255,13 +312,15 @@ def advance(window: Window, batch: Batch, settings: Settings, number: int) -> tu
             leaves[staying[np.argsort(weights, kind="stable")[:excess]]] = True
     kept = window.take(~leaves)
     nothing = np.zeros((n_new, heads))
+    weights = batch.weights * batch.class_weights
     grown = Window(
         points=stack(kept.points, take_rows(batch.points, batch.labeled)),
         coefficients=np.vstack([kept.coefficients, nothing]),
         averages=np.vstack([kept.averages, nothing]),
         signs=np.vstack([kept.signs, batch.targets]),
-        bounds=np.append(kept.bounds, settings.bound * batch.weights),
-        shapes=np.append(kept.shapes, settings.slack_shape * batch.weights),
+        bounds=np.append(kept.bounds, settings.bound * weights),
+        shapes=np.append(kept.shapes, settings.slack_shape * weights),
+        weights=np.append(kept.weights, batch.weights),
         batches=np.append(kept.batches, np.full(n_new, number)),
     )
     return grown, upkeep.as_terms(window.take(leaves))
@@ -283,7 +342,7 @@ def fold_geometry(
     if settings.forgetting < 1:
         recursion = recursion.forget(settings.forgetting)
     kernel = recursion.covariance.kernel
-    vertices = recursion.vertices(take_rows(points, distinct_rows(points)))
+    vertices = recursion.vertices(take_rows(points, distinct_rows(points)), labeled)
     penalty = None
     if settings.smoothing > 0:
         neighbours = find_neighbours(kernel, vertices, recipe.n_neighbors)
@@ -317,7 +376,7 @@ def solve_head(
     window = prior.window
     signs = np.ascontiguousarray(window.signs[:, head])
     diffuse = not np.isfinite(prior.bias_variance)
-    if signs.size == 0 or (diffuse and abs(signs.sum()) == signs.size):
+    if not poses(prior, head):
         return None
     problem = DualProblem(
         gram=gram,
@@ -365,8 +424,10 @@ def take_in(prior: Posterior, solutions: tuple[DualSolution | None, ...]) -> Pos
     return replace(prior, window=window, biases=biases, solved=solved)
 
 
-def check_variances(variances: Array) -> None:
+def check_variances(posterior: Posterior, points: Points) -> None:
     """Refuse a batch on which products of kernel values would overflow."""
+    with np.errstate(over="ignore"):
+        variances = posterior.covariance.kernel.diagonal(points)
     within = variances < LARGEST_VARIANCE
     if not within.all():
         row = int(np.flatnonzero(~within)[0])

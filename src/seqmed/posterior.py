@@ -162,8 +162,8 @@ class Recursion(Protocol):
         As a share of k(z, z).
         """
 
-    def vertices(self, points: Points) -> Points:
-        """Return the points that the graph of a batch spans, given its distinct rows."""
+    def vertices(self, points: Points, labeled: Points) -> Points:
+        """Return what the graph of a batch spans, given its distinct rows and the window's rows."""
 
     def forget(self, share: float) -> Recursion:
         """Return the recursion with every penalty so far scaled by ``share`` in (0, 1).
@@ -186,8 +186,8 @@ class Recursion(Protocol):
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Return the nearest function that lives on the lasting anchors."""
 
-    def unpin(self, pinned: Points) -> Recursion:
-        """Return the recursion with none but these points pinned."""
+    def repin(self, pinned: Points) -> Recursion:
+        """Return the recursion with these points pinned, as far as it has them, and no others."""
 
     def at_rest(self) -> Recursion:
         """Return the recursion without what an update can make anew."""
@@ -262,12 +262,14 @@ class Window(Terms):
     ----------
     signs : (n, heads) targets, each -1.0 or +1.0.
     bounds, shapes : (n,) multiplier bounds and slack shapes.
+    weights : (n,) weights of the rows as they were given.
     batches : (n,) the number of the batch each came with.
     """
 
     signs: Array
     bounds: Array
     shapes: Array
+    weights: Array
     batches: NDArray[np.intp]
 
 

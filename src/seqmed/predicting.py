@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from seqmed import kernels
+from seqmed import calibration, kernels
 from seqmed.arrays import Array, Points
 from seqmed.kernels import Expansion
 from seqmed.threads import threads_for
@@ -88,7 +88,42 @@ class PosteriorPredictor(ClassifierMixin):
         labels : ndarray of shape (n_samples,)
         """
         scores = self._scores(X)
-        return self._stream.book.decide(scores)
+        return self.classes_[self._stream.book.winners(scores)]
+
+    def predict_proba(self, X):
+        """Return the probability of every class at every row.
+
+        A slope is learned from how scores that were given before their labels were learned turned
+        out: the batches of `partial_fit` calibrate it, the first one excepted. Until labels have
+        been scored, so also after `fit` alone, probabilities are cautious guesses.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`; rows sum to 1, and the largest of a row is that of the class
+            `predict` returns. A class that was declared and has no example yet has one part in as
+            many as there are labels and classes.
+        """
+        scores = self._scores(X)
+        return calibration.probabilities(self._stream.calibration, self._stream.book, scores)
+
+    def predict_log_proba(self, X):
+        """Return the logarithms of `predict_proba`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
     def score(self, X, y, sample_weight=None):
         """Return the accuracy on the labeled rows; unlabeled ones are left out.

@@ -171,7 +171,7 @@ def within_budget(posterior: Posterior, room: int | None) -> Posterior:
         posterior = settle(
             replace(posterior, window=window.take(kept)), as_terms(window.take(~kept))
         )
-        posterior = replace(posterior, recursion=posterior.recursion.unpin(posterior.window.points))
+        posterior = replace(posterior, recursion=posterior.recursion.repin(posterior.window.points))
     frozen = posterior.frozen
     excess = frozen.size + posterior.window.size - room
     if excess <= 0 or posterior.covariance.kernel.compact:

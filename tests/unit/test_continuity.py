@@ -663,20 +663,21 @@ def test_points_no_longer_pinned_compete_to_stay(commit):
     points = carrier.anchors[carrier.kept]
     pinned = model.posterior_.window.points[[0, 3, 5]]
     assert len(points) == 13
-    fewer = carrier.unpin(pinned)
+    fewer = carrier.repin(pinned)
     stayed = carrier.anchors[fewer.kept]
     assert len(stayed) == 7
     assert {tuple(point) for point in pinned} <= {tuple(point) for point in stayed}
-    own = np.array([point in pinned.tolist() for point in points.tolist()])
+    own = np.array([point in pinned.tolist() for point in carrier.anchors.tolist()])
     keys = carrier.keys[~own]
-    assert set(fewer.keys) == set(carrier.keys[own]) | set(np.sort(keys)[-4:])
+    assert set(carrier.keys[fewer.kept]) == set(carrier.keys[own]) | set(np.sort(keys)[-4:])
+    assert set(carrier.repin(model.posterior_.window.points).kept) == set(carrier.kept)
     if commit:
         places = np.flatnonzero(np.isin(carrier.kept, fewer.kept))
         assert np.array_equal(fewer.committed, carrier.committed[np.ix_(places, places)])
     else:
         assert fewer.committed is None
     untouched = begin("landmarks", RBF(GAMMA), graph_memory=4)
-    assert untouched.unpin(pinned) is untouched
+    assert untouched.repin(pinned) is untouched
 
 
 def test_points_of_the_window_are_kept_and_others_up_to_the_memory():
@@ -723,7 +724,7 @@ def test_the_memory_is_a_uniform_sample():
     for seed in range(300):
         state = begin("landmarks", Linear(), graph_memory=12, seed=seed)
         for rows in stream:
-            state = state.fold(state.vertices(rows.points), None)
+            state = state.fold(state.vertices(rows.points, rows.points[:0]), None)
         counts[positions_in(state.anchors[state.kept], seen)] += 1
     deviation = np.sqrt(300 * 0.25 * 0.75)
     assert np.abs(counts - 75).max() < 4.5 * deviation

@@ -12,7 +12,7 @@ from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 
 from seqmed import SeqLapMED, SeqMED
-from seqmed.labels import ClassBook, empty_book
+from seqmed.labels import empty_book
 
 NAMES = ("ham", "spam")
 
@@ -700,8 +700,12 @@ def test_the_book_adds_weights_and_keeps_them_when_it_grows():
     assert declared.seen.tolist() == [False, True, True, True]
 
 
+def book_of(classes):
+    return empty_book().add(np.array(classes), np.ones(len(classes)))
+
+
 def test_targets_are_one_against_the_rest():
-    two = ClassBook(np.array([3, 8]), np.ones(2))
+    two = book_of([3, 8])
     assert two.targets(np.array([0, 1])).tolist() == [[-1], [1]]
-    three = ClassBook(np.array([3, 8, 9]), np.ones(3))
+    three = book_of([3, 8, 9])
     assert three.targets(np.array([2, 0])).tolist() == [[-1, -1, 1], [1, -1, -1]]

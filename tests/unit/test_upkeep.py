@@ -723,7 +723,8 @@ def begun(kernel, n_landmarks, points, bias_variance=np.inf):
 def as_batch(rows):
     labeled = np.flatnonzero(rows.labels != UNLABELED)
     signs = np.where(rows.labels[labeled] == 1, 1.0, -1.0)[:, None]
-    return Batch(rows.points, labeled, signs, rows.weights[labeled])
+    weights = rows.weights[labeled]
+    return Batch(rows.points, labeled, signs, weights, np.ones(weights.size))
 
 
 @pytest.mark.parametrize("averaging", [False, True])

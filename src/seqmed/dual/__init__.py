@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from seqmed.arrays import Array
 from seqmed.dual.problem import DualProblem, DualSolution, attainable, feasible, with_bias
+from seqmed.sharing import shared
 
 
+@shared
 def solve(
     problem: DualProblem,
     *,

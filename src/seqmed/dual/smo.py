@@ -261,7 +261,8 @@ def solve(
             f"start has entries in [{multipliers.min():g}, {multipliers.max():g}], expected each "
             "between 0 and its bound: clip the start, or begin with none."
         )
-    gram = np.ascontiguousarray(problem.gram, dtype=np.float64)
+    # compiled for arrays that may be written to, of which there is one kind
+    gram = np.require(problem.gram, np.float64, ["C", "W"])
     status, used, patience, least = "rounding", 0, PATIENCE, np.inf
     while patience:
         # The steps update their residual as they go; only a freshly computed one may end a solve.

@@ -11,6 +11,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from seqmed.arrays import Array, Points, row_norms_squared
 from seqmed.kernels.protocol import Expansion, Pointwise
+from seqmed.sharing import shared
 
 # |x - centre|^2 in units of 1/gamma beyond which distances by inner products lose digits of the
 # kernel value (their error is about 1e-15 of this); such rows are differenced directly.
@@ -61,6 +62,7 @@ class RBF(Pointwise):
         centre = None if sp.issparse(points) else np.average(points, axis=0, weights=weights)
         return replace(self, gamma=resolve_gamma(self.gamma, points, weights), centre=centre)
 
+    @shared
     def __call__(self, left: Points, right: Points) -> Array:
         gamma = float(self.gamma)
         same = left is right

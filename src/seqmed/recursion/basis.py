@@ -18,6 +18,7 @@ from seqmed.arrays import Array, Points, no_rows, stack, take_rows
 from seqmed.graph import semidefinite_factor
 from seqmed.kernels import Kernel
 from seqmed.posterior import Covariance, Projection, Reduction
+from seqmed.sharing import shared
 
 # A landmark whose kernel function is this close to the span of the others (squared distance, as a
 # share of the largest k(z, z)) adds no direction: dividing by so little would carry rounding.
@@ -134,6 +135,7 @@ def whiten_gram(gram: Array) -> Array:
     return whiten(gram, REDUNDANT * np.diagonal(gram).max(initial=0.0))
 
 
+@shared
 def whiten(gram: Array, cutoff: float) -> Array:
     """Return W, (n, n), with ``W' K W`` the identity but for zeros in redundant places.
 
@@ -156,6 +158,7 @@ def shrinkage(penalty: Array) -> Array:
     return identity - inverse(identity + penalty)
 
 
+@shared
 def inverse(matrix: Array) -> Array:
     """Return the inverse of a positive definite matrix; rounding may have spoiled that a little."""
     lower, info = dpotrf(matrix, lower=1)

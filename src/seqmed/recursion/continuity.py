@@ -26,8 +26,10 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from seqmed.arrays import (
     Array,
     Points,
+    distinct_rows,
     found_among,
     no_indices,
+    no_rows,
     positions_among,
     stack,
     take_rows,
@@ -37,6 +39,7 @@ from seqmed.kernels import Expansion, Kernel
 from seqmed.posterior import CovarianceFunction, Projection, check_variance
 from seqmed.recursion.basis import Basis, inverse, whiten_gram, whiten_points
 from seqmed.recursion.landmarks import draw_keys, largest
+from seqmed.sharing import shared
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,8 @@ class ContinuousRecursion:
     seed : entropy of the choice among points.
     committed : (m, m) covariance of the function on the kept points, by all rows committed so far;
         None while there are none.
-    keys : (m,) the draw by which each kept point holds its place; the largest stay.
+    keys : (q,) the draw by which each anchor holds its place, the largest stay; -inf for one whose
+        row is committed, which cannot come back.
     kept : (m,) where the kept points stand among the anchors.
     anchors : the points of the last graph, (q, p); None before the first.
     origin : (q,) where each anchor stood before the last fold, -1 for a new one.
@@ -138,12 +142,16 @@ class ContinuousRecursion:
     pins: ClassVar[bool] = True
     replacement_cost: ClassVar[float] = 0.0
 
-    def vertices(self, points: Points) -> Points:
-        """Return what a graph of the batch spans: the kept points, and those of the batch."""
-        if self.anchors is None:
-            return points
-        kept = take_rows(self.anchors, self.kept)
-        return stack(kept, take_rows(points, ~found_among(points, kept)))
+    def vertices(self, points: Points, labeled: Points) -> Points:
+        """Return what a graph of the batch spans: the kept points, and those of the batch.
+
+        A labeled point that was dropped before its label came takes part again, unless its row is
+        committed and would count twice.
+        """
+        kept = no_rows(points) if self.anchors is None else take_rows(self.anchors, self.kept)
+        if self.commit:
+            labeled = no_rows(labeled)
+        return union(kept, points, take_rows(labeled, distinct_rows(labeled)))
 
     def forget(self, share: float) -> ContinuousRecursion:
         """Return the recursion with every penalty committed so far scaled by ``share``.
@@ -184,7 +192,7 @@ class ContinuousRecursion:
         """Return the recursion after one more batch, with ``points`` from `vertices`."""
         kernel = self.covariance.kernel
         n, m = points.shape[0], self.kept.size
-        keys = np.append(self.keys, draw_keys(n - m, self.seed, self.n_folds))
+        keys = np.append(self.keys[self.kept], draw_keys(n - m, self.seed, self.n_folds))
         stays = self._staying(keys, np.zeros(n, dtype=bool) if pinned is None else pinned)
         kept = np.flatnonzero(stays)
 
@@ -199,30 +207,34 @@ class ContinuousRecursion:
                 committed = known[np.ix_(kept, kept)]
             shares = np.where(stays, 1.0, 1.0 - self.commit)  # what is not committed counts today
             known = conditioned(known, sp.csr_array(sp.diags_array(np.sqrt(shares)) @ rows))
+        if committed is not None:
+            keys = np.where(stays, keys, -np.inf)
         return replace(
             self,
             covariance=PointCovariance(kernel, points, known, basis),
             committed=committed,
-            keys=keys[kept],
+            keys=keys,
             kept=kept,
             anchors=points,
             origin=np.append(self.kept, np.full(n - m, -1)),
             n_folds=self.n_folds + 1,
         )
 
-    def unpin(self, pinned: Points) -> ContinuousRecursion:
-        """Return the recursion with none but these points pinned; the others compete to stay."""
+    def repin(self, pinned: Points) -> ContinuousRecursion:
+        """Return the recursion with those of its anchors pinned; the others compete to stay."""
         if self.anchors is None:
             return self
-        among = found_among(take_rows(self.anchors, self.kept), pinned)
-        stays = np.flatnonzero(self._staying(self.keys, among))
-        committed = None if self.committed is None else self.committed[np.ix_(stays, stays)]
-        return replace(self, committed=committed, keys=self.keys[stays], kept=self.kept[stays])
+        among = found_among(self.anchors, pinned) & (self.keys > -np.inf)
+        kept = np.flatnonzero(self._staying(self.keys, among))
+        if self.committed is None:
+            return replace(self, kept=kept)
+        places = np.searchsorted(self.kept, kept)
+        return replace(self, kept=kept, committed=self.committed[np.ix_(places, places)])
 
     def _staying(self, keys: Array, pinned: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return a mask (n,) of the pinned points and of those with the largest keys."""
         stays = pinned.copy()
-        others = np.flatnonzero(~stays)
+        others = np.flatnonzero(~stays & (keys > -np.inf))
         stays[others[largest(keys[others], self.memory)]] = True
         return stays
 
@@ -233,6 +245,17 @@ class ContinuousRecursion:
         return self
 
 
+@shared
+def union(kept: Points, points: Points, labeled: Points) -> Points:
+    """Return the rows of all three, each of distinct rows, without those that came before."""
+    spanned = points
+    if kept.shape[0]:
+        spanned = stack(kept, take_rows(points, ~found_among(points, kept)))
+    missing = take_rows(labeled, ~found_among(labeled, spanned))
+    return stack(spanned, missing) if missing.shape[0] else spanned
+
+
+@shared
 def extended(known: Array, gram: Array) -> Array:
     """Return the covariance (n, n) of a function on points, known (m, m) on the first m of them.
 
@@ -247,6 +270,7 @@ def extended(known: Array, gram: Array) -> Array:
     return np.block([[known, across], [across.T, 0.5 * (corner + corner.T)]])
 
 
+@shared
 def conditioned(covariance: Array, rows: sp.csr_array) -> Array:
     """Return the covariance given that ``rows @ f`` was observed to be 0 with unit variance."""
     if not rows.shape[0]:

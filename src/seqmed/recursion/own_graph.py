@@ -12,11 +12,11 @@ class OwnGraph:
 
     pins: ClassVar[bool] = False
 
-    def vertices(self, points: Points) -> Points:
+    def vertices(self, points: Points, labeled: Points) -> Points:
         """Return what a graph of the batch spans: the batch."""
         return points
 
-    def unpin(self, pinned: Points) -> Self:
+    def repin(self, pinned: Points) -> Self:
         """Return the recursion itself: it keeps no point because it is pinned."""
         return self
 

@@ -1,0 +1,463 @@
+"""Parameters chosen by the stream itself: candidates side by side, judged before they learn.
+
+Every batch is first predicted by every candidate, and only then learned. How often each was right,
+recent batches counting more, is the record by which the best is known at any time, without a
+validation set and without going back. It is paired: candidates predict the same rows, so two of
+them are told apart by the rows on which only one was right.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import ParameterGrid
+from sklearn.utils import _safe_indexing
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _num_samples, check_is_fitted
+
+from seqmed.arrays import Array
+from seqmed.labels import split_labels
+from seqmed.sharing import sharing
+
+# Rows on which just one of two candidates was right before one of them may be dropped.
+FEWEST_DISAGREEMENTS = 10.0
+
+
+class Dropped(NamedTuple):
+    """Why a candidate was dropped.
+
+    In which batch, in favour of which leader, and the (discounted) weight of the rows on which only
+    the leader was right, ``lost``, and on which only the candidate was, ``won``.
+    """
+
+    batch: int
+    leader: int
+    lost: float
+    won: float
+
+
+@dataclass(frozen=True)
+class Record:
+    """How the candidates have done on labels they had not learned.
+
+    Parameters
+    ----------
+    right : (c,) weight of the rows each had right, discounted.
+    alone : (c, c) weight of the rows on which the first was right and the second wrong, discounted.
+    total : weight of the rows scored, discounted.
+    right_in_all, total_in_all : the same without discount; of candidates that were dropped, up to
+        that batch.
+    dropped : (c,) why each was dropped; None for those still in the race.
+    """
+
+    right: Array
+    alone: Array
+    total: float
+    right_in_all: Array
+    total_in_all: Array
+    dropped: tuple[Dropped | None, ...]
+
+    @property
+    def racing(self) -> NDArray[np.intp]:
+        """The candidates that have not been dropped."""
+        return np.array([i for i, why in enumerate(self.dropped) if why is None], dtype=np.intp)
+
+    @property
+    def ranking(self) -> NDArray[np.intp]:
+        """The candidates in the race, best first; the first in the grid of equals."""
+        racing = self.racing
+        return racing[np.argsort(-self.right[racing], kind="stable")]
+
+    def discounted(self, share: float) -> Record:
+        """Return the record with everything so far counting less."""
+        return replace(
+            self, right=share * self.right, alone=share * self.alone, total=share * self.total
+        )
+
+    def add(self, correct: NDArray[np.bool_], weights: Array) -> Record:
+        """Return the record with rows that the racing candidates, (r, n), had right or wrong."""
+        racing = self.racing
+        right, alone, in_all = self.right.copy(), self.alone.copy(), self.right_in_all.copy()
+        totals = self.total_in_all.copy()
+        right[racing] += correct @ weights
+        in_all[racing] += correct @ weights
+        totals[racing] += weights.sum()
+        alone[np.ix_(racing, racing)] += (correct * weights) @ (~correct).T
+        return replace(
+            self, right=right, alone=alone, total=self.total + float(weights.sum()),
+            right_in_all=in_all, total_in_all=totals,
+        )  # fmt: skip
+
+    def drop_hopeless(self, batch: int, limit: float) -> Record:
+        """Return the record without candidates that the leader beats by ``limit`` deviations.
+
+        If neither were better, each row on which just one is right would be a fair coin: the
+        difference of the two counts has the deviation ``sqrt(lost + won)``.
+        """
+        leader = int(self.ranking[0])
+        dropped = list(self.dropped)
+        for rival in self.racing.tolist():
+            lost, won = float(self.alone[leader, rival]), float(self.alone[rival, leader])
+            enough = lost + won >= FEWEST_DISAGREEMENTS
+            if enough and lost - won > limit * np.sqrt(lost + won):
+                dropped[rival] = Dropped(batch, leader, lost, won)
+        return replace(self, dropped=tuple(dropped))
+
+
+def empty_record(n_candidates: int) -> Record:
+    """Return the record before any label."""
+    nothing = np.zeros(n_candidates)
+    return Record(
+        nothing,
+        np.zeros((n_candidates, n_candidates)),
+        0.0,
+        nothing,
+        nothing,
+        (None,) * n_candidates,
+    )
+
+
+def mixes(search: PrequentialSearch) -> bool:
+    """Whether a search predicts with a mixture; if not, its methods are those of the best."""
+    return search.combine == "mixture"
+
+
+def follows_best(method: str) -> Any:
+    """Return the check that a search follows its best candidate, which has a method."""
+    return lambda search: not mixes(search) and hasattr(search.estimator, method)
+
+
+class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    """Learns a stream with every combination of some parameters, and predicts with the best.
+
+    All candidates learn every batch. Before that, each predicts the labeled rows of the batch, and
+    is judged by how often it was right on rows it had not learned. Kernel matrices, graphs and
+    factorisations that candidates have in common are computed once. Candidates that are hopeless
+    are dropped.
+
+    Parameters
+    ----------
+    estimator : object with ``partial_fit`` and ``predict``
+        `SeqMED`, `SeqLapMED`, or a `StreamPipeline` that ends in one.
+    param_grid : dict of lists, or list of such dicts
+        As in scikit-learn's GridSearchCV. Order matters for ties: put the simpler first. With
+        ``beta`` in the grid include 0, and unlabeled rows that mislead are found out.
+    discount : float in (0, 1], default=0.98
+        What a batch counts for when the next one comes; below 1 the best is the best of late.
+    combine : {"best", "mixture"}, default="best"
+        Predict with the best candidate, or with the mean probabilities of the ``n_best`` best, each
+        weighted by ``exp(-errors)`` beyond those of the best.
+    n_best : int >= 1, default=3
+        Candidates in a mixture.
+    drop_limit : float > 0 or None, default=3.0
+        A candidate is dropped once the leader is ahead by more standard deviations than this: of
+        the (discounted) rows on which just one of the two was right, at least 10, the leader has
+        had ``lost`` and the candidate ``won``, and ``lost - won > drop_limit sqrt(lost + won)``.
+        None keeps all.
+    batch_size : int >= 1, default=200
+        Rows that `fit` learns at a time.
+
+    Attributes
+    ----------
+    candidates_ : list of estimators
+        One for each combination; those dropped as they were then.
+    record_ : Record
+        How they did.
+    best_index_, best_params_, best_estimator_, best_score_
+        The best of late: its place, parameters, estimator, and discounted share of rows right.
+    results_ : dict
+        One entry per candidate in every list: ``params``, ``accuracy`` (of all rows scored while in
+        the race), ``recent_accuracy``, ``rank`` (1 is best; 0 if dropped), ``dropped`` (a
+        `Dropped`, or None).
+    classes_ : ndarray of shape (n_classes,)
+    n_batches_ : int
+        Batches learned.
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "estimator": [HasMethods(["partial_fit", "predict"])],
+        "param_grid": [dict, list],
+        "discount": [Interval(Real, 0.0, 1.0, closed="right")],
+        "combine": [StrOptions({"best", "mixture"})],
+        "n_best": [Interval(Integral, 1, None, closed="left")],
+        "drop_limit": [Interval(Real, 0.0, None, closed="neither"), None],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        estimator,
+        param_grid,
+        *,
+        discount=0.98,
+        combine="best",
+        n_best=3,
+        drop_limit=3.0,
+        batch_size=200,
+    ):
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.discount = discount
+        self.combine = combine
+        self.n_best = n_best
+        self.drop_limit = drop_limit
+        self.batch_size = batch_size
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags = copy.copy(self.estimator.__sklearn_tags__().input_tags)
+        tags.input_tags.pairwise = False
+        return tags
+
+    # -- learning --------------------------------------------------------------------------------
+
+    def fit(self, X, y, sample_weight=None):
+        """Learn rows as a stream of their own, ``batch_size`` at a time and in the order given.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Labels; missing ones as the estimator has it.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        self : the fitted search. Left as it was if the rows are refused.
+        """
+        self._validate_params()
+        before = self.__dict__.copy()
+        try:
+            for name in ("candidates_", "record_", "n_batches_"):
+                self.__dict__.pop(name, None)
+            labeled, labels = self._labels(y)
+            if not labels.size:
+                raise ValueError(
+                    f"PrequentialSearch.fit got no labeled row among {labeled.size}, expected at "
+                    "least one: add labels, or learn unlabeled batches with partial_fit."
+                )
+            classes = np.unique(labels)
+            for start in range(0, _num_samples(X), self.batch_size):
+                rows = np.arange(start, min(start + self.batch_size, _num_samples(X)))
+                weights = None if sample_weight is None else _safe_indexing(sample_weight, rows)
+                part = _safe_indexing(X, rows), _safe_indexing(y, rows)
+                self.partial_fit(*part, classes=classes, sample_weight=weights)
+        except BaseException:
+            self.__dict__ = before
+            raise
+        return self
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None, **parameters):
+        """Judge all candidates in the race by the labels of a batch, then let them learn it.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        classes : array-like of shape (n_classes,), default=None
+        sample_weight : array-like of shape (n_samples,), default=None
+        **parameters : others that the estimator's ``partial_fit`` takes, such as ``new_points``.
+
+        Returns
+        -------
+        self : the search, one batch further. Left as it was if the batch is refused.
+        """
+        self._validate_params()
+        if not hasattr(self, "candidates_"):
+            grid = list(ParameterGrid(self.param_grid))
+            candidates = [clone(self.estimator).set_params(**clone_values(each)) for each in grid]
+            record, n_batches = empty_record(len(grid)), 0
+        else:
+            candidates, record, n_batches = self.candidates_, self.record_, self.n_batches_
+        given = {"classes": classes, "sample_weight": sample_weight, **parameters}
+        given = {name: value for name, value in given.items() if value is not None}
+        with sharing():
+            scored = self._judged(candidates, record, X, y, sample_weight)
+            learned = list(candidates)
+            for place in record.racing:
+                learned[place] = snapshot(candidates[place]).partial_fit(X, y, **given)
+        if scored is not record and self.drop_limit is not None:
+            scored = scored.drop_hopeless(n_batches + 1, self.drop_limit)
+        return self._commit(learned, scored, n_batches + bool(given.get("new_points", True)))
+
+    def retract(self, X, y=None):
+        """Take labels back from all candidates in the race; see `SeqMED.retract`.
+
+        Candidates whose window no longer holds them make it refuse, and nothing is taken back.
+        """
+        check_is_fitted(self, "candidates_")
+        learned = list(self.candidates_)
+        with sharing():
+            for place in self.record_.racing:
+                learned[place] = snapshot(learned[place]).retract(X, y)
+        return self._commit(learned, self.record_, self.n_batches_)
+
+    def _judged(self, candidates, record, X, y, sample_weight):
+        """Return the record with the labeled rows of a batch predicted before they are learned."""
+        labeled, labels = self._labels(y)
+        leader = candidates[record.ranking[0]]
+        if not labels.size or not can_predict(leader):
+            return record
+        rows = np.flatnonzero(labeled)
+        weights = np.ones(rows.size)
+        if sample_weight is not None:
+            weights = np.asarray(sample_weight, dtype=float)[rows]
+        X_labeled = _safe_indexing(X, rows)
+        correct = np.array(
+            [candidates[place].predict(X_labeled) == labels for place in record.racing], dtype=bool
+        )
+        return record.discounted(self.discount).add(correct, weights)
+
+    def _labels(self, y):
+        """Return who is labeled, and the labels, by the estimator's own conventions."""
+        final = getattr(self.estimator, "_final_estimator", self.estimator)
+        known = getattr(self, "classes_", None)
+        if hasattr(final, "_split_labels"):
+            return final._split_labels(y, known)
+        return split_labels(y, None, marks=False, known=known)
+
+    def _commit(self, candidates, record, n_batches):
+        best = int(record.ranking[0])
+        leader = candidates[best]
+        self.__dict__.update(
+            candidates_=candidates,
+            record_=record,
+            n_batches_=n_batches,
+            best_index_=best,
+            best_estimator_=leader,
+            best_params_=list(ParameterGrid(self.param_grid))[best],
+            best_score_=float(record.right[best] / record.total) if record.total else np.nan,
+            classes_=leader.classes_,
+            n_features_in_=leader.n_features_in_,
+        )
+        if hasattr(leader, "feature_names_in_"):
+            self.feature_names_in_ = leader.feature_names_in_
+        return self
+
+    @property
+    def results_(self):
+        """How the candidates have done, one entry per candidate in every list."""
+        check_is_fitted(self, "candidates_")
+        record = self.record_
+        ranks = np.zeros(len(self.candidates_), dtype=int)
+        ranks[record.ranking] = 1 + np.arange(record.ranking.size)
+        with np.errstate(invalid="ignore"):
+            return {
+                "params": list(ParameterGrid(self.param_grid)),
+                "accuracy": (record.right_in_all / record.total_in_all).tolist(),
+                "recent_accuracy": np.where(
+                    ranks > 0, record.right / np.float64(record.total), np.nan
+                ).tolist(),
+                "rank": ranks.tolist(),
+                "dropped": list(record.dropped),
+            }
+
+    # -- predicting ------------------------------------------------------------------------------
+
+    def predict(self, X):
+        """Return the label of every row, by the best candidate or the mixture.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self, "candidates_")
+        if not mixes(self):
+            return self.best_estimator_.predict(X)
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
+    def predict_proba(self, X):
+        """Return the probability of every class at every row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        check_is_fitted(self, "candidates_")
+        if not mixes(self):
+            return self.best_estimator_.predict_proba(X)
+        members = self.record_.ranking[: self.n_best]
+        shares = np.exp(self.record_.right[members] - self.record_.right[members[0]])
+        with sharing():
+            parts = [self.candidates_[place].predict_proba(X) for place in members]
+        return np.tensordot(shares / shares.sum(), parts, axes=1)
+
+    @available_if(follows_best("decision_function"))
+    def decision_function(self, X):
+        """Return the best candidate's scores; not of a mixture, whose scores have no one scale."""
+        check_is_fitted(self, "candidates_")
+        return self.best_estimator_.decision_function(X)
+
+    @available_if(follows_best("decision_std"))
+    def decision_std(self, X):
+        """Return the spread of the best candidate's scores."""
+        check_is_fitted(self, "candidates_")
+        return self.best_estimator_.decision_std(X)
+
+    @available_if(lambda self: hasattr(self.estimator, "score"))
+    def score(self, X, y, sample_weight=None):
+        """Return the accuracy on the labeled rows; unlabeled ones are left out."""
+        check_is_fitted(self, "candidates_")
+        labeled, labels = self._labels(y)
+        rows = np.flatnonzero(labeled)
+        if not rows.size:
+            raise ValueError(
+                f"score got no labeled row among {labeled.size}, expected at least one: pass true "
+                "labels."
+            )
+        weights = None if sample_weight is None else np.asarray(sample_weight)[rows]
+        right = self.predict(_safe_indexing(X, rows)) == labels
+        return float(np.average(right, weights=weights))
+
+
+def can_predict(estimator: Any) -> bool:
+    """Whether a candidate has seen a label."""
+    final = getattr(estimator, "_final_estimator", estimator)
+    stream = getattr(final, "_stream", None)
+    if stream is not None:
+        return bool(stream.book.seen.any())
+    try:
+        check_is_fitted(final)
+    except NotFittedError:
+        return False
+    return True
+
+
+def clone_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters in which estimators are clones, so that candidates share none."""
+    return {name: clone(value, safe=False) for name, value in parameters.items()}
+
+
+def snapshot(estimator: Any) -> Any:
+    """Return a copy that can learn while the estimator stays as it is.
+
+    Classifiers of this library keep their state in values that are never changed, so the copy is
+    shallow; a pipeline's steps are copied one by one, and everything else deeply.
+    """
+    if hasattr(estimator, "_split_labels"):
+        return copy.copy(estimator)
+    copied = (
+        copy.copy(estimator) if isinstance(getattr(estimator, "steps", None), Sequence) else None
+    )
+    if copied is None:
+        return copy.deepcopy(estimator)
+    copied.steps = [(name, snapshot(step)) for name, step in estimator.steps]
+    return copied

@@ -1,0 +1,235 @@
+"""Probabilities: against a slow reference, in agreement with predictions, honest on streams."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.base import clone
+
+from seqmed import SeqLapMED, SeqMED, calibration
+from seqmed.calibration import PRIOR_OCTAVE, PRIOR_SPREAD, SLOPES
+from seqmed.labels import empty_book
+
+
+def book_of(labels, declared=()):
+    return empty_book().declare(np.array(declared)).add(np.array(labels), np.ones(len(labels)))
+
+
+def naive_probabilities(records, scores, n_classes):
+    """Return one row's probabilities from (scores, class, weight) of scored rows; plain loops."""
+
+    def likelihoods(row, slope):
+        row = [0.0, row[0]] if n_classes == 2 else row
+        parts = [math.exp(slope * (score - max(row))) for score in row]
+        return [part / sum(parts) for part in parts]
+
+    shares = []
+    for slope in SLOPES:
+        value = -0.5 * ((math.log2(slope) - PRIOR_OCTAVE) / PRIOR_SPREAD) ** 2
+        for row, label, weight in records:
+            value += weight * math.log(likelihoods(row, slope)[label])
+        shares.append(value)
+    shares = [math.exp(value - max(shares)) for value in shares]
+    found = [0.0] * n_classes
+    for slope, share in zip(SLOPES, shares, strict=True):
+        for label, part in enumerate(likelihoods(scores, slope)):
+            found[label] += share / sum(shares) * part
+    return found
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_probabilities_are_those_of_the_reference(n_classes):
+    rng = np.random.default_rng(n_classes)
+    heads = 1 if n_classes == 2 else n_classes
+    book = book_of(range(n_classes))
+    scores, labels = rng.normal(size=(40, heads)), rng.integers(0, n_classes, 40)
+    weights = rng.uniform(0.2, 2, 40)
+    record = calibration.record(calibration.begin(), book, scores, labels, weights)
+    expected = [
+        naive_probabilities(
+            list(zip(scores.tolist(), labels, weights, strict=True)), row, n_classes
+        )
+        for row in scores.tolist()
+    ]
+    found = calibration.probabilities(record, book, scores)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8)  # of slopes that hardly count
+
+
+def test_a_record_is_a_sum_that_can_be_forgotten():
+    rng = np.random.default_rng(0)
+    book = book_of([0, 1])
+    parts = [(rng.normal(size=(9, 1)), rng.integers(0, 2, 9), rng.random(9)) for _ in range(3)]
+    record = calibration.begin()
+    for part in parts:
+        record = calibration.record(record.forget(0.7), book, *part)
+    alone = [calibration.record(calibration.begin(), book, *part) for part in parts]
+    shares = [0.49, 0.7, 1.0]
+    expected = sum(s * a.log_likelihoods for s, a in zip(shares, alone, strict=True))
+    np.testing.assert_allclose(record.log_likelihoods, expected, rtol=1e-12)
+    assert record.n_scored == pytest.approx(sum(s * a.n_scored for s, a in zip(shares, alone)))  # noqa: B905
+
+
+@given(
+    st.integers(1, 5).flatmap(
+        lambda k: st.tuples(
+            st.just(k),
+            arrays(
+                float,
+                (6, 1 if k <= 2 else k),
+                elements=st.one_of(
+                    st.floats(-1e3, 1e3),
+                    st.sampled_from([0.0, -0.0, 1e-320, -1e-320, 1e-17, 1.0, 1.0 + 2**-52, 745.0]),
+                ),
+            ),
+            st.lists(st.booleans(), min_size=k, max_size=k).filter(any),
+            st.floats(0, 300),
+        )
+    )
+)
+def test_the_largest_probability_is_that_of_the_class_predicted(case):
+    """Ties, scores that differ in the last bit, denormal ones, classes without an example."""
+    k, scores, seen, labels_scored = case
+    book = book_of([label for label in range(k) if seen[label]], declared=range(k))
+    record = calibration.begin()
+    if book.seen.sum() > 1 and labels_scored:
+        weights = np.full(6, labels_scored)
+        codes = np.resize(np.flatnonzero(book.seen), 6)
+        record = calibration.record(record, book, scores, codes, weights)
+    found = calibration.probabilities(record, book, scores)
+    assert np.isfinite(found).all()
+    assert (found >= 0).all()
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
+    assert np.array_equal(found.argmax(axis=1), book.winners(scores))
+
+
+def make_stream(n_batches, size=60, n_classes=2, noise=0.15, seed=0, distance=2.0):
+    """Yield classes around centres, of which a share is labeled at random."""
+    rng = np.random.default_rng(seed)
+    centres = distance * np.random.default_rng(5).normal(size=(n_classes, 4))
+    for _ in range(n_batches):
+        y = rng.integers(0, n_classes, size)
+        X = centres[y] + rng.normal(size=(size, 4))
+        yield X, np.where(rng.random(size) < noise, rng.integers(0, n_classes, size), y)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize(
+    "estimator", [SeqMED(), SeqMED(averaging=True, lag=1), SeqLapMED(graph_memory=40)]
+)
+def test_probabilities_are_calibrated_on_the_next_batch(estimator, n_classes):
+    """Of rows given a probability of p, a share of p is right, in each of five groups.
+
+    The classes overlap, so that near a boundary nobody can be certain.
+    """
+    model = clone(estimator).set_params(random_state=0)
+    confidences, right = [], []
+    for number, (X, y) in enumerate(make_stream(40, 60, n_classes, 0.0, distance=1.0)):
+        if number >= 10:
+            found = model.predict_proba(X)
+            confidences.append(found.max(axis=1))
+            right.append(model.predict(X) == y)
+        model.partial_fit(X, y)
+    confidences, right = np.concatenate(confidences), np.concatenate(right)
+    for rows in np.array_split(np.argsort(confidences), 5):
+        # two standard deviations of a share of 360 rows, and .03 for what a slope cannot express
+        limit = 2 * 0.5 / np.sqrt(rows.size) + 0.03
+        assert abs(confidences[rows].mean() - right[rows].mean()) < limit
+
+
+def test_few_labels_are_no_reason_for_certainty():
+    """Before a label was scored a row on the margin is a guess; honest scores make up the mind."""
+    (X, y), *rest = make_stream(12, noise=0.0, seed=1)
+    model = SeqMED().fit(X, y)
+    scores = model.decision_function(X)
+    found = model.predict_proba(X)
+    assert np.array_equal(found[:, 1] > 0.5, scores > 0)
+    near = np.abs(np.abs(scores) - 1) < 0.2
+    assert (found[near].max(axis=1) < 0.95).all()
+    assert model._stream.calibration.n_scored == 0
+    stream = SeqMED().partial_fit(X, y)
+    slopes = [stream._stream.calibration.slope]
+    for batch in rest:
+        stream.partial_fit(*batch)
+        slopes.append(stream._stream.calibration.slope)
+    assert slopes[-1] > 1.2 * slopes[0]
+
+
+def test_probabilities_follow_drift_with_the_same_forgetting():
+    """Labels that lose their meaning flatten the slope sooner if the past is forgotten."""
+    models = [SeqMED(forgetting=share, lag=3) for share in (1.0, 0.7)]
+    for X, y in make_stream(15, noise=0.0):
+        for model in models:
+            model.partial_fit(X, y)
+    before = [model._stream.calibration.slope for model in models]
+    for X, y in make_stream(6, noise=1.0, seed=2):
+        for model in models:
+            model.partial_fit(X, y)
+    kept, forgotten = (model._stream.calibration.slope for model in models)
+    assert forgotten < 0.5 * kept
+    assert kept < before[0]
+
+
+def test_a_declared_class_has_the_share_of_laplaces_rule():
+    X, y = next(make_stream(1, size=20))
+    model = SeqMED().partial_fit(X, y, classes=[0, 1, 2, 3])
+    found = model.predict_proba(X)
+    np.testing.assert_allclose(found[:, 2:], 1 / 24)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    one = SeqMED().partial_fit(X[y == 0], y[y == 0], classes=[0, 1])
+    n = np.sum(y == 0)
+    np.testing.assert_allclose(
+        one.predict_proba(X), np.tile([(n + 1) / (n + 2), 1 / (n + 2)], (20, 1))
+    )
+    only = SeqMED().fit(X[y == 0], y[y == 0])
+    np.testing.assert_array_equal(only.predict_proba(X), np.ones((20, 1)))
+
+
+def test_rows_of_a_class_not_seen_before_are_not_scored():
+    batches = list(make_stream(3, n_classes=2))
+    model = SeqMED()
+    for X, y in batches[:2]:
+        model.partial_fit(X, y)
+    before = model._stream.calibration
+    model.partial_fit(batches[2][0], np.full(60, 7))
+    after = model._stream.calibration
+    assert after.n_scored == before.n_scored == 60
+    assert model.predict_proba(batches[0][0]).shape == (60, 3)
+
+
+def test_unlabeled_rows_and_predictions_leave_the_record_alone():
+    batches = list(make_stream(4))
+    model = SeqLapMED(random_state=0)
+    for X, y in batches[:3]:
+        model.partial_fit(X, y)
+    before = model._stream.calibration
+    model.predict_proba(batches[3][0])
+    model.partial_fit(batches[3][0], np.full(60, -1))
+    assert model._stream.calibration is before
+
+
+def test_weights_count_in_the_record():
+    batches = list(make_stream(2))
+    twice, weighted = SeqMED(gamma=0.3), SeqMED(gamma=0.3)
+    for X, y in batches:
+        twice.partial_fit(np.vstack([X, X]), np.append(y, y))
+        weighted.partial_fit(X, y, sample_weight=np.full(60, 2.0))
+    a, b = twice._stream.calibration, weighted._stream.calibration
+    assert a.n_scored == b.n_scored == 120
+    np.testing.assert_allclose(a.log_likelihoods, b.log_likelihoods, rtol=1e-3)
+
+
+def test_string_labels_log_probabilities_and_pickles():
+    batches = list(make_stream(3, n_classes=3))
+    names = np.array(["low", "mid", "top"])
+    model = SeqMED()
+    for X, y in batches:
+        model.partial_fit(X, names[y])
+    found = model.predict_proba(X)
+    assert np.array_equal(names[found.argmax(axis=1)], model.predict(X))
+    np.testing.assert_array_equal(model.predict_log_proba(X), np.log(found))
+    copied = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(copied.predict_proba(X), found)
