@@ -1,4 +1,4 @@
-"""Does a search over twelve candidates end where the best of them would have, and at what price?
+"""A search over twelve candidates: does it end where the best would have, and at what price.
 
 Seven streams (see streams.py). In each, `PrequentialSearch` learns with twelve candidates: before
 every batch it predicts all of its rows, and so does every candidate on its own. The search sees
@@ -115,7 +115,7 @@ def main():
         row.append(f"{candidates.min():.1f} to {candidates.max():.1f}")
         row.append(f"{np.mean([each['cost'] for each in own]):.1f}")
         row.append(f"{np.mean([each['dropped'] for each in own]):.1f}")
-        rows.append(row + ["; ".join(as_text(each["chosen"]) for each in own)])
+        rows.append([*row, "; ".join(as_text(each["chosen"]) for each in own)])
     header = (
         "stream", "best behind", "second half", "mixture behind", "second half", "candidates",
         "cost", "dropped", "chosen",

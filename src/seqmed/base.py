@@ -18,8 +18,8 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from seqmed import calibration, kernels, learning
-from seqmed.arrays import Array, Points, distinct_rows, positions_among, take_rows
+from seqmed import calibration, kernels, learning, windows
+from seqmed.arrays import Array, Points, take_rows
 from seqmed.calibration import Calibration
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import Kernel, Precomputed, make_kernel
@@ -171,8 +171,8 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            The rows, exactly as they were learned. A row learned more than once is taken back once,
-            the newest first, for every time it is given.
+            The rows as they were learned, to 10 digits. A row learned more than once is taken back
+            once, the newest first, for every time it is given.
         y : array-like of shape (n_samples,), default=None
             The labels to take back; None for whatever label a row has.
 
@@ -301,7 +301,7 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
             labeled=labeled,
             targets=book.targets(codes),
             weights=weights,
-            class_weights=self._class_weights(book)[codes],
+            class_weights=book.class_weights(self.class_weight)[codes],
         )
         settings = self._settings(float(weights.sum()), total)
         with threads_for(max(points.shape[0], posterior.size)):
@@ -353,24 +353,16 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         return self._stream.book.find(labels)
 
     def _find_in_window(self, points: Points, codes: NDArray[np.intp] | None) -> NDArray[np.bool_]:
-        """Return a mask of the rows of the window that are meant, the newest of equals."""
+        """Return a mask of the rows of the window whose labels are to be taken back."""
         window, book = self._stream.posterior.window, self._stream.book
-        distinct = take_rows(points, distinct_rows(points))
-        wanted, there = (positions_among(rows, distinct) for rows in (points, window.points))
-        classes = book.own_classes(window.signs)
-        found = np.zeros(window.size, dtype=bool)
-        for row, place in enumerate(wanted):
-            fits = (there == place) & ~found
-            if codes is not None:
-                fits &= classes == codes[row]
-            if not fits.any():
-                raise ValueError(
-                    f"row {row} of X is not among the {window.size} labeled rows that can still be "
-                    f"taken back, expected a row of the last lag={self.lag} batches with labels, "
-                    "exactly as it was learned and with the label it had: what older labels taught "
-                    "is settled. Start a new model with a larger lag (None keeps all)."
-                )
-            found[np.flatnonzero(fits)[-1]] = True
+        found, missing = windows.find(window, book.own_classes(window.signs), points, codes)
+        if missing is not None:
+            raise ValueError(
+                f"row {missing} of X is not among the {window.size} labeled rows that can still be "
+                f"taken back, expected a row of the last lag={self.lag} batches with labels, "
+                "as it was learned and with the label it had: what older labels taught is "
+                "settled. Start a new model with a larger lag (None keeps all)."
+            )
         return found
 
     def _settings(self, labeled_weight: float, weight: float) -> Settings:
@@ -402,23 +394,6 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
                 "classes only: leave it out, or choose another marker."
             )
         return np.unique(values)
-
-    def _class_weights(self, book: ClassBook) -> Array:
-        """Return the weight of every class, (K,); "balanced" counts all labels seen so far."""
-        if self.class_weight is None:
-            return np.ones(book.classes.size)
-        if isinstance(self.class_weight, dict):
-            given = [self.class_weight.get(label, 1.0) for label in book.classes.tolist()]
-            if not all(isinstance(weight, Real) and 0 < float(weight) < np.inf for weight in given):
-                raise ValueError(
-                    f"class_weight got {self.class_weight!r}, expected positive finite weights: to "
-                    "leave a class out, remove its rows."
-                )
-            return np.array(given, dtype=np.float64)
-        seen = book.seen
-        weights = np.ones(book.classes.size)
-        weights[seen] = book.weights.sum() / (seen.sum() * book.weights[seen])
-        return weights
 
     def _check_unchanged(self, fixed: dict[str, Any]) -> None:
         for name, before in fixed.items():

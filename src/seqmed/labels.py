@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -270,6 +271,26 @@ class ClassBook:
         else:
             own = np.arange(self.classes.size)
         return np.where(codes[:, None] == own[None, :], 1.0, -1.0)
+
+    def class_weights(self, given: Any) -> Array:
+        """Return the weight of every class, (K,), from the estimator's ``class_weight``.
+
+        "balanced" is by the labels seen so far: rare classes weigh more.
+        """
+        if given is None:
+            return np.ones(self.classes.size)
+        if isinstance(given, dict):
+            chosen = [given.get(label, 1.0) for label in self.classes.tolist()]
+            if not all(isinstance(value, Real) and 0 < float(value) < np.inf for value in chosen):
+                raise ValueError(
+                    f"class_weight got {given!r}, expected positive finite weights: to leave a "
+                    "class out, remove its rows."
+                )
+            return np.array(chosen, dtype=np.float64)
+        weights = np.ones(self.classes.size)
+        seen = self.seen
+        weights[seen] = self.weights.sum() / (seen.sum() * self.weights[seen])
+        return weights
 
     def own_classes(self, signs: Array) -> NDArray[np.intp]:
         """Return the class of every row of one-vs-rest targets, (l, heads), by its place."""

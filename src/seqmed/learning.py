@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed import dual, upkeep
+from seqmed import dual, upkeep, windows
 from seqmed.arrays import (
     Array,
     Points,
@@ -27,7 +27,6 @@ from seqmed.arrays import (
     found_among,
     no_indices,
     no_rows,
-    stack,
     take_rows,
 )
 from seqmed.dual import DualProblem, DualSolution
@@ -196,7 +195,7 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
     past = posterior
     if teaches(posterior, batch, settings, posterior.n_batches):
         past = upkeep.forget_labels(past, settings.forgetting)
-    window, leaving = advance(past.window, batch, settings, past.n_batches)
+    window, leaving = advance(past, batch, settings, past.n_batches)
     recursion, graph = fold_geometry(past, window.points, batch.points, settings)
     prior = upkeep.settle(upkeep.follow(past, recursion), leaving)
     prior = replace(prior, graph=graph, window=window, n_batches=posterior.n_batches + 1)
@@ -213,7 +212,7 @@ def label(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poste
     number, past = posterior.n_batches - 1, posterior
     if number not in past.window.batches and teaches(posterior, batch, settings, number):
         past = upkeep.forget_labels(past, settings.forgetting)
-    window, leaving = advance(past.window, batch, settings, number)
+    window, leaving = advance(past, batch, settings, number)
     prior = upkeep.settle(past, leaving)
     prior = replace(prior, window=window, recursion=past.recursion.repin(window.points))
     return relearn(past, prior, batch, settings)
@@ -277,7 +276,7 @@ def teaches(posterior: Posterior, batch: Batch, settings: Settings, number: int)
     """Whether the labels of a batch will pose a dual; if not, they are no reason to forget."""
     if not batch.labeled.size:
         return False
-    window, _ = advance(posterior.window, batch, settings, number)
+    window, _ = advance(posterior, batch, settings, number)
     grown = replace(posterior, window=window)
     return any(poses(grown, head) for head in range(posterior.biases.size))
 
@@ -290,40 +289,23 @@ def poses(posterior: Posterior, head: int) -> bool:
     return bool(abs(signs.sum()) < signs.size)
 
 
-def advance(window: Window, batch: Batch, settings: Settings, number: int) -> tuple[Window, Terms]:
-    """Return the window with the labeled points of a batch, and the points that leave it for that.
-
-    It holds the last `Settings.lag` batches that had labels, and at most `Settings.room` points
-    unless the batch alone has more; where points must go, those of the smallest multipliers go
-    first, older before newer.
-    """
-    heads, n_new = window.signs.shape[1], batch.labeled.size
-    if not n_new:
-        return window, upkeep.as_terms(window.take(no_indices()))
-    leaves = np.zeros(window.size, dtype=bool)
-    if settings.lag is not None:
-        seen = np.union1d(window.batches, [number])
-        leaves = ~np.isin(window.batches, seen[-settings.lag :])
-    if settings.room is not None:
-        staying = np.flatnonzero(~leaves)
-        excess = min(staying.size + n_new - settings.room, staying.size)
-        if excess > 0:
-            weights = np.abs(window.coefficients[staying]).max(axis=1)
-            leaves[staying[np.argsort(weights, kind="stable")[:excess]]] = True
-    kept = window.take(~leaves)
-    nothing = np.zeros((n_new, heads))
+def advance(
+    posterior: Posterior, batch: Batch, settings: Settings, number: int
+) -> tuple[Window, Terms]:
+    """Return the window with the labeled points of a batch, and what leaves it for them."""
     weights = batch.weights * batch.class_weights
-    grown = Window(
-        points=stack(kept.points, take_rows(batch.points, batch.labeled)),
-        coefficients=np.vstack([kept.coefficients, nothing]),
-        averages=np.vstack([kept.averages, nothing]),
-        signs=np.vstack([kept.signs, batch.targets]),
-        bounds=np.append(kept.bounds, settings.bound * weights),
-        shapes=np.append(kept.shapes, settings.slack_shape * weights),
-        weights=np.append(kept.weights, batch.weights),
-        batches=np.append(kept.batches, np.full(n_new, number)),
+    nothing = np.zeros_like(batch.targets)
+    entering = Window(
+        points=take_rows(batch.points, batch.labeled),
+        coefficients=nothing,
+        averages=nothing,
+        signs=batch.targets,
+        bounds=settings.bound * weights,
+        shapes=settings.slack_shape * weights,
+        weights=batch.weights,
+        batches=np.full(batch.labeled.size, number),
     )
-    return grown, upkeep.as_terms(window.take(leaves))
+    return windows.advance(posterior.window, entering, settings.lag, settings.room)
 
 
 def fold_geometry(

@@ -345,6 +345,16 @@ def test_weights_leave_with_their_rows():
     assert book.counts.tolist() == [np.sum(rows.labels[7:] == label) for label in (0, 1)]
 
 
+def test_rows_are_found_but_for_rounding():
+    """A transformer gives a row alone other last digits than the same row in company."""
+    rows = make_batch(20, 20, 2, seed=14)
+    model = SeqMED(lag=None).partial_fit(1e6 * rows.points, rows.labels)
+    model.retract(1e6 * rows.points[:4] * (1 + 1e-14), rows.labels[:4])
+    assert model.posterior_.window.size == 16
+    with pytest.raises(ValueError, match="row 0 of X is not among"):
+        model.retract(1e6 * rows.points[5:6] * (1 + 1e-6))
+
+
 def test_sparse_rows_are_found():
     rows = make_batch(20, 20, 2, seed=14)
     X = sp.csr_array(np.where(np.abs(rows.points) > 0.5, rows.points, 0.0))

@@ -19,6 +19,7 @@ from seqmed.kernels import Kernel
 from seqmed.posterior import Covariance, Projection
 from seqmed.recursion.basis import Basis, empty_basis
 from seqmed.recursion.own_graph import OwnGraph
+from seqmed.sharing import shared
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class LandmarkRecursion(OwnGraph):
         assert self.basis is not None
         return self.basis.unexplained(self.covariance.kernel, points)
 
+    @shared
     def fold(
         self,
         points: Points,
