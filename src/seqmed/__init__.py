@@ -1,8 +1,18 @@
 """Maximum-margin classifiers that learn from a stream when most of the data has no labels."""
 
 from seqmed.estimators import SeqLapMED, SeqMED
+from seqmed.pipeline import InputDriftWarning, StreamPipeline
 from seqmed.search import PrequentialSearch
+from seqmed.splitting import SemiSupervisedSplit
 
 __version__ = "0.1.0"
 
-__all__ = ["PrequentialSearch", "SeqLapMED", "SeqMED", "__version__"]
+__all__ = [
+    "InputDriftWarning",
+    "PrequentialSearch",
+    "SemiSupervisedSplit",
+    "SeqLapMED",
+    "SeqMED",
+    "StreamPipeline",
+    "__version__",
+]

@@ -15,6 +15,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.exceptions import NotFittedError
@@ -22,7 +23,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from seqmed.arrays import Array
 from seqmed.labels import split_labels
@@ -30,6 +31,12 @@ from seqmed.sharing import sharing
 
 # Rows on which just one of two candidates was right before one of them may be dropped.
 FEWEST_DISAGREEMENTS = 10.0
+
+# What learning leaves behind, and a new fit begins without.
+LEARNED = (
+    "candidates_", "record_", "n_batches_", "best_index_", "best_estimator_", "best_params_",
+    "best_score_", "classes_", "n_features_in_", "feature_names_in_", "_begun",
+)  # fmt: skip
 
 
 class Dropped(NamedTuple):
@@ -88,8 +95,9 @@ class Record:
         racing = self.racing
         right, alone, in_all = self.right.copy(), self.alone.copy(), self.right_in_all.copy()
         totals = self.total_in_all.copy()
-        right[racing] += correct @ weights
-        in_all[racing] += correct @ weights
+        new = (correct * weights).sum(axis=1)  # row by row: equal candidates have equal sums
+        right[racing] += new
+        in_all[racing] += new
         totals[racing] += weights.sum()
         alone[np.ix_(racing, racing)] += (correct * weights) @ (~correct).T
         return replace(
@@ -166,6 +174,8 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     batch_size : int >= 1, default=200
         Rows that `fit` learns at a time.
 
+    All but the estimator and the grid may be changed in mid-stream.
+
     Attributes
     ----------
     candidates_ : list of estimators
@@ -237,24 +247,36 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self._validate_params()
         before = self.__dict__.copy()
         try:
-            for name in ("candidates_", "record_", "n_batches_"):
+            for name in LEARNED:
                 self.__dict__.pop(name, None)
-            labeled, labels = self._labels(y)
-            if not labels.size:
-                raise ValueError(
-                    f"PrequentialSearch.fit got no labeled row among {labeled.size}, expected at "
-                    "least one: add labels, or learn unlabeled batches with partial_fit."
-                )
-            classes = np.unique(labels)
-            for start in range(0, _num_samples(X), self.batch_size):
-                rows = np.arange(start, min(start + self.batch_size, _num_samples(X)))
-                weights = None if sample_weight is None else _safe_indexing(sample_weight, rows)
-                part = _safe_indexing(X, rows), _safe_indexing(y, rows)
-                self.partial_fit(*part, classes=classes, sample_weight=weights)
+            self._learn_in_parts(X, y, sample_weight)
         except BaseException:
             self.__dict__ = before
             raise
         return self
+
+    def _learn_in_parts(self, X, y, sample_weight):
+        if y is None:
+            raise ValueError("PrequentialSearch requires y to be passed, but the target y is None.")
+        X = X.tocsr() if sp.issparse(X) else X
+        check_consistent_length(X, y)
+        used = np.arange(len(y))
+        weights = None
+        if sample_weight is not None:
+            weights = row_weights(sample_weight, used.size)
+            used = np.flatnonzero(weights) if weights.any() else used
+        labeled, labels = self._labels(_safe_indexing(y, used), None)
+        if not labels.size:
+            raise ValueError(
+                f"PrequentialSearch.fit got no labeled row among {labeled.size}, expected at least "
+                "one: add labels, or learn unlabeled batches with partial_fit."
+            )
+        classes = np.unique(labels)
+        for start in range(0, used.size, self.batch_size):
+            rows = used[start : start + self.batch_size]
+            part = _safe_indexing(X, rows), _safe_indexing(y, rows)
+            own = None if weights is None else weights[rows]
+            self.partial_fit(*part, classes=classes, sample_weight=own)
 
     def partial_fit(self, X, y, classes=None, sample_weight=None, **parameters):
         """Judge all candidates in the race by the labels of a batch, then let them learn it.
@@ -272,75 +294,115 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self : the search, one batch further. Left as it was if the batch is refused.
         """
         self._validate_params()
-        if not hasattr(self, "candidates_"):
-            grid = list(ParameterGrid(self.param_grid))
-            candidates = [clone(self.estimator).set_params(**clone_values(each)) for each in grid]
-            record, n_batches = empty_record(len(grid)), 0
+        if hasattr(self, "candidates_"):
+            self._check_unchanged()
+            begun, n_batches = self._begun, self.n_batches_
+            candidates, record = self.candidates_, self.record_
         else:
-            candidates, record, n_batches = self.candidates_, self.record_, self.n_batches_
+            begun, n_batches = self._settings(), 0
+            candidates = self._begin(begun["param_grid"])
+            record = empty_record(len(candidates))
         given = {"classes": classes, "sample_weight": sample_weight, **parameters}
         given = {name: value for name, value in given.items() if value is not None}
         with sharing():
-            scored = self._judged(candidates, record, X, y, sample_weight)
             learned = list(candidates)
             for place in record.racing:
                 learned[place] = snapshot(candidates[place]).partial_fit(X, y, **given)
+            # by what they were before; a batch that is refused has been, with the reason
+            known = learned[record.racing[0]].classes_
+            scored = self._judged(candidates, record, X, y, sample_weight, known)
+        n_batches += bool(given.get("new_points", True))
         if scored is not record and self.drop_limit is not None:
-            scored = scored.drop_hopeless(n_batches + 1, self.drop_limit)
-        return self._commit(learned, scored, n_batches + bool(given.get("new_points", True)))
+            scored = scored.drop_hopeless(n_batches, self.drop_limit)
+        return self._commit(learned, scored, n_batches, begun)
 
+    @available_if(lambda self: hasattr(self.estimator, "retract"))
     def retract(self, X, y=None):
         """Take labels back from all candidates in the race; see `SeqMED.retract`.
 
-        Candidates whose window no longer holds them make it refuse, and nothing is taken back.
+        Candidates whose window no longer holds them make it refuse, and nothing is taken back. How
+        candidates were judged by these labels stays in the record.
         """
         check_is_fitted(self, "candidates_")
+        self._check_unchanged()
         learned = list(self.candidates_)
         with sharing():
             for place in self.record_.racing:
                 learned[place] = snapshot(learned[place]).retract(X, y)
-        return self._commit(learned, self.record_, self.n_batches_)
+        return self._commit(learned, self.record_, self.n_batches_, self._begun)
 
-    def _judged(self, candidates, record, X, y, sample_weight):
+    def _begin(self, grid):
+        """Return the candidates before their first batch."""
+        if not grid:
+            raise ValueError(
+                f"param_grid got {self.param_grid!r}, expected at least one combination: list the "
+                "values to try, as in {'C': [1.5, 10.0]}."
+            )
+        candidates = [clone(self.estimator).set_params(**clone_values(each)) for each in grid]
+        if mixes(self) and not all(hasattr(each, "predict_proba") for each in candidates):
+            raise ValueError(
+                f"combine='mixture' got {self.estimator!r}, expected an estimator with "
+                "predict_proba: use combine='best'."
+            )
+        return candidates
+
+    def _settings(self):
+        """Return what candidates are made of: the combinations, and the estimator's parameters."""
+        own = {f"estimator__{name}": value for name, value in self.estimator.get_params().items()}
+        grid = list(ParameterGrid(self.param_grid))
+        return {"param_grid": grid, "estimator": type(self.estimator), **own}
+
+    def _check_unchanged(self):
+        before, now = self._begun, self._settings()
+        for name in before | now:
+            if not alike(before.get(name), now.get(name)):
+                raise ValueError(
+                    f"{name} was changed from {before.get(name)!r} to {now.get(name)!r} in "
+                    "mid-stream, expected it to stay, as candidates have begun with it: set it "
+                    "back, or start a new search."
+                )
+
+    def _judged(self, candidates, record, X, y, sample_weight, known):
         """Return the record with the labeled rows of a batch predicted before they are learned."""
-        labeled, labels = self._labels(y)
-        leader = candidates[record.ranking[0]]
-        if not labels.size or not can_predict(leader):
-            return record
-        rows = np.flatnonzero(labeled)
-        weights = np.ones(rows.size)
+        labeled, labels = self._labels(y, known)
+        weights = np.ones(labeled.size)
         if sample_weight is not None:
-            weights = np.asarray(sample_weight, dtype=float)[rows]
-        X_labeled = _safe_indexing(X, rows)
+            weights = row_weights(sample_weight, labeled.size)
+        counted = weights[labeled] > 0
+        rows, labels = np.flatnonzero(labeled)[counted], labels[counted]
+        if not rows.size or not can_predict(candidates[record.racing[0]]):
+            return record
+        X_labeled = _safe_indexing(X.tocsr() if sp.issparse(X) else X, rows)
         correct = np.array(
             [candidates[place].predict(X_labeled) == labels for place in record.racing], dtype=bool
         )
-        return record.discounted(self.discount).add(correct, weights)
+        return record.discounted(self.discount).add(correct, weights[rows])
 
-    def _labels(self, y):
+    def _labels(self, y, known):
         """Return who is labeled, and the labels, by the estimator's own conventions."""
         final = getattr(self.estimator, "_final_estimator", self.estimator)
-        known = getattr(self, "classes_", None)
         if hasattr(final, "_split_labels"):
             return final._split_labels(y, known)
         return split_labels(y, None, marks=False, known=known)
 
-    def _commit(self, candidates, record, n_batches):
+    def _commit(self, candidates, record, n_batches, begun):
         best = int(record.ranking[0])
         leader = candidates[best]
-        self.__dict__.update(
-            candidates_=candidates,
-            record_=record,
-            n_batches_=n_batches,
-            best_index_=best,
-            best_estimator_=leader,
-            best_params_=list(ParameterGrid(self.param_grid))[best],
-            best_score_=float(record.right[best] / record.total) if record.total else np.nan,
-            classes_=leader.classes_,
-            n_features_in_=leader.n_features_in_,
-        )
-        if hasattr(leader, "feature_names_in_"):
-            self.feature_names_in_ = leader.feature_names_in_
+        state = {
+            "candidates_": candidates,
+            "record_": record,
+            "n_batches_": n_batches,
+            "best_index_": best,
+            "best_estimator_": leader,
+            "best_params_": dict(begun["param_grid"][best]),
+            "best_score_": float(record.right[best] / record.total) if record.total else np.nan,
+            "classes_": leader.classes_,
+            "_begun": begun,
+        }
+        for name in ("n_features_in_", "feature_names_in_"):  # not all pipelines have them
+            if hasattr(leader, name):
+                state[name] = getattr(leader, name)
+        self.__dict__.update(state)
         return self
 
     @property
@@ -352,7 +414,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         ranks[record.ranking] = 1 + np.arange(record.ranking.size)
         with np.errstate(invalid="ignore"):
             return {
-                "params": list(ParameterGrid(self.param_grid)),
+                "params": [dict(each) for each in self._begun["param_grid"]],
                 "accuracy": (record.right_in_all / record.total_in_all).tolist(),
                 "recent_accuracy": np.where(
                     ranks > 0, record.right / np.float64(record.total), np.nan
@@ -400,6 +462,12 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             parts = [self.candidates_[place].predict_proba(X) for place in members]
         return np.tensordot(shares / shares.sum(), parts, axes=1)
 
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
+    def predict_log_proba(self, X):
+        """Return the logarithms of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
     @available_if(follows_best("decision_function"))
     def decision_function(self, X):
         """Return the best candidate's scores; not of a mixture, whose scores have no one scale."""
@@ -416,14 +484,16 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def score(self, X, y, sample_weight=None):
         """Return the accuracy on the labeled rows; unlabeled ones are left out."""
         check_is_fitted(self, "candidates_")
-        labeled, labels = self._labels(y)
+        labeled, labels = self._labels(y, self.classes_)
         rows = np.flatnonzero(labeled)
         if not rows.size:
             raise ValueError(
                 f"score got no labeled row among {labeled.size}, expected at least one: pass true "
                 "labels."
             )
-        weights = None if sample_weight is None else np.asarray(sample_weight)[rows]
+        weights = None if sample_weight is None else row_weights(sample_weight, labeled.size)[rows]
+        X = X.tocsr() if sp.issparse(X) else X
+        check_consistent_length(X, labeled)
         right = self.predict(_safe_indexing(X, rows)) == labels
         return float(np.average(right, weights=weights))
 
@@ -439,6 +509,36 @@ def can_predict(estimator: Any) -> bool:
     except NotFittedError:
         return False
     return True
+
+
+def row_weights(sample_weight: Any, n_rows: int) -> Array:
+    """Return the weight of every row; a number counts for all of them."""
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.ndim == 0:
+        return np.full(n_rows, weights)
+    if weights.shape != (n_rows,):
+        raise ValueError(
+            f"sample_weight has shape {weights.shape}, expected ({n_rows},): pass one weight for "
+            "every row."
+        )
+    return weights
+
+
+def alike(first: Any, second: Any) -> bool:
+    """Whether two values of a parameter are the same."""
+    if first is second:
+        return True
+    if isinstance(first, Real) and isinstance(second, Real):
+        return bool(first == second or (first != first and second != second))
+    if type(first) is not type(second):
+        return False
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(alike(first[k], second[k]) for k in first)
+    if isinstance(first, list | tuple):
+        return len(first) == len(second) and all(map(alike, first, second))
+    if isinstance(first, np.ndarray):
+        return np.array_equal(first, second)
+    return bool(first == second)
 
 
 def clone_values(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,9 @@ matrices, find the same neighbours and factor the same systems. Within ``with sh
 function marked as `shared` remembers what it returned, and returns it again for equal arguments;
 its results are read-only. Everywhere else it is called as it is. All of these functions are pure,
 and nobody changes an array that was passed to one of them, so nothing but time depends on it.
+
+Arguments are equal if nothing can tell them apart: by their bits, since 0.0 and -0.0 or True and 1
+may be treated differently, and by how arrays lie in memory, since sums may be rounded accordingly.
 """
 
 from __future__ import annotations
@@ -12,29 +15,64 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 # Entries of an array that are looked at before all of them are compared.
 SAMPLE = 32
+# Bytes of arrays remembered at most; with more of them, all are forgotten.
+LARGEST_MEMORY = 2**30
+# Values that are told apart by type and text; others, such as lists, by what object they are.
+PLAIN = str | int | float | None | np.generic
 
 
-_memory: ContextVar[dict[Hashable, list[tuple[Any, Any]]] | None] = ContextVar(
-    "memory", default=None
-)
+@dataclass
+class Memory:
+    """What functions have returned so far.
+
+    Parameters
+    ----------
+    known : by function and sketch of the arguments, the arguments and the results.
+    sizes : bytes of the arrays among them, by identity.
+    total : the sum of these.
+    """
+
+    known: dict[Hashable, list[tuple[Any, Any]]] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+    total: int = 0
+
+    def find(self, key: Hashable, given: Any) -> tuple[Any] | None:
+        """Return what was returned for equal arguments, in a tuple; None if nothing was."""
+        for before, result in self.known.get(key, ()):
+            if same(before, given):
+                return (result,)
+        return None
+
+    def add(self, key: Hashable, given: Any, result: Any) -> None:
+        """Remember a result; begin anew where that would be too much."""
+        new = {id(each): each.nbytes for each in arrays_in((given, result))}
+        self.total += sum(size for each, size in new.items() if each not in self.sizes)
+        self.sizes |= new
+        self.known.setdefault(key, []).append((given, result))
+        if self.total > LARGEST_MEMORY:
+            self.known, self.sizes, self.total = {}, {}, 0
+
+
+_memory: ContextVar[Memory | None] = ContextVar("memory", default=None)
 
 
 @contextmanager
 def sharing() -> Iterator[None]:
     """Let models that learn or predict within this context share their work."""
-    token = _memory.set({})
+    token = _memory.set(Memory())
     try:
         yield
     finally:
@@ -50,33 +88,44 @@ def shared(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]
         if memory is None:
             return function(*arguments, **named)
         given = (*arguments, tuple(named.items()))
-        # whether two arguments are one object matters: kernels keep symmetry exact by it
-        objects = len({id(argument) for argument in arguments})
-        known = memory.setdefault((function, objects, sketch(given)), [])
-        for before, result in known:
-            if same(before, given):
-                return result
-        result = function(*arguments, **named)
-        freeze(result)
-        known.append((given, result))
+        key = function, repeats((*arguments, *named.values())), sketch(given)
+        found = memory.find(key, given)
+        if found is not None:
+            return found[0]
+        # what it calls is not shared: two equal results that became one object would be multiplied
+        # as one, which rounds differently
+        token = _memory.set(None)
+        try:
+            result = function(*arguments, **named)
+        finally:
+            _memory.reset(token)
+        for array in arrays_in(result):
+            array.flags.writeable = False
+        memory.add(key, given, result)
         return result
 
     return remembered
 
 
-def sketch(value: Any) -> Any:
+def repeats(values: tuple[Any, ...]) -> tuple[int, ...]:
+    """Return which values are one object: kernels keep symmetry exact where two of them are."""
+    objects = [id(value) for value in values if not isinstance(value, PLAIN)]
+    return tuple(map(objects.index, objects))
+
+
+def sketch(value: Any) -> Hashable:
     """Return something small that is equal for equal values, and mostly not for others."""
     if isinstance(value, np.ndarray):
         flat = value.reshape(-1)
-        return value.shape, value.dtype.str, flat[:: max(1, flat.size // SAMPLE)].tobytes()
-    if sp.issparse(value):
-        return value.shape, sketch(value.data), sketch(value.indices)
+        sample = flat[:: max(1, flat.size // SAMPLE)]
+        return value.shape, value.strides, value.dtype, sample.tobytes()
+    if is_compressed(value):
+        return type(value), value.shape, sketch(value.data), sketch(value.indices)
     if is_dataclass(value):
         return type(value), *(sketch(getattr(value, each.name)) for each in fields(value))
     if isinstance(value, tuple):
         return tuple(sketch(part) for part in value)
-    plain = isinstance(value, str | int | float | None)
-    return value if plain else type(value)
+    return (type(value), repr(value)) if isinstance(value, PLAIN) else id(value)
 
 
 def same(first: Any, second: Any) -> bool:
@@ -84,28 +133,32 @@ def same(first: Any, second: Any) -> bool:
     if first is second:
         return True
     if isinstance(first, np.ndarray):
-        return np.array_equal(first, second)
-    if sp.issparse(first):
+        return first.tobytes("A") == second.tobytes("A")
+    if is_compressed(first):
         parts = ("indptr", "indices", "data")
-        return all(np.array_equal(getattr(first, p), getattr(second, p)) for p in parts)
+        return all(same(getattr(first, p), getattr(second, p)) for p in parts)
     if is_dataclass(first):
         pairs = ((getattr(first, f.name), getattr(second, f.name)) for f in fields(first))
         return all(same(*pair) for pair in pairs)
     if isinstance(first, tuple):
         return all(same(*pair) for pair in zip(first, second, strict=True))
-    return bool(first == second)
+    return isinstance(first, PLAIN)
 
 
-def freeze(value: Any) -> None:
-    """Make every array of a result read-only."""
+def is_compressed(value: Any) -> bool:
+    """Whether a value is a sparse matrix, in the format that is in use here or its transpose's."""
+    return sp.issparse(value) and value.format in ("csr", "csc")
+
+
+def arrays_in(value: Any) -> Iterator[NDArray[Any]]:
+    """Yield the arrays that a value consists of."""
     if isinstance(value, np.ndarray):
-        value.flags.writeable = False
-    elif sp.issparse(value):
-        for part in (value.data, value.indices, value.indptr):
-            part.flags.writeable = False
+        yield value
+    elif is_compressed(value):
+        yield from (value.data, value.indices, value.indptr)
     elif isinstance(value, tuple):
         for part in value:
-            freeze(part)
+            yield from arrays_in(part)
     elif is_dataclass(value):
         for each in fields(value):
-            freeze(getattr(value, each.name))
+            yield from arrays_in(getattr(value, each.name))

@@ -183,7 +183,6 @@ class ContinuousRecursion:
         kernel = self.covariance.kernel
         return whiten_points(kernel, take_rows(self.anchors, self.kept)).unexplained(kernel, points)
 
-    @shared
     def fold(
         self,
         points: Points,

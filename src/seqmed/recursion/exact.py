@@ -13,7 +13,6 @@ from seqmed.graph import Smoothness
 from seqmed.posterior import Covariance, Projection
 from seqmed.recursion.own_graph import OwnGraph
 from seqmed.recursion.theorem import discount, fold_exactly
-from seqmed.sharing import shared
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,6 @@ class ExactRecursion(OwnGraph):
         """Return what projecting loses: everything."""
         return self.covariance.kernel.diagonal(points)
 
-    @shared
     def fold(
         self,
         points: Points,

@@ -19,7 +19,6 @@ from seqmed.kernels import Kernel
 from seqmed.posterior import Covariance, Projection
 from seqmed.recursion.basis import Basis, empty_basis
 from seqmed.recursion.own_graph import OwnGraph
-from seqmed.sharing import shared
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,6 @@ class LandmarkRecursion(OwnGraph):
         assert self.basis is not None
         return self.basis.unexplained(self.covariance.kernel, points)
 
-    @shared
     def fold(
         self,
         points: Points,

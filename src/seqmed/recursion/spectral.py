@@ -21,7 +21,6 @@ from seqmed.graph import Smoothness
 from seqmed.posterior import Covariance, Projection, Reduction
 from seqmed.recursion.own_graph import OwnGraph
 from seqmed.recursion.theorem import damping, fold_exactly
-from seqmed.sharing import shared
 
 EXACT_BATCHES = 2
 
@@ -110,7 +109,6 @@ class SpectralRecursion(OwnGraph):
         """Return what projecting loses: everything."""
         return self.covariance.kernel.diagonal(points)
 
-    @shared
     def fold(
         self,
         points: Points,

@@ -1,0 +1,294 @@
+"""Which rows to have labeled next: those whose labels would mend the most decisions.
+
+A row's decision is the sign of a score, or the better of its two best classes. Let m >= 0 be its
+margin, ``|f|`` for one head and ``(best - second) / sqrt(2)`` for several, over the classes seen,
+and let the score be Gaussian around it with standard deviation s. What a decision loses by being
+taken now, on average, is its regret
+
+    r(m, s) = s phi(m / s) - m Phi(-m / s).
+
+MED's covariance k_t never shrinks with labels. So it is conditioned on the labeled rows L that the
+model still holds, as if each were a look at the score with a noise of variance 1 / C:
+
+    c(x, x') = k_t(x, x') - k_t(x, L) (k_t(L, L) + I / C)^{-1} k_t(L, x').
+
+One more such look, at row i, moves the score of row j by a Gaussian amount of standard deviation
+``t_ij = |c_ij| / sqrt(c_ii + 1 / C)``, and takes exactly ``r(m_j, t_ij)`` off the regret at j. The
+value of row i is the sum over the rows asked about,
+
+    v_i = sum_j r(m_j, t_ij):
+
+large where a row is undecided and its neighbours are, and there are many of them. The best row is
+taken, c is conditioned on it too, and so on; whatever resembles a chosen row has lost its value,
+which is how the choice becomes diverse. Before two classes have been seen all margins are 0, and
+the value is what a row tells about the others, ``sum_j t_ij / sqrt(2 pi)``.
+
+A finite bias variance is added to k_t; a diffuse bias is left out, as in `decision_std`. Of many
+rows only a shortlist is compared, because no row j adds more than ``r(m_j, s_j)`` to any value:
+rows with little regret of their own hardly matter.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+from scipy.special import ndtr
+from sklearn.pipeline import Pipeline
+
+from seqmed.arrays import Array, Points, stack, take_rows
+from seqmed.base import SequentialClassifier
+from seqmed.kernels import Precomputed
+from seqmed.posterior import CovarianceFunction, Posterior, blocks
+from seqmed.threads import threads_for
+from seqmed.validation import check_overflow
+
+__all__ = ["query"]
+
+Indices = NDArray[np.intp]
+
+# Rows compared with each other; of more, those with the largest regret of their own.
+SHORTLIST = 1000
+# Values that differ by less than this share of the largest are equal: the first row is taken.
+TIE = 1e-9
+# Share of the largest variance that is added to the noise, against rounding.
+JITTER = 1e-10
+# Margin, in standard deviations, beyond which a regret is zero in double precision.
+NO_DOUBT = 40.0
+
+
+def query(model: Any, X: Any, n: int) -> Indices:
+    """Return the rows most worth labeling, the most valuable first.
+
+    Parameters
+    ----------
+    model : fitted SeqMED or SeqLapMED, a pipeline that ends in one, or a search over either.
+        It may have learned batches without any label. It is not changed.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        The rows that could be labeled.
+    n : int from 1 to n_samples
+        How many labels there will be.
+
+    Returns
+    -------
+    rows : ndarray of shape (n,)
+        Distinct indices into X. Of rows of equal value the first is taken.
+
+    Notes
+    -----
+    Up to 1000 rows are compared with each other, at a cost of ``n * n_samples**2``; more are first
+    ranked by their own regret, or, before two classes are known, thinned evenly.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from seqmed import SeqMED
+    >>> from seqmed.active import query
+    >>> model = SeqMED().fit([[0.0], [1.0]], [0, 1])
+    >>> query(model, [[0.0], [0.45], [0.5], [1.0]], 1)
+    array([2])
+    """
+    model, X = final_step(model, X)
+    points = model._points(X)
+    check_number(n, points.shape[0])
+    posterior = model.posterior_
+    if isinstance(posterior.covariance.kernel, Precomputed):
+        raise ValueError(
+            "query got a model with kernel='precomputed', expected a kernel that can be evaluated "
+            "between any two rows: pass the kernel as a callable."
+        )
+    rows = max(points.shape[0], posterior.size)
+    with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
+        gaps = margins(model, points)
+        known = knowledge(posterior, model.C)
+        ranked = ranking(known, points, gaps)
+        short = np.sort(ranked[:SHORTLIST])
+        covariance = conditional_covariance(known, take_rows(points, short))
+        check_overflow(covariance)
+        chosen = short[greedy(covariance, gaps[short], known.noise, min(n, short.size))]
+    return np.concatenate([chosen, ranked[SHORTLIST:n]])
+
+
+# -- what is asked ---------------------------------------------------------------------------------
+
+
+def final_step(model: Any, X: Any) -> tuple[SequentialClassifier, Any]:
+    """Return the classifier within pipelines and searches, and the rows as they reach it."""
+    if hasattr(model, "best_estimator_"):
+        return final_step(model.best_estimator_, X)
+    if isinstance(model, Pipeline):
+        for _, step in model.steps[:-1]:
+            if step is not None and step != "passthrough":
+                X = step.transform(X)
+        return final_step(model.steps[-1][1], X)
+    if not isinstance(model, SequentialClassifier):
+        raise TypeError(
+            f"query got a model of type {type(model).__name__}, expected a fitted SeqMED or "
+            "SeqLapMED, a pipeline that ends in one, or a fitted search over them: pass one of "
+            "these."
+        )
+    return model, X
+
+
+def check_number(n: Any, n_rows: int) -> None:
+    """Refuse a number of labels that the rows cannot provide."""
+    if not isinstance(n, Integral) or isinstance(n, bool | np.bool_) or not 1 <= int(n) <= n_rows:
+        raise ValueError(
+            f"query got n={n!r} for {n_rows} rows, expected a whole number from 1 to {n_rows}: ask "
+            "for fewer rows, or pass more."
+        )
+
+
+# -- margins and spread ----------------------------------------------------------------------------
+
+
+def margins(model: SequentialClassifier, points: Points) -> Array:
+    """Return how far every row is from another decision, (n,); 0 before there are two classes."""
+    book = model._stream.book
+    if book.seen.sum() < 2:
+        return np.zeros(points.shape[0])
+    scores = model.posterior_.mean(points)
+    check_overflow(scores)
+    if book.n_heads == 1:
+        return np.abs(scores[:, 0])
+    second, best = np.partition(scores[:, book.seen], -2, axis=1)[:, -2:].T
+    return (best - second) / np.sqrt(2.0)
+
+
+class Knowledge(NamedTuple):
+    """What is known of the spread: the covariance, and the labeled rows to condition it on.
+
+    Attributes
+    ----------
+    covariance : k_t.
+    bias_variance : what is added to it everywhere, finite.
+    labeled : (l, p) rows.
+    noise : variance of a look at the score of a row.
+    """
+
+    covariance: CovarianceFunction
+    bias_variance: float
+    labeled: Points
+    noise: float
+
+
+def knowledge(posterior: Posterior, bound: float) -> Knowledge:
+    """Return what a posterior knows of the spread.
+
+    The noise is 1 / C by the bounds of the window, or by ``bound`` if it is empty. Labeled rows
+    that have been summed into weights (linear kernel), or projected, are no longer there.
+    """
+    window, frozen = posterior.window, posterior.frozen
+    compact = posterior.covariance.kernel.compact
+    diffuse = not np.isfinite(posterior.bias_variance)
+    return Knowledge(
+        posterior.covariance,
+        0.0 if diffuse else posterior.bias_variance,
+        window.points if compact else stack(frozen.points, window.points),
+        1.0 / float(np.median(window.bounds) if window.size else bound),
+    )
+
+
+def conditional_covariance(known: Knowledge, points: Points) -> Array:
+    """Return c between all rows, (n, n)."""
+    size = known.labeled.shape[0]
+    every = stack(known.labeled, points)
+    joint = known.covariance(every, every) + known.bias_variance  # one call: each is dear
+    if not size:
+        return joint
+    factor = cholesky(noisy(joint[:size, :size], known.noise), lower=True)
+    explained = solve_triangular(factor, joint[:size, size:], lower=True)
+    return joint[size:, size:] - explained.T @ explained
+
+
+def conditional_variances(known: Knowledge, points: Points) -> Array:
+    """Return c(x, x) of every row, (n,), in bounded memory."""
+    covariance, labeled, size = known.covariance, known.labeled, known.labeled.shape[0]
+    variances = np.empty(points.shape[0])
+    if size:
+        gram = covariance(labeled, labeled) + known.bias_variance
+        factor = cholesky(noisy(gram, known.noise), lower=True)
+    for rows in blocks(points.shape[0], covariance.width + size):
+        variances[rows] = covariance.diagonal(points[rows]) + known.bias_variance
+        if size:
+            across = covariance(labeled, points[rows]) + known.bias_variance
+            variances[rows] -= np.sum(solve_triangular(factor, across, lower=True) ** 2, axis=0)
+    return np.maximum(variances, 0.0)
+
+
+def noisy(covariance: Array, noise: float) -> Array:
+    """Return the covariance (n, n) of looks at the scores, noise on the diagonal."""
+    looks = covariance.copy()
+    looks[np.diag_indices_from(looks)] = look_variances(covariance, noise)
+    return looks
+
+
+def look_variances(covariance: Array, noise: float) -> Array:
+    """Return the variance of a look at the score of every row, (n,)."""
+    variances = np.maximum(np.diagonal(covariance), 0.0)
+    return variances + (noise + JITTER * variances.max())
+
+
+# -- the choice ------------------------------------------------------------------------------------
+
+
+def regret(margin: Array, spread: Array) -> Array:
+    """Return what decisions of these margins and standard deviations lose on average, >= 0."""
+    spread = np.maximum(spread, np.finfo(np.float64).tiny)
+    ratio = np.minimum(margin / spread, NO_DOUBT)
+    density = np.exp(-0.5 * ratio**2) / np.sqrt(2.0 * np.pi)
+    return np.maximum(spread * (density - ratio * ndtr(-ratio)), 0.0)
+
+
+def ranking(known: Knowledge, points: Points, gaps: Array) -> Indices:
+    """Return all rows, those for the shortlist first: by their own regret, or thinned evenly."""
+    size = gaps.size
+    if size <= SHORTLIST:
+        return np.arange(size)
+    if gaps.any():
+        own = regret(gaps, np.sqrt(conditional_variances(known, points)))
+        return np.argsort(-own, kind="stable")
+    spaced = np.arange(SHORTLIST) * size // SHORTLIST
+    return np.concatenate([spaced, np.setdiff1d(np.arange(size), spaced)])
+
+
+def greedy(covariance: Array, gaps: Array, noise: float, n: int) -> Indices:
+    """Return n rows, each the most valuable given those before it.
+
+    Parameters
+    ----------
+    covariance : (N, N) between the rows, given the labels.
+    gaps : (N,) margins.
+    noise : variance of a look at a row's score.
+    n : rows to choose, <= N.
+    """
+    covariance, chosen = covariance.copy(), np.zeros(n, dtype=np.intp)
+    free = np.ones(gaps.size, dtype=bool)
+    for turn in range(n):
+        looks = look_variances(covariance, noise)
+        row = best(worth(covariance, gaps, looks), gaps / np.sqrt(looks), free)
+        chosen[turn], free[row] = row, False
+        column = covariance[:, row] / np.sqrt(looks[row])
+        covariance -= np.outer(column, column)
+    return chosen
+
+
+def best(values: Array, ratios: Array, free: NDArray[np.bool_]) -> int:
+    """Return the free row of the largest value, the first of equals.
+
+    Where all values are zero, too far from any doubt for numbers, it is that of the smallest ratio.
+    """
+    rows = np.flatnonzero(free)
+    largest = values[rows].max()
+    if largest <= 0.0:
+        return int(rows[np.argmin(ratios[rows])])
+    return int(rows[np.argmax(values[rows] >= (1.0 - TIE) * largest)])
+
+
+def worth(covariance: Array, gaps: Array, looks: Array) -> Array:
+    """Return the value of every row, (N,): the regret that a look at it takes off all rows."""
+    moves = np.abs(covariance) / np.sqrt(looks)[:, None]
+    return regret(gaps[None, :], moves).sum(axis=1)
