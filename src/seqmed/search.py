@@ -15,15 +15,13 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import ParameterGrid
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, check_random_state, indexable
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from seqmed.arrays import Array
 from seqmed.labels import split_labels
@@ -160,7 +158,8 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         As in scikit-learn's GridSearchCV. Order matters for ties: put the simpler first. With
         ``beta`` in the grid include 0, and unlabeled rows that mislead are found out.
     discount : float in (0, 1], default=0.98
-        What a batch counts for when the next one comes; below 1 the best is the best of late.
+        What a batch counts for when the next one with labels comes; below 1 the best is the best
+        of late. Labels that come late count in full and discount nothing.
     combine : {"best", "mixture"}, default="best"
         Predict with the best candidate, or with the mean probabilities of the ``n_best`` best, each
         weighted by ``exp(-errors)`` beyond those of the best.
@@ -258,9 +257,8 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _learn_in_parts(self, X, y, sample_weight):
         if y is None:
             raise ValueError("PrequentialSearch requires y to be passed, but the target y is None.")
-        X = X.tocsr() if sp.issparse(X) else X
-        check_consistent_length(X, y)
-        used = np.arange(len(y))
+        X, y = indexable(X, y)
+        used = np.arange(_num_samples(y))
         weights = None
         if sample_weight is not None:
             weights = row_weights(sample_weight, used.size)
@@ -308,10 +306,14 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             learned = list(candidates)
             for place in record.racing:
                 learned[place] = snapshot(candidates[place]).partial_fit(X, y, **given)
+            known = self._common_classes([learned[place] for place in record.racing])
             # by what they were before; a batch that is refused has been, with the reason
-            known = learned[record.racing[0]].classes_
-            scored = self._judged(candidates, record, X, y, sample_weight, known)
-        n_batches += bool(given.get("new_points", True))
+            new_points = bool(given.get("new_points", True))
+            # time passes with batches, not with labels that come late
+            known_so_far = record.discounted(self.discount) if new_points else record
+            scored = self._judged(candidates, known_so_far, X, y, sample_weight, known)
+        scored = record if scored is known_so_far else scored
+        n_batches += new_points
         if scored is not record and self.drop_limit is not None:
             scored = scored.drop_hopeless(n_batches, self.drop_limit)
         return self._commit(learned, scored, n_batches, begun)
@@ -338,7 +340,9 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 f"param_grid got {self.param_grid!r}, expected at least one combination: list the "
                 "values to try, as in {'C': [1.5, 10.0]}."
             )
-        candidates = [clone(self.estimator).set_params(**clone_values(each)) for each in grid]
+        base = clone(self.estimator)
+        base.set_params(**common_seeds(base))
+        candidates = [clone(base).set_params(**clone_values(each)) for each in grid]
         if mixes(self) and not all(hasattr(each, "predict_proba") for each in candidates):
             raise ValueError(
                 f"combine='mixture' got {self.estimator!r}, expected an estimator with "
@@ -362,6 +366,18 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                     "back, or start a new search."
                 )
 
+    def _common_classes(self, learned):
+        """Return the classes, which candidates that are to be compared must agree on."""
+        first = learned[0].classes_
+        for other in learned[1:]:
+            if not np.array_equal(other.classes_, first):
+                raise ValueError(
+                    f"candidates found the classes {first.tolist()} and {other.classes_.tolist()} "
+                    "in the same labels, expected them to agree: leave parameters that say what a "
+                    "label is, such as unlabeled, out of param_grid."
+                )
+        return first
+
     def _judged(self, candidates, record, X, y, sample_weight, known):
         """Return the record with the labeled rows of a batch predicted before they are learned."""
         labeled, labels = self._labels(y, known)
@@ -372,11 +388,11 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         rows, labels = np.flatnonzero(labeled)[counted], labels[counted]
         if not rows.size or not can_predict(candidates[record.racing[0]]):
             return record
-        X_labeled = _safe_indexing(X.tocsr() if sp.issparse(X) else X, rows)
+        X_labeled = _safe_indexing(*indexable(X), rows)
         correct = np.array(
             [candidates[place].predict(X_labeled) == labels for place in record.racing], dtype=bool
         )
-        return record.discounted(self.discount).add(correct, weights[rows])
+        return record.add(correct, weights[rows])
 
     def _labels(self, y, known):
         """Return who is labeled, and the labels, by the estimator's own conventions."""
@@ -492,8 +508,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 "labels."
             )
         weights = None if sample_weight is None else row_weights(sample_weight, labeled.size)[rows]
-        X = X.tocsr() if sp.issparse(X) else X
-        check_consistent_length(X, labeled)
+        X, _ = indexable(X, labeled)
         right = self.predict(_safe_indexing(X, rows)) == labels
         return float(np.average(right, weights=weights))
 
@@ -504,11 +519,7 @@ def can_predict(estimator: Any) -> bool:
     stream = getattr(final, "_stream", None)
     if stream is not None:
         return bool(stream.book.seen.any())
-    try:
-        check_is_fitted(final)
-    except NotFittedError:
-        return False
-    return True
+    return np.size(getattr(final, "classes_", ())) > 0
 
 
 def row_weights(sample_weight: Any, n_rows: int) -> Array:
@@ -539,6 +550,17 @@ def alike(first: Any, second: Any) -> bool:
     if isinstance(first, np.ndarray):
         return np.array_equal(first, second)
     return bool(first == second)
+
+
+def common_seeds(estimator: Any) -> dict[str, int]:
+    """Return a seed for every ``random_state`` that is left open.
+
+    Candidates draw alike then: they keep the same points, and share the work on them.
+    """
+    names = (name for name in estimator.get_params() if name.endswith("random_state"))
+    unset = [name for name in names if estimator.get_params()[name] is None]
+    draw = check_random_state(None).randint
+    return {name: int(draw(np.iinfo(np.int32).max)) for name in unset}
 
 
 def clone_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
