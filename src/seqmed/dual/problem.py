@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqmed.arrays import Array
 
@@ -152,25 +153,48 @@ def rounding(problem: DualProblem, multipliers: Array) -> Array:
     return ROUNDING * problem.bounds * stiffness
 
 
-def bias_interval(problem: DualProblem, multipliers: Array, demand: Array) -> tuple[float, float]:
+def movable(
+    problem: DualProblem, multipliers: Array
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return masks (n,) of the signed coefficients that may grow, and of those that may shrink."""
+    positive = problem.signs > 0
+    above_zero = multipliers > 0
+    below_bound = (problem.shapes > 0) | (multipliers < problem.bounds)
+    return (
+        np.where(positive, below_bound, above_zero),
+        np.where(positive, above_zero, below_bound),
+    )
+
+
+def bias_interval(
+    problem: DualProblem, multipliers: Array, demand: Array, total: float | None = None
+) -> tuple[float, float]:
     """Return (lowest, highest) bias that the optimality conditions allow.
 
     Lowest is the largest demand among coefficients that could still grow, highest the smallest
     among those that could still shrink. The point is optimal when lowest <= highest; a positive
-    ``lowest - highest`` is the KKT violation.
+    ``lowest - highest`` is the KKT violation. ``total`` is ``y'a``, should there be other points.
     """
-    positive = problem.signs > 0
-    at_zero = multipliers <= 0
-    at_bound = (problem.shapes == 0) & (multipliers >= problem.bounds)
-    may_grow = np.where(positive, ~at_bound, ~at_zero)
-    may_shrink = np.where(positive, ~at_zero, ~at_bound)
+    may_grow, may_shrink = movable(problem, multipliers)
     blur = rounding(problem, multipliers)
     lowest = float((demand - blur)[may_grow].max(initial=-np.inf))
     highest = float((demand + blur)[may_shrink].min(initial=np.inf))
     if np.isfinite(problem.bias_variance):
-        own = problem.bias_variance * float(problem.signs @ multipliers)
+        own = problem.bias_variance * float(problem.signs @ multipliers if total is None else total)
         lowest, highest = max(lowest, own), min(highest, own)
     return lowest, highest
+
+
+def contested(
+    problem: DualProblem, multipliers: Array, demand: Array, interval: tuple[float, float]
+) -> NDArray[np.bool_]:
+    """Return a mask (n,) of the points whose demand contradicts another's; see `bias_interval`.
+
+    The others are at a bound, and pulled beyond it: as things are, no step would move them.
+    """
+    lowest, highest = interval
+    may_grow, may_shrink = movable(problem, multipliers)
+    return (may_grow & (demand > highest)) | (may_shrink & (demand < lowest))
 
 
 def kkt_violation(problem: DualProblem, multipliers: Array) -> float:
@@ -258,12 +282,14 @@ def certify(
     status: str,
     n_iter: int,
     previous_bias: float | None = None,
+    left: Array | None = None,
 ) -> DualSolution:
     """Turn multipliers into a solution: bias, gap and violation from one fresh product with K.
 
-    ``status`` is what to report should the violation exceed ``tol``.
+    ``status`` is what to report should the violation exceed ``tol``; ``left`` the missing margins,
+    where they have just been computed.
     """
-    left = margins_left(problem, multipliers)
+    left = margins_left(problem, multipliers) if left is None else left
     demand = demands(problem, multipliers, left)
     lowest, highest = bias_interval(problem, multipliers, demand)
     violation = max(lowest - highest, 0.0)

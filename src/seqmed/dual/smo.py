@@ -12,6 +12,8 @@ The loop below carries it in the last place.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numba import njit
 
@@ -20,9 +22,11 @@ from seqmed.dual.problem import (
     ROUNDING,
     DualProblem,
     DualSolution,
+    bias_interval,
     certify,
+    contested,
+    demands,
     feasible,
-    kkt_violation,
     margins_left,
 )
 
@@ -33,6 +37,9 @@ STEPS_PER_CALL = 100_000
 # Fresh residuals in a row that may fail to halve the violation before it is put down to rounding.
 PATIENCE = 3
 NEWTON_STEPS = 100
+# Points from which on those that no step would move are left out for a while, and the share that
+# must go to make it worth copying the others.
+SHRINKABLE, WORTH_SHRINKING = 400, 0.8
 # Relative precision to which the length of a step is worked out.
 STEP_PRECISION = 1e-15
 
@@ -93,11 +100,11 @@ def pair_step(demand_gap, curvature, shapes, rooms, senses, limit):
 
 
 @njit(cache=True)
-def refresh_point(point, signs, bounds, shapes, multipliers, shifts):
+def refresh_point(point, signs, bounds, shapes, multipliers, own, shifts):
     """Recompute what ``point`` adds to its missing margin to form its demand.
 
     ``shifts[0]`` holds it for coefficients that can grow (else -inf), ``shifts[1]`` for those that
-    can shrink (else +inf), ``shifts[2]`` the curvature of the slack term.
+    can shrink (else +inf), ``shifts[2]`` the curvature of its own variance and of its slack term.
     """
     room = bounds[point] - multipliers[point]
     slope = blur = curvature = 0.0
@@ -113,7 +120,74 @@ def refresh_point(point, signs, bounds, shapes, multipliers, shifts):
     shift = -signs[point] * slope
     shifts[0, point] = shift - blur if may_grow else -np.inf
     shifts[1, point] = shift + blur if may_shrink else np.inf
-    shifts[2, point] = curvature
+    shifts[2, point] = own + curvature
+
+
+# The four loops below are most of a solve. Each does one simple thing to whole arrays, without a
+# branch, so that the compiler can take several entries at a time.
+
+
+@njit(cache=True)
+def largest(values):
+    """Return the largest of some numbers; -inf if there are none."""
+    n_rounds = values.size // 8
+    a = b = c = d = e = f = g = h = -np.inf  # eight at a time: no comparison waits for the last
+    for i in range(n_rounds):
+        v = values[8 * i : 8 * i + 8]
+        a = v[0] if v[0] > a else a
+        b = v[1] if v[1] > b else b
+        c = v[2] if v[2] > c else c
+        d = v[3] if v[3] > d else d
+        e = v[4] if v[4] > e else e
+        f = v[5] if v[5] > f else f
+        g = v[6] if v[6] > g else g
+        h = v[7] if v[7] > h else h
+    for k in range(8 * n_rounds, values.size):
+        a = values[k] if values[k] > a else a
+    return max(max(max(a, b), max(c, d)), max(max(e, f), max(g, h)))
+
+
+@njit(cache=True)
+def first_at(values, wanted):
+    """Return where a value first stands; -1 if nowhere."""
+    for k in range(values.size):
+        if values[k] == wanted:
+            return k
+    return -1
+
+
+@njit(cache=True)
+def find_grower(left, shifts, work):
+    """Return the largest demand among the coefficients that can grow, and whose it is."""
+    for k in range(left.size):
+        work[0, k] = left[k] + shifts[0, k]
+    top = largest(work[0])
+    return top, first_at(work[0], top) if top > -np.inf else -1
+
+
+@njit(cache=True, error_model="numpy")
+def find_shrinker(left, shifts, covariances, own, top, work):
+    """Return the largest demand gap to a coefficient that can shrink, the best gain, and its place.
+
+    ``covariances`` (n,) are those with the grower and ``own`` its curvature. The gain of a pair is
+    to second order; the place is -1 if no pair gains.
+    """
+    for k in range(left.size):
+        gap = top - (left[k] + shifts[1, k])
+        gap = gap if gap > 0.0 else 0.0
+        curvature = own + shifts[2, k] - 2.0 * covariances[k]
+        curvature = curvature if curvature > FLAT_CURVATURE else FLAT_CURVATURE
+        work[0, k] = gap
+        work[1, k] = gap * gap / curvature
+    gain = largest(work[1])
+    return largest(work[0]), gain, first_at(work[1], gain) if gain > 0.0 else -1
+
+
+@njit(cache=True)
+def move(left, step, grown, shrunk):
+    """Take a step's effect from the missing margins, ``step * (grown - shrunk)``, in place."""
+    for k in range(left.size):
+        left[k] -= step * (grown[k] - shrunk[k])
 
 
 @njit(cache=True)
@@ -130,40 +204,27 @@ def sweep(gram, signs, bounds, shapes, multipliers, left, bias_state, limits):
     tol, most_steps = limits[0], int(limits[1])
     shifts = np.empty((3, n))
     for k in range(n):
-        refresh_point(k, signs, bounds, shapes, multipliers, shifts)
+        refresh_point(k, signs, bounds, shapes, multipliers, gram[k, k], shifts)
+    work, nothing = np.empty((2, n)), np.zeros(n)
     pair_shapes, pair_rooms, pair_senses = np.zeros(2), np.ones(2), np.zeros(2)
     moved = np.zeros(2)
 
     for taken in range(most_steps + 1):
-        grower, top = -1, -np.inf
-        for k in range(n):
-            value = left[k] + shifts[0, k]
-            if value > top:
-                top, grower = value, k
+        top, grower = find_grower(left, shifts, work)
         if finite and bias_variance * bias_state[1] > top:
             top, grower = bias_variance * bias_state[1], n
-
-        shrinker, best_gain, bottom = -1, 0.0, np.inf
-        own = bias_variance if grower == n else gram[grower, grower] + shifts[2, grower]
-        for k in range(n):
-            value = left[k] + shifts[1, k]
-            if value < bottom:
-                bottom = value
-            if value < top:
-                curvature = own + gram[k, k] + shifts[2, k]
-                if grower < n:
-                    curvature -= 2.0 * gram[grower, k]
-                gain = (top - value) * (top - value) / max(curvature, FLAT_CURVATURE)
-                if gain > best_gain:
-                    best_gain, shrinker = gain, k
+        if grower < 0:
+            return CONVERGED, taken
+        own = bias_variance if grower == n else shifts[2, grower]
+        grown = nothing if grower == n else gram[grower]
+        violation, best_gain, shrinker = find_shrinker(left, shifts, grown, own, top, work)
         if finite and grower < n:
-            value = bias_variance * bias_state[1]
-            bottom = min(bottom, value)
-            if value < top:
-                gain = (top - value) * (top - value) / max(own + bias_variance, FLAT_CURVATURE)
-                if gain > best_gain:
-                    best_gain, shrinker = gain, n
-        if top - bottom <= tol or shrinker < 0:
+            gap = top - bias_variance * bias_state[1]
+            violation = max(violation, gap)
+            gain = gap * gap / max(own + bias_variance, FLAT_CURVATURE)
+            if gap > 0.0 and gain > best_gain:
+                best_gain, shrinker = gain, n
+        if violation <= tol or shrinker < 0:
             return CONVERGED, taken
         if taken == most_steps:
             return RUNNING, taken
@@ -218,16 +279,9 @@ def sweep(gram, signs, bounds, shapes, multipliers, left, bias_state, limits):
                 bias_state[1] = moved[end]
             else:
                 multipliers[point] = moved[end]
-                refresh_point(point, signs, bounds, shapes, multipliers, shifts)
-        if grower == n:
-            for k in range(n):
-                left[k] += step * gram[shrinker, k]
-        elif shrinker == n:
-            for k in range(n):
-                left[k] -= step * gram[grower, k]
-        else:
-            for k in range(n):
-                left[k] -= step * (gram[grower, k] - gram[shrinker, k])
+                own = gram[point, point]
+                refresh_point(point, signs, bounds, shapes, multipliers, own, shifts)
+        move(left, step, grown, nothing if shrinker == n else gram[shrinker])
     return RUNNING, most_steps
 
 
@@ -255,25 +309,29 @@ def solve(
     multipliers = (
         feasible(problem, np.zeros(n)) if start is None else np.array(start, dtype=np.float64)
     )
-    highest = np.where(problem.shapes > 0, np.nextafter(problem.bounds, 0.0), problem.bounds)
-    if not ((multipliers >= 0) & (multipliers <= highest)).all():
+    caps = np.where(problem.shapes > 0, np.nextafter(problem.bounds, 0.0), problem.bounds)
+    if not ((multipliers >= 0) & (multipliers <= caps)).all():
         raise ValueError(
             f"start has entries in [{multipliers.min():g}, {multipliers.max():g}], expected each "
             "between 0 and its bound: clip the start, or begin with none."
         )
     # compiled for arrays that may be written to, of which there is one kind
     gram = np.require(problem.gram, np.float64, ["C", "W"])
-    status, used, patience, least = "rounding", 0, PATIENCE, np.inf
+    status, used, patience = "rounding", 0, PATIENCE
+    least = float("inf")
     while patience:
         # The steps update their residual as they go; only a freshly computed one may end a solve.
-        outcome, steps = descend(problem, gram, multipliers, tol, allowed - used)
+        left = margins_left(problem, multipliers)
+        lowest, highest = bias_interval(problem, multipliers, demands(problem, multipliers, left))
+        violation = lowest - highest
+        if violation <= tol:
+            break
+        outcome, steps = descend(problem, gram, multipliers, left, tol, allowed - used)
         used += steps
         if outcome == RUNNING:
             status = "max_iter"
+        if outcome == RUNNING or steps == 0:
             break
-        if steps == 0:
-            break
-        violation = kkt_violation(problem, multipliers)
         patience = PATIENCE if violation < 0.5 * least else patience - 1
         least = min(least, violation)
     return certify(
@@ -282,21 +340,41 @@ def solve(
 
 
 def descend(
-    problem: DualProblem, gram: Array, multipliers: Array, tol: float, allowed: int
+    problem: DualProblem, gram: Array, multipliers: Array, left: Array, tol: float, allowed: int
 ) -> tuple[int, int]:
-    """Take up to ``allowed`` pair steps from a fresh residual, improving ``multipliers`` in place.
+    """Take up to ``allowed`` pair steps from fresh missing margins, ``multipliers`` in place.
 
-    Returns (outcome, steps taken). The interpreter is visited now and then, so that an interrupt
-    is honoured within moments.
+    Points at a bound that no step would move are left out as it goes: the others get a smaller
+    problem, whose rows lie close together. Whether they were rightly left out shows when margins
+    are computed afresh. Returns (outcome, steps taken). The interpreter is visited now and then, so
+    that an interrupt is honoured within moments.
     """
-    left = margins_left(problem, multipliers)
     bias_state = np.array([problem.bias_variance, problem.signs @ multipliers])
+    part = replace(problem, gram=gram)
+    rows, own, left = np.arange(left.size), multipliers.copy(), left.copy()
     outcome, used = RUNNING, 0
     while outcome == RUNNING and used < allowed:
-        limits = np.array([tol, min(STEPS_PER_CALL, allowed - used)])
+        shrinkable = rows.size > SHRINKABLE
+        steps_now = max(rows.size // 2, SHRINKABLE) if shrinkable else STEPS_PER_CALL
+        limits = np.array([tol, min(steps_now, allowed - used)])
         outcome, steps = sweep(
-            gram, problem.signs, problem.bounds, problem.shapes,
-            multipliers, left, bias_state, limits,
-        )  # fmt: skip
+            part.gram, part.signs, part.bounds, part.shapes, own, left, bias_state, limits
+        )
         used += steps
+        multipliers[rows] = own
+        if outcome == RUNNING and shrinkable:
+            demand = demands(part, own, left)
+            interval = bias_interval(part, own, demand, bias_state[1])
+            kept = np.flatnonzero(contested(part, own, demand, interval))
+            if kept.size < WORTH_SHRINKING * rows.size:
+                rows, own, left = rows[kept], own[kept], left[kept]
+                part = DualProblem(
+                    gram=part.gram[kept[:, None], kept],
+                    signs=part.signs[kept],
+                    prior_scores=part.prior_scores[kept],
+                    bounds=part.bounds[kept],
+                    shapes=part.shapes[kept],
+                    bias_variance=part.bias_variance,
+                    balance=part.balance,
+                )
     return outcome, used
