@@ -7,12 +7,13 @@ READY := .venv/.ready
 # Two processes share two cores: more BLAS threads than that only wait for each other.
 WORKERS ?= 2
 
-.PHONY: help demo test check clean
+.PHONY: help demo test check bench clean
 
 help:
 	@echo "make demo   the paper's three figures, in a short form"
 	@echo "make test   run the tests"
 	@echo "make check  style, types, import rules"
+	@echo "make bench  speed, side by side with other libraries"
 	@echo "make clean  remove the environment and everything generated"
 
 demo: $(READY)
@@ -27,6 +28,11 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --editable '.[bench]'
+	cd benchmarks && ../$(BIN)/python speed.py
 
 clean:
 	rm -rf .venv demo build .import_linter_cache src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,5 +1,6 @@
 """Maximum-margin classifiers that learn from a stream when most of the data has no labels."""
 
+from seqmed import active
 from seqmed.estimators import SeqLapMED, SeqMED
 from seqmed.pipeline import InputDriftWarning, StreamPipeline
 from seqmed.search import PrequentialSearch
@@ -15,4 +16,5 @@ __all__ = [
     "SeqMED",
     "StreamPipeline",
     "__version__",
+    "active",
 ]

@@ -39,7 +39,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.special import ndtr
 from sklearn.pipeline import Pipeline
 
-from seqmed.arrays import Array, Points, stack, take_rows
+from seqmed.arrays import Array, Points, distinct_rows, stack, take_rows
 from seqmed.base import SequentialClassifier
 from seqmed.kernels import Precomputed
 from seqmed.posterior import CovarianceFunction, Posterior, blocks
@@ -75,7 +75,8 @@ def query(model: Any, X: Any, n: int) -> Indices:
     Returns
     -------
     rows : ndarray of shape (n,)
-        Distinct indices into X. Of rows of equal value the first is taken.
+        Distinct indices into X. Of rows of equal value the first is taken, and a row equal to a
+        chosen one only when no other is left.
 
     Notes
     -----
@@ -106,10 +107,13 @@ def query(model: Any, X: Any, n: int) -> Indices:
         known = knowledge(posterior, model.C)
         ranked = ranking(known, points, gaps)
         short = np.sort(ranked[:SHORTLIST])
-        covariance = conditional_covariance(known, take_rows(points, short))
+        candidates = take_rows(points, short)
+        covariance = conditional_covariance(known, candidates)
         check_overflow(covariance)
-        chosen = short[greedy(covariance, gaps[short], known.noise, min(n, short.size))]
-    return np.concatenate([chosen, ranked[SHORTLIST:n]])
+        first = np.zeros(short.size, dtype=bool)
+        first[distinct_rows(candidates)] = True
+        chosen = greedy(covariance, gaps[short], known.noise, first, min(n, short.size))
+    return np.concatenate([short[chosen], ranked[SHORTLIST:n]])
 
 
 # -- what is asked ---------------------------------------------------------------------------------
@@ -237,8 +241,8 @@ def look_variances(covariance: Array, noise: float) -> Array:
 
 def regret(margin: Array, spread: Array) -> Array:
     """Return what decisions of these margins and standard deviations lose on average, >= 0."""
-    spread = np.maximum(spread, np.finfo(np.float64).tiny)
-    ratio = np.minimum(margin / spread, NO_DOUBT)
+    spread = np.maximum(spread, np.maximum(margin / NO_DOUBT, np.finfo(np.float64).tiny))
+    ratio = margin / spread
     density = np.exp(-0.5 * ratio**2) / np.sqrt(2.0 * np.pi)
     return np.maximum(spread * (density - ratio * ndtr(-ratio)), 0.0)
 
@@ -255,7 +259,9 @@ def ranking(known: Knowledge, points: Points, gaps: Array) -> Indices:
     return np.concatenate([spaced, np.setdiff1d(np.arange(size), spaced)])
 
 
-def greedy(covariance: Array, gaps: Array, noise: float, n: int) -> Indices:
+def greedy(
+    covariance: Array, gaps: Array, noise: float, first: NDArray[np.bool_], n: int
+) -> Indices:
     """Return n rows, each the most valuable given those before it.
 
     Parameters
@@ -263,29 +269,30 @@ def greedy(covariance: Array, gaps: Array, noise: float, n: int) -> Indices:
     covariance : (N, N) between the rows, given the labels.
     gaps : (N,) margins.
     noise : variance of a look at a row's score.
+    first : (N,) whether a row is the first of those equal to it; others are chosen last.
     n : rows to choose, <= N.
     """
     covariance, chosen = covariance.copy(), np.zeros(n, dtype=np.intp)
     free = np.ones(gaps.size, dtype=bool)
     for turn in range(n):
         looks = look_variances(covariance, noise)
-        row = best(worth(covariance, gaps, looks), gaps / np.sqrt(looks), free)
+        rows = np.flatnonzero(free & first if (free & first).any() else free)
+        row = rows[best(worth(covariance, gaps, looks)[rows], (gaps / np.sqrt(looks))[rows])]
         chosen[turn], free[row] = row, False
         column = covariance[:, row] / np.sqrt(looks[row])
         covariance -= np.outer(column, column)
     return chosen
 
 
-def best(values: Array, ratios: Array, free: NDArray[np.bool_]) -> int:
-    """Return the free row of the largest value, the first of equals.
+def best(values: Array, ratios: Array) -> int:
+    """Return the row of the largest value, the first of equals.
 
     Where all values are zero, too far from any doubt for numbers, it is that of the smallest ratio.
     """
-    rows = np.flatnonzero(free)
-    largest = values[rows].max()
+    largest = values.max()
     if largest <= 0.0:
-        return int(rows[np.argmin(ratios[rows])])
-    return int(rows[np.argmax(values[rows] >= (1.0 - TIE) * largest)])
+        return int(np.argmin(ratios))
+    return int(np.argmax(values >= (1.0 - TIE) * largest))
 
 
 def worth(covariance: Array, gaps: Array, looks: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from seqmed import calibration, kernels
@@ -147,7 +147,7 @@ class PosteriorPredictor(ClassifierMixin):
                 "labels."
             )
         if not labeled.all():
-            X = _safe_indexing(X, np.flatnonzero(labeled))
+            X = _safe_indexing(*indexable(X), np.flatnonzero(labeled))
             if sample_weight is not None:
                 sample_weight = np.asarray(sample_weight)[labeled]
         return super().score(X, labels, sample_weight)
