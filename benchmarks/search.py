@@ -1,6 +1,6 @@
 """A search over twelve candidates: does it end where the best would have, and at what price.
 
-Seven streams (see streams.py). In each, `PrequentialSearch` learns with twelve candidates: before
+Eight streams (see streams.py). In each, `PrequentialSearch` learns with twelve candidates: before
 every batch it predicts all of its rows, and so does every candidate on its own. The search sees
 labels as scarce as they are; the hindsight of the table knows all of them.
 
@@ -8,7 +8,7 @@ labels as scarce as they are; the hindsight of the table knows all of them.
   batches from the second on, and over the second half, in points;
 - cost: processor seconds of learning with the search, judging included, over those of learning with
   one candidate alone, the mean over the twelve, each run by itself;
-- on "shell", where smoothing hurts, the beta of the candidate it ends with.
+- on the two shells, where smoothing hurts, the beta of the candidate it ends with.
 
     SEQMED_DATA=FOLDER python benchmarks/search.py [--quick] [--jobs 2] [--only STREAM]
         [--out FILE.json]
@@ -42,6 +42,7 @@ SEARCHES = {
     "categorical": (SeqMED(kernel="tfidf", random_state=0), LABELED),
     "sphere": (SeqLapMED(random_state=0), SMOOTHING),
     "shell": (SeqLapMED(random_state=0), SMOOTHING),
+    "shell, few labels": (SeqLapMED(random_state=0), SMOOTHING),
 }
 
 

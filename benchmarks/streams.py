@@ -3,9 +3,10 @@
 ISOLET: 24 batches of five speakers in the original order, the first of each labeled, A-M against
 N-Z. USPS: the 7291 training rows, ten digits, in a random order. Elec2: prices in time order, the
 date left out, standardised by the first ten batches. SMS: counts of words, spam or not, in a random
-order. The paper's two simulations: categorical, with all labels, and a ball inside a shell. "shell"
-is that again with one label in a hundred, where smoothing is known to hurt. Batches have 200 rows
-where nothing else is said; the labels shown are a tenth, drawn at random, SMS a twentieth.
+order. The paper's two simulations: categorical, with all labels, and a ball inside a shell, in
+batches of 100. "shell" and "shell, few labels" are that again in batches of 200, with a label in
+ten and in a hundred; smoothing is known to hurt there. Batches have 200 rows where nothing else is
+said; the labels shown are a tenth, drawn at random, of SMS a twentieth.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from seqmed.experiments import data, isolet
 
 BATCH = 200
 MEASURED_BATCHES = 10
+SHELLS = {"shell": 20, "shell, few labels": 2}  # labels in a batch
 
 
 class Part(NamedTuple):
@@ -37,9 +39,9 @@ def load(name: str, seed: int, n_batches: int | None = None) -> list[Part]:
         arrays = isolet.load_arrays(data_file("isolet.npz").parent, download=False)
         batches = isolet.isolet_stream(arrays).batches
         return [Part(batch.X, batch.y, batch.shown) for batch in batches][:n_batches]
-    if name in ("categorical", "sphere", "shell"):
+    if name in ("categorical", "sphere", *SHELLS):
         kind = data.categorical_stream if name == "categorical" else data.sphere_stream
-        options = {"labels": 2, "size": BATCH} if name == "shell" else {}
+        options = {"labels": SHELLS[name], "size": BATCH} if name in SHELLS else {}
         batches = kind((77, seed), **options).batches
         return [Part(batch.X, batch.y, batch.shown) for batch in batches][:n_batches]
     rng = np.random.default_rng(seed)

@@ -14,7 +14,7 @@ model still holds, as if each were a look at the score with a noise of variance 
 
 One more such look, at row i, moves the score of row j by a Gaussian amount of standard deviation
 ``t_ij = |c_ij| / sqrt(c_ii + 1 / C)``, and takes exactly ``r(m_j, t_ij)`` off the regret at j. The
-value of row i is the sum over the rows asked about,
+value of row i is the sum over the distinct rows asked about,
 
     v_i = sum_j r(m_j, t_ij):
 
@@ -105,15 +105,14 @@ def query(model: Any, X: Any, n: int) -> Indices:
     with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
         gaps = margins(model, points)
         known = knowledge(posterior, model.C)
-        ranked = ranking(known, points, gaps)
+        distinct = distinct_rows(points)
+        ranked = distinct[ranking(known, take_rows(points, distinct), gaps[distinct])]
         short = np.sort(ranked[:SHORTLIST])
-        candidates = take_rows(points, short)
-        covariance = conditional_covariance(known, candidates)
+        covariance = conditional_covariance(known, take_rows(points, short))
         check_overflow(covariance)
-        first = np.zeros(short.size, dtype=bool)
-        first[distinct_rows(candidates)] = True
-        chosen = greedy(covariance, gaps[short], known.noise, first, min(n, short.size))
-    return np.concatenate([short[chosen], ranked[SHORTLIST:n]])
+        chosen = greedy(covariance, gaps[short], known.noise, min(n, short.size))
+    copies = np.setdiff1d(np.arange(points.shape[0]), distinct)
+    return np.concatenate([short[chosen], ranked[SHORTLIST:], copies])[:n]
 
 
 # -- what is asked ---------------------------------------------------------------------------------
@@ -259,9 +258,7 @@ def ranking(known: Knowledge, points: Points, gaps: Array) -> Indices:
     return np.concatenate([spaced, np.setdiff1d(np.arange(size), spaced)])
 
 
-def greedy(
-    covariance: Array, gaps: Array, noise: float, first: NDArray[np.bool_], n: int
-) -> Indices:
+def greedy(covariance: Array, gaps: Array, noise: float, n: int) -> Indices:
     """Return n rows, each the most valuable given those before it.
 
     Parameters
@@ -269,14 +266,13 @@ def greedy(
     covariance : (N, N) between the rows, given the labels.
     gaps : (N,) margins.
     noise : variance of a look at a row's score.
-    first : (N,) whether a row is the first of those equal to it; others are chosen last.
     n : rows to choose, <= N.
     """
     covariance, chosen = covariance.copy(), np.zeros(n, dtype=np.intp)
     free = np.ones(gaps.size, dtype=bool)
     for turn in range(n):
         looks = look_variances(covariance, noise)
-        rows = np.flatnonzero(free & first if (free & first).any() else free)
+        rows = np.flatnonzero(free)
         row = rows[best(worth(covariance, gaps, looks)[rows], (gaps / np.sqrt(looks))[rows])]
         chosen[turn], free[row] = row, False
         column = covariance[:, row] / np.sqrt(looks[row])

@@ -89,6 +89,6 @@ def row_keys(points: Points) -> list[Any]:
     rows = canonical(points).copy()
     rows.eliminate_zeros()
     return [
-        (rows.indices[a:b].tobytes(), rows.data[a:b].tobytes())
+        (rows.indices[a:b].astype(np.int64).tobytes(), rows.data[a:b].tobytes())
         for a, b in itertools.pairwise(rows.indptr)
     ]

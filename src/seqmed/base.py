@@ -137,6 +137,8 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
             False for labels that come late, of rows that were learned without them: the labels
             are learned as if they belonged to the last batch, the graph stays as it is, and no
             batch is counted. Rows that still have no label are passed over; at least one is needed.
+            That the rows were learned, and had no label yet, is the caller's to know: not all of
+            them are kept.
 
         Returns
         -------
@@ -144,6 +146,11 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         """
         self._validate_params()
         self._check_bias_rule()
+        if not isinstance(new_points, bool | np.bool_):
+            raise ValueError(
+                f"partial_fit got new_points={new_points!r}, expected True or False: False for "
+                "labels of rows that were learned before."
+            )
         if self.kernel == "precomputed":
             raise ValueError(
                 "partial_fit got kernel='precomputed', expected a kernel that can be evaluated "
@@ -180,6 +187,11 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         -------
         self : the classifier without those labels. Left as it was if one of them is refused.
         """
+        if self.kernel == "precomputed":
+            raise ValueError(
+                "retract got kernel='precomputed', expected a kernel on rows: fit again, without "
+                "the labels."
+            )
         points = self._points(X)
         self._validate_params()
         stream = self._stream
@@ -305,23 +317,21 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         )
         settings = self._settings(float(weights.sum()), total)
         with threads_for(max(points.shape[0], posterior.size)):
-            record = self._score_first(stream, take_rows(points, labeled), rows.labels, weights)
             learn = learning.step if new_points else learning.label
             posterior, info = learn(posterior, batch, settings)
+            record = stream.calibration.forget(settings.forgetting if info.forgot else 1.0)
+            if labeled.size and stream.book.seen.sum() > 1:
+                record = self._record(stream, record, take_rows(points, labeled), rows)
         return stream._replace(posterior=posterior, book=book, calibration=record), info
 
-    def _score_first(
-        self, stream: Stream, points: Points, labels: NDArray[Any], weights: Array
+    def _record(
+        self, before: Stream, record: Calibration, points: Points, rows: Rows
     ) -> Calibration:
-        """Return the record with labeled rows scored by what was known before them."""
-        book, record = stream.book, stream.calibration
-        if not labels.size or book.seen.sum() < 2:
-            return record
+        """Return the record with labeled rows as they were scored before they were learned."""
         with np.errstate(over="ignore", invalid="ignore"):
-            scores = stream.posterior.mean(points)
-        return calibration.record(
-            record.forget(float(self.forgetting)), book, scores, book.find(labels), weights
-        )
+            scores = before.posterior.mean(points)
+        codes, weights = before.book.find(rows.labels), rows.weights[rows.labeled]
+        return calibration.record(record, before.book, scores, codes, weights)
 
     def _take_back(self, stream: Stream, rows: NDArray[np.bool_]) -> tuple[Stream, StepInfo]:
         window = stream.posterior.window
@@ -357,11 +367,12 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         window, book = self._stream.posterior.window, self._stream.book
         found, missing = windows.find(window, book.own_classes(window.signs), points, codes)
         if missing is not None:
+            kept = f"budget={self.budget}, " if self.budget is not None else ""
             raise ValueError(
                 f"row {missing} of X is not among the {window.size} labeled rows that can still be "
-                f"taken back, expected a row of the last lag={self.lag} batches with labels, "
-                "as it was learned and with the label it had: what older labels taught is "
-                "settled. Start a new model with a larger lag (None keeps all)."
+                f"taken back ({kept}lag={self.lag}), expected one of them, as it was learned and "
+                "with the label it had: what other labels taught is settled. Start a new model "
+                "with lag=None and no budget to keep all."
             )
         return found
 

@@ -23,10 +23,14 @@ from seqmed.arrays import Array
 from seqmed.labels import ClassBook
 from seqmed.posterior import blocks
 
-# Scores of +-1 are the margin. Half octaves from flat to steep enough for any score of that size.
-SLOPES = 2.0 ** np.arange(-5.0, 6.5, 0.5)
+# Scores of +-1 are the margin, with C close to slack_shape scores of ``1 - slack_shape / C``. Half
+# octaves from flat to steep enough for either.
+SLOPES = 2.0 ** np.arange(-5.0, 12.5, 0.5)
 # The prior of a slope, before any label has been scored, is normal in octaves.
 PRIOR_OCTAVE, PRIOR_SPREAD = 1.5, 2.0
+# Probability that a label in the record is anybody's guess: bounds what a single row, however far
+# its score, can say against a slope.
+SLIP = 1e-3
 # Slopes of a smaller share in the mean are left out.
 SMALLEST_SHARE = 1e-9
 
@@ -57,6 +61,8 @@ class Calibration:
 
     def forget(self, share: float) -> Calibration:
         """Return the record scaled by ``share`` in (0, 1]."""
+        if share == 1.0:
+            return self
         return Calibration(share * self.log_likelihoods, share * self.n_scored)
 
     def add(self, scores: Array, codes: NDArray[np.intp], weights: Array) -> Calibration:
@@ -66,7 +72,8 @@ class Calibration:
             margins = scores[rows] - scores[rows][np.arange(codes[rows].size), codes[rows], None]
             # the probability of the true class is one in as many as the classes weigh against it
             odds = logsumexp(SLOPES[:, None, None] * margins, axis=2)
-            found -= odds @ weights[rows]
+            likelihoods = (1.0 - SLIP) * np.exp(-odds) + SLIP / scores.shape[1]
+            found += np.log(likelihoods) @ weights[rows]
         return replace(
             self,
             log_likelihoods=self.log_likelihoods + found,

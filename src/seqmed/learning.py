@@ -100,6 +100,7 @@ class StepInfo(NamedTuple):
         points beyond the budget; times ``sqrt(k(x, x))`` it bounds the change of any score.
     replacement_cost : largest change, by replacing landmarks, of the variance at one that left, as
         a share of ``k(z, z)``.
+    forgot : whether what labels taught before has been scaled by `Settings.forgetting`.
     """
 
     solutions: tuple[DualSolution | None, ...]
@@ -108,6 +109,7 @@ class StepInfo(NamedTuple):
     n_window: int
     projection_cost: Array
     replacement_cost: float
+    forgot: bool
 
     @property
     def solved(self) -> tuple[DualSolution, ...]:
@@ -193,14 +195,15 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
     """Learn one batch."""
     check_variances(posterior, batch.points)
     past = posterior
-    if teaches(posterior, batch, settings, posterior.n_batches):
+    forgot = teaches(posterior, batch, settings, posterior.n_batches)
+    if forgot:
         past = upkeep.forget_labels(past, settings.forgetting)
     window, leaving = advance(past, batch, settings, past.n_batches)
     recursion, graph = fold_geometry(past, window.points, batch.points, settings)
     prior = upkeep.settle(upkeep.follow(past, recursion), leaving)
     prior = replace(prior, graph=graph, window=window, n_batches=posterior.n_batches + 1)
     nothing_new = recursion.covariance is posterior.covariance and not batch.labeled.size
-    return relearn(past, prior, batch, settings, posed=not nothing_new)
+    return relearn(past, prior, batch, settings, forgot=forgot, posed=not nothing_new)
 
 
 def label(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Posterior, StepInfo]:
@@ -210,12 +213,13 @@ def label(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poste
     """
     check_variances(posterior, batch.points)
     number, past = posterior.n_batches - 1, posterior
-    if number not in past.window.batches and teaches(posterior, batch, settings, number):
+    forgot = number not in past.window.batches and teaches(posterior, batch, settings, number)
+    if forgot:
         past = upkeep.forget_labels(past, settings.forgetting)
     window, leaving = advance(past, batch, settings, number)
     prior = upkeep.settle(past, leaving)
     prior = replace(prior, window=window, recursion=past.recursion.repin(window.points))
-    return relearn(past, prior, batch, settings)
+    return relearn(past, prior, batch, settings, forgot=forgot)
 
 
 def retract(
@@ -241,13 +245,20 @@ def retract(
 
 
 def relearn(
-    past: Posterior, prior: Posterior, batch: Batch, settings: Settings, posed: bool = True
+    past: Posterior,
+    prior: Posterior,
+    batch: Batch,
+    settings: Settings,
+    *,
+    forgot: bool = False,
+    posed: bool = True,
 ) -> tuple[Posterior, StepInfo]:
     """Optimise the multipliers of the window, and make what follows from them.
 
     Parameters
     ----------
     past : the posterior before its points were moved, to tell what moving them has cost.
+    forgot : whether it has just forgotten.
     prior : the posterior with its newest window and covariance.
     batch : what brought them about.
     posed : whether there is anything new to optimise for.
@@ -268,6 +279,7 @@ def relearn(
         n_window=prior.window.size,
         projection_cost=cost,
         replacement_cost=prior.recursion.replacement_cost,
+        forgot=forgot,
     )
     return replace(learned, recursion=learned.recursion.at_rest()), info
 

@@ -129,15 +129,16 @@ class StreamPipeline(Pipeline):
 
         Returns
         -------
-        self : the fitted pipeline.
+        self : the fitted pipeline, its steps clones of those given. Left as it was if any step
+            refuses the batch.
         """
-        for name in ("_watch", "drift_"):  # should fitting fail, the next batch is the first
-            self.__dict__.pop(name, None)
         self._validate_params()
         self._validate_steps()
         self._check_incremental()
-        super().fit(X, y, **params)
-        self.__dict__.update(_watch=self._begin_watch(X, None, self.steps[:-1]), drift_=None)
+        fitted = clone(self)  # should a step refuse the batch, these are left as they were
+        Pipeline.fit(fitted, X, y, **params)
+        watch = self._begin_watch(X, None, fitted.steps[:-1])
+        self.__dict__.update(steps=fitted.steps, _watch=watch, drift_=None)
         return self
 
     @available_if(_final_has("partial_fit"))

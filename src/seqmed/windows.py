@@ -6,12 +6,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed.arrays import Points, no_indices, row_keys, stack
+from seqmed.arrays import Array, Points, no_indices, row_keys, stack
 from seqmed.posterior import Terms, Window
 from seqmed.upkeep import as_terms
 
-# Difference between two values of a row, relative to its largest, that rounding may have made.
-SAME_ROW = 1e-10
+# Difference between two values that rounding may have made: of the value itself, and of sums in
+# which the largest value of the row takes part.
+SAME_VALUE, SAME_SUM = 1e-10, 1e-14
 
 
 def advance(
@@ -73,8 +74,12 @@ def find(
     missing : the first row that is not there, None if all are.
     """
     found = np.zeros(window.size, dtype=bool)
-    for row in range(points.shape[0]):
-        fits = equal_rows(window.points, points[row : row + 1]) & ~found
+    keys = row_keys(window.points)
+    for row, key in enumerate(row_keys(points)):
+        equal = np.fromiter((other == key for other in keys), bool, window.size)
+        if not equal.any() and not sp.issparse(points):
+            equal = close_rows(window.points, points[row])
+        fits = equal & ~found
         if wanted is not None:
             fits &= classes == wanted[row]
         if not fits.any():
@@ -83,13 +88,12 @@ def find(
     return found, None
 
 
-def equal_rows(points: Points, row: Points) -> NDArray[np.bool_]:
-    """Return a mask (n,) of the points that equal a row, (1, p); dense ones but for rounding.
+def close_rows(points: Array, row: Array) -> NDArray[np.bool_]:
+    """Return a mask (n,) of the points that differ from a row, (p,), by no more than rounding.
 
-    A transformer may give a row alone other last digits than the same row in company.
+    A transformer may give a row alone other last digits than the same row in company: ten digits of
+    every value must agree, or all that the largest value leaves of a smaller one.
     """
-    if sp.issparse(points):
-        key = row_keys(row)[0]
-        return np.fromiter((other == key for other in row_keys(points)), bool, points.shape[0])
-    sizes = np.abs(row).max(initial=0.0)
-    return np.abs(points - row).max(axis=1, initial=0.0) <= SAME_ROW * sizes
+    sizes = np.abs(row)
+    allowed = np.maximum(SAME_VALUE * sizes, SAME_SUM * sizes.max(initial=0.0))
+    return (np.abs(points - row) <= allowed).all(axis=1)

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
 
 from seqmed import SeqLapMED, SeqMED, calibration
-from seqmed.calibration import PRIOR_OCTAVE, PRIOR_SPREAD, SLOPES
+from seqmed.calibration import PRIOR_OCTAVE, PRIOR_SPREAD, SLIP, SLOPES
 from seqmed.labels import empty_book
 
 
@@ -31,7 +31,8 @@ def naive_probabilities(records, scores, n_classes):
     for slope in SLOPES:
         value = -0.5 * ((math.log2(slope) - PRIOR_OCTAVE) / PRIOR_SPREAD) ** 2
         for row, label, weight in records:
-            value += weight * math.log(likelihoods(row, slope)[label])
+            likelihood = (1 - SLIP) * likelihoods(row, slope)[label] + SLIP / n_classes
+            value += weight * math.log(likelihood)
         shares.append(value)
     shares = [math.exp(value - max(shares)) for value in shares]
     found = [0.0] * n_classes
@@ -171,6 +172,46 @@ def test_probabilities_follow_drift_with_the_same_forgetting():
     kept, forgotten = (model._stream.calibration.slope for model in models)
     assert forgotten < 0.5 * kept
     assert kept < before[0]
+
+
+def test_one_wild_row_does_not_spoil_the_record():
+    """Its score is large without bound; what it says against a slope is not."""
+    batches = list(make_stream(10, noise=0.0, seed=3))
+    model = SeqMED("linear")
+    for X, y in batches[:5]:
+        model.partial_fit(X, y)
+    before = model.predict_proba(batches[5][0]).max(axis=1).mean()
+    far = 1e4 * model.coef_ / np.linalg.norm(model.coef_)
+    model.partial_fit(far, [0])
+    model.retract(far)
+    for X, y in batches[5:]:
+        model.partial_fit(X, y)
+    assert model.predict_proba(batches[5][0]).max(axis=1).mean() > before - 0.02
+
+
+def test_labels_one_by_one_forget_no_more_than_at_once():
+    batches = list(make_stream(4, seed=4))
+    at_once, one_by_one = SeqMED(forgetting=0.8, lag=None), SeqMED(forgetting=0.8, lag=None)
+    for model in (at_once, one_by_one):
+        for X, y in batches[:3]:
+            model.partial_fit(X, y)
+        model.partial_fit(batches[3][0], np.full(60, np.nan))
+    X, y = batches[3]
+    at_once.partial_fit(X, y, new_points=False)
+    for row in range(60):
+        one_by_one.partial_fit(X[row : row + 1], y[row : row + 1], new_points=False)
+    a, b = at_once._stream.calibration, one_by_one._stream.calibration
+    assert a.n_scored == pytest.approx(b.n_scored) == pytest.approx(0.8 * (60 * 0.8 + 60) + 60)
+
+
+def test_small_margins_have_probabilities_too():
+    """With C close to slack_shape scores stay small, and slopes must be steep."""
+    model = SeqMED(C=1.02)
+    for X, y in make_stream(20, noise=0.0, distance=6.0, seed=5):
+        model.partial_fit(X, y)
+    assert np.abs(model.decision_function(X)).max() < 0.5
+    assert model.score(X, y) == 1.0
+    assert model.predict_proba(X).max(axis=1).mean() > 0.95
 
 
 def test_a_declared_class_has_the_share_of_laplaces_rule():

@@ -10,8 +10,15 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
-from seqmed.dual import DualProblem, attainable, feasible, newton, solve
-from seqmed.dual.problem import demands, duality_gap, exact_bias, kkt_violation, margins_left
+from seqmed.dual import DualProblem, attainable, feasible, newton, smo, solve
+from seqmed.dual.problem import (
+    contested,
+    demands,
+    duality_gap,
+    exact_bias,
+    kkt_violation,
+    margins_left,
+)
 from tests.reference.convex import dual_value, primal_value, solve_convex
 
 # KKT violation asked of every solve that is compared with another solver: two digits or more
@@ -1109,3 +1116,75 @@ def test_wild_little_problems_never_fail(seed):
         assert_certificate_follows_from_violation(problem, solution, 1e-3)
     # Pair steps are slow where K is singular and huge; they must not be slow everywhere.
     assert solved >= 18
+
+
+# -- points that no step would move ----------------------------------------------------------------
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Points are left out as early as there are ten of them, and counted."""
+    left_out = []
+
+    def counted(*arguments):
+        mask = contested(*arguments)
+        left_out.append(int((~mask).sum()))
+        return mask
+
+    monkeypatch.setattr(smo, "SHRINKABLE", 10)
+    monkeypatch.setattr(smo, "contested", counted)
+    return left_out
+
+
+@pytest.mark.parametrize("case", ALL_CASES)
+def test_leaving_points_out_changes_nothing(case, request):
+    """The same optimum, with a finite bias variance too, whose y'a is partly of those left out."""
+    problem, expected, _ = outcome(case)
+    request.getfixturevalue("eager")
+    solution = solve_tightly(problem)
+    assert_same_objective(solution.objective, expected.objective)
+
+
+@pytest.mark.parametrize("variance", [np.inf, 0.5])
+@pytest.mark.parametrize("shape", [0.0, 1.0])
+def test_points_are_left_out_and_come_back(shape, variance, eager):
+    problem = replace(noisy_svm_problem(500, 5, 0.3, 10.0), bias_variance=variance)
+    problem = replace(problem, shapes=np.full(500, shape))
+    solution = solve_tightly(problem)
+    assert max(eager) > 100
+    assert solution.status == "converged"
+    wrongly = kkt_violation(problem, solution.multipliers)
+    assert wrongly <= TIGHT
+    largest = solve(problem, tol=1e-3)
+    assert largest.violation <= 1e-3
+    assert largest.gap >= solution.gap
+
+
+@pytest.mark.parametrize("max_iter", [1, 20, 137, 400])
+def test_running_out_of_steps_among_the_points_left(max_iter, eager):
+    problem = noisy_svm_problem(300, 5, 0.3, 100.0)
+    solution = solve(problem, tol=1e-9, max_iter=max_iter)
+    assert solution.status == "max_iter"
+    assert solution.n_iter == max_iter
+    assert_feasible(problem, solution)
+    # what it reports is of all points
+    assert solution.violation == pytest.approx(kkt_violation(problem, solution.multipliers))
+
+
+def test_rounding_is_blamed_only_after_nobody_was_left_out(eager):
+    """A tolerance below what doubles can show: an honest answer, and an end."""
+    problem = noisy_svm_problem(200, 5, 0.02, 1e4)
+    solution = solve(problem, tol=1e-30, max_iter=300_000)
+    assert solution.status in ("rounding", "max_iter")
+    if solution.status == "rounding":
+        assert solution.violation <= rounding_floor(problem, solution.multipliers)
+
+
+def test_large_problems_take_the_short_way():
+    """Without any change: 1200 points, against LIBSVM."""
+    problem = noisy_svm_problem(1200, 5, 0.3, 10.0)
+    _, scores = libsvm(problem)
+    solution = solve_tightly(problem, tol=1e-8)
+    found = decision_values(problem, solution.multipliers, solution.bias)
+    # LIBSVM keeps its kernel rows in float32
+    np.testing.assert_allclose(found, scores, rtol=0, atol=1e-4)

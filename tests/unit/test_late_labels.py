@@ -265,6 +265,33 @@ def test_a_label_is_corrected():
     assert_same_model(other, model)
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("commit", [0.0, 0.5, 1.0])
+def test_a_label_is_corrected_in_a_small_graph_memory(commit, seed):
+    """A row that is unpinned, and may lose its place by that, is pinned again.
+
+    With rows committed it cannot come back, and takes part as a labeled row outside the graph; what
+    is committed stays the covariance of those that are kept.
+    """
+    rows, later = make_batch(30, 6, seed=40 + seed), make_batch(20, 5, seed=60 + seed)
+    options = {"laplacian": "rows", "graph_memory": 8, "graph_commit": commit, "lag": None}
+    model = learn(seq_lap(**options), [rows])
+    before = model.posterior_.recursion
+    known = np.flatnonzero(rows.labels != UNLABELED)[:2]
+    model.retract(rows.points[known])
+    model.partial_fit(rows.points[known], rows.labels[known], new_points=False)
+    after = model.posterior_.recursion
+    assert np.isin(after.kept, before.kept).all() or not commit
+    if after.committed is not None:
+        places = np.flatnonzero(np.isin(before.kept, after.kept))
+        assert np.array_equal(after.committed, before.committed[np.ix_(places, places)])
+    learn(model, [later])
+    assert np.isfinite(model.decision_function(new_points())).all()
+    if not commit:
+        other = learn(seq_lap(**options), [rows, later])
+        assert_same_model(model, other)
+
+
 @pytest.mark.parametrize("before", [0, 1, 2])
 @pytest.mark.parametrize("make", [seq_med, seq_lap])
 def test_a_class_that_was_a_typing_error_disappears(make, before):
@@ -355,12 +382,25 @@ def test_rows_are_found_but_for_rounding():
         model.retract(1e6 * rows.points[5:6] * (1 + 1e-6))
 
 
+def test_a_large_value_does_not_hide_a_small_one():
+    X = np.array([[1e12, 0.0], [1e12, 5.0], [1e12, -3.0], [1e12, 7.0]])
+    model = SeqMED(lag=None, gamma=1e-3).partial_fit(X, ["a", "b", "a", "b"])
+    model.retract(X[:1])
+    assert model.posterior_.window.points[:, 1].tolist() == [5.0, -3.0, 7.0]
+    with pytest.raises(ValueError, match="row 0 of X is not among"):
+        model.retract([[1e12, 4.0]])
+
+
 def test_sparse_rows_are_found():
     rows = make_batch(20, 20, 2, seed=14)
     X = sp.csr_array(np.where(np.abs(rows.points) > 0.5, rows.points, 0.0))
     model = SeqMED(lag=None).partial_fit(X, rows.labels)
     model.retract(X[:4].toarray(), rows.labels[:4])
     assert model.posterior_.window.size == 16
+    wide = X[4:8].copy()
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    model.retract(wide, rows.labels[4:8])
+    assert model.posterior_.window.size == 12
 
 
 # -- refused ---------------------------------------------------------------------------------------
@@ -380,6 +420,11 @@ def test_what_cannot_be_late():
     assert_refused(fresh, lambda: learn_late(fresh, stream[0]), "new_points=False in its first")
     model = learn(SeqLapMED(random_state=0), stream[:2])
     assert_refused(model, lambda: learn_late(model, hidden(stream[2])), "no labeled row among 20")
+    assert_refused(
+        model,
+        lambda: model.partial_fit(stream[2].points, stream[2].labels, new_points="no"),
+        "new_points='no'",
+    )
     narrow = replace(stream[2], points=stream[2].points[:, :2])
     assert_refused(model, lambda: learn_late(model, narrow), "features")
     given = stream[2].labels
@@ -398,7 +443,7 @@ def test_what_cannot_be_taken_back():
     model = learn(SeqLapMED(random_state=0, lag=2), stream)
     known = stream[-1].labels != UNLABELED
     points, labels = stream[-1].points[known], stream[-1].labels[known]
-    assert_refused(model, lambda: take_back(model, stream[0]), r"last lag=2 batches with labels")
+    assert_refused(model, lambda: take_back(model, stream[0]), r"taken back \(lag=2\)")
     assert_refused(model, lambda: model.retract(points, 1 - labels), "row 0 of X is not among")
     assert_refused(model, lambda: model.retract(points, labels[1:]), "7 labels for 8 rows")
     assert_refused(model, lambda: model.retract(stream[-1].points[~known]), "row 0 of X is not")
@@ -406,6 +451,11 @@ def test_what_cannot_be_taken_back():
     both = np.vstack([points[:1], points[:1]])
     assert_refused(model, lambda: model.retract(both), "row 1 of X is not among")
     assert_refused(model, lambda: model.retract(points[:, :2]), "features")
+    gram = np.full((4, 4), 2.0) + np.eye(4)
+    given = SeqMED("precomputed").fit(gram, [0, 1, 0, 1])
+    assert_refused(given, lambda: given.retract(gram[:1]), "kernel='precomputed'")
+    bounded = learn(SeqLapMED(**OWN_GRAPH, budget=6, lag=None, random_state=0), stream)
+    assert_refused(bounded, lambda: take_back(bounded, stream[0]), "budget=6, lag=None")
     averaged = learn(SeqMED(averaging=True), stream)
     assert_refused(averaged, lambda: take_back(averaged, stream[-1]), "running mean")
     model.set_params(gamma=3.0)

@@ -115,12 +115,18 @@ def test_fit_starts_anew():
     assert pipeline["model"].n_batches_ == 1
 
 
-def test_after_a_fit_that_failed_the_next_batch_is_the_first():
-    pipeline = learned(make())
+def test_after_a_fit_that_failed_the_stream_goes_on():
+    pipeline, expected = learned(make()), learned(make())
     with pytest.raises(ValueError, match="no labeled row"):
-        pipeline.fit(BATCHES[3][0], np.full(40, np.nan))
-    pipeline.partial_fit(*BATCHES[3])
-    expected = make().partial_fit(*BATCHES[3])
+        pipeline.fit(100 * BATCHES[3][0] + 5, np.full(40, np.nan))
+    with pytest.raises(ValueError, match="drift_limit"):
+        pipeline.set_params(drift_limit=-1.0).fit(*BATCHES[3])
+    pipeline.set_params(drift_limit=1.0)
+    np.testing.assert_array_equal(
+        pipeline.decision_function(PROBES), expected.decision_function(PROBES)
+    )
+    for each in (pipeline, expected):
+        each.partial_fit(*BATCHES[3])
     np.testing.assert_array_equal(
         pipeline.decision_function(PROBES), expected.decision_function(PROBES)
     )

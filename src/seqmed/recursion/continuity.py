@@ -229,7 +229,11 @@ class ContinuousRecursion:
         if self.committed is None:
             return replace(self, kept=kept)
         places = np.searchsorted(self.kept, kept)
-        return replace(self, kept=kept, committed=self.committed[np.ix_(places, places)])
+        dropped = np.setdiff1d(self.kept, kept)
+        keys = self.keys.copy()
+        keys[dropped] = -np.inf  # what is committed is known of those that stay, and no others
+        committed = self.committed[np.ix_(places, places)]
+        return replace(self, kept=kept, keys=keys, committed=committed)
 
     def _staying(self, keys: Array, pinned: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return a mask (n,) of the pinned points and of those with the largest keys."""
