@@ -27,7 +27,8 @@ from seqmed.arrays import Array
 from seqmed.labels import split_labels
 from seqmed.sharing import sharing
 
-# Rows on which just one of two candidates was right before one of them may be dropped.
+# Rows on which just one of two candidates was right before one of them may be dropped: as many of
+# equal weight as would tell no less.
 FEWEST_DISAGREEMENTS = 10.0
 
 # What learning leaves behind, and a new fit begins without.
@@ -58,6 +59,7 @@ class Record:
     ----------
     right : (c,) weight of the rows each had right, discounted.
     alone : (c, c) weight of the rows on which the first was right and the second wrong, discounted.
+    squares : (c, c) sum of the squares of those discounted weights.
     total : weight of the rows scored, discounted.
     right_in_all, total_in_all : the same without discount; of candidates that were dropped, up to
         that batch.
@@ -66,6 +68,7 @@ class Record:
 
     right: Array
     alone: Array
+    squares: Array
     total: float
     right_in_all: Array
     total_in_all: Array
@@ -85,36 +88,43 @@ class Record:
     def discounted(self, share: float) -> Record:
         """Return the record with everything so far counting less."""
         return replace(
-            self, right=share * self.right, alone=share * self.alone, total=share * self.total
+            self,
+            right=share * self.right,
+            alone=share * self.alone,
+            squares=share**2 * self.squares,
+            total=share * self.total,
         )
 
     def add(self, correct: NDArray[np.bool_], weights: Array) -> Record:
         """Return the record with rows that the racing candidates, (r, n), had right or wrong."""
         racing = self.racing
-        right, alone, in_all = self.right.copy(), self.alone.copy(), self.right_in_all.copy()
-        totals = self.total_in_all.copy()
+        right, alone, squares = self.right.copy(), self.alone.copy(), self.squares.copy()
+        in_all, totals = self.right_in_all.copy(), self.total_in_all.copy()
         new = (correct * weights).sum(axis=1)  # row by row: equal candidates have equal sums
         right[racing] += new
         in_all[racing] += new
         totals[racing] += weights.sum()
         alone[np.ix_(racing, racing)] += (correct * weights) @ (~correct).T
+        squares[np.ix_(racing, racing)] += (correct * weights**2) @ (~correct).T
         return replace(
-            self, right=right, alone=alone, total=self.total + float(weights.sum()),
-            right_in_all=in_all, total_in_all=totals,
+            self, right=right, alone=alone, squares=squares, right_in_all=in_all,
+            total=self.total + float(weights.sum()), total_in_all=totals,
         )  # fmt: skip
 
     def drop_hopeless(self, batch: int, limit: float) -> Record:
         """Return the record without candidates that the leader beats by ``limit`` deviations.
 
         If neither were better, each row on which just one is right would be a fair coin: the
-        difference of the two counts has the deviation ``sqrt(lost + won)``.
+        difference of the two counts has the sum of the squared weights for variance, which for
+        rows of weight 1 is ``lost + won``.
         """
         leader = int(self.ranking[0])
         dropped = list(self.dropped)
         for rival in self.racing.tolist():
             lost, won = float(self.alone[leader, rival]), float(self.alone[rival, leader])
-            enough = lost + won >= FEWEST_DISAGREEMENTS
-            if enough and lost - won > limit * np.sqrt(lost + won):
+            variance = float(self.squares[leader, rival] + self.squares[rival, leader])
+            enough = (lost + won) ** 2 >= FEWEST_DISAGREEMENTS * variance > 0.0
+            if enough and lost - won > limit * np.sqrt(variance):
                 dropped[rival] = Dropped(batch, leader, lost, won)
         return replace(self, dropped=tuple(dropped))
 
@@ -124,6 +134,7 @@ def empty_record(n_candidates: int) -> Record:
     nothing = np.zeros(n_candidates)
     return Record(
         nothing,
+        np.zeros((n_candidates, n_candidates)),
         np.zeros((n_candidates, n_candidates)),
         0.0,
         nothing,
@@ -166,10 +177,11 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     n_best : int >= 1, default=3
         Candidates in a mixture.
     drop_limit : float > 0 or None, default=3.0
-        A candidate is dropped once the leader is ahead by more standard deviations than this: of
-        the (discounted) rows on which just one of the two was right, at least 10, the leader has
-        had ``lost`` and the candidate ``won``, and ``lost - won > drop_limit sqrt(lost + won)``.
-        None keeps all.
+        A candidate is dropped, for good, once the leader is ahead by more standard deviations than
+        this: of the (discounted) rows on which just one of the two was right, at least 10, the
+        leader has had ``lost`` and the candidate ``won``, and ``lost - won`` is more than
+        ``drop_limit`` times its deviation, which for rows that count in full is
+        ``sqrt(lost + won)``. None keeps all: for long streams whose drift may turn back.
     batch_size : int >= 1, default=200
         Rows that `fit` learns at a time.
 
@@ -343,12 +355,15 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         base = clone(self.estimator)
         base.set_params(**common_seeds(base))
         candidates = [clone(base).set_params(**clone_values(each)) for each in grid]
+        self._check_mixture(candidates)
+        return candidates
+
+    def _check_mixture(self, candidates):
         if mixes(self) and not all(hasattr(each, "predict_proba") for each in candidates):
             raise ValueError(
                 f"combine='mixture' got {self.estimator!r}, expected an estimator with "
                 "predict_proba: use combine='best'."
             )
-        return candidates
 
     def _settings(self):
         """Return what candidates are made of: the combinations, and the estimator's parameters."""
@@ -453,6 +468,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         labels : ndarray of shape (n_samples,)
         """
         check_is_fitted(self, "candidates_")
+        self._check_mixture(self.candidates_)
         if not mixes(self):
             return self.best_estimator_.predict(X)
         return self.classes_[self.predict_proba(X).argmax(axis=1)]

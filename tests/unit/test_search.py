@@ -195,13 +195,23 @@ def test_the_rule_for_dropping_at_its_boundary(lost, won, limit, goes):
 
 
 def test_dropping_goes_by_the_discounted_record():
-    """10 rows halved are too few to tell."""
+    """Rows that count less tell less, and vary less."""
     model = begun(2, discount=0.5, drop_limit=2.9)
-    model.partial_fit(*told([1] * 9, [0] * 9))
-    model.partial_fit(*told([1] * 5, [0] * 5))  # 9.5 in all
+    model.partial_fit(*told([1] * 5, [0] * 5))
+    model.partial_fit(*told([1] * 3, [0] * 3))  # 5.5^2 / (5/4 + 3): as much as 7 rows
     assert model.record_.dropped == (None, None)
-    model.partial_fit(*told([1] * 6, [0] * 6))  # 10.75
-    assert model.record_.dropped == (None, Dropped(4, 0, 10.75, 0.0))
+    model.partial_fit(*told([1] * 6, [0] * 6))  # 8.75^2 / (17/16 + 6): 10.8
+    assert model.record_.dropped == (None, Dropped(4, 0, 8.75, 0.0))
+
+
+@pytest.mark.parametrize("weight", [1e-3, 1.0, 50.0])
+def test_dropping_does_not_depend_on_the_unit_of_weights(weight):
+    """One heavy row is one row."""
+    model = begun(2, discount=1.0)
+    model.partial_fit(*told([1] * 4, [0] * 4), sample_weight=[weight] * 3 + [100 * weight])
+    assert model.record_.dropped == (None, None)
+    model.partial_fit(*told([1] * 12, [0] * 12), sample_weight=[100 * weight] * 12)
+    assert model.record_.dropped[1] is not None
 
 
 def test_who_is_dropped_never_learns_or_counts_again_and_the_evidence_is_kept():
@@ -316,7 +326,7 @@ def naive(model, batches):
     ]
     n = len(candidates)
     right, right_in_all, total_in_all, total = [0.0] * n, [0.0] * n, [0.0] * n, 0.0
-    alone = np.zeros((n, n))
+    alone, squares = np.zeros((n, n)), np.zeros((n, n))
     dropped = [None] * n
     judged = False
     for number, batch in enumerate(batches, start=1):
@@ -327,6 +337,7 @@ def naive(model, batches):
         if labeled and judged:
             right = [model.discount * each for each in right]
             alone, total = model.discount * alone, model.discount * total
+            squares = model.discount**2 * squares
             said = {i: candidates[i].predict(X[labeled]) for i in racing}
             for place, row in enumerate(labeled):
                 hit = {i: said[i][place] == y[row] for i in racing}
@@ -337,6 +348,7 @@ def naive(model, batches):
                     right_in_all[i] += hit[i] * weights[row]
                     for j in racing:
                         alone[i, j] += (hit[i] and not hit[j]) * weights[row]
+                        squares[i, j] += (hit[i] and not hit[j]) * weights[row] ** 2
         for i in racing:
             given = {} if batch[2] is None else {"sample_weight": weights}
             candidates[i].partial_fit(X, y, **given)
@@ -344,11 +356,13 @@ def naive(model, batches):
             leader = max(racing, key=lambda i: (right[i], -i))
             for i in racing:
                 lost, won = alone[leader, i], alone[i, leader]
-                if lost + won >= 10 and lost - won > model.drop_limit * sqrt(lost + won):
+                variance = squares[leader, i] + squares[i, leader]
+                enough = (lost + won) ** 2 >= 10 * variance > 0
+                if enough and lost - won > model.drop_limit * sqrt(variance):
                     dropped[i] = Dropped(number, leader, lost, won)
         judged = judged or bool(labeled)
     arrays = [np.array(each) for each in (right, right_in_all, total_in_all)]
-    return candidates, Record(arrays[0], alone, total, *arrays[1:], tuple(dropped))
+    return candidates, Record(arrays[0], alone, squares, total, *arrays[1:], tuple(dropped))
 
 
 def assert_same_record(found, expected):
