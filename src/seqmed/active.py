@@ -82,8 +82,8 @@ def query(model: Any, X: Any, n: int) -> Indices:
     -----
     Up to 1000 distinct rows are compared with each other, at a cost of ``n * n_samples**2``; more
     are first ranked by their own regret, or, before two classes are known, thinned evenly. The
-    labeled rows the model holds, l of them, add ``l**3 + l**2 * n_samples``: bound them by a lag and
-    a budget.
+    labeled rows the model holds, l of them, add ``l**3 + l**2 * n_samples``: a lag and a budget
+    bound them.
 
     Examples
     --------
