@@ -321,6 +321,8 @@ def fitted(step: Any, X: Any, y: Any) -> tuple[Any, Any]:
 
 def feature_names(steps: list, width: int) -> tuple[str, ...] | None:
     """Return the names of the features that fitted transformers put out, None if they tell none."""
+    # a transformer may have no names to tell, or refuse to in one of these ways: columns then go by
+    # their numbers
     try:
         names = Pipeline([*steps, ("last", "passthrough")]).get_feature_names_out()
     except (AttributeError, NotImplementedError, TypeError, ValueError):

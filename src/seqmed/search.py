@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import _safe_indexing, check_random_state, indexable
@@ -25,122 +23,14 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from seqmed.arrays import Array
 from seqmed.labels import split_labels
+from seqmed.race import empty_record
 from seqmed.sharing import sharing
-
-# Rows on which just one of two candidates was right before one of them may be dropped: as many of
-# equal weight as would tell no less.
-FEWEST_DISAGREEMENTS = 10.0
 
 # What learning leaves behind, and a new fit begins without.
 LEARNED = (
     "candidates_", "record_", "n_batches_", "best_index_", "best_estimator_", "best_params_",
     "best_score_", "classes_", "n_features_in_", "feature_names_in_", "_begun",
 )  # fmt: skip
-
-
-class Dropped(NamedTuple):
-    """Why a candidate was dropped.
-
-    In which batch, in favour of which leader, and the (discounted) weight of the rows on which only
-    the leader was right, ``lost``, and on which only the candidate was, ``won``.
-    """
-
-    batch: int
-    leader: int
-    lost: float
-    won: float
-
-
-@dataclass(frozen=True)
-class Record:
-    """How the candidates have done on labels they had not learned.
-
-    Parameters
-    ----------
-    right : (c,) weight of the rows each had right, discounted.
-    alone : (c, c) weight of the rows on which the first was right and the second wrong, discounted.
-    squares : (c, c) sum of the squares of those discounted weights.
-    total : weight of the rows scored, discounted.
-    right_in_all, total_in_all : the same without discount; of candidates that were dropped, up to
-        that batch.
-    dropped : (c,) why each was dropped; None for those still in the race.
-    """
-
-    right: Array
-    alone: Array
-    squares: Array
-    total: float
-    right_in_all: Array
-    total_in_all: Array
-    dropped: tuple[Dropped | None, ...]
-
-    @property
-    def racing(self) -> NDArray[np.intp]:
-        """The candidates that have not been dropped."""
-        return np.array([i for i, why in enumerate(self.dropped) if why is None], dtype=np.intp)
-
-    @property
-    def ranking(self) -> NDArray[np.intp]:
-        """The candidates in the race, best first; the first in the grid of equals."""
-        racing = self.racing
-        return racing[np.argsort(-self.right[racing], kind="stable")]
-
-    def discounted(self, share: float) -> Record:
-        """Return the record with everything so far counting less."""
-        return replace(
-            self,
-            right=share * self.right,
-            alone=share * self.alone,
-            squares=share**2 * self.squares,
-            total=share * self.total,
-        )
-
-    def add(self, correct: NDArray[np.bool_], weights: Array) -> Record:
-        """Return the record with rows that the racing candidates, (r, n), had right or wrong."""
-        racing = self.racing
-        right, alone, squares = self.right.copy(), self.alone.copy(), self.squares.copy()
-        in_all, totals = self.right_in_all.copy(), self.total_in_all.copy()
-        new = (correct * weights).sum(axis=1)  # row by row: equal candidates have equal sums
-        right[racing] += new
-        in_all[racing] += new
-        totals[racing] += weights.sum()
-        alone[np.ix_(racing, racing)] += (correct * weights) @ (~correct).T
-        squares[np.ix_(racing, racing)] += (correct * weights**2) @ (~correct).T
-        return replace(
-            self, right=right, alone=alone, squares=squares, right_in_all=in_all,
-            total=self.total + float(weights.sum()), total_in_all=totals,
-        )  # fmt: skip
-
-    def drop_hopeless(self, batch: int, limit: float) -> Record:
-        """Return the record without candidates that the leader beats by ``limit`` deviations.
-
-        If neither were better, each row on which just one is right would be a fair coin: the
-        difference of the two counts has the sum of the squared weights for variance, which for
-        rows of weight 1 is ``lost + won``.
-        """
-        leader = int(self.ranking[0])
-        dropped = list(self.dropped)
-        for rival in self.racing.tolist():
-            lost, won = float(self.alone[leader, rival]), float(self.alone[rival, leader])
-            variance = float(self.squares[leader, rival] + self.squares[rival, leader])
-            enough = (lost + won) ** 2 >= FEWEST_DISAGREEMENTS * variance > 0.0
-            if enough and lost - won > limit * np.sqrt(variance):
-                dropped[rival] = Dropped(batch, leader, lost, won)
-        return replace(self, dropped=tuple(dropped))
-
-
-def empty_record(n_candidates: int) -> Record:
-    """Return the record before any label."""
-    nothing = np.zeros(n_candidates)
-    return Record(
-        nothing,
-        np.zeros((n_candidates, n_candidates)),
-        np.zeros((n_candidates, n_candidates)),
-        0.0,
-        nothing,
-        nothing,
-        (None,) * n_candidates,
-    )
 
 
 def mixes(search: PrequentialSearch) -> bool:
@@ -319,14 +209,15 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             for place in record.racing:
                 learned[place] = snapshot(candidates[place]).partial_fit(X, y, **given)
             known = self._common_classes([learned[place] for place in record.racing])
-            # by what they were before; a batch that is refused has been, with the reason
-            new_points = bool(given.get("new_points", True))
             # time passes with batches, not with labels that come late
-            known_so_far = record.discounted(self.discount) if new_points else record
-            scored = self._judged(candidates, known_so_far, X, y, sample_weight, known)
-        scored = record if scored is known_so_far else scored
+            new_points = bool(given.get("new_points", True))
+            before = record.discounted(self.discount) if new_points else record
+            # judged as they were before; had they refused the batch, nobody would come here
+            scored = self._judged(candidates, before, X, y, sample_weight, known)
         n_batches += new_points
-        if scored is not record and self.drop_limit is not None:
+        if scored is before:  # nothing to judge by
+            return self._commit(learned, record, n_batches, begun)
+        if self.drop_limit is not None:
             scored = scored.drop_hopeless(n_batches, self.drop_limit)
         return self._commit(learned, scored, n_batches, begun)
 
@@ -592,10 +483,8 @@ def snapshot(estimator: Any) -> Any:
     """
     if hasattr(estimator, "_split_labels"):
         return copy.copy(estimator)
-    copied = (
-        copy.copy(estimator) if isinstance(getattr(estimator, "steps", None), Sequence) else None
-    )
-    if copied is None:
+    if not isinstance(getattr(estimator, "steps", None), Sequence):
         return copy.deepcopy(estimator)
+    copied = copy.copy(estimator)
     copied.steps = [(name, snapshot(step)) for name, step in estimator.steps]
     return copied

@@ -5,6 +5,7 @@ import io
 import pickle
 import threading
 import warnings
+from dataclasses import replace
 from math import sqrt
 
 import joblib
@@ -24,10 +25,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from seqmed import PrequentialSearch, SeqLapMED, SeqMED, search
+from seqmed import PrequentialSearch, SeqLapMED, SeqMED
 from seqmed.kernels import vectors
 from seqmed.pipeline import StreamPipeline
-from seqmed.search import Dropped, Record, empty_record
+from seqmed.race import Dropped, Record, empty_record
 from tests.conformance.test_stream_checks import in_parts, leaves, make_batch, unsorted
 from tests.unit.test_sharing import Calls, assert_same_bits, bits, state_bits
 
@@ -983,7 +984,7 @@ def test_who_was_dropped_is_not_asked_to_retract():
     real = PrequentialSearch(SeqMED(random_state=0), {"lag": [None, 1]}, drop_limit=None)
     learn(real, make_stream(2))
     why = Dropped(2, 0, 12.0, 1.0)
-    real.record_ = search.replace(real.record_, dropped=(None, why))
+    real.record_ = replace(real.record_, dropped=(None, why))
     gone = real.candidates_[1]
     X, y, _ = make_batch(0, n=30)
     real.retract(X[~np.isnan(y)][:1])  # too old for the second alone
