@@ -41,8 +41,8 @@ from sklearn.pipeline import Pipeline
 
 from seqmed.arrays import Array, Points, distinct_rows, stack, take_rows
 from seqmed.base import SequentialClassifier
-from seqmed.kernels import Precomputed
-from seqmed.posterior import CovarianceFunction, Posterior, blocks
+from seqmed.kernels import Precomputed, blocks
+from seqmed.posterior import CovarianceFunction, Posterior
 from seqmed.threads import threads_for
 from seqmed.validation import check_overflow
 

@@ -10,8 +10,29 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Mask = NDArray[np.bool_]
 Points = Any
 """Rows of data: an (n, p) array or CSR array."""
+
+
+class _Alias:
+    """The memory of an array, as one that may be written to."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
+
+
+def writable(array: Array) -> Array:
+    """Return the same doubles, row by row, in an array that may be written to.
+
+    Compiled code knows arrays that may be written to and others as two types; with one there is
+    less to compile. Only what is not in row order already is copied.
+    """
+    array = np.require(array, np.float64, "C")
+    return array if array.flags.writeable else np.asarray(_Alias(array))
 
 
 def row_norms_squared(points: Points) -> Array:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from seqmed.arrays import Array
+from seqmed.kernels import blocks
 from seqmed.labels import ClassBook
-from seqmed.posterior import blocks
 
 # Scores of +-1 are the margin, with C close to slack_shape scores of ``1 - slack_shape / C``. Half
 # octaves from flat to steep enough for either.

@@ -31,11 +31,20 @@ from seqmed.arrays import (
 )
 from seqmed.dual import DualProblem, DualSolution
 from seqmed.graph import GraphRecipe, find_neighbours, measure_heat_width, smoothness
-from seqmed.kernels import Expansion
-from seqmed.posterior import Posterior, Recursion, Terms, Window, evaluate
+from seqmed.kernels import ComputedGram, Expansion, evaluate
+from seqmed.posterior import (
+    Covariance,
+    CovarianceFunction,
+    Posterior,
+    Recursion,
+    Terms,
+    Window,
+)
 
 # Kernel values are multiplied three at a time; beyond this they would overflow.
 LARGEST_VARIANCE = 1e100
+# Points of a window whose covariances are held in memory, where they are the base kernel's.
+LARGEST_GRAM = 12_000
 
 
 @dataclass(frozen=True)
@@ -353,15 +362,23 @@ def solve(prior: Posterior, settings: Settings) -> tuple[DualSolution | None, ..
     settled = replace(prior, window=window.take(no_indices())).support
     prior_parts = covariance.in_base_kernel(settled)
     prior_scores = evaluate(covariance.kernel, prior_parts, window.points)
-    gram = covariance(window.points, window.points)
+    gram = gram_of(covariance, window.points)
     return tuple(
         solve_head(prior, head, gram, prior_scores[:, head], settings)
         for head in range(prior.biases.size)
     )
 
 
+def gram_of(covariance: CovarianceFunction, points: Points) -> Array | ComputedGram:
+    """Return the covariances of the window's points, in memory unless they are too many."""
+    plain = isinstance(covariance, Covariance) and covariance.reduction is None
+    if plain and points.shape[0] > LARGEST_GRAM:
+        return ComputedGram(covariance.kernel, points)
+    return covariance(points, points)
+
+
 def solve_head(
-    prior: Posterior, head: int, gram: Array, prior_scores: Array, settings: Settings
+    prior: Posterior, head: int, gram: Array | ComputedGram, prior_scores: Array, settings: Settings
 ) -> DualSolution | None:
     """Solve the dual of one head; None where it has no labels, or one class and a diffuse bias.
 

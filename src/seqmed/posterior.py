@@ -10,7 +10,6 @@ the base kernel less what smoothness has already decided, with anchor points Z a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
 from typing import Any, NamedTuple, Protocol, Self
@@ -21,10 +20,7 @@ from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Points, take_rows
 from seqmed.graph import GraphRecipe, Smoothness
-from seqmed.kernels import Expansion, Kernel
-
-# Kernel values held at once while scores are computed: 64 MB of doubles.
-BLOCK_VALUES = 2**23
+from seqmed.kernels import Expansion, Kernel, blocks, evaluate
 
 # Share of k(x, x) by which rounding may make its reduction exceed it.
 LARGEST_EXCESS = 1e-6
@@ -194,25 +190,6 @@ class Recursion(Protocol):
 
     def unexplained(self, points: Points) -> Array:
         """Return the squared norm, (n,), of what `project` loses of each row's kernel function."""
-
-
-def evaluate(kernel: Kernel, parts: tuple[Expansion, ...], points: Points) -> Array:
-    """Return the sum of expansions at every row, (n, heads), in bounded memory."""
-    heads = parts[0].coefficients.shape[1]
-    scores = np.zeros((points.shape[0], heads))
-    for part in parts:
-        if part.points.shape[0] == 0:
-            continue
-        for rows in blocks(points.shape[0], part.points.shape[0]):
-            scores[rows] += kernel(points[rows], part.points) @ part.coefficients
-    return scores
-
-
-def blocks(n_rows: int, width: int) -> Iterator[slice]:
-    """Yield slices of rows whose products with ``width`` columns stay within `BLOCK_VALUES`."""
-    size = max(1, BLOCK_VALUES // max(width, 1))
-    for start in range(0, n_rows, size):
-        yield slice(start, start + size)
 
 
 @dataclass(frozen=True)

@@ -1351,8 +1351,8 @@ def test_searches_in_several_threads():
 
 
 def test_candidates_share_their_kernel_matrices(monkeypatch):
-    counter = Calls(vectors.squared_distances)
-    monkeypatch.setattr(vectors, "squared_distances", counter)
+    counter = Calls(vectors.gaussians)
+    monkeypatch.setattr(vectors, "gaussians", counter)
     batches = make_stream(3)
     counts = {}
     for n in (1, 6):

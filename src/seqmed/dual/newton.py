@@ -33,7 +33,8 @@ def solve(
     """
     y, upper, shape = problem.signs, problem.bounds, problem.shapes
     diffuse = not np.isfinite(problem.bias_variance)
-    covariance = problem.gram if diffuse else problem.gram + problem.bias_variance
+    gram = problem.gram[np.arange(y.size)]
+    covariance = gram if diffuse else gram + problem.bias_variance
     hessian = y[:, None] * covariance * y[None, :]
     linear = 1.0 - y * problem.prior_scores
     hard = shape == 0

@@ -22,12 +22,11 @@ bias, and that is the bias.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from seqmed.arrays import Array
+from seqmed.arrays import Array, Indices, Mask
 
 # Twice the spacing of doubles at 1: one rounding of a multiplier and one of its bound.
 ROUNDING = 2 * float(np.finfo(np.float64).eps)
@@ -38,13 +37,27 @@ REACH = 0.5
 NO_BALANCE = 1e-12
 
 
+class ComputedRows(Protocol):
+    """Covariances that are not in memory, as far as a solver needs them."""
+
+    def __getitem__(self, rows: Indices, /) -> Array:
+        """Return some rows, (m, n)."""
+
+    def __matmul__(self, coefficients: Array, /) -> Array:
+        """Return the product with ``coefficients`` (n,)."""
+
+    def diagonal(self) -> Array:
+        """Return the diagonal, (n,)."""
+
+
 @dataclass(frozen=True)
 class DualProblem:
     """The data of one dual.
 
     Parameters
     ----------
-    gram : (n, n) symmetric positive semi-definite prior covariance of the scores.
+    gram : (n, n) symmetric positive semi-definite prior covariance of the scores, an array or
+        something that computes its rows when they are asked for.
     signs : (n,) targets, each -1.0 or +1.0.
     prior_scores : (n,) prior mean of the scores, the prior mean of a finite bias included.
     bounds : (n,) positive upper bounds ``C_i`` of the multipliers.
@@ -53,7 +66,7 @@ class DualProblem:
     balance : what ``y'a`` has to be under a diffuse bias, within what the bounds allow.
     """
 
-    gram: Array
+    gram: Array | ComputedRows
     signs: Array
     prior_scores: Array
     bounds: Array
@@ -127,85 +140,78 @@ def margins_left(problem: DualProblem, multipliers: Array) -> Array:
     return problem.signs - problem.prior_scores - problem.gram @ coefficients
 
 
-def barrier(problem: DualProblem, multipliers: Array) -> Array:
-    """Return the slope ``e_i / (C_i - a_i)`` of the slack term; zeros for a hard box."""
-    slope = np.zeros_like(multipliers)
-    soft = problem.shapes > 0
-    slope[soft] = problem.shapes[soft] / (problem.bounds[soft] - multipliers[soft])
-    return slope
+class Standing(NamedTuple):
+    """How multipliers stand with the optimality conditions.
 
-
-def demands(problem: DualProblem, multipliers: Array, left: Array) -> Array:
-    """Return the bias each point asks for, (n,); ``left`` comes from `margins_left`."""
-    return left - problem.signs * barrier(problem, multipliers)
-
-
-def rounding(problem: DualProblem, multipliers: Array) -> Array:
-    """Return how far rounding one multiplier moves its demand, (n,).
-
-    Close to its bound a multiplier is so stiff that its last digit alone moves the demand; a
-    disagreement of that size is not a violation anybody could mend.
+    Attributes
+    ----------
+    left : (n,) what is missing to a score of ``y_i`` before the bias, see `margins_left`.
+    demand : (n,) the bias each point asks for.
+    blur : (n,) how far rounding one multiplier moves its demand. Close to its bound a multiplier
+        is so stiff that its last digit alone does; a disagreement of that size is not a violation
+        anybody could mend.
+    may_grow, may_shrink : (n,) masks of the signed coefficients that may.
+    lowest, highest : the bias that the conditions allow. Lowest is the largest demand among
+        coefficients that could still grow, highest the smallest among those that could still
+        shrink.
     """
-    stiffness = np.zeros_like(multipliers)
-    soft = problem.shapes > 0
-    room = problem.bounds[soft] - multipliers[soft]
-    stiffness[soft] = problem.shapes[soft] / room**2
-    return ROUNDING * problem.bounds * stiffness
+
+    left: Array
+    demand: Array
+    blur: Array
+    may_grow: Mask
+    may_shrink: Mask
+    lowest: float
+    highest: float
+
+    @property
+    def violation(self) -> float:
+        """By how much two demands contradict each other: not positive at the optimum."""
+        return self.lowest - self.highest
+
+    @property
+    def contested(self) -> Mask:
+        """A mask (n,) of the points whose demand contradicts another's.
+
+        The others are at a bound, and pulled beyond it: as things are, no step would move them.
+        """
+        return (self.may_grow & (self.demand > self.highest)) | (
+            self.may_shrink & (self.demand < self.lowest)
+        )
 
 
-def movable(
-    problem: DualProblem, multipliers: Array
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return masks (n,) of the signed coefficients that may grow, and of those that may shrink."""
-    positive = problem.signs > 0
-    above_zero = multipliers > 0
-    below_bound = (problem.shapes > 0) | (multipliers < problem.bounds)
-    return (
-        np.where(positive, below_bound, above_zero),
-        np.where(positive, above_zero, below_bound),
-    )
+def standing(
+    problem: DualProblem, multipliers: Array, left: Array, total: float | None = None
+) -> Standing:
+    """Return how multipliers (n,) with missing margins ``left`` (n,) stand.
 
-
-def bias_interval(
-    problem: DualProblem, multipliers: Array, demand: Array, total: float | None = None
-) -> tuple[float, float]:
-    """Return (lowest, highest) bias that the optimality conditions allow.
-
-    Lowest is the largest demand among coefficients that could still grow, highest the smallest
-    among those that could still shrink. The point is optimal when lowest <= highest; a positive
-    ``lowest - highest`` is the KKT violation. ``total`` is ``y'a``, should there be other points.
+    ``total`` is ``y'a``, should there be other points.
     """
-    may_grow, may_shrink = movable(problem, multipliers)
-    blur = rounding(problem, multipliers)
-    lowest = float((demand - blur)[may_grow].max(initial=-np.inf))
-    highest = float((demand + blur)[may_shrink].min(initial=np.inf))
+    room = problem.bounds - multipliers
+    soft = problem.shapes > 0
+    slope = np.divide(problem.shapes, room, out=np.zeros_like(room), where=soft)
+    stiffness = np.divide(slope, room, out=np.zeros_like(room), where=soft)
+    demand = left - problem.signs * slope
+    blur = ROUNDING * problem.bounds * stiffness
+    positive, above_zero, below_bound = problem.signs > 0, multipliers > 0, soft | (room > 0)
+    may_grow = np.where(positive, below_bound, above_zero)
+    may_shrink = np.where(positive, above_zero, below_bound)
+    lowest = float((demand - blur).max(initial=-np.inf, where=may_grow))
+    highest = float((demand + blur).min(initial=np.inf, where=may_shrink))
     if np.isfinite(problem.bias_variance):
         own = problem.bias_variance * float(problem.signs @ multipliers if total is None else total)
         lowest, highest = max(lowest, own), min(highest, own)
-    return lowest, highest
-
-
-def contested(
-    problem: DualProblem, multipliers: Array, demand: Array, interval: tuple[float, float]
-) -> NDArray[np.bool_]:
-    """Return a mask (n,) of the points whose demand contradicts another's; see `bias_interval`.
-
-    The others are at a bound, and pulled beyond it: as things are, no step would move them.
-    """
-    lowest, highest = interval
-    may_grow, may_shrink = movable(problem, multipliers)
-    return (may_grow & (demand > highest)) | (may_shrink & (demand < lowest))
+    return Standing(left, demand, blur, may_grow, may_shrink, lowest, highest)
 
 
 def kkt_violation(problem: DualProblem, multipliers: Array) -> float:
     """Return by how much two demands contradict each other, >= 0, from a fresh product with K."""
-    demand = demands(problem, multipliers, margins_left(problem, multipliers))
-    lowest, highest = bias_interval(problem, multipliers, demand)
-    return max(lowest - highest, 0.0)
+    stands = standing(problem, multipliers, margins_left(problem, multipliers))
+    return max(stands.violation, 0.0)
 
 
 def exact_bias(
-    problem: DualProblem, multipliers: Array, demand: Array, previous: float | None
+    problem: DualProblem, multipliers: Array, stands: Standing, previous: float | None
 ) -> float:
     """Return the multiplier of ``y'a = t``: what every free support vector demands.
 
@@ -215,15 +221,16 @@ def exact_bias(
     """
     if np.isfinite(problem.bias_variance):
         return problem.bias_variance * float(problem.signs @ multipliers)
-    free = (multipliers > 0) & ((problem.shapes > 0) | (multipliers < problem.bounds))
+    free = stands.may_grow & stands.may_shrink
     if free.any():
-        trust = 1.0 / (1.0 + rounding(problem, multipliers)[free] / ROUNDING)
-        return float(np.average(demand[free], weights=trust if trust.any() else None))
-    lowest, highest = bias_interval(problem, multipliers, demand)
+        trust = 1.0 / (1.0 + stands.blur[free] / ROUNDING)
+        if not trust.any():
+            return float(stands.demand[free].mean())
+        return float(trust @ stands.demand[free] / trust.sum())
     if previous is None:
-        ends = [end for end in (lowest, highest) if np.isfinite(end)]
+        ends = [end for end in (stands.lowest, stands.highest) if np.isfinite(end)]
         return float(np.mean(ends))
-    return float(min(max(previous, lowest), highest))
+    return float(min(max(previous, stands.lowest), stands.highest))
 
 
 def duality_gap(problem: DualProblem, multipliers: Array, left: Array, bias: float) -> float:
@@ -282,25 +289,23 @@ def certify(
     status: str,
     n_iter: int,
     previous_bias: float | None = None,
-    left: Array | None = None,
+    stands: Standing | None = None,
 ) -> DualSolution:
     """Turn multipliers into a solution: bias, gap and violation from one fresh product with K.
 
-    ``status`` is what to report should the violation exceed ``tol``; ``left`` the missing margins,
-    where they have just been computed.
+    ``status`` is what to report should the violation exceed ``tol``; ``stands`` is how the
+    multipliers stand, where it has just been computed.
     """
-    left = margins_left(problem, multipliers) if left is None else left
-    demand = demands(problem, multipliers, left)
-    lowest, highest = bias_interval(problem, multipliers, demand)
-    violation = max(lowest - highest, 0.0)
-    bias = exact_bias(problem, multipliers, demand, previous_bias)
+    if stands is None:
+        stands = standing(problem, multipliers, margins_left(problem, multipliers))
+    bias = exact_bias(problem, multipliers, stands, previous_bias)
     return DualSolution(
         multipliers=multipliers,
         bias=bias,
-        gap=duality_gap(problem, multipliers, left, bias),
-        objective=dual_objective(problem, multipliers, left),
-        violation=violation,
-        status="converged" if violation <= tol else status,
+        gap=duality_gap(problem, multipliers, stands.left, bias),
+        objective=dual_objective(problem, multipliers, stands.left),
+        violation=max(stands.violation, 0.0),
+        status="converged" if stands.violation <= tol else status,
         n_iter=n_iter,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from seqmed.kernels.bounded import ComputedGram, blocks, evaluate
 from seqmed.kernels.counts import DCMFisher, TfIdf
 from seqmed.kernels.given import FromFunction, Precomputed
 from seqmed.kernels.protocol import Expansion, Kernel
@@ -40,6 +41,6 @@ def make_kernel(
 
 
 __all__ = [
-    "NAMES", "RBF", "DCMFisher", "Expansion", "FromFunction", "Kernel", "Linear", "Polynomial",
-    "Precomputed", "TfIdf", "linear_weights", "make_kernel",
+    "NAMES", "RBF", "ComputedGram", "DCMFisher", "Expansion", "FromFunction", "Kernel", "Linear",
+    "Polynomial", "Precomputed", "TfIdf", "blocks", "evaluate", "linear_weights", "make_kernel",
 ]  # fmt: skip

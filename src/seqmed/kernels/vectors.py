@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,12 +13,16 @@ from sklearn.utils.extmath import safe_sparse_dot
 from seqmed.arrays import Array, Points, row_norms_squared
 from seqmed.kernels.protocol import Expansion, Pointwise
 from seqmed.sharing import shared
+from seqmed.threads import side_by_side
 
 # |x - centre|^2 in units of 1/gamma beyond which distances by inner products lose digits of the
 # kernel value (their error is about 1e-15 of this); such rows are differenced directly.
 FAR_FROM_CENTRE = 1e4
 # Spread of entries, relative to the largest, that rounding of their mean alone would show.
 CONSTANT = 4 * float(np.finfo(np.float64).eps)
+
+# Side of a tile: half a megabyte of doubles.
+TILE = 256
 
 
 def scale_gamma(points: Points, weights: Array) -> float:
@@ -65,23 +70,71 @@ class RBF(Pointwise):
     @shared
     def __call__(self, left: Points, right: Points) -> Array:
         gamma = float(self.gamma)
+        if sp.issparse(left):
+            values = squared_distances(left, right)
+            values *= -gamma
+            return np.exp(values, out=values)
         same = left is right
-        if self.centre is not None and not sp.issparse(left):
+        if self.centre is not None:
             left = left - self.centre
             right = left if same else right - self.centre
-        values = squared_distances(left, right, far=FAR_FROM_CENTRE / gamma)
-        values *= -gamma
-        return np.exp(values, out=values)
+        return gaussians(left, right, gamma)
 
     def diagonal(self, points: Points) -> Array:
         return np.ones(points.shape[0])
 
 
-def squared_distances(left: Points, right: Points, far: float = np.inf) -> Array:
-    """Return squared Euclidean distances, (n, m), by inner products.
+def gaussians(left: Array, right: Array, gamma: float) -> Array:
+    """Return ``exp(-gamma |x - x'|^2)``, (n, m), of dense rows.
 
-    Dense rows of squared norm above ``far`` are differenced coordinate by coordinate instead.
+    The exponent of a pair is one inner product, of ``(2 gamma x, -gamma |x|^2, 1)`` with
+    ``(x', 1, -gamma |x'|^2)``. It is worked out tile by tile, each in cache from the product to the
+    exponential; of a symmetric matrix only the tiles above the diagonal. Rows far from the origin
+    are differenced coordinate by coordinate instead.
     """
+    n, m, same = left.shape[0], right.shape[0], left is right
+    left_norms = row_norms_squared(left)
+    right_norms = left_norms if same else row_norms_squared(right)
+    values = np.empty((n, m))
+    with np.errstate(over="ignore"):
+        first = np.column_stack((2.0 * gamma * left, -gamma * left_norms, np.ones(n)))
+        second = np.column_stack((right, np.ones(m), -gamma * right_norms)).T
+
+    def fill(rows: slice) -> None:
+        room = np.zeros((2, min(n, TILE) * min(m, TILE)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for columns in tiles(rows.start if same else 0, m):
+                shape = rows.stop - rows.start, columns.stop - columns.start
+                tile, zeros = (each[: shape[0] * shape[1]].reshape(shape) for each in room)
+                np.matmul(first[rows], second[:, columns], out=tile)
+                np.minimum(tile, zeros, out=tile)
+                np.exp(tile, out=values[rows, columns])
+                if same and columns.start > rows.start:
+                    values[columns, rows] = values[rows, columns].T
+            if same:
+                corner = values[rows, rows]
+                below = np.tri(corner.shape[0], k=-1, dtype=bool)
+                corner[below] = corner.T[below]
+
+    side_by_side(fill, tiles(0, n), n * m)
+    far = FAR_FROM_CENTRE / gamma
+    for row in np.flatnonzero(~(left_norms <= far)):
+        values[row] = np.exp(-gamma * cdist(left[row, None], right, "sqeuclidean")[0])
+    for column in np.flatnonzero(~(right_norms <= far)):
+        values[:, column] = np.exp(-gamma * cdist(left, right[column, None], "sqeuclidean")[:, 0])
+    if same:
+        np.fill_diagonal(values, 1.0)
+    return values
+
+
+def tiles(start: int, stop: int) -> Iterator[slice]:
+    """Yield slices that cut a range into sides of tiles."""
+    for first in range(start, stop, TILE):
+        yield slice(first, min(first + TILE, stop))
+
+
+def squared_distances(left: Points, right: Points) -> Array:
+    """Return squared Euclidean distances, (n, m), by inner products."""
     left_norms = row_norms_squared(left)
     right_norms = left_norms if left is right else row_norms_squared(right)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -93,13 +146,6 @@ def squared_distances(left: Points, right: Points, far: float = np.inf) -> Array
             distances += left_norms[:, None]
             distances += right_norms[None, :]
     np.maximum(distances, 0.0, out=distances)
-    if not sp.issparse(left):
-        far_left = np.flatnonzero(~(left_norms <= far))
-        far_right = np.flatnonzero(~(right_norms <= far))
-        if far_left.size:
-            distances[far_left] = cdist(left[far_left], right, "sqeuclidean")
-        if far_right.size:
-            distances[:, far_right] = cdist(left, right[far_right], "sqeuclidean")
     if left is right:
         np.fill_diagonal(distances, 0.0)
     return distances

@@ -1,0 +1,55 @@
+"""Kernel values in bounded memory: sums over many points, rows of a matrix too large to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqmed.arrays import Array, Indices, Points, take_rows
+from seqmed.kernels.protocol import Expansion, Kernel
+
+# Kernel values held at once while scores are computed: 64 MB of doubles.
+BLOCK_VALUES = 2**23
+
+
+def evaluate(kernel: Kernel, parts: tuple[Expansion, ...], points: Points) -> Array:
+    """Return the sum of expansions at every row, (n, heads), in bounded memory."""
+    heads = parts[0].coefficients.shape[1]
+    scores = np.zeros((points.shape[0], heads))
+    for part in parts:
+        if part.points.shape[0] == 0:
+            continue
+        for rows in blocks(points.shape[0], part.points.shape[0]):
+            scores[rows] += kernel(points[rows], part.points) @ part.coefficients
+    return scores
+
+
+def blocks(n_rows: int, width: int) -> Iterator[slice]:
+    """Yield slices of rows whose products with ``width`` columns stay within `BLOCK_VALUES`."""
+    size = max(1, BLOCK_VALUES // max(width, 1))
+    for start in range(0, n_rows, size):
+        yield slice(start, start + size)
+
+
+@dataclass(frozen=True)
+class ComputedGram:
+    """The symmetric kernel matrix (n, n) of some points, of which nothing is in memory."""
+
+    kernel: Kernel
+    points: Points
+
+    def __getitem__(self, rows: Indices) -> Array:
+        """Return some rows, (m, n)."""
+        return self.kernel(take_rows(self.points, rows), self.points)
+
+    def __matmul__(self, coefficients: Array) -> Array:
+        """Return the product with ``coefficients`` (n,); points of coefficient 0 cost nothing."""
+        support = np.flatnonzero(coefficients)
+        carrying = Expansion(take_rows(self.points, support), coefficients[support, None])
+        return evaluate(self.kernel, (carrying,), self.points)[:, 0]
+
+    def diagonal(self) -> Array:
+        """Return the diagonal, (n,)."""
+        return self.kernel.diagonal(self.points)
