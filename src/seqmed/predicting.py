@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from seqmed import calibration, kernels
 from seqmed.arrays import Array, Points
 from seqmed.kernels import Expansion
-from seqmed.threads import threads_for
+from seqmed.threads import threads_to_score
 from seqmed.validation import check_magnitude, check_overflow, in_format
 
 
@@ -34,8 +34,8 @@ class PosteriorPredictor(ClassifierMixin):
                 "label, expected at least one labeled row before predictions: call partial_fit "
                 "with labels."
             )
-        rows = min(points.shape[0], self.posterior_.size)
-        with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
+        threads = threads_to_score(points.shape[0], self.posterior_.size)
+        with threads, np.errstate(over="ignore", invalid="ignore"):
             scores = self.posterior_.mean(points)
         check_overflow(scores)
         return scores
@@ -70,8 +70,8 @@ class PosteriorPredictor(ClassifierMixin):
             Unlabeled data shrink it, labels do not: it is a spread, not a calibrated error bar.
         """
         points = self._points(X)
-        rows = min(points.shape[0], self.posterior_.size)
-        with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
+        threads = threads_to_score(points.shape[0], self.posterior_.size)
+        with threads, np.errstate(over="ignore", invalid="ignore"):
             spread = self.posterior_.spread(points)
         check_overflow(spread)
         return spread

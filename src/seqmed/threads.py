@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from threading import Lock
 from typing import Any, TypeVar
@@ -55,9 +55,9 @@ def _controller() -> ThreadpoolController:
 
 
 @contextmanager
-def threads_for(rows: int) -> Iterator[None]:
-    """Use a single thread for work whose matrices have up to `SMALL` rows, else all there are."""
-    if rows > SMALL:
+def one_thread(wanted: bool = True) -> Iterator[None]:
+    """Use a single thread, if wanted, else all there are."""
+    if not wanted:
         yield
         return
     _limit.acquire()
@@ -67,15 +67,30 @@ def threads_for(rows: int) -> Iterator[None]:
         _limit.release()
 
 
+def threads_for(rows: int) -> AbstractContextManager[None]:
+    """Use a single thread for work whose matrices have up to `SMALL` rows, else all there are."""
+    return one_thread(rows <= SMALL)
+
+
+def threads_to_score(n_rows: int, n_points: int) -> AbstractContextManager[None]:
+    """Use a single thread to score some rows by not too many points; one row asks for no more."""
+    return one_thread(n_rows > 1 and n_rows * n_points < MANY_VALUES)
+
+
 def side_by_side(work: Callable[[Part], None], parts: Iterable[Part], n_values: int) -> None:
-    """Do some work part by part, on as many threads as BLAS may use if there is much of it."""
-    if n_values < MANY_VALUES or (count := allowed_threads()) == 1:
-        for part in parts:
-            work(part)
-        return
-    with threads_for(1), ThreadPoolExecutor(count) as pool:
-        for _ in pool.map(work, parts):
-            pass
+    """Do some work part by part, on as many threads as BLAS may use if there is much of it.
+
+    Each part has one thread to itself: BLAS begins no others.
+    """
+    count = allowed_threads() if n_values >= MANY_VALUES else 1
+    with one_thread():
+        if count == 1:
+            for part in parts:
+                work(part)
+            return
+        with ThreadPoolExecutor(count) as pool:
+            for _ in pool.map(work, parts):
+                pass
 
 
 def allowed_threads() -> int:

@@ -10,7 +10,8 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
-from seqmed.dual import DualProblem, attainable, feasible, newton, smo, solve
+from seqmed.arrays import writable
+from seqmed.dual import DualProblem, attainable, feasible, loops, newton, smo, solve
 from seqmed.dual.problem import (
     duality_gap,
     exact_bias,
@@ -1188,3 +1189,105 @@ def test_large_problems_take_the_short_way():
     found = decision_values(problem, solution.multipliers, solution.bias)
     # LIBSVM keeps its kernel rows in float32
     np.testing.assert_allclose(found, scores, rtol=0, atol=1e-4)
+
+
+# -- rows that are computed when they are asked for ------------------------------------------------
+
+
+class Computed:
+    """Covariances of which a solver sees what it asks for, and no more."""
+
+    def __init__(self, gram):
+        self.gram = gram
+        self.asked = []
+
+    def __getitem__(self, rows):
+        self.asked.extend(rows.tolist())
+        return self.gram[rows]
+
+    def __matmul__(self, coefficients):
+        return self.gram @ coefficients
+
+    def diagonal(self):
+        return self.gram.diagonal()
+
+
+@pytest.mark.parametrize("case", ALL_CASES)
+def test_computed_rows_give_the_same_optimum(case, request, monkeypatch):
+    """Fetched two at a time, with room for eight: rows are given up and computed again."""
+    problem, expected, _ = outcome(case)
+    request.getfixturevalue("eager")
+    monkeypatch.setattr(smo, "ROW_BYTES", 0)
+    monkeypatch.setattr(smo, "ROWS_AT_A_TIME", 2)
+    tol = 1e-6 * max(1.0, np.abs(problem.gram).max())
+    solution = solve(replace(problem, gram=Computed(problem.gram)), tol=tol)
+    assert solution.violation <= tol
+    assert_feasible(problem, solution)
+    # no point's slack is off by more than the violation
+    largest = 2 * tol * problem.bounds.sum()
+    assert expected.objective - largest <= solution.objective <= expected.objective + largest
+
+
+def test_rows_in_memory_are_not_computed_again():
+    problem = noisy_svm_problem(900, 5, 0.3, 10.0)
+    computed = Computed(problem.gram)
+    solution = solve(replace(problem, gram=computed), tol=1e-4)
+    assert solution.status == "converged"
+    assert len(computed.asked) == len(set(computed.asked)) < 900
+    expected = solve(problem, tol=1e-4)
+    assert solution.objective == pytest.approx(expected.objective, rel=1e-6)
+
+
+def test_rows_given_up_are_those_not_asked_for():
+    """A row that is wanted outlives one that is not, and the row in use is never given up."""
+    rows = smo.no_rows_of(Computed(np.eye(6)), np.arange(6))._replace(
+        owners=np.full(3, -1), wanted=np.zeros(3, dtype=bool)
+    )
+    for point in (0, 1, 2):
+        loops.vacate(rows, point, -1)
+    rows.wanted[rows.slots[0]] = True
+    assert loops.vacate(rows, 3, -1) == 1
+    assert rows.slots.tolist() == [0, -1, 2, 1, -1, -1]
+    assert loops.vacate(rows, 4, 2) == 0
+    assert rows.slots.tolist() == [-1, -1, 2, 1, 4 - 4, -1]
+    assert rows.owners.tolist() == [4, 3, 2]
+
+
+@pytest.mark.parametrize("n", [60, 900])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_covariances_are_read_and_never_written(n, order):
+    problem = noisy_svm_problem(n, 5, 0.3, 10.0)
+    gram = np.array(problem.gram, order=order)
+    gram.flags.writeable = False
+    solution = solve(replace(problem, gram=gram), tol=1e-6)
+    assert np.array_equal(gram, problem.gram)
+    assert np.array_equal(solution.multipliers, solve(problem, tol=1e-6).multipliers)
+
+
+def test_memory_that_may_not_be_written_is_not_copied():
+    array = np.arange(6.0).reshape(2, 3)
+    assert writable(array) is array
+    array.flags.writeable = False
+    again = writable(array)
+    assert again.flags.writeable
+    assert np.shares_memory(again, array)
+    assert np.array_equal(writable(np.asfortranarray(array)), array)
+
+
+@pytest.mark.parametrize("scale", [1e-60, 1e60])
+@pytest.mark.parametrize("shape", [0.0, 1.0])
+@pytest.mark.nojit
+def test_gains_beyond_single_precision(scale, shape):
+    """Covariances and bounds in units that no single knows: the same problem, scaled."""
+    problem = noisy_svm_problem(30, 5, 0.3, 10.0)
+    problem = replace(problem, shapes=np.full(30, shape))
+    expected = solve(problem, tol=1e-8)
+    scaled = replace(
+        problem,
+        gram=scale * problem.gram,
+        bounds=problem.bounds / scale,
+        shapes=problem.shapes / scale,
+    )
+    solution = solve(scaled, tol=1e-8)
+    assert solution.status == "converged"
+    assert solution.multipliers * scale == pytest.approx(expected.multipliers, abs=1e-5)

@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import make_moons
 from threadpoolctl import threadpool_info
 
-from seqmed import SeqLapMED, SeqMED
+from seqmed import SeqLapMED, SeqMED, learning
 from seqmed.dual.problem import DualProblem, duality_gap, margins_left
 from seqmed.kernels import RBF
 from seqmed.threads import SMALL, threads_for
@@ -228,3 +228,36 @@ def test_the_intercept_is_a_copy(estimator, averaging):
     scores = [each.partial_fit(X[30:], Y[30:]).decision_function(X) for each in (model, other)]
     assert np.array_equal(*scores)
     assert np.array_equal(model.intercept_, other.intercept_)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("bias", ["exact", "median"])
+def test_windows_too_large_for_a_kernel_matrix(n_classes, bias, monkeypatch):
+    """The same stream, with every kernel row computed when it is asked for."""
+    rng = np.random.default_rng(n_classes)
+    X = rng.normal(size=(240, 3))
+    y = np.digitize(X[:, 0] + 0.3 * rng.normal(size=240), [0.0, 0.8][: n_classes - 1])
+
+    def learned():
+        model = SeqMED(gamma=0.5, C=5.0, lag=2, bias=bias, tol=1e-8)
+        for start in range(0, 240, 60):
+            model.partial_fit(X[start : start + 60], y[start : start + 60])
+        return model
+
+    expected = learned()
+    monkeypatch.setattr(learning, "LARGEST_GRAM", 10)
+    model = learned()
+    assert model.decision_function(X) == pytest.approx(expected.decision_function(X), abs=1e-6)
+    assert model.duality_gap_ == pytest.approx(expected.duality_gap_, rel=1e-3, abs=1e-4)
+
+
+def test_only_a_plain_kernel_is_computed_row_by_row(monkeypatch):
+    """Smoothed covariances are held: their rows would cost as much as all of them."""
+    X, y = make_moons(60, noise=0.1, random_state=0)
+    y = np.where(np.arange(60) < 30, y, -1)
+    monkeypatch.setattr(learning, "LARGEST_GRAM", 10)
+    model = SeqLapMED(random_state=0).fit(X, y)
+    monkeypatch.undo()
+    assert np.array_equal(
+        model.decision_function(X), SeqLapMED(random_state=0).fit(X, y).decision_function(X)
+    )

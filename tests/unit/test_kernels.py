@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.spatial.distance import cdist
 from sklearn.svm import SVC
 
-from seqmed import SeqLapMED, SeqMED
+from seqmed import SeqLapMED, SeqMED, threads
 from seqmed.kernels import (
     RBF,
+    ComputedGram,
     DCMFisher,
     Expansion,
     FromFunction,
@@ -15,6 +17,7 @@ from seqmed.kernels import (
     Polynomial,
     Precomputed,
     TfIdf,
+    bounded,
     linear_weights,
     make_kernel,
 )
@@ -562,3 +565,66 @@ def test_joining_other_expansions_lists_their_points(sparse):
     np.testing.assert_allclose(
         kernel(wrap(new), joined.points) @ joined.coefficients, expected, rtol=0, atol=ROUNDING
     )
+
+
+# -- many rows -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_left", [1, 2, 255, 256, 257, 600])
+@pytest.mark.parametrize("n_right", [1, 256, 513])
+def test_tiles_fit_together(n_left, n_right):
+    left, right = vectors(n_left, seed=1), vectors(n_right, seed=2)
+    kernel = frozen(RBF(0.3), left)
+    expected = np.exp(-0.3 * cdist(left, right, "sqeuclidean"))
+    assert kernel(left, right) == pytest.approx(expected, abs=ROUNDING)
+
+
+@pytest.mark.parametrize("n", [1, 255, 256, 257, 600])
+def test_tiles_of_a_symmetric_matrix(n):
+    """Computed once, with rows among them that are far from the rest."""
+    points = vectors(n, seed=3)
+    points[n // 2] += 1e4
+    kernel = frozen(RBF(0.3), vectors(20))
+    values = kernel(points, points)
+    assert np.array_equal(values, values.T)
+    assert (np.diagonal(values) == 1.0).all()
+    assert values.max() <= 1.0
+    expected = np.exp(-0.3 * cdist(points, points, "sqeuclidean"))
+    assert values == pytest.approx(expected, abs=ROUNDING)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_threads_change_no_bit(same, monkeypatch):
+    left, right = vectors(700, seed=4), vectors(520, seed=5)
+    right = left if same else right
+    kernel = frozen(RBF(0.3), left)
+    expected = kernel(left, right)
+    monkeypatch.setattr(threads, "MANY_VALUES", 1)
+    monkeypatch.setattr(threads, "allowed_threads", lambda: 3)
+    assert np.array_equal(kernel(left, right), expected)
+
+
+def test_what_fails_on_a_thread_fails(monkeypatch):
+    def work(part):
+        if part == 2:
+            raise MemoryError("no room")
+
+    monkeypatch.setattr(threads, "allowed_threads", lambda: 2)
+    for n_values in (1, threads.MANY_VALUES):
+        with pytest.raises(MemoryError, match="no room"):
+            threads.side_by_side(work, range(4), n_values)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_matrix_that_is_not_held(sparse, monkeypatch):
+    points = vectors(40, seed=6)
+    rows = sp.csr_array(points) if sparse else points
+    gram = ComputedGram(RBF(0.3), rows)
+    held = RBF(0.3)(rows, rows)
+    some = np.array([7, 0, 31])
+    coefficients = np.where(np.arange(40) % 3 == 0, np.linspace(-1.0, 2.0, 40), 0.0)
+    monkeypatch.setattr(bounded, "BLOCK_VALUES", 50)
+    assert gram[some] == pytest.approx(held[some], abs=ROUNDING)
+    assert gram @ coefficients == pytest.approx(held @ coefficients, abs=ROUNDING)
+    assert (gram @ np.zeros(40) == 0).all()
+    assert np.array_equal(gram.diagonal(), np.diagonal(held))

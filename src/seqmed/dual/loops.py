@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from seqmed.arrays import Array, Indices, Mask
 from seqmed.dual.problem import ROUNDING
 
-# Curvature of a direction in which the objective is linear (duplicate points, hard box).
+# Curvature, as a share of the largest variance, of a direction in which the objective is linear
+# (duplicate points, hard box).
 FLAT_CURVATURE = 1e-12
 NEWTON_STEPS = 100
 # Relative precision to which the length of a step is worked out.
@@ -100,7 +101,7 @@ def pair_step(demand_gap, curvature, shapes, rooms, senses, limit):
     for k in range(2):
         if shapes[k] > 0.0:
             stiffness += shapes[k] / (rooms[k] * rooms[k])
-    step = demand_gap / max(stiffness, FLAT_CURVATURE)
+    step = demand_gap / stiffness
     if shapes[0] == 0.0 and shapes[1] == 0.0:
         return min(step, limit)
     if step >= high:
@@ -298,11 +299,12 @@ def sweep(rows, traits, multipliers, left, shifts, bias_state, limits):
     tol, most_steps, blur = limits[0], int(limits[1]), limits[2]
     pair_shapes, pair_rooms, pair_senses = np.zeros(2), np.ones(2), np.zeros(2)
     moved, gains = np.zeros(2), np.empty(n, dtype=np.int32)
-    widest = tallest = 1.0
+    widest, tallest = 1.0, 0.0
     for k in range(n):
         widest = max(widest, abs(left[k]))
         tallest = max(tallest, variances[k])
-    scales = (1.0 / widest, 1.0 / tallest)
+    tallest = tallest if tallest > 0.0 else 1.0
+    flat, scales = FLAT_CURVATURE * tallest, (1.0 / widest, 1.0 / tallest)
 
     slot = other_slot = 0
     step = rise = fall = 0.0
@@ -328,8 +330,8 @@ def sweep(rows, traits, multipliers, left, shifts, bias_state, limits):
                 if shrinker >= 0:
                     other = top - (left[shrinker] + shifts[1, shrinker])
                     bend = own + shifts[2, shrinker] - 2.0 * rows.values[slot, shrinker]
-                    best = other * other / max(bend, FLAT_CURVATURE)
-                if gap * gap / max(own + bias_variance, FLAT_CURVATURE) > best:
+                    best = other * other / max(bend, flat)
+                if gap * gap / max(own + bias_variance, flat) > best:
                     shrinker = n
         if violation <= tol or shrinker < 0:
             return CONVERGED, taken, -1
@@ -365,7 +367,7 @@ def sweep(rows, traits, multipliers, left, shifts, bias_state, limits):
         least = blur * curvature
         if grower < n and shrinker < n:
             curvature -= 2.0 * rows.values[slot, shrinker]
-        curvature = max(curvature, least)
+        curvature = max(curvature, max(least, flat))
         step = pair_step(demand_gap, curvature, pair_shapes, pair_rooms, pair_senses, step_limit)
         rise, fall = step * rise, step * fall
 

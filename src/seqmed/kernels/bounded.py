@@ -10,8 +10,8 @@ import numpy as np
 from seqmed.arrays import Array, Indices, Points, take_rows
 from seqmed.kernels.protocol import Expansion, Kernel
 
-# Kernel values held at once while scores are computed: 64 MB of doubles.
-BLOCK_VALUES = 2**23
+# Kernel values held at once while scores are computed: 16 MB of doubles, memory that is used again.
+BLOCK_VALUES = 2**21
 
 
 def evaluate(kernel: Kernel, parts: tuple[Expansion, ...], points: Points) -> Array:

@@ -23,6 +23,8 @@ CONSTANT = 4 * float(np.finfo(np.float64).eps)
 
 # Side of a tile: half a megabyte of doubles.
 TILE = 256
+# Columns up to which the exponentials cost more than the products.
+NARROW = 32
 
 
 def scale_gamma(points: Points, weights: Array) -> float:
@@ -74,6 +76,8 @@ class RBF(Pointwise):
             values = squared_distances(left, right)
             values *= -gamma
             return np.exp(values, out=values)
+        if left.shape[0] == 1:  # nothing to be gained from preparing the others
+            return np.exp(-gamma * cdist(left, right, "sqeuclidean"))
         same = left is right
         if self.centre is not None:
             left = left - self.centre
@@ -116,7 +120,7 @@ def gaussians(left: Array, right: Array, gamma: float) -> Array:
                 below = np.tri(corner.shape[0], k=-1, dtype=bool)
                 corner[below] = corner.T[below]
 
-    side_by_side(fill, tiles(0, n), n * m)
+    side_by_side(fill, tiles(0, n), n * m * max(1, left.shape[1] // NARROW))
     far = FAR_FROM_CENTRE / gamma
     for row in np.flatnonzero(~(left_norms <= far)):
         values[row] = np.exp(-gamma * cdist(left[row, None], right, "sqeuclidean")[0])
