@@ -204,7 +204,7 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
     """Learn one batch."""
     check_variances(posterior, batch.points)
     past = posterior
-    forgot = teaches(posterior, batch, settings, posterior.n_batches)
+    forgot = forgets(posterior, batch, settings, posterior.n_batches)
     if forgot:
         past = upkeep.forget_labels(past, settings.forgetting)
     window, leaving = advance(past, batch, settings, past.n_batches)
@@ -222,7 +222,7 @@ def label(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poste
     """
     check_variances(posterior, batch.points)
     number, past = posterior.n_batches - 1, posterior
-    forgot = number not in past.window.batches and teaches(posterior, batch, settings, number)
+    forgot = number not in past.window.batches and forgets(posterior, batch, settings, number)
     if forgot:
         past = upkeep.forget_labels(past, settings.forgetting)
     window, leaving = advance(past, batch, settings, number)
@@ -293,9 +293,9 @@ def relearn(
     return replace(learned, recursion=learned.recursion.at_rest()), info
 
 
-def teaches(posterior: Posterior, batch: Batch, settings: Settings, number: int) -> bool:
-    """Whether the labels of a batch will pose a dual; if not, they are no reason to forget."""
-    if not batch.labeled.size:
+def forgets(posterior: Posterior, batch: Batch, settings: Settings, number: int) -> bool:
+    """Whether to forget for the labels of a batch: if they pose a dual, else there is no reason."""
+    if settings.forgetting == 1.0 or not batch.labeled.size:
         return False
     window, _ = advance(posterior, batch, settings, number)
     grown = replace(posterior, window=window)

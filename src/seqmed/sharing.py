@@ -79,6 +79,11 @@ def sharing() -> Iterator[None]:
         _memory.reset(token)
 
 
+def is_sharing() -> bool:
+    """Whether what is computed now may be asked for again by another model."""
+    return _memory.get() is not None
+
+
 def shared(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Mark a pure function of arrays, frozen dataclasses and plain values."""
 

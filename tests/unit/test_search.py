@@ -1351,8 +1351,8 @@ def test_searches_in_several_threads():
 
 
 def test_candidates_share_their_kernel_matrices(monkeypatch):
-    counter = Calls(vectors.gaussians)
-    monkeypatch.setattr(vectors, "gaussians", counter)
+    counter = Calls(vectors.Gaussians)
+    monkeypatch.setattr(vectors, "Gaussians", counter)
     batches = make_stream(3)
     counts = {}
     for n in (1, 6):

@@ -636,7 +636,7 @@ def test_a_users_kernel_matrix_is_not_frozen():
 # -- the work really falls -------------------------------------------------------------------------
 
 EXPENSIVE = {
-    "gaussians": (vectors, "gaussians"),
+    "gaussians": (vectors, "Gaussians"),
     "distances": (vectors, "squared_distances"),
     "dot": (counts, "safe_sparse_dot"),
     "edges": (graph, "edge_lengths"),

@@ -15,15 +15,28 @@ BLOCK_VALUES = 2**21
 
 
 def evaluate(kernel: Kernel, parts: tuple[Expansion, ...], points: Points) -> Array:
-    """Return the sum of expansions at every row, (n, heads), in bounded memory."""
-    heads = parts[0].coefficients.shape[1]
-    scores = np.zeros((points.shape[0], heads))
+    """Return the sum of expansions at every row, (n, heads), in bounded memory.
+
+    A kernel may have its own way of summing, without a matrix.
+    """
+    own_sums = getattr(kernel, "sums", None)
+    scores = np.zeros((points.shape[0], parts[0].coefficients.shape[1]))
     for part in parts:
-        if part.points.shape[0] == 0:
+        if not part.points.shape[0]:
             continue
-        for rows in blocks(points.shape[0], part.points.shape[0]):
-            scores[rows] += kernel(points[rows], part.points) @ part.coefficients
+        if own_sums is not None:
+            scores += own_sums(points, part)
+        else:
+            scores += sums_by_blocks(kernel, points, part)
     return scores
+
+
+def sums_by_blocks(kernel: Kernel, points: Points, expansion: Expansion) -> Array:
+    """Return an expansion at every row, (n, heads), by blocks of the kernel matrix."""
+    sums = np.empty((points.shape[0], expansion.coefficients.shape[1]))
+    for rows in blocks(points.shape[0], expansion.points.shape[0]):
+        sums[rows] = kernel(points[rows], expansion.points) @ expansion.coefficients
+    return sums
 
 
 def blocks(n_rows: int, width: int) -> Iterator[slice]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.utils.extmath import safe_sparse_dot
 
 from seqmed.arrays import Array, Points, row_norms_squared
+from seqmed.kernels.bounded import sums_by_blocks
 from seqmed.kernels.protocol import Expansion, Pointwise
-from seqmed.sharing import shared
+from seqmed.sharing import is_sharing, shared
 from seqmed.threads import side_by_side
 
 # |x - centre|^2 in units of 1/gamma beyond which distances by inner products lose digits of the
@@ -71,64 +73,124 @@ class RBF(Pointwise):
 
     @shared
     def __call__(self, left: Points, right: Points) -> Array:
-        gamma = float(self.gamma)
         if sp.issparse(left):
             values = squared_distances(left, right)
-            values *= -gamma
+            values *= -float(self.gamma)
             return np.exp(values, out=values)
-        if left.shape[0] == 1:  # nothing to be gained from preparing the others
-            return np.exp(-gamma * cdist(left, right, "sqeuclidean"))
-        same = left is right
-        if self.centre is not None:
-            left = left - self.centre
-            right = left if same else right - self.centre
-        return gaussians(left, right, gamma)
+        if left.shape[0] == 1:  # nothing would be gained by preparing the others
+            return np.exp(-float(self.gamma) * cdist(left, right, "sqeuclidean"))
+        return self._between(left, right).matrix()
+
+    def sums(self, points: Points, expansion: Expansion) -> Array:
+        """Return an expansion at every row, (n, heads), with no more than a tile in memory.
+
+        A matrix that other models are going to ask for is formed, and summed alike.
+        """
+        if sp.issparse(points) or points.shape[0] == 1:
+            return sums_by_blocks(self, points, expansion)
+        if not is_sharing():
+            return self._between(points, expansion.points).sums(expansion.coefficients)
+        values = self(points, expansion.points)
+        scores = np.zeros((points.shape[0], expansion.coefficients.shape[1]))
+        for rows in tiles(0, values.shape[0]):
+            for columns in tiles(0, values.shape[1]):
+                scores[rows] += values[rows, columns] @ expansion.coefficients[columns]
+        return scores
+
+    def _between(self, left: Array, right: Array) -> Gaussians:
+        if self.centre is None:
+            return Gaussians(left, right, float(self.gamma))
+        centred = left - self.centre
+        others = centred if left is right else right - self.centre
+        return Gaussians(centred, others, float(self.gamma))
 
     def diagonal(self, points: Points) -> Array:
         return np.ones(points.shape[0])
 
 
-def gaussians(left: Array, right: Array, gamma: float) -> Array:
-    """Return ``exp(-gamma |x - x'|^2)``, (n, m), of dense rows.
+class Gaussians:
+    """``exp(-gamma |x - x'|^2)`` between dense rows, tile by tile.
 
-    The exponent of a pair is one inner product, of ``(2 gamma x, -gamma |x|^2, 1)`` with
-    ``(x', 1, -gamma |x'|^2)``. It is worked out tile by tile, each in cache from the product to the
-    exponential; of a symmetric matrix only the tiles above the diagonal. Rows far from the origin
-    are differenced coordinate by coordinate instead.
+    The exponents ``2 gamma x . x' - gamma |x|^2 - gamma |x'|^2`` of a tile stay in cache from the
+    product to the exponential. Rows far from the origin, where the three would cancel, are
+    differenced coordinate by coordinate instead.
     """
-    n, m, same = left.shape[0], right.shape[0], left is right
-    left_norms = row_norms_squared(left)
-    right_norms = left_norms if same else row_norms_squared(right)
-    values = np.empty((n, m))
-    with np.errstate(over="ignore"):
-        first = np.column_stack((2.0 * gamma * left, -gamma * left_norms, np.ones(n)))
-        second = np.column_stack((right, np.ones(m), -gamma * right_norms)).T
 
-    def fill(rows: slice) -> None:
-        room = np.zeros((2, min(n, TILE) * min(m, TILE)))
+    def __init__(self, left: Array, right: Array, gamma: float) -> None:
+        self.left, self.right, self.gamma, self.same = left, right, gamma, left is right
+        left_norms = row_norms_squared(left)
+        right_norms = left_norms if self.same else row_norms_squared(right)
+        with np.errstate(over="ignore"):
+            self.scaled = 2.0 * gamma * left
+            self.left_terms, self.right_terms = gamma * left_norms, gamma * right_norms
+        self.far_left = np.flatnonzero(~(self.left_terms <= FAR_FROM_CENTRE))
+        self.far_right = np.flatnonzero(~(self.right_terms <= FAR_FROM_CENTRE))
+
+    def tile(self, rows: slice, columns: slice, room: Array) -> Array:
+        """Return the values of some rows and columns, in ``room``, (2, TILE * TILE), as made."""
+        shape = rows.stop - rows.start, columns.stop - columns.start
+        tile, zeros = (each[: shape[0] * shape[1]].reshape(shape) for each in room)
         with np.errstate(over="ignore", invalid="ignore"):
-            for columns in tiles(rows.start if same else 0, m):
-                shape = rows.stop - rows.start, columns.stop - columns.start
-                tile, zeros = (each[: shape[0] * shape[1]].reshape(shape) for each in room)
-                np.matmul(first[rows], second[:, columns], out=tile)
-                np.minimum(tile, zeros, out=tile)
-                np.exp(tile, out=values[rows, columns])
-                if same and columns.start > rows.start:
-                    values[columns, rows] = values[rows, columns].T
-            if same:
-                corner = values[rows, rows]
-                below = np.tri(corner.shape[0], k=-1, dtype=bool)
-                corner[below] = corner.T[below]
+            np.matmul(self.scaled[rows], self.right[columns].T, out=tile)
+            tile -= self.left_terms[rows, None]
+            tile -= self.right_terms[columns]
+            np.minimum(tile, zeros, out=tile)
+            np.exp(tile, out=tile)
+        for row in within(self.far_left, rows):
+            tile[row - rows.start] = self.differenced(slice(row, row + 1), columns)[0]
+        for column in within(self.far_right, columns):
+            tile[:, column - columns.start] = self.differenced(rows, slice(column, column + 1))[
+                :, 0
+            ]
+        return tile
 
-    side_by_side(fill, tiles(0, n), n * m * max(1, left.shape[1] // NARROW))
-    far = FAR_FROM_CENTRE / gamma
-    for row in np.flatnonzero(~(left_norms <= far)):
-        values[row] = np.exp(-gamma * cdist(left[row, None], right, "sqeuclidean")[0])
-    for column in np.flatnonzero(~(right_norms <= far)):
-        values[:, column] = np.exp(-gamma * cdist(left, right[column, None], "sqeuclidean")[:, 0])
-    if same:
-        np.fill_diagonal(values, 1.0)
-    return values
+    def differenced(self, rows: slice, columns: slice) -> Array:
+        """Return values by differences of coordinates."""
+        return np.exp(-self.gamma * cdist(self.left[rows], self.right[columns], "sqeuclidean"))
+
+    def each(self, work: Callable[[slice, Array], None]) -> None:
+        """Do some work for every strip of rows, with room for a tile."""
+        n, m = self.left.shape[0], self.right.shape[0]
+
+        def strip(rows: slice) -> None:
+            work(rows, np.zeros((2, min(n, TILE) * min(m, TILE))))
+
+        side_by_side(strip, tiles(0, n), n * m * max(1, self.left.shape[1] // NARROW))
+
+    def matrix(self) -> Array:
+        """Return all values, (n, m); a symmetric matrix is computed once."""
+        values = np.empty((self.left.shape[0], self.right.shape[0]))
+
+        def fill(rows: slice, room: Array) -> None:
+            for columns in tiles(rows.start if self.same else 0, self.right.shape[0]):
+                tile = self.tile(rows, columns, room)
+                if self.same and columns == rows:
+                    below = np.tri(tile.shape[0], k=-1, dtype=bool)
+                    tile[below] = tile.T[below]
+                elif self.same:
+                    values[columns, rows] = tile.T
+                values[rows, columns] = tile
+
+        self.each(fill)
+        if self.same:
+            np.fill_diagonal(values, 1.0)
+        return values
+
+    def sums(self, coefficients: Array) -> Array:
+        """Return the product of the matrix with ``coefficients`` (m, heads); it is not formed."""
+        scores = np.zeros((self.left.shape[0], coefficients.shape[1]))
+
+        def add(rows: slice, room: Array) -> None:
+            for columns in tiles(0, self.right.shape[0]):
+                scores[rows] += self.tile(rows, columns, room) @ coefficients[columns]
+
+        self.each(add)
+        return scores
+
+
+def within(places: NDArray[np.intp], part: slice) -> NDArray[np.intp]:
+    """Return those of some sorted places that are in a slice."""
+    return places[np.searchsorted(places, part.start) : np.searchsorted(places, part.stop)]
 
 
 def tiles(start: int, stop: int) -> Iterator[slice]:
