@@ -11,7 +11,9 @@ Sections (--only NAME for one):
   budget, over Nystroem + SGD, RBFSampler + SGD and river, with accuracies;
 - predict: many rows, over the bare products and exponentials they need; one row, over SVC;
 - memory: bytes of the state and update time of a bounded model along a stream, and peak memory;
-- startup: `import seqmed` over `import sklearn.svm`, and a first fit once compiled code is cached.
+- startup: `import seqmed` over `import sklearn.svm`, and a first fit once compiled code is cached;
+- threads: the same work with as many threads as there are, over one thread;
+- growth: how cost grows with rows, columns, batches, landmarks and classes, over what theory says.
 
 Clock time, medians of at least five, the two sides taking turns, with as many threads as a user
 gets who sets nothing. "must" and "aim" are the targets; a ratio below 1 is a win. (Retraining on
@@ -42,8 +44,9 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import LabelSpreading
 from sklearn.svm import SVC
+from threadpoolctl import threadpool_limits
 
-from seqmed import SeqLapMED, SeqMED, graph
+from seqmed import SeqLapMED, SeqMED, StreamPipeline, graph
 from seqmed.dual import DualProblem, solve
 from seqmed.experiments import data, isolet
 from seqmed.kernels import RBF, TfIdf
@@ -108,6 +111,10 @@ def solver(quick: bool) -> Iterator[Result]:
                         partial(solve, problem, tol=tol), partial(machine.fit, gram, y)
                     )
                     yield Result(f"n {n}, C {C:g}, tol {tol:g}, shape {shape:g}", *times, 0.7, 0.35)
+    X, y = two_classes(3000 if quick else 20000)
+    ours = seconds_of(lambda: SeqMED(gamma=1 / 30).fit(X, y))
+    theirs = seconds_of(lambda: SVC(C=10.0, gamma=1 / 30).fit(X, y))
+    yield Result(f"fit, n {y.size}, kernel included", ours, theirs, note="timed once")
 
 
 def lapmed(quick: bool) -> Iterator[Result]:
@@ -217,7 +224,11 @@ def letters(quick: bool) -> Iterator[Result]:
 
 
 def bounded_pass(quick: bool) -> Iterator[Result]:
-    """One pass within a budget, against features and stochastic gradients."""
+    """One pass in constant memory, against features and stochastic gradients.
+
+    Ours is the same features, with SeqMED in the place of stochastic gradients: a linear kernel is
+    kept as weights, whatever the length of the stream.
+    """
     from river import linear_model, preprocessing  # a peer, not needed by the other sections
 
     n = 5000 if quick else 20000
@@ -226,8 +237,12 @@ def bounded_pass(quick: bool) -> Iterator[Result]:
     batches = [slice(start, start + cut // 20) for start in range(0, cut, cut // 20)]
     gamma = 1.0 / (30 * X[:cut].var())
 
-    def ours():
-        model = SeqMED(gamma=gamma, C=10.0, lag=1, budget=1500, averaging=True, random_state=0)
+    def ours(columns):
+        features = Nystroem(gamma=gamma, n_components=columns, random_state=0)
+        model = StreamPipeline(
+            [("features", features), ("classify", SeqMED("linear", C=10.0, lag=1, averaging=True))],
+            drift_limit=None,
+        )
         for rows in batches:
             model.partial_fit(X[rows], y[rows], classes=[0, 1])
         return model
@@ -245,19 +260,28 @@ def bounded_pass(quick: bool) -> Iterator[Result]:
             model.learn_one(dict(enumerate(row)), label)
         return model
 
+    def by_rows_labels(model):
+        return [model.predict_one(dict(enumerate(row))) for row in X[cut:].tolist()]
+
     def score(predict):
         return 100 * float(np.mean(predict(X[cut:]) == y[cut:]))
 
     full = score(SVC(C=10.0, gamma=gamma).fit(X[:cut], y[:cut]).predict)
-    mine = score(ours().predict)
-    for name, kind, must, aim in (
-        ("Nystroem", Nystroem, 1.0, 0.5), ("RBFSampler", RBFSampler, None, None),
-    ):  # fmt: skip
-        times = taking_turns(ours, partial(on_features, kind))
-        note = f"{mine:.2f} %, theirs {score(on_features(kind)):.2f} %, SVC on all {full:.2f} %"
-        yield Result(f"one pass of {cut} rows, over {name} + SGD", *times, must, aim, note)
-    times = taking_turns(ours, by_rows, 3)
-    yield Result(f"one pass of {cut} rows, over river's PAClassifier", *times)
+    their_scores = {kind: score(on_features(kind)) for kind in (Nystroem, RBFSampler)}
+    for columns, kind, must, aim in (
+        (600, Nystroem, 1.0, 0.5),
+        (500, Nystroem, None, None),
+        (800, Nystroem, None, None),
+        (600, RBFSampler, None, None),
+    ):
+        times = taking_turns(partial(ours, columns), partial(on_features, kind))
+        name = f"one pass of {cut} rows, {columns} features, over {kind.__name__}(500) + SGD"
+        mine = score(ours(columns).predict)
+        note = f"{mine:.2f} %, theirs {their_scores[kind]:.2f} %, SVC on all {full:.2f} %"
+        yield Result(name, *times, must, aim, note)
+    times = taking_turns(partial(ours, 600), by_rows, 3)
+    note = f"theirs {100 * np.mean(np.array(by_rows_labels(by_rows())) == y[cut:]):.2f} %"
+    yield Result(f"one pass of {cut} rows, over river's PAClassifier", *times, note=note)
 
 
 def predict(quick: bool) -> Iterator[Result]:
@@ -328,9 +352,101 @@ def startup(quick: bool) -> Iterator[Result]:
     yield Result("process with a first fit, over SVC", *taking_turns(ours, theirs))
 
 
+def threads(quick: bool) -> Iterator[Result]:
+    """Threads as they come, over one."""
+    X, y = two_classes(1000 if quick else 4000)
+    few = np.where(np.arange(y.size) % 10 == 0, y, -1)
+    fitted = SeqMED(gamma=1 / 30).fit(X, y)
+
+    def small_updates():
+        model = SeqLapMED(gamma=1 / 30, random_state=0)
+        for start in range(0, 1000, 50):
+            model.partial_fit(X[start : start + 50], few[start : start + 50])
+
+    def one_fit():
+        SeqMED(gamma=1 / 30).fit(X, y)
+
+    def landmarks():
+        SeqLapMED(gamma=1 / 30, laplacian="normalized", graph_memory=0, random_state=0).fit(X, few)
+
+    def scores():
+        fitted.decision_function(X)
+
+    def alone(call):
+        with threadpool_limits(1):
+            call()
+
+    for name, call in (
+        ("20 updates of 50 rows, default", small_updates),
+        (f"SeqMED.fit, {y.size} labels", one_fit),
+        (f"SeqLapMED.fit on landmarks, {y.size} rows", landmarks),
+        (f"scores of {y.size} rows", scores),
+    ):
+        times = taking_turns(call, partial(alone, call))
+        yield Result(f"{name}, over one thread", *times, 1.1, 1.0)
+
+
+def growth(quick: bool) -> Iterator[Result]:
+    """How cost grows; "theirs" is the smaller problem, the note what theory says of the ratio."""
+    rng = np.random.default_rng(0)
+
+    def labeled(n, p=30, classes=2):
+        X = rng.normal(size=(n, p))
+        return X, np.argmax(X[:, :classes] + 0.5 * rng.normal(size=(n, classes)), axis=1)
+
+    def fits(model, X, y):
+        return partial(model.fit, X, y)
+
+    def stream_of(model, n_batches):
+        def run():
+            learner = model()
+            for _ in range(n_batches):
+                X, y = labeled(100)
+                learner.partial_fit(X, np.where(np.arange(100) < 20, y, -1))
+
+        return run
+
+    sizes = (500, 2000) if quick else (1000, 4000)
+    large, small = (labeled(n) for n in reversed(sizes))
+    times = taking_turns(fits(SeqMED(gamma=1 / 30), *large), fits(SeqMED(gamma=1 / 30), *small))
+    note = "n^2 for the kernel and the steps: 16"
+    yield Result(f"SeqMED.fit, n {sizes[1]} over {sizes[0]}", *times, note=note)
+    wide, narrow = labeled(1000, 960), labeled(1000, 240)
+    times = taking_turns(fits(SeqMED(gamma=1e-3), *wide), fits(SeqMED(gamma=4e-3), *narrow))
+    yield Result(
+        "SeqMED.fit, p 960 over 240", *times, note="p for the kernel, nothing else: 1 to 4"
+    )
+    few = [np.where(np.arange(y.size) < 20, y, -1) for _, y in (large, small)]
+
+    def on_landmarks(m):
+        return SeqLapMED(
+            gamma=1 / 30, n_landmarks=m, laplacian="normalized", graph_memory=0, random_state=0
+        )
+
+    times = taking_turns(
+        fits(on_landmarks(800), large[0], few[0]), fits(on_landmarks(200), large[0], few[0])
+    )
+    yield Result("landmarks, m 800 over 200", *times, note="n m to n m^2 + m^3: 4 to 16 and more")
+    times = taking_turns(
+        fits(on_landmarks(200), large[0], few[0]), fits(on_landmarks(200), small[0], few[1])
+    )
+    note = "n for all but the search of neighbours, n^2: 4 to 16"
+    yield Result(f"landmarks, n {sizes[1]} over {sizes[0]}", *times, note=note)
+    for name, model, theory in (
+        ("default", partial(SeqLapMED, gamma=1 / 30, random_state=0), "constant once lag and memory are full: 4 and more"),
+        ("lag None", partial(SeqLapMED, gamma=1 / 30, random_state=0, lag=None), "t^2: 4 to 16"),
+    ):
+        times = taking_turns(stream_of(model, 40), stream_of(model, 10))
+        yield Result(f"stream, {name}, 40 batches over 10", *times, note=theory)
+    many, two = labeled(1000, 30, 16), labeled(1000, 30, 2)
+    times = taking_turns(fits(SeqMED(gamma=1 / 30), *many), fits(SeqMED(gamma=1 / 30), *two))
+    note = "one kernel matrix, a dual for each class: 1 to 16"
+    yield Result("SeqMED.fit, 16 classes over 2", *times, note=note)
+
+
 SECTIONS = {
     "solver": solver, "lapmed": lapmed, "stream": stream, "predict": predict, "memory": memory,
-    "startup": startup,
+    "startup": startup, "threads": threads, "growth": growth,
 }  # fmt: skip
 
 
