@@ -41,6 +41,13 @@ __all__ = [
 Path = str | os.PathLike[str]
 
 FORMAT = 1
+# What to do about a file whose checksum is right and whose content is not.
+ADVICE = (
+    " Its checksum is right, so this is no accident: it was not written by seqmed.save, or by a "
+    "version that knows more. Use a file that was, or a newer version."
+)
+# Characters of a reason that are shown: a file may hold, and a reason repeat, any text.
+LONGEST_REASON = 500
 # What the header says of a model, and in which types.
 ABOUT: dict[str, Any] = {
     "classes": list | None,
@@ -127,7 +134,9 @@ def load(path: Path) -> Any:
 def load_with_extra(path: Path) -> tuple[Any, dict[str, Any] | None]:
     """Return the model in a file, as `load` does, and what was kept with it (None if nothing)."""
     with refusals(path):
-        return from_bytes(read_file(path))
+        header, tensors = open_header(read_file(path))
+    with refusals(path, ADVICE):
+        return build(header, tensors)
 
 
 def read(path: Path) -> Contents:
@@ -138,6 +147,7 @@ def read(path: Path) -> Contents:
     with refusals(path):
         content = read_file(path)
         header, tensors = open_header(content)
+    with refusals(path, ADVICE):
         nodes = header["model"]["nodes"]
         outline = Outline(nodes, tensors)
         _, place = tagged(header["model"]["value"])
@@ -156,13 +166,13 @@ def read(path: Path) -> Contents:
 
 
 @contextmanager
-def refusals(path: Path) -> Iterator[None]:
-    """Name the file in whatever is said against its content."""
+def refusals(path: Path, advice: str = "") -> Iterator[None]:
+    """Name the file in whatever is said against its content, and add some advice."""
     try:
         yield
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        reason = str(error).rstrip(".")
-        raise ModelFileError(f"{os.fspath(path)} cannot be loaded: {reason}.") from error
+        reason = str(error).rstrip(".")[:LONGEST_REASON]
+        raise ModelFileError(f"{os.fspath(path)} cannot be loaded: {reason}.{advice}") from error
 
 
 def to_bytes(model: Any, extra: dict[str, Any] | None) -> tuple[memoryview, bytes]:
@@ -171,7 +181,7 @@ def to_bytes(model: Any, extra: dict[str, Any] | None) -> tuple[memoryview, byte
 
     check_class(type(model), "save got")
     if extra is not None and not (type(extra) is dict and all(type(name) is str for name in extra)):
-        raise ValueError(f"extra is {extra!r}, expected a dictionary whose keys are strings.")
+        raise ValueError(f"extra is {extra!r:.100}, expected a dictionary whose keys are strings.")
     learned, kept = ModelEncoder("model"), Encoder("extra")
     root, more = learned.encode(model, type(model).__name__), kept.encode(extra, "extra")
     header = {
@@ -184,19 +194,18 @@ def to_bytes(model: Any, extra: dict[str, Any] | None) -> tuple[memoryview, byte
     return pack(header, {**learned.tensors, **kept.tensors})
 
 
-def from_bytes(content: bytes) -> tuple[Any, dict[str, Any] | None]:
-    """Return the model and the rest that the content of a file holds."""
-    header, tensors = open_header(content)
+def build(header: dict[str, Any], tensors: Tensors) -> tuple[Any, dict[str, Any] | None]:
+    """Return the model in a file, and what was kept with it, once they are found to be sound."""
     kept = Decoder(header["extra"]["nodes"], tensors)
     learned = ModelDecoder(header["model"]["nodes"], tensors)
-    unused = set(tensors) - learned.used - kept.used
-    if unused:
-        raise ValueError(f"it holds tensors that nothing refers to: {sorted(unused)}")
-    model = learned.decode(header["model"]["value"])
+    model, extra = learned.decode(header["model"]["value"]), decode_extra(kept, header)
     check_class(type(model), "it holds")
     if json.dumps(about(model)) != json.dumps(header["about"]):
         raise ValueError("its header says of the model what the model is not")
-    return model, decode_extra(kept, header)
+    unused = set(tensors) - learned.used - kept.used
+    if unused:
+        raise ValueError(f"it holds tensors that nothing refers to: {sorted(unused)}")
+    return model, extra
 
 
 def open_header(content: bytes) -> tuple[dict[str, Any], Tensors]:

@@ -46,8 +46,9 @@ class ModelEncoder(Encoder):
             return {"estimator": {"class": name, **self._estimator(value, name)}}
         if type(value) is RECORDS.get(name):
             parts = {each: getattr(value, each) for each in field_names(value)}
+            written = self.encode_named(parts, where)
             check_types(parts, field_types(RECORDS[name]), name)
-            return {"record": {"type": name, "fields": self.encode_named(parts, where)}}
+            return {"record": {"type": name, "fields": written}}
         if type(value) is np.random.RandomState:
             return {"random_state": self._random_state(value, where)}
         refuse_code(value, where)
@@ -62,10 +63,13 @@ class ModelEncoder(Encoder):
                 f"{where} has {', '.join(strange)}, which a model file has no place for, expected "
                 "parameters and what was learned: remove it, and set it again after loading."
             )
-        written = self.encode_named(parameters, where)
+        written = {
+            "parameters": self.encode_named(parameters, where),
+            "state": self.encode_named(state, where),
+        }
         check_types(state, ESTIMATORS[type(estimator)].attributes, where)
         rules.check(estimator, state)
-        return {"parameters": written, "state": self.encode_named(state, where)}
+        return written
 
     def _random_state(self, generator: np.random.RandomState, where: str) -> dict[str, Any]:
         state: Any = generator.get_state(legacy=False)

@@ -145,10 +145,7 @@ CLASSES: dict[str, type] = {kind.__name__: kind for kind in ESTIMATORS}
 def estimator_class(name: Any) -> Any:
     """Return the class of estimators of this name."""
     if not isinstance(name, str) or name not in CLASSES:
-        raise ValueError(
-            f"it holds a {name!r}, expected one of {', '.join(CLASSES)}: a newer version of seqmed "
-            "may know it"
-        )
+        raise ValueError(f"it holds a {name!r}, expected one of {', '.join(CLASSES)}")
     return CLASSES[name]
 
 

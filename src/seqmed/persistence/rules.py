@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from seqmed.drift import ENOUGH_ROWS, Watch
 from seqmed.estimators import SeqLapMED, SeqMED
-from seqmed.persistence.registry import ESTIMATORS, KERNELS, SCALERS
+from seqmed.persistence.registry import COLUMNS, ESTIMATORS, KERNELS, SCALERS
 from seqmed.persistence.shapes import check_shapes
 from seqmed.persistence.stream_rules import Rules, no_rules, stream_rules
 from seqmed.pipeline import StreamPipeline
@@ -145,24 +145,24 @@ def classifier_state(model: Any, state: dict[str, Any]) -> Rules:
 def scaler_state(scaler: Any, state: dict[str, Any]) -> Rules:
     """Yield what holds for a fitted scaler."""
     yield from column_rules(state)
-    for name in set(state) - {"n_features_in_", "feature_names_in_"}:
-        value = state[name]
-        if name == "n_samples_seen_":
-            yield "a count of rows >= 0", np.ndim(value) <= 1 and np.min(value, initial=0) >= 0
-        if isinstance(value, np.ndarray):
-            yield f"{name} for every column", value.shape == (state["n_features_in_"],)
-        elif not isinstance(scaler, StandardScaler):
-            yield f"{name} to be known", value is not None
-    if isinstance(scaler, StandardScaler):
-        yield "means, if they are taken away", scaler.with_mean <= (state["mean_"] is not None)
-        scaled = all(state[name] is not None for name in ("mean_", "var_", "scale_"))
-        yield "scales, if they are divided by", scaler.with_std <= scaled
+    measured = {name: value for name, value in state.items() if name not in COLUMNS}
+    known = {name: value for name, value in measured.items() if value is not None}
+    for name, value in known.items():
+        single = name == "n_samples_seen_" and np.ndim(value) == 0
+        yield f"{name} for every column", single or value.shape == (state["n_features_in_"],)
+        yield f"{name} in numbers", np.asarray(value).dtype.kind in "iuf"
+    needed = set(measured)
+    if isinstance(scaler, StandardScaler):  # what it does not use it does not measure
+        needed = {"mean_"} if scaler.with_mean else set()
+        needed |= {"mean_", "var_", "scale_"} if scaler.with_std else set()
+    yield "all that it scales by", needed <= set(known)
 
 
 def pipeline_state(pipeline: StreamPipeline, state: dict[str, Any]) -> Rules:
     """Yield what holds for a fitted pipeline."""
-    fitted = (hasattr(step, "n_features_in_") for _, step in pipeline.steps if not is_passing(step))
-    yield "steps that are fitted", all(fitted)
+    *scalers, final = (step for _, step in pipeline.steps if not is_passing(step))
+    yield "scalers that are fitted", all(hasattr(each, "n_features_in_") for each in scalers)
+    yield "a classifier that is fitted", hasattr(final, "classes_")
     if state["_watch"] is not None:
         yield from watch_rules(state["_watch"][1])
     check_shapes((state["drift_"],), {})

@@ -38,6 +38,8 @@ CARRIERS: dict[str, tuple[type, ...]] = {
     "spectral": (SpectralRecursion,),
     "landmarks": (LandmarkRecursion, ContinuousRecursion),
 }
+# More than any stream has; the number of a batch must stay an index.
+MOST_BATCHES = 2**53
 
 
 def stream_rules(began: Any, state: dict[str, Any]) -> Rules:
@@ -133,7 +135,7 @@ def posterior_rules(posterior: Posterior) -> Rules:
     yield "counts of solutions >= 0", (posterior.solved >= 0).all()
     yield "errors >= 0", (posterior.projection_errors >= 0).all()
     yield "window of batches learned", (posterior.window.batches < posterior.n_batches).all()
-    yield "a number of batches >= 0", posterior.n_batches >= 0
+    yield "a number of batches that can be counted", 0 <= posterior.n_batches < MOST_BATCHES
 
 
 def window_rules(window: Window) -> Rules:
@@ -165,7 +167,7 @@ def landmark_rules(recursion: LandmarkRecursion) -> Rules:
     yield "keys for landmarks", (keys is None) == (recursion.basis is None)
     yield "one key for each landmark", keys is None or keys.size == size
     yield "one origin for each landmark", recursion.origin.size == size
-    yield "no more landmarks than asked for", size <= recursion.n_landmarks
+    yield "as many landmarks as asked for at most", max(size, 1) <= recursion.n_landmarks
     yield "origins that are indices", (recursion.origin >= -1).all()
     yield "seed and count >= 0", recursion.seed >= 0 and recursion.n_folds >= 0
     reduction = recursion.covariance.reduction

@@ -53,7 +53,7 @@ class Encoder:
         if kind is tuple:
             return {"tuple": self._encode_all(value, where)}
         if kind is dict:
-            return {"dict": [self._encode_all(item, where) for item in value.items()]}
+            return {"dict": [self._encode_item(*item, where) for item in value.items()]}
         if id(value) not in self._places:
             node = self.node(value, where)
             self._places[id(value)] = (len(self.nodes), value)  # held, so that its id stays its own
@@ -85,6 +85,9 @@ class Encoder:
     def encode_named(self, values: dict[str, Any], where: str) -> dict[str, Any]:
         """Return values that have names as a JSON object."""
         return {name: self.encode(each, f"{where}.{name}") for name, each in values.items()}
+
+    def _encode_item(self, key: Any, value: Any, where: str) -> list[Any]:
+        return [self.encode(key, f"a key of {where}"), self.encode(value, f"{where}[{key!r}]")]
 
     def _encode_all(self, values: Any, where: str) -> list[Any]:
         return [self.encode(each, f"{where}[{place}]") for place, each in enumerate(values)]
