@@ -338,15 +338,19 @@ def test_a_pipeline_still_knows_its_first_batch(path):
     loaded.partial_fit(frame, y)  # warned of once, for as long as it is away
 
 
-def test_a_sparse_pipeline(path):
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix, sp.csc_matrix, sp.coo_array])
+def test_a_sparse_pipeline(form, path):
     model = StreamPipeline([("scale", MaxAbsScaler()), ("model", SeqMED(lag=1))])
-    for seed in range(2):
-        X, y, _ = make_batch(seed, "csr")
-        model.partial_fit(X, y)
+    for seed in range(2):  # 20 rows wait to be compared, in the format they came in
+        X, y, _ = make_batch(seed)
+        model.partial_fit(form(X), y)
     loaded = restored(model, path)
-    for each in (model, loaded):
-        each.partial_fit(*make_batch(2, "csr")[:2])
-    assert_same(model, loaded, make_batch(3, "csr").X)
+    for seed in (2, 3):
+        X, y, _ = make_batch(seed)
+        for each in (model, loaded):
+            each.partial_fit(form(X), y)
+        assert_same(model, loaded, make_batch(9, "csr").X)
+    assert repr(loaded.drift_) == repr(model.drift_)
 
 
 @pytest.mark.parametrize("combine", ["best", "mixture"])
@@ -428,12 +432,23 @@ def test_one_array_in_two_places_is_one(path):
         ({"a": np.array([1, None])}, "of type ndarray"),
         ({"a": np.array([1j])}, "complex128 cannot be kept"),
         ({"a": np.ma.masked_array([1, 2])}, "of type MaskedArray"),
+        ({"a": sp.coo_array([1, 2])}, "of type coo_array"),
     ],
 )
 def test_extra_of_other_types_is_refused(extra, message, path):
     with pytest.raises(ValueError, match=message):
         seqmed.save(SeqMED(), path, extra=extra)
     assert not path.exists()
+
+
+def test_a_header_that_could_not_be_read_is_not_written(path, monkeypatch):
+    monkeypatch.setattr(persistence.container, "LARGEST_HEADER", 10_000)
+    seqmed.save(SeqMED(), path)
+    with pytest.raises(ValueError, match="keep long lists in extra as arrays"):
+        seqmed.save(SeqMED(), path, extra={"words": ["word"] * 1000})
+    with pytest.raises(persistence.ModelFileError, match="expected at most 1000"):
+        monkeypatch.setattr(persistence.container, "LARGEST_HEADER", 1000)
+        seqmed.load(path)
 
 
 def test_reading_makes_no_model(path, monkeypatch):

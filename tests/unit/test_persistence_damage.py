@@ -217,10 +217,9 @@ def with_another_document(content, generator):
 def with_another_number(content, generator):
     """Change an entry of a tensor."""
     header, data = split(content)
-    entry = header[picked(tensor_names(header), generator)]
+    occupied = [name for name in tensor_names(header) if 0 not in header[name]["shape"]]
+    entry = header[picked(occupied, generator)]
     start, end = entry["data_offsets"]
-    if start == end:
-        return content
     data, width = bytearray(data), int(entry["dtype"][1:]) // 8
     place = start + width * int(generator.integers((end - start) // width))
     if entry["dtype"] == "F64":
@@ -237,21 +236,25 @@ def with_another_shape(content, generator):
     entry = header[picked(tensor_names(header), generator)]
     shape = entry["shape"]
     sizes = [picked((0, 1, 2**40, 2**62, 10**15), generator) for _ in shape]
-    entry["shape"] = picked((shape[::-1], [int(np.prod(shape))], [*shape, 1], sizes), generator)
+    others = (shape[::-1], [int(np.prod(shape))], [*shape, 1], sizes)
+    entry["shape"] = picked([each for each in others if each != shape], generator)
     return joined(header, data)
 
 
 def with_another_type(content, generator):
     header, data = split(content)
     types = ("F64", "I64", "U64", "F32", "BF16", "BOOL", "U8", "F8_E4M3", "C64")
-    header[picked(tensor_names(header), generator)]["dtype"] = picked(types, generator)
+    entry = header[picked(tensor_names(header), generator)]
+    entry["dtype"] = picked([each for each in types if each != entry["dtype"]], generator)
     return joined(header, data)
 
 
 def with_other_names(content, generator):
     header, data = split(content)
     names = tensor_names(header)
-    first, second = picked(names, generator), picked((*names, "../../x", "", "sha256 "), generator)
+    first = picked(names, generator)
+    others = [name for name in (*names, "../../x", "", "sha256 ") if name != first]
+    second = picked(others, generator)
     header[first], header[second] = header.get(second, header[first]), header[first]
     return joined(header, data)
 

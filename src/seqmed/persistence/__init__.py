@@ -38,7 +38,7 @@ __all__ = [
     "save",
 ]
 
-Path = str | os.PathLike[str]
+AnyPath = str | os.PathLike[str]
 
 FORMAT = 1
 # What to do about a file whose checksum is right and whose content is not.
@@ -89,7 +89,7 @@ class Contents(NamedTuple):
     n_bytes: int
 
 
-def save(model: Any, path: Path, *, extra: dict[str, Any] | None = None) -> None:
+def save(model: Any, path: AnyPath, *, extra: dict[str, Any] | None = None) -> None:
     """Save a model in one file, from which `load` makes one that predicts and learns identically.
 
     An old file of that name is replaced in one stroke, once the new one is on the disk; should
@@ -109,7 +109,7 @@ def save(model: Any, path: Path, *, extra: dict[str, Any] | None = None) -> None
     replace_file(path, to_bytes(model, extra))
 
 
-def load(path: Path) -> Any:
+def load(path: AnyPath) -> Any:
     """Return the model in a file; it predicts, and goes on learning, as the one that was saved.
 
     Nothing in the file is executed, and every part is checked before it is used.
@@ -131,7 +131,7 @@ def load(path: Path) -> Any:
     return load_with_extra(path)[0]
 
 
-def load_with_extra(path: Path) -> tuple[Any, dict[str, Any] | None]:
+def load_with_extra(path: AnyPath) -> tuple[Any, dict[str, Any] | None]:
     """Return the model in a file, as `load` does, and what was kept with it (None if nothing)."""
     with refusals(path):
         header, tensors = open_header(read_file(path))
@@ -139,7 +139,7 @@ def load_with_extra(path: Path) -> tuple[Any, dict[str, Any] | None]:
         return build(header, tensors)
 
 
-def read(path: Path) -> Contents:
+def read(path: AnyPath) -> Contents:
     """Return what a file says of its model, and what was kept with it, without making the model.
 
     The checksum is verified; the model itself is not looked at.
@@ -166,7 +166,7 @@ def read(path: Path) -> Contents:
 
 
 @contextmanager
-def refusals(path: Path, advice: str = "") -> Iterator[None]:
+def refusals(path: AnyPath, advice: str = "") -> Iterator[None]:
     """Name the file in whatever is said against its content, and add some advice."""
     try:
         yield

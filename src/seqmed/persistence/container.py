@@ -52,6 +52,11 @@ def pack(header: dict[str, Any], tensors: Tensors) -> tuple[memoryview, bytes]:
 
     room = np.zeros(CHECKSUM_BYTES, dtype=np.uint8)
     text = json.dumps(header, allow_nan=False, separators=(",", ":"))
+    if len(text) > LARGEST_HEADER // 2:  # quotes within it take two characters each
+        raise ValueError(
+            f"the header of the model file would have {len(text)} characters, expected at most "
+            f"{LARGEST_HEADER // 2}: keep long lists in extra as arrays."
+        )
     content = safetensors.numpy.save({**tensors, CHECKSUM: room}, {ENTRY: text})
     outline(content)
     body = memoryview(content)[:-CHECKSUM_BYTES]
@@ -72,7 +77,7 @@ def unpack(content: bytes) -> tuple[dict[str, Any], Tensors]:
     header = parse(metadata[ENTRY])
     if not isinstance(header, dict):
         raise ValueError(f"its header is a {type(header).__name__}, expected an object")
-    return header, arrays(content)
+    return header, tensors_in(content)
 
 
 def outline(content: bytes) -> dict[str, Any]:
@@ -107,7 +112,7 @@ def refuse_constant(name: str) -> None:
     raise ValueError(f"its header holds {name}, expected numbers")
 
 
-def arrays(content: bytes) -> Tensors:
+def tensors_in(content: bytes) -> Tensors:
     """Return the arrays of a safetensors file, without the checksum.
 
     The library compares every shape with the bytes there are before it takes any.

@@ -112,9 +112,7 @@ SEARCH = Kept(
         **COLUMNS, "candidates_": list, "record_": Record, "n_batches_": int, "_begun": dict
     },
     optional=("n_features_in_", "feature_names_in_"),
-    made=(
-        "best_index_", "best_estimator_", "best_params_", "best_score_", "classes_",
-    ),
+    made=("best_index_", "best_estimator_", "best_params_", "best_score_", "classes_"),
     make=lambda search: search._commit(
         search.candidates_, search.record_, search.n_batches_, search._begun
     ),
@@ -199,7 +197,7 @@ def of_type(value: Any, hint: Any) -> bool:
     """
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
-        return isinstance(value, np.ndarray | sp.csr_array)
+        return isinstance(value, np.ndarray) or sp.issparse(value)
     if origin in (Union, UnionType):
         return any(of_type(value, each) for each in arguments)
     if origin is np.ndarray:

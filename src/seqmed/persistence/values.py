@@ -53,7 +53,7 @@ class Encoder:
         if kind is tuple:
             return {"tuple": self._encode_all(value, where)}
         if kind is dict:
-            return {"dict": [self._encode_item(*item, where) for item in value.items()]}
+            return {"dict": [self._encode_item(*item, where=where) for item in value.items()]}
         if id(value) not in self._places:
             node = self.node(value, where)
             self._places[id(value)] = (len(self.nodes), value)  # held, so that its id stays its own
@@ -64,15 +64,11 @@ class Encoder:
         """Return the node of a value that two places may share."""
         if type(value) in (np.ndarray, np.memmap) and value.dtype.kind != "O":
             return {"array": self._store(value, where)}
-        if (
-            type(value) is np.ndarray
-            and value.ndim == 1
-            and all(type(each) is str for each in value)
-        ):
+        if type(value) is np.ndarray and value.ndim == 1 and set(map(type, value)) == {str}:
             return {"names": value.tolist()}
         if isinstance(value, np.generic):
             return {"scalar": self._store(np.asarray(value), where)}
-        if sp.issparse(value):
+        if sp.issparse(value) and value.ndim == 2:
             rows = sp.csr_array(value)
             parts = {name: getattr(rows, name) for name in ("data", "indices", "indptr")}
             return {"csr": {"shape": list(rows.shape), **self.encode_named(parts, where)}}
@@ -86,7 +82,7 @@ class Encoder:
         """Return values that have names as a JSON object."""
         return {name: self.encode(each, f"{where}.{name}") for name, each in values.items()}
 
-    def _encode_item(self, key: Any, value: Any, where: str) -> list[Any]:
+    def _encode_item(self, key: Any, value: Any, *, where: str) -> list[Any]:
         return [self.encode(key, f"a key of {where}"), self.encode(value, f"{where}[{key!r}]")]
 
     def _encode_all(self, values: Any, where: str) -> list[Any]:
