@@ -2,6 +2,7 @@
 
 from seqmed import active
 from seqmed.estimators import SeqLapMED, SeqMED
+from seqmed.persistence import load, save
 from seqmed.pipeline import InputDriftWarning, StreamPipeline
 from seqmed.search import PrequentialSearch
 from seqmed.splitting import SemiSupervisedSplit
@@ -17,4 +18,6 @@ __all__ = [
     "StreamPipeline",
     "__version__",
     "active",
+    "load",
+    "save",
 ]

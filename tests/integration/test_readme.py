@@ -22,9 +22,9 @@ def test_the_example_runs_as_printed(tmp_path):
 
 
 def test_importing_is_light():
-    """numba and matplotlib are for those who solve and plot."""
+    """numba, matplotlib and safetensors are for those who solve, plot, and save."""
     script = (
-        "import sys, seqmed; heavy = {'numba', 'matplotlib', 'typer'}; "
+        "import sys, seqmed; heavy = {'numba', 'matplotlib', 'typer', 'safetensors'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )
     result = subprocess.run(
@@ -34,7 +34,7 @@ def test_importing_is_light():
 
 
 def test_links_lead_somewhere():
-    for page in ("README.md", "CONTRIBUTING.md", "docs/guide.md"):
+    for page in ("README.md", "CONTRIBUTING.md", "docs/guide.md", "docs/model-file.md"):
         text = (ROOT / page).read_text()
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
             assert ((ROOT / page).parent / target).exists(), (page, target)

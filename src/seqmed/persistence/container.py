@@ -1,0 +1,136 @@
+"""The bytes of a model file: safetensors, ended by a checksum of all that comes before it.
+
+The last tensor, `CHECKSUM`, is the SHA-256 of the rest of the file, so that a file can be verified
+before anything in it is looked at. The header is a JSON document in the safetensors metadata.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tensors = dict[str, NDArray[Any]]
+
+# The tensor that holds the checksum. It is written last, because safetensors sorts by dtype, wide
+# ones first, and then by name: no other tensor may be narrower than a byte, nor sort behind it.
+CHECKSUM = "sha256"
+CHECKSUM_BYTES = 32
+# The entry of the safetensors metadata that holds the header.
+ENTRY = "seqmed"
+# Bytes that state the length of the safetensors header, and how long readers let it be.
+LENGTH_BYTES = 8
+LARGEST_HEADER = 100_000_000
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "F16": np.dtype(np.float16),
+    "F32": np.dtype(np.float32),
+    "F64": np.dtype(np.float64),
+    "I8": np.dtype(np.int8),
+    "I16": np.dtype(np.int16),
+    "I32": np.dtype(np.int32),
+    "I64": np.dtype(np.int64),
+    "U8": np.dtype(np.uint8),
+    "U16": np.dtype(np.uint16),
+    "U32": np.dtype(np.uint32),
+    "U64": np.dtype(np.uint64),
+}
+
+
+def pack(header: dict[str, Any], tensors: Tensors) -> tuple[memoryview, bytes]:
+    """Return the content of a file in two parts, the second of them the checksum.
+
+    Parameters
+    ----------
+    header : what JSON can hold, all numbers finite.
+    tensors : arrays in C order, of the types in `DTYPES`.
+    """
+    import safetensors.numpy  # the first save or load imports it, not `import seqmed`
+
+    room = np.zeros(CHECKSUM_BYTES, dtype=np.uint8)
+    text = json.dumps(header, allow_nan=False, separators=(",", ":"))
+    if len(text) > LARGEST_HEADER // 2:  # quotes within it take two characters each
+        raise ValueError(
+            f"the header of the model file would have {len(text)} characters, expected at most "
+            f"{LARGEST_HEADER // 2}: keep long lists in extra as arrays."
+        )
+    content = safetensors.numpy.save({**tensors, CHECKSUM: room}, {ENTRY: text})
+    outline(content)
+    body = memoryview(content)[:-CHECKSUM_BYTES]
+    return body, hashlib.sha256(body).digest()
+
+
+def unpack(content: bytes) -> tuple[dict[str, Any], Tensors]:
+    """Return the header and the arrays of a file; a ValueError says why it is refused."""
+    body = memoryview(content)[:-CHECKSUM_BYTES]
+    if hashlib.sha256(body).digest() != content[-CHECKSUM_BYTES:]:
+        raise ValueError(
+            "its checksum does not fit its content, expected a model file as it was saved: it is "
+            "none, or has been altered or cut off. Take an unaltered copy"
+        )
+    metadata = outline(content).get("__metadata__")
+    if not isinstance(metadata, dict) or set(metadata) != {ENTRY}:
+        raise ValueError(f"it has no header, expected the entry {ENTRY!r} alone in its metadata")
+    header = parse(metadata[ENTRY])
+    if not isinstance(header, dict):
+        raise ValueError(f"its header is a {type(header).__name__}, expected an object")
+    return header, tensors_in(content)
+
+
+def outline(content: bytes) -> dict[str, Any]:
+    """Return the safetensors header, once the checksum is where it has to be."""
+    length = int.from_bytes(content[:LENGTH_BYTES], "little")
+    size = len(content) - LENGTH_BYTES - length
+    if size < CHECKSUM_BYTES or length > LARGEST_HEADER:
+        raise ValueError(
+            f"its header is said to have {length} bytes, expected at most {LARGEST_HEADER}, and "
+            f"less than the {len(content)} of the file"
+        )
+    found = parse(content[LENGTH_BYTES : LENGTH_BYTES + length].decode())
+    place = {
+        "dtype": "U8",
+        "shape": [CHECKSUM_BYTES],
+        "data_offsets": [size - CHECKSUM_BYTES, size],
+    }
+    if not isinstance(found, dict) or found.get(CHECKSUM) != place:
+        raise ValueError("its checksum is not the last tensor, expected it there")
+    return found
+
+
+def parse(text: Any) -> Any:
+    """Return what a JSON document says."""
+    if not isinstance(text, str):
+        raise ValueError(f"its header is a {type(text).__name__}, expected text")
+    return json.loads(text, parse_constant=refuse_constant)
+
+
+def refuse_constant(name: str) -> None:
+    """Refuse NaN and infinities, which JSON has no words for."""
+    raise ValueError(f"its header holds {name}, expected numbers")
+
+
+def tensors_in(content: bytes) -> Tensors:
+    """Return the arrays of a safetensors file, without the checksum.
+
+    The library compares every shape with the bytes there are before it takes any.
+    """
+    import safetensors
+
+    try:
+        views = safetensors.deserialize(content)
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"its tensors cannot be read ({error})") from error
+    found = {}
+    for name, view in views:
+        dtype = DTYPES.get(view["dtype"])
+        if dtype is None:
+            raise ValueError(
+                f"tensor {name!r} is of type {view['dtype']}, expected one of {[*DTYPES]}"
+            )
+        if name != CHECKSUM:
+            stored = np.frombuffer(view["data"], dtype=dtype.newbyteorder("<"))
+            found[name] = stored.astype(dtype, copy=False).reshape(view["shape"])
+    return found

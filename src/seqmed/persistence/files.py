@@ -1,0 +1,73 @@
+"""Files that are there as a whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+# What a file system answers that cannot write a folder's entries to the disk on demand.
+CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP)
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """Return the bytes of a regular file; a pipe or a device, which might never end, is refused."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError("it is a folder, a pipe or a device, expected a file")
+    return Path(path).read_bytes()
+
+
+def replace_file(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:
+    """Write a file so that at any moment either the old or the new content is there.
+
+    The content goes to a temporary file in the same folder, is forced to the disk, and takes the
+    place of the old file by renaming. Should any of this fail, the old file is as it was and the
+    temporary one is removed. The permissions of the old file are kept, a new one has those of the
+    process's mask; through a symbolic link the file it points to is written.
+    """
+    target = Path(os.path.realpath(path))
+    there = target.exists()
+    if there and not target.is_file():
+        raise ValueError(f"{path} is a folder, a pipe or a device: choose the name of a file.")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            if there:
+                shutil.copymode(target, temporary)
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Force the entries of a folder to the disk, where the system can."""
+    if os.name == "nt":  # folders cannot be opened there
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in CANNOT_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def remove_leftovers(path: str | os.PathLike[str]) -> None:
+    """Remove temporary files that a killed process left beside a file.
+
+    Only for a caller who knows, by a lock, that nobody else is writing the file.
+    """
+    target = Path(os.path.realpath(path))
+    for leftover in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 16}.tmp"):
+        leftover.unlink(missing_ok=True)

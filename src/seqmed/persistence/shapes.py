@@ -1,0 +1,123 @@
+"""How large the arrays of a model are: the sizes in their docstrings, to be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from seqmed.calibration import Calibration
+from seqmed.drift import ColumnStatistics, Comparison, Watch
+from seqmed.dual import DualSolution
+from seqmed.kernels import RBF, DCMFisher, Expansion, Precomputed, TfIdf
+from seqmed.labels import ClassBook
+from seqmed.learning import StepInfo
+from seqmed.persistence.registry import RECORDS, field_names
+from seqmed.posterior import Posterior, Reduction, Terms, Window
+from seqmed.race import Record
+from seqmed.recursion import (
+    ContinuousRecursion,
+    ExactRecursion,
+    LandmarkRecursion,
+    SpectralRecursion,
+)
+from seqmed.recursion.basis import Basis
+from seqmed.recursion.continuity import PointCovariance
+from seqmed.recursion.spectral import Spectrum
+
+TERMS = {"points": "n p", "coefficients": "n heads", "averages": "n heads"}
+EACH_HEAD = ("intercepts", "biases", "bias_means", "settled_balances", "solved")
+# The sizes of a record's arrays. Those that have a name, and are not given from outside, must be
+# the same in all arrays of one record.
+SHAPES: dict[type, dict[str, str]] = {
+    Posterior: {**dict.fromkeys(EACH_HEAD, "heads"), "projection_errors": "2 heads"},
+    Terms: TERMS,
+    Window: {
+        **TERMS, "signs": "n heads", "bounds": "n", "shapes": "n", "weights": "n", "batches": "n",
+    },
+    Expansion: {"points": "n p", "coefficients": "n heads"},
+    Reduction: {"anchors": "m p", "factor": "m r"},
+    Basis: {"landmarks": "m p", "whitening": "m m", "penalty": "m m"},
+    PointCovariance: {"anchors": "q p", "values": "q q"},
+    ExactRecursion: {"origin": "q"},
+    LandmarkRecursion: {"keys": "m", "origin": "m"},
+    ContinuousRecursion: {
+        "committed": "m m", "keys": "q", "kept": "m", "anchors": "q p", "origin": "q",
+    },
+    SpectralRecursion: {"origin": "0"},
+    Spectrum: {"vectors": "r p", "singular_values": "r", "laplacian_values": "r"},
+    RBF: {"centre": "p"},
+    TfIdf: {"idf": "p"},
+    DCMFisher: {"concentrations": "p", "precisions": "p"},
+    Precomputed: {"gram": "features features"},
+    ClassBook: dict.fromkeys(("classes", "counts", "weights", "declared"), "classes"),
+    Calibration: {"log_likelihoods": "slopes"},
+    StepInfo: {"projection_cost": "heads"},
+    DualSolution: {"multipliers": "window"},
+    ColumnStatistics: dict.fromkeys(field_names(ColumnStatistics), "columns"),
+    Comparison: dict.fromkeys(field_names(Comparison), "columns"),
+    Watch: {"away": "columns", "pending": "rows columns"},
+    Record: {
+        "right": "c", "alone": "c c", "squares": "c c", "right_in_all": "c", "total_in_all": "c",
+    },
+}  # fmt: skip
+# Rows of data by the names they go by.
+POINTS = ("points", "anchors", "landmarks")
+# Arrays that may hold infinities; those of `drift` may hold NaN too.
+UNBOUNDED = ("keys",)
+UNKNOWN = (ColumnStatistics, Comparison, Watch)
+
+
+def records_in(value: Any) -> Iterator[Any]:
+    """Yield a record and all records it consists of."""
+    if type(value) is tuple:
+        for part in value:
+            yield from records_in(part)
+    elif type(value) in RECORDS.values():
+        yield value
+        for name in field_names(value):
+            yield from records_in(getattr(value, name))
+
+
+def points_in(value: Any) -> Iterator[Any]:
+    """Yield all rows of data in the records of a value."""
+    for record in records_in(value):
+        for name in POINTS:
+            if name in SHAPES.get(type(record), ()) and getattr(record, name) is not None:
+                yield getattr(record, name)
+
+
+def check_shapes(value: Any, sizes: dict[str, int]) -> None:
+    """Refuse arrays, in all records of a value, of sizes that do not agree, and NaN in them.
+
+    Parameters
+    ----------
+    value : a record, or a tuple that holds some.
+    sizes : those known already, by name.
+    """
+    for record in records_in(value):
+        known = dict(sizes)
+        for name, expected in SHAPES.get(type(record), {}).items():
+            array = getattr(record, name)
+            if array is None:
+                continue
+            title = f"{name} of a {type(record).__name__}"
+            wanted = expected.split()
+            if len(wanted) != array.ndim:
+                raise ValueError(f"{title} has {array.ndim} axes, expected {len(wanted)}")
+            for size, axis in zip(array.shape, wanted, strict=True):
+                fits = int(axis) if axis.isdigit() else known.setdefault(axis, size)
+                if size != fits:
+                    raise ValueError(f"{title} has the shape {array.shape}, expected {axis}={fits}")
+            if not isinstance(record, UNKNOWN) and not holds_numbers(array, name in UNBOUNDED):
+                raise ValueError(f"{title} holds NaN or infinity, expected numbers")
+
+
+def holds_numbers(array: Any, unbounded: bool) -> bool:
+    """Whether an array, dense or CSR, is free of NaN and, unless ``unbounded``, of infinity."""
+    values = array.data if sp.issparse(array) else array
+    if values.dtype.kind != "f":
+        return True
+    return bool((~np.isnan(values) if unbounded else np.isfinite(values)).all())

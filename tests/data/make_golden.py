@@ -1,0 +1,101 @@
+"""Makes the golden model files of the current format, and what their models predict.
+
+Run once for every version of the format, from the root of the repository:
+
+    python -m tests.data.make_golden
+
+Files that exist are not made again: they are what later versions have to read.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+
+import seqmed
+from seqmed import PrequentialSearch, SeqLapMED, SeqMED, StreamPipeline
+from seqmed.kernels import DCMFisher, Polynomial
+from seqmed.persistence import FORMAT
+
+FOLDER = Path(__file__).parent
+INSECTS = ("ant", "bee", "cicada")
+
+
+def make_batch(seed, classes=INSECTS, n=12):
+    """Rows of counts around three profiles, and labels, a quarter of them missing."""
+    generator = np.random.default_rng(seed)
+    codes = generator.permutation(np.arange(n) % len(classes))
+    X = generator.poisson(0.5 + 3.0 * np.eye(3, 4)[codes]).astype(float)
+    y = np.array(classes, dtype=object)[codes]
+    y[::4] = None
+    return X, y
+
+
+def linked(**parameters):
+    return SeqLapMED(graph_memory=6, n_neighbors=3, random_state=0, **parameters)
+
+
+MODELS = {
+    "SeqMED": lambda: SeqMED(lag=2),
+    "SeqMED-two-classes": lambda: SeqMED(kernel=Polynomial("scale", 2, 1.0), bias_variance=1.0),
+    "SeqMED-linear-sparse": lambda: SeqMED(kernel="linear", lag=1),
+    "SeqMED-budget": lambda: SeqMED(budget=8, averaging=True, random_state=0),
+    "SeqMED-dcm": lambda: SeqMED(kernel=DCMFisher("diagonal")),
+    "SeqMED-precomputed": lambda: SeqMED(kernel="precomputed"),
+    "SeqLapMED": lambda: linked(lag=2, class_weight={"ant": 2.0}),
+    "SeqLapMED-committed": lambda: linked(graph_commit=0.5, forgetting=0.9),
+    "SeqLapMED-tfidf-sparse": lambda: SeqLapMED(
+        kernel="tfidf", graph_memory=0, n_landmarks=5, random_state=np.random.RandomState(0)
+    ),
+    "SeqLapMED-exact": lambda: SeqLapMED(recursion="exact", lag=1),
+    "SeqLapMED-spectral": lambda: SeqLapMED(recursion="spectral", lag=1),
+    "StreamPipeline": lambda: StreamPipeline(
+        [("scale", StandardScaler()), ("range", MinMaxScaler()), ("model", linked())],
+        incremental=["range"],
+    ),
+    "PrequentialSearch": lambda: PrequentialSearch(
+        StreamPipeline([("scale", MaxAbsScaler()), ("model", SeqMED(random_state=0))]),
+        {"model__gamma": ["scale", 1e4]},
+        combine="mixture",
+    ),
+}
+
+
+def learned(name):
+    """Return a model that has learned three batches, or one matrix."""
+    model = MODELS[name]()
+    if name.endswith("precomputed"):
+        X, y = make_batch(0)
+        return model.fit(X @ X.T, y)
+    for seed in range(8 if name == "PrequentialSearch" else 3):
+        X, y = make_batch(seed, INSECTS[:2] if "two-classes" in name else INSECTS)
+        model.partial_fit(sp.csr_array(X) if "sparse" in name else X, y)
+    return model
+
+
+def probes(name):
+    """Return rows to predict."""
+    X, _ = make_batch(99)
+    return X @ make_batch(0)[0].T if name.endswith("precomputed") else X
+
+
+def main():
+    for name in MODELS:
+        path = FOLDER / f"format-{FORMAT}-{name}.safetensors"
+        if path.exists():
+            continue
+        model, X = learned(name), probes(name)
+        seqmed.save(model, path, extra={"name": name, "probes": X})
+        expected = {
+            "labels": model.predict(X).tolist(),
+            "probabilities": model.predict_proba(X).tolist(),
+        }
+        path.with_suffix(".json").write_text(json.dumps(expected) + "\n")
+
+
+if __name__ == "__main__":
+    main()

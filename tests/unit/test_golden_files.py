@@ -1,0 +1,93 @@
+"""Files that were written once have to be read for ever, and as docs/model-file.md says."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import seqmed
+from seqmed import persistence
+from seqmed.persistence.registry import CLASSES, RECORDS
+from tests.data.make_golden import FOLDER, MODELS, make_batch
+from tests.reference.model_file import Part, read_container, scores_and_labels
+
+FILES = sorted(FOLDER.glob("*.safetensors"))
+# Other machines round differently, in the learning and in the predicting.
+ROUNDING = 1e-9
+
+every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+
+
+@every_file
+def test_golden_files_are_read(path):
+    model, extra = persistence.load_with_extra(path)
+    expected = json.loads(path.with_suffix(".json").read_text())
+    X = extra["probes"]
+    assert path.stem.endswith(extra["name"])
+    assert model.predict(X).tolist() == expected["labels"]
+    np.testing.assert_allclose(
+        model.predict_proba(X), expected["probabilities"], rtol=ROUNDING, atol=ROUNDING
+    )
+    contents = persistence.read(path)
+    assert contents.classes == model.classes_.tolist()
+    assert contents.model == type(model).__name__
+
+
+@every_file
+def test_models_of_golden_files_go_on(path):
+    model, extra = persistence.load_with_extra(path)
+    if extra["name"].endswith("precomputed"):
+        return
+    before = model.predict_proba(extra["probes"])
+    model.partial_fit(*make_batch(50, tuple(model.classes_)))
+    assert not np.array_equal(model.predict_proba(extra["probes"]), before)
+
+
+def nodes_of(path):
+    document, _ = read_container(path)
+    return [*document["model"]["nodes"], *document["extra"]["nodes"]]
+
+
+def test_golden_files_hold_whatever_there_is():
+    """A part that is new in the library has to be added, in a file of its own."""
+    nodes = [node for path in FILES for node in nodes_of(path)]
+    kinds = {next(iter(node)) for node in nodes}
+    assert kinds >= {"array", "csr", "record", "estimator", "random_state"}
+    assert {node["record"]["type"] for node in nodes if "record" in node} == set(RECORDS)
+    assert {node["estimator"]["class"] for node in nodes if "estimator" in node} == set(CLASSES)
+    assert {node["array"][0] for node in nodes if "array" in node} >= {"plain", "mask", "text"}
+    assert {path.stem for path in FILES} >= {f"format-1-{name}" for name in MODELS}
+
+
+PLAIN = [
+    path for path in FILES
+    if "MED" in path.stem and not path.stem.endswith(("dcm", "precomputed"))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PLAIN, ids=lambda path: path.stem)
+def test_the_description_is_enough_for_another_reader(path):
+    model, extra = persistence.load_with_extra(path)
+    X = extra["probes"]
+    scores, labels = scores_and_labels(path, X)
+    np.testing.assert_allclose(scores, model.decision_function(X), rtol=ROUNDING, atol=ROUNDING)
+    assert labels.tolist() == model.predict(X).tolist()
+
+
+def test_the_description_of_arrays(tmp_path):
+    extra = {
+        "by columns": np.arange(6.0).reshape(2, 3).T,
+        "mask": np.array([True, False]),
+        "text": np.array(["größe", ""]),
+        "rows": sp.csr_array([[0.0, 1.5], [2.0, 0.0]]),
+    }
+    seqmed.save(seqmed.SeqMED(), tmp_path / "model", extra=extra)
+    document, tensors = read_container(tmp_path / "model")
+    kept = document["extra"]
+    for key, value in kept["value"]["dict"]:
+        found = Part(value, kept["nodes"], tensors).array()
+        expected = extra[key].toarray() if sp.issparse(extra[key]) else extra[key]
+        np.testing.assert_array_equal(found, expected)

@@ -1,0 +1,202 @@
+"""Every rule that a model has to keep is there, and is checked: one test breaks each of them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+
+import seqmed
+from seqmed import SeqMED
+from seqmed.persistence import rules
+from seqmed.persistence.registry import kept_state
+from seqmed.race import Dropped
+from tests.data.make_golden import FOLDER
+
+
+def altered(value, path, change):
+    """Return a record, tuple or dictionary with the part at the end of a path changed."""
+    if not path:
+        return change(value) if callable(change) else change
+    name, *rest = path
+    if isinstance(value, dict):
+        return {**value, name: altered(value[name], rest, change)}
+    if name.isdigit():
+        parts = list(value)
+        parts[int(name)] = altered(parts[int(name)], rest, change)
+        return type(value)(parts)
+    part = altered(getattr(value, name), rest, change)
+    if hasattr(value, "_replace"):
+        return value._replace(**{name: part})
+    return dataclasses.replace(value, **{name: part})
+
+
+def put(number, place=0):
+    """Return a change that puts a number into an array."""
+
+    def change(array):
+        changed = array.copy()
+        changed.flat[place] = number
+        return changed
+
+    return change
+
+
+def without_last(array):
+    return array[:-1]
+
+
+# Where parts of a stream are to be found.
+PLACES = {
+    "fixed": "_stream.fixed",
+    "book": "_stream.book",
+    "calibration": "_stream.calibration",
+    "posterior": "_stream.posterior",
+    "window": "_stream.posterior.window",
+    "graph": "_stream.posterior.graph",
+    "recursion": "_stream.posterior.recursion",
+    "kernel": "_stream.posterior.recursion.covariance.kernel",
+    "info": "update_info_",
+}
+
+
+def full(path):
+    first, *rest = path.split(".")
+    return [*PLACES.get(first, first).split("."), *rest]
+
+
+RULES = [
+    ("SeqMED", "n_features_in_", 0, "at least one column"),
+    ("SeqMED", "n_features_in_", 3, "expected p=3"),
+    ("SeqMED", "fixed", {}, "parameters that may not change"),
+    ("SeqMED", "fixed.gamma", -1.0, "'gamma' parameter"),
+    ("SeqMED", "fixed.kernel", np.zeros(2), "a kernel by name"),
+    ("SeqMED", "fixed.kernel", "linear", "the kernel named"),
+    ("SeqMED", "fixed.bias_variance", 1.0, "the bias variance named"),
+    ("SeqMED", "fixed.budget", 8, "the recursion named"),
+    ("SeqMED", "_stream.sparse", True, "points that suit the kernel"),
+    ("SeqMED", "book.classes", lambda a: a[::-1], "classes in order"),
+    ("SeqMED", "book.classes", lambda a: a[[0, 0, 1]], "classes in order"),
+    ("SeqMED", "book.classes", without_last, "has the shape"),
+    ("SeqMED", "book.classes", np.array([b"a", b"b", b"c"]), "can be learned"),
+    ("SeqMED", "book.counts", put(-1), "counts and weights >= 0"),
+    ("SeqMED", "book.counts", put(1), "as many labels as the window holds"),
+    ("SeqMED", "book.weights", put(-1.0), "counts and weights >= 0"),
+    ("SeqMED", "calibration.n_scored", -1.0, "a record of a weight"),
+    ("SeqMED", "calibration.log_likelihoods", without_last, "slopes=35"),
+    ("SeqMED", "posterior.intercepts", put(np.nan), "NaN or infinity"),
+    ("SeqMED", "posterior.biases", without_last, "heads=3"),
+    ("SeqMED", "posterior.solved", put(-1), "solutions >= 0"),
+    ("SeqMED", "posterior.projection_errors", put(-1.0), "errors >= 0"),
+    ("SeqMED", "posterior.projection_errors", lambda a: a[:1], "expected 2=2"),
+    ("SeqMED", "posterior.n_batches", 1, "batches learned"),
+    ("SeqMED", "posterior.n_batches", 2**60, "can be counted"),
+    ("SeqMED", "posterior.mean_parts", (), "a mean"),
+    ("SeqMED", "posterior.mean_parts.0.coefficients", lambda a: a.T, "has the shape"),
+    ("SeqMED", "posterior.frozen.points", put(np.inf), "NaN or infinity"),
+    ("SeqMED", "window.points", lambda a: a.astype(np.float32), "suit the kernel"),
+    ("SeqMED", "window.signs", put(0.0), "-1 or 1"),
+    ("SeqMED", "window.signs", np.abs, "one class for every row"),
+    ("SeqMED", "window.bounds", put(0.0), "bounds and weights > 0"),
+    ("SeqMED", "window.weights", put(0.0), "bounds and weights > 0"),
+    ("SeqMED", "window.shapes", put(-1.0), "slack shapes"),
+    ("SeqMED", "window.shapes", put(1e9), "slack shapes"),
+    ("SeqMED", "window.batches", put(-1), "numbered from 0"),
+    ("SeqMED", "graph.n_neighbors", 0, "neighbours and powers"),
+    ("SeqMED", "graph.power", 0, "neighbours and powers"),
+    ("SeqMED", "graph.weights", "cold", "edge weights"),
+    ("SeqMED", "graph.laplacian", "none", "Laplacian"),
+    ("SeqMED", "graph.heat_width", 0.0, "heat width"),
+    ("SeqMED", "kernel.gamma", "scale", "gamma > 0"),
+    ("SeqMED", "kernel.centre", without_last, "p=4"),
+    ("SeqMED", "info.solutions", lambda a: a[:-1], "one solution for every head"),
+    ("SeqMED", "info.solutions.0.status", "perfect", "a known status"),
+    ("SeqMED", "info.solutions.0.n_iter", -1, "a count of steps"),
+    ("SeqMED", "info.solutions.0.multipliers", without_last, "window="),
+    ("SeqMED", "info.n_points", -1, "counts >= 0"),
+    ("SeqMED-two-classes", "kernel.degree", 0, "degree >= 1"),
+    ("SeqMED-dcm", "kernel.information", "no", "information"),
+    ("SeqMED-dcm", "kernel.concentrations", put(0.0), "positive"),
+    ("SeqMED-dcm", "kernel.precisions", None, "positive"),
+    ("SeqMED-dcm", "window.points", put(-1.0), "suit the kernel"),
+    ("SeqMED-precomputed", "window.points", put(12), "suit the kernel"),
+    ("SeqMED-precomputed", "window.points", put(-1), "suit the kernel"),
+    ("SeqMED-precomputed", "n_features_in_", 11, "features=11"),
+    ("SeqMED-budget", "recursion.n_landmarks", 3, "as many landmarks"),
+    ("SeqMED-budget", "recursion.keys", None, "keys for landmarks"),
+    ("SeqMED-budget", "recursion.keys", put(np.nan), "NaN or infinity"),
+    ("SeqMED-budget", "recursion.origin", put(-2), "origins"),
+    ("SeqMED-budget", "recursion.seed", -1, "seed and count"),
+    ("SeqMED-budget", "posterior.on_anchors", lambda a: a.take(np.arange(2)), "every anchor"),
+    ("SeqLapMED", "graph.laplacian", "normalized", "a graph by rows"),
+    ("SeqLapMED", "recursion.kept", put(-1), "kept points"),
+    ("SeqLapMED", "recursion.kept", put(10**6, -1), "kept points"),
+    ("SeqLapMED", "recursion.kept", lambda a: a[::-1], "kept points"),
+    ("SeqLapMED", "recursion.memory", 0, "a memory"),
+    ("SeqLapMED", "recursion.commit", 1.5, "share to commit"),
+    ("SeqLapMED", "recursion.n_folds", -1, "seed and count"),
+    ("SeqLapMED", "recursion.origin", put(-2), "origins"),
+    ("SeqLapMED", "recursion.anchors", None, "before the first batch"),
+    ("SeqLapMED-committed", "recursion.keys", np.zeros_like, "to be gone"),
+    ("SeqLapMED-committed", "recursion.committed", without_last, "has the shape"),
+    ("SeqLapMED-tfidf-sparse", "kernel.idf", None, "idf"),
+    ("SeqLapMED-exact", "recursion.origin", without_last, "origin for every"),
+    ("SeqLapMED-exact", "recursion.origin", put(-2), "origins"),
+    ("SeqLapMED-spectral", "recursion.n_folds", 0, "a spectrum once"),
+    ("SeqLapMED-spectral", "recursion.strength", -1.0, "a strength"),
+    ("SeqLapMED-spectral", "recursion.spectrum.count", 0, "a count of batches"),
+    ("SeqLapMED-spectral", "recursion.spectrum.laplacian_values", put(-1.0), "Laplacian values"),
+    ("StreamPipeline", "_watch.1.names", ("a",), "a name for every column"),
+    ("StreamPipeline", "_watch.1.first.count", put(-1), "counts >= 0"),
+    ("StreamPipeline", "_watch.1.away", without_last, "columns=3"),
+    ("StreamPipeline", "_watch.1.pending", np.zeros((30, 4)), "few rows that wait"),
+    ("StreamPipeline", "_watch.1.pending", np.zeros((3, 5)), "columns=4"),
+    ("StreamPipeline", "_watch.1.pending", np.array([["a"] * 4]), "rows of numbers"),
+    ("PrequentialSearch", "candidates_", lambda a: a[:-1], "a combination for each"),
+    ("PrequentialSearch", "candidates_", lambda a: [*a[:-1], SeqMED()], "of one class"),
+    ("PrequentialSearch", "_begun.estimator", SeqMED, "a class and a grid"),
+    ("PrequentialSearch", "_begun.param_grid", lambda a: [*a[:-1], 3], "combinations by name"),
+    ("PrequentialSearch", "record_.dropped", lambda a: a[:-1], "a record of each"),
+    ("PrequentialSearch", "record_.dropped", (Dropped(1, 0, 1.0, 1.0),) * 2, "in the race"),
+    ("PrequentialSearch", "record_.dropped", (None, Dropped(1, 2, 1.0, 1.0)), "leaders"),
+    ("PrequentialSearch", "record_.alone", without_last, "has the shape"),
+    ("PrequentialSearch", "record_.right", put(-1.0), "counts >= 0"),
+    ("PrequentialSearch", "record_.total", np.inf, "counts >= 0"),
+    ("PrequentialSearch", "n_batches_", -1, "number of batches"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "change", "reason"), RULES, ids=[f"{rule[0]}.{rule[1]}" for rule in RULES]
+)
+def test_every_rule_is_kept(name, path, change, reason):
+    model = seqmed.load(FOLDER / f"format-1-{name}.safetensors")
+    state = kept_state(model)
+    rules.check(model, state)
+    broken = altered(state, full(path), change)
+    with pytest.raises(ValueError, match=reason):
+        rules.check(model, broken)
+
+
+SCALER_RULES = [
+    (StandardScaler, "mean_", None, "all that it scales by"),
+    (StandardScaler, "scale_", None, "all that it scales by"),
+    (StandardScaler, "var_", without_last, "var_ for every column"),
+    (StandardScaler, "mean_", np.array(["a", "b"]), "mean_ in numbers"),
+    (StandardScaler, "n_samples_seen_", np.zeros(3), "n_samples_seen_ for every column"),
+    (MinMaxScaler, "data_min_", None, "all that it scales by"),
+    (MinMaxScaler, "feature_names_in_", np.array(["a"], dtype=object), "a name for every column"),
+    (MaxAbsScaler, "scale_", without_last, "scale_ for every column"),
+    (MaxAbsScaler, "feature_names_in_", np.array(["a", "b"]), "names that are text"),
+]
+
+
+@pytest.mark.parametrize(("scaler", "name", "change", "reason"), SCALER_RULES)
+def test_every_rule_of_scalers_is_kept(scaler, name, change, reason):
+    model = scaler().fit(np.arange(6.0).reshape(3, 2))
+    state = {"feature_names_in_": None, **kept_state(model)}
+    rules.check(model, state)
+    with pytest.raises(ValueError, match=reason):
+        rules.check(model, altered(state, [name], change))
