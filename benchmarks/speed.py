@@ -433,7 +433,11 @@ def growth(quick: bool) -> Iterator[Result]:
     note = "n for all but the search of neighbours, n^2: 4 to 16"
     yield Result(f"landmarks, n {sizes[1]} over {sizes[0]}", *times, note=note)
     for name, model, theory in (
-        ("default", partial(SeqLapMED, gamma=1 / 30, random_state=0), "constant once lag and memory are full: 4 and more"),
+        (
+            "default",
+            partial(SeqLapMED, gamma=1 / 30, random_state=0),
+            "constant once full: 4 and more",
+        ),
         ("lag None", partial(SeqLapMED, gamma=1 / 30, random_state=0, lag=None), "t^2: 4 to 16"),
     ):
         times = taking_turns(stream_of(model, 40), stream_of(model, 10))
