@@ -8,6 +8,7 @@ matrix H: ``u`` has the prior covariance ``V = (I + H)^{-1}``.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,21 +73,28 @@ class Basis:
         penalty[:m, :m] = self.penalty
         return Basis(stack(self.landmarks, points), whitening, penalty)
 
-    def restrict(self, kernel: Kernel, kept: NDArray[np.intp]) -> Basis:
+    def restrict(self, kernel: Kernel, kept: NDArray[np.intp]) -> Restriction:
         """Return the basis on some of its landmarks, in the order of the indices ``kept``.
 
         The function's covariance on those that stay is kept exactly: it is a marginal.
         """
         landmarks = take_rows(self.landmarks, kept)
-        gram = kernel(landmarks, landmarks)
-        whitening = whiten_gram(gram)
+        gram = kernel(self.landmarks, self.landmarks)
+        whitening = whiten_gram(gram[np.ix_(kept, kept)])
         if not self.penalty.any():
-            return Basis(landmarks, whitening, np.zeros((kept.size, kept.size)))
-        move = whitening.T @ self.features(kernel, landmarks)
-        taken = move @ shrinkage(self.penalty) @ move.T
+            return Restriction(Basis(landmarks, whitening, np.zeros((kept.size, kept.size))), 0.0)
+        features, shrunk = gram @ self.whitening, shrinkage(self.penalty)
+        move = whitening.T @ features[kept]
+        taken = move @ shrunk @ move.T
+        taken = 0.5 * (taken + taken.T)
         identity = np.eye(kept.size)
-        penalty = inverse(identity - 0.5 * (taken + taken.T)) - identity
-        return Basis(landmarks, whitening, penalty)
+        penalty = inverse(identity - taken) - identity
+        left = np.setdiff1d(np.arange(self.size), kept)
+        before = squared_lengths(features[left], shrunk)
+        after = squared_lengths(gram[np.ix_(left, kept)] @ whitening, taken)
+        own = np.diagonal(gram)[left]
+        change = np.abs(before - after) / np.where(own > 0, own, 1.0)
+        return Restriction(Basis(landmarks, whitening, penalty), float(change.max(initial=0.0)))
 
     def covariance(self, kernel: Kernel) -> Covariance:
         """Return ``k - phi (I - (I + H)^{-1}) phi'``."""
@@ -94,11 +102,6 @@ class Basis:
             return Covariance(kernel)
         factor = self.whitening @ semidefinite_factor(shrinkage(self.penalty))
         return Covariance(kernel, Reduction(self.landmarks, factor))
-
-    def taken(self, kernel: Kernel, points: Points) -> Array:
-        """Return how much smoothness has taken from the variance at every row, (n,)."""
-        features = self.features(kernel, points)
-        return np.einsum("ij,ij->i", features @ shrinkage(self.penalty), features)
 
     def add(self, penalty: Array) -> Basis:
         """Return the basis with more smoothness, (m, m), on the functions of its span."""
@@ -118,6 +121,25 @@ class Basis:
             coefficients=self.whitening @ (features.T @ coefficients),
             squared_error=np.maximum(np.sum(coefficients * (rest @ coefficients), axis=0), 0.0),
         )
+
+
+class Restriction(NamedTuple):
+    """A basis on some of its landmarks.
+
+    Attributes
+    ----------
+    basis : what is known on those that stay.
+    cost : largest change, at a landmark that left, of what smoothness has taken from its variance,
+        as a share of k(z, z).
+    """
+
+    basis: Basis
+    cost: float
+
+
+def squared_lengths(features: Array, matrix: Array) -> Array:
+    """Return ``phi' A phi`` of every row, (n,)."""
+    return np.einsum("ij,ij->i", features @ matrix, features)
 
 
 def whiten_points(kernel: Kernel, points: Points) -> Basis:
@@ -163,8 +185,10 @@ def inverse(matrix: Array) -> Array:
     """Return the inverse of a positive definite matrix; rounding may have spoiled that a little."""
     lower, info = dpotrf(matrix, lower=1)
     if info == 0:
-        half, _ = dpotri(lower, lower=1)
-        return np.tril(half) + np.tril(half, -1).T
+        half, _ = dpotri(lower, lower=1)  # zeros above the diagonal, from dpotrf
+        whole = half + half.T
+        np.fill_diagonal(whole, np.diagonal(half))
+        return whole
     values, vectors = eigh(matrix)
     floor = matrix.shape[0] * np.finfo(np.float64).eps * max(float(values[-1]), 1.0)
     return (vectors / np.maximum(values, floor)) @ vectors.T
