@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.linalg.lapack import dpotrf, dpotri, dpstrf, dtrtri
 
-from seqmed.arrays import Array, Points, no_rows, stack, take_rows
+from seqmed.arrays import Array, Points, no_rows, row_norms_squared, stack, take_rows
 from seqmed.graph import semidefinite_factor
 from seqmed.kernels import Kernel
 from seqmed.posterior import Covariance, Projection, Reduction
@@ -73,35 +73,40 @@ class Basis:
         penalty[:m, :m] = self.penalty
         return Basis(stack(self.landmarks, points), whitening, penalty)
 
-    def restrict(self, kernel: Kernel, kept: NDArray[np.intp]) -> Restriction:
+    def restrict(
+        self, kernel: Kernel, kept: NDArray[np.intp], factor: Array | None = None
+    ) -> Restriction:
         """Return the basis on some of its landmarks, in the order of the indices ``kept``.
 
-        The function's covariance on those that stay is kept exactly: it is a marginal.
+        The function's covariance on those that stay is kept exactly: it is a marginal. ``factor``
+        (q, r) is that of `covariance`, as far as it was made before the last landmarks came.
         """
         landmarks = take_rows(self.landmarks, kept)
         gram = kernel(self.landmarks, self.landmarks)
         whitening = whiten_gram(gram[np.ix_(kept, kept)])
         if not self.penalty.any():
             return Restriction(Basis(landmarks, whitening, np.zeros((kept.size, kept.size))), 0.0)
-        features, shrunk = gram @ self.whitening, shrinkage(self.penalty)
-        move = whitening.T @ features[kept]
-        taken = move @ shrunk @ move.T
-        taken = 0.5 * (taken + taken.T)
+        factor = self.factor() if factor is None else factor
+        features = gram[:, : factor.shape[0]] @ factor
+        within = whitening.T @ features[kept]
         identity = np.eye(kept.size)
-        penalty = inverse(identity - taken) - identity
+        penalty = inverse(identity - within @ within.T) - identity
         left = np.setdiff1d(np.arange(self.size), kept)
-        before = squared_lengths(features[left], shrunk)
-        after = squared_lengths(gram[np.ix_(left, kept)] @ whitening, taken)
+        before = row_norms_squared(features[left])
+        after = row_norms_squared((gram[np.ix_(left, kept)] @ whitening) @ within)
         own = np.diagonal(gram)[left]
         change = np.abs(before - after) / np.where(own > 0, own, 1.0)
         return Restriction(Basis(landmarks, whitening, penalty), float(change.max(initial=0.0)))
+
+    def factor(self) -> Array:
+        """Return Q, (m, r): ``k(x, Z) Q`` are the features psi of what smoothness has taken."""
+        return self.whitening @ semidefinite_factor(shrinkage(self.penalty))
 
     def covariance(self, kernel: Kernel) -> Covariance:
         """Return ``k - phi (I - (I + H)^{-1}) phi'``."""
         if not self.penalty.any():
             return Covariance(kernel)
-        factor = self.whitening @ semidefinite_factor(shrinkage(self.penalty))
-        return Covariance(kernel, Reduction(self.landmarks, factor))
+        return Covariance(kernel, Reduction(self.landmarks, self.factor()))
 
     def add(self, penalty: Array) -> Basis:
         """Return the basis with more smoothness, (m, m), on the functions of its span."""
@@ -135,11 +140,6 @@ class Restriction(NamedTuple):
 
     basis: Basis
     cost: float
-
-
-def squared_lengths(features: Array, matrix: Array) -> Array:
-    """Return ``phi' A phi`` of every row, (n,)."""
-    return np.einsum("ij,ij->i", features @ matrix, features)
 
 
 def whiten_points(kernel: Kernel, points: Points) -> Basis:

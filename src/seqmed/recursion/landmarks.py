@@ -59,12 +59,15 @@ class LandmarkRecursion(OwnGraph):
     def forget(self, share: float) -> LandmarkRecursion:
         """Return the recursion with every penalty so far scaled by ``share``.
 
-        The covariance follows with the next fold.
+        The covariance follows with the next fold; until then it is the base kernel.
         """
         if self.basis is None or self.keys is None:
             return self
         basis = replace(self.basis, penalty=share * self.basis.penalty)
-        return replace(self, basis=basis, keys=self.keys / share)
+        covariance = self.covariance
+        if covariance.reduction is not None:
+            covariance = Covariance(covariance.kernel)
+        return replace(self, basis=basis, keys=self.keys / share, covariance=covariance)
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Return the nearest expansion on the landmarks."""
@@ -107,7 +110,9 @@ class LandmarkRecursion(OwnGraph):
         cost = 0.0
         if stays.size < basis.size:
             kept = np.append(stays, np.arange(basis.size, grown.size))
-            grown, cost = grown.restrict(kernel, kept)
+            reduction = self.covariance.reduction
+            factor = None if reduction is None else reduction.factor
+            grown, cost = grown.restrict(kernel, kept, factor)
         return replace(
             self,
             basis=grown,
