@@ -357,7 +357,8 @@ def threads(quick: bool) -> Iterator[Result]:
     def small_updates():
         model = SeqLapMED(gamma=1 / 30, random_state=0)
         for start in range(0, 1000, 50):
-            model.partial_fit(X[start : start + 50], few[start : start + 50])
+            rows = slice(start, start + 50)
+            model.partial_fit(X[rows], few[rows], classes=[0, 1])
 
     def one_fit():
         SeqMED(gamma=1 / 30).fit(X, y)
