@@ -1,11 +1,17 @@
 """Maximum-margin classifiers that learn from a stream when most of the data has no labels."""
 
-from seqmed import active
-from seqmed.estimators import SeqLapMED, SeqMED
-from seqmed.persistence import load, save
-from seqmed.pipeline import InputDriftWarning, StreamPipeline
-from seqmed.search import PrequentialSearch
-from seqmed.splitting import SemiSupervisedSplit
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqmed import active
+    from seqmed.estimators import SeqLapMED, SeqMED
+    from seqmed.persistence import load, save
+    from seqmed.pipeline import InputDriftWarning, StreamPipeline
+    from seqmed.search import PrequentialSearch
+    from seqmed.splitting import SemiSupervisedSplit
 
 __version__ = "0.1.0"
 
@@ -21,3 +27,35 @@ __all__ = [
     "load",
     "save",
 ]
+
+# Where the public names live. They are imported when first used: scikit-learn takes a second, which
+# a shell that asks the command for completions would wait for at every key.
+HOMES = {
+    "InputDriftWarning": "pipeline",
+    "PrequentialSearch": "search",
+    "SemiSupervisedSplit": "splitting",
+    "SeqLapMED": "estimators",
+    "SeqMED": "estimators",
+    "StreamPipeline": "pipeline",
+    "load": "persistence",
+    "save": "persistence",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name, or a module of this package, when it is first used."""
+    if name in HOMES:
+        globals()[name] = value = getattr(import_module(f"seqmed.{HOMES[name]}"), name)
+        return value
+    module = f"seqmed.{name}"
+    try:
+        if not name.startswith("_"):
+            return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+    raise AttributeError(f"module 'seqmed' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
