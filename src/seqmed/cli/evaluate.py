@@ -49,6 +49,6 @@ def evaluate(
             batch_size=batch_size,
             plot=plot,
             as_json=as_json,
-            file_format=file_format,
-            on_error=on_error,
+            file_format=options.name_of(file_format),
+            on_error=on_error.value,
         )

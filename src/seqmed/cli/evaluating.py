@@ -30,12 +30,14 @@ class Tally:
 
     def __init__(self) -> None:
         self.confusion: Counter[tuple[Any, Any]] = Counter()
-        self.accuracies: list[float] = []
         self.counts, self.confidences, self.hits = np.zeros((3, BINS))
         self._log_loss = 0.0
 
-    def add(self, truth: np.ndarray, classes: np.ndarray, probabilities: np.ndarray) -> None:
-        """Add rows: their labels (n,), and the probabilities (n, K) of these classes."""
+    def add(self, truth: np.ndarray, classes: np.ndarray, probabilities: np.ndarray) -> float:
+        """Add rows: their labels (n,), and the probabilities (n, K) of these classes.
+
+        Returns the accuracy in these rows.
+        """
         places = {label: place for place, label in enumerate(classes.tolist())}
         columns = np.array([places.get(label, -1) for label in truth.tolist()])
         winners, confidence = probabilities.argmax(axis=1), probabilities.max(axis=1)
@@ -48,7 +50,7 @@ class Tally:
         ):  # fmt: skip
             sums += np.bincount(bins, values, minlength=BINS)
         self.confusion.update(zip(truth.tolist(), classes[winners].tolist(), strict=True))
-        self.accuracies.append(float(hit.mean()))
+        return float(hit.mean())
 
     @property
     def size(self) -> int:
@@ -102,15 +104,17 @@ def evaluate(
     stream = labeled_stream(
         data, progress.known_schema, on_error=on_error, file_format=file_format, **batches
     )
-    tally, rows = Tally(), 0
+    tally, accuracies, rows = Tally(), [], 0
     with terminal.reporter("evaluating") as bar:
         for batch in stream:
             rows += batch.row.size
             assert batch.y is not None
             labeled = np.flatnonzero(batch.y != np.array(None))
+            accuracy = np.nan
             if labeled.size and model.classes_.size:
                 probabilities = model.predict_proba(take_rows(batch.X, labeled))
-                tally.add(batch.y[labeled], model.classes_, probabilities)
+                accuracy = tally.add(batch.y[labeled], model.classes_, probabilities)
+            accuracies.append(accuracy)
             if prequential:
                 with placing(batch, stream.names):
                     model.partial_fit(batch.X, batch.y)
@@ -123,7 +127,7 @@ def evaluate(
         )
     if plot is not None:
         with naming(plot):
-            draw(tally, plot, prequential)
+            draw(tally, plot, accuracies if prequential else [])
     if as_json:
         terminal.show_json(results(tally, rows, prequential))
     else:
@@ -176,11 +180,11 @@ def show(tally: Tally, rows: int, model: Classifier) -> None:
         terminal.say(f"classes that the model does not know: {', '.join(map(str, strange))}.")
 
 
-def draw(tally: Tally, path: Path, prequential: bool) -> None:
-    """Draw calibration, confusion and, batch by batch, accuracy."""
+def draw(tally: Tally, path: Path, accuracies: Sequence[float]) -> None:
+    """Draw calibration, confusion and, if there is any, accuracy batch by batch."""
     from seqmed import plotting
 
-    figure, panels = plotting.panels(3 if prequential else 2)
+    figure, panels = plotting.panels(3 if accuracies else 2)
     filled = tally.counts > 0
     plotting.reliability(
         panels[0],
@@ -189,7 +193,7 @@ def draw(tally: Tally, path: Path, prequential: bool) -> None:
         tally.counts[filled],
     )
     plotting.confusion(panels[1], tally.matrix, list(map(str, tally.classes)))
-    if prequential:
-        curve = {"before learning": np.array([tally.accuracies])}
+    if accuracies:
+        curve = {"before learning": np.array([accuracies])}
         plotting.accuracy_curves(panels[2], curve, title="accuracy")
     plotting.save(figure, path)

@@ -107,7 +107,7 @@ class Learner:
     def follow(self, stream: Stream, checkpoint_every: int) -> None:
         """Predict and learn every batch, and save."""
         start, skipped = self.progress, self.progress.record.skipped
-        with terminal.reporter("learning") as bar:
+        with terminal.reporter("learning", wait=0) as bar:
             for batch in stream:
                 self._learn(batch, stream.names, skipped)
                 if (self.model.n_batches_ - self.saved_batches) % checkpoint_every == 0:

@@ -71,6 +71,11 @@ Keep = Annotated[
 STANDARD_OUTPUT = Path("-")
 
 
+def name_of(choice: StrEnum | None) -> str | None:
+    """Return the name of a choice as a plain string."""
+    return None if choice is None else choice.value
+
+
 def column_names(values: Sequence[str] | None) -> tuple[str, ...]:
     """Return the columns named by an option: it may be repeated, and each may name several.
 

@@ -79,9 +79,11 @@ def delimited(delimiter: str) -> Callable[[Header, Iterable[Chunk]], Iterator[by
     """Return a writer of lines with a delimiter."""
 
     def pieces(columns: Header, chunks: Iterable[Chunk]) -> Iterator[bytes]:
-        yield lines([columns])
+        head = lines([columns])  # goes with the first rows: a refusal leaves nothing behind
         for chunk in chunks:
-            yield lines(zip(*chunk, strict=True))
+            yield head + lines(zip(*chunk, strict=True))
+            head = b""
+        yield head
 
     def lines(rows: Iterable[Iterable[Any]]) -> bytes:
         text = io.StringIO(newline="")

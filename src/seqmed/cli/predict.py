@@ -27,8 +27,8 @@ def predict(
             model,
             data,
             output=output,
-            to=to,
+            to=options.name_of(to),
             keep=options.column_names(keep),
-            file_format=file_format,
-            on_error=on_error,
+            file_format=options.name_of(file_format),
+            on_error=on_error.value,
         )

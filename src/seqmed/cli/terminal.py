@@ -15,6 +15,8 @@ from rich.text import Text
 MESSAGES = Console(stderr=True)
 # Seconds between two lines of progress where there is no terminal.
 PAUSE = 10.0
+# Characters in a line of a table where there is no terminal to fit it to.
+WIDE = 10_000
 
 
 def say(message: str) -> None:
@@ -34,7 +36,7 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         table.add_column(Text(name), justify="right" if place else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
-    Console().print(table)
+    Console(width=None if Console().is_terminal else WIDE).print(table)
 
 
 def show_json(results: Mapping[str, Any]) -> None:
@@ -70,9 +72,9 @@ class Reporter(Protocol):
         """
 
 
-def reporter(task: str) -> Reporter:
-    """Return a progress bar on a terminal, lines elsewhere."""
-    return Bar(task) if MESSAGES.is_terminal else Lines(task)
+def reporter(task: str, wait: float = PAUSE) -> Reporter:
+    """Return a progress bar on a terminal, lines elsewhere: the first after some seconds."""
+    return Bar(task) if MESSAGES.is_terminal else Lines(task, wait)
 
 
 class Bar:
@@ -112,9 +114,9 @@ class Bar:
 class Lines:
     """A line of progress now and then."""
 
-    def __init__(self, task: str):
+    def __init__(self, task: str, wait: float):
         self._task, self._start = task, time.monotonic()
-        self._next = self._start
+        self._next = self._start + wait
 
     def __enter__(self) -> Self:
         return self
