@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -278,7 +279,7 @@ def test_rows_come_out_the_same_alone_and_together(tmp_path, monkeypatch, seed):
         monkeypatch.setattr(delimited, "FEW", few if few else 1)
         monkeypatch.setattr(text, "BLOCK", block)
         if few > 32:
-            monkeypatch.setattr(delimited.Parser, "_parse_at_once", lambda self, chunk: None)
+            monkeypatch.setattr(delimited.Parser, "_read_at_once", lambda *_: False)
         (again, *others), kept_again, skipped_again = rows()
         assert again.tobytes() == X.tobytes()
         assert others == rest
@@ -448,6 +449,10 @@ def test_rows_without_end_are_refused(tmp_path, monkeypatch):
         read_text(tmp_path, "a,y\n1,p\n" + "1" * 5000)
     batches, _ = read_text(tmp_path, "a,y\n1,p\n" + "\n" * 5000 + "2,q\n")
     assert joined(batches)[1] == ["p", "q"]
+    batches, _ = read_text(
+        tmp_path, "a,y\n" + "\n" * 5000 + "1,p\n", columns=Columns(features=["a"])
+    )
+    assert joined(batches)[0].tolist() == [[1]]
 
 
 @pytest.mark.parametrize("block", [64, 2**20])
@@ -493,3 +498,13 @@ def test_fraction_grows_to_one(tmp_path, kind):
     assert fractions == sorted(fractions)
     assert 0 < fractions[0] < 1
     assert stream.fraction == 1.0
+
+
+def test_the_page_runs_as_printed(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "stream-input.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode() == "[301] ['dog'] ['dog']\n"

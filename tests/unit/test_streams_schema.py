@@ -69,7 +69,7 @@ def test_what_a_column_is_is_told_by_its_first_hundred_rows(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (Columns(label="z"), r"has no column 'z' \(it has x0, x1, x2, y\)"),
+        (Columns(label="z"), r"has no column 'z' \(it has 'x0', 'x1', 'x2', 'y'\)"),
         (Columns(label="Y"), "is 'y' meant"),
         (Columns(features=("x0", "x9")), "has no column 'x9'"),
         (Columns(drop=("x9",)), "has no column 'x9'"),

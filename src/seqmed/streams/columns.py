@@ -162,5 +162,8 @@ def refuse_missing(names: Sequence[str], table: Table, source: str) -> None:
             folded = {each.casefold(): each for each in table.names}
             close = difflib.get_close_matches(name.casefold(), folded, 1)
             meant = f"is {folded[close[0]]!r} meant?" if close else "check its name, or the file."
-            found = ", ".join(table.names[:10]) + (", ..." if len(table.names) > 10 else "")
-            raise StreamError(f"{source} has no column {name!r} (it has {found}): {meant}")
+            found = [shown(each) for each in table.names[:10]]
+            found += ["..."] * (len(table.names) > 10)
+            raise StreamError(
+                f"{source} has no column {name!r} (it has {', '.join(found)}): {meant}"
+            )
