@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -338,6 +340,20 @@ def test_a_pipe_hands_on_rows_before_it_ends():
         process.stdin.close()
         assert all(line.endswith(b" 0\n") for line in lines)
         assert process.stdout.read() == b"False None\n"
+
+
+def test_a_named_pipe_is_read_among_files(tmp_path):
+    """Its rows come in turn; the files keep their positions, the pipe has none."""
+    pipe, data = tmp_path / "pipe", as_bytes(COLUMNS, "jsonl")
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(data))
+    writer.start()
+    batches, stream = read([write(tmp_path / "a.csv", COLUMNS), pipe], batch_size=10)
+    writer.join()
+    assert joined(batches)[0].tobytes() == MATRIX.tobytes() * 2
+    assert joined(batches)[2] == [0] * 23 + [1] * 23
+    assert not stream.resumable
+    assert [Path(each.path).name for each in stream.position.files] == ["a.csv"]
 
 
 # -- nothing there, or not what it seems ----------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from seqmed.streams.cells import plain
 from seqmed.streams.classes import LABEL_TYPES
-from seqmed.streams.errors import StreamError, notice, read_fields, read_names, shown
+from seqmed.streams.errors import StreamError, listed, notice, read_fields, read_names, shown
 from seqmed.streams.tables import Table
 
 HASHING, VOCABULARY = TEXT_METHODS = ("hashing", "vocabulary")
@@ -149,7 +149,7 @@ def numeric(table: Table, others: set[str | None], source: str) -> list[str]:
             features.append(name)
     if said:
         notice(
-            f"{source}: not used, for want of numbers: {', '.join(said)}. Name features with "
+            f"{source}: not used, for want of numbers: {listed(said)}. Name features with "
             "--features, a column of words with --text, or be silent about a column with --drop."
         )
     return features
@@ -162,8 +162,5 @@ def refuse_missing(names: Sequence[str], table: Table, source: str) -> None:
             folded = {each.casefold(): each for each in table.names}
             close = difflib.get_close_matches(name.casefold(), folded, 1)
             meant = f"is {folded[close[0]]!r} meant?" if close else "check its name, or the file."
-            found = [shown(each) for each in table.names[:10]]
-            found += ["..."] * (len(table.names) > 10)
-            raise StreamError(
-                f"{source} has no column {name!r} (it has {', '.join(found)}): {meant}"
-            )
+            found = listed([shown(each) for each in table.names])
+            raise StreamError(f"{source} has no column {name!r} (it has {found}): {meant}")

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqmed.streams.errors import StreamError, notice, refusing
+from seqmed.streams.errors import StreamError, listed, notice, refusing
 from seqmed.streams.files import Input, opened
 from seqmed.streams.formats import BINARY, open_table
 from seqmed.streams.positions import FilePosition, Position, fresh_hash, stamp
@@ -66,15 +66,17 @@ def plan(
         )
     moved = [f"{new} (as {old})" for old, new in places.items() if old != new]
     if moved:
-        more = f" and {len(moved) - 3} others" if len(moved) > 3 else ""
-        notice(f"read before, elsewhere, and not read again: {', '.join(moved[:3])}{more}.")
-    records = (replace(each, path=places.get(each.path, each.path)) for each in position.files)
-    position = Position(tuple(each for each in records if each.rows or os.path.exists(each.path)))
+        notice(f"read before, elsewhere, and not read again: {listed(moved)}.")
+    records = {}
+    for record in position.files:
+        path = places.get(record.path, record.path)
+        if record.rows or os.path.exists(path):
+            records[path] = replace(record, path=path)
     for each in files:
         if each.key not in tasks:
-            position = position.with_file(FilePosition(each.key))
+            records[each.key] = FilePosition(each.key)
     begun = {each.key: Task(each, Start(), fresh_hash()) for each in inputs} | tasks
-    return [begun[each.key] for each in inputs], position
+    return [begun[each.key] for each in inputs], Position(tuple(records.values()))
 
 
 def recognise(
@@ -87,14 +89,19 @@ def recognise(
     for each in files:
         if each.key in known and (task := resumed(each, known[each.key], wanted)):
             tasks[each.key], places[each.key] = task, each.key
-    strange = [each for each in files if each.key not in tasks]
-    elsewhere = [each.key for each in strange]
-    for each in strange:
-        for record in position.files:
-            vacant = record.path in elsewhere or not os.path.exists(record.path)
-            free = vacant and record.path not in places and record.rows > 0
-            if free and may_be(each, record) and (task := resumed(each, record, wanted)):
-                tasks[each.key], places[record.path] = task, each.key
+    strange = {each.key: each for each in files if each.key not in tasks}
+    if not strange:
+        return tasks, places
+    vacant = {
+        path: record
+        for path, record in known.items()
+        if record.rows and (path in strange or not os.path.exists(path))
+    }
+    for each in strange.values():
+        for path, record in vacant.items():
+            if may_be(each, record) and (task := resumed(each, record, wanted)):
+                tasks[each.key], places[path] = task, each.key
+                del vacant[path]
                 break
     return tasks, places
 
