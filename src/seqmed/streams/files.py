@@ -90,7 +90,8 @@ def accessing(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except OSError as error:
         raise StreamError(
-            f"{path} cannot be opened ({error.strerror}): check the path and its permissions."
+            f"{path} cannot be opened ({error.strerror or error}): check the path and its "
+            "permissions."
         ) from error
 
 

@@ -59,10 +59,11 @@ def plan(
         tasks, places, changed = {}, {}, []
         keys = {each.key for each in files}
         position = Position(tuple(each for each in position.files if each.path not in keys))
-    for each in changed:
+    if changed:
+        name, rows = changed[0].name, known[changed[0].key].rows
         raise StreamError(
-            f"{each.name} has changed before the end of row {known[each.key].rows}, up to which it "
-            "has been read: restore it, put new rows in a file of their own, or start a new model."
+            f"{name} has changed before the end of row {rows}, up to which it has been read: "
+            "restore it, put new rows in a file of their own, or start a new model."
         )
     moved = [f"{new} (as {old})" for old, new in places.items() if old != new]
     if moved:
@@ -107,9 +108,13 @@ def recognise(
 
 
 def may_be(source: Input, record: FilePosition) -> bool:
-    """Whether it is worth looking if a file is one that was read before: same name or size."""
+    """Whether it is worth looking if a file is one that was read before: same name or size.
+
+    It may have been compressed since.
+    """
     path = Path(source.key)
-    return path.name == Path(record.path).name or stamp(path).size == record.size
+    names = (Path(each).name.removesuffix(".gz") for each in (path, record.path))
+    return len(set(names)) == 1 or stamp(path).size == record.size
 
 
 def resumed(source: Input, record: FilePosition, wanted: Wanted | None) -> Task | None:
