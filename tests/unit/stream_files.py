@@ -81,7 +81,7 @@ def joined(batches):
     if not batches:
         return np.zeros((0, 0)), [], [], []
     X = np.vstack([batch.X for batch in batches])
-    y = [label for batch in batches for label in batch.y]
+    y = [label for batch in batches if batch.y is not None for label in batch.y]
     files = [int(place) for batch in batches for place in batch.file]
     rows = [int(number) for batch in batches for number in batch.row]
     return X, y, files, rows

@@ -355,6 +355,17 @@ def test_a_file_that_was_renamed_is_known_by_its_content(tmp_path):
         assert go_on(tmp_path, state_of(stream))[0] == []
 
 
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_text_that_was_compressed_is_known_by_its_content(tmp_path, finished):
+    path = write(tmp_path / "a.csv", COLUMNS)
+    batches, stream = read(path, batch_size=4)
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    with pytest.warns(StreamWarning, match="read before, elsewhere"):
+        rest, _ = go_on(tmp_path, state_of(stream) if finished else batches[1])
+    assert joined(rest)[3] == ([] if finished else [9, 10, 11])
+
+
 def test_a_copy_is_another_file(tmp_path):
     """Two files of one content are both read, interrupted or not."""
     write(tmp_path / "a.csv", COLUMNS)

@@ -69,7 +69,7 @@ def test_what_a_column_is_is_told_by_its_first_hundred_rows(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (Columns(label="z"), r"has no column 'z' \(it has x0, x1, x2, y\)"),
+        (Columns(label="z"), r"has no column 'z' \(it has 'x0', 'x1', 'x2', 'y'\)"),
         (Columns(label="Y"), "is 'y' meant"),
         (Columns(features=("x0", "x9")), "has no column 'x9'"),
         (Columns(drop=("x9",)), "has no column 'x9'"),
@@ -244,7 +244,8 @@ def test_what_marks_unlabeled_rows(tmp_path):
     cells = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>", "-1", "none", "?"]
     path = write_csv(tmp_path / "a.csv", "x,y\n" + "".join(f"1,{cell}\n" for cell in cells))
     assert labels_of(path) == [None] * 9 + ["-1", "none", "?"]
-    assert labels_of(path, columns=Columns(label="y", unlabeled="?")) == [None, *cells[1:-1], None]
+    columns = Columns(label="y", unlabeled="?")
+    assert labels_of(path, columns=columns) == [None] * 9 + ["-1", "none", None]
     assert labels_of(path, columns=Columns(label="y", unlabeled="")) == [None, *cells[1:]]
     for marker in (-1, "-1", "-1.0"):
         path = write_csv(tmp_path / "b.csv", "x,y\n1,-1\n1,2\n1,\n1,-1.0\n")

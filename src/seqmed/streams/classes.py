@@ -25,7 +25,8 @@ def label_text(value: Any, unlabeled: str | None) -> str | None:
     Parameters
     ----------
     value : as it was stored.
-    unlabeled : what marks unlabeled rows besides nothing; None for any of `MISSING_WORDS`.
+    unlabeled : what marks unlabeled rows besides `MISSING_WORDS`; None for nothing else, and the
+        empty string for nothing but an empty cell.
     """
     text = plain(value)
     return None if text is None else text_label(text, unlabeled)
@@ -35,9 +36,8 @@ def label_text(value: Any, unlabeled: str | None) -> str | None:
 def text_label(text: str, unlabeled: str | None) -> str | None:
     """Return the label that a text stands for, as in `label_text`."""
     text = whole(text)
-    if unlabeled is None:
-        return None if text in MISSING_WORDS else text
-    return None if text == whole(unlabeled.strip()) else text
+    markers = MISSING_WORDS if unlabeled is None else (*MISSING_WORDS, whole(unlabeled.strip()))
+    return None if text in markers and unlabeled != "" else text
 
 
 def whole(text: str) -> str:

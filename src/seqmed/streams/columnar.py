@@ -147,6 +147,7 @@ class Columnar:
 
 def sound(column: Any) -> Any:
     """Return a column as it is, or refuse it if its parts do not fit; strings become bytes."""
+    column.validate()
     column = column.cast(AS_BYTES.get(column.type, column.type))
     column.validate(full=True)
     return sound(column.dictionary_decode()) if types.is_dictionary(column.type) else column

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from seqmed.streams.cells import plain
 from seqmed.streams.classes import LABEL_TYPES
-from seqmed.streams.errors import StreamError, notice, read_fields, read_names, shown
+from seqmed.streams.errors import StreamError, listed, notice, read_fields, read_names, shown
 from seqmed.streams.tables import Table
 
 HASHING, VOCABULARY = TEXT_METHODS = ("hashing", "vocabulary")
@@ -29,8 +29,8 @@ class Columns:
     features : the columns that are features; None for all that hold numbers.
     drop : columns that are not features.
     text : a column whose words are features.
-    unlabeled : what marks unlabeled rows besides an empty cell; None for NA, NaN, null, None and
-        their like.
+    unlabeled : what marks unlabeled rows besides an empty cell and NA, NaN, null, None and their
+        like; the empty string if only an empty cell does.
     label_type : "integer", "boolean" or "string"; None to tell by the first labels.
     scale : whether features are standardised, with the means and spreads of the first batch. Those
         of text are not.
@@ -149,7 +149,7 @@ def numeric(table: Table, others: set[str | None], source: str) -> list[str]:
             features.append(name)
     if said:
         notice(
-            f"{source}: not used, for want of numbers: {', '.join(said)}. Name features with "
+            f"{source}: not used, for want of numbers: {listed(said)}. Name features with "
             "--features, a column of words with --text, or be silent about a column with --drop."
         )
     return features
@@ -162,5 +162,5 @@ def refuse_missing(names: Sequence[str], table: Table, source: str) -> None:
             folded = {each.casefold(): each for each in table.names}
             close = difflib.get_close_matches(name.casefold(), folded, 1)
             meant = f"is {folded[close[0]]!r} meant?" if close else "check its name, or the file."
-            found = ", ".join(table.names[:10]) + (", ..." if len(table.names) > 10 else "")
+            found = listed([shown(each) for each in table.names])
             raise StreamError(f"{source} has no column {name!r} (it has {found}): {meant}")

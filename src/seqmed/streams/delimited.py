@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import csv
+from numpy.typing import NDArray
+from pyarrow import compute, csv
 
-from seqmed.streams.cells import BOOLEANS, MISSING_WORDS, NUMBER, number_in
+from seqmed.arrays import Array
+from seqmed.streams.cells import MISSING_WORDS, NUMBER, number_in
 from seqmed.streams.errors import (
     FIELDS,
     INVALID_TEXT,
@@ -89,7 +91,7 @@ class Delimited:
         return columns
 
     def has_rows(self) -> bool:
-        return self._text.peek(self._grammar.split, 1).ends.size > 0
+        return self._text.has_records(self._grammar.split)
 
     def pieces(self, wanted: Wanted, start: Start) -> Iterator[Piece]:
         parser = Parser(self._grammar, self.names, wanted)
@@ -125,32 +127,48 @@ class Parser:
     def parse(self, chunk: Chunk) -> Cells:
         """Return the rows of a chunk, bad ones included."""
         size = chunk.ends.size
-        if size and (cells := self._parse_at_once(chunk)) is not None:
-            return cells
-        if size <= FEW:
-            return self._parse_each(chunk)
-        middle = size // 2
-        return joined(self.parse(chunk.part(0, middle)), self.parse(chunk.part(middle, size)))
-
-    def _parse_each(self, chunk: Chunk) -> Cells:
-        size, absent = chunk.ends.size, [None] * len(self._present)
         numbers = np.full((size, len(self._wanted.numbers)), np.nan)
-        rows: list[list[Any]] = []
-        faults = {}
-        for place in range(size):
-            found = self._read(chunk, place)
-            if isinstance(found, Fault):
-                faults[place] = found
-                rows.append(absent)
-            else:
-                numbers[place] = found[0]
-                rows.append(found[1])
-        columns = dict(zip(self._present, map(list, zip(*rows, strict=True)), strict=False))
-        return Cells(numbers, self._with_absent(columns, size), faults)
+        cells = Cells(numbers, {name: [None] * size for name in self._wanted.values}, {})
+        rows = np.arange(size)
+        if size and not self._read_at_once(chunk, rows, cells, self._numeric_types(chunk)):
+            misshapen = self._misshapen(chunk)
+            self._read_each(chunk, rows[misshapen], cells)
+            self._read(chunk, rows[~misshapen], cells)
+        return cells
 
-    def _read(self, chunk: Chunk, place: int) -> tuple[list[float], list[Any]] | Fault:
-        """Return the numbers and the values of one row, or what is wrong with it."""
-        record, line = chunk.record(place), chunk.line_of(place)
+    def _misshapen(self, chunk: Chunk) -> NDArray[np.bool_]:
+        """Return a mask (n,) of the records that have not as many fields as there are columns.
+
+        If quotes are broken it is empty: then it takes a closer look to tell.
+        """
+        quotes = places(chunk.raw, '"')
+        if quotes.size % 2 or not self._grammar.regular(chunk.raw, quotes):
+            return np.zeros(chunk.ends.size, dtype=bool)
+        delimiters = places(chunk.raw, self._grammar.delimiter)
+        delimiters = delimiters[np.searchsorted(quotes, delimiters) % 2 == 0]
+        return np.diff(np.searchsorted(delimiters, chunk.ends), prepend=0) + 1 != len(self._names)
+
+    def _read(self, chunk: Chunk, rows: NDArray[np.intp], cells: Cells) -> None:
+        """Read some rows, as many as possible at once."""
+        if rows.size <= FEW:
+            self._read_each(chunk, rows, cells)
+        elif not self._read_at_once(chunk, rows, cells, {}):
+            for half in np.array_split(rows, 2):
+                self._read(chunk, half, cells)
+
+    def _read_each(self, chunk: Chunk, rows: NDArray[np.intp], cells: Cells) -> None:
+        for row in rows.tolist():
+            found = self._read_one(chunk, row)
+            if isinstance(found, Fault):
+                cells.faults[row] = found
+                continue
+            cells.numbers[row] = found[0]
+            for name, value in zip(self._present, found[1], strict=True):
+                cells.values[name][row] = value
+
+    def _read_one(self, chunk: Chunk, row: int) -> tuple[list[float], list[str]] | Fault:
+        """Return the numbers and the values of a row, or what is wrong with it."""
+        record, line = chunk.record(row), chunk.line_of(row)
         fields = self._grammar.fields(record)
         if fields is None:
             return Fault(QUOTES, None, shown(record), line)
@@ -172,74 +190,74 @@ class Parser:
                 return Fault(INVALID_TEXT, name, shown(field), line)
         return numbers, values
 
-    def _parse_at_once(self, chunk: Chunk) -> Cells | None:
-        """Return the rows of a chunk if nothing is wrong but numbers that are missing or too large.
+    def _read_at_once(
+        self, chunk: Chunk, rows: NDArray[np.intp], cells: Cells, types: dict[str, Any]
+    ) -> bool:
+        """Read some rows by pyarrow; return False if it would not read them as `Grammar` does.
 
-        Returns None where pyarrow does not read the text as `Grammar` does, or not at all.
+        Columns that have no type are read as strings.
         """
-        raw = chunk.raw
+        whole = rows.size == chunk.ends.size
+        raw = chunk.raw if whole else b"".join(map(chunk.record, rows.tolist()))
         if raw.startswith(MARK) or (b"\r" in raw and raw.count(b"\r") > raw.count(b"\r\n")):
-            return None
+            return False
         quotes = places(raw, '"') if b'"' in raw else np.zeros(0, dtype=np.int64)
         if quotes.size % 2 or not self._grammar.regular(raw, quotes):
-            return None
+            return False
         try:
-            table = csv.read_csv(pa.BufferReader(raw), *self._options(chunk))
+            table = csv.read_csv(pa.BufferReader(raw), *self._options(raw, types))
         except pa.ArrowException:
-            return None
-        if table.num_rows != chunk.ends.size:
-            return None
-        numbers = np.empty((table.num_rows, len(self._wanted.numbers)))
-        for column, name in enumerate(self._wanted.numbers):
-            cells = table.column(name)
-            if pa.types.is_string(cells.type):
-                found = map(number_in, cells.to_pylist())
-                numbers[:, column] = [each if isinstance(each, float) else np.nan for each in found]
-            else:
-                numbers[:, column] = cells.cast(pa.float64()).to_numpy()
-        columns = {name: table.column(name).to_pylist() for name in self._present}
-        faults = {}
-        for place in bad_numbers(numbers).tolist():
-            fault = self._read(chunk, place)
+            return False
+        if table.num_rows != rows.size:
+            return False
+        target = slice(None) if whole else rows
+        for place, name in enumerate(self._wanted.numbers):
+            cells.numbers[target, place] = as_numbers(table.column(name))
+        for name in self._present:
+            found = table.column(name).to_pylist()
+            for row, value in zip(rows.tolist(), found, strict=True):
+                cells.values[name][row] = value
+        for row in rows[bad_numbers(cells.numbers[target])].tolist():
+            fault = self._read_one(chunk, row)
             assert isinstance(fault, Fault)
-            faults[place] = fault
-        return Cells(numbers, self._with_absent(columns, table.num_rows), faults)
+            cells.faults[row] = fault
+        return True
 
-    def _options(self, chunk: Chunk) -> tuple[Any, Any, Any]:
-        """Return the options by which pyarrow reads a chunk.
+    def _numeric_types(self, chunk: Chunk) -> dict[str, Any]:
+        """Return types for the columns of numbers; one of true and false is told by the first row.
 
-        Columns of true and false are told by the first row. A wrong guess costs time only.
+        If it turns out not to be one, no harm is done but that it takes longer.
         """
         first = self._grammar.fields(chunk.record(0)) or []
         types = {}
         for name in self._wanted.numbers:
-            cell = b"".join(first[self._places[name] :][:1])
-            types[name] = pa.bool_() if cell.lower().decode("latin-1") in BOOLEANS else pa.float64()
-        types |= dict.fromkeys(self._present, pa.string())
-        read = csv.ReadOptions(
-            use_threads=False, block_size=len(chunk.raw) + 1, column_names=self._names
-        )
-        parse = csv.ParseOptions(
-            delimiter=self._grammar.delimiter, newlines_in_values=b'"' in chunk.raw
-        )
+            cell = b"".join(first[self._places[name] :][:1]).lower()
+            types[name] = pa.bool_() if cell in (b"true", b"false") else pa.float64()
+        return types
+
+    def _options(self, raw: bytes, types: dict[str, Any]) -> tuple[Any, Any, Any]:
+        columns = dict.fromkeys(self._wanted.numbers, pa.string()) | types
+        columns |= dict.fromkeys(self._present, pa.string())
+        read = csv.ReadOptions(use_threads=False, block_size=len(raw) + 1, column_names=self._names)
+        parse = csv.ParseOptions(delimiter=self._grammar.delimiter, newlines_in_values=b'"' in raw)
         convert = csv.ConvertOptions(
-            column_types=types,
-            include_columns=list(types),
+            column_types=columns,
+            include_columns=list(columns),
             null_values=MISSING_WORDS,
             true_values=("true", "True", "TRUE", "1"),
             false_values=("false", "False", "FALSE", "0"),
         )
         return read, parse, convert
 
-    def _with_absent(self, columns: dict[str, list[Any]], size: int) -> dict[str, list[Any]]:
-        return {name: columns.get(name, [None] * size) for name in self._wanted.values}
 
-
-def joined(first: Cells, second: Cells) -> Cells:
-    """Return the rows of both, one after the other."""
-    size = first.numbers.shape[0]
-    return Cells(
-        np.vstack([first.numbers, second.numbers]),
-        {name: column + second.values[name] for name, column in first.values.items()},
-        first.faults | {size + place: fault for place, fault in second.faults.items()},
-    )
+def as_numbers(column: Any) -> Array:
+    """Return cells as numbers, NaN where there is none or it is not known to be one."""
+    if not pa.types.is_string(column.type):
+        return column.cast(pa.float64()).to_numpy()
+    written = compute.match_substring_regex(column, f"^(?:{NUMBER.pattern})$")
+    trimmed = compute.if_else(written, compute.utf8_trim(column, " \t"), "nan")
+    numbers = trimmed.cast(pa.float64()).to_numpy().copy()
+    for row in np.flatnonzero(~written.to_numpy()).tolist():
+        found = number_in(column[row].as_py())
+        numbers[row] = found if isinstance(found, float) else np.nan
+    return numbers

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-# Characters of a bad value that are shown, and bad rows of a kind that are kept as examples.
-SHOWN, EXAMPLES = 40, 3
+# Characters of a bad value that are shown, names that are listed, and bad rows of a kind that are
+# kept as examples.
+SHOWN, LISTED, EXAMPLES = 40, 10, 3
 
 FIELDS = "wrong number of fields"
 INVALID_TEXT = "invalid UTF-8"
@@ -116,6 +117,12 @@ def shown(value: Any) -> str:
         value = value[: 4 * SHOWN].decode("utf-8", "replace")
     text = repr(value[: SHOWN + 1] if isinstance(value, str) else value)
     return text if len(text) <= SHOWN + 2 else f"{text[:SHOWN]}..."
+
+
+def listed(texts: Sequence[str]) -> str:
+    """Return texts as one, the first of them if there are many."""
+    more = f" and {len(texts) - LISTED} others" if len(texts) > LISTED else ""
+    return ", ".join(texts[:LISTED]) + more
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from seqmed.streams.errors import StreamError, notice
+from seqmed.streams.errors import StreamError, listed, notice
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "feather", "npz")
 TEXT_FORMATS = ("csv", "tsv", "jsonl")
@@ -72,13 +72,14 @@ def find_inputs(paths: Sequence[str | os.PathLike[str]], kind: str | None) -> li
                 inputs.extend(files_in(Path(path), kind))
             else:
                 inputs.append(as_input(Path(path), kind))
-    keys = [each.key for each in inputs]
-    for place, each in enumerate(inputs):
-        if each.key in keys[:place]:
+    seen: set[str] = set()
+    for each in inputs:
+        if each.key in seen:
             raise StreamError(
-                f"{each.name} is given twice: name it once, and learn it again later if it is to "
+                f"{each.name} is given twice: name it once, and read it again later if it is to "
                 "count twice."
             )
+        seen.add(each.key)
     return inputs
 
 
@@ -89,7 +90,8 @@ def accessing(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except OSError as error:
         raise StreamError(
-            f"{path} cannot be opened ({error.strerror}): check the path and its permissions."
+            f"{path} cannot be opened ({error.strerror or error}): check the path and its "
+            "permissions."
         ) from error
 
 
@@ -130,8 +132,8 @@ def files_in(folder: Path, kind: str | None) -> list[Input]:
         )
     if others:
         notice(
-            f"{folder}: left out {', '.join(others[:5])}{', ...' if len(others) > 5 else ''}: "
-            "neither folders in it nor files of other formats are read."
+            f"{folder}: left out {listed(others)}: neither folders in it nor files of other "
+            "formats are read."
         )
     return inputs
 

@@ -48,7 +48,7 @@ class JsonLines:
         return {name: [row.get(name) for row in self._first] for name in self.names}
 
     def has_rows(self) -> bool:
-        return self._text.peek(line_ends, 1).ends.size > 0
+        return self._text.has_records(line_ends)
 
     def pieces(self, wanted: Wanted, start: Start) -> Iterator[Piece]:
         self._first = []

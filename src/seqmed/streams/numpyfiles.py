@@ -110,8 +110,9 @@ class Archive:
                 )
 
     def _open(self, member: str) -> Saved:
-        info = self._file.getinfo(f"{member}.npy")
-        return Saved(self._file.open(info), info.file_size)
+        with refusing(self._name, KIND):
+            info = self._file.getinfo(f"{member}.npy")
+            return Saved(self._file.open(info), info.file_size)
 
     def _blocks(self, size: int) -> Iterator[tuple[NDArray[np.float64], NDArray[Any] | None]]:
         """Yield rows of X and y, at most ``size`` at once."""
@@ -178,6 +179,4 @@ def open_archive(path: Path, name: str) -> Iterator[Archive]:
     with refusing(name, KIND):
         file = zipfile.ZipFile(path)
     with file:
-        with refusing(name, KIND):
-            table = Archive(file, name)
-        yield table
+        yield Archive(file, name)

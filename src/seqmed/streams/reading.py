@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from seqmed.streams.columns import Columns, choose, refuse_missing
-from seqmed.streams.errors import notice
+from seqmed.streams.errors import listed, notice, shown
 from seqmed.streams.files import Input
 from seqmed.streams.formats import open_table
 from seqmed.streams.positions import Cursor, Position, Stamp, stamp
@@ -85,7 +85,7 @@ class Reading:
         done = float(sum(self._sizes[: self.number]))
         if self._table is not None:
             done += self._sizes[self.number] * self._table.fraction()
-        return done / max(sum(self._sizes), 1)
+        return min(done / max(sum(self._sizes), 1), 1.0)
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the rows of every input from where it was left."""
@@ -115,7 +115,8 @@ class Reading:
         new = [name for name in schema.new_names(table, source) if name not in self._noticed]
         if new:
             self._noticed |= set(new)
-            notice(f"{source}: not used, because the first file had no such column: {new}.")
+            names = listed([shown(name) for name in new])
+            notice(f"{source}: not used, because the first file had no such column: {names}.")
         label = schema.columns.label if self._label_required else None
         if table.complete:
             needed = [*self._others, *([] if label is None else [label])]

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqmed.streams.errors import StreamError, notice, refusing
+from seqmed.streams.errors import StreamError, listed, notice, refusing
 from seqmed.streams.files import Input, opened
 from seqmed.streams.formats import BINARY, open_table
 from seqmed.streams.positions import FilePosition, Position, fresh_hash, stamp
@@ -59,22 +59,25 @@ def plan(
         tasks, places, changed = {}, {}, []
         keys = {each.key for each in files}
         position = Position(tuple(each for each in position.files if each.path not in keys))
-    for each in changed:
+    if changed:
+        name, rows = changed[0].name, known[changed[0].key].rows
         raise StreamError(
-            f"{each.name} has changed before the end of row {known[each.key].rows}, up to which it "
-            "has been read: restore it, put new rows in a file of their own, or start a new model."
+            f"{name} has changed before the end of row {rows}, up to which it has been read: "
+            "restore it, put new rows in a file of their own, or start a new model."
         )
     moved = [f"{new} (as {old})" for old, new in places.items() if old != new]
     if moved:
-        more = f" and {len(moved) - 3} others" if len(moved) > 3 else ""
-        notice(f"read before, elsewhere, and not read again: {', '.join(moved[:3])}{more}.")
-    records = (replace(each, path=places.get(each.path, each.path)) for each in position.files)
-    position = Position(tuple(each for each in records if each.rows or os.path.exists(each.path)))
+        notice(f"read before, elsewhere, and not read again: {listed(moved)}.")
+    records = {}
+    for record in position.files:
+        path = places.get(record.path, record.path)
+        if record.rows or os.path.exists(path):
+            records[path] = replace(record, path=path)
     for each in files:
         if each.key not in tasks:
-            position = position.with_file(FilePosition(each.key))
+            records[each.key] = FilePosition(each.key)
     begun = {each.key: Task(each, Start(), fresh_hash()) for each in inputs} | tasks
-    return [begun[each.key] for each in inputs], position
+    return [begun[each.key] for each in inputs], Position(tuple(records.values()))
 
 
 def recognise(
@@ -87,22 +90,31 @@ def recognise(
     for each in files:
         if each.key in known and (task := resumed(each, known[each.key], wanted)):
             tasks[each.key], places[each.key] = task, each.key
-    strange = [each for each in files if each.key not in tasks]
-    elsewhere = [each.key for each in strange]
-    for each in strange:
-        for record in position.files:
-            vacant = record.path in elsewhere or not os.path.exists(record.path)
-            free = vacant and record.path not in places and record.rows > 0
-            if free and may_be(each, record) and (task := resumed(each, record, wanted)):
-                tasks[each.key], places[record.path] = task, each.key
+    strange = {each.key: each for each in files if each.key not in tasks}
+    if not strange:
+        return tasks, places
+    vacant = {
+        path: record
+        for path, record in known.items()
+        if record.rows and (path in strange or not os.path.exists(path))
+    }
+    for each in strange.values():
+        for path, record in vacant.items():
+            if may_be(each, record) and (task := resumed(each, record, wanted)):
+                tasks[each.key], places[path] = task, each.key
+                del vacant[path]
                 break
     return tasks, places
 
 
 def may_be(source: Input, record: FilePosition) -> bool:
-    """Whether it is worth looking if a file is one that was read before: same name or size."""
+    """Whether it is worth looking if a file is one that was read before: same name or size.
+
+    It may have been compressed since.
+    """
     path = Path(source.key)
-    return path.name == Path(record.path).name or stamp(path).size == record.size
+    names = (Path(each).name.removesuffix(".gz") for each in (path, record.path))
+    return len(set(names)) == 1 or stamp(path).size == record.size
 
 
 def resumed(source: Input, record: FilePosition, wanted: Wanted | None) -> Task | None:

@@ -15,8 +15,8 @@ from seqmed.validation import LARGEST_FEATURE
 
 # Rows by which the columns of a first file are judged: few, so that no pipe is kept waiting.
 SAMPLE = 100
-# Bytes of a text, or of a binary format's numbers, that are read in one go; rows at least.
-BLOCK, FEWEST = 2**20, 64
+# Bytes of a text, or of a binary format's numbers, that are read in one go; rows at least, at most.
+BLOCK, FEWEST, MOST = 2**20, 64, 2**13
 
 
 class Wanted(NamedTuple):
@@ -115,8 +115,8 @@ def check_names(names: Sequence[str], source: str) -> tuple[str, ...]:
 
 
 def rows_at_once(n_columns: int) -> int:
-    """Return how many rows of numbers make up a block; if they are long, some nevertheless."""
-    return max(BLOCK // (8 * max(n_columns, 1)), FEWEST)
+    """Return how many rows of a binary format are read in one go."""
+    return min(max(BLOCK // (8 * max(n_columns, 1)), FEWEST), MOST)
 
 
 def bad_numbers(numbers: Array) -> NDArray[np.intp]:

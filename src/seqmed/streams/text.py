@@ -57,12 +57,6 @@ class Chunk:
     def _line_ends(self) -> Ends:
         return places(self.raw, "\n")
 
-    def part(self, first: int, last: int) -> Chunk:
-        """Return the records from ``first`` up to ``last``, not included."""
-        start = int(self.ends[first - 1]) if first else 0
-        line = self.line + self.raw.count(b"\n", 0, start)
-        return Chunk(self.raw[start : self.ends[last - 1]], self.ends[first:last] - start, line)
-
 
 class Cells(NamedTuple):
     """The rows of a chunk, as in `Piece`."""
@@ -121,6 +115,10 @@ class Text:
             if last or ends.size == count:
                 return Chunk(self.buffer[: ends[-1] if ends.size else 0], ends, 1)
             self.fill()
+
+    def has_records(self, split: Split) -> bool:
+        """Return whether there is a record, or at least more than can be looked at."""
+        return self.peek(split, 1).ends.size > 0 or not self.at_end
 
     def chunks(self, split: Split, line: int) -> Iterator[Chunk]:
         """Yield all records that are left; the first line has the number ``line``.
