@@ -39,7 +39,7 @@ def test_a_bad_row_stops_or_is_skipped_and_counted(folder):
     assert "--on-error skip" in said
     result = seqmed(folder, *LEARN, 20, "--on-error", "skip")
     assert result.code == 0
-    assert "skipped 1 bad rows: not a number; for example rows.csv, line 62" in result.err
+    assert "skipped 1 bad row: not a number; for example rows.csv, line 62" in result.err
     assert '"skipped": 1' in seqmed(folder, "inspect", "model", "--json").out
 
 

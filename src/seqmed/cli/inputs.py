@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seqmed.cli.errors import CommandError
-from seqmed.cli.terminal import say
+from seqmed.cli.terminal import counted, say
 from seqmed.streams import Schema, Skipped, Stream
 
 
@@ -30,4 +30,5 @@ def labeled_stream(data: Sequence[Path], schema: Schema, **options: Any) -> Stre
 def tell_skipped(skipped: Skipped) -> None:
     """Say how many bad rows were passed over, why, and where the first of each kind is."""
     for reason, count in skipped.counts.items():
-        say(f"skipped {count:,} bad rows: {reason}; for example {skipped.examples[reason][0]}.")
+        rows = counted(count, "bad row")
+        say(f"skipped {rows}: {reason}; for example {skipped.examples[reason][0]}.")

@@ -120,7 +120,7 @@ def show(found: dict[str, Any]) -> None:
         "features": shortened(columns["features"]) + words + (" (scaled)" * columns["scaled"]),
         "labels": f"column {columns['label']}, {columns['label_type'] or 'none so far'}",
         "seen": f"{counted(seen['batches'], 'batch', 'batches')}, {counted(seen['rows'], 'row')}, "
-        f"{seen['labeled']:,} labeled, {seen['skipped']:,} bad ones skipped",
+        f"{seen['labeled']:,} labeled, {seen['skipped']:,} bad and skipped",
         "accuracy": f"{percent(prequential['accuracy'])} of {prequential['scored']:,} rows that "
         "were predicted before they were learned",
         "memory": f"{size(memory['bytes'])}, {memory['points']:,} points, "

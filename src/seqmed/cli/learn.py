@@ -52,8 +52,7 @@ def learn(
     unlabeled: Annotated[
         str | None,
         typer.Option(
-            help="What marks a row without a label, besides an empty cell (default: NA and its "
-            "like).",
+            help="What else marks a row without a label, besides an empty cell, NA and their like.",
             rich_help_panel=COLUMNS,
         ),
     ] = None,
