@@ -1,12 +1,13 @@
 """Maximum-margin classifiers that learn from a stream when most of the data has no labels."""
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from seqmed.estimators import SeqLapMED, SeqMED
-
 if TYPE_CHECKING:
     from seqmed import active
+    from seqmed.estimators import SeqLapMED, SeqMED
     from seqmed.persistence import load, save
     from seqmed.pipeline import InputDriftWarning, StreamPipeline
     from seqmed.search import PrequentialSearch
@@ -27,11 +28,14 @@ __all__ = [
     "save",
 ]
 
-# Where to find what is imported when it is first asked for.
-_MODULES = {
+# Where the public names live. They are imported when first used: scikit-learn takes a second, which
+# a shell that asks the command for completions would wait for at every key.
+HOMES = {
     "InputDriftWarning": "pipeline",
     "PrequentialSearch": "search",
     "SemiSupervisedSplit": "splitting",
+    "SeqLapMED": "estimators",
+    "SeqMED": "estimators",
     "StreamPipeline": "pipeline",
     "load": "persistence",
     "save": "persistence",
@@ -39,11 +43,18 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "active":
-        return import_module("seqmed.active")
-    if name not in _MODULES:
-        raise AttributeError(f"module 'seqmed' has no attribute {name!r}")
-    return getattr(import_module(f"seqmed.{_MODULES[name]}"), name)
+    """Import a public name, or a module of this package, when it is first used."""
+    if name in HOMES:
+        globals()[name] = value = getattr(import_module(f"seqmed.{HOMES[name]}"), name)
+        return value
+    module = f"seqmed.{name}"
+    try:
+        if not name.startswith("_"):
+            return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+    raise AttributeError(f"module 'seqmed' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -30,6 +30,8 @@ rows with little regret of their own hardly matter.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -46,7 +48,7 @@ from seqmed.posterior import CovarianceFunction, Posterior
 from seqmed.threads import threads_for
 from seqmed.validation import check_overflow
 
-__all__ = ["query"]
+__all__ = ["doubt", "query"]
 
 Indices = NDArray[np.intp]
 
@@ -94,19 +96,11 @@ def query(model: Any, X: Any, n: int) -> Indices:
     >>> query(model, [[0.0], [0.45], [0.5], [1.0]], 1)
     array([2])
     """
-    model, X = final_step(model, X)
-    points = model._points(X)
+    model, points = asked(model, X)
     check_number(n, points.shape[0])
-    posterior = model.posterior_
-    if isinstance(posterior.covariance.kernel, Precomputed):
-        raise ValueError(
-            "query got a model with kernel='precomputed', expected a kernel that can be evaluated "
-            "between any two rows: pass the kernel as a callable."
-        )
-    rows = max(points.shape[0], posterior.size)
-    with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
+    with working(model, points):
         gaps = margins(model, points)
-        known = knowledge(posterior, model.C)
+        known = knowledge(model.posterior_, model.C)
         distinct = distinct_rows(points)
         ranked = distinct[ranking(known, take_rows(points, distinct), gaps[distinct])]
         short = np.sort(ranked[:SHORTLIST])
@@ -115,6 +109,32 @@ def query(model: Any, X: Any, n: int) -> Indices:
         chosen = greedy(covariance, gaps[short], known.noise, min(n, short.size))
     copies = np.setdiff1d(np.arange(points.shape[0]), distinct)
     return np.concatenate([short[chosen], ranked[SHORTLIST:], copies])[:n]
+
+
+def doubt(model: Any, X: Any) -> Array | None:
+    """Return how much a label of every row would be worth by itself, for choosing candidates.
+
+    Of a stream too long for `query`, pass it the rows of the largest doubt.
+
+    Parameters
+    ----------
+    model : as in `query`.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+    Returns
+    -------
+    values : ndarray of shape (n_samples,), or None
+        The regret of deciding at the row now, >= 0. None before two classes have been seen: all
+        decisions are open then, and rows that are far from all others would come first. Take a
+        random sample instead.
+    """
+    model, points = asked(model, X)
+    if model._stream.book.seen.sum() < 2:
+        return None
+    with working(model, points):
+        values = own_regret(knowledge(model.posterior_, model.C), points, margins(model, points))
+    check_overflow(values)
+    return values
 
 
 # -- what is asked ---------------------------------------------------------------------------------
@@ -136,6 +156,26 @@ def final_step(model: Any, X: Any) -> tuple[SequentialClassifier, Any]:
             "these."
         )
     return model, X
+
+
+def asked(model: Any, X: Any) -> tuple[SequentialClassifier, Points]:
+    """Return the classifier and the rows that are asked about, once they can be compared."""
+    model, X = final_step(model, X)
+    points = model._points(X)
+    if isinstance(model.posterior_.covariance.kernel, Precomputed):
+        raise ValueError(
+            "query got a model with kernel='precomputed', expected a kernel that can be evaluated "
+            "between any two rows: pass the kernel as a callable."
+        )
+    return model, points
+
+
+@contextmanager
+def working(model: SequentialClassifier, points: Points) -> Iterator[None]:
+    """Compute with as many threads as pay, overflow being looked for afterwards."""
+    rows = max(points.shape[0], model.posterior_.size)
+    with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
+        yield
 
 
 def check_number(n: Any, n_rows: int) -> None:
@@ -248,14 +288,18 @@ def regret(margin: Array, spread: Array) -> Array:
     return np.maximum(spread * (density - ratio * ndtr(-ratio)), 0.0)
 
 
+def own_regret(known: Knowledge, points: Points, gaps: Array) -> Array:
+    """Return what the decision at every row loses on average, (n,)."""
+    return regret(gaps, np.sqrt(conditional_variances(known, points)))
+
+
 def ranking(known: Knowledge, points: Points, gaps: Array) -> Indices:
     """Return all rows, those for the shortlist first: by their own regret, or thinned evenly."""
     size = gaps.size
     if size <= SHORTLIST:
         return np.arange(size)
     if gaps.any():
-        own = regret(gaps, np.sqrt(conditional_variances(known, points)))
-        return np.argsort(-own, kind="stable")
+        return np.argsort(-own_regret(known, points, gaps), kind="stable")
     spaced = np.arange(SHORTLIST) * size // SHORTLIST
     return np.concatenate([spaced, np.setdiff1d(np.arange(size), spaced)])
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +12,7 @@ from seqmed.arrays import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's palette: told apart with any colour vision, and in print by markers and dashes.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
@@ -17,6 +20,77 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#5
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 DASHES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1)))
 LONG_LABEL = 24
+# Width and height of one of several panels, in inches; classes that can be named beside a matrix.
+PANEL = (4.6, 4.2)
+NAMED_CLASSES = 20
+
+
+def panels(number: int, size: tuple[float, float] = PANEL) -> tuple[Figure, list[Axes]]:
+    """Return a figure to be saved, not shown, and its panels side by side."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            f"{error}; figures are drawn with matplotlib, install it with: pip install "
+            "'seqmed[plot]'"
+        ) from error
+    figure = Figure(figsize=(number * size[0], size[1]), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, [figure.add_subplot(1, number, place + 1) for place in range(number)]
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure in the format of the file's name; the same figure gives the same file."""
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.hashsalt": "seqmed"}):
+        figure.savefig(path, dpi=200, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def reliability(axes: Axes, probabilities: Array, accuracies: Array, counts: Array) -> Axes:
+    """Draw how often predictions of a given probability are right.
+
+    Parameters
+    ----------
+    axes : where to draw.
+    probabilities, accuracies : (bins,) means of the predictions in every bin.
+    counts : (bins,) how many there are; marks are as large as the share of them.
+    """
+    axes.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle="--", label="calibrated")
+    axes.plot(probabilities, accuracies, color=PALETTE[0], linewidth=1.2)
+    axes.scatter(probabilities, accuracies, 200 * counts / counts.sum() + 8, color=PALETTE[0])
+    axes.set(
+        xlabel="probability of the predicted class", ylabel="share that was right",
+        title="calibration", xlim=(0, 1.02), ylim=(0, 1.02),
+    )  # fmt: skip
+    axes.grid(alpha=0.3, linewidth=0.6)
+    axes.legend(frameon=False, fontsize="small")
+    return axes
+
+
+def confusion(axes: Axes, matrix: Any, names: Sequence[str]) -> Axes:
+    """Draw how often classes are taken for others, as shares of the true class.
+
+    Parameters
+    ----------
+    axes : where to draw.
+    matrix : (K, K) counts, a row for every true class and a column for every predicted one.
+    names : (K,) of the classes; written where there is room.
+    """
+    matrix = np.asarray(matrix)
+    shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    axes.set(xlabel="predicted", ylabel="true", title="confusion")
+    if len(names) <= NAMED_CLASSES:
+        axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
+        axes.set_yticks(range(len(names)), names)
+        for true, predicted in np.argwhere(matrix):
+            axes.text(
+                predicted, true, f"{matrix[true, predicted]:,}", ha="center", va="center",
+                fontsize="small", color="white" if shares[true, predicted] > 0.5 else "black",
+            )  # fmt: skip
+    return axes
 
 
 def accuracy_curves(axes: Axes, curves: dict[str, Array], *, title: str = "") -> Axes:

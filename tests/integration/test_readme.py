@@ -1,9 +1,14 @@
 """What the README prints must run as printed."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from tests.integration.command import seqmed
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,7 +29,8 @@ def test_the_example_runs_as_printed(tmp_path):
 def test_importing_is_light():
     """numba, matplotlib and safetensors are for those who solve, plot, and save."""
     script = (
-        "import sys, seqmed; heavy = {'numba', 'matplotlib', 'typer', 'safetensors'}; "
+        "import sys; from seqmed import *; "
+        "heavy = {'numba', 'matplotlib', 'typer', 'safetensors'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )
     result = subprocess.run(
@@ -34,7 +40,30 @@ def test_importing_is_light():
 
 
 def test_links_lead_somewhere():
-    for page in ("README.md", "CONTRIBUTING.md", "docs/guide.md", "docs/model-file.md"):
-        text = (ROOT / page).read_text()
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
+    for page in pages:
+        text = page.read_text()
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
-            assert ((ROOT / page).parent / target).exists(), (page, target)
+            assert (page.parent / target).exists(), (page, target)
+
+
+def test_the_worked_example_of_the_command_line_runs(tmp_path):
+    """Its programs and commands, in order; where the page shows a refusal, there is one."""
+    page = (ROOT / "docs" / "command-line" / "example.md").read_text()
+    accuracies = []
+    for language, block in re.findall(r"```(python|text)\n(.*?)```", page, re.DOTALL):
+        if language == "python":
+            subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True, timeout=120)
+            continue
+        for command, shown in re.findall(
+            r"^\$ seqmed (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE
+        ):
+            result = seqmed(tmp_path, *shlex.split(command.split(" | ")[0]))
+            refused = "--on-error skip." in shown.splitlines()[-1]
+            assert (result.code == 2) == refused, (command, result)
+            for line in (*result.out.splitlines(), *shown.splitlines()):
+                if line.startswith("accuracy  "):
+                    accuracies.append(float(line.split()[1]))
+    before, shown_before, after, shown_after = accuracies
+    assert (before, after) == pytest.approx((shown_before, shown_after), abs=2.0)
+    assert after > before

@@ -1,8 +1,14 @@
-"""The command line: one file per command, thin."""
+"""The command line: one file per command, thin.
+
+`learn.py` says what the command takes, `learning.py` does it, and so on. The first kind imports
+nothing but typer, so that help and completion are there at once.
+"""
 
 from __future__ import annotations
 
 import sys
+
+HELP = "Classifiers that learn from a stream when most of the data has no labels."
 
 
 def main() -> None:
@@ -13,13 +19,16 @@ def main() -> None:
     except ImportError as error:
         sys.exit(f"seqmed: {error}; install the command line with: pip install 'seqmed[cli]'")
 
+    from seqmed.cli.evaluate import evaluate
+    from seqmed.cli.inspect import inspect
+    from seqmed.cli.learn import learn
+    from seqmed.cli.predict import predict
+    from seqmed.cli.query import query
     from seqmed.cli.reproduce import reproduce
 
     app = typer.Typer(
-        help="Classifiers that learn from a stream when most of the data has no labels.",
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
+        name="seqmed", help=HELP, no_args_is_help=True, pretty_exceptions_enable=False
     )
-    app.callback()(lambda: None)  # keeps `reproduce` a command of its own while it is the only one
-    app.command()(reproduce)
+    for command in (learn, predict, evaluate, inspect, query, reproduce):
+        app.command(no_args_is_help=command is not reproduce)(command)
     app()

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from seqmed import plotting
 from seqmed.experiments.curves import Parameters
 from seqmed.experiments.running import Outcome, fingerprint, versions, write
-from seqmed.plotting import accuracy_curves
 
 
 class Claim(NamedTuple):
@@ -32,6 +32,8 @@ FROM_BATCH = 10
 LATE = 5
 # A hundredth of all test points.
 ONE_POINT = 0.01
+# Width and height of a figure, in inches.
+FIGURE = (6.4, 4.4)
 
 
 def mean_and_error(values: np.ndarray) -> tuple[float, float]:
@@ -211,22 +213,15 @@ def isolet_claims(runs: dict[str, np.ndarray]) -> list[Claim]:
 
 def draw(outcome: Outcome, folder: Path) -> list[Path]:
     """Write a figure as PNG and SVG; return the paths."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "seqmed"  # the same numbers give the same file
-    import matplotlib.pyplot as plt
-
     methods = outcome.figure.methods
     labelled = {methods[name].label: runs for name, runs in outcome.curves.items()}
-    figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+    figure, (axes,) = plotting.panels(1, FIGURE)
     runs = "1 run" if outcome.trials == 1 else f"mean of {outcome.trials} runs, ± standard error"
-    accuracy_curves(axes, labelled, title=f"{outcome.figure.title}\n({runs})")
+    plotting.accuracy_curves(axes, labelled, title=f"{outcome.figure.title}\n({runs})")
     paths = [folder / f"{outcome.figure.name}.{kind}" for kind in ("png", "svg")]
     folder.mkdir(parents=True, exist_ok=True)
     for path in paths:
-        figure.savefig(path, dpi=200, metadata={"Date": None} if path.suffix == ".svg" else None)
-    plt.close(figure)
+        plotting.save(figure, path)
     return paths
 
 

@@ -1,0 +1,154 @@
+"""What can be said of a model."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqmed import persistence
+from seqmed.cli import state, terminal
+from seqmed.cli.state import Classifier, Progress
+from seqmed.cli.terminal import counted, percent
+
+# Of a list that is longer, so many are printed.
+FEW = 20
+
+
+def inspect(path: Path, *, as_json: bool) -> None:
+    """Print what a model is, what it has seen, and what it takes."""
+    model, progress = state.load(path)
+    found = description(path, model, progress)
+    if as_json:
+        terminal.show_json(found)
+    else:
+        show(found)
+
+
+def description(path: Path, model: Classifier, progress: Progress) -> dict[str, Any]:
+    """Return everything that is known of a model, as plain values."""
+    contents, posterior, record = persistence.read(path), model.posterior_, progress.record
+    schema, book = progress.known_schema, model._stream.book
+    return {
+        "file": {
+            "path": str(path),
+            "bytes": contents.n_bytes,
+            "format": contents.format,
+            "library": contents.library,
+        },
+        "model": {
+            "estimator": contents.model,
+            "parameters": {name: plain(value) for name, value in contents.parameters.items()},
+            "changed": changed(model),
+        },
+        "columns": {
+            "label": schema.columns.label,
+            "label_type": schema.label_type,
+            "features": list(schema.features),
+            "text": schema.columns.text,
+            "scaled": schema.means is not None,
+            "ignored": list(schema.ignored),
+            "n_features": schema.n_features,
+        },
+        "classes": [
+            {"class": name, "labels": count}
+            for name, count in zip(book.classes.tolist(), book.counts.tolist(), strict=True)
+        ],
+        "seen": {
+            "batches": model.n_batches_,
+            "rows": record.rows,
+            "labeled": record.labeled,
+            "skipped": record.skipped,
+            "batch_size": progress.batch_size,
+            "batch_by": progress.batch_by,
+            "files": [
+                {"path": each.path, "rows": each.rows, "finished": each.finished}
+                for each in progress.position.files
+            ],
+        },
+        "prequential": {
+            "scored": record.scored,
+            "correct": record.correct,
+            "accuracy": record.accuracy,
+        },
+        "memory": {
+            "bytes": posterior.nbytes,
+            "points": posterior.size,
+            "labeled_rows_in_window": posterior.window.size,
+        },
+        "certificates": {
+            "duality_gap": plain(float(model.duality_gap_)),
+            "tol": model.tol,
+            "projection_error": plain(float(np.max(posterior.projection_error, initial=0.0))),
+            "calibration_slope": model._stream.calibration.slope,
+            "calibrated_by": model._stream.calibration.n_scored,
+        },
+    }
+
+
+def changed(model: Classifier) -> dict[str, Any]:
+    """Return the parameters that are not as they are by default."""
+    default = type(model)().get_params()
+    given = model.get_params()
+    return {name: plain(value) for name, value in given.items() if value != default[name]}
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it; numbers that are not finite as None or a text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, dict):
+        return {str(name): plain(each) for name, each in value.items()}
+    return str(value)
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print a description."""
+    file, columns, seen = found["file"], found["columns"], found["seen"]
+    memory, certificates = found["memory"], found["certificates"]
+    changed = ", ".join(f"{name}={value}" for name, value in found["model"]["changed"].items())
+    words = f" and the words of {columns['text']}" if columns["text"] else ""
+    gap, prequential = certificates["duality_gap"], found["prequential"]
+    lines = {
+        "file": f"{file['path']}, {size(file['bytes'])}, format {file['format']}, written by "
+        f"seqmed {file['library']}",
+        "model": f"{found['model']['estimator']}({changed})",
+        "features": shortened(columns["features"]) + words + (" (scaled)" * columns["scaled"]),
+        "labels": f"column {columns['label']}, {columns['label_type'] or 'none so far'}",
+        "seen": f"{counted(seen['batches'], 'batch', 'batches')}, {counted(seen['rows'], 'row')}, "
+        f"{seen['labeled']:,} labeled, {seen['skipped']:,} bad and skipped",
+        "accuracy": f"{percent(prequential['accuracy'])} of {prequential['scored']:,} rows that "
+        "were predicted before they were learned",
+        "memory": f"{size(memory['bytes'])}, {memory['points']:,} points, "
+        f"{memory['labeled_rows_in_window']:,} labeled rows in the window",
+        "duality gap": "none (the last batch posed no problem)" if gap is None else f"{gap:.2g}",
+        "projections": f"have moved no score by more than {certificates['projection_error']:.2g} "
+        "sqrt(k(x, x))",
+    }
+    for name, text in lines.items():
+        terminal.show(f"{name + ':':13}{text}")
+    counts = [(each["class"], f"{each['labels']:,}") for each in found["classes"]]
+    files = [
+        (each["path"], f"{each['rows']:,}", "yes" if each["finished"] else "no")
+        for each in seen["files"]
+    ]
+    for header, rows in ((("class", "labels"), counts), (("file", "rows", "finished"), files)):
+        terminal.show("")
+        terminal.show_table(header, rows[:FEW])
+        if len(rows) > FEW:
+            terminal.show(f"and {len(rows) - FEW} more: see --json")
+
+
+def shortened(names: list[str]) -> str:
+    """Return some names of many."""
+    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return ", ".join(names[:FEW]) + more
+
+
+def size(n_bytes: int) -> str:
+    """Return a number of bytes as people read it."""
+    return f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 1e5 else f"{n_bytes:,} bytes"

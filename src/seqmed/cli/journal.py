@@ -1,0 +1,49 @@
+"""The log of learning: a line for every batch, written when the batch is safe, and only once."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from seqmed.cli.errors import naming
+
+
+class Pending(NamedTuple):
+    """Lines of the last checkpoint, which may not have reached the log.
+
+    They are saved with the model and written after it. Whoever goes on from that model writes what
+    is missing of them first: so the log has every batch that the model has learned, and no other.
+
+    Parameters
+    ----------
+    path : the log, absolute and without links.
+    text : whole lines.
+    """
+
+    path: str
+    text: str
+
+
+def append(pending: Pending) -> None:
+    """Write lines at the end of their log, or the rest of them if it ends with a part of them."""
+    content = pending.text.encode()
+    with naming(pending.path):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        descriptor = os.open(pending.path, flags, 0o666)
+        try:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                content = content[written(Path(pending.path), content) :]
+            while content:
+                content = content[os.write(descriptor, content) :]
+        finally:
+            os.close(descriptor)
+
+
+def written(path: Path, content: bytes) -> int:
+    """Return how many bytes of the content a file ends with."""
+    with open(path, "rb") as file:
+        file.seek(-min(len(content), os.fstat(file.fileno()).st_size), os.SEEK_END)
+        tail = file.read()
+    return next(size for size in range(len(tail), -1, -1) if tail.endswith(content[:size]))

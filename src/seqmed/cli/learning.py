@@ -1,0 +1,224 @@
+"""Learning a stream: predict, learn, save, and go on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqmed import persistence
+from seqmed.cli import journal, parameters, state, terminal
+from seqmed.cli.errors import CommandError
+from seqmed.cli.inputs import tell_skipped
+from seqmed.cli.journal import Pending
+from seqmed.cli.locking import locked
+from seqmed.cli.state import Classifier, Outcome, Progress
+from seqmed.cli.terminal import counted, percent, say
+from seqmed.streams import Batch, Columns, Stream, likely_typo
+
+
+def learn(
+    path: Path,
+    data: Sequence[Path],
+    columns: Columns,
+    *,
+    estimator: str | None,
+    parameters: Mapping[str, Any],
+    batch_size: int | None,
+    batch_by: str | None,
+    checkpoint_every: int,
+    log: Path | None,
+    again: bool,
+    file_format: str | None,
+    on_error: str,
+) -> None:
+    """Learn what is new in the data, and tell what came of it."""
+    with locked(path):
+        persistence.remove_leftovers(path)
+        model, progress = begin_or_resume(path, columns, estimator, parameters)
+        if batch_size is not None or batch_by is not None:
+            progress = replace(progress, batch_size=batch_size, batch_by=batch_by)
+        stream = Stream(
+            data,
+            columns,
+            schema=progress.schema,
+            batch_size=progress.batch_size,
+            batch_by=progress.batch_by,
+            on_error=on_error,
+            position=progress.position,
+            again=again,
+            file_format=file_format,
+        )
+        if not stream.resumable:
+            say("standard input and pipes cannot be resumed: after an interruption send the rest.")
+        learner = Learner(path, model, progress, log)
+        before = progress.record
+        try:
+            learner.follow(stream, checkpoint_every)
+        except KeyboardInterrupt:
+            say(learner.left_off())
+            raise
+        finally:
+            tell_skipped(stream.skipped)
+        tell(learner, learner.progress.record.rows - before.rows, data)
+
+
+def begin_or_resume(
+    path: Path, columns: Columns, estimator: str | None, given: Mapping[str, Any]
+) -> tuple[Classifier, Progress]:
+    """Return the model of a file with its progress, or a new one."""
+    if path.exists():
+        model, progress = state.load(path)
+        parameters.check_same(model, estimator, given)
+        return model, progress
+    if columns.label is None:
+        raise CommandError(f"{path} does not exist yet, and a new model needs --label COLUMN.")
+    return parameters.new_model(estimator, given), Progress()
+
+
+class Learner:
+    """A model that learns a stream and is saved on the way.
+
+    Parameters
+    ----------
+    path : where it is saved.
+    model, progress : as they are on the disk, or new.
+    log : where to write a line for every batch.
+    """
+
+    def __init__(self, path: Path, model: Classifier, progress: Progress, log: Path | None):
+        self.model, self.progress = model, progress
+        self.saved_batches = getattr(model, "n_batches_", 0)
+        self._path, self._log = path, None if log is None else os.path.realpath(log)
+        self._lines: list[str] = []
+        self._seen = time.monotonic()
+        if progress.pending is not None and progress.pending.path == self._log:
+            journal.append(progress.pending)
+
+    def follow(self, stream: Stream, checkpoint_every: int) -> None:
+        """Predict and learn every batch, and save."""
+        start, skipped = self.progress, self.progress.record.skipped
+        with terminal.reporter("learning", wait=0) as bar:
+            for batch in stream:
+                self._learn(batch, stream.names, skipped)
+                if (self.model.n_batches_ - self.saved_batches) % checkpoint_every == 0:
+                    self._save()
+                record = self.progress.record
+                bar.report(stream.fraction, record.rows - start.record.rows, self._summary())
+        skipped += stream.skipped.total
+        self._update(position=stream.position, skipped=skipped)
+        if not hasattr(self.model, "posterior_"):
+            raise CommandError("there is no row to learn from: check the files.")
+        if self.saved_batches != self.model.n_batches_ or self.progress != start:
+            self._save()
+
+    def left_off(self) -> str:
+        """Return what is safe after an interruption."""
+        if not self.saved_batches:
+            return "interrupted before anything was saved."
+        return (
+            f"interrupted: {self._path} has been saved after batch {self.saved_batches}, and the "
+            "same command goes on from there."
+        )
+
+    def _learn(self, batch: Batch, names: Sequence[str], skipped: int) -> None:
+        found = state.outcome(self.model, batch)
+        self._suspect_typos(batch, found, names)
+        with placing(batch, names):
+            labels = np.full(batch.row.size, None)
+            labels[found.labeled] = found.truth
+            self.model.partial_fit(batch.X, labels)
+        record = self.progress.record.add(batch.row.size, found)
+        self.progress = replace(self.progress, record=record, schema=batch.schema)
+        self._update(position=batch.position, skipped=skipped + batch.skipped)
+        if self._log is not None:
+            self._lines.append(json.dumps(self._line(batch, found)) + "\n")
+
+    def _update(self, *, position: Any, skipped: int) -> None:
+        record = replace(self.progress.record, skipped=skipped)
+        self.progress = replace(self.progress, position=position, record=record)
+
+    def _save(self) -> None:
+        """Save the model and where it is; then write the log, from what has been saved."""
+        pending = None
+        if self._log is not None:
+            pending = Pending(self._log, "".join(self._lines))
+        self.progress = replace(self.progress, pending=pending)
+        state.save(self.model, self.progress, self._path)
+        self.saved_batches, self._lines = self.model.n_batches_, []
+        if pending is not None:
+            journal.append(pending)
+
+    def _line(self, batch: Batch, found: Outcome) -> dict[str, Any]:
+        """Return what the log says of a batch."""
+        record, gap = self.progress.record, float(self.model.duality_gap_)
+        now = time.monotonic()
+        seconds, self._seen = now - self._seen, now
+        return {
+            "batch": self.model.n_batches_,
+            "rows": batch.row.size,
+            "labeled": found.truth.size,
+            "scored": found.scored,
+            "correct": found.correct,
+            "accuracy": found.correct / found.scored if found.scored else None,
+            "accuracy_so_far": record.accuracy,
+            "rows_so_far": record.rows,
+            "skipped_so_far": record.skipped,
+            "classes": self.model.classes_.size,
+            "gap": gap if math.isfinite(gap) else None,
+            "seconds": round(seconds, 4),
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        }
+
+    def _summary(self) -> str:
+        record = self.progress.record
+        accuracy = f", accuracy {percent(record.accuracy)}" if record.scored else ""
+        return f"batch {self.model.n_batches_}, {counted(record.rows, 'row')}{accuracy}"
+
+    def _suspect_typos(self, batch: Batch, found: Outcome, names: Sequence[str]) -> None:
+        """Warn of classes that are new and a slip of the finger away from a known one."""
+        known = getattr(self.model, "classes_", np.zeros(0)).tolist()
+        for label in dict.fromkeys(found.truth.tolist()):
+            meant = None if label in known else likely_typo(label, known)
+            if meant is not None:
+                place = found.labeled[found.truth.tolist().index(label)]
+                say(
+                    f"seqmed: warning: {names[batch.file[place]]}, row {batch.row[place]}: class "
+                    f"{label!r} is new, and close to {meant!r}: if it is a slip, correct it and "
+                    "learn from the beginning."
+                )
+
+
+@contextmanager
+def placing(batch: Batch, names: Sequence[str]) -> Iterator[None]:
+    """Say which rows a model refuses."""
+    try:
+        yield
+    except ValueError as error:
+        first, last = (f"{names[batch.file[at]]}, row {batch.row[at]}" for at in (0, -1))
+        raise CommandError(
+            f"the batch from {first} to {last} cannot be learned: {error}"
+        ) from error
+
+
+def tell(learner: Learner, rows: int, data: Sequence[Path]) -> None:
+    """Print what came of it."""
+    model, record = learner.model, learner.progress.record
+    if not rows:
+        names = ", ".join(map(str, data[:3])) + (", ..." if len(data) > 3 else "")
+        terminal.show(f"nothing new in {names}: learn it once more with --again.")
+    terminal.show(
+        f"{learner._path}: {counted(model.n_batches_, 'batch', 'batches')}, "
+        f"{counted(record.rows, 'row')} ({record.labeled:,} labeled), "
+        f"{counted(model.classes_.size, 'class', 'classes')}; accuracy before learning "
+        f"{percent(record.accuracy)} of {record.scored:,}."
+    )

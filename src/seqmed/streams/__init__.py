@@ -1,0 +1,35 @@
+"""Batches from files and pipes: what the command line learns and predicts from.
+
+CSV, TSV, JSON lines, Parquet, Feather and .npz become the same batches: rows that are checked,
+labels of one type, and a position from which reading goes on another time. See
+docs/stream-input.md.
+"""
+
+try:
+    import pyarrow  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        f"{error}; files are read with pyarrow, install it with: pip install 'seqmed[cli]'"
+    ) from error
+
+from seqmed.streams.batches import Batch, Stream
+from seqmed.streams.classes import likely_typo
+from seqmed.streams.columns import Columns
+from seqmed.streams.errors import BadRow, Fault, Skipped, StreamError, StreamWarning
+from seqmed.streams.positions import FilePosition, Position
+from seqmed.streams.schema import Schema
+
+__all__ = [
+    "BadRow",
+    "Batch",
+    "Columns",
+    "Fault",
+    "FilePosition",
+    "Position",
+    "Schema",
+    "Skipped",
+    "Stream",
+    "StreamError",
+    "StreamWarning",
+    "likely_typo",
+]

@@ -1,0 +1,263 @@
+"""Comma- and tab-separated values.
+
+Rows are read by pyarrow, many at once, as long as nothing is wrong with any of them; and one by one
+where something is, to find out what. Every row comes out the same either way, so that nothing
+depends on its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import compute, csv
+
+from seqmed.arrays import Array
+from seqmed.streams.cells import MISSING_WORDS, NUMBER, number_in
+from seqmed.streams.errors import (
+    FIELDS,
+    INVALID_TEXT,
+    NOT_A_NUMBER,
+    QUOTES,
+    Fault,
+    StreamError,
+    shown,
+)
+from seqmed.streams.grammar import Grammar
+from seqmed.streams.tables import Piece, Start, Wanted, bad_numbers, check_names
+from seqmed.streams.text import MARK, Cells, Chunk, Text, places
+
+# Rows that are read one by one, rather than divided once more to find the bad one among them.
+FEW = 32
+
+
+class Delimited:
+    """A CSV or TSV text with a header; see `Table`.
+
+    Parameters
+    ----------
+    text : from its beginning.
+    delimiter : what separates fields, one character.
+    grows : whether rows may be added to it later.
+    """
+
+    complete = True
+
+    def __init__(self, text: Text, delimiter: str, grows: bool):
+        self._text, self._grows = text, grows
+        self._grammar = Grammar(delimiter)
+        first = text.peek(self._grammar.split, 1)
+        self._head = text.mark + text.take(len(first.raw))
+        self.names = self._read_header(first.record(0)) if first.ends.size else ()
+
+    def _read_header(self, record: bytes) -> tuple[str, ...]:
+        where = f"{self._text.name}: the first line"
+        fields = self._grammar.fields(record)
+        if fields is None and b"\r" in record.rstrip(b"\r\n"):
+            raise StreamError(f"{where} has a carriage return in it: convert the line ends to \\n.")
+        try:
+            names = [field.decode() for field in fields or ()]
+        except UnicodeDecodeError:
+            names = []
+        if not names:
+            raise StreamError(
+                f"{where} is {shown(record)}, expected column names in UTF-8: check the format, or "
+                "convert the file."
+            )
+        if len(names) == 1 and any(other in names[0] for other in ",;\t|"):
+            raise StreamError(
+                f"{where} is {shown(names[0])}, expected names separated by "
+                f"{self._grammar.delimiter!r}: convert the file, or name its format with --format."
+            )
+        counted = [str(place) for place in range(len(names))]
+        if names != counted and all(NUMBER.fullmatch(name) for name in names):
+            raise StreamError(
+                f"{where} holds numbers ({shown(names[0])}, ...), expected column names: add a "
+                "header line."
+            )
+        return check_names(names, self._text.name)
+
+    def sample(self) -> dict[str, list[Any]]:
+        columns: dict[str, list[Any]] = {name: [] for name in self.names}
+        chunk = self._text.peek(self._grammar.split)
+        for place in range(chunk.ends.size):
+            fields = self._grammar.fields(chunk.record(place))
+            if fields is not None and len(fields) == len(self.names):
+                for name, field in zip(self.names, fields, strict=True):
+                    columns[name].append(sampled(field.decode("utf-8", "replace")))
+        return columns
+
+    def has_rows(self) -> bool:
+        return self._text.has_records(self._grammar.split)
+
+    def pieces(self, wanted: Wanted, start: Start) -> Iterator[Piece]:
+        parser = Parser(self._grammar, self.names, wanted)
+        return self._text.pieces(self._grammar.split, parser.parse, self._head, start, self._grows)
+
+    def fraction(self) -> float:
+        return self._text.fraction()
+
+
+def sampled(cell: str) -> float | str | None:
+    """Return a cell as a value of the type it looks like; None if there is none."""
+    number = number_in(cell)
+    if isinstance(number, float):
+        return number
+    return cell if number == NOT_A_NUMBER else None
+
+
+class Parser:
+    """Records to rows.
+
+    Parameters
+    ----------
+    grammar : of the text.
+    names : its columns.
+    wanted : those that are read.
+    """
+
+    def __init__(self, grammar: Grammar, names: tuple[str, ...], wanted: Wanted):
+        self._grammar, self._names, self._wanted = grammar, names, wanted
+        self._places = {name: place for place, name in enumerate(names)}
+        self._present = [name for name in wanted.values if name in self._places]
+
+    def parse(self, chunk: Chunk) -> Cells:
+        """Return the rows of a chunk, bad ones included."""
+        size = chunk.ends.size
+        numbers = np.full((size, len(self._wanted.numbers)), np.nan)
+        cells = Cells(numbers, {name: [None] * size for name in self._wanted.values}, {})
+        rows = np.arange(size)
+        if size and not self._read_at_once(chunk, rows, cells, self._numeric_types(chunk)):
+            misshapen = self._misshapen(chunk)
+            self._read_each(chunk, rows[misshapen], cells)
+            self._read(chunk, rows[~misshapen], cells)
+        return cells
+
+    def _misshapen(self, chunk: Chunk) -> NDArray[np.bool_]:
+        """Return a mask (n,) of the records that have not as many fields as there are columns.
+
+        If quotes are broken it is empty: then it takes a closer look to tell.
+        """
+        quotes = places(chunk.raw, '"')
+        if quotes.size % 2 or not self._grammar.regular(chunk.raw, quotes):
+            return np.zeros(chunk.ends.size, dtype=bool)
+        delimiters = places(chunk.raw, self._grammar.delimiter)
+        delimiters = delimiters[np.searchsorted(quotes, delimiters) % 2 == 0]
+        return np.diff(np.searchsorted(delimiters, chunk.ends), prepend=0) + 1 != len(self._names)
+
+    def _read(self, chunk: Chunk, rows: NDArray[np.intp], cells: Cells) -> None:
+        """Read some rows, as many as possible at once."""
+        if rows.size <= FEW:
+            self._read_each(chunk, rows, cells)
+        elif not self._read_at_once(chunk, rows, cells, {}):
+            for half in np.array_split(rows, 2):
+                self._read(chunk, half, cells)
+
+    def _read_each(self, chunk: Chunk, rows: NDArray[np.intp], cells: Cells) -> None:
+        for row in rows.tolist():
+            found = self._read_one(chunk, row)
+            if isinstance(found, Fault):
+                cells.faults[row] = found
+                continue
+            cells.numbers[row] = found[0]
+            for name, value in zip(self._present, found[1], strict=True):
+                cells.values[name][row] = value
+
+    def _read_one(self, chunk: Chunk, row: int) -> tuple[list[float], list[str]] | Fault:
+        """Return the numbers and the values of a row, or what is wrong with it."""
+        record, line = chunk.record(row), chunk.line_of(row)
+        fields = self._grammar.fields(record)
+        if fields is None:
+            return Fault(QUOTES, None, shown(record), line)
+        if len(fields) != len(self._names):
+            got = f"{len(fields)} for {len(self._names)} columns: {shown(record)}"
+            return Fault(FIELDS, None, got, line)
+        numbers, values = [], []
+        for name in self._wanted.numbers:
+            field = fields[self._places[name]]
+            number = number_in(field.decode("utf-8", "replace"))
+            if isinstance(number, str):
+                return Fault(number, name, shown(field), line)
+            numbers.append(number)
+        for name in self._present:
+            field = fields[self._places[name]]
+            try:
+                values.append(field.decode())
+            except UnicodeDecodeError:
+                return Fault(INVALID_TEXT, name, shown(field), line)
+        return numbers, values
+
+    def _read_at_once(
+        self, chunk: Chunk, rows: NDArray[np.intp], cells: Cells, types: dict[str, Any]
+    ) -> bool:
+        """Read some rows by pyarrow; return False if it would not read them as `Grammar` does.
+
+        Columns that have no type are read as strings.
+        """
+        whole = rows.size == chunk.ends.size
+        raw = chunk.raw if whole else b"".join(map(chunk.record, rows.tolist()))
+        if raw.startswith(MARK) or (b"\r" in raw and raw.count(b"\r") > raw.count(b"\r\n")):
+            return False
+        quotes = places(raw, '"') if b'"' in raw else np.zeros(0, dtype=np.int64)
+        if quotes.size % 2 or not self._grammar.regular(raw, quotes):
+            return False
+        try:
+            table = csv.read_csv(pa.BufferReader(raw), *self._options(raw, types))
+        except pa.ArrowException:
+            return False
+        if table.num_rows != rows.size:
+            return False
+        target = slice(None) if whole else rows
+        for place, name in enumerate(self._wanted.numbers):
+            cells.numbers[target, place] = as_numbers(table.column(name))
+        for name in self._present:
+            found = table.column(name).to_pylist()
+            for row, value in zip(rows.tolist(), found, strict=True):
+                cells.values[name][row] = value
+        for row in rows[bad_numbers(cells.numbers[target])].tolist():
+            fault = self._read_one(chunk, row)
+            assert isinstance(fault, Fault)
+            cells.faults[row] = fault
+        return True
+
+    def _numeric_types(self, chunk: Chunk) -> dict[str, Any]:
+        """Return types for the columns of numbers; one of true and false is told by the first row.
+
+        If it turns out not to be one, no harm is done but that it takes longer.
+        """
+        first = self._grammar.fields(chunk.record(0)) or []
+        types = {}
+        for name in self._wanted.numbers:
+            cell = b"".join(first[self._places[name] :][:1]).lower()
+            types[name] = pa.bool_() if cell in (b"true", b"false") else pa.float64()
+        return types
+
+    def _options(self, raw: bytes, types: dict[str, Any]) -> tuple[Any, Any, Any]:
+        columns = dict.fromkeys(self._wanted.numbers, pa.string()) | types
+        columns |= dict.fromkeys(self._present, pa.string())
+        read = csv.ReadOptions(use_threads=False, block_size=len(raw) + 1, column_names=self._names)
+        parse = csv.ParseOptions(delimiter=self._grammar.delimiter, newlines_in_values=b'"' in raw)
+        convert = csv.ConvertOptions(
+            column_types=columns,
+            include_columns=list(columns),
+            null_values=MISSING_WORDS,
+            true_values=("true", "True", "TRUE", "1"),
+            false_values=("false", "False", "FALSE", "0"),
+        )
+        return read, parse, convert
+
+
+def as_numbers(column: Any) -> Array:
+    """Return cells as numbers, NaN where there is none or it is not known to be one."""
+    if not pa.types.is_string(column.type):
+        return column.cast(pa.float64()).to_numpy()
+    written = compute.match_substring_regex(column, f"^(?:{NUMBER.pattern})$")
+    trimmed = compute.if_else(written, compute.utf8_trim(column, " \t"), "nan")
+    numbers = trimmed.cast(pa.float64()).to_numpy().copy()
+    for row in np.flatnonzero(~written.to_numpy()).tolist():
+        found = number_in(column[row].as_py())
+        numbers[row] = found if isinstance(found, float) else np.nan
+    return numbers

@@ -1,0 +1,64 @@
+"""Opening a file of any format as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from seqmed.streams.columnar import open_feather, open_parquet
+from seqmed.streams.delimited import Delimited
+from seqmed.streams.errors import StreamError
+from seqmed.streams.files import Input, opened
+from seqmed.streams.jsonlines import JsonLines
+from seqmed.streams.numpyfiles import open_archive
+from seqmed.streams.tables import Table
+from seqmed.streams.text import Text
+
+BINARY: dict[str, Callable[[Path, str], AbstractContextManager[Table]]] = {
+    "parquet": open_parquet,
+    "feather": open_feather,
+    "npz": open_archive,
+}
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+# How formats begin that cannot come through a pipe.
+SIGNATURES = {
+    b"PAR1": "a Parquet file",
+    b"ARROW1": "a Feather file",
+    b"PK": "a numpy archive",
+    b"\x1f\x8b": "compressed",
+}
+
+
+@contextmanager
+def open_table(source: Input) -> Iterator[Table]:
+    """Open a file or pipe."""
+    if source.kind in BINARY:
+        if source.path is None or not source.resumable:
+            raise StreamError(
+                f"{source.name} is a pipe and cannot be read as {source.kind}, expected csv, tsv "
+                "or jsonl: save it to a file first."
+            )
+        with BINARY[source.kind](source.path, source.name) as table:
+            yield table
+        return
+    with opened(source) as handle:
+        text = Text(handle, source.name)
+        kind = source.kind or kind_of(text)
+        if kind == "jsonl":
+            yield JsonLines(text, source.resumable)
+        else:
+            yield Delimited(text, DELIMITERS[kind], source.resumable)
+
+
+def kind_of(text: Text) -> str:
+    """Return the format of a pipe, told by how it begins."""
+    while not (start := text.buffer.lstrip()) and not text.at_end:
+        text.fill()
+    for signature, kind in SIGNATURES.items():
+        if start.startswith(signature):
+            raise StreamError(
+                f"{text.name} is {kind}, expected CSV or JSON lines from a pipe: save it to a "
+                "file, or convert it on the way."
+            )
+    return "jsonl" if start.startswith((b"{", b"[")) else "csv"

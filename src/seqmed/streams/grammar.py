@@ -1,0 +1,94 @@
+"""Where records and fields of separated values end."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqmed.streams.text import Ends, places, without_blank
+
+
+class Grammar:
+    """How a text is cut into records and fields, as in RFC 4180.
+
+    A field may stand in quotes, and then hold delimiters, line ends and doubled quotes. Within a
+    field that does not begin with one, a quote is a character like any other.
+
+    Parameters
+    ----------
+    delimiter : what separates fields, one character.
+    """
+
+    def __init__(self, delimiter: str):
+        self.delimiter = delimiter
+        quoted, bare = rb'"((?:[^"]++|"")*+)"(D|\r?\n|\r?\Z)', rb'((?!")[^D\n]*+)(D|\n|\Z)'
+        self._field = re.compile((quoted + b"|" + bare).replace(b"D", delimiter.encode()))
+        self._unclosed = re.compile(rb'"(?:[^"]++|"")*+\Z')
+
+    def fields(self, record: bytes) -> list[bytes] | None:
+        """Return the fields of one record; None if its quotes or line ends are broken."""
+        found, end = self._scan(record, 0)
+        return found or None if end == len(record) else None
+
+    def split(self, raw: bytes, final: bool) -> Ends:
+        """Return where records end; see `Split`."""
+        ends = places(raw, "\n") + 1
+        if b'"' in raw:
+            quotes = places(raw, '"')
+            unclosed = final and quotes.size % 2 == 1
+            if self.regular(raw, quotes) and not unclosed:
+                ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
+            else:
+                ends = self._split_one_by_one(raw, final)
+        return without_blank(raw, ends, final)
+
+    def regular(self, raw: bytes, quotes: NDArray[np.int64]) -> bool:
+        """Whether quotes open and close by turns, at the edges of fields or doubled."""
+        view = np.frombuffer(raw, np.uint8)
+        opening, closing = quotes[0::2], quotes[1::2]
+        doubled = opening[1:] == closing[: opening.size - 1] + 1
+        edges = (ord(self.delimiter), ord("\n"))
+        opens = np.isin(view[opening - 1], edges) | (opening == 0)
+        opens[1:] |= doubled
+        following = np.append(view, (ord("\n"), ord("\n")))  # as if the text ended in line ends
+        closes = np.isin(following[closing + 1], edges)
+        closes |= (following[closing + 1] == ord("\r")) & (following[closing + 2] == ord("\n"))
+        closes[: doubled.size] |= doubled
+        return bool(opens.all() and closes.all())
+
+    def _split_one_by_one(self, raw: bytes, final: bool) -> Ends:
+        """Return where records end; a broken one ends with its first line."""
+        ends, start = [], 0
+        while start < len(raw):
+            found, end = self._scan(raw, start)
+            still_open = found is None and end == len(raw)
+            if found is None:
+                end = raw.find(b"\n", start) + 1 or len(raw)
+            if not final and (still_open or raw[end - 1 : end] != b"\n"):
+                break
+            ends.append(end)
+            start = end
+        return np.array(ends, dtype=np.int64)
+
+    def _scan(self, raw: bytes, start: int) -> tuple[list[bytes] | None, int]:
+        """Return the fields of the record that begins at ``start``, and where it ends.
+
+        No fields if there is a carriage return among them. None and the end of the bytes if a quote
+        is still open there; None and -1 if quotes are broken whatever follows.
+        """
+        found, place, stray = [], start, False
+        while match := self._field.match(raw, place):
+            quoted, after_quote, bare, after_bare = match.groups()
+            last = (after_quote or after_bare) != self.delimiter.encode()
+            if quoted is not None:
+                found.append(quoted.replace(b'""', b'"'))
+            else:
+                bare = bare.removesuffix(b"\r") if last else bare
+                stray |= b"\r" in bare
+                found.append(bare)
+            place = match.end()
+            if last:
+                return ([] if stray else found), place
+        return None, len(raw) if self._unclosed.match(raw, place) else -1

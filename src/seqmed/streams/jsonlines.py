@@ -1,0 +1,113 @@
+"""JSON lines: an object on every line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from seqmed.arrays import Array
+from seqmed.streams.cells import encodable, number_of
+from seqmed.streams.errors import INVALID_TEXT, JSON, NESTED, Fault, StreamError, shown
+from seqmed.streams.tables import Piece, Start, Wanted, bad_numbers, check_names
+from seqmed.streams.text import Cells, Chunk, Text, line_ends
+
+# Types that numpy makes numbers of as `number_of` does, and nothing else.
+NUMERIC = {int, float, bool, type(None)}
+
+
+class JsonLines:
+    """A text of JSON lines; see `Table`. Its columns are the keys in its first rows.
+
+    Parameters
+    ----------
+    text : from its beginning.
+    grows : whether rows may be added to it later.
+    """
+
+    complete = False
+
+    def __init__(self, text: Text, grows: bool):
+        self._text, self._grows = text, grows
+        chunk = text.peek(line_ends)
+        if chunk.ends.size and chunk.record(0).startswith(b"["):
+            raise StreamError(
+                f"{text.name} begins with '[', expected an object on every line: convert the "
+                "array, for example with jq -c '.[]'."
+            )
+        found = (read(chunk, place) for place in range(chunk.ends.size))
+        self._first = [row for row in found if not isinstance(row, Fault)]
+        names = dict.fromkeys(name for row in self._first for name in row)
+        self.names = check_names(list(names), text.name)
+
+    def sample(self) -> dict[str, list[Any]]:
+        return {name: [row.get(name) for row in self._first] for name in self.names}
+
+    def has_rows(self) -> bool:
+        return self._text.has_records(line_ends)
+
+    def pieces(self, wanted: Wanted, start: Start) -> Iterator[Piece]:
+        self._first = []
+        return self._text.pieces(
+            line_ends, lambda chunk: parse(chunk, wanted), self._text.mark, start, self._grows
+        )
+
+    def fraction(self) -> float:
+        return self._text.fraction()
+
+
+def read(chunk: Chunk, place: int) -> dict[str, Any] | Fault:
+    """Return the object on a line, or what is wrong with it."""
+    record = chunk.record(place)
+    try:
+        row = json.loads(record.decode())
+    except UnicodeDecodeError:
+        return Fault(INVALID_TEXT, None, shown(record), chunk.line_of(place))
+    except (ValueError, RecursionError):
+        return Fault(JSON, None, shown(record), chunk.line_of(place))
+    if not isinstance(row, dict):
+        return Fault(JSON, None, shown(record), chunk.line_of(place))
+    return row
+
+
+def parse(chunk: Chunk, wanted: Wanted) -> Cells:
+    """Return the rows of a chunk, bad ones included."""
+    rows: list[dict[str, Any]] = []
+    faults: dict[int, Fault] = {}
+    for place in range(chunk.ends.size):
+        row = read(chunk, place)
+        if isinstance(row, Fault):
+            faults[place] = row
+            row = {}
+        rows.append(row)
+    values = {name: [row.get(name) for row in rows] for name in wanted.values}
+    for name, column in values.items():
+        for place, value in enumerate(column):
+            reason = NESTED if isinstance(value, list | dict) else INVALID_TEXT
+            if reason == NESTED or not encodable(value):
+                faults[place] = Fault(reason, name, shown(value), chunk.line_of(place))
+    cells = [[row.get(name) for name in wanted.numbers] for row in rows]
+    numbers = as_numbers(cells, len(wanted.numbers))
+    for place in bad_numbers(numbers).tolist():
+        if place not in faults:
+            found = [number_of(cell) for cell in cells[place]]
+            wrong = [(which, each) for which, each in enumerate(found) if isinstance(each, str)]
+            if not wrong:
+                numbers[place] = found
+                continue
+            which, reason = wrong[0]
+            got = shown(cells[place][which])
+            faults[place] = Fault(reason, wanted.numbers[which], got, chunk.line_of(place))
+    return Cells(numbers, values, faults)
+
+
+def as_numbers(cells: list[list[Any]], width: int) -> Array:
+    """Return cells as numbers, (n, width); NaN where one of a row has to be looked at."""
+    if set(map(type, chain.from_iterable(cells))) <= NUMERIC:
+        with suppress(OverflowError):
+            return np.array(cells, dtype=np.float64).reshape(len(cells), width)
+    return np.full((len(cells), width), np.nan)

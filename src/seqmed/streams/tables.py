@@ -1,0 +1,157 @@
+"""What every format is read as: a table with named columns, piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqmed.arrays import Array
+from seqmed.streams.cells import encodable, plain
+from seqmed.streams.errors import MISSING, NOT_FINITE, Fault, StreamError, shown
+from seqmed.validation import LARGEST_FEATURE
+
+# Rows by which the columns of a first file are judged: few, so that no pipe is kept waiting.
+SAMPLE = 100
+# Bytes of a text, or of a binary format's numbers, that are read in one go; rows at least, at most.
+BLOCK, FEWEST, MOST = 2**20, 64, 2**13
+
+
+class Wanted(NamedTuple):
+    """Which columns are read.
+
+    Parameters
+    ----------
+    numbers : columns read as numbers, in this order.
+    values : columns read as they are; one that a file does not have is None in every row.
+    hashed : those of ``values`` by which rows of binary formats are known again.
+    """
+
+    numbers: tuple[str, ...]
+    values: tuple[str, ...]
+    hashed: tuple[str, ...]
+
+
+class Start(NamedTuple):
+    """Where in a file to begin: after so many rows, bytes and lines; see `FilePosition`."""
+
+    rows: int = 0
+    offset: int = 0
+    lines: int = 0
+
+
+class Piece(NamedTuple):
+    """Some rows of a file, one after another, bad ones included.
+
+    Parameters
+    ----------
+    numbers : (n, p) the columns read as numbers; NaN in bad rows.
+    values : the other columns by name, n values each.
+    faults : what is wrong with bad rows, by their places in 0..n-1.
+    raw : the bytes by which the rows are known again.
+    ends : (n,) where in ``raw`` every row ends; what comes after the last is no row.
+    line_of : returns the line that a row begins on, None in formats without lines.
+    """
+
+    numbers: Array
+    values: dict[str, list[Any]]
+    faults: dict[int, Fault]
+    raw: bytes
+    ends: NDArray[np.int64]
+    line_of: Callable[[int], int | None] = lambda place: None
+
+    def part(self, first: int, last: int) -> memoryview:
+        """Return the bytes of the rows from ``first`` up to ``last``, and what comes after all."""
+        start = self.ends[first - 1] if first else 0
+        stop = len(self.raw) if last == self.ends.size else self.ends[last - 1]
+        return memoryview(self.raw)[start:stop]
+
+
+class Table(Protocol):
+    """An open file or pipe.
+
+    Parameters
+    ----------
+    names : its columns, in its own order.
+    complete : whether these are all; JSON lines may have others later.
+    """
+
+    names: tuple[str, ...]
+    complete: bool
+
+    def sample(self) -> dict[str, list[Any]]:
+        """Return the values of all columns in the first rows, None where there is none.
+
+        Called before `pieces`, if at all; takes nothing away from it.
+        """
+
+    def has_rows(self) -> bool:
+        """Return whether there is any row; called before `pieces`."""
+
+    def pieces(self, wanted: Wanted, start: Start) -> Iterator[Piece]:
+        """Yield the rows from ``start`` to the end. Called once."""
+
+    def fraction(self) -> float:
+        """Return how much of the file has been read, 0 to 1, as well as can be told."""
+
+
+def check_names(names: Sequence[str], source: str) -> tuple[str, ...]:
+    """Return the column names of a file; refuse a name that stands twice or is no text."""
+    seen: set[str] = set()
+    for name in names:
+        if not encodable(name):
+            raise StreamError(
+                f"{source} has a column named {shown(name)}, which is no UTF-8: rename it."
+            )
+        if name in seen:
+            raise StreamError(
+                f"{source} has two columns named {shown(name)}, expected every name once: rename "
+                "one of them."
+            )
+        seen.add(name)
+    return tuple(names)
+
+
+def rows_at_once(n_columns: int) -> int:
+    """Return how many rows of a binary format are read in one go."""
+    return min(max(BLOCK // (8 * max(n_columns, 1)), FEWEST), MOST)
+
+
+def bad_numbers(numbers: Array) -> NDArray[np.intp]:
+    """Return the rows of an (n, p) array in which a value is missing, not finite or too large."""
+    with np.errstate(invalid="ignore"):
+        return np.flatnonzero(~(np.abs(numbers) <= LARGEST_FEATURE).all(axis=1))
+
+
+def number_faults(numbers: Array, names: Sequence[str]) -> dict[int, Fault]:
+    """Return what is wrong with rows of numbers that were stored as numbers, by their places."""
+    faults = {}
+    for row in bad_numbers(numbers).tolist():
+        column = int(np.flatnonzero(~(np.abs(numbers[row]) <= LARGEST_FEATURE))[0])
+        value = float(numbers[row, column])
+        reason = MISSING if np.isnan(value) else NOT_FINITE
+        faults[row] = Fault(reason, names[column], "nothing" if np.isnan(value) else f"{value:g}")
+    return faults
+
+
+def piece_of_values(
+    numbers: Array, values: dict[str, list[Any]], faults: dict[int, Fault], wanted: Wanted
+) -> Piece:
+    """Return rows of a binary format as a piece: they are known again by their values.
+
+    A value counts as `plain` has it, so that it may be stored as another type: integers become
+    floats when a gap comes among them.
+    """
+    keys = zip(*(map(plain, values[name]) for name in wanted.hashed), strict=True)
+    rows = [row.tobytes() for row in np.ascontiguousarray(numbers)]
+    if wanted.hashed:
+        rows = [
+            row + repr(key).encode("utf-8", "surrogatepass")
+            for row, key in zip(rows, keys, strict=True)
+        ]
+    ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
+    return Piece(
+        numbers, values, number_faults(numbers, wanted.numbers) | faults, b"".join(rows), ends
+    )

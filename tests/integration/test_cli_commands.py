@@ -1,0 +1,303 @@
+"""What the commands say is what the library, scikit-learn and the formats say."""
+
+import csv
+import json
+import os
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from sklearn import metrics
+
+import seqmed as library
+from seqmed.cli.options import Format, column_names
+from seqmed.streams import Columns, Stream
+from seqmed.streams.files import FORMATS
+from tests.integration.command import LEARN, NAMES, log_lines, make_rows, seqmed
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a model, the rows it has learned, and others with all labels."""
+    folder = tmp_path_factory.mktemp("commands")
+    make_rows(folder / "rows.csv", 300)
+    make_rows(folder / "holdout.csv", 200, seed=1, labeled=1.0)
+    result = seqmed(folder, *LEARN, 50, "--log", "log")
+    assert result.code == 0, result.err
+    return folder
+
+
+def points_of(path):
+    """The features and labels of rows, read without the library."""
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    points = np.array([[float(row[name]) for name in "abc"] for row in rows])
+    return points, np.array([row["kind"] for row in rows])
+
+
+def test_learning_at_a_shell_is_learning_in_python(folder):
+    points, labels = points_of(folder / "rows.csv")
+    model = library.SeqLapMED(unlabeled=None, random_state=0)
+    scored = correct = 0
+    for start in range(0, 300, 50):
+        batch = slice(start, start + 50)
+        labeled = labels[batch] != ""
+        if start:
+            scored += labeled.sum()
+            correct += (model.predict(points[batch][labeled]) == labels[batch][labeled]).sum()
+        model.partial_fit(points[batch], [label or None for label in labels[batch].tolist()])
+    other = library.load(folder / "model")
+    holdout, _ = points_of(folder / "holdout.csv")
+    np.testing.assert_array_equal(
+        model.decision_function(holdout), other.decision_function(holdout)
+    )
+    last = log_lines(folder / "log")[-1]
+    assert last["accuracy_so_far"] == correct / scored
+    assert (last["rows_so_far"], last["batch"], last["classes"]) == (300, 6, 3)
+
+
+def read_output(path):
+    """The columns of an output, as texts, numbers or what the format has."""
+    if path.suffix == ".parquet":
+        return parquet.read_table(path).to_pydict()
+    if path.suffix == ".jsonl":
+        rows = log_lines(path)
+        return {name: [row[name] for row in rows] for name in rows[0]}
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ","))
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    texts = ("file", "label", "id")
+    return {
+        name: values if name in texts else [*map(int if name == "row" else float, values)]
+        for name, values in columns.items()
+    }
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.tsv", "out.jsonl", "out.parquet"])
+def test_predictions_in_every_format_are_those_of_the_model(folder, name):
+    result = seqmed(folder, "predict", "model", "holdout.csv", "-o", name, "--keep", "id")
+    assert (result.code, result.out) == (0, ""), result.err
+    found = read_output(folder / name)
+    model = library.load(folder / "model")
+    points, _ = points_of(folder / "holdout.csv")
+    assert found.pop("file") == ["holdout.csv"] * 200
+    assert found.pop("row") == list(range(1, 201))
+    assert found.pop("id") == [str(number) for number in range(200)]
+    assert found.pop("label") == model.predict(points).tolist()
+    expected = {
+        **dict(
+            zip(
+                (f"probability_{each}" for each in NAMES),
+                model.predict_proba(points).T,
+                strict=True,
+            )
+        ),
+        **dict(
+            zip((f"score_{each}" for each in NAMES), model.decision_function(points).T, strict=True)
+        ),
+        "spread": model.decision_std(points),
+    }
+    assert list(found) == list(expected)
+    for column, values in expected.items():
+        np.testing.assert_array_equal(found[column], values)
+
+
+def test_predictions_on_standard_output(folder):
+    result = seqmed(
+        folder,
+        "predict",
+        "model",
+        "-",
+        stdin=folder / "holdout.csv",
+    )
+    assert result.code == 0
+    assert len(result.out.splitlines()) == 201
+    (folder / "named.csv").unlink(missing_ok=True)
+    seqmed(folder, "predict", "model", "holdout.csv", "-o", "named.csv")
+    assert (folder / "named.csv").read_text().replace("holdout.csv", "standard input") == result.out
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [(("0", "1"), pa.int64()), (("true", "false"), pa.bool_()), (("no", "yes"), pa.string())],
+)
+def test_labels_keep_their_type(tmp_path, labels, kind):
+    lines = [f"{number % 2 + number / 100},{labels[number % 2]}" for number in range(20)]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,y", *lines, ""]))
+    assert seqmed(tmp_path, "learn", "model", "rows.csv", "--label", "y").code == 0
+    assert seqmed(tmp_path, "predict", "model", "rows.csv", "-o", "out.pq").code == 0
+    table = parquet.read_table(tmp_path / "out.pq")
+    assert table.schema.field("label").type == kind
+    assert [str(value).lower() for value in table["label"].to_pylist()] == [*labels] * 10
+    assert "score" in table.column_names
+
+
+def test_measures_are_those_of_scikit_learn(folder):
+    result = seqmed(folder, "evaluate", "model", "holdout.csv", "--json", "--plot", "plot.png")
+    assert result.code == 0, result.err
+    found = json.loads(result.out)
+    points, labels = points_of(folder / "holdout.csv")
+    model = library.load(folder / "model")
+    predicted, probabilities = model.predict(points), model.predict_proba(points)
+    assert found["accuracy"] == pytest.approx(metrics.accuracy_score(labels, predicted))
+    assert found["balanced_accuracy"] == pytest.approx(
+        metrics.balanced_accuracy_score(labels, predicted)
+    )
+    assert found["log_loss"] == pytest.approx(metrics.log_loss(labels, probabilities))
+    assert found["confusion"] == metrics.confusion_matrix(labels, predicted).tolist()
+    assert (found["classes"], found["labeled"]) == (list(NAMES), 200)
+    assert found["calibration_error"] == pytest.approx(
+        calibration_error(labels == predicted, probabilities.max(axis=1))
+    )
+    assert (folder / "plot.png").read_bytes().startswith(b"\x89PNG")
+    shown = seqmed(folder, "evaluate", "model", "holdout.csv").out
+    assert f"{100 * found['accuracy']:.1f} %" in shown
+    assert "balanced accuracy" in shown
+
+
+def calibration_error(right, confidence, bins=15):
+    """The expected calibration error, by its definition."""
+    total = 0.0
+    for place in range(bins):
+        inside = (confidence >= place / bins) & (confidence < (place + 1) / bins)
+        if inside.any():
+            total += inside.mean() * abs(right[inside].mean() - confidence[inside].mean())
+    return total
+
+
+def test_a_class_the_model_does_not_know_counts_as_wrong(folder):
+    text = (folder / "holdout.csv").read_text()
+    (folder / "strange.csv").write_text(text + "1,1,1,unheard,200\n")
+    found = json.loads(seqmed(folder, "evaluate", "model", "strange.csv", "--json").out)
+    before = json.loads(seqmed(folder, "evaluate", "model", "holdout.csv", "--json").out)
+    assert found["accuracy"] == pytest.approx(before["accuracy"] * 200 / 201)
+    assert found["log_loss"] == pytest.approx(
+        (before["log_loss"] * 200 - np.log(np.finfo(float).eps)) / 201
+    )
+    assert "does not know: unheard" in seqmed(folder, "evaluate", "model", "strange.csv").err
+
+
+def test_prequential_evaluation_predicts_before_it_learns(folder):
+    before = (folder / "model").read_bytes()
+    result = seqmed(
+        folder, "evaluate", "model", "holdout.csv", "--prequential", "--json", "--plot", "plot.svg"
+    )
+    model, found = library.load(folder / "model"), json.loads(result.out)
+    points, labels = points_of(folder / "holdout.csv")
+    correct = 0
+    for start in range(0, 200, 50):
+        batch = slice(start, start + 50)
+        correct += (model.predict(points[batch]) == labels[batch]).sum()
+        model.partial_fit(points[batch], labels[batch])
+    assert found["accuracy"] == correct / 200
+    assert found["prequential"] is True
+    assert (folder / "model").read_bytes() == before
+
+
+def test_inspect_tells_what_the_model_has_seen(folder):
+    found = json.loads(seqmed(folder, "inspect", "model", "--json").out)
+    _, labels = points_of(folder / "rows.csv")
+    names, counts = np.unique(labels[labels != ""], return_counts=True)
+    assert {each["class"]: each["labels"] for each in found["classes"]} == dict(
+        zip(names.tolist(), counts.tolist(), strict=True)
+    )
+    assert found["seen"]["rows"] == 300
+    assert found["seen"]["labeled"] == counts.sum()
+    assert found["seen"]["files"] == [
+        {"path": os.path.realpath(folder / "rows.csv"), "rows": 300, "finished": True}
+    ]
+    model = library.load(folder / "model")
+    assert found["memory"]["bytes"] == model.posterior_.nbytes
+    assert found["certificates"]["duality_gap"] == model.duality_gap_
+    assert found["columns"]["features"] == ["a", "b", "c"]
+    shown = seqmed(folder, "inspect", "model").out
+    for part in ("SeqLapMED(random_state=0", "a, b, c", "300 rows", "rows.csv", "duality gap"):
+        assert part in shown
+
+
+def test_query_chooses_what_the_library_chooses(folder):
+    result = seqmed(
+        folder, "query", "model", "rows.csv", "-n", "7", "--keep", "id", "--to", "jsonl"
+    )
+    assert result.code == 0, result.err
+    found = [json.loads(line) for line in result.out.splitlines()]
+    points, labels = points_of(folder / "rows.csv")
+    free = np.flatnonzero(labels == "")
+    chosen = free[library.active.query(library.load(folder / "model"), points[free], 7)]
+    assert [line["row"] for line in found] == (chosen + 1).tolist()
+    assert [line["id"] for line in found] == [str(row) for row in chosen]
+
+
+def test_query_of_more_rows_than_are_compared_at_once(folder, monkeypatch):
+    from seqmed.cli import querying
+
+    points, labels = points_of(folder / "rows.csv")
+    model, free = library.load(folder / "model"), np.flatnonzero(labels == "")
+    doubts = library.active.doubt(model, points[free])
+    shortlist = querying.Shortlist(model, 20)
+    for start in range(0, free.size, 30):
+        rows = free[start : start + 30]
+        shortlist.add(points[rows], [(int(row),) for row in rows])
+    best = np.sort(np.argsort(-doubts, kind="stable")[:20])
+    assert [place for (place,) in shortlist.places] == free[best].tolist()
+    np.testing.assert_array_equal(shortlist.points, points[free[best]])
+    assert shortlist.total == free.size
+
+
+def test_query_before_any_label(tmp_path):
+    make_rows(tmp_path / "rows.csv", 60, labeled=0)
+    assert seqmed(tmp_path, *LEARN, 20).code == 0
+    result = seqmed(tmp_path, "query", "model", "rows.csv", "-n", "3")
+    rows = [int(line.split(",")[1]) for line in result.out.splitlines()[1:]]
+    assert len(set(rows)) == 3
+    said = seqmed(tmp_path, "predict", "model", "rows.csv")
+    assert said.code == 2
+    assert "without a label" in said.err
+
+
+def test_batches_are_as_before_unless_told_otherwise(tmp_path):
+    make_rows(tmp_path / "rows.csv", 60)
+    seqmed(tmp_path, *LEARN, 20)
+    make_rows(tmp_path / "rows.csv", 60, start=60)
+    assert "6 batches, 120 rows" in seqmed(tmp_path, "learn", "model", "rows.csv").out
+    make_rows(tmp_path / "rows.csv", 60, start=120)
+    result = seqmed(tmp_path, "learn", "model", "rows.csv", "--batch-size", 60)
+    assert "7 batches, 180 rows" in result.out
+
+
+def test_text_folders_and_groups(tmp_path):
+    (tmp_path / "mail").mkdir()
+    for day in range(3):
+        lines = ["day,words,kind"]
+        for number in range(10):
+            words, kind = (("win money now", "spam"), ("see you at lunch", "ham"))[number % 2]
+            lines.append(f"{day},{words} {number},{kind}")
+        (tmp_path / "mail" / f"{day}.csv").write_text("\n".join([*lines, ""]))
+    result = seqmed(
+        tmp_path, "learn", "model", "mail", "--label", "kind", "--text", "words", "--drop", "day",
+        "--batch-by", "day", "--text-method", "vocabulary", "--text-weights", "counts", "--kernel",
+        "tfidf",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    assert "3 batches, 30 rows" in result.out
+    (tmp_path / "new.csv").write_text("words\nmoney money\nlunch\n")
+    result = seqmed(tmp_path, "predict", "model", "new.csv")
+    assert [line.split(",")[2] for line in result.out.splitlines()[1:]] == ["spam", "ham"]
+
+
+def test_columns_between_commas():
+    assert column_names(['a, "b,c"', "d"]) == ("a", "b,c", "d")
+    assert column_names(None) == ()
+
+
+def test_formats_are_those_of_the_reader():
+    assert tuple(Format) == FORMATS
+
+
+def test_the_schema_of_a_model_reads_rows_in_python(folder):
+    _, extra = library.persistence.load_with_extra(folder / "model")
+    schema = library.streams.Schema.from_dict(extra["schema"])
+    (batch,) = Stream(folder / "holdout.csv", schema=schema)
+    assert batch.X.shape == (200, 3)
+    assert schema.columns == Columns(label="kind", drop=("id",))

@@ -1,0 +1,261 @@
+"""Whatever goes wrong is said in one line, with an exit code, and without a traceback."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.integration.command import LEARN, NAMES, PATIENCE, make_rows, popen, seqmed
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with rows and a model of them."""
+    make_rows(tmp_path / "rows.csv", 60)
+    assert seqmed(tmp_path, *LEARN, 20).code == 0
+    return tmp_path
+
+
+def refused(folder, *arguments, **options):
+    """Run a command that must be refused; return the one line it says."""
+    result = seqmed(folder, *arguments, **options)
+    lines = [line for line in result.err.splitlines() if not line.startswith("seqmed: warning: ")]
+    assert result.code == 2, result
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("seqmed: ")
+    assert result.out == ""
+    return lines[0]
+
+
+def add(folder, line, name="rows.csv"):
+    with (folder / name).open("a") as file:
+        file.write(line + "\n")
+
+
+def test_a_bad_row_stops_or_is_skipped_and_counted(folder):
+    add(folder, "1,oops,3,setosa,60")
+    said = refused(folder, *LEARN, 20)
+    assert "rows.csv, line 62: not a number in column 'b', got 'oops'" in said
+    assert "--on-error skip" in said
+    result = seqmed(folder, *LEARN, 20, "--on-error", "skip")
+    assert result.code == 0
+    assert "skipped 1 bad row: not a number; for example rows.csv, line 62" in result.err
+    assert '"skipped": 1' in seqmed(folder, "inspect", "model", "--json").out
+
+
+def test_a_missing_column(folder):
+    (folder / "other.csv").write_text("a,b,kind\n1,2,setosa\n")
+    for command in ("learn", "predict", "evaluate"):
+        assert "other.csv has no column 'c'" in refused(folder, command, "model", "other.csv")
+
+
+def test_a_misspelled_label_column(tmp_path):
+    make_rows(tmp_path / "rows.csv", 10)
+    said = refused(tmp_path, "learn", "model", "rows.csv", "--label", "knd", "--drop", "kind")
+    assert "is 'kind' meant?" in said
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("--label", "id"), "--label is 'id', but the model was begun with 'kind'"),
+        (("--scale",), "--scale is True, but the model was begun with False"),
+        (("--features", "a,b"), "--features is ('a', 'b'), but the model was begun with None"),
+        (("--C", "3"), "C is 3, but the model was begun with 10.0"),
+        (("--seed", "7"), "random_state is 7, but the model was begun with 0"),
+        (("--estimator", "seqmed"), "estimator is 'seqmed', but the model was begun with"),
+        (("--param", "n_neighbors=3"), "n_neighbors is 3, but the model was begun with 10"),
+        (("--param", "n_neighbours=3"), "no parameter 'n_neighbours' to set: is n_neighbors meant"),
+        (("--param", "degree"), "--param got 'degree', expected NAME=VALUE"),
+    ],
+)
+def test_other_choices_than_the_model_was_begun_with(folder, option, said):
+    before = (folder / "model").read_bytes()
+    assert said in refused(folder, "learn", "model", "rows.csv", *option)
+    assert (folder / "model").read_bytes() == before
+
+
+def test_the_same_choices_again_are_accepted(tmp_path):
+    make_rows(tmp_path / "rows.csv", 60)
+    choices = (
+        "--features", "a,c", "--scale", "--C", "5", "--beta", "0.1", "--gamma", "0.5", "--lag",
+        "none", "--budget", "200", "--averaging", "--forgetting", ".9", "--class-weight",
+        "balanced", "--seed", "3", "--param", "n_neighbors=4", "--estimator", "seqlapmed",
+    )  # fmt: skip
+    for _ in range(2):
+        result = seqmed(tmp_path, "learn", "model", "rows.csv", "--label", "kind", *choices)
+        assert result.code == 0, result.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--C", "-3"), "C"),
+        (("--kernel", "sigmoid"), "kernel"),
+        (("--budget", "few"), "budget"),
+        (("--estimator", "seqmed", "--beta", "1"), "SeqMED has no parameter 'beta'"),
+        (("--features", "a,z"), "no column 'z'"),
+        (("--drop", "a", "--features", "a"), "named twice"),
+    ],
+)
+def test_a_new_model_with_impossible_choices(tmp_path, options, said):
+    make_rows(tmp_path / "rows.csv", 20)
+    assert said in refused(tmp_path, "learn", "model", "rows.csv", "--label", "kind", *options)
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_new_model_needs_labels(tmp_path):
+    make_rows(tmp_path / "rows.csv", 20)
+    assert "needs --label COLUMN" in refused(tmp_path, "learn", "model", "rows.csv")
+
+
+def test_no_rows_at_all(tmp_path):
+    (tmp_path / "rows.csv").write_text("a,kind\n")
+    said = refused(tmp_path, "learn", "model", "rows.csv", "--label", "kind")
+    assert "no row to learn from" in said
+
+
+def test_a_class_that_looks_like_a_typo_is_learned_with_a_warning(folder):
+    add(folder, "1,2,3,setsoa,60")
+    result = seqmed(folder, *LEARN, 20)
+    assert result.code == 0
+    assert "warning: rows.csv, row 61: class 'setsoa' is new, and close to 'setosa'" in result.err
+    assert "4 classes" in result.out
+
+
+def test_a_label_of_another_type(tmp_path):
+    (tmp_path / "rows.csv").write_text("a,kind\n1,0\n2,1\n3,0\n")
+    assert seqmed(tmp_path, "learn", "model", "rows.csv", "--label", "kind").code == 0
+    add(tmp_path, "4,maybe")
+    said = refused(tmp_path, "learn", "model", "rows.csv")
+    assert "label of another type in column 'kind', got 'maybe'" in said
+
+
+def test_a_corrupt_model(folder):
+    content = bytearray((folder / "model").read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / "model").write_bytes(content)
+    for command in (LEARN[:3], ("predict", "model", "rows.csv"), ("inspect", "model")):
+        said = refused(folder, *command)
+        assert "model cannot be loaded: its checksum does not fit its content" in said
+    assert (folder / "model").read_bytes() == content
+
+
+def test_a_model_of_another_make(folder):
+    script = (
+        "import seqmed; model = seqmed.SeqMED().fit([[0.0], [1.0]], [0, 1]);"
+        "seqmed.save(model, 'plain'); seqmed.save(model, 'other', extra={'row': 3})"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=folder, check=True)
+    assert "holds a SeqMED without a schema" in refused(folder, "predict", "plain", "rows.csv")
+    assert "other: the stored progress has ['row']" in refused(folder, "inspect", "other")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("inspect", "nothing"), "nothing does not exist: check the path"),
+        (("predict", "model", "nothing.csv"), "nothing.csv does not exist"),
+        (("predict", "model", "model"), "model ends in '', expected one of"),
+        (("predict", "model", "rows.csv", "-o", "x.doc"), "x.doc ends in '.doc', expected one of"),
+        (("predict", "model", "rows.csv", "-o", "no/x.csv"), "no/x.csv: No such file or directory"),
+        (("predict", "model", "rows.csv", "--keep", "row"), "--keep got 'row'"),
+        (("predict", "model", "rows.csv", "--keep", "z"), "no column 'z'"),
+        (("learn", "no/model", "rows.csv", "--label", "kind"), "No such file or directory"),
+        (("evaluate", "model", "rows.csv", "--batch-size", "3"), "with --prequential only"),
+        (("evaluate", "model", "rows.csv", "--plot", "x.doc"), "doc"),
+        (("query", "model", "rows.csv", "-n", "1000"), "expected at least 1000"),
+    ],
+)
+def test_what_cannot_be_done(folder, arguments, said):
+    assert said in refused(folder, *arguments)
+
+
+def test_nothing_is_left_of_an_output_that_failed(folder):
+    add(folder, "1,2,oops,,60")
+    assert "oops" in refused(folder, "predict", "model", "rows.csv", "-o", "out.csv")
+    assert not [path for path in folder.iterdir() if "out.csv" in path.name]
+
+
+def test_labels_are_needed_to_evaluate(folder):
+    make_rows(folder / "blank.csv", 10, labeled=0)
+    assert "none of 10 rows has a label" in refused(folder, "evaluate", "model", "blank.csv")
+
+
+def test_a_traceback_with_debug(folder):
+    result = seqmed(folder, "predict", "model", "nothing.csv", "--debug")
+    assert result.code == 2
+    assert "Traceback" in result.err
+    assert result.err.splitlines()[-1].startswith("seqmed: nothing.csv does not exist")
+
+
+@pytest.mark.parametrize("package", ["pyarrow", "matplotlib", "rich"])
+def test_a_missing_package_is_named_with_its_extra(folder, package):
+    script = (
+        f"import sys; sys.modules[{package!r}] = None; "
+        "from seqmed.cli import main; "
+        "sys.argv = ['seqmed', 'evaluate', 'model', 'rows.csv', '--plot', 'x.png']; main()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert result.returncode in (1, 2)
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("seqmed: ")
+    assert "pip install 'seqmed[" in last
+    assert "Traceback" not in result.stderr
+
+
+def test_a_model_that_is_being_taught_is_locked(folder):
+    first = popen(
+        folder, "learn", "model", "-", "--batch-size", "5",
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert "cannot be resumed" in first.stderr.readline()  # it holds the lock from here on
+    make_rows(folder / "more.csv", 10, seed=1)
+    assert "model is locked: another seqmed learn" in refused(folder, "learn", "model", "more.csv")
+    assert seqmed(folder, "predict", "model", "more.csv").code == 0
+    out, err = first.communicate((folder / "more.csv").read_text(), timeout=PATIENCE)
+    assert first.returncode == 0, err
+    assert "70 rows" in out
+    assert seqmed(folder, "learn", "model", "more.csv").code == 0
+    assert not (folder / ".model.lock").exists()
+
+
+def test_a_lock_that_was_left_behind_locks_nothing(folder):
+    (folder / ".model.lock").write_text("")
+    assert seqmed(folder, *LEARN, 20).code == 0
+    assert not (folder / ".model.lock").exists()
+
+
+def test_whoever_reads_the_predictions_may_stop(folder):
+    make_rows(folder / "many.csv", 3000, labeled=0)
+    process = popen(
+        folder, "predict", "model", "many.csv", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout.readline().startswith(b"file,row,label")
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(PATIENCE) == 141
+
+
+def test_help_imports_nothing_heavy():
+    script = (
+        "import sys; sys.argv = ['seqmed', *sys.argv[1:]]\n"
+        "from seqmed.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numba', 'pyarrow', 'matplotlib', 'sklearn', 'scipy', 'numpy', 'pandas'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    for arguments in (["--help"], ["learn", "--help"], ["predict", "--help"]):
+        subprocess.run(
+            [sys.executable, "-c", script, *arguments], check=True, stdout=subprocess.DEVNULL
+        )
+
+
+def test_names_of_the_fixture_are_classes(folder):
+    result = seqmed(folder, "inspect", "model")
+    assert all(name in result.out for name in NAMES)

@@ -1,0 +1,154 @@
+"""`seqmed learn` loses nothing: killed, interrupted, out of disk, and run again."""
+
+import os
+import resource
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from seqmed.cli import journal
+from tests.integration.command import (
+    LEARN,
+    PATIENCE,
+    assert_same,
+    log_lines,
+    make_rows,
+    popen,
+    seqmed,
+    start,
+)
+
+BATCHES = 60
+COMMAND = (*LEARN, "20", "--log", "log")
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """A folder with rows and the model that one run has made of them, and how long that took."""
+    folder = tmp_path_factory.mktemp("whole")
+    make_rows(folder / "rows.csv", 20 * BATCHES)
+    begin = time.monotonic()
+    assert seqmed(folder, *COMMAND).code == 0
+    return folder, time.monotonic() - begin
+
+
+def check_finished(folder, whole):
+    """The model is the uninterrupted one, and the log has every batch once."""
+    assert_same(folder / "model", whole / "model")
+    logged, expected = log_lines(folder / "log"), log_lines(whole / "log")
+    volatile = ("time", "seconds")
+    for line in (*logged, *expected):
+        for name in volatile:
+            del line[name]
+    assert logged == expected
+    assert not [name for name in os.listdir(folder) if name.startswith(".")]
+
+
+@pytest.mark.parametrize(
+    ("number", "times", "options"),
+    [
+        (signal.SIGKILL, 50, ()),
+        (signal.SIGKILL, 10, ("--checkpoint-every", "3")),
+        (signal.SIGINT, 15, ()),
+    ],
+)
+def test_stopped_at_random_moments_it_goes_on(uninterrupted, tmp_path, number, times, options):
+    whole, seconds = uninterrupted
+    generator = np.random.default_rng((number, times))
+    stopped, rounds, places = 0, 0, set()
+    while stopped < times or rounds == 0:
+        folder = tmp_path / str(rounds)
+        folder.mkdir()
+        (folder / "rows.csv").symlink_to(whole / "rows.csv")
+        code = None
+        while code != 0:
+            process = start(folder, *COMMAND, *options)
+            if stopped < times:
+                process.join(generator.uniform(0, seconds / 15))
+                if process.exitcode is None:
+                    os.kill(process.pid, number)
+                    stopped += 1
+            process.join(PATIENCE)
+            code = process.exitcode
+            if (folder / "log").exists():
+                places.add((rounds, (folder / "log").read_bytes().count(b"\n")))
+        check_finished(folder, whole)
+        rounds += 1
+    assert len(places) > 3  # it was stopped at several places, not only at the beginning
+
+
+def test_a_full_disk_costs_nothing_but_time(uninterrupted, tmp_path):
+    whole, _ = uninterrupted
+    (tmp_path / "rows.csv").symlink_to(whole / "rows.csv")
+    attempts, code = 0, None
+    while code != 0:
+        # a save forces the file to the disk, then the folder: every turn fails at another of these
+        result = seqmed(tmp_path, *COMMAND, failing=3 + attempts % 8 if attempts < 12 else None)
+        code = result.code
+        attempts += 1
+        if code:
+            assert code == 2
+            assert "model: No space left on device: make room" in result.err
+            assert result.err.count("seqmed:") == 1
+    assert attempts > 10
+    check_finished(tmp_path, whole)
+
+
+def test_a_file_that_may_not_grow_keeps_the_old_model(tmp_path):
+    make_rows(tmp_path / "rows.csv", 40)
+    assert seqmed(tmp_path, *LEARN, 20).code == 0
+    before = (tmp_path / "model").read_bytes()
+    make_rows(tmp_path / "rows.csv", 40, start=40)
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, len(before) // 2))
+
+    process = popen(
+        tmp_path, *LEARN, 20, preexec_fn=limit, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2
+    assert b"model: File too large: make room" in said
+    assert b"Traceback" not in said
+    assert (tmp_path / "model").read_bytes() == before
+    assert not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
+
+
+def test_a_full_disk_under_the_log(tmp_path):
+    make_rows(tmp_path / "rows.csv", 40)
+    result = seqmed(tmp_path, *LEARN, 20, "--log", "/dev/full")
+    assert result.code == 2
+    assert "/dev/full: No space left on device: make room" in result.err
+    (tmp_path / "log").write_text("")
+    assert seqmed(tmp_path, *LEARN, 20, "--log", "log").code == 0
+    assert [line["batch"] for line in log_lines(tmp_path / "log")] == [2]
+
+
+def test_a_torn_line_of_the_log_is_completed(tmp_path):
+    path, before, lines = tmp_path / "log", b'{"batch": 1}\n', '{"batch": 2}\n{"batch": 3}\n'
+    for size in range(len(lines) + 1):
+        path.write_bytes(before + lines[:size].encode())
+        journal.append(journal.Pending(str(path), lines))
+        assert path.read_bytes() == before + lines.encode()
+
+
+def test_finished_grown_changed_and_again(tmp_path):
+    rows = make_rows(tmp_path / "rows.csv", 60)
+    assert "60 rows" in seqmed(tmp_path, *LEARN, 20).out
+    finished = (tmp_path / "model").read_bytes()
+    result = seqmed(tmp_path, *LEARN, 20)
+    assert (result.code, "nothing new in rows.csv" in result.out) == (0, True)
+    assert (tmp_path / "model").read_bytes() == finished
+    make_rows(rows, 40, start=60)
+    assert "5 batches, 100 rows" in seqmed(tmp_path, "learn", "model", "rows.csv").out
+    assert "10 batches, 200 rows" in seqmed(tmp_path, *LEARN, 20, "--again").out
+    text = rows.read_text()
+    rows.write_text(text.replace(text.splitlines()[3], "0,0,0,setosa,2"))
+    learned = (tmp_path / "model").read_bytes()
+    result = seqmed(tmp_path, *LEARN, 20)
+    assert result.code == 2
+    assert "rows.csv has changed before the end of row 100" in result.err
+    assert (tmp_path / "model").read_bytes() == learned

@@ -1,0 +1,12 @@
+"""What a process needs before it can run the command at once: imports, and compiled loops."""
+
+import numpy as np
+
+import seqmed.cli.evaluating
+import seqmed.cli.inspecting
+import seqmed.cli.learning
+import seqmed.cli.predicting
+import seqmed.cli.querying  # noqa: F401
+from seqmed import SeqLapMED
+
+SeqLapMED(random_state=0).partial_fit(np.arange(12.0)[:, None], np.arange(12) % 3)

@@ -1,0 +1,94 @@
+"""The same table in every format, and streams read whole: for the tests of `seqmed.streams`."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import feather, ipc, parquet
+
+from seqmed.streams import Columns, Stream
+
+TEXTS = ("csv", "csv.gz", "tsv", "jsonl", "jsonl.gz")
+BINARIES = ("parquet", "feather", "arrow", "npz")
+FORMATS = TEXTS + BINARIES
+
+
+def make_columns(n=12, seed=0):
+    """Three features and labels 0, 1, 2 of which about half are missing, as lists by name."""
+    generator = np.random.default_rng(seed)
+    columns = {f"x{place}": generator.normal(size=n).tolist() for place in range(3)}
+    labels = generator.integers(0, 3, n).tolist()
+    columns["y"] = [label if generator.random() < 0.5 else None for label in labels]
+    return columns
+
+
+def rows_of(columns):
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def as_csv(columns, delimiter=",", header=True):
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    if header:
+        writer.writerow(columns)
+    writer.writerows([row.values() for row in rows_of(columns)])
+    return text.getvalue().encode()
+
+
+def as_bytes(columns, kind, start=0):
+    """The rows from ``start`` as a text; with a header if that is the first."""
+    part = {name: column[start:] for name, column in columns.items()}
+    kind = kind.removesuffix(".gz")
+    if kind == "jsonl":
+        return "".join(json.dumps(row) + "\n" for row in rows_of(part)).encode()
+    return as_csv(part, "\t" if kind == "tsv" else ",", header=start == 0)
+
+
+def write(path, columns, chunk=5):
+    """Write a table in the format that the name of the file says; binary ones in small chunks."""
+    kind = path.name.split(".", 1)[1]
+    table = pa.table(columns) if kind != "npz" else None
+    if kind in TEXTS:
+        data = as_bytes(columns, kind)
+        path.write_bytes(gzip.compress(data) if kind.endswith(".gz") else data)
+    elif kind == "parquet":
+        parquet.write_table(table, path, row_group_size=chunk)
+    elif kind == "feather":
+        feather.write_feather(table, path, chunksize=chunk)
+    elif kind == "arrow":
+        with ipc.new_stream(path, table.schema) as writer:
+            writer.write_table(table, max_chunksize=chunk)
+    else:
+        labels = np.array([np.nan if each is None else each for each in columns["y"]])
+        features = [column for name, column in columns.items() if name != "y"]
+        np.savez(path, X=np.array(features).T.copy(), y=labels)
+    return path
+
+
+def read(paths, label="y", columns=None, **options):
+    """All batches of a stream, and the stream."""
+    stream = Stream(paths, columns or Columns(label=label), **options)
+    return list(stream), stream
+
+
+def joined(batches):
+    """The rows of all batches: features, labels, and where they come from."""
+    if not batches:
+        return np.zeros((0, 0)), [], [], []
+    X = np.vstack([batch.X for batch in batches])
+    y = [label for batch in batches if batch.y is not None for label in batch.y]
+    files = [int(place) for batch in batches for place in batch.file]
+    rows = [int(number) for batch in batches for number in batch.row]
+    return X, y, files, rows
+
+
+def same_rows(batches, expected):
+    """Whether batches have the rows of others, bit by bit, and the same borders."""
+    found, wanted = joined(batches), joined(expected)
+    sizes = [batch.row.size for batch in batches] == [batch.row.size for batch in expected]
+    return sizes and found[0].tobytes() == wanted[0].tobytes() and found[1:] == wanted[1:]

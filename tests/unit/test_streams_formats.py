@@ -1,0 +1,531 @@
+"""Files of every format become the same batches, whatever their bytes look like."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import feather, parquet
+
+from seqmed import SeqLapMED, SeqMED
+from seqmed.streams import Columns, Stream, StreamError, StreamWarning, delimited, text
+from tests.unit.stream_files import (
+    FORMATS,
+    TEXTS,
+    as_bytes,
+    joined,
+    make_columns,
+    read,
+    same_rows,
+    write,
+)
+
+COLUMNS = make_columns(23)
+MATRIX = np.array([COLUMNS[name] for name in ("x0", "x1", "x2")]).T
+
+
+def read_text(tmp_path, content, name="data.csv", **options):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read(path, **options)
+
+
+def set_block(monkeypatch, block):
+    """Let files be read in blocks of this many bytes."""
+    for module in ("text", "tables", "numpyfiles", "columnar"):
+        monkeypatch.setattr(f"seqmed.streams.{module}.BLOCK", block)
+    monkeypatch.setattr("seqmed.streams.tables.FEWEST", 1)
+
+
+# -- every format ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("batch_size", [1, 5, 7, 23, 100])
+def test_every_format_gives_the_rows_as_they_were_written(tmp_path, kind, batch_size):
+    batches, stream = read(write(tmp_path / f"data.{kind}", COLUMNS), batch_size=batch_size)
+    X, y, files, rows = joined(batches)
+    assert X.dtype == np.float64
+    assert X.tobytes() == MATRIX.tobytes()
+    assert y == COLUMNS["y"]
+    assert {type(label) for label in y} == {int, type(None)}
+    assert files == [0] * 23
+    assert rows == list(range(1, 24))
+    sizes = [batch.row.size for batch in batches]
+    assert sizes[:-1] == [batch_size] * (len(sizes) - 1)
+    assert 1 <= sizes[-1] <= batch_size
+    assert stream.resumable
+    assert stream.skipped.total == 0
+    assert stream.fraction == 1.0
+
+
+@pytest.mark.parametrize("block", [1, 7, 64, 1000])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_blocks_make_no_difference(tmp_path, monkeypatch, kind, block):
+    path = write(tmp_path / f"data.{kind}", COLUMNS)
+    expected, _ = read(path, batch_size=4)
+    set_block(monkeypatch, block)
+    assert same_rows(read(path, batch_size=4)[0], expected)
+
+
+@pytest.mark.parametrize("model", [SeqMED(), SeqLapMED(unlabeled=None, random_state=0)])
+def test_estimators_learn_the_batches(tmp_path, model):
+    for batch in read(write(tmp_path / "data.parquet", make_columns(60)), batch_size=20)[0]:
+        model.partial_fit(batch.X, batch.y)
+    assert model.classes_.tolist() == [0, 1, 2]
+    assert model.n_batches_ == 3
+
+
+def test_files_follow_one_another_in_one_stream(tmp_path):
+    """A folder is read in the order of names, batches go on from file to file, formats mix."""
+    order = ["a.csv", "b.parquet", "c.jsonl.gz", "d.npz"]
+    for place, name in reversed(list(enumerate(order))):
+        part = {key: column[5 * place : 5 * place + 5] for key, column in COLUMNS.items()}
+        write(tmp_path / name, part)
+    for hidden in (".hidden.csv", "_SUCCESS"):
+        (tmp_path / hidden).write_text("not for reading")
+    batches, stream = read(tmp_path, batch_size=8)
+    X, y, files, rows = joined(batches)
+    assert X.tobytes() == MATRIX[:20].tobytes()
+    assert y == COLUMNS["y"][:20]
+    assert [batch.row.size for batch in batches] == [8, 8, 4]
+    assert [Path(name).name for name in stream.names] == order
+    assert files == np.repeat(range(4), 5).tolist()
+    assert rows == [1, 2, 3, 4, 5] * 4
+    paths = [tmp_path / name for name in order]
+    assert same_rows(read(paths, batch_size=8)[0], batches)
+
+
+def test_other_files_in_a_folder_are_left_out_and_named(tmp_path):
+    write(tmp_path / "a.csv", COLUMNS)
+    (tmp_path / "notes.txt").write_text("remember")
+    (tmp_path / "more").mkdir()
+    with pytest.warns(StreamWarning, match=r"left out more, notes\.txt"):
+        batches, _ = read(tmp_path)
+    assert joined(batches)[3] == list(range(1, 24))
+
+
+def test_columns_may_come_in_another_order(tmp_path):
+    turned = {name: COLUMNS[name] for name in ("x2", "y", "x0", "x1")}
+    write(tmp_path / "a.csv", COLUMNS)
+    for name in ("b.csv", "c.jsonl", "d.feather"):
+        write(tmp_path / name, turned)
+    X, y, _, _ = joined(read(tmp_path)[0])
+    assert X.tobytes() == MATRIX.tobytes() * 4
+    assert y == COLUMNS["y"] * 4
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, kind):
+    """Fifteen times as many rows, and no more memory than for a few small blocks."""
+    set_block(monkeypatch, 2**14)
+    peaks = []
+    for n in (4_000, 60_000):
+        path = write(tmp_path / f"{n}.{kind}", make_columns(n), chunk=1000)
+        pool = pa.default_memory_pool()
+        before, largest = pool.bytes_allocated(), 0
+        tracemalloc.start()
+        for _ in Stream(path, Columns(label="y"), batch_size=100):
+            largest = max(largest, pool.bytes_allocated() - before)
+        peaks.append(tracemalloc.get_traced_memory()[1] + largest)
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 2**19  # the numbers alone are three times that
+
+
+# -- texts ----------------------------------------------------------------------------------------
+
+
+def test_quotes_line_ends_marks_and_unicode(tmp_path):
+    content = (
+        '\ufeff"a, b",größe,"say ""hi""",y\r\n'
+        '1,"2",3,"two\r\nlines, ""quoted"""\r\n'
+        "\r\n"
+        "4,5,6,日本\r\n"
+        '7, 8 ,+9.5e0,5" pipe\r\n'
+        '.5,-1.,"1e3",""\r\n'
+    )
+    batches, stream = read_text(tmp_path, content)
+    X, y, _, rows = joined(batches)
+    assert stream.schema.features == ("a, b", "größe", 'say "hi"')
+    assert X.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9.5], [0.5, -1, 1000]]
+    assert y == ['two\r\nlines, "quoted"', "日本", '5" pipe', None]
+    assert rows == [1, 2, 3, 4]
+
+
+def test_a_row_without_a_line_end_at_the_end_is_a_row(tmp_path):
+    assert joined(read_text(tmp_path, "a,y\n1,p\n2,q")[0])[:2][1] == ["p", "q"]
+    assert joined(read_text(tmp_path, '{"a":1,"y":"p"}\n{"a":2,"y":"q"}', "b.jsonl")[0])[1] == [
+        "p",
+        "q",
+    ]
+
+
+def test_blank_lines_are_no_rows(tmp_path):
+    content = "\n\na,y\n\n1,p\n\n\n2,q\n\n"
+    assert joined(read_text(tmp_path, content)[0])[3] == [1, 2]
+    assert joined(read_text(tmp_path, content.replace("\n", "\r\n"))[0])[3] == [1, 2]
+    content = '\n{"a": 1, "y": "p"}\n  \n\n{"a": 2, "y": "q"}\n\n'
+    with pytest.raises(StreamError, match="line 3: broken JSON"):
+        read_text(tmp_path, content, "data.jsonl")
+    assert joined(read_text(tmp_path, content.replace("  ", ""), "data.jsonl")[0])[3] == [1, 2]
+
+
+def test_true_and_false_are_one_and_zero_in_every_format(tmp_path):
+    columns = {"a": [True, False, True], "b": [1.5, 2.5, 3.5], "y": [0, 1, 0]}
+    expected = [[1, 1.5], [0, 2.5], [1, 3.5]]
+    for kind in ("csv", "tsv", "jsonl", "parquet", "feather"):
+        path = write(tmp_path / f"data.{kind}", columns)
+        assert joined(read(path)[0])[0].tolist() == expected
+    assert joined(read_text(tmp_path, "a,y\nTRUE,0\n0.5,1\n true,0\n")[0])[0].tolist() == [
+        [1],
+        [0.5],
+        [1],
+    ]
+
+
+def test_integers_beyond_every_integer_type(tmp_path):
+    big = 10**30
+    columns = {"a": [1.0, float(big), 2.0], "y": [0, 1, 0]}
+    expected = joined(read(write(tmp_path / "data.parquet", columns))[0])[0]
+    lines = [json.dumps({"a": value, "y": 0}) for value in (1, big, 2)]
+    for content, name in ((f"a,y\n1,0\n{big},0\n2,0\n", "b.csv"), ("\n".join(lines), "b.jsonl")):
+        assert joined(read_text(tmp_path, content, name)[0])[0].tobytes() == expected.tobytes()
+    unsigned = pa.table({"a": pa.array([2**64 - 1, 1], pa.uint64()), "y": [0, 1]})
+    parquet.write_table(unsigned, tmp_path / "c.parquet")
+    assert joined(read(tmp_path / "c.parquet")[0])[0].tolist() == [[2.0**64], [1.0]]
+    with pytest.raises(StreamError, match="line 2: not finite or too large in column 'a'"):
+        read_text(
+            tmp_path, json.dumps({"a": 1, "y": 0}) + '\n{"a": ' + "9" * 400 + "}\n", "d.jsonl"
+        )
+
+
+def test_typed_columns_of_arrow_files(tmp_path):
+    """Narrow, decimal, dictionary and null types; dates as labels."""
+    table = pa.table(
+        {
+            "small": pa.array([1, 2, 3], pa.int8()),
+            "half": pa.array(np.array([0.5, 1.5, 2.5], dtype=np.float16)),
+            "decimal": pa.array([1, 2, 3]).cast(pa.decimal128(25, 2)),
+            "coded": pa.array([7.5, 8.5, 7.5]).dictionary_encode(),
+            "y": pa.array(["p", None, "q"]).dictionary_encode(),
+            "day": pa.array([1, 2, 3], pa.date32()),
+        }
+    )
+    parquet.write_table(table, tmp_path / "data.parquet")
+    feather.write_feather(table, tmp_path / "data.feather")
+    for name in ("data.parquet", "data.feather"):
+        with pytest.warns(StreamWarning, match="'day'"):
+            X, y, _, _ = joined(read(tmp_path / name)[0])
+        assert X.tolist() == [[1, 0.5, 1, 7.5], [2, 1.5, 2, 8.5], [3, 2.5, 3, 7.5]]
+        assert y == ["p", None, "q"]
+        labels = joined(read(tmp_path / name, columns=Columns(label="day", drop=("y",)))[0])[1]
+        assert labels == ["1970-01-02", "1970-01-03", "1970-01-04"]
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_of_any_layout_and_type(tmp_path, save, order):
+    for X in (MATRIX, MATRIX.astype(np.float32), np.arange(69).reshape(23, 3)):
+        for y in (
+            np.arange(23) % 2,
+            np.array(["p", "", "qü"] * 7 + ["p", "p"]),
+            np.arange(23) % 2 == 0,
+        ):
+            save(tmp_path / "data.npz", X=np.asarray(X, order=order), y=y)
+            found, labels, _, _ = joined(read(tmp_path / "data.npz", batch_size=6)[0])
+            assert found.tolist() == X.astype(float).tolist()
+            assert labels == [None if label == "" else label for label in y.tolist()]
+
+
+def test_a_compressed_text_may_consist_of_several_members(tmp_path):
+    data = as_bytes(COLUMNS, "csv")
+    (tmp_path / "data.csv.gz").write_bytes(gzip.compress(data[:100]) + gzip.compress(data[100:]))
+    assert joined(read(tmp_path / "data.csv.gz")[0])[0].tobytes() == MATRIX.tobytes()
+
+
+# -- fast and slow --------------------------------------------------------------------------------
+
+CELLS = (
+    "1", "-2.5", "3e-5", " 4 ", "+5", ".5", "6.", '"7"', '" 8"', "true", "False", "", "NA", "nan",
+    "inf", "-Infinity", "1e400", "0x1f", "1_0", "oops", '"a,b"', '"a\nb"', '"say ""x"""', '5"',
+    "\u0661",
+    "1\r", "\x00", '"open', 'a"b"c', '"a"b', "nan(1)", "\xa01", "1e80", "-0", "007", "1,2", "1\t2",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_rows_come_out_the_same_alone_and_together(tmp_path, monkeypatch, seed):
+    """Read by pyarrow in blocks, or one by one: the same rows, the same faults, the same lines."""
+    generator = np.random.default_rng(seed)
+    strange = generator.choice([0.002, 0.05, 0.5])
+    cells = np.where(generator.random((120, 4)) < strange, generator.choice(CELLS, (120, 4)), "1.5")
+    end = generator.choice(["\n", "\r\n"])
+    content = ("a,b,t,y\n" + "".join(",".join(row) + end for row in cells)).encode()
+    (tmp_path / "data.csv").write_bytes(content)
+    columns = Columns(label="y", features=("a", "b"), label_type="string")
+
+    def rows():
+        stream = Stream(tmp_path / "data.csv", columns, batch_size=10, on_error="skip", keep=["t"])
+        batches = list(stream)
+        kept = [value for batch in batches for value in batch.kept["t"]]
+        return joined(batches), kept, stream.skipped
+
+    (X, *rest), kept, skipped = rows()
+    for few, block in ((0, 2**20), (10**9, 2**20), (32, 100)):
+        monkeypatch.setattr(delimited, "FEW", few if few else 1)
+        monkeypatch.setattr(text, "BLOCK", block)
+        if few > 32:
+            monkeypatch.setattr(delimited.Parser, "_read_at_once", lambda *_: False)
+        (again, *others), kept_again, skipped_again = rows()
+        assert again.tobytes() == X.tobytes()
+        assert others == rest
+        assert kept_again == kept
+        assert skipped_again == skipped
+        monkeypatch.undo()
+    assert X.shape[0] + skipped.total >= 1
+
+
+# -- pipes ----------------------------------------------------------------------------------------
+
+SCRIPT = """
+import sys
+from seqmed.streams import Columns, Stream
+kind = sys.argv[1] or None
+stream = Stream("-", Columns(label="y"), batch_size=10, file_format=kind)
+for batch in stream:
+    print(batch.X.tobytes().hex(), batch.y.tolist(), batch.row.tolist(), len(batch.position.files))
+print(stream.resumable, stream.fraction)
+"""
+
+
+def through_a_pipe(content, kind=""):
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT, kind], input=content, capture_output=True, check=False
+    )
+
+
+@pytest.mark.parametrize(("kind", "named"), [("csv", ""), ("jsonl", ""), ("tsv", "tsv")])
+def test_standard_input(tmp_path, kind, named):
+    done = through_a_pipe(as_bytes(COLUMNS, kind), named)
+    assert done.returncode == 0, done.stderr.decode()
+    expected = [
+        f"{batch.X.tobytes().hex()} {batch.y.tolist()} {batch.row.tolist()} 0"
+        for batch in read(write(tmp_path / f"data.{kind}", COLUMNS), batch_size=10)[0]
+    ]
+    assert done.stdout.decode().splitlines() == [*expected, "False None"]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "npz", "csv.gz"])
+def test_what_cannot_come_through_a_pipe_is_refused(tmp_path, kind):
+    done = through_a_pipe(write(tmp_path / f"data.{kind}", COLUMNS).read_bytes())
+    assert done.returncode == 1
+    assert b"StreamError: standard input is" in done.stderr
+
+
+def test_a_pipe_hands_on_rows_before_it_ends():
+    """A batch comes as soon as its rows are there, while the writer is still at work."""
+    process = subprocess.Popen(
+        [sys.executable, "-uc", SCRIPT, ""], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with process:
+        process.stdin.write(as_bytes(make_columns(100), "csv"))
+        process.stdin.flush()
+        lines = [process.stdout.readline() for _ in range(10)]  # returns only if they are there
+        process.stdin.close()
+        assert all(line.endswith(b" 0\n") for line in lines)
+        assert process.stdout.read() == b"False None\n"
+
+
+def test_a_named_pipe_is_read_among_files(tmp_path):
+    """Its rows come in turn; the files keep their positions, the pipe has none."""
+    pipe, data = tmp_path / "pipe", as_bytes(COLUMNS, "jsonl")
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(data))
+    writer.start()
+    batches, stream = read([write(tmp_path / "a.csv", COLUMNS), pipe], batch_size=10)
+    writer.join()
+    assert joined(batches)[0].tobytes() == MATRIX.tobytes() * 2
+    assert joined(batches)[2] == [0] * 23 + [1] * 23
+    assert not stream.resumable
+    assert [Path(each.path).name for each in stream.position.files] == ["a.csv"]
+
+
+# -- nothing there, or not what it seems ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_files_without_rows_have_no_batches(tmp_path, kind):
+    empty = {name: [] for name in COLUMNS}
+    if kind == "npz":
+        np.savez(tmp_path / "a.npz", X=np.zeros((0, 3)), y=np.zeros(0))
+    else:
+        write(tmp_path / f"a.{kind}", empty)
+    batches, stream = read(tmp_path)
+    assert batches == []
+    assert stream.schema is None
+    assert stream.position.files[0].finished
+    write(tmp_path / f"b.{kind}", COLUMNS)
+    assert joined(read(tmp_path)[0])[0].tobytes() == MATRIX.tobytes()
+
+
+def test_empty_texts(tmp_path):
+    for name in ("a.csv", "b.tsv", "c.jsonl"):
+        assert read_text(tmp_path, b"", name)[0] == []
+        assert read_text(tmp_path, b"\n\r\n\n", name)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"1.5,2,3\n4,5,6\n", "holds numbers .*add a header line"),
+        ("a.csv", b"a;b;y\n1;2;3\n", "expected names separated by ','"),
+        ("a.tsv", b"a,b,y\n1,2,3\n", r"expected names separated by '\\t'"),
+        ("a.csv", b"a,b,a\n1,2,3\n", "two columns named 'a'"),
+        ("a.csv", b"a,b,y\r1,2,3\r", "carriage return"),
+        ("a.csv", "a,y\n1,2\n".encode("utf-16"), "UTF-16"),
+        ("a.csv", b"\xff\xfd,b\n1,2\n", "expected column names in UTF-8"),
+        ("a.csv", b'"a,b\n1,2\n', "expected column names"),
+        ("a.csv.gz", b"a,b\n1,2\n", "cannot be read as text"),
+        ("a.jsonl", b'[{"a": 1}]', "begins with '\\['"),
+        ("a.jsonl", b'{"\\ud800": 1, "y": 1}\n', "no UTF-8"),
+        ("a.parquet", b"a,b\n1,2\n", "cannot be read as Parquet"),
+        ("a.feather", b"a,b\n1,2\n", "cannot be read as Feather"),
+        ("a.npz", b"a,b\n1,2\n", "cannot be read as a numpy archive"),
+        ("a.txt", b"a,b\n1,2\n", "ends in '.txt'"),
+        ("a.parquet.gz", b"", "ends in '.gz'"),
+    ],
+)
+def test_files_that_are_not_what_their_names_say(tmp_path, name, content, message):
+    with pytest.raises(StreamError, match=message) as caught:
+        read_text(tmp_path, content, name)
+    assert str(tmp_path / name) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"data": MATRIX}, "expected arrays X and y"),
+        ({"X": MATRIX[:, 0]}, "expected a table"),
+        ({"X": MATRIX * 1j}, "expected a table"),
+        ({"X": MATRIX, "y": np.zeros(3)}, "expected a label for each of 23 rows"),
+        ({"X": MATRIX, "y": np.array([None] * 23)}, "cannot be read as a numpy archive"),
+        ({"X": np.zeros((3, 0))}, "cannot be read as a numpy archive"),
+    ],
+)
+def test_archives_of_other_arrays(tmp_path, arrays, message):
+    np.savez(tmp_path / "data.npz", **arrays)
+    with pytest.raises(StreamError, match=message):
+        read(tmp_path / "data.npz")
+
+
+def test_paths_that_lead_nowhere(tmp_path):
+    with pytest.raises(StreamError, match="does not exist: check the path"):
+        read(tmp_path / "none.csv")
+    with pytest.raises(StreamError, match="holds no file that can be read"):
+        read(tmp_path)
+    with pytest.raises(StreamError, match="no input is given"):
+        read([])
+    with pytest.raises(StreamError, match="cannot be opened"):
+        read(tmp_path / ("n" * 300 + ".csv"))
+    path = write(tmp_path / "a.csv", COLUMNS)
+    with pytest.raises(StreamError, match="is given twice"):
+        read([path, tmp_path])
+    with pytest.raises(StreamError, match="format='xls' is not known"):
+        read(path, file_format="xls")
+    with pytest.raises(StreamError, match="on_error='ignore'"):
+        read(path, on_error="ignore")
+    with pytest.raises(StreamError, match="batch_size=0"):
+        read(path, batch_size=0)
+
+
+def test_a_format_can_be_named(tmp_path):
+    path = tmp_path / "data.txt"
+    path.write_bytes(as_bytes(COLUMNS, "tsv"))
+    assert joined(read(path, file_format="tsv")[0])[0].tobytes() == MATRIX.tobytes()
+    assert joined(read(tmp_path, file_format="tsv")[0])[0].tobytes() == MATRIX.tobytes()
+
+
+def test_a_stream_is_read_once(tmp_path):
+    _, stream = read(write(tmp_path / "a.csv", COLUMNS))
+    with pytest.raises(StreamError, match="read once"):
+        next(iter(stream))
+
+
+def test_rows_without_end_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "LONGEST_ROW", 1000)
+    monkeypatch.setattr(text, "BLOCK", 64)
+    with pytest.raises(StreamError, match="line 3: no line end in 1000 bytes"):
+        read_text(tmp_path, "a,y\n1,p\n" + "1" * 5000)
+    batches, _ = read_text(tmp_path, "a,y\n1,p\n" + "\n" * 5000 + "2,q\n")
+    assert joined(batches)[1] == ["p", "q"]
+    batches, _ = read_text(
+        tmp_path, "a,y\n" + "\n" * 5000 + "1,p\n", columns=Columns(features=["a"])
+    )
+    assert joined(batches)[0].tolist() == [[1]]
+
+
+@pytest.mark.parametrize("block", [64, 2**20])
+def test_a_quote_that_is_never_closed_costs_its_own_line(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(text, "LONGEST_ROW", 1000)
+    monkeypatch.setattr(text, "BLOCK", block)
+    lines = [
+        "a,y",
+        *(f"{row},p" for row in range(50)),
+        '50,"p',
+        *(f"{row},q" for row in range(500)),
+    ]
+    batches, stream = read_text(tmp_path, "\n".join(lines) + "\n", on_error="skip")
+    assert joined(batches)[0].ravel().tolist() == [*range(50), *range(500)]
+    assert stream.skipped.counts == {"broken quotes or line end": 1}
+    assert stream.skipped.examples["broken quotes or line end"][0].fault.line == 52
+
+
+def test_row_numbers_of_pandas_are_no_features(tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "y": [0, 1, 0]}, index=[3, 5, 7])
+    frame.to_csv(tmp_path / "a.csv")
+    pd.read_csv(tmp_path / "a.csv").to_csv(tmp_path / "b.csv", index=False)
+    frame.to_parquet(tmp_path / "c.parquet")
+    for name in ("a.csv", "b.csv", "c.parquet"):
+        with pytest.warns(StreamWarning, match="row numbers"):
+            batches, stream = read(tmp_path / name)
+        assert stream.schema.features == ("a",)
+        assert joined(batches)[0].tolist() == [[1], [2], [3]]
+
+
+def test_the_library_does_not_need_pyarrow():
+    code = "import sys; sys.modules['pyarrow'] = None; import seqmed; import seqmed.streams"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert b"import seqmed.streams" not in done.stdout
+    assert b"ImportError" in done.stderr
+    assert b"pip install 'seqmed[cli]'" in done.stderr
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_fraction_grows_to_one(tmp_path, kind):
+    stream = Stream(write(tmp_path / f"a.{kind}", make_columns(20_000)), Columns(label="y"))
+    fractions = [stream.fraction for _ in stream]
+    assert fractions == sorted(fractions)
+    assert 0 < fractions[0] < 1
+    assert stream.fraction == 1.0
+
+
+def test_the_page_runs_as_printed(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "stream-input.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode() == "[301] ['dog'] ['dog']\n"

@@ -1,0 +1,121 @@
+"""Damaged files: each gives valid batches or is refused with the library's own error."""
+
+from __future__ import annotations
+
+import io
+import random
+import resource
+
+import numpy as np
+import pytest
+
+from seqmed.streams import Columns, Stream, StreamError, text
+from seqmed.streams.files import Bytes
+from seqmed.streams.grammar import Grammar
+from tests.unit.stream_files import FORMATS, TEXTS, make_columns, write
+
+# Damaged files of every kind and policy, and the bytes that reading them may take.
+MUTANTS, LARGEST = 60, 2**27
+TOKENS = (
+    b"\n", b"\r", b'"', b",", b"\t", b"\0", b"\xff", b"{", b"}", b"[", b"NaN", b"1e999", b"-",
+    b"\\u", b"\xef\xbb\xbf", b"\x00\x00\x00\x00", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f",
+    b"PAR1", b"PK",
+)  # fmt: skip
+
+
+def mutated(data, chance):
+    """Some bytes with flips, cuts, repeats, swaps or insertions."""
+    data = bytearray(data)
+    for _ in range(chance.choice((1, 1, 2, 5))):
+        place = chance.randrange(len(data) + 1)
+        length = chance.choice((1, 4, 16, 200))
+        match chance.randrange(6):
+            case 0:
+                data[place : place + 1] = bytes([chance.randrange(256)])
+            case 1:
+                data[place : place + length] = b""
+            case 2:
+                data[place:place] = chance.choice(TOKENS)
+            case 3:
+                data[place : place + length] = chance.choice(TOKENS)
+            case 4:
+                del data[place:]
+            case 5:
+                data[place:place] = data[place : place + length]
+    return bytes(data)
+
+
+def peak():
+    """Bytes of memory that this process has used at most.
+
+    What a damaged file says of its size is sometimes allocated, but then there is nothing to fill
+    it with: it is the memory in use that counts.
+    """
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def check(stream):
+    """See that batches are valid, and not more than there can be."""
+    count = 0
+    for batch in stream:
+        count += batch.row.size
+        assert batch.X.shape == (batch.row.size, len(batch.schema.features))
+        assert batch.X.dtype == np.float64
+        assert np.isfinite(batch.X).all()
+        assert len({type(label) for label in batch.y if label is not None}) <= 1
+        assert batch.position.from_dict(batch.position.to_dict()) == batch.position
+        assert count <= 1000
+
+
+@pytest.mark.filterwarnings("ignore::seqmed.streams.StreamWarning")
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_damaged_files_are_read_or_refused(tmp_path, kind, on_error):
+    columns = make_columns(40)
+    if kind != "npz":
+        columns["y"] = [f"class {label}" if label else None for label in columns["y"]]
+    whole = write(tmp_path / f"whole.{kind}", columns)
+    schema = next(iter(Stream(whole, Columns(label="y")))).schema
+    chance, refused, before = random.Random(f"{kind} {on_error}"), [], peak()
+    for number in range(MUTANTS):
+        path = tmp_path / f"{number}.{kind}"
+        path.write_bytes(mutated(whole.read_bytes(), chance))
+        for known in (None, schema):
+            try:
+                check(Stream(path, Columns(label="y"), schema=known, on_error=on_error))
+            except StreamError as error:
+                refused.append(str(error))
+    assert peak() - before < LARGEST
+    assert not any("\n" in message for message in refused)
+    assert refused or kind in TEXTS
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_records_do_not_depend_on_the_blocks_they_come_in(monkeypatch, delimiter):
+    """Random texts of difficult characters, cut in blocks of every size."""
+    chance = random.Random(delimiter)
+    grammar = Grammar(delimiter)
+    for _ in range(150):
+        letters = ("a", "1", '"', '""', '"', "\n", "\r\n", "\r", delimiter, delimiter)
+        content = "".join(chance.choices(letters, k=chance.randrange(1, 60))).encode()
+        expected = records(content, grammar)
+        assert letters_of(b"".join(record for _, record in expected)) == letters_of(content)
+        for block in (1, 2, 3, 7, 20):
+            monkeypatch.setattr(text, "BLOCK", block)
+            assert records(content, grammar) == expected
+        monkeypatch.undo()
+
+
+def records(content, grammar):
+    """The records of a text, each with its line."""
+    file = io.BytesIO(content)
+    source = text.Text(Bytes(file.read, file.seek, lambda: 0.0), "text")
+    return [
+        (chunk.line_of(place), chunk.record(place))
+        for chunk in source.chunks(grammar.split, 1)
+        for place in range(chunk.ends.size)
+    ]
+
+
+def letters_of(content):
+    return content.translate(None, b"\r\n")
