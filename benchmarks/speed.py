@@ -11,7 +11,8 @@ Sections (--only NAME for one):
   budget, over Nystroem + SGD, RBFSampler + SGD and river, with accuracies;
 - predict: many rows, over the bare products and exponentials they need; one row, over SVC;
 - memory: bytes of the state and update time of a bounded model along a stream, and peak memory;
-- startup: importing the classifiers over importing `sklearn.svm`, and a first fit once compiled code is cached;
+- startup: importing the classifiers over importing `sklearn.svm`, and a first fit once compiled
+  code is cached;
 - threads: the same work with as many threads as there are, over one thread;
 - growth: how cost grows with rows, columns, batches, landmarks and classes, over what theory says.
 
