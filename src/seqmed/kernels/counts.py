@@ -52,6 +52,7 @@ class TfIdf(Pointwise):
         second = first if left is right else self.coordinates(right)
         return safe_sparse_dot(first, second.T, dense_output=True)
 
+    @shared
     def sums(self, points: Points, expansion: Expansion) -> Array:
         """Return an expansion at every row, (n, heads), by its weights in the coordinates."""
         others = self.coordinates(expansion.points)
