@@ -32,7 +32,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,14 +76,16 @@ def taking_turns(
     ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int = REPEATS
 ) -> tuple[float, float]:
     """Return the median seconds of two calls that take turns, each called once before."""
-    ours(), theirs()
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(repeats):
-        for call, own in zip((ours, theirs), times, strict=True):
-            begun = time.perf_counter()
-            call()
-            own.append(time.perf_counter() - begun)
-    return float(np.median(times[0])), float(np.median(times[1]))
+    mine, other = medians((ours, theirs), repeats)
+    return mine, other
+
+
+def medians(calls: Sequence[Callable[[], Any]], repeats: int = REPEATS) -> list[float]:
+    """Return the median seconds of calls that take turns, each called once before."""
+    for call in calls:
+        call()
+    times = [[seconds_of(call) for call in calls] for _ in range(repeats)]
+    return np.median(times, axis=0).tolist()
 
 
 def two_classes(n: int) -> tuple[Any, Any]:
@@ -103,20 +105,27 @@ def solver(quick: bool) -> Iterator[Result]:
         signs = np.where(y == 1, 1.0, -1.0)
         for C in (2.0, 10.0, 1000.0):
             for tol in (1e-3, 1e-6):
+                calls = [
+                    partial(solve, problem(gram, signs, C, shape), tol=tol) for shape in (0, 1)
+                ]
                 machine = SVC(C=C, kernel="precomputed", tol=tol)
-                for shape in (0.0, 1.0):
-                    problem = DualProblem(
-                        gram=gram, signs=signs, prior_scores=np.zeros(n),
-                        bounds=np.full(n, C), shapes=np.full(n, shape), bias_variance=np.inf,
-                    )  # fmt: skip
-                    times = taking_turns(
-                        partial(solve, problem, tol=tol), partial(machine.fit, gram, y)
-                    )
-                    yield Result(f"n {n}, C {C:g}, tol {tol:g}, shape {shape:g}", *times, 0.7, 0.35)
+                *ours, theirs = medians((*calls, partial(machine.fit, gram, y)))
+                for shape, mine in enumerate(ours):
+                    name = f"n {n}, C {C:g}, tol {tol:g}, shape {shape}"
+                    yield Result(name, mine, theirs, 0.7, 0.35)
     X, y = two_classes(3000 if quick else 20000)
     ours = seconds_of(lambda: SeqMED(gamma=1 / 30).fit(X, y))
     theirs = seconds_of(lambda: SVC(C=10.0, gamma=1 / 30).fit(X, y))
     yield Result(f"fit, n {y.size}, kernel included", ours, theirs, note="timed once")
+
+
+def problem(gram: Any, signs: Any, C: float, shape: int) -> DualProblem:
+    """Return the dual of one batch, with no past."""
+    n = signs.size
+    return DualProblem(
+        gram=gram, signs=signs, prior_scores=np.zeros(n),
+        bounds=np.full(n, C), shapes=np.full(n, float(shape)), bias_variance=np.inf,
+    )  # fmt: skip
 
 
 def lapmed(quick: bool) -> Iterator[Result]:

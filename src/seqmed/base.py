@@ -316,7 +316,8 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
             class_weights=book.class_weights(self.class_weight)[codes],
         )
         settings = self._settings(float(weights.sum()), total)
-        with threads_for(max(points.shape[0], posterior.size)):
+        landmarks = getattr(posterior.recursion, "n_landmarks", None)
+        with threads_for(max(points.shape[0], posterior.size), landmarks):
             learn = learning.step if new_points else learning.label
             posterior, info = learn(posterior, batch, settings)
             record = stream.calibration.forget(settings.forgetting if info.forgot else 1.0)

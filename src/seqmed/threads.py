@@ -19,8 +19,8 @@ from threadpoolctl import ThreadpoolController
 
 # Rows up to which a second thread costs more than it brings, on two to eight cores.
 SMALL = 1500
-# Kernel values, some milliseconds of work, from which on threads of our own are worth beginning.
-MANY_VALUES = 2**20
+# Kernel values, a dozen milliseconds of work, from which on threads of our own are worth beginning.
+MANY_VALUES = 2**22
 
 Part = TypeVar("Part")
 
@@ -67,9 +67,13 @@ def one_thread(wanted: bool = True) -> Iterator[None]:
         _limit.release()
 
 
-def threads_for(rows: int) -> AbstractContextManager[None]:
-    """Use a single thread for work whose matrices have up to `SMALL` rows, else all there are."""
-    return one_thread(rows <= SMALL)
+def threads_for(rows: int, columns: int | None = None) -> AbstractContextManager[None]:
+    """Use a single thread for products of matrices of up to `SMALL` rows, else all there are.
+
+    Of matrices with fewer columns than rows those count as small that cost as much.
+    """
+    columns = rows if columns is None else min(rows, columns)
+    return one_thread(rows * columns**2 <= SMALL**3)
 
 
 def threads_to_score(n_rows: int, n_points: int) -> AbstractContextManager[None]:
