@@ -11,8 +11,10 @@ from pyarrow import parquet
 from sklearn import metrics
 
 import seqmed as library
-from seqmed.cli.options import Format, column_names
+from seqmed.cli import learn, options, outputs, state
 from seqmed.streams import Columns, Stream
+from seqmed.streams.classes import LABEL_TYPES
+from seqmed.streams.columns import TEXT_METHODS, TEXT_WEIGHTS
 from seqmed.streams.files import FORMATS
 from tests.integration.command import LEARN, NAMES, log_lines, make_rows, seqmed
 
@@ -287,12 +289,17 @@ def test_text_folders_and_groups(tmp_path):
 
 
 def test_columns_between_commas():
-    assert column_names(['a, "b,c"', "d"]) == ("a", "b,c", "d")
-    assert column_names(None) == ()
+    assert options.column_names(['a, "b,c"', "d"]) == ("a", "b,c", "d")
+    assert options.column_names(None) == ()
 
 
-def test_formats_are_those_of_the_reader():
-    assert tuple(Format) == FORMATS
+def test_choices_are_those_of_the_library():
+    assert tuple(options.Format) == FORMATS
+    assert tuple(options.OutputFormat) == tuple(outputs.WRITERS)
+    assert tuple(learn.LabelType) == LABEL_TYPES
+    assert tuple(learn.TextMethod) == TEXT_METHODS
+    assert tuple(learn.TextWeights) == TEXT_WEIGHTS
+    assert set(learn.Estimator) == set(state.ESTIMATORS)
 
 
 def test_the_schema_of_a_model_reads_rows_in_python(folder):

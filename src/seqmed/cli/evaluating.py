@@ -12,8 +12,7 @@ import numpy as np
 from seqmed.arrays import take_rows
 from seqmed.cli import state, terminal
 from seqmed.cli.errors import CommandError, naming
-from seqmed.cli.inputs import labeled_stream, tell_skipped
-from seqmed.cli.learning import placing
+from seqmed.cli.inputs import labeled_stream, placing, tell_skipped
 from seqmed.cli.state import Classifier
 from seqmed.cli.terminal import counted, percent
 
