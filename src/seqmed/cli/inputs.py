@@ -8,6 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from seqmed.cli.errors import CommandError
 from seqmed.cli.terminal import counted, say
 from seqmed.streams import Batch, Schema, Skipped, Stream
@@ -19,6 +22,13 @@ def without_labels(schema: Schema) -> Schema:
     columns = replace(schema.columns, label=None, label_type=None)
     ignored = schema.ignored if label is None else (*schema.ignored, label)
     return replace(schema, columns=columns, ignored=ignored, label_type=None)
+
+
+def labeled(batch: Batch) -> NDArray[np.bool_]:
+    """Return a mask (n,) of the rows of a batch that have a label."""
+    if batch.y is None:
+        return np.zeros(batch.row.size, dtype=bool)
+    return np.array([label is not None for label in batch.y], dtype=bool)
 
 
 def labeled_stream(data: Sequence[Path], schema: Schema, **options: Any) -> Stream:
