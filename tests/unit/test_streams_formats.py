@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -73,10 +75,11 @@ def test_every_format_gives_the_rows_as_they_were_written(tmp_path, kind, batch_
 @pytest.mark.parametrize("block", [1, 7, 64, 1000])
 @pytest.mark.parametrize("kind", FORMATS)
 def test_blocks_make_no_difference(tmp_path, monkeypatch, kind, block):
-    path = write(tmp_path / f"data.{kind}", COLUMNS)
-    expected, _ = read(path, batch_size=4)
+    path = write(tmp_path / f"data.{kind}", make_columns(300))
+    columns = Columns(label="y", features=("x0", "x1", "x2"))
+    expected, _ = read(path, columns=columns, batch_size=40)
     set_block(monkeypatch, block)
-    assert same_rows(read(path, batch_size=4)[0], expected)
+    assert same_rows(read(path, columns=columns, batch_size=40)[0], expected)
 
 
 @pytest.mark.parametrize("model", [SeqMED(), SeqLapMED(unlabeled=None, random_state=0)])
@@ -296,6 +299,17 @@ def test_rows_come_out_the_same_alone_and_together(tmp_path, monkeypatch, seed):
     assert X.shape[0] + skipped.total >= 1
 
 
+def test_a_mark_within_a_text_is_no_part_of_a_number(tmp_path, monkeypatch):
+    """As it comes when files are put together; also where a block begins with it."""
+    content = "a,y\n" + "1,p\n" * 5 + "\ufeff2,q\n" + "3,p\n" * 40
+    for block in range(1, 40):
+        set_block(monkeypatch, block)
+        columns = Columns(label="y", features=["a"])  # known, so that nothing is read beforehand
+        batches, stream = read_text(tmp_path, content, columns=columns, on_error="skip")
+        assert stream.skipped.counts == {"not a number": 1}
+        assert len(joined(batches)[1]) == 45
+
+
 # -- pipes ----------------------------------------------------------------------------------------
 
 SCRIPT = """
@@ -428,6 +442,23 @@ def test_archives_of_other_arrays(tmp_path, arrays, message):
     np.savez(tmp_path / "data.npz", **arrays)
     with pytest.raises(StreamError, match=message):
         read(tmp_path / "data.npz")
+
+
+def test_an_archive_whose_array_is_not_as_long_as_it_says(tmp_path):
+    file = io.BytesIO()
+    np.save(file, MATRIX)
+    for rows in (b"(22, 3)", b"(24, 3)", b"(23, 9)"):
+        with zipfile.ZipFile(tmp_path / "data.npz", "w") as archive:
+            archive.writestr("X.npy", file.getvalue().replace(b"(23, 3)", rows))
+        with pytest.raises(StreamError, match="bytes for shape"):
+            read(tmp_path / "data.npz", label=None)
+
+
+def test_labels_must_be_single_values(tmp_path):
+    table = pa.table({"a": [1.0, 2.0], "y": [[1], [2, 3]]})
+    parquet.write_table(table, tmp_path / "data.parquet")
+    with pytest.raises(StreamError, match=r"column 'y' holds list.*expected single values"):
+        read(tmp_path / "data.parquet")
 
 
 def test_paths_that_lead_nowhere(tmp_path):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import random
 import resource
+import struct
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import ipc
 
 from seqmed.streams import Columns, Stream, StreamError, text
 from seqmed.streams.files import Bytes
@@ -88,6 +91,19 @@ def test_damaged_files_are_read_or_refused(tmp_path, kind, on_error):
     assert peak() - before < LARGEST
     assert not any("\n" in message for message in refused)
     assert refused or kind in TEXTS
+
+
+@pytest.mark.parametrize("offsets", [(0, 10**6, 14), (0, -8, 14), (0, 14, 7), (10**6, 7, 14)])
+def test_offsets_that_lead_out_of_a_file_are_not_followed(tmp_path, offsets):
+    table = pa.table({"a": [1.0, 2.0], "y": ["class 0", "class 1"]})
+    path = tmp_path / "data.arrow"
+    with ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table)
+    data, found = path.read_bytes(), struct.pack("<3i", 0, 7, 14)
+    assert data.count(found) == 1
+    path.write_bytes(data.replace(found, struct.pack("<3i", *offsets)))
+    with pytest.raises(StreamError, match=r"cannot be read as Feather .*(Offset|offset)"):
+        check(Stream(path, Columns(label="y")))
 
 
 @pytest.mark.parametrize("delimiter", [",", "\t"])

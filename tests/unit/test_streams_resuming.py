@@ -209,6 +209,15 @@ def test_an_incomplete_last_line_is_left_until_it_is_complete(tmp_path):
         assert stream.position.files[0].offset == path.stat().st_size
 
 
+def test_a_bad_row_before_a_stray_end_is_not_an_incomplete_one(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_bytes(b"a,y\n1,p\n2,p\nx,q\n\r")
+    batches, stream = read(path, on_error="skip")
+    assert joined(batches)[3] == [1, 2]
+    assert stream.skipped.counts == {"not a number": 1}
+    assert stream.position.files[0].offset == path.stat().st_size
+
+
 def test_an_incomplete_line_of_json(tmp_path):
     path = tmp_path / "data.jsonl"
     path.write_text('{"a": 1, "y": "p"}\n{"a": 2, "y"')
@@ -374,6 +383,8 @@ def test_a_copy_is_another_file(tmp_path):
     assert len(joined(expected)[1]) == 22
     for place, batch in enumerate(expected, 1):
         assert same_rows(go_on(tmp_path, batch, batch_size=4)[0], expected[place:])
+    _, stream = read(tmp_path / "a.csv")
+    assert joined(go_on(tmp_path, state_of(stream))[0])[3] == list(range(1, 12))
 
 
 def test_a_log_that_was_rotated(tmp_path):
