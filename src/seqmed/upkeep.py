@@ -148,8 +148,10 @@ def average(posterior: Posterior, solved: NDArray[np.bool_], forgetting: float) 
 def base_coefficients(posterior: Posterior) -> Array:
     """Return the coefficients (q, heads) on the anchors that the newest mean has in base kernel."""
     anchors = posterior.on_anchors
+    if not anchors.size:
+        return anchors.coefficients
     _, *parts = posterior.covariance.in_base_kernel(posterior.support)
-    if not parts or not anchors.size:
+    if not parts:
         return anchors.coefficients
     return anchors.coefficients + parts[0].coefficients
 

@@ -645,3 +645,14 @@ def test_sums_need_no_matrix(heads):
     assert scores == pytest.approx(kernel(points, others) @ coefficients, abs=300 * ROUNDING)
     with sharing.sharing():
         assert np.array_equal(kernel.sums(points, Expansion(others, coefficients)), scores)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_sums_of_tfidf_are_by_weights(sparse):
+    first, second = counts(30, seed=1), counts(20, seed=2)
+    kernel = frozen(TfIdf(), first)
+    coefficients = np.random.default_rng(3).normal(size=(20, 2))
+    left, right = (sp.csr_array(rows) if sparse else rows for rows in (first, second))
+    scores = kernel.sums(left, Expansion(right, coefficients))
+    assert isinstance(scores, np.ndarray)
+    assert scores == pytest.approx(kernel(left, right) @ coefficients, abs=ROUNDING)

@@ -10,7 +10,7 @@ from scipy.special import digamma
 from sklearn.utils.extmath import safe_sparse_dot
 
 from seqmed.arrays import Array, Points, canonical, row_norms_squared
-from seqmed.kernels.protocol import Pointwise
+from seqmed.kernels.protocol import Expansion, Pointwise
 from seqmed.sharing import shared
 
 
@@ -51,6 +51,12 @@ class TfIdf(Pointwise):
         first = self.coordinates(left)
         second = first if left is right else self.coordinates(right)
         return safe_sparse_dot(first, second.T, dense_output=True)
+
+    def sums(self, points: Points, expansion: Expansion) -> Array:
+        """Return an expansion at every row, (n, heads), by its weights in the coordinates."""
+        others = self.coordinates(expansion.points)
+        weights = safe_sparse_dot(others.T, expansion.coefficients, dense_output=True)
+        return safe_sparse_dot(self.coordinates(points), weights, dense_output=True)
 
     def diagonal(self, points: Points) -> Array:
         return row_norms_squared(self.coordinates(points))

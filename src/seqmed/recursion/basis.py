@@ -8,13 +8,14 @@ matrix H: ``u`` has the prior covariance ``V = (I + H)^{-1}``.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.linalg.lapack import dpotrf, dpotri, dpstrf, dtrtri
 
-from seqmed.arrays import Array, Points, no_rows, stack, take_rows
+from seqmed.arrays import Array, Points, no_rows, row_norms_squared, stack, take_rows
 from seqmed.graph import semidefinite_factor
 from seqmed.kernels import Kernel
 from seqmed.posterior import Covariance, Projection, Reduction
@@ -72,33 +73,40 @@ class Basis:
         penalty[:m, :m] = self.penalty
         return Basis(stack(self.landmarks, points), whitening, penalty)
 
-    def restrict(self, kernel: Kernel, kept: NDArray[np.intp]) -> Basis:
+    def restrict(
+        self, kernel: Kernel, kept: NDArray[np.intp], factor: Array | None = None
+    ) -> Restriction:
         """Return the basis on some of its landmarks, in the order of the indices ``kept``.
 
-        The function's covariance on those that stay is kept exactly: it is a marginal.
+        The function's covariance on those that stay is kept exactly: it is a marginal. ``factor``
+        (q, r) is that of `covariance`, as far as it was made before the last landmarks came.
         """
         landmarks = take_rows(self.landmarks, kept)
-        gram = kernel(landmarks, landmarks)
-        whitening = whiten_gram(gram)
+        gram = kernel(self.landmarks, self.landmarks)
+        whitening = whiten_gram(gram[np.ix_(kept, kept)])
         if not self.penalty.any():
-            return Basis(landmarks, whitening, np.zeros((kept.size, kept.size)))
-        move = whitening.T @ self.features(kernel, landmarks)
-        taken = move @ shrinkage(self.penalty) @ move.T
+            return Restriction(Basis(landmarks, whitening, np.zeros((kept.size, kept.size))), 0.0)
+        factor = self.factor() if factor is None else factor
+        features = gram[:, : factor.shape[0]] @ factor
+        within = whitening.T @ features[kept]
         identity = np.eye(kept.size)
-        penalty = inverse(identity - 0.5 * (taken + taken.T)) - identity
-        return Basis(landmarks, whitening, penalty)
+        penalty = inverse(identity - within @ within.T) - identity
+        left = np.setdiff1d(np.arange(self.size), kept)
+        before = row_norms_squared(features[left])
+        after = row_norms_squared((gram[np.ix_(left, kept)] @ whitening) @ within)
+        own = np.diagonal(gram)[left]
+        change = np.abs(before - after) / np.where(own > 0, own, 1.0)
+        return Restriction(Basis(landmarks, whitening, penalty), float(change.max(initial=0.0)))
+
+    def factor(self) -> Array:
+        """Return Q, (m, r): ``k(x, Z) Q`` are the features psi of what smoothness has taken."""
+        return self.whitening @ semidefinite_factor(shrinkage(self.penalty))
 
     def covariance(self, kernel: Kernel) -> Covariance:
         """Return ``k - phi (I - (I + H)^{-1}) phi'``."""
         if not self.penalty.any():
             return Covariance(kernel)
-        factor = self.whitening @ semidefinite_factor(shrinkage(self.penalty))
-        return Covariance(kernel, Reduction(self.landmarks, factor))
-
-    def taken(self, kernel: Kernel, points: Points) -> Array:
-        """Return how much smoothness has taken from the variance at every row, (n,)."""
-        features = self.features(kernel, points)
-        return np.einsum("ij,ij->i", features @ shrinkage(self.penalty), features)
+        return Covariance(kernel, Reduction(self.landmarks, self.factor()))
 
     def add(self, penalty: Array) -> Basis:
         """Return the basis with more smoothness, (m, m), on the functions of its span."""
@@ -118,6 +126,20 @@ class Basis:
             coefficients=self.whitening @ (features.T @ coefficients),
             squared_error=np.maximum(np.sum(coefficients * (rest @ coefficients), axis=0), 0.0),
         )
+
+
+class Restriction(NamedTuple):
+    """A basis on some of its landmarks.
+
+    Attributes
+    ----------
+    basis : what is known on those that stay.
+    cost : largest change, at a landmark that left, of what smoothness has taken from its variance,
+        as a share of k(z, z).
+    """
+
+    basis: Basis
+    cost: float
 
 
 def whiten_points(kernel: Kernel, points: Points) -> Basis:
@@ -163,8 +185,10 @@ def inverse(matrix: Array) -> Array:
     """Return the inverse of a positive definite matrix; rounding may have spoiled that a little."""
     lower, info = dpotrf(matrix, lower=1)
     if info == 0:
-        half, _ = dpotri(lower, lower=1)
-        return np.tril(half) + np.tril(half, -1).T
+        half, _ = dpotri(lower, lower=1)  # zeros above the diagonal, from dpotrf
+        whole = half + half.T
+        np.fill_diagonal(whole, np.diagonal(half))
+        return whole
     values, vectors = eigh(matrix)
     floor = matrix.shape[0] * np.finfo(np.float64).eps * max(float(values[-1]), 1.0)
     return (vectors / np.maximum(values, floor)) @ vectors.T

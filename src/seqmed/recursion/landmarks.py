@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Points, no_indices, take_rows
 from seqmed.graph import Smoothness
-from seqmed.kernels import Kernel
 from seqmed.posterior import Covariance, Projection
 from seqmed.recursion.basis import Basis, empty_basis
 from seqmed.recursion.own_graph import OwnGraph
@@ -60,12 +59,15 @@ class LandmarkRecursion(OwnGraph):
     def forget(self, share: float) -> LandmarkRecursion:
         """Return the recursion with every penalty so far scaled by ``share``.
 
-        The covariance follows with the next fold.
+        The covariance follows with the next fold; until then it is the base kernel.
         """
         if self.basis is None or self.keys is None:
             return self
         basis = replace(self.basis, penalty=share * self.basis.penalty)
-        return replace(self, basis=basis, keys=self.keys / share)
+        covariance = self.covariance
+        if covariance.reduction is not None:
+            covariance = Covariance(covariance.kernel)
+        return replace(self, basis=basis, keys=self.keys / share, covariance=covariance)
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Return the nearest expansion on the landmarks."""
@@ -107,12 +109,10 @@ class LandmarkRecursion(OwnGraph):
         grown = basis.extend(kernel, take_rows(points, enters))
         cost = 0.0
         if stays.size < basis.size:
-            leaves = np.setdiff1d(np.arange(basis.size), stays)
             kept = np.append(stays, np.arange(basis.size, grown.size))
-            left = take_rows(basis.landmarks, leaves)
-            restricted = grown.restrict(kernel, kept)
-            cost = replacement_cost(kernel, grown, restricted, left)
-            grown = restricted
+            reduction = self.covariance.reduction
+            factor = None if reduction is None else reduction.factor
+            grown, cost = grown.restrict(kernel, kept, factor)
         return replace(
             self,
             basis=grown,
@@ -139,12 +139,3 @@ def largest(keys: Array, wanted: int) -> NDArray[np.intp]:
     if keys.size <= wanted:
         return np.arange(keys.size)
     return np.sort(np.argpartition(keys, keys.size - wanted)[keys.size - wanted :])
-
-
-def replacement_cost(kernel: Kernel, before: Basis, after: Basis, left: Points) -> float:
-    """Return the largest change of the variance at a point that left, relative to ``k(x, x)``."""
-    if not before.penalty.any():
-        return 0.0
-    own = kernel.diagonal(left)
-    change = np.abs(before.taken(kernel, left) - after.taken(kernel, left))
-    return float((change / np.where(own > 0, own, 1.0)).max(initial=0.0))
