@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.integration.command import LEARN, NAMES, PATIENCE, make_rows, popen, seqmed
+from tests.integration.command import LEARN, PATIENCE, make_rows, popen, seqmed
 
 
 @pytest.fixture
@@ -122,6 +122,15 @@ def test_a_class_that_looks_like_a_typo_is_learned_with_a_warning(folder):
     assert result.code == 0
     assert "warning: rows.csv, row 61: class 'setsoa' is new, and close to 'setosa'" in result.err
     assert "4 classes" in result.out
+
+
+def test_a_typo_among_the_first_rows(tmp_path):
+    make_rows(tmp_path / "rows.csv", 60, labeled=1)
+    add(tmp_path, "1,2,3,Setosa,60")
+    result = seqmed(tmp_path, *LEARN, 100)
+    assert result.code == 0
+    assert result.err.count("warning") == 1
+    assert "row 61: class 'Setosa' is new, and close to 'setosa'" in result.err
 
 
 def test_a_label_of_another_type(tmp_path):
@@ -254,8 +263,3 @@ def test_help_imports_nothing_heavy():
         subprocess.run(
             [sys.executable, "-c", script, *arguments], check=True, stdout=subprocess.DEVNULL
         )
-
-
-def test_names_of_the_fixture_are_classes(folder):
-    result = seqmed(folder, "inspect", "model")
-    assert all(name in result.out for name in NAMES)

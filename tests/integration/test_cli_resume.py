@@ -1,5 +1,7 @@
 """`seqmed learn` loses nothing: killed, interrupted, out of disk, and run again."""
 
+import gzip
+import json
 import os
 import resource
 import signal
@@ -8,6 +10,8 @@ import time
 
 import numpy as np
 import pytest
+from pyarrow import parquet
+from pyarrow.csv import read_csv
 
 from seqmed.cli import journal
 from tests.integration.command import (
@@ -95,6 +99,33 @@ def test_a_full_disk_costs_nothing_but_time(uninterrupted, tmp_path):
             assert result.err.count("seqmed:") == 1
     assert attempts > 10
     check_finished(tmp_path, whole)
+
+
+def test_a_folder_of_all_kinds_of_files_goes_on_too(tmp_path):
+    folders = [tmp_path / "whole", tmp_path / "parts"]
+    for folder in folders:
+        (folder / "data").mkdir(parents=True)
+        for number in range(3):
+            make_rows(folder / "data" / f"{number}.csv", 50, seed=number)
+        tables = [read_csv(folder / "data" / f"{number}.csv") for number in (1, 2)]
+        lines = "".join(json.dumps(row) + "\n" for row in tables[0].to_pylist())
+        (folder / "data" / "1.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+        parquet.write_table(tables[1], folder / "data" / "2.parquet")
+        for number in (1, 2):
+            (folder / "data" / f"{number}.csv").unlink()
+    command = (
+        "learn", "model", "data", "--label", "kind", "--features", "a,b,c", "--scale",
+        "--batch-size", "7", "--log", "log", "--estimator", "seqmed", "--budget", "30",
+    )  # fmt: skip
+    assert seqmed(folders[0], *command).code == 0
+    attempts = 0
+    while (code := seqmed(folders[1], *command, failing=5).code) != 0:
+        assert code == 2
+        attempts += 1
+        assert attempts < 50, "it does not get on"
+    assert attempts > 5
+    check_finished(folders[1], folders[0])
+    assert [line["rows_so_far"] for line in log_lines(folders[0] / "log")][-1] == 150
 
 
 def test_a_file_that_may_not_grow_keeps_the_old_model(tmp_path):

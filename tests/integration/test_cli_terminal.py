@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import subprocess
+import sys
 import termios
 import time
 
@@ -105,6 +106,16 @@ def test_killed_as_a_shell_would_start_it(tmp_path):
         codes.append(process.wait(PATIENCE))
     assert codes == [-9, -9, 0]
     assert [line["batch"] for line in log_lines(tmp_path / "log")] == list(range(1, 61))
+
+
+def test_completion_knows_the_commands():
+    script = "import sys; sys.argv = ['seqmed']; from seqmed.cli import main; main()"
+    asked = {"_SEQMED_COMPLETE": "complete_bash", "COMP_WORDS": "seqmed le", "COMP_CWORD": "1"}
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, **asked}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert result.stdout.split() == ["learn"]
 
 
 def test_completion_is_offered():

@@ -11,6 +11,8 @@ import pytest
 from tests.integration.command import seqmed
 
 ROOT = Path(__file__).parents[2]
+# A command, and what it says up to the next one.
+SHOWN = re.compile(r"^\$ seqmed (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
 def test_the_example_runs_as_printed(tmp_path):
@@ -55,9 +57,7 @@ def test_the_worked_example_of_the_command_line_runs(tmp_path):
         if language == "python":
             subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True, timeout=120)
             continue
-        for command, shown in re.findall(
-            r"^\$ seqmed (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE
-        ):
+        for command, shown in SHOWN.findall(block):
             result = seqmed(tmp_path, *shlex.split(command.split(" | ")[0]))
             refused = "--on-error skip." in shown.splitlines()[-1]
             assert (result.code == 2) == refused, (command, result)

@@ -14,7 +14,14 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from seqmed import SeqLapMED, SeqMED, active
-from seqmed.active import conditional_covariance, conditional_variances, knowledge, query, regret
+from seqmed.active import (
+    conditional_covariance,
+    conditional_variances,
+    doubt,
+    knowledge,
+    query,
+    regret,
+)
 
 MODELS = {
     "SeqMED": (SeqMED, {}),
@@ -79,14 +86,18 @@ def naive_regret(margin, spread):
     return float(losses @ np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi) * 20 / 200_000)
 
 
-def naive_query(model, X, n):
-    """Return the choice by double loops, conditioning on the chosen rows from scratch."""
+def naive_margins(model, X):
+    """Return how far the rows of X are from another decision."""
     scores = model.decision_function(X)
     if scores.ndim == 1:
-        margins = np.abs(scores)
-    else:
-        ordered = np.sort(scores, axis=1)
-        margins = (ordered[:, -1] - ordered[:, -2]) / math.sqrt(2)
+        return np.abs(scores)
+    ordered = np.sort(scores, axis=1)
+    return (ordered[:, -1] - ordered[:, -2]) / math.sqrt(2)
+
+
+def naive_query(model, X, n):
+    """Return the choice by double loops, conditioning on the chosen rows from scratch."""
+    margins = naive_margins(model, X)
     given, noise, chosen = naive_covariance(model, X), 1 / model.C, []
     for _ in range(n):
         inverse = np.linalg.inv(given[np.ix_(chosen, chosen)] + noise * np.eye(len(chosen)))
@@ -121,6 +132,14 @@ class TestAgainstTheNaiveVersion:
         np.testing.assert_allclose(variances, np.diagonal(found), atol=1e-9 * variances.max())
         assert (variances < model.decision_std(X[60:]) ** 2).all()
 
+    def test_doubt(self, name, stream):
+        X, y = stream
+        model = taught(name, X, y)
+        spreads = np.sqrt(np.maximum(np.diagonal(naive_covariance(model, X[60:])), 0.0))
+        margins = naive_margins(model, X[60:])
+        expected = [naive_regret(m, s) for m, s in zip(margins, spreads, strict=True)]
+        np.testing.assert_allclose(doubt(model, X[60:]), expected, atol=1e-6)
+
     def test_choice(self, name, stream):
         X, y = stream
         model = taught(name, X, y)
@@ -128,6 +147,13 @@ class TestAgainstTheNaiveVersion:
 
 
 class TestChoice:
+    def test_doubt_is_unknown_before_two_classes(self, stream):
+        X, y = stream
+        model = SeqMED().partial_fit(X[:20], [None] * 20)
+        assert doubt(model, X) is None
+        model.partial_fit(X[:1], y[:1])
+        assert doubt(model, X) is None
+
     def test_indices_are_distinct(self, name, stream):
         X, y = stream
         model = taught(name, X, y)

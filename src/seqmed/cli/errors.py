@@ -34,17 +34,16 @@ def for_people(debug: bool) -> Iterator[None]:
     """
     with warnings.catch_warnings():
         warnings.showwarning = show_warning
-        if not debug:
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("default", UserWarning)
+        warnings.simplefilter("default" if debug else "ignore")
+        warnings.simplefilter("default", UserWarning)
         try:
             yield
         except BrokenPipeError:
             # whoever reads has had enough; what is left in the buffer must not be written at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(BROKEN_PIPE) from None
-        except KeyboardInterrupt:
-            fail("interrupted.", INTERRUPTED, debug)
+        except KeyboardInterrupt as error:
+            fail(str(error) or "interrupted.", INTERRUPTED, debug)
         except MemoryError:
             fail("there is not enough memory: make batches smaller.", REFUSED, debug)
         except OSError as error:

@@ -12,8 +12,7 @@ import numpy as np
 from seqmed.arrays import take_rows
 from seqmed.cli import state, terminal
 from seqmed.cli.errors import CommandError, naming
-from seqmed.cli.inputs import labeled_stream, tell_skipped
-from seqmed.cli.learning import placing
+from seqmed.cli.inputs import labeled, labeled_stream, placing, tell_skipped
 from seqmed.cli.state import Classifier
 from seqmed.cli.terminal import counted, percent
 
@@ -108,12 +107,12 @@ def evaluate(
     with terminal.reporter("evaluating") as bar:
         for batch in stream:
             rows += batch.row.size
-            assert batch.y is not None
-            labeled = np.flatnonzero(batch.y != np.array(None))
+            assert batch.y is not None  # the stream has a column of labels
+            known = labeled(batch)
             accuracy = np.nan
-            if labeled.size and model.classes_.size:
-                probabilities = model.predict_proba(take_rows(batch.X, labeled))
-                accuracy = tally.add(batch.y[labeled], model.classes_, probabilities)
+            if known.any() and model.classes_.size:
+                probabilities = model.predict_proba(take_rows(batch.X, known))
+                accuracy = tally.add(batch.y[known], model.classes_, probabilities)
             accuracies.append(accuracy)
             if prequential:
                 with placing(batch, stream.names):

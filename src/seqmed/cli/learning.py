@@ -6,8 +6,9 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,12 +19,12 @@ import numpy as np
 from seqmed import persistence
 from seqmed.cli import journal, parameters, state, terminal
 from seqmed.cli.errors import CommandError
-from seqmed.cli.inputs import tell_skipped
+from seqmed.cli.inputs import placing, tell_skipped
 from seqmed.cli.journal import Pending
 from seqmed.cli.locking import locked
 from seqmed.cli.state import Classifier, Outcome, Progress
 from seqmed.cli.terminal import counted, percent, say
-from seqmed.streams import Batch, Columns, Stream, likely_typo
+from seqmed.streams import Batch, Columns, Stream, StreamWarning, likely_typo
 
 
 def learn(
@@ -65,8 +66,7 @@ def learn(
         try:
             learner.follow(stream, checkpoint_every)
         except KeyboardInterrupt:
-            say(learner.left_off())
-            raise
+            raise KeyboardInterrupt(learner.left_off()) from None
         finally:
             tell_skipped(stream.skipped)
         tell(learner, learner.progress.record.rows - before.rows, data)
@@ -98,7 +98,7 @@ class Learner:
     def __init__(self, path: Path, model: Classifier, progress: Progress, log: Path | None):
         self.model, self.progress = model, progress
         self.saved_batches = getattr(model, "n_batches_", 0)
-        self._path, self._log = path, None if log is None else os.path.realpath(log)
+        self.path, self._log = path, None if log is None else os.path.realpath(log)
         self._lines: list[str] = []
         self._seen = time.monotonic()
         if progress.pending is not None and progress.pending.path == self._log:
@@ -124,9 +124,9 @@ class Learner:
     def left_off(self) -> str:
         """Return what is safe after an interruption."""
         if not self.saved_batches:
-            return "interrupted before anything was saved."
+            return "interrupted before the first batch was saved."
         return (
-            f"interrupted: {self._path} has been saved after batch {self.saved_batches}, and the "
+            f"interrupted: {self.path} has been saved after batch {self.saved_batches}, and the "
             "same command goes on from there."
         )
 
@@ -153,7 +153,7 @@ class Learner:
         if self._log is not None:
             pending = Pending(self._log, "".join(self._lines))
         self.progress = replace(self.progress, pending=pending)
-        state.save(self.model, self.progress, self._path)
+        state.save(self.model, self.progress, self.path)
         self.saved_batches, self._lines = self.model.n_batches_, []
         if pending is not None:
             journal.append(pending)
@@ -185,29 +185,21 @@ class Learner:
         return f"batch {self.model.n_batches_}, {counted(record.rows, 'row')}{accuracy}"
 
     def _suspect_typos(self, batch: Batch, found: Outcome, names: Sequence[str]) -> None:
-        """Warn of classes that are new and a slip of the finger away from a known one."""
+        """Warn of classes that are new and a slip of the finger away from a more common one."""
         known = getattr(self.model, "classes_", np.zeros(0)).tolist()
-        for label in dict.fromkeys(found.truth.tolist()):
-            meant = None if label in known else likely_typo(label, known)
+        truth = found.truth.tolist()
+        counts = Counter(truth)
+        for label in [each for each in counts if each not in known]:
+            commoner = [other for other in counts if counts[other] > counts[label]]
+            meant = likely_typo(label, [*known, *commoner])
             if meant is not None:
-                place = found.labeled[found.truth.tolist().index(label)]
-                say(
-                    f"seqmed: warning: {names[batch.file[place]]}, row {batch.row[place]}: class "
-                    f"{label!r} is new, and close to {meant!r}: if it is a slip, correct it and "
-                    "learn from the beginning."
+                place = found.labeled[truth.index(label)]
+                warnings.warn(
+                    f"{names[batch.file[place]]}, row {batch.row[place]}: class {label!r} is new, "
+                    f"and close to {meant!r}: if it is a slip, correct it and start a new model.",
+                    StreamWarning,
+                    stacklevel=2,
                 )
-
-
-@contextmanager
-def placing(batch: Batch, names: Sequence[str]) -> Iterator[None]:
-    """Say which rows a model refuses."""
-    try:
-        yield
-    except ValueError as error:
-        first, last = (f"{names[batch.file[at]]}, row {batch.row[at]}" for at in (0, -1))
-        raise CommandError(
-            f"the batch from {first} to {last} cannot be learned: {error}"
-        ) from error
 
 
 def tell(learner: Learner, rows: int, data: Sequence[Path]) -> None:
@@ -216,9 +208,11 @@ def tell(learner: Learner, rows: int, data: Sequence[Path]) -> None:
     if not rows:
         names = ", ".join(map(str, data[:3])) + (", ..." if len(data) > 3 else "")
         terminal.show(f"nothing new in {names}: learn it once more with --again.")
+    accuracy = ""
+    if record.scored:
+        accuracy = f"; accuracy before learning {percent(record.accuracy)} of {record.scored:,}"
     terminal.show(
-        f"{learner._path}: {counted(model.n_batches_, 'batch', 'batches')}, "
+        f"{learner.path}: {counted(model.n_batches_, 'batch', 'batches')}, "
         f"{counted(record.rows, 'row')} ({record.labeled:,} labeled), "
-        f"{counted(model.classes_.size, 'class', 'classes')}; accuracy before learning "
-        f"{percent(record.accuracy)} of {record.scored:,}."
+        f"{counted(model.classes_.size, 'class', 'classes')}{accuracy}."
     )

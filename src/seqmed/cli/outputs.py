@@ -53,8 +53,11 @@ def header(keep: Sequence[str], more: Header) -> dict[str, Kind]:
 
 def write(path: Path, kind: str | None, columns: Header, chunks: Iterable[Chunk]) -> None:
     """Write a table to a file, which then is there as a whole or not at all, or to the output."""
-    pieces = WRITERS[kind or kind_of(path)](columns, chunks)
+    kind = kind or kind_of(path)
+    pieces = WRITERS[kind](columns, chunks)
     if path == STANDARD_OUTPUT:
+        if kind == "parquet" and sys.stdout.isatty():
+            raise CommandError("Parquet is not for a terminal to show: name a file with -o.")
         for piece in pieces:
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()

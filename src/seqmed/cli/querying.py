@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from seqmed import active
-from seqmed.arrays import Array, Points, stack, take_rows
+from seqmed.arrays import Array, Points, distinct_rows, stack, take_rows
 from seqmed.cli import outputs, state, terminal
 from seqmed.cli.errors import CommandError
-from seqmed.cli.inputs import tell_skipped
+from seqmed.cli.inputs import labeled, tell_skipped
 from seqmed.cli.state import Classifier
 from seqmed.cli.terminal import counted
 from seqmed.streams import Batch, Stream
@@ -24,7 +24,7 @@ CANDIDATES = 10
 
 
 class Shortlist:
-    """The most doubtful rows so far; before there are two classes, a random sample.
+    """The most doubtful distinct rows so far; before there are two classes, a random sample.
 
     Parameters
     ----------
@@ -33,7 +33,6 @@ class Shortlist:
     """
 
     def __init__(self, model: Classifier, size: int):
-        self.total = 0
         self.points: Points | None = None
         self.places: list[tuple[Any, ...]] = []
         self._model, self._size = model, size
@@ -50,10 +49,10 @@ class Shortlist:
         every = points if self.points is None else stack(self.points, points)
         values = np.concatenate([self._values, values])
         together = [*self.places, *places]
-        best = np.sort(np.argsort(-values, kind="stable")[: self._size])
+        distinct = distinct_rows(every)
+        best = np.sort(distinct[np.argsort(-values[distinct], kind="stable")[: self._size]])
         self.points, self._values = take_rows(every, best), values[best]
         self.places = [together[place] for place in best.tolist()]
-        self.total += len(places)
 
 
 def query(
@@ -86,10 +85,10 @@ def query(
             shortlist.add(*candidates(batch, stream.names))
             bar.report(stream.fraction, rows, counted(rows, "row"))
     tell_skipped(stream.skipped)
-    if shortlist.total < number:
+    if len(shortlist.places) < number:
         raise CommandError(
-            f"there are {counted(shortlist.total, 'row')} without a label, expected at least "
-            f"{number}: ask for fewer with -n, or pass more data."
+            f"there are {counted(len(shortlist.places), 'distinct row')} without a label, expected "
+            f"at least {number}: ask for fewer with -n, or pass more data."
         )
     chosen = active.query(model, shortlist.points, number)
     found = zip(*(shortlist.places[place] for place in chosen.tolist()), strict=True)
@@ -98,8 +97,6 @@ def query(
 
 def candidates(batch: Batch, names: Sequence[str]) -> tuple[Points, list[tuple[Any, ...]]]:
     """Return the rows of a batch that have no label, and what is to be told of each."""
-    free = np.arange(batch.row.size)
-    if batch.y is not None:
-        free = np.flatnonzero(batch.y == np.array(None))
+    free = np.flatnonzero(~labeled(batch))
     every = list(zip(*outputs.located(batch, names), strict=True))
     return take_rows(batch.X, free), [every[place] for place in free.tolist()]

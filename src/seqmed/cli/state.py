@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 from seqmed import persistence
 from seqmed.arrays import take_rows
 from seqmed.cli.errors import CommandError, naming
+from seqmed.cli.inputs import labeled
 from seqmed.cli.journal import Pending
 from seqmed.estimators import SeqLapMED, SeqMED
 from seqmed.streams import Batch, Position, Schema
@@ -49,13 +50,13 @@ class Outcome(NamedTuple):
 
 def outcome(model: Classifier, batch: Batch) -> Outcome:
     """Predict the labeled rows of a batch."""
-    labels = np.full(batch.row.size, None) if batch.y is None else batch.y
-    labeled = np.flatnonzero(labels != np.array(None))
+    places = np.flatnonzero(labeled(batch))
+    truth = np.zeros(0, dtype=object) if batch.y is None else batch.y[places]
     predicted = None
-    if labeled.size:
+    if places.size:
         with suppress(NotFittedError):  # no label has been seen so far
-            predicted = model.predict(take_rows(batch.X, labeled)).astype(object)
-    return Outcome(labeled, labels[labeled], predicted)
+            predicted = model.predict(take_rows(batch.X, places)).astype(object)
+    return Outcome(places, truth, predicted)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 def show_json(results: Mapping[str, Any]) -> None:
     """Print results as JSON."""
-    print(json.dumps(results, indent=1, allow_nan=False))
+    print(json.dumps(results, indent=1, allow_nan=False), flush=True)
 
 
 def percent(share: float | None) -> str:
