@@ -104,7 +104,7 @@ def learn(
     batch_size: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Rows in a batch (default: as before, else 1000).", rich_help_panel=BATCHES
+            min=1, help="Rows in a batch (default: as before, else 500).", rich_help_panel=BATCHES
         ),
     ] = None,
     batch_by: Annotated[

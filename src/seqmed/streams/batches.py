@@ -25,7 +25,7 @@ from seqmed.streams.reading import Reading
 from seqmed.streams.schema import Schema
 from seqmed.streams.tables import Piece
 
-DEFAULT_BATCH_SIZE = 1000
+DEFAULT_BATCH_SIZE = 500
 # Values of the column of batches that are remembered, to notice when one comes back.
 REMEMBERED = 1000
 
@@ -76,7 +76,7 @@ class Stream:
     paths : a file, a folder (its files in the order of names), "-" for standard input, or several.
     columns : which columns are what; may be left out where the schema says so.
     schema : of the batches that came before, None to decide it with the first rows.
-    batch_size : rows in a batch, the last of all excepted. Default 1000; with ``batch_by``, any
+    batch_size : rows in a batch, the last of all excepted. Default 500; with ``batch_by``, any
         number.
     batch_by : a column: a new batch begins wherever its value changes. It is not a feature, unless
         named as one.
