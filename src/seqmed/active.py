@@ -36,12 +36,11 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.special import ndtr
 from sklearn.pipeline import Pipeline
 
-from seqmed.arrays import Array, Points, distinct_rows, stack, take_rows
+from seqmed.arrays import Array, Indices, Points, distinct_rows, stack, take_rows
 from seqmed.base import SequentialClassifier
 from seqmed.kernels import Precomputed, blocks
 from seqmed.posterior import CovarianceFunction, Posterior
@@ -49,8 +48,6 @@ from seqmed.threads import threads_for
 from seqmed.validation import check_overflow
 
 __all__ = ["doubt", "query"]
-
-Indices = NDArray[np.intp]
 
 # Rows compared with each other; of more, those with the largest regret of their own.
 SHORTLIST = 1000

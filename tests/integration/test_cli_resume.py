@@ -70,7 +70,7 @@ def test_stopped_at_random_moments_it_goes_on(uninterrupted, tmp_path, number, t
         code = None
         while code != 0:
             process = start(folder, *COMMAND, *options)
-            if stopped < times:
+            if stopped < times or (len(places) <= 3 and stopped < 10 * times):
                 process.join(generator.uniform(0, seconds / 15))
                 if process.exitcode is None:
                     os.kill(process.pid, number)
@@ -81,7 +81,7 @@ def test_stopped_at_random_moments_it_goes_on(uninterrupted, tmp_path, number, t
                 places.add((rounds, (folder / "log").read_bytes().count(b"\n")))
         check_finished(folder, whole)
         rounds += 1
-    assert len(places) > 1  # it was stopped on the way, not only at the beginning
+    assert len(places) > 3  # it was stopped at several places, not only at the beginning
 
 
 def test_a_full_disk_costs_nothing_but_time(uninterrupted, tmp_path):

@@ -25,7 +25,7 @@ def value_of(text: str) -> Any:
         return WORDS[text.lower()]
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError):  # a literal it is not, nor could it be one
         return text
 
 
