@@ -224,8 +224,7 @@ def exact_bias(
     free = stands.may_grow & stands.may_shrink
     if free.any():
         trust = 1.0 / (1.0 + stands.blur[free] / ROUNDING)
-        if not trust.any():
-            return float(stands.demand[free].mean())
+        trust = trust / trust.max() if trust.any() else np.ones_like(trust)
         return float(trust @ stands.demand[free] / trust.sum())
     if previous is None:
         ends = [end for end in (stands.lowest, stands.highest) if np.isfinite(end)]
