@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, softmax
+from scipy.special import softmax
 
 from seqmed.arrays import Array
 from seqmed.kernels import blocks
@@ -69,10 +69,13 @@ class Calibration:
         """Return the record with scores (n, K) of rows of the classes ``codes`` (n,) added."""
         found = np.zeros(SLOPES.size)
         for rows in blocks(codes.size, SLOPES.size * scores.shape[1]):
-            margins = scores[rows] - scores[rows][np.arange(codes[rows].size), codes[rows], None]
+            own = np.arange(scores.shape[1]) == codes[rows, None]
+            margins = scores[rows] - scores[rows][own][:, None]
+            others = margins[~own].reshape(margins.shape[0], -1)
             # the probability of the true class is one in as many as the classes weigh against it
-            odds = logsumexp(SLOPES[:, None, None] * margins, axis=2)
-            likelihoods = (1.0 - SLIP) * np.exp(-odds) + SLIP / scores.shape[1]
+            with np.errstate(over="ignore"):
+                odds = 1.0 + np.exp(SLOPES[:, None, None] * others).sum(axis=2)
+            likelihoods = (1.0 - SLIP) / odds + SLIP / scores.shape[1]
             found += np.log(likelihoods) @ weights[rows]
         return replace(
             self,

@@ -116,7 +116,7 @@ def split_labels(
         refuse_coerced_missing(values, known)
     if values.dtype.kind == "O":
         values = narrowed(values)
-    if values.size:
+    if values.size and values.dtype.kind not in "biuU":  # those are classes whatever they are
         with warnings.catch_warnings():
             # many classes among few labels, which it warns of, is what partially labeled data have
             warnings.simplefilter("ignore", UserWarning)

@@ -42,7 +42,7 @@ class FromFunction(Pointwise):
             for start in range(0, points.shape[0], DIAGONAL_BLOCK)
             for block in [points[start : start + DIAGONAL_BLOCK]]
         ]
-        return np.concatenate(blocks)
+        return np.concatenate([np.zeros(0), *blocks])
 
 
 @dataclass(frozen=True, eq=False)

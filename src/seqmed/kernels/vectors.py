@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.utils.extmath import safe_sparse_dot
 
-from seqmed.arrays import Array, Points, row_norms_squared
+from seqmed.arrays import Array, Indices, Points, row_norms_squared
 from seqmed.kernels.bounded import sums_by_blocks
 from seqmed.kernels.protocol import Expansion, Pointwise
 from seqmed.sharing import is_sharing, shared
@@ -23,8 +23,8 @@ FAR_FROM_CENTRE = 1e4
 # Spread of entries, relative to the largest, that rounding of their mean alone would show.
 CONSTANT = 4 * float(np.finfo(np.float64).eps)
 
-# Side of a tile: half a megabyte of doubles.
-TILE = 256
+# Side of a square tile, half a megabyte of doubles; others hold as many. Long rows are quicker.
+TILE, TILE_COLUMNS = 256, 1024
 # Columns up to which the exponentials cost more than the products.
 NARROW = 32
 
@@ -79,124 +79,157 @@ class RBF(Pointwise):
             return np.exp(values, out=values)
         if left.shape[0] == 1:  # nothing would be gained by preparing the others
             return np.exp(-float(self.gamma) * cdist(left, right, "sqeuclidean"))
-        return self._between(left, right).matrix()
+        gaussians = Gaussians(right, self.centre, float(self.gamma))
+        return gaussians.symmetric(left) if left is right else gaussians.matrix(left)
 
     def sums(self, points: Points, expansion: Expansion) -> Array:
         """Return an expansion at every row, (n, heads), with no more than a tile in memory.
 
         A matrix that other models are going to ask for is formed, and summed alike.
         """
+        others, coefficients = expansion
         if sp.issparse(points) or points.shape[0] == 1:
             return sums_by_blocks(self, points, expansion)
         if not is_sharing():
-            return self._between(points, expansion.points).sums(expansion.coefficients)
-        values = self(points, expansion.points)
-        scores = np.zeros((points.shape[0], expansion.coefficients.shape[1]))
-        for rows in tiles(0, values.shape[0]):
-            for columns in tiles(0, values.shape[1]):
-                scores[rows] += values[rows, columns] @ expansion.coefficients[columns]
+            return Gaussians(others, self.centre, float(self.gamma)).sums(points, coefficients)
+        values = self(points, others)
+        scores = np.zeros((points.shape[0], coefficients.shape[1]))
+        for rows in parts(values.shape[0], strip_rows(*others.shape)):
+            for columns in parts(values.shape[1], TILE_COLUMNS):
+                scores[rows] += values[rows, columns] @ coefficients[columns]
         return scores
-
-    def _between(self, left: Array, right: Array) -> Gaussians:
-        if self.centre is None:
-            return Gaussians(left, right, float(self.gamma))
-        centred = left - self.centre
-        others = centred if left is right else right - self.centre
-        return Gaussians(centred, others, float(self.gamma))
 
     def diagonal(self, points: Points) -> Array:
         return np.ones(points.shape[0])
 
 
-class Gaussians:
-    """``exp(-gamma |x - x'|^2)`` between dense rows, tile by tile.
+class Strip(NamedTuple):
+    """Some rows, ready for products: x, (2 gamma x, -gamma |x|^2, 1), and which are far away."""
 
-    The exponents ``2 gamma x . x' - gamma |x|^2 - gamma |x'|^2`` of a tile stay in cache from the
-    product to the exponential. Rows far from the origin, where the three would cancel, are
-    differenced coordinate by coordinate instead.
+    rows: Array
+    factors: Array
+    far: Indices
+
+
+class Gaussians:
+    """``exp(-gamma |x - x'|^2)`` from dense rows to m points, tile by tile.
+
+    The exponent is one product, ``(2 gamma x, -gamma |x|^2, 1) . (x', 1, -gamma |x'|^2)``, and a
+    tile stays in cache from there to the exponential. Rows far from the centre, where the three
+    terms would cancel, are differenced coordinate by coordinate instead.
     """
 
-    def __init__(self, left: Array, right: Array, gamma: float) -> None:
-        self.left, self.right, self.gamma, self.same = left, right, gamma, left is right
-        left_norms = row_norms_squared(left)
-        right_norms = left_norms if self.same else row_norms_squared(right)
+    def __init__(self, points: Array, centre: Array | None, gamma: float) -> None:
+        self.gamma, self.centre = gamma, centre
+        self.points = self.centred(points)
+        self.size = points.shape[0]
         with np.errstate(over="ignore"):
-            self.scaled = 2.0 * gamma * left
-            self.left_terms, self.right_terms = gamma * left_norms, gamma * right_norms
-        self.far_left = np.flatnonzero(~(self.left_terms <= FAR_FROM_CENTRE))
-        self.far_right = np.flatnonzero(~(self.right_terms <= FAR_FROM_CENTRE))
+            lengths = gamma * row_norms_squared(self.points)
+        self.far = np.flatnonzero(~(lengths <= FAR_FROM_CENTRE))
+        self.factors = np.column_stack([self.points, np.ones(self.size), -lengths])
 
-    def tile(self, rows: slice, columns: slice, room: Array) -> Array:
-        """Return the values of some rows and columns, in ``room``, (2, TILE * TILE), as made."""
-        shape = rows.stop - rows.start, columns.stop - columns.start
-        tile, zeros = (each[: shape[0] * shape[1]].reshape(shape) for each in room)
+    def centred(self, rows: Array) -> Array:
+        """Return rows as seen from the centre."""
+        return rows if self.centre is None else rows - self.centre
+
+    def strip(self, rows: Array) -> Strip:
+        """Return some rows, ready for products."""
+        rows = self.centred(rows)
+        with np.errstate(over="ignore"):
+            lengths = self.gamma * row_norms_squared(rows)
+            scaled = 2.0 * self.gamma * rows
+        factors = np.column_stack([scaled, -lengths, np.ones(rows.shape[0])])
+        return Strip(rows, factors, np.flatnonzero(~(lengths <= FAR_FROM_CENTRE)))
+
+    def tile(self, strip: Strip, columns: slice, out: Array, zeros: Array) -> Array:
+        """Return the values between a strip and some points, in ``out``, (k, l)."""
         with np.errstate(over="ignore", invalid="ignore"):
-            np.matmul(self.scaled[rows], self.right[columns].T, out=tile)
-            tile -= self.left_terms[rows, None]
-            tile -= self.right_terms[columns]
-            np.minimum(tile, zeros, out=tile)
-            np.exp(tile, out=tile)
-        for row in within(self.far_left, rows):
-            tile[row - rows.start] = self.differenced(slice(row, row + 1), columns)[0]
-        for column in within(self.far_right, columns):
-            tile[:, column - columns.start] = self.differenced(rows, slice(column, column + 1))[
-                :, 0
-            ]
-        return tile
+            np.matmul(strip.factors, self.factors[columns].T, out=out)
+            np.minimum(out, zeros[: out.shape[0], : out.shape[1]], out=out)
+            np.exp(out, out=out)
+        for row in strip.far:
+            out[row] = self.differenced(strip.rows[row : row + 1], self.points[columns])[0]
+        for column in within(self.far, columns) if self.far.size else ():
+            one = self.differenced(strip.rows, self.points[column : column + 1])
+            out[:, column - columns.start] = one[:, 0]
+        return out
 
-    def differenced(self, rows: slice, columns: slice) -> Array:
+    def differenced(self, rows: Array, points: Array) -> Array:
         """Return values by differences of coordinates."""
-        return np.exp(-self.gamma * cdist(self.left[rows], self.right[columns], "sqeuclidean"))
+        return np.exp(-self.gamma * cdist(rows, points, "sqeuclidean"))
 
-    def each(self, work: Callable[[slice, Array], None]) -> None:
-        """Do some work for every strip of rows, with room for a tile."""
-        n, m = self.left.shape[0], self.right.shape[0]
+    def each(self, work: Callable[[slice], None], n: int, size: int) -> None:
+        """Do some work for every strip of ``size`` rows among n."""
+        side_by_side(work, parts(n, size), n * self.size * max(1, self.points.shape[1] // NARROW))
 
-        def strip(rows: slice) -> None:
-            work(rows, np.zeros((2, min(n, TILE) * min(m, TILE))))
+    def matrix(self, left: Array) -> Array:
+        """Return all values, (n, m)."""
+        n, size = left.shape[0], strip_rows(*self.points.shape)
+        values = np.empty((n, self.size))
+        zeros = np.zeros((min(n, size), min(self.size, TILE_COLUMNS)))
 
-        side_by_side(strip, tiles(0, n), n * m * max(1, self.left.shape[1] // NARROW))
+        def fill(rows: slice) -> None:
+            strip = self.strip(left[rows])
+            for columns in parts(self.size, TILE_COLUMNS):
+                self.tile(strip, columns, values[rows, columns], zeros)
 
-    def matrix(self) -> Array:
-        """Return all values, (n, m); a symmetric matrix is computed once."""
-        values = np.empty((self.left.shape[0], self.right.shape[0]))
+        self.each(fill, n, size)
+        return values
 
-        def fill(rows: slice, room: Array) -> None:
-            for columns in tiles(rows.start if self.same else 0, self.right.shape[0]):
-                tile = self.tile(rows, columns, room)
-                if self.same and columns == rows:
+    def symmetric(self, points: Array) -> Array:
+        """Return all values among the points, (m, m), each computed once."""
+        values = np.empty((self.size, self.size))
+        zeros = np.zeros((min(self.size, TILE), min(self.size, TILE)))
+
+        def fill(rows: slice) -> None:
+            strip, room = self.strip(points[rows]), np.empty_like(zeros)
+            for columns in parts(self.size, TILE, rows.start):
+                shape = rows.stop - rows.start, columns.stop - columns.start
+                out = room.reshape(-1)[: shape[0] * shape[1]].reshape(shape)
+                tile = self.tile(strip, columns, out, zeros)
+                if columns == rows:
                     below = np.tri(tile.shape[0], k=-1, dtype=bool)
                     tile[below] = tile.T[below]
-                elif self.same:
+                else:
                     values[columns, rows] = tile.T
                 values[rows, columns] = tile
 
-        self.each(fill)
-        if self.same:
-            np.fill_diagonal(values, 1.0)
+        self.each(fill, self.size, TILE)
+        np.fill_diagonal(values, 1.0)
         return values
 
-    def sums(self, coefficients: Array) -> Array:
+    def sums(self, left: Array, coefficients: Array) -> Array:
         """Return the product of the matrix with ``coefficients`` (m, heads); it is not formed."""
-        scores = np.zeros((self.left.shape[0], coefficients.shape[1]))
+        n, size = left.shape[0], strip_rows(*self.points.shape)
+        scores = np.zeros((n, coefficients.shape[1]))
+        zeros = np.zeros((min(n, size), min(self.size, TILE_COLUMNS)))
 
-        def add(rows: slice, room: Array) -> None:
-            for columns in tiles(0, self.right.shape[0]):
-                scores[rows] += self.tile(rows, columns, room) @ coefficients[columns]
+        def add(rows: slice) -> None:
+            strip, room = self.strip(left[rows]), np.empty_like(zeros)
+            for columns in parts(self.size, TILE_COLUMNS):
+                shape = rows.stop - rows.start, columns.stop - columns.start
+                out = room.reshape(-1)[: shape[0] * shape[1]].reshape(shape)
+                scores[rows] += self.tile(strip, columns, out, zeros) @ coefficients[columns]
 
-        self.each(add)
+        self.each(add, n, size)
         return scores
 
 
-def within(places: NDArray[np.intp], part: slice) -> NDArray[np.intp]:
+def strip_rows(n_points: int, n_features: int) -> int:
+    """Return how many rows make tiles of `TILE` x `TILE` values, or of what long products need."""
+    rows = TILE * TILE // max(min(n_points, TILE_COLUMNS), TILE // 4)
+    return rows if n_features <= NARROW else max(rows, TILE)
+
+
+def within(places: Indices, part: slice) -> Indices:
     """Return those of some sorted places that are in a slice."""
     return places[np.searchsorted(places, part.start) : np.searchsorted(places, part.stop)]
 
 
-def tiles(start: int, stop: int) -> Iterator[slice]:
-    """Yield slices that cut a range into sides of tiles."""
-    for first in range(start, stop, TILE):
-        yield slice(first, min(first + TILE, stop))
+def parts(stop: int, size: int, start: int = 0) -> Iterator[slice]:
+    """Yield slices that cut a range into parts."""
+    for first in range(start, stop, size):
+        yield slice(first, min(first + size, stop))
 
 
 def squared_distances(left: Points, right: Points) -> Array:
