@@ -40,7 +40,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.special import ndtr
 from sklearn.pipeline import Pipeline
 
-from seqmed.arrays import Array, Indices, Points, distinct_rows, stack, take_rows
+from seqmed.arrays import Array, Indices, Points, distinct_rows, found_among, stack, take_rows
 from seqmed.base import SequentialClassifier
 from seqmed.kernels import Precomputed, blocks
 from seqmed.posterior import CovarianceFunction, Posterior
@@ -223,13 +223,16 @@ def knowledge(posterior: Posterior, bound: float) -> Knowledge:
     The noise is 1 / C by the bounds of the window, or by ``bound`` if it is empty. Labeled rows
     that have been summed into weights (linear kernel), or projected, are no longer there.
     """
-    window, frozen = posterior.window, posterior.frozen
+    window, settled = posterior.window, posterior.frozen.points
+    if posterior.covariance.within_anchors:  # then anchors are labeled rows
+        anchors = posterior.on_anchors.points
+        settled = take_rows(anchors, ~found_among(anchors, window.points))
     compact = posterior.covariance.kernel.compact
     diffuse = not np.isfinite(posterior.bias_variance)
     return Knowledge(
         posterior.covariance,
         0.0 if diffuse else posterior.bias_variance,
-        window.points if compact else stack(frozen.points, window.points),
+        window.points if compact else stack(settled, window.points),
         1.0 / float(np.median(window.bounds) if window.size else bound),
     )
 

@@ -18,15 +18,16 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from seqmed import calibration, kernels, learning, windows
+from seqmed import calibration, kernels, learning, sharing, windows
 from seqmed.arrays import Array, Points, take_rows
 from seqmed.calibration import Calibration
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import Kernel, Precomputed, make_kernel
 from seqmed.labels import ClassBook, empty_book
-from seqmed.learning import Batch, Settings, StepInfo
+from seqmed.learning import Batch, StepInfo
 from seqmed.posterior import Posterior, Recursion
 from seqmed.predicting import PosteriorPredictor
+from seqmed.settings import Settings
 from seqmed.threads import threads_for
 from seqmed.validation import (
     check_magnitude,
@@ -317,7 +318,9 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         )
         settings = self._settings(float(weights.sum()), total)
         landmarks = getattr(posterior.recursion, "n_landmarks", None)
-        with threads_for(max(points.shape[0], posterior.size), landmarks):
+        bounded = posterior.covariance.within_anchors
+        threads = threads_for(max(points.shape[0], posterior.size), landmarks)
+        with threads, sharing.within_update(bounded):
             learn = learning.step if new_points else learning.label
             posterior, info = learn(posterior, batch, settings)
             record = stream.calibration.forget(settings.forgetting if info.forgot else 1.0)

@@ -14,7 +14,8 @@ from seqmed.base import Rows, SequentialClassifier
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import Kernel
 from seqmed.labels import split_labels
-from seqmed.posterior import Recursion
+from seqmed.posterior import Covariance, Recursion
+from seqmed.recursion import SpanRecursion
 
 DEFAULT_C = 10.0
 # Chosen by prequential accuracy on streams of their own: docs/decisions/0016-defaults.md.
@@ -142,10 +143,9 @@ class SeqMED(SequentialClassifier):
         return split_labels(y, None, marks=False, known=known)
 
     def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
-        if self.budget is None:
+        if self.budget is None or kernel.compact:
             return recursion.begin("exact", kernel)
-        landmarks = self._landmarks_within_budget()
-        return recursion.begin("landmarks", kernel, n_landmarks=landmarks, seed=seed)
+        return SpanRecursion(Covariance(kernel), self._landmarks_within_budget(), seed)
 
     def _landmarks_within_budget(self) -> int:
         return self.budget // 2

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed import dual, upkeep, windows
+from seqmed import upkeep, windows
 from seqmed.arrays import (
     Array,
     Points,
@@ -29,22 +29,15 @@ from seqmed.arrays import (
     no_rows,
     take_rows,
 )
-from seqmed.dual import DualProblem, DualSolution
+from seqmed.dual import DualSolution
 from seqmed.graph import GraphRecipe, find_neighbours, measure_heat_width, smoothness
-from seqmed.kernels import ComputedGram, Expansion, evaluate
-from seqmed.posterior import (
-    Covariance,
-    CovarianceFunction,
-    Posterior,
-    Recursion,
-    Terms,
-    Window,
-)
+from seqmed.kernels import Expansion
+from seqmed.posterior import Posterior, Recursion, Terms, Window
+from seqmed.settings import Settings
+from seqmed.solving import Solutions, learn, poses, take_in
 
 # Kernel values are multiplied three at a time; beyond this they would overflow.
 LARGEST_VARIANCE = 1e100
-# Points of a window whose covariances are held in memory, where they are the base kernel's.
-LARGEST_GRAM = 12_000
 
 
 @dataclass(frozen=True)
@@ -65,35 +58,6 @@ class Batch:
     targets: Array
     weights: Array
     class_weights: Array
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What governs one step; all of it may differ from one batch to the next.
-
-    Parameters
-    ----------
-    bound : the multiplier bound C of a row of weight 1.
-    slack_shape : shape of the slack prior, >= 0 and < bound.
-    smoothing : the strength ``2 beta >= 0`` of the smoothness penalty.
-    bias : "exact", or "median" for the paper's rule.
-    tol, max_iter : of the dual solver.
-    lag : batches with labels whose multipliers are optimised together, None for all.
-    averaging : whether predictions are by the running mean of the means.
-    forgetting : share in (0, 1] that is left of the past at every batch.
-    room : labeled points kept exactly; None for all.
-    """
-
-    bound: float
-    slack_shape: float = 1.0
-    smoothing: float = 0.0
-    bias: str = "exact"
-    tol: float = 1e-3
-    max_iter: int = -1
-    lag: int | None = 1
-    averaging: bool = False
-    forgetting: float = 1.0
-    room: int | None = None
 
 
 class StepInfo(NamedTuple):
@@ -209,6 +173,7 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
         past = upkeep.forget_labels(past, settings.forgetting)
     window, leaving = advance(past, batch, settings, past.n_batches)
     recursion, graph = fold_geometry(past, window.points, batch.points, settings)
+    recursion = recursion.reach(take_rows(batch.points, batch.labeled))
     prior = upkeep.settle(upkeep.follow(past, recursion), leaving)
     prior = replace(prior, graph=graph, window=window, n_batches=posterior.n_batches + 1)
     nothing_new = recursion.covariance is posterior.covariance and not batch.labeled.size
@@ -226,8 +191,9 @@ def label(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poste
     if forgot:
         past = upkeep.forget_labels(past, settings.forgetting)
     window, leaving = advance(past, batch, settings, number)
-    prior = upkeep.settle(past, leaving)
-    prior = replace(prior, window=window, recursion=past.recursion.repin(window.points))
+    recursion = past.recursion.reach(batch.points)
+    prior = upkeep.settle(upkeep.follow(past, recursion), leaving)
+    prior = replace(prior, window=window, recursion=recursion.repin(window.points))
     return relearn(past, prior, batch, settings, forgot=forgot)
 
 
@@ -240,7 +206,8 @@ def retract(
     it was before any label.
     """
     window = posterior.window.take(~rows)
-    prior = replace(posterior, window=window, recursion=posterior.recursion.repin(window.points))
+    settled = upkeep.shifted(posterior, posterior.window, -1.0)
+    prior = replace(settled, window=window, recursion=posterior.recursion.repin(window.points))
     poor = np.array([not poses(prior, head) for head in range(prior.biases.size)])
     untaught = poor & ~np.any(prior.frozen.coefficients != 0, axis=0)
     untaught &= ~np.any(prior.on_anchors.coefficients != 0, axis=0)
@@ -250,6 +217,7 @@ def retract(
         biases=np.where(untaught, 0.0, prior.biases),
         solved=np.where(untaught, 0, prior.solved),
     )
+    prior = upkeep.shifted(prior, prior.window, 1.0)
     return relearn(prior, prior, batch, settings)
 
 
@@ -272,8 +240,8 @@ def relearn(
     batch : what brought them about.
     posed : whether there is anything new to optimise for.
     """
-    solutions = solve(prior, settings) if posed else (None,) * prior.biases.size
-    learned = take_in(prior, solutions)
+    solutions: Solutions = (None,) * prior.biases.size
+    learned, solutions = learn(prior, settings) if posed else (take_in(prior, solutions), solutions)
     if settings.averaging:
         solved = np.array([solution is not None for solution in solutions])
         learned = upkeep.average(learned, solved, settings.forgetting)
@@ -300,14 +268,6 @@ def forgets(posterior: Posterior, batch: Batch, settings: Settings, number: int)
     window, _ = advance(posterior, batch, settings, number)
     grown = replace(posterior, window=window)
     return any(poses(grown, head) for head in range(posterior.biases.size))
-
-
-def poses(posterior: Posterior, head: int) -> bool:
-    """Whether the window poses a dual to a head: not if empty, nor one class to a diffuse bias."""
-    signs = posterior.window.signs[:, head]
-    if signs.size == 0 or np.isfinite(posterior.bias_variance):
-        return bool(signs.size)
-    return bool(abs(signs.sum()) < signs.size)
 
 
 def advance(
@@ -339,8 +299,8 @@ def fold_geometry(
     """
     recursion, recipe = posterior.recursion, posterior.graph
     unlinked = not recursion.pins or recursion.anchors is None
-    unneeded = settings.room is None and settings.forgetting == 1.0
-    if settings.smoothing == 0 and unneeded and unlinked:
+    sufficient = settings.room is None or not recursion.grows
+    if settings.smoothing == 0 and settings.forgetting == 1.0 and sufficient and unlinked:
         return recursion, recipe
     if settings.forgetting < 1:
         recursion = recursion.forget(settings.forgetting)
@@ -354,85 +314,6 @@ def fold_geometry(
         penalty = smoothness(neighbours, recipe, settings.smoothing)
     pinned = found_among(vertices, labeled) if recursion.pins else None
     return recursion.fold(vertices, penalty, pinned), recipe
-
-
-def solve(prior: Posterior, settings: Settings) -> tuple[DualSolution | None, ...]:
-    """Solve one dual per head over the points of the window."""
-    window, covariance = prior.window, prior.covariance
-    settled = replace(prior, window=window.take(no_indices())).support
-    prior_parts = covariance.in_base_kernel(settled)
-    prior_scores = evaluate(covariance.kernel, prior_parts, window.points)
-    gram = gram_of(covariance, window.points)
-    return tuple(
-        solve_head(prior, head, gram, prior_scores[:, head], settings)
-        for head in range(prior.biases.size)
-    )
-
-
-def gram_of(covariance: CovarianceFunction, points: Points) -> Array | ComputedGram:
-    """Return the covariances of the window's points, in memory unless they are too many."""
-    plain = isinstance(covariance, Covariance) and covariance.reduction is None
-    if plain and points.shape[0] > LARGEST_GRAM:
-        return ComputedGram(covariance.kernel, points)
-    return covariance(points, points)
-
-
-def solve_head(
-    prior: Posterior, head: int, gram: Array | ComputedGram, prior_scores: Array, settings: Settings
-) -> DualSolution | None:
-    """Solve the dual of one head; None where it has no labels, or one class and a diffuse bias.
-
-    It starts from the multipliers of the last update.
-    """
-    window = prior.window
-    signs = np.ascontiguousarray(window.signs[:, head])
-    diffuse = not np.isfinite(prior.bias_variance)
-    if not poses(prior, head):
-        return None
-    problem = DualProblem(
-        gram=gram,
-        signs=signs,
-        prior_scores=prior_scores if diffuse else prior_scores + prior_bias(prior, head),
-        bounds=window.bounds,
-        shapes=window.shapes,
-        bias_variance=prior.bias_variance,
-        balance=dual.attainable(signs, window.bounds, -prior.settled_balances[head]),
-    )
-    solution = dual.solve(
-        problem,
-        tol=settings.tol,
-        max_iter=settings.max_iter,
-        start=dual.feasible(problem, signs * window.coefficients[:, head]),
-        previous_bias=float(prior.biases[head]) if prior.solved[head] else None,
-    )
-    on_margin = solution.multipliers > 0
-    if settings.bias == "exact" or not on_margin.any():
-        return solution
-    scores = prior_scores + gram @ (signs * solution.multipliers)
-    median = float(np.median((signs - scores)[on_margin]))
-    return dual.with_bias(problem, solution, median)
-
-
-def prior_bias(prior: Posterior, head: int) -> float:
-    """Return the mean of a bias of finite variance, given the settled multipliers."""
-    return float(prior.bias_means[head] + prior.bias_variance * prior.settled_balances[head])
-
-
-def take_in(prior: Posterior, solutions: tuple[DualSolution | None, ...]) -> Posterior:
-    """Return the posterior with the multipliers and biases of the solutions there are."""
-    window, solved = prior.window, prior.solved.copy()
-    coefficients, biases = window.coefficients.copy(), prior.biases.copy()
-    for head, solution in enumerate(solutions):
-        signs = window.signs[:, head]
-        if solution is not None:
-            coefficients[:, head] = signs * solution.multipliers
-            carried = prior_bias(prior, head) if np.isfinite(prior.bias_variance) else 0.0
-            biases[head] = carried + solution.bias
-            solved[head] += 1
-        elif signs.size and not solved[head] and biases[head] == 0:
-            biases[head] = signs[0]  # one class is all that is known: predict it
-    window = replace(window, coefficients=coefficients)
-    return replace(prior, window=window, biases=biases, solved=solved)
 
 
 def check_variances(posterior: Posterior, points: Points) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -44,6 +44,8 @@ class Covariance:
 
     kernel: Kernel
     reduction: Reduction | None = None
+
+    within_anchors: ClassVar[bool] = False
 
     @property
     def width(self) -> int:
@@ -109,6 +111,10 @@ class CovarianceFunction(Protocol):
     def width(self) -> int:
         """Kernel values to compute for one point."""
 
+    @property
+    def within_anchors(self) -> bool:
+        """Whether ``k_t(., x)`` is a sum over anchors, and ``k(., z)`` itself at an anchor z."""
+
     def __call__(self, left: Points, right: Points) -> Array:
         """Return the (n, m) covariances of the function's values on two sets of rows."""
 
@@ -116,7 +122,10 @@ class CovarianceFunction(Protocol):
         """Return the variance at every row, (n,), >= 0."""
 
     def in_base_kernel(self, expansion: Expansion) -> tuple[Expansion, ...]:
-        """Return ``sum_s k_t(., x_s) c_s`` in the base kernel: itself, and a part on anchors."""
+        """Return ``sum_s k_t(., x_s) c_s`` in the base kernel.
+
+        That is the expansion itself and a part on anchors, or the part alone, `within_anchors`.
+        """
 
 
 class Projection(NamedTuple):
@@ -146,6 +155,10 @@ class Recursion(Protocol):
     @property
     def origin(self) -> NDArray[np.intp]:
         """Where each anchor stood before the last fold, (q,); -1 for a new one."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether `fold` has a use for points without a penalty: it will project on some."""
 
     @property
     def pins(self) -> bool:
@@ -178,6 +191,9 @@ class Recursion(Protocol):
         ``points`` are those of `vertices`, ``smoothness`` is the penalty of their graph (None for
         none), and ``pinned`` a mask of those that must be kept, if points are kept.
         """
+
+    def reach(self, labeled: Points) -> Recursion:
+        """Return the recursion with anchors for newly labeled points, if it learns on anchors."""
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Return the nearest function that lives on the lasting anchors."""
@@ -261,7 +277,7 @@ class Posterior:
     frozen : support vectors whose multipliers are settled, kept exactly.
     window : labeled points whose multipliers the next update will optimise again.
     on_anchors : coefficients of settled support vectors projected on the recursion's anchors, and
-        of the averaged mean there.
+        of the averaged mean there; of the whole mean, if every function is a sum over anchors.
     mean_parts : the mean used for prediction as expansions in the base kernel, ready to evaluate.
     intercepts : (heads,) the bias of each head, that of the averaged mean if it is in use.
     biases : (heads,) the newest bias of each head.
@@ -311,6 +327,8 @@ class Posterior:
     @property
     def support(self) -> Expansion:
         """All points with a coefficient in the current covariance, newest last."""
+        if self.covariance.within_anchors:
+            return loaded(self.on_anchors)
         kernel = self.covariance.kernel
         return reduce(kernel.join, (loaded(t) for t in (self.on_anchors, self.frozen, self.window)))
 

@@ -13,7 +13,7 @@ may be treated differently, and by how arrays lie in memory, since sums may be r
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import wraps
@@ -77,6 +77,11 @@ def sharing() -> Iterator[None]:
         yield
     finally:
         _memory.reset(token)
+
+
+def within_update(wanted: bool) -> AbstractContextManager[None]:
+    """Let a model share work with itself, where that is wanted and it does not with others."""
+    return sharing() if wanted and not is_sharing() else nullcontext()
 
 
 def is_sharing() -> bool:

@@ -3,6 +3,9 @@
 Each function returns a new posterior. The mean they keep is, in the current covariance,
 
     m(x) = sum_window k_t(x, x_s) c_s + sum_frozen k_t(x, x_s) c_s + sum_anchors k_t(x, z) a_z.
+
+Where every function is a sum over anchors, the last of the three is the whole mean, and what the
+window carries is part of it.
 """
 
 from __future__ import annotations
@@ -66,8 +69,9 @@ def follow(posterior: Posterior, recursion: Recursion) -> Posterior:
 
     Where an anchor was dropped, what stood on it is projected on those that last.
     """
-    if recursion is posterior.recursion:
-        return posterior
+    if recursion.anchors is posterior.on_anchors.points:
+        return replace(posterior, recursion=recursion)
+    posterior = shifted(posterior, posterior.window, -1.0)
     old, origin = posterior.on_anchors, recursion.origin
     points = no_rows(posterior.frozen.points) if recursion.anchors is None else recursion.anchors
     heads = old.coefficients.shape[1]
@@ -81,24 +85,45 @@ def follow(posterior: Posterior, recursion: Recursion) -> Posterior:
         found = recursion.project(old.points[left], values[left])
         moved += found.coefficients
         errors = errors + norms(found.squared_error)
-    return replace(
+    posterior = replace(
         posterior,
         recursion=recursion,
         on_anchors=Terms(points, *halves(moved)),
         projection_errors=errors,
     )
+    return shifted(posterior, posterior.window, 1.0)
 
 
 def settle(posterior: Posterior, leaving: Terms) -> Posterior:
-    """Return the posterior with points that have left the window among the frozen ones."""
+    """Return the posterior with points that have left the window among the frozen ones.
+
+    Where every function is a sum over anchors, they are part of it already.
+    """
     if not leaving.size:
         return posterior
+    balances = posterior.settled_balances + leaving.coefficients.sum(axis=0)
+    posterior = replace(posterior, settled_balances=balances)
+    if posterior.covariance.within_anchors:
+        return posterior
     carrying = leaving.take(leaving.carrying)
-    return replace(
-        posterior,
-        frozen=join(posterior.covariance.kernel, posterior.frozen, carrying),
-        settled_balances=posterior.settled_balances + leaving.coefficients.sum(axis=0),
-    )
+    frozen = join(posterior.covariance.kernel, posterior.frozen, carrying)
+    return replace(posterior, frozen=frozen)
+
+
+def shifted(posterior: Posterior, terms: Terms, sign: float) -> Posterior:
+    """Return the posterior with what some points carry added to (1) or taken from (-1) the anchors.
+
+    Only where every function is a sum over anchors: elsewhere points carry it themselves.
+    """
+    expansion = loaded(terms)
+    if not posterior.covariance.within_anchors or not expansion.points.shape[0]:
+        return posterior
+    (part,) = posterior.covariance.in_base_kernel(expansion)
+    anchors = posterior.on_anchors
+    found = anchors.coefficients + sign * part.coefficients
+    rounding = np.abs(found).max(axis=0) <= FADED * np.abs(part.coefficients).max(axis=0)
+    found[:, rounding] = 0.0
+    return replace(posterior, on_anchors=replace(anchors, coefficients=found))
 
 
 def join(kernel: Kernel, first: Terms, second: Terms) -> Terms:
@@ -133,13 +158,18 @@ def average(posterior: Posterior, solved: NDArray[np.bool_], forgetting: float) 
     def taken_in(terms: SomeTerms, newest: Array) -> SomeTerms:
         return replace(terms, averages=terms.averages + share * (newest - terms.averages))
 
-    on_anchors = posterior.on_anchors
     newest, averaged = posterior.projection_errors
+    frozen, window = posterior.frozen, posterior.window
+    if not posterior.covariance.within_anchors:
+        frozen, window = (
+            taken_in(frozen, frozen.coefficients),
+            taken_in(window, window.coefficients),
+        )
     return replace(
         posterior,
-        frozen=taken_in(posterior.frozen, posterior.frozen.coefficients),
-        window=taken_in(posterior.window, posterior.window.coefficients),
-        on_anchors=taken_in(on_anchors, base_coefficients(posterior)),
+        frozen=frozen,
+        window=window,
+        on_anchors=taken_in(posterior.on_anchors, base_coefficients(posterior)),
         intercepts=posterior.intercepts + share * (posterior.biases - posterior.intercepts),
         projection_errors=np.stack([newest, averaged + share * (newest - averaged)]),
     )
@@ -150,7 +180,10 @@ def base_coefficients(posterior: Posterior) -> Array:
     anchors = posterior.on_anchors
     if not anchors.size:
         return anchors.coefficients
-    _, *parts = posterior.covariance.in_base_kernel(posterior.support)
+    covariance = posterior.covariance
+    if covariance.within_anchors:
+        return anchors.coefficients
+    _, *parts = covariance.in_base_kernel(posterior.support)
     if not parts:
         return anchors.coefficients
     return anchors.coefficients + parts[0].coefficients
@@ -220,14 +253,14 @@ def ready(posterior: Posterior, averaging: bool, bounded: bool = False) -> Poste
     points with the mean, and its size does not vary with how many of them carry a coefficient.
     """
     kernel, anchors = posterior.covariance.kernel, posterior.on_anchors
+    own = () if posterior.covariance.within_anchors else (posterior.frozen, posterior.window)
     if averaging:
-        terms = (anchors, posterior.frozen, posterior.window)
-        parts = tuple(Expansion(part.points, part.averages) for part in terms)
+        parts = tuple(Expansion(terms.points, terms.averages) for terms in (anchors, *own))
         return replace(posterior, mean_parts=summed(kernel, parts))
     if anchors.size:
         support = tuple(
             Expansion(terms.points, terms.coefficients) if bounded else loaded(terms)
-            for terms in (posterior.frozen, posterior.window)
+            for terms in own
         )
         parts = (Expansion(anchors.points, base_coefficients(posterior)), *support)
         parts = merged(parts, bounded) if posterior.recursion.pins else parts

@@ -361,15 +361,18 @@ def assert_failing_solver_leaves_no_trace(case, failure, monkeypatch):
     model, untouched = learned(case), learned(case)
     before = snapshot(model)
     calls = []
-    solve = dual.solve
 
-    def failing(*arguments, **keywords):
-        calls.append(arguments)
-        if len(calls) == 2:
-            raise failure
-        return solve(*arguments, **keywords)
+    def made_to_fail(solve):
+        def failing(*arguments, **keywords):
+            calls.append(arguments)
+            if len(calls) == 2:
+                raise failure
+            return solve(*arguments, **keywords)
 
-    monkeypatch.setattr(dual, "solve", failing)
+        return failing
+
+    for name in ("solve", "solve_from"):
+        monkeypatch.setattr(dual, name, made_to_fail(getattr(dual, name)))
     with pytest.raises(failure):
         learn_one_more(model, case)
     assert len(calls) == 2

@@ -44,6 +44,7 @@ MODELS = {
     "SeqMED-two-classes": lambda: SeqMED(kernel=Polynomial("scale", 2, 1.0), bias_variance=1.0),
     "SeqMED-linear-sparse": lambda: SeqMED(kernel="linear", lag=1),
     "SeqMED-budget": lambda: SeqMED(budget=8, averaging=True, random_state=0),
+    "SeqMED-span": lambda: SeqMED(budget=8, averaging=True, lag=2, random_state=0),
     "SeqMED-dcm": lambda: SeqMED(kernel=DCMFisher("diagonal")),
     "SeqMED-precomputed": lambda: SeqMED(kernel="precomputed"),
     "SeqLapMED": lambda: linked(lag=2, class_weight={"ant": 2.0}),

@@ -65,7 +65,12 @@ def naive_covariance(model, X):
     posterior = model.posterior_
     labeled = posterior.window.points
     if not posterior.covariance.kernel.compact:
-        labeled = np.vstack([posterior.frozen.points, labeled])
+        settled = posterior.frozen.points
+        if posterior.covariance.within_anchors:
+            known = labeled.tolist()
+            settled = [each for each in posterior.on_anchors.points.tolist() if each not in known]
+            settled = np.array(settled).reshape(-1, labeled.shape[1])
+        labeled = np.vstack([settled, labeled])
     extra = posterior.bias_variance if np.isfinite(posterior.bias_variance) else 0.0
 
     def k(left, right):

@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import make_moons
 from threadpoolctl import threadpool_info
 
-from seqmed import SeqLapMED, SeqMED, learning
+from seqmed import SeqLapMED, SeqMED, solving
 from seqmed.dual.problem import DualProblem, duality_gap, margins_left
 from seqmed.kernels import RBF
 from seqmed.threads import SMALL, threads_for
@@ -245,7 +245,7 @@ def test_windows_too_large_for_a_kernel_matrix(n_classes, bias, monkeypatch):
         return model
 
     expected = learned()
-    monkeypatch.setattr(learning, "LARGEST_GRAM", 10)
+    monkeypatch.setattr(solving, "LARGEST_GRAM", 10)
     model = learned()
     assert model.decision_function(X) == pytest.approx(expected.decision_function(X), abs=1e-6)
     assert model.duality_gap_ == pytest.approx(expected.duality_gap_, rel=1e-3, abs=1e-4)
@@ -255,7 +255,7 @@ def test_only_a_plain_kernel_is_computed_row_by_row(monkeypatch):
     """Smoothed covariances are held: their rows would cost as much as all of them."""
     X, y = make_moons(60, noise=0.1, random_state=0)
     y = np.where(np.arange(60) < 30, y, -1)
-    monkeypatch.setattr(learning, "LARGEST_GRAM", 10)
+    monkeypatch.setattr(solving, "LARGEST_GRAM", 10)
     model = SeqLapMED(random_state=0).fit(X, y)
     monkeypatch.undo()
     assert np.array_equal(

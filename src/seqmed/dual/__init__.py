@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from seqmed.arrays import Array
+from collections.abc import Callable
+from typing import Any
+
+from seqmed.arrays import Array, Indices, Mask
 from seqmed.dual.problem import DualProblem, DualSolution, attainable, feasible, with_bias
 from seqmed.sharing import shared
 
@@ -22,4 +25,21 @@ def solve(
     return smo.solve(problem, tol=tol, max_iter=max_iter, start=start, previous_bias=previous_bias)
 
 
-__all__ = ["DualProblem", "DualSolution", "attainable", "feasible", "solve", "with_bias"]
+def solve_from(
+    problem: DualProblem, rows: Mask, block: Callable[[Mask], tuple[Indices, Any]], **options: Any
+) -> DualSolution:
+    """Solve beginning with some of the points; see `seqmed.dual.screening.solve_from`."""
+    from seqmed.dual import screening
+
+    return screening.solve_from(problem, rows, block, **options)
+
+
+__all__ = [
+    "DualProblem",
+    "DualSolution",
+    "attainable",
+    "feasible",
+    "solve",
+    "solve_from",
+    "with_bias",
+]

@@ -37,6 +37,11 @@ REACH = 0.5
 NO_BALANCE = 1e-12
 
 
+def is_moderate(largest: float) -> bool:
+    """Whether covariances of up to this size can be held in single precision."""
+    return 1e-25 < largest < 1e25
+
+
 class ComputedRows(Protocol):
     """Covariances that are not in memory, as far as a solver needs them."""
 
@@ -189,15 +194,19 @@ def standing(
     """
     room = problem.bounds - multipliers
     soft = problem.shapes > 0
-    slope = np.divide(problem.shapes, room, out=np.zeros_like(room), where=soft)
-    stiffness = np.divide(slope, room, out=np.zeros_like(room), where=soft)
+    if soft.all():
+        slope = problem.shapes / room
+        stiffness = slope / room
+    else:
+        slope = np.divide(problem.shapes, room, out=np.zeros_like(room), where=soft)
+        stiffness = np.divide(slope, room, out=np.zeros_like(room), where=soft)
     demand = left - problem.signs * slope
     blur = ROUNDING * problem.bounds * stiffness
     positive, above_zero, below_bound = problem.signs > 0, multipliers > 0, soft | (room > 0)
     may_grow = np.where(positive, below_bound, above_zero)
     may_shrink = np.where(positive, above_zero, below_bound)
-    lowest = float((demand - blur).max(initial=-np.inf, where=may_grow))
-    highest = float((demand + blur).min(initial=np.inf, where=may_shrink))
+    lowest = float(np.where(may_grow, demand - blur, -np.inf).max(initial=-np.inf))
+    highest = float(np.where(may_shrink, demand + blur, np.inf).min(initial=np.inf))
     if np.isfinite(problem.bias_variance):
         own = problem.bias_variance * float(problem.signs @ multipliers if total is None else total)
         lowest, highest = max(lowest, own), min(highest, own)

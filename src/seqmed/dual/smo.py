@@ -32,6 +32,7 @@ from seqmed.dual.problem import (
     Standing,
     certify,
     feasible,
+    is_moderate,
     margins_left,
     standing,
 )
@@ -204,7 +205,8 @@ def no_rows_of(gram: Any, places: Indices) -> Rows:
     """Return room for rows of the covariances, in single precision, none of them fetched."""
     n = places.size
     slots = int(min(n, max(ROW_BYTES // (4 * n), 4 * ROWS_AT_A_TIME)))
-    values = np.empty((slots, n), dtype=np.float32)
+    single = is_moderate(float(np.abs(gram.diagonal()).max()))
+    values = np.empty((slots, n), dtype=np.float32 if single else np.float64)
     values[0] = 0.0  # a step of length zero is taken with whatever is there
     return Rows(
         source=gram if isinstance(gram, np.ndarray) else np.empty((0, 0)),

@@ -51,16 +51,24 @@ from seqmed.recursion import (
     ContinuousRecursion,
     ExactRecursion,
     LandmarkRecursion,
+    SpanRecursion,
     SpectralRecursion,
 )
 from seqmed.recursion.basis import Basis
 from seqmed.recursion.continuity import PointCovariance
+from seqmed.recursion.span import SpanCovariance
 from seqmed.recursion.spectral import Spectrum
 from seqmed.search import PrequentialSearch
 
 KERNELS = (RBF, Linear, Polynomial, TfIdf, DCMFisher, Precomputed)
-COVARIANCES = (Covariance, PointCovariance)
-RECURSIONS = (ExactRecursion, LandmarkRecursion, ContinuousRecursion, SpectralRecursion)
+COVARIANCES = (Covariance, PointCovariance, SpanCovariance)
+RECURSIONS = (
+    ExactRecursion,
+    LandmarkRecursion,
+    ContinuousRecursion,
+    SpectralRecursion,
+    SpanRecursion,
+)
 
 # What an annotation that names an interface allows.
 IMPLEMENTATIONS: dict[Any, tuple[type, ...]] = {

@@ -21,10 +21,12 @@ from seqmed.recursion import (
     ContinuousRecursion,
     ExactRecursion,
     LandmarkRecursion,
+    SpanRecursion,
     SpectralRecursion,
 )
 from seqmed.recursion.basis import Basis
 from seqmed.recursion.continuity import PointCovariance
+from seqmed.recursion.span import SpanCovariance
 from seqmed.recursion.spectral import Spectrum
 
 TERMS = {"points": "n p", "coefficients": "n heads", "averages": "n heads"}
@@ -47,6 +49,8 @@ SHAPES: dict[type, dict[str, str]] = {
         "committed": "m m", "keys": "q", "kept": "m", "anchors": "q p", "origin": "q",
     },
     SpectralRecursion: {"origin": "0"},
+    SpanCovariance: {"landmarks": "m p", "whitening": "m m"},
+    SpanRecursion: {"keys": "m", "origin": "m"},
     Spectrum: {"vectors": "r p", "singular_values": "r", "laplacian_values": "r"},
     RBF: {"centre": "p"},
     TfIdf: {"idf": "p"},

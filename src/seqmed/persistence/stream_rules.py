@@ -26,9 +26,11 @@ from seqmed.recursion import (
     ContinuousRecursion,
     ExactRecursion,
     LandmarkRecursion,
+    SpanRecursion,
     SpectralRecursion,
 )
 from seqmed.recursion.continuity import PointCovariance
+from seqmed.recursion.span import SpanCovariance
 
 Rules = Iterator[tuple[str, Any]]
 
@@ -37,6 +39,7 @@ CARRIERS: dict[str, tuple[type, ...]] = {
     "exact": (ExactRecursion,),
     "spectral": (SpectralRecursion,),
     "landmarks": (LandmarkRecursion, ContinuousRecursion),
+    "span": (SpanRecursion, LandmarkRecursion),  # landmarks, by earlier versions
 }
 # More than any stream has; the number of a batch must stay an index.
 MOST_BATCHES = 2**53
@@ -65,7 +68,8 @@ def stream_rules(began: Any, state: dict[str, Any]) -> Rules:
         "points that suit the kernel",
         all(suit(points, kernel, stream.sparse) for points in points_in(posterior)),
     )
-    default = "exact" if began.budget is None else "landmarks"
+    exact = began.budget is None or kernel.compact
+    default = "exact" if exact else "span"
     yield "the recursion named", type(recursion) in CARRIERS[getattr(began, "recursion", default)]
     yield "the bias variance named", posterior.bias_variance == float(began.bias_variance)
     by_rows = posterior.graph.laplacian == "rows" and posterior.graph.power == 1
@@ -174,6 +178,19 @@ def landmark_rules(recursion: LandmarkRecursion) -> Rules:
     yield "a reduction on the landmarks", reduction is None or reduction.anchors.shape[0] == size
 
 
+def span_rules(recursion: SpanRecursion) -> Rules:
+    """Yield what holds for the recursion within a span."""
+    size = n_anchors(recursion)
+    began = isinstance(recursion.covariance, SpanCovariance)
+    plain = isinstance(recursion.covariance, Covariance) and recursion.covariance.reduction is None
+    yield "a covariance on landmarks, once there are any", size > 0 if began else plain
+    yield "one key for each landmark", recursion.keys.size == size
+    yield "one origin for each landmark", recursion.origin.size == size
+    yield "as many landmarks as asked for at most", max(size, 1) <= recursion.n_landmarks
+    yield "origins that are indices", (recursion.origin >= -1).all()
+    yield "seed and count >= 0", recursion.seed >= 0 and recursion.n_calls >= 0
+
+
 def continuous_rules(recursion: ContinuousRecursion) -> Rules:
     """Yield what holds for the recursion of linked graphs."""
     q, covariance = recursion.origin.size, recursion.covariance
@@ -236,6 +253,7 @@ RECORD_RULES: dict[type, Callable[[Any], Rules]] = {
     LandmarkRecursion: landmark_rules,
     ContinuousRecursion: continuous_rules,
     SpectralRecursion: spectral_rules,
+    SpanRecursion: span_rules,
     ClassBook: book_rules,
     Calibration: calibration_rules,
     StepInfo: info_rules,

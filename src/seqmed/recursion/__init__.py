@@ -7,6 +7,7 @@ from seqmed.posterior import Covariance, Recursion
 from seqmed.recursion.continuity import ContinuousRecursion
 from seqmed.recursion.exact import ExactRecursion
 from seqmed.recursion.landmarks import LandmarkRecursion
+from seqmed.recursion.span import SpanRecursion
 from seqmed.recursion.spectral import SpectralRecursion
 
 NAMES = ("landmarks", "exact", "spectral")
@@ -42,6 +43,7 @@ __all__ = [
     "ContinuousRecursion",
     "ExactRecursion",
     "LandmarkRecursion",
+    "SpanRecursion",
     "SpectralRecursion",
     "begin",
 ]

@@ -62,6 +62,8 @@ class PointCovariance:
     values: Array
     basis: Basis | None = None
 
+    within_anchors: ClassVar[bool] = False
+
     @property
     def width(self) -> int:
         """Kernel values to compute for one point."""
@@ -140,6 +142,7 @@ class ContinuousRecursion:
     origin: NDArray[np.intp] = field(default_factory=no_indices)
     n_folds: int = 0
     pins: ClassVar[bool] = True
+    grows: ClassVar[bool] = True
     replacement_cost: ClassVar[float] = 0.0
 
     def vertices(self, points: Points, labeled: Points) -> Points:
@@ -219,6 +222,10 @@ class ContinuousRecursion:
             origin=np.append(self.kept, np.full(n - m, -1)),
             n_folds=self.n_folds + 1,
         )
+
+    def reach(self, labeled: Points) -> ContinuousRecursion:
+        """Return the recursion itself: labels are learned with the whole kernel."""
+        return self
 
     def repin(self, pinned: Points) -> ContinuousRecursion:
         """Return the recursion with those of its anchors pinned; the others compete to stay."""

@@ -9,6 +9,7 @@ machines; replacing some keeps the covariance on those that stay.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,8 @@ class LandmarkRecursion(OwnGraph):
     origin: NDArray[np.intp] = field(default_factory=no_indices)
     replacement_cost: float = 0.0
     n_folds: int = 0
+
+    grows: ClassVar[bool] = True
 
     @property
     def anchors(self) -> Points | None:

@@ -11,10 +11,15 @@ class OwnGraph:
     """Every batch is a graph of its own, and all of the state is needed between batches."""
 
     pins: ClassVar[bool] = False
+    grows: ClassVar[bool] = False
 
     def vertices(self, points: Points, labeled: Points) -> Points:
         """Return what a graph of the batch spans: the batch."""
         return points
+
+    def reach(self, labeled: Points) -> Self:
+        """Return the recursion itself: labels are learned with the whole kernel."""
+        return self
 
     def repin(self, pinned: Points) -> Self:
         """Return the recursion itself: it keeps no point because it is pinned."""

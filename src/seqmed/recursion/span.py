@@ -1,0 +1,283 @@
+"""Learning within a span: labels teach the part of a function that m landmarks can express.
+
+With features ``phi(x) = W' k(Z, x)`` of landmarks Z, ``W' K_ZZ W = I``, the covariance that labels
+see is ``phi(x) . phi(x')``: that of the function's projection on the span of all ``k(., z)``. Every
+mean is then a sum over landmarks, whatever the length of the stream, and a label that is settled
+loses nothing.
+
+Landmarks are labeled points, a random choice of them where there are too many. Until there are m
+the span holds all that labels can teach, and nothing is approximated. From then on they stay, since
+what is learned stands on them, unless labels come that they express worse than each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqmed.arrays import (
+    Array,
+    Indices,
+    Mask,
+    Points,
+    distinct_rows,
+    found_among,
+    no_indices,
+    no_rows,
+    row_norms_squared,
+    stack,
+    take_rows,
+)
+from seqmed.dual.problem import is_moderate
+from seqmed.graph import Smoothness
+from seqmed.kernels import Expansion, Kernel
+from seqmed.posterior import CovarianceFunction, Projection
+from seqmed.recursion.basis import is_triangular, whiten_gram, whitened
+from seqmed.recursion.landmarks import draw_keys, largest
+from seqmed.recursion.own_graph import OwnGraph
+
+# Points of a batch by which it is judged whether the landmarks express it.
+PROBES = 50
+# Standard errors by which points have to be worse expressed than landmarks are by each other.
+SURPRISE = 4.0
+# Entries of W, in units of the kernel, up to which features are right to some digits in single
+# precision.
+LARGEST_AMPLIFICATION = 100.0
+
+
+@dataclass(frozen=True)
+class SpanCovariance:
+    """The base kernel, of which labels see the projection on the span of landmarks.
+
+    Parameters
+    ----------
+    kernel : the base kernel.
+    landmarks : the points Z, (m, p).
+    whitening : the matrix W, (m, m), with zero columns for redundant landmarks.
+    """
+
+    kernel: Kernel
+    landmarks: Points
+    whitening: Array
+
+    within_anchors: ClassVar[bool] = True
+
+    @cached_property
+    def triangular(self) -> bool:
+        """Whether W is upper triangular, which makes products with it cheaper."""
+        return is_triangular(self.whitening)
+
+    @property
+    def width(self) -> int:
+        """Kernel values to compute for one point."""
+        return self.landmarks.shape[0]
+
+    def __call__(self, left: Points, right: Points) -> Array:
+        """Return the (n, m) covariances of the whole function's values, the base kernel's.
+
+        What the landmarks cannot express is as uncertain as before any label.
+        """
+        return self.kernel(left, right)
+
+    def features(self, points: Points) -> Array:
+        """Return phi of every row, (n, m)."""
+        values = self.kernel(points, self.landmarks)
+        return whitened(values, self.whitening, self.triangular)
+
+    def gram(self, points: Points) -> SpanGram:
+        """Return the covariances that labels see at some points, as far as they are needed."""
+        values = self.kernel(points, self.landmarks)
+        return SpanGram(values, self.whitening, self.triangular)
+
+    def diagonal(self, points: Points) -> Array:
+        """Return the variance at every row, (n,)."""
+        return self.kernel.diagonal(points)
+
+    def in_base_kernel(self, expansion: Expansion) -> tuple[Expansion, ...]:
+        """Return the projection of ``sum_s k(., x_s) c_s``, an expansion on the landmarks."""
+        if not expansion.points.shape[0]:
+            return (
+                Expansion(self.landmarks, np.zeros((self.width, expansion.coefficients.shape[1]))),
+            )
+        inner = self.kernel(expansion.points, self.landmarks).T @ expansion.coefficients
+        return (Expansion(self.landmarks, self.whitening @ (self.whitening.T @ inner)),)
+
+    def unexplained(self, points: Points) -> Array:
+        """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""
+        rest = self.kernel.diagonal(points) - row_norms_squared(self.features(points))
+        return np.maximum(rest, 0.0)
+
+    @cached_property
+    def unexplained_by_others(self) -> Array:
+        """Return the squared distance, (m,), of each landmark's function from the others' span."""
+        precisions = row_norms_squared(self.whitening)  # the diagonal of the inverse of K_ZZ
+        return np.divide(1.0, precisions, out=np.zeros_like(precisions), where=precisions > 0)
+
+
+class SpanGram:
+    """Covariances of n points within a span: a product costs little, a block what its points cost.
+
+    Blocks are in single precision where that is precise enough for steps towards the optimum;
+    where it is reached is for products to say, which are in double.
+
+    Parameters
+    ----------
+    values : (n, m) kernel values between the points and the landmarks.
+    whitening : the matrix W, (m, m).
+    triangular : whether W is upper triangular.
+    """
+
+    def __init__(self, values: Array, whitening: Array, triangular: bool) -> None:
+        self.values, self.whitening, self.triangular = values, whitening, triangular
+        largest_value = float(np.abs(values).max(initial=0.0))
+        amplified = float(np.abs(whitening).max(initial=0.0)) * np.sqrt(largest_value)
+        single = is_moderate(largest_value) and amplified <= LARGEST_AMPLIFICATION
+        self.precision = np.float32 if single else np.float64
+        self.factor = whitening.astype(self.precision, copy=False)
+        self.order = no_indices()  # the points that have features, as they came
+        self.features = np.zeros((0, values.shape[1]), dtype=self.precision)
+        self.known = np.zeros((0, 0), dtype=self.precision)
+
+    def block(self, rows: Mask) -> tuple[Indices, NDArray[np.floating]]:
+        """Return the places of some points, (k,), in any order, and their covariances (k, k)."""
+        new = rows.copy()
+        new[self.order] = False
+        if new.any():
+            self._add(np.flatnonzero(new))
+        wanted = rows[self.order]
+        if wanted.all():
+            return self.order, self.known
+        return self.order[wanted], self.known[np.ix_(wanted, wanted)]
+
+    def _add(self, new: Indices) -> None:
+        """Compute the covariances of more points, with each other and with those there are."""
+        size = self.order.size
+        features = whitened(self.values[new].astype(self.precision), self.factor, self.triangular)
+        known = np.empty((size + new.size, size + new.size), dtype=self.precision)
+        known[:size, :size] = self.known
+        known[size:, size:] = features @ features.T
+        known[size:, :size] = features @ self.features.T
+        known[:size, size:] = known[size:, :size].T
+        self.order, self.known = np.append(self.order, new), known
+        self.features = np.vstack([self.features, features])
+
+    def on_landmarks(self, coefficients: Array) -> Array:
+        """Return the projection of a sum over points, by coefficients (n, ...) and (m, ...)."""
+        carrying = coefficients != 0
+        support = np.flatnonzero(carrying.any(axis=1) if carrying.ndim > 1 else carrying)
+        inner = self.values[support].T @ coefficients[support]
+        return self.whitening @ (self.whitening.T @ inner) if support.size else inner
+
+    def __matmul__(self, coefficients: Array) -> Array:
+        """Return the product with ``coefficients`` (n,); points of coefficient 0 cost nothing."""
+        if not coefficients.any():
+            return np.zeros_like(coefficients)
+        return self.values @ self.on_landmarks(coefficients)
+
+    def __getitem__(self, rows: Indices) -> Array:
+        """Return some rows, (k, n)."""
+        features = whitened(self.values[rows], self.whitening, self.triangular)
+        return (self.values @ (self.whitening @ features.T)).T
+
+    def diagonal(self) -> Array:
+        """Return the diagonal, (n,)."""
+        return row_norms_squared(whitened(self.values, self.whitening, self.triangular))
+
+
+def span_of(kernel: Kernel, landmarks: Points) -> SpanCovariance:
+    """Return the covariance within the span of some landmarks."""
+    return SpanCovariance(kernel, landmarks, whiten_gram(kernel(landmarks, landmarks)))
+
+
+@dataclass(frozen=True)
+class SpanRecursion(OwnGraph):
+    """Carries landmarks in memory O(m^2 + m p), whatever the length of the stream.
+
+    Parameters
+    ----------
+    covariance : the current covariance, the base kernel before the first label.
+    n_landmarks : how many landmarks to grow to.
+    seed : entropy of the choice among points.
+    keys : (m,) the draw by which each landmark holds its place; the largest stay.
+    origin : (m,) where each landmark stood before the last change, -1 for a new one.
+    n_calls : how often labeled points were offered.
+    """
+
+    covariance: CovarianceFunction
+    n_landmarks: int
+    seed: int
+    keys: Array = field(default_factory=lambda: np.zeros(0))
+    origin: Indices = field(default_factory=no_indices)
+    n_calls: int = 0
+
+    replacement_cost: ClassVar[float] = 0.0
+
+    @property
+    def anchors(self) -> Points | None:
+        """The landmarks; None before there are any."""
+        return self.covariance.landmarks if isinstance(self.covariance, SpanCovariance) else None
+
+    def forget(self, share: float) -> SpanRecursion:
+        """Return the recursion with its landmarks the readier to go, should it come to that."""
+        return replace(self, keys=self.keys / share, origin=np.arange(self.keys.size))
+
+    def fold(
+        self,
+        points: Points,
+        smoothness: Smoothness | None,
+        pinned: NDArray[np.bool_] | None = None,
+    ) -> SpanRecursion:
+        """Return the recursion itself: points without labels teach it nothing."""
+        assert smoothness is None
+        return self
+
+    def reach(self, labeled: Points) -> SpanRecursion:
+        """Return the recursion with landmarks for newly labeled points, where they are needed."""
+        size, draws = self.keys.size, draw_keys(labeled.shape[0], self.seed, self.n_calls)
+        settled = replace(self, origin=np.arange(size), n_calls=self.n_calls + 1)
+        full = size == self.n_landmarks
+        if full and not self._surprised_by(labeled, draws):
+            return settled
+        known = no_rows(labeled) if self.anchors is None else self.anchors
+        new = distinct_rows(labeled)
+        new = new[~found_among(take_rows(labeled, new), known)]
+        holds = self.keys if full else np.zeros(size)  # draws are negative: all stay
+        chosen = largest(np.append(holds, draws[new]), self.n_landmarks)
+        stays, enters = chosen[chosen < size], new[chosen[chosen >= size] - size]
+        if not enters.size:
+            return settled
+        landmarks = stack(take_rows(known, stays), take_rows(labeled, enters))
+        return replace(
+            settled,
+            covariance=span_of(self.covariance.kernel, landmarks),
+            keys=np.append(self.keys[stays], draws[enters]),
+            origin=np.append(stays, np.full(enters.size, -1)),
+        )
+
+    def _surprised_by(self, points: Points, draws: Array) -> bool:
+        """Whether the landmarks express points worse than they express each other."""
+        if not points.shape[0]:
+            return False
+        assert isinstance(self.covariance, SpanCovariance)
+        found = self.covariance.unexplained(take_rows(points, largest(draws, PROBES)))
+        usual = self.covariance.unexplained_by_others
+        error = np.sqrt(found.var() / found.size + usual.var() / usual.size)
+        return bool(found.mean() > usual.mean() + SURPRISE * error)
+
+    def project(self, points: Points, coefficients: Array) -> Projection:
+        """Return the nearest expansion on the landmarks."""
+        assert isinstance(self.covariance, SpanCovariance)
+        (found,) = self.covariance.in_base_kernel(Expansion(points, coefficients))
+        features = self.covariance.features(points)
+        rest = self.covariance.kernel(points, points) - features @ features.T
+        lost = np.sum(coefficients * (rest @ coefficients), axis=0)
+        return Projection(found.coefficients, np.maximum(lost, 0.0))
+
+    def unexplained(self, points: Points) -> Array:
+        """Return what projecting loses of each row, (n,)."""
+        assert isinstance(self.covariance, SpanCovariance)
+        return self.covariance.unexplained(points)

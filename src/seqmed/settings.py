@@ -1,0 +1,34 @@
+"""What governs one update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What governs one step; all of it may differ from one batch to the next.
+
+    Parameters
+    ----------
+    bound : the multiplier bound C of a row of weight 1.
+    slack_shape : shape of the slack prior, >= 0 and < bound.
+    smoothing : the strength ``2 beta >= 0`` of the smoothness penalty.
+    bias : "exact", or "median" for the paper's rule.
+    tol, max_iter : of the dual solver.
+    lag : batches with labels whose multipliers are optimised together, None for all.
+    averaging : whether predictions are by the running mean of the means.
+    forgetting : share in (0, 1] that is left of the past at every batch.
+    room : labeled points kept exactly; None for all.
+    """
+
+    bound: float
+    slack_shape: float = 1.0
+    smoothing: float = 0.0
+    bias: str = "exact"
+    tol: float = 1e-3
+    max_iter: int = -1
+    lag: int | None = 1
+    averaging: bool = False
+    forgetting: float = 1.0
+    room: int | None = None

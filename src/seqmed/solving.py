@@ -1,0 +1,147 @@
+"""The duals of one update: a problem per head over the window's points, and what they teach."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from seqmed import dual
+from seqmed.arrays import Array, Points, no_indices
+from seqmed.dual import DualProblem, DualSolution
+from seqmed.kernels import ComputedGram, evaluate
+from seqmed.posterior import Covariance, CovarianceFunction, Posterior
+from seqmed.recursion.span import SpanCovariance, SpanGram
+from seqmed.settings import Settings
+
+Gram = Array | ComputedGram | SpanGram
+Solutions = tuple[DualSolution | None, ...]
+
+# Points of a window whose covariances are held in memory, where they are the base kernel's.
+LARGEST_GRAM = 12_000
+# Distance beyond its margin at which a point is first left out.
+SPARE = 0.2
+
+
+def learn(prior: Posterior, settings: Settings) -> tuple[Posterior, Solutions]:
+    """Return the posterior with the duals of its window solved, and their solutions."""
+    if isinstance(prior.covariance, SpanCovariance):
+        return learn_in_span(prior, prior.covariance, settings)
+    solutions = solve(prior, settings)
+    return take_in(prior, solutions), solutions
+
+
+def solve(prior: Posterior, settings: Settings) -> Solutions:
+    """Solve one dual per head over the points of the window."""
+    window, covariance = prior.window, prior.covariance
+    settled = replace(prior, window=window.take(no_indices())).support
+    prior_parts = covariance.in_base_kernel(settled)
+    prior_scores = evaluate(covariance.kernel, prior_parts, window.points)
+    return solve_heads(prior, gram_of(covariance, window.points), prior_scores, settings)
+
+
+def learn_in_span(
+    prior: Posterior, covariance: SpanCovariance, settings: Settings
+) -> tuple[Posterior, Solutions]:
+    """Learn where every function is a sum over landmarks: the anchors carry the whole mean."""
+    window, anchors = prior.window, prior.on_anchors
+    gram = covariance.gram(window.points)
+    settled = anchors.coefficients - gram.on_landmarks(window.coefficients)
+    solutions = solve_heads(prior, gram, gram.values @ settled, settings)
+    learned = take_in(prior, solutions)
+    newest = settled + gram.on_landmarks(learned.window.coefficients)
+    return replace(learned, on_anchors=replace(anchors, coefficients=newest)), solutions
+
+
+def solve_heads(prior: Posterior, gram: Gram, prior_scores: Array, settings: Settings) -> Solutions:
+    """Solve one dual per head, given the window's covariances and prior scores (n, heads)."""
+    return tuple(
+        solve_head(prior, head, gram, prior_scores[:, head], settings)
+        for head in range(prior.biases.size)
+    )
+
+
+def poses(posterior: Posterior, head: int) -> bool:
+    """Whether the window poses a dual to a head: not if empty, nor one class to a diffuse bias."""
+    signs = posterior.window.signs[:, head]
+    if signs.size == 0 or np.isfinite(posterior.bias_variance):
+        return bool(signs.size)
+    return bool(abs(signs.sum()) < signs.size)
+
+
+def gram_of(covariance: CovarianceFunction, points: Points) -> Array | ComputedGram:
+    """Return the covariances of the window's points, in memory unless they are too many."""
+    plain = isinstance(covariance, Covariance) and covariance.reduction is None
+    if plain and points.shape[0] > LARGEST_GRAM:
+        return ComputedGram(covariance.kernel, points)
+    return covariance(points, points)
+
+
+def solve_head(
+    prior: Posterior,
+    head: int,
+    gram: Gram,
+    prior_scores: Array,
+    settings: Settings,
+) -> DualSolution | None:
+    """Solve the dual of one head; None where it has no labels, or one class and a diffuse bias.
+
+    It starts from the multipliers of the last update. Within a span, where a point costs little to
+    score and much to optimise, points beyond their margins at the last update are first left out.
+    """
+    window = prior.window
+    signs = np.ascontiguousarray(window.signs[:, head])
+    diffuse = not np.isfinite(prior.bias_variance)
+    if not poses(prior, head):
+        return None
+    problem = DualProblem(
+        gram=gram,
+        signs=signs,
+        prior_scores=prior_scores if diffuse else prior_scores + prior_bias(prior, head),
+        bounds=window.bounds,
+        shapes=window.shapes,
+        bias_variance=prior.bias_variance,
+        balance=dual.attainable(signs, window.bounds, -prior.settled_balances[head]),
+    )
+    coefficients = window.coefficients[:, head]
+    solver: dict[str, Any] = {
+        "tol": settings.tol,
+        "max_iter": settings.max_iter,
+        "start": dual.feasible(problem, signs * coefficients),
+        "previous_bias": float(prior.biases[head]) if prior.solved[head] else None,
+    }
+    if isinstance(gram, SpanGram):
+        expected = prior_scores + gram @ coefficients + prior.biases[head]
+        rows = (signs * expected < 1.0 + SPARE) | (coefficients != 0)
+        solution = dual.solve_from(problem, rows, gram.block, **solver)
+    else:
+        solution = dual.solve(problem, **solver)
+    on_margin = solution.multipliers > 0
+    if settings.bias == "exact" or not on_margin.any():
+        return solution
+    scores = prior_scores + gram @ (signs * solution.multipliers)
+    median = float(np.median((signs - scores)[on_margin]))
+    return dual.with_bias(problem, solution, median)
+
+
+def prior_bias(prior: Posterior, head: int) -> float:
+    """Return the mean of a bias of finite variance, given the settled multipliers."""
+    return float(prior.bias_means[head] + prior.bias_variance * prior.settled_balances[head])
+
+
+def take_in(prior: Posterior, solutions: Solutions) -> Posterior:
+    """Return the posterior with the multipliers and biases of the solutions there are."""
+    window, solved = prior.window, prior.solved.copy()
+    coefficients, biases = window.coefficients.copy(), prior.biases.copy()
+    for head, solution in enumerate(solutions):
+        signs = window.signs[:, head]
+        if solution is not None:
+            coefficients[:, head] = signs * solution.multipliers
+            carried = prior_bias(prior, head) if np.isfinite(prior.bias_variance) else 0.0
+            biases[head] = carried + solution.bias
+            solved[head] += 1
+        elif signs.size and not solved[head] and biases[head] == 0:
+            biases[head] = signs[0]  # one class is all that is known: predict it
+    window = replace(window, coefficients=coefficients)
+    return replace(prior, window=window, biases=biases, solved=solved)

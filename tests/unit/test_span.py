@@ -1,0 +1,359 @@
+"""SeqMED within a budget: labels are learned within the span of landmarks."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from seqmed import SeqMED, solving
+from seqmed.kernels import RBF, Expansion, Polynomial
+from seqmed.posterior import Covariance
+from seqmed.recursion import SpanRecursion
+from seqmed.recursion.span import SpanGram, span_of
+from tests.unit.test_identities import (
+    GAMMA,
+    TOL,
+    UNLABELED,
+    Rows,
+    assert_close,
+    learn,
+    make_batch,
+    make_stream,
+    marked,
+    new_points,
+    seq_med,
+)
+
+OPTIONS = {
+    "plain": {},
+    "lag": {"lag": 3},
+    "averaging": {"averaging": True},
+    "forgetting": {"forgetting": 0.8},
+    "all": {"lag": 2, "averaging": True, "forgetting": 0.9},
+    "finite bias": {"bias_variance": 0.7},
+    "finite bias, lag": {"bias_variance": 0.7, "lag": 3},
+    "median": {"bias": "median"},
+    "support vector machine": {"slack_shape": 0.0},
+}
+
+
+def long_stream(n_classes, seed=0, batches=6):
+    """The first batch has more labels than 12 landmarks, later ones a few."""
+    sizes = [(30, 20)] + [(14, 6)] * (batches - 1)
+    return [
+        make_batch(n, labels, n_classes, seed=9000 + 100 * seed + t)
+        for t, (n, labels) in enumerate(sizes)
+    ]
+
+
+def bounded(**options):
+    return seq_med(**{"budget": 24, "random_state": 0, **options})
+
+
+def landmarks_of(model):
+    return model.posterior_.recursion.anchors
+
+
+# -- against other ways to say the same ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_it_is_a_linear_machine_on_the_features_of_its_landmarks(name, n_classes, wrap):
+    """phi(x) = W' k(Z, x), with W from a plain Cholesky factorisation."""
+    stream = long_stream(n_classes)
+    options = OPTIONS[name]
+    model = bounded(**options)
+    learn(model, stream[:1], wrap=wrap)
+    landmarks = landmarks_of(model)
+    landmarks = landmarks.toarray() if sp.issparse(landmarks) else landmarks
+    kernel = RBF(GAMMA)
+    inverse = np.linalg.inv(np.linalg.cholesky(kernel(landmarks, landmarks))).T
+
+    def features(points):
+        return kernel(points, landmarks) @ inverse
+
+    linear = seq_med(kernel="linear", budget=24, **options)
+    for t, rows in enumerate(stream):
+        if t:
+            learn(model, [rows], wrap=wrap)
+        learn(linear, [Rows(features(rows.points), rows.labels, rows.weights)])
+        new = new_points()
+        assert_close(
+            model.decision_function(wrap(new)), linear.decision_function(features(new)), 1e-7
+        )
+        assert_close(model.intercept_, linear.intercept_, 1e-7)
+    after = landmarks_of(model)
+    after = after.toarray() if sp.issparse(after) else after
+    np.testing.assert_array_equal(after, landmarks)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_nothing_is_lost_while_every_label_is_a_landmark(name, n_classes):
+    stream = make_stream(n_classes, seed=71)
+    options = OPTIONS[name]
+    unbounded, model = seq_med(**options), bounded(budget=80, **options)
+    for rows in stream:
+        learn(unbounded, [rows])
+        learn(model, [rows])
+        assert_close(
+            model.decision_function(new_points()), unbounded.decision_function(new_points()), 1e-7
+        )
+    assert landmarks_of(model).shape[0] == 39
+    assert not model.posterior_.projection_error.any()
+
+
+@pytest.mark.parametrize("name", ["plain", "lag", "finite bias, lag"])
+def test_leaving_points_out_at_first_changes_nothing(name, monkeypatch):
+    stream = long_stream(2, seed=2)
+    few = learn(bounded(**OPTIONS[name]), stream)
+    monkeypatch.setattr(solving, "SPARE", np.inf)
+    all_at_once = learn(bounded(**OPTIONS[name]), stream)
+    assert_close(
+        few.decision_function(new_points()), all_at_once.decision_function(new_points()), 1e-8
+    )
+
+
+def test_points_that_are_easy_are_left_out(monkeypatch):
+    asked = []
+    original = SpanGram.block
+
+    def recording(gram, rows):
+        asked.append((rows.sum(), rows.size))
+        return original(gram, rows)
+
+    monkeypatch.setattr(SpanGram, "block", recording)
+    rng = np.random.default_rng(0)
+    model = SeqMED(gamma=0.1, lag=1, budget=100, random_state=0)
+    for _ in range(4):
+        X = rng.normal(size=(200, 3))
+        model.partial_fit(X, X[:, 0] > 0)
+    assert asked[0] == (200, 200)
+    assert max(some for some, _ in asked[-2:]) < 120
+
+
+# -- landmarks -------------------------------------------------------------------------------------
+
+
+def test_landmarks_are_labeled_points_each_once():
+    model, labeled = bounded(), []
+    for t in range(4):
+        rows = make_batch(10, 4, seed=9100 + t)
+        twice = Rows(
+            np.vstack([rows.points, rows.points[:3]]),
+            np.append(rows.labels, rows.labels[:3]),
+            np.ones(13),
+        )
+        learn(model, [twice, rows])
+        labeled += rows.points[rows.labels != UNLABELED].tolist()
+        found = landmarks_of(model).tolist()
+        assert all(point in labeled for point in found)
+        assert len(found) == len({tuple(point) for point in found}) == min(12, len(labeled))
+
+
+def test_the_first_landmarks_stay_in_a_steady_stream():
+    rng = np.random.default_rng(1)
+    model = SeqMED(gamma=0.1, lag=1, budget=60, random_state=0)
+    for t in range(12):
+        X = rng.normal(size=(50, 3))
+        model.partial_fit(X, X[:, 0] > 0)
+        if t == 0:
+            first = landmarks_of(model)
+        assert landmarks_of(model) is first
+    assert first.shape == (30, 3)
+
+
+def test_a_region_never_seen_gets_landmarks():
+    rng = np.random.default_rng(2)
+    model = SeqMED(gamma=0.5, lag=1, budget=60, forgetting=0.9, random_state=0)
+    for t in range(8):
+        X = rng.normal(size=(50, 3)) + (0.0 if t < 4 else 8.0)
+        model.partial_fit(X, X[:, 0] > (0.0 if t < 4 else 8.0))
+        if t == 3:
+            before = landmarks_of(model)
+    after = landmarks_of(model)
+    assert after.shape == before.shape == (30, 3)
+    assert 3 <= (after[:, 0] > 4).sum() < 30
+    X = rng.normal(size=(200, 3)) + 8.0
+    assert model.score(X, X[:, 0] > 8.0) > 0.85
+    assert model.posterior_.projection_error > 0  # what stood on those that left was projected
+
+
+@pytest.mark.parametrize("averaging", [False, True])
+def test_what_stood_on_landmarks_that_leave_is_projected(averaging):
+    """On the nearest function of the new span, in the norm of the kernel's space."""
+    rng = np.random.default_rng(3)
+    model = SeqMED(gamma=0.5, lag=1, budget=24, averaging=averaging, forgetting=0.9, random_state=0)
+    for _ in range(3):
+        X = rng.normal(size=(30, 2))
+        model.partial_fit(X, X[:, 0] > 0)
+    old = model.posterior_
+    model.partial_fit(rng.normal(size=(30, 2)) + 6.0, np.arange(30) % 2 == 0)
+    new = model.posterior_
+    assert (new.recursion.origin < 0).any()
+    recursion = new.recursion
+    values = np.hstack([old.on_anchors.coefficients, old.on_anchors.averages])
+    found = recursion.project(old.on_anchors.points, values)
+    kernel = RBF(0.5)
+    landmarks = recursion.anchors
+    by_hand = np.linalg.solve(
+        kernel(landmarks, landmarks), kernel(landmarks, old.on_anchors.points) @ values
+    )
+    assert_close(found.coefficients, by_hand, 1e-7)
+
+
+def test_no_landmark_comes_of_rows_without_labels():
+    model = bounded()
+    learn(model, [make_batch(20, 0, seed=9200)])
+    assert landmarks_of(model) is None
+    learn(model, [make_batch(20, 4, seed=9201), make_batch(20, 0, seed=9202)])
+    assert landmarks_of(model).shape[0] == 4
+
+
+def test_forgetting_alone_replaces_no_landmark():
+    rng = np.random.default_rng(4)
+    model = SeqMED(gamma=0.1, lag=1, budget=60, forgetting=0.5, random_state=0)
+    for t in range(6):
+        X = rng.normal(size=(50, 3))
+        model.partial_fit(X, X[:, 0] > 0)
+        if t == 0:
+            first = landmarks_of(model)
+    assert landmarks_of(model) is first
+
+
+# -- what else is asked of a posterior -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_support_vectors_and_their_coefficients_give_the_scores(n_classes):
+    model = learn(bounded(), long_stream(n_classes, seed=3))
+    scores = RBF(GAMMA)(new_points(), model.support_vectors_) @ model.dual_coef_.T
+    found = model.decision_function(new_points()).reshape(40, -1)
+    assert_close(found, scores + model.intercept_, 1e-12)
+    assert model.support_vectors_.shape[0] <= 12
+
+
+def test_the_spread_is_the_kernels():
+    model = learn(bounded(), long_stream(2, seed=4))
+    assert_close(model.decision_std(new_points()), np.ones(40), 1e-14)
+
+
+@pytest.mark.parametrize("lag", [2, None])
+def test_labels_can_be_taken_back(lag):
+    """As if they had never come, but for landmarks that they have brought."""
+    stream = make_stream(seed=72)
+    without, model = bounded(budget=80, lag=lag), bounded(budget=80, lag=lag)
+    for t, rows in enumerate(stream):
+        last = t == len(stream) - 1
+        learn(model, [rows])
+        labels = np.full_like(rows.labels, UNLABELED) if last else rows.labels
+        learn(without, [Rows(rows.points, labels, rows.weights)])
+    known = rows.labels != UNLABELED
+    if lag is None:
+        model.retract(rows.points[known])
+        expected = without.decision_function(new_points())
+        assert_close(model.decision_function(new_points()), expected, 1e-7)
+    else:
+        some = np.flatnonzero(known)[:4]
+        model.retract(rows.points[some])
+        assert np.isfinite(model.decision_function(new_points())).all()
+
+
+def test_all_labels_taken_back_leave_nothing():
+    rows = make_batch(20, 10, seed=9300)
+    model = learn(bounded(), [rows])
+    known = rows.labels != UNLABELED
+    model.retract(rows.points[known])
+    assert not model.posterior_.on_anchors.coefficients.any()
+    assert not model.intercept_.any()
+
+
+def test_labels_that_come_late_bring_landmarks():
+    rows = make_batch(20, 6, seed=9400)
+    model = learn(bounded(), [rows])
+    late = rows.labels == UNLABELED
+    labels = np.where(np.arange(14) % 2 == 0, 0.0, 1.0)
+    model.partial_fit(rows.points[late], labels, new_points=False)
+    assert landmarks_of(model).shape[0] == 12
+    assert model.posterior_.window.size == 12
+    assert model.n_batches_ == 1
+
+
+def test_a_class_that_comes_later_is_learned():
+    model = bounded(lag=2)
+    learn(model, long_stream(2, seed=5))
+    rows = make_batch(20, 12, 3, seed=9500)
+    learn(model, [rows, make_batch(20, 12, 3, seed=9501)])
+    assert model.classes_.tolist() == [0.0, 1.0, 2.0]
+    assert model.decision_function(new_points()).shape == (40, 3)
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("gamma", "single"), [(1.0, True), (1e-4, False)])
+def test_single_precision_only_where_it_is_precise_enough(gamma, single):
+    """The widest kernels make features of differences of nearly equal numbers."""
+    points = new_points(60, seed=5)
+    covariance = span_of(RBF(gamma), points[:20])
+    gram = covariance.gram(points)
+    places, found = gram.block(np.arange(60) % 2 == 0)
+    assert found.dtype == (np.float32 if single else np.float64)
+    features = covariance.features(points)[places]
+    assert_close(found, features @ features.T, 1e-5 if single else 1e-12)
+    c = np.random.default_rng(0).normal(size=60)
+    every = covariance.features(points)
+    assert_close(gram @ c, every @ (every.T @ c), 1e-9)
+    assert_close(gram[np.arange(3)], every[:3] @ every.T, 1e-9)
+    assert_close(gram.diagonal(), (every**2).sum(axis=1), 1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-4, 1e4, 1e9])
+def test_kernel_values_far_from_one(scale):
+    """The same stream in other units, the bounds in units of one over the kernel's."""
+    stream = long_stream(2, seed=6)
+    factor = scale**4
+    plain = seq_med(kernel=Polynomial(1.0, 2, 1.0), budget=24, random_state=0, slack_shape=0.0)
+    other = seq_med(
+        kernel=Polynomial(1.0, 2, scale**2), budget=24, random_state=0, slack_shape=0.0,
+        C=10.0 / factor,
+    )  # fmt: skip
+    learn(plain, stream)
+    learn(other, [Rows(scale * rows.points, rows.labels, rows.weights) for rows in stream])
+    assert_close(
+        other.decision_function(scale * new_points()), plain.decision_function(new_points()), 1e-6
+    )
+
+
+def test_the_widest_kernel_converges():
+    stream = long_stream(2, seed=7)
+    model = SeqMED(gamma=1e-5, C=1e3, lag=1, budget=24, random_state=0, tol=TOL)
+    for rows in stream:
+        model.partial_fit(rows.points, marked(rows.labels, model))
+        assert model.update_info_.solved[0].status in ("converged", "rounding")
+        assert model.duality_gap_ >= 0
+
+
+def test_a_projection_is_an_expansion_on_the_landmarks():
+    points = new_points(30, seed=8)
+    covariance = span_of(RBF(GAMMA), points[:9])
+    coefficients = np.random.default_rng(0).normal(size=(30, 2))
+    (found,) = covariance.in_base_kernel(Expansion(points, coefficients))
+    features = covariance.features(points)
+    new = new_points()
+    expected = covariance.features(new) @ (features.T @ coefficients)
+    assert_close(RBF(GAMMA)(new, found.points) @ found.coefficients, expected, 1e-10)
+    left_over = covariance.unexplained(points)
+    assert_close(left_over[:9], np.zeros(9), 1e-12)
+    assert (left_over[9:] > 0).all()
+    alone = [
+        span_of(RBF(GAMMA), np.delete(points[:9], i, axis=0)).unexplained(points[i : i + 1])[0]
+        for i in range(9)
+    ]
+    assert_close(covariance.unexplained_by_others, np.array(alone), 1e-10)
+
+
+def test_points_without_labels_are_not_folded():
+    recursion = SpanRecursion(Covariance(RBF(GAMMA)), 5, 0)
+    assert recursion.fold(new_points(), None) is recursion
