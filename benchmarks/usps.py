@@ -38,6 +38,8 @@ VARIANTS = {
     "SeqMED lag 3, budget 1000": {"lag": 3, "budget": 1000},
     "SeqMED lag 1": {"lag": 1},
     "SeqMED lag 1, averaging": {"lag": 1, "averaging": True},
+    "SeqMED lag 1, averaging, budget 2000": {"lag": 1, "averaging": True, "budget": 2000},
+    "SeqMED lag 1, averaging, budget 1000": {"lag": 1, "averaging": True, "budget": 1000},
 }
 
 

@@ -64,9 +64,10 @@ class SeqMED(SequentialClassifier):
         What is left of what was learned before: of the labels' part with every batch whose labels
         teach something, of the smoothness with every batch. Below 1 for streams that drift.
     budget : int >= 2 or None, default=None
-        Bound on the points kept in all; with a graph memory the rows of the newest batch come on
-        top. None keeps every support vector. Support vectors beyond it are projected on landmarks,
-        which are drawn from the stream and take up to half of it.
+        Bound on the points kept in all; None keeps every support vector. Half of them are
+        landmarks, labeled rows within whose span labels are learned: until there are more labels
+        than that nothing is approximated. The other half are labeled rows of the window. With
+        more labels in a batch than that, ``lag=1, averaging=True`` is the better choice.
     class_weight : {"balanced"}, dict or None, default=None
         Weights of classes. "balanced" is by the labels seen so far, this batch included.
     tol : float > 0, default=1e-3
@@ -170,8 +171,12 @@ class SeqLapMED(SequentialClassifier):
     Parameters
     ----------
     kernel, gamma, degree, coef0, C, slack_shape, bias, bias_variance, lag, averaging, \
-            forgetting, budget, class_weight, tol, max_iter
+            forgetting, class_weight, tol, max_iter
         As in `SeqMED`.
+    budget : int >= 2 or None, default=None
+        Bound on the points kept in all; with a graph memory the rows of the newest batch come on
+        top. None keeps every support vector. Support vectors beyond it are projected on landmarks,
+        which are drawn from the stream and take up to half of it.
     beta : float >= 0 or None, default=None
         Weight of the smoothness term, 0 for none. None is 0.3 with a graph memory, else 0.01.
     gamma_A, gamma_I : float > 0 and float >= 0, or None, default=None

@@ -34,7 +34,7 @@ from seqmed.graph import GraphRecipe, find_neighbours, measure_heat_width, smoot
 from seqmed.kernels import Expansion
 from seqmed.posterior import Posterior, Recursion, Terms, Window
 from seqmed.settings import Settings
-from seqmed.solving import Solutions, learn, poses, take_in
+from seqmed.solving import learn, poses, unchanged
 
 # Kernel values are multiplied three at a time; beyond this they would overflow.
 LARGEST_VARIANCE = 1e100
@@ -240,15 +240,15 @@ def relearn(
     batch : what brought them about.
     posed : whether there is anything new to optimise for.
     """
-    solutions: Solutions = (None,) * prior.biases.size
-    learned, solutions = learn(prior, settings) if posed else (take_in(prior, solutions), solutions)
+    learned, solutions, newest = learn(prior, settings) if posed else unchanged(prior)
     if settings.averaging:
         solved = np.array([solution is not None for solution in solutions])
-        learned = upkeep.average(learned, solved, settings.forgetting)
+        learned = upkeep.average(learned, solved, settings.forgetting, newest)
     cost = prior.projection_errors - past.projection_errors - learned.projection_errors
-    learned = upkeep.within_budget(learned, settings.room)
-    cost = (cost + learned.projection_errors).max(axis=0)
-    learned = upkeep.ready(learned, settings.averaging, bounded=settings.room is not None)
+    kept = upkeep.within_budget(learned, settings.room)
+    cost = (cost + kept.projection_errors).max(axis=0)
+    bounded = settings.room is not None
+    learned = upkeep.ready(kept, settings.averaging, bounded, newest if kept is learned else None)
     info = StepInfo(
         solutions=solutions,
         n_points=batch.points.shape[0],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from seqmed.kernels import ComputedGram, evaluate
 from seqmed.posterior import Covariance, CovarianceFunction, Posterior
 from seqmed.recursion.span import SpanCovariance, SpanGram
 from seqmed.settings import Settings
+from seqmed.upkeep import base_coefficients
 
 Gram = Array | ComputedGram | SpanGram
 Solutions = tuple[DualSolution | None, ...]
@@ -24,26 +25,44 @@ LARGEST_GRAM = 12_000
 SPARE = 0.2
 
 
-def learn(prior: Posterior, settings: Settings) -> tuple[Posterior, Solutions]:
-    """Return the posterior with the duals of its window solved, and their solutions."""
-    if isinstance(prior.covariance, SpanCovariance):
-        return learn_in_span(prior, prior.covariance, settings)
-    solutions = solve(prior, settings)
-    return take_in(prior, solutions), solutions
+class Learned(NamedTuple):
+    """What an update has learned.
+
+    Attributes
+    ----------
+    posterior : with new multipliers and biases.
+    solutions : one per head; None where there was no problem to solve.
+    on_anchors : (q, heads), the `base_coefficients` of the new mean.
+    """
+
+    posterior: Posterior
+    solutions: Solutions
+    on_anchors: Array
 
 
-def solve(prior: Posterior, settings: Settings) -> Solutions:
+def learn(prior: Posterior, settings: Settings) -> Learned:
     """Solve one dual per head over the points of the window."""
     window, covariance = prior.window, prior.covariance
-    settled = replace(prior, window=window.take(no_indices())).support
-    prior_parts = covariance.in_base_kernel(settled)
-    prior_scores = evaluate(covariance.kernel, prior_parts, window.points)
-    return solve_heads(prior, gram_of(covariance, window.points), prior_scores, settings)
+    if isinstance(covariance, SpanCovariance):
+        return learn_in_span(prior, covariance, settings)
+    before = replace(prior, window=window.take(no_indices()))
+    own, *smoothed = covariance.in_base_kernel(before.support)
+    prior_scores = evaluate(covariance.kernel, (own, *smoothed), window.points)
+    solutions = solve_heads(prior, gram_of(covariance, window.points), prior_scores, settings)
+    learned = take_in(prior, solutions)
+    settled = prior.on_anchors.coefficients
+    if smoothed and prior.on_anchors.size:
+        settled = settled + smoothed[0].coefficients
+    return Learned(learned, solutions, base_coefficients(learned, settled))
 
 
-def learn_in_span(
-    prior: Posterior, covariance: SpanCovariance, settings: Settings
-) -> tuple[Posterior, Solutions]:
+def unchanged(prior: Posterior) -> Learned:
+    """Return what there is where nothing new asks to be optimised."""
+    solutions: Solutions = (None,) * prior.biases.size
+    return Learned(take_in(prior, solutions), solutions, base_coefficients(prior))
+
+
+def learn_in_span(prior: Posterior, covariance: SpanCovariance, settings: Settings) -> Learned:
     """Learn where every function is a sum over landmarks: the anchors carry the whole mean."""
     window, anchors = prior.window, prior.on_anchors
     gram = covariance.gram(window.points)
@@ -51,7 +70,8 @@ def learn_in_span(
     solutions = solve_heads(prior, gram, gram.values @ settled, settings)
     learned = take_in(prior, solutions)
     newest = settled + gram.on_landmarks(learned.window.coefficients)
-    return replace(learned, on_anchors=replace(anchors, coefficients=newest)), solutions
+    learned = replace(learned, on_anchors=replace(anchors, coefficients=newest))
+    return Learned(learned, solutions, newest)
 
 
 def solve_heads(prior: Posterior, gram: Gram, prior_scores: Array, settings: Settings) -> Solutions:

@@ -142,7 +142,9 @@ def halves(values: Array) -> tuple[Array, Array]:
     return values[:, :heads].copy(), values[:, heads:].copy()
 
 
-def average(posterior: Posterior, solved: NDArray[np.bool_], forgetting: float) -> Posterior:
+def average(
+    posterior: Posterior, solved: NDArray[np.bool_], forgetting: float, newest_on_anchors: Array
+) -> Posterior:
     """Return the posterior with its newest mean taken into the running mean of mean functions.
 
     Parameters
@@ -150,6 +152,7 @@ def average(posterior: Posterior, solved: NDArray[np.bool_], forgetting: float) 
     posterior : after a solve; ``posterior.solved`` counts it already.
     solved : (heads,) whether this update has solved a dual of the head; others stay as they were.
     forgetting : share in (0, 1]; below 1 the running mean forgets too.
+    newest_on_anchors : (q, heads), its `base_coefficients`.
     """
     counts = np.maximum(posterior.solved, 1)
     share = np.where(solved, np.maximum(1.0 / counts, 1.0 - forgetting), 0.0)
@@ -169,24 +172,29 @@ def average(posterior: Posterior, solved: NDArray[np.bool_], forgetting: float) 
         posterior,
         frozen=frozen,
         window=window,
-        on_anchors=taken_in(posterior.on_anchors, base_coefficients(posterior)),
+        on_anchors=taken_in(posterior.on_anchors, newest_on_anchors),
         intercepts=posterior.intercepts + share * (posterior.biases - posterior.intercepts),
         projection_errors=np.stack([newest, averaged + share * (newest - averaged)]),
     )
 
 
-def base_coefficients(posterior: Posterior) -> Array:
-    """Return the coefficients (q, heads) on the anchors that the newest mean has in base kernel."""
+def base_coefficients(posterior: Posterior, settled: Array | None = None) -> Array:
+    """Return the coefficients (q, heads) on the anchors that the newest mean has in base kernel.
+
+    ``settled`` (q, heads) are those of all but the window, where they are known.
+    """
     anchors = posterior.on_anchors
     if not anchors.size:
         return anchors.coefficients
     covariance = posterior.covariance
     if covariance.within_anchors:
         return anchors.coefficients
-    _, *parts = covariance.in_base_kernel(posterior.support)
-    if not parts:
-        return anchors.coefficients
-    return anchors.coefficients + parts[0].coefficients
+    if settled is None:
+        settled, expansion = anchors.coefficients, posterior.support
+    else:
+        expansion = loaded(posterior.window)
+    _, *parts = covariance.in_base_kernel(expansion)
+    return settled + parts[0].coefficients if parts else settled
 
 
 def within_budget(posterior: Posterior, room: int | None) -> Posterior:
@@ -246,11 +254,14 @@ def projection_prices(recursion: Recursion, terms: Terms) -> Array:
     return weights * recursion.unexplained(terms.points)
 
 
-def ready(posterior: Posterior, averaging: bool, bounded: bool = False) -> Posterior:
+def ready(
+    posterior: Posterior, averaging: bool, bounded: bool = False, newest: Array | None = None
+) -> Posterior:
     """Return the posterior with the mean for predictions as expansions in the base kernel.
 
     Points without a coefficient are left out, unless the state is ``bounded``: it then shares its
     points with the mean, and its size does not vary with how many of them carry a coefficient.
+    ``newest`` (q, heads) are its `base_coefficients`, where they are known.
     """
     kernel, anchors = posterior.covariance.kernel, posterior.on_anchors
     own = () if posterior.covariance.within_anchors else (posterior.frozen, posterior.window)
@@ -262,7 +273,8 @@ def ready(posterior: Posterior, averaging: bool, bounded: bool = False) -> Poste
             Expansion(terms.points, terms.coefficients) if bounded else loaded(terms)
             for terms in own
         )
-        parts = (Expansion(anchors.points, base_coefficients(posterior)), *support)
+        newest = base_coefficients(posterior) if newest is None else newest
+        parts = (Expansion(anchors.points, newest), *support)
         parts = merged(parts, bounded) if posterior.recursion.pins else parts
     else:
         parts = posterior.covariance.in_base_kernel(posterior.support)

@@ -643,7 +643,7 @@ EXPENSIVE = {
     "solve": (smo, "solve"),
     "whitening": (basis, "dtrtri"),
     "pivoted-graph": (graph, "dpstrf"),
-    "inverse": (basis, "dpotri"),
+    "inverse": (basis, "dpotrf"),
     "conditioned": (continuity, "solve_triangular"),
 }
 

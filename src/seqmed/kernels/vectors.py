@@ -120,25 +120,26 @@ class Gaussians:
     """
 
     def __init__(self, points: Array, centre: Array | None, gamma: float) -> None:
-        self.gamma, self.centre = gamma, centre
-        self.points = self.centred(points)
+        self.points, self.centre, self.gamma = points, centre, gamma
         self.size = points.shape[0]
-        with np.errstate(over="ignore"):
-            lengths = gamma * row_norms_squared(self.points)
+        self.factors, lengths = self.centred(points)
+        self.factors[:, -2], self.factors[:, -1] = 1.0, -lengths
         self.far = np.flatnonzero(~(lengths <= FAR_FROM_CENTRE))
-        self.factors = np.column_stack([self.points, np.ones(self.size), -lengths])
 
-    def centred(self, rows: Array) -> Array:
-        """Return rows as seen from the centre."""
-        return rows if self.centre is None else rows - self.centre
+    def centred(self, rows: Array) -> tuple[Array, Array]:
+        """Return rows as seen from the centre, with room for two more columns, and gamma |x|^2."""
+        room = np.empty((rows.shape[0], rows.shape[1] + 2))
+        inner = room[:, :-2]
+        np.subtract(rows, 0.0 if self.centre is None else self.centre, out=inner)
+        with np.errstate(over="ignore"):
+            return room, self.gamma * row_norms_squared(inner)
 
     def strip(self, rows: Array) -> Strip:
         """Return some rows, ready for products."""
-        rows = self.centred(rows)
+        factors, lengths = self.centred(rows)
         with np.errstate(over="ignore"):
-            lengths = self.gamma * row_norms_squared(rows)
-            scaled = 2.0 * self.gamma * rows
-        factors = np.column_stack([scaled, -lengths, np.ones(rows.shape[0])])
+            factors[:, :-2] *= 2.0 * self.gamma
+        factors[:, -2], factors[:, -1] = -lengths, 1.0
         return Strip(rows, factors, np.flatnonzero(~(lengths <= FAR_FROM_CENTRE)))
 
     def tile(self, strip: Strip, columns: slice, out: Array, zeros: Array) -> Array:
