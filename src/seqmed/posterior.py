@@ -358,6 +358,8 @@ class Posterior:
 def loaded(terms: Terms) -> Expansion:
     """Return the points that carry a coefficient in the current covariance."""
     rows = np.any(terms.coefficients != 0, axis=1)
+    if rows.all():
+        return Expansion(terms.points, terms.coefficients)
     return Expansion(take_rows(terms.points, rows), terms.coefficients[rows])
 
 

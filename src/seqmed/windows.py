@@ -36,6 +36,8 @@ def advance(
         if excess > 0:
             weights = np.abs(window.coefficients[staying]).max(axis=1)
             leaves[staying[np.argsort(weights, kind="stable")[:excess]]] = True
+    if leaves.all():
+        return entering, as_terms(window)
     return joined(window.take(~leaves), entering), as_terms(window.take(leaves))
 
 

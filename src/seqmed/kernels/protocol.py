@@ -68,6 +68,8 @@ class Pointwise:
         return points
 
     def join(self, first: Expansion, second: Expansion) -> Expansion:
+        if not first.points.shape[0] or not second.points.shape[0]:
+            return second if not first.points.shape[0] else first
         return Expansion(
             stack(first.points, second.points),
             np.vstack([first.coefficients, second.coefficients]),

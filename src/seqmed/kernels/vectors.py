@@ -142,11 +142,12 @@ class Gaussians:
         factors[:, -2], factors[:, -1] = -lengths, 1.0
         return Strip(rows, factors, np.flatnonzero(~(lengths <= FAR_FROM_CENTRE)))
 
-    def tile(self, strip: Strip, columns: slice, out: Array, zeros: Array) -> Array:
+    def tile(self, strip: Strip, columns: slice, out: Array) -> Array:
         """Return the values between a strip and some points, in ``out``, (k, l)."""
         with np.errstate(over="ignore", invalid="ignore"):
             np.matmul(strip.factors, self.factors[columns].T, out=out)
-            np.minimum(out, zeros[: out.shape[0], : out.shape[1]], out=out)
+            if out.max(initial=0.0) > 0:  # by rounding
+                np.minimum(out, 0.0, out=out)
             np.exp(out, out=out)
         for row in strip.far:
             out[row] = self.differenced(strip.rows[row : row + 1], self.points[columns])[0]
@@ -167,12 +168,11 @@ class Gaussians:
         """Return all values, (n, m)."""
         n, size = left.shape[0], strip_rows(*self.points.shape)
         values = np.empty((n, self.size))
-        zeros = np.zeros((min(n, size), min(self.size, TILE_COLUMNS)))
 
         def fill(rows: slice) -> None:
             strip = self.strip(left[rows])
             for columns in parts(self.size, TILE_COLUMNS):
-                self.tile(strip, columns, values[rows, columns], zeros)
+                self.tile(strip, columns, values[rows, columns])
 
         self.each(fill, n, size)
         return values
@@ -180,14 +180,11 @@ class Gaussians:
     def symmetric(self, points: Array) -> Array:
         """Return all values among the points, (m, m), each computed once."""
         values = np.empty((self.size, self.size))
-        zeros = np.zeros((min(self.size, TILE), min(self.size, TILE)))
 
         def fill(rows: slice) -> None:
-            strip, room = self.strip(points[rows]), np.empty_like(zeros)
+            strip, room = self.strip(points[rows]), np.empty(TILE * TILE)
             for columns in parts(self.size, TILE, rows.start):
-                shape = rows.stop - rows.start, columns.stop - columns.start
-                out = room.reshape(-1)[: shape[0] * shape[1]].reshape(shape)
-                tile = self.tile(strip, columns, out, zeros)
+                tile = self.tile(strip, columns, tile_of(room, rows, columns))
                 if columns == rows:
                     below = np.tri(tile.shape[0], k=-1, dtype=bool)
                     tile[below] = tile.T[below]
@@ -203,17 +200,21 @@ class Gaussians:
         """Return the product of the matrix with ``coefficients`` (m, heads); it is not formed."""
         n, size = left.shape[0], strip_rows(*self.points.shape)
         scores = np.zeros((n, coefficients.shape[1]))
-        zeros = np.zeros((min(n, size), min(self.size, TILE_COLUMNS)))
 
         def add(rows: slice) -> None:
-            strip, room = self.strip(left[rows]), np.empty_like(zeros)
+            strip, room = self.strip(left[rows]), np.empty(size * min(self.size, TILE_COLUMNS))
             for columns in parts(self.size, TILE_COLUMNS):
-                shape = rows.stop - rows.start, columns.stop - columns.start
-                out = room.reshape(-1)[: shape[0] * shape[1]].reshape(shape)
-                scores[rows] += self.tile(strip, columns, out, zeros) @ coefficients[columns]
+                tile = self.tile(strip, columns, tile_of(room, rows, columns))
+                scores[rows] += tile @ coefficients[columns]
 
         self.each(add, n, size)
         return scores
+
+
+def tile_of(room: Array, rows: slice, columns: slice) -> Array:
+    """Return room for some rows and columns, (k, l), in one piece."""
+    shape = rows.stop - rows.start, columns.stop - columns.start
+    return room[: shape[0] * shape[1]].reshape(shape)
 
 
 def strip_rows(n_points: int, n_features: int) -> int:

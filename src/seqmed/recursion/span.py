@@ -71,6 +71,11 @@ class SpanCovariance:
         """Whether W is upper triangular, which makes products with it cheaper."""
         return is_triangular(self.whitening)
 
+    @cached_property
+    def amplification(self) -> float:
+        """The largest entry of W: by how much it may amplify the rounding of kernel values."""
+        return float(np.abs(self.whitening).max(initial=0.0))
+
     @property
     def width(self) -> int:
         """Kernel values to compute for one point."""
@@ -91,7 +96,12 @@ class SpanCovariance:
     def gram(self, points: Points) -> SpanGram:
         """Return the covariances that labels see at some points, as far as they are needed."""
         values = self.kernel(points, self.landmarks)
-        return SpanGram(values, self.whitening, self.triangular)
+        variances = (self.kernel.diagonal(each) for each in (points, self.landmarks))
+        largest_variance = max(float(each.max(initial=0.0)) for each in variances)
+        amplified = self.amplification * np.sqrt(largest_variance)
+        single = is_moderate(largest_variance) and amplified <= LARGEST_AMPLIFICATION
+        precision = np.float32 if single else np.float64
+        return SpanGram(values, self.whitening, self.triangular, precision)
 
     def diagonal(self, points: Points) -> Array:
         """Return the variance at every row, (n,)."""
@@ -129,14 +139,14 @@ class SpanGram:
     values : (n, m) kernel values between the points and the landmarks.
     whitening : the matrix W, (m, m).
     triangular : whether W is upper triangular.
+    precision : of blocks.
     """
 
-    def __init__(self, values: Array, whitening: Array, triangular: bool) -> None:
-        self.values, self.whitening, self.triangular = values, whitening, triangular
-        largest_value = float(np.abs(values).max(initial=0.0))
-        amplified = float(np.abs(whitening).max(initial=0.0)) * np.sqrt(largest_value)
-        single = is_moderate(largest_value) and amplified <= LARGEST_AMPLIFICATION
-        self.precision = np.float32 if single else np.float64
+    def __init__(
+        self, values: Array, whitening: Array, triangular: bool, precision: type[np.floating]
+    ) -> None:
+        self.values, self.whitening = values, whitening
+        self.triangular, self.precision = triangular, precision
         self.factor = whitening.astype(self.precision, copy=False)
         self.order = no_indices()  # the points that have features, as they came
         self.features = np.zeros((0, values.shape[1]), dtype=self.precision)

@@ -1,0 +1,109 @@
+"""Write the tables of docs/performance.md anew, from the results of `speed.py`.
+
+A table stands between ``<!-- NAME -->`` and ``<!-- end -->``: a section of `speed.py`, or "solver"
+for the table of duals and "kernel" for the fit beside it.
+
+    python benchmarks/speed.py --out results/speed.json
+    python benchmarks/performance_page.py
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RESULTS, PAGE = HERE.parent / "results" / "speed.json", HERE.parent / "docs" / "performance.md"
+DUAL = re.compile(r"n (\d+), C (\d+), tol (\S+), shape (\d)")
+
+
+def seconds(value: float) -> str:
+    """Return a time with three digits."""
+    return f"{1e3 * value:.3g} ms" if value < 1 else f"{value:.3g} s"
+
+
+def ratio(value: float | None) -> str:
+    """Return a ratio, a small one as a fraction."""
+    if value is None:
+        return ""
+    return f"1/{1 / value:.0f}" if value < 0.095 else f"{value:.2f}"
+
+
+def verdict(row: dict[str, Any]) -> str:
+    """Return which target a ratio reaches."""
+    if row["must"] is None:
+        return ""
+    reached = "must" if row["ratio"] <= row["must"] else "**missed**"
+    return "aim" if row["ratio"] <= row["aim"] else reached
+
+
+def markdown(header: list[str], rows: list[list[str]]) -> str:
+    """Return a table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def comparison(rows: list[dict[str, Any]]) -> str:
+    """Return a table of what was compared, with targets where there are some."""
+    targets = any(row["must"] is not None for row in rows)
+    header = ["what", "ours", "theirs", "ratio", *(["must", "aim", "reached"] if targets else [])]
+    return markdown(
+        [*header, "remarks"],
+        [
+            [
+                row["what"], seconds(row["ours"]), seconds(row["theirs"]), ratio(row["ratio"]),
+                *([ratio(row["must"]), ratio(row["aim"]), verdict(row)] if targets else []),
+                row["note"],
+            ]
+            for row in rows
+        ],
+    )  # fmt: skip
+
+
+def duals(rows: list[dict[str, Any]]) -> str:
+    """Return the ratios of the solver by size and bound, and LIBSVM's time."""
+    table: dict[tuple[str, str], dict[tuple[str, str], dict[str, Any]]] = {}
+    for row in rows:
+        found = DUAL.fullmatch(row["what"])
+        if found:
+            n, C, tol, shape = found.groups()
+            table.setdefault((n, C), {})[tol, shape] = row
+    kinds = [(tol, shape) for tol in ("0.001", "1e-06") for shape in "01"]
+    lines = [
+        [
+            n,
+            C,
+            *(f"{cells[kind]['ratio']:.2f}" for kind in kinds),
+            seconds(cells["0.001", "0"]["theirs"]),
+        ]
+        for (n, C), cells in table.items()
+    ]
+    ratios = [cell["ratio"] for cells in table.values() for cell in cells.values()]
+    header = ["n", "C", "tol 1e-3, shape 0", "tol 1e-3, shape 1", "tol 1e-6, shape 0",
+              "tol 1e-6, shape 1", "SVC, tol 1e-3"]  # fmt: skip
+    reached = sum(value <= 0.35 for value in ratios)
+    summary = f"Largest ratio {max(ratios):.2f}; {reached} of {len(ratios)} reach 0.35."
+    return f"{markdown(header, lines)}\n\n{summary}"
+
+
+def main():
+    """Replace every table of the page."""
+    sections = json.loads(RESULTS.read_text())["sections"]
+    tables = {name: comparison(rows) for name, rows in sections.items()}
+    tables["solver"] = duals(sections["solver"])
+    tables["kernel"] = comparison(
+        [row for row in sections["solver"] if not DUAL.fullmatch(row["what"])]
+    )
+    text = PAGE.read_text()
+    for name, table in tables.items():
+        marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        text, count = marked.subn(lambda found, new=table: f"{found[1]}{new}\n{found[2]}", text)
+        if count != 1:
+            raise SystemExit(f"{PAGE.name} has {count} places for the table {name}, expected one.")
+    PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
