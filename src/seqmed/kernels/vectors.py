@@ -78,7 +78,7 @@ class RBF(Pointwise):
             values *= -float(self.gamma)
             return np.exp(values, out=values)
         if left.shape[0] == 1:  # nothing would be gained by preparing the others
-            return np.exp(-float(self.gamma) * cdist(left, right, "sqeuclidean"))
+            return differenced(left, right, float(self.gamma))
         gaussians = Gaussians(right, self.centre, float(self.gamma))
         return gaussians.symmetric(left) if left is right else gaussians.matrix(left)
 
@@ -150,15 +150,11 @@ class Gaussians:
                 np.minimum(out, 0.0, out=out)
             np.exp(out, out=out)
         for row in strip.far:
-            out[row] = self.differenced(strip.rows[row : row + 1], self.points[columns])[0]
+            out[row] = differenced(strip.rows[row : row + 1], self.points[columns], self.gamma)[0]
         for column in within(self.far, columns) if self.far.size else ():
-            one = self.differenced(strip.rows, self.points[column : column + 1])
+            one = differenced(strip.rows, self.points[column : column + 1], self.gamma)
             out[:, column - columns.start] = one[:, 0]
         return out
-
-    def differenced(self, rows: Array, points: Array) -> Array:
-        """Return values by differences of coordinates."""
-        return np.exp(-self.gamma * cdist(rows, points, "sqeuclidean"))
 
     def each(self, work: Callable[[slice], None], n: int, size: int) -> None:
         """Do some work for every strip of ``size`` rows among n."""
@@ -209,6 +205,12 @@ class Gaussians:
 
         self.each(add, n, size)
         return scores
+
+
+def differenced(rows: Array, points: Array, gamma: float) -> Array:
+    """Return ``exp(-gamma |x - x'|^2)``, (n, m), by differences of coordinates."""
+    with np.errstate(over="ignore"):
+        return np.exp(-gamma * cdist(rows, points, "sqeuclidean"))
 
 
 def tile_of(room: Array, rows: slice, columns: slice) -> Array:
