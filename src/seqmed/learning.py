@@ -146,7 +146,7 @@ def rehead(posterior: Posterior, transfer: Array, offsets: Array) -> Posterior:
     signs = window.signs @ transfer
     signs[:, ~np.abs(transfer).any(axis=0)] = -1.0
     # Where the window holds all that was ever learned, it says itself what was not of a new class.
-    beyond_window = posterior.frozen.size or posterior.on_anchors.carrying.any()
+    beyond_window = not upkeep.is_all_in_window(posterior)
     return replace(
         posterior,
         frozen=posterior.frozen.mapped(transfer),
@@ -206,7 +206,7 @@ def retract(
     it was before any label.
     """
     window = posterior.window.take(~rows)
-    settled = upkeep.shifted(posterior, posterior.window, -1.0)
+    settled = upkeep.without_window(posterior)
     prior = replace(settled, window=window, recursion=posterior.recursion.repin(window.points))
     poor = np.array([not poses(prior, head) for head in range(prior.biases.size)])
     untaught = poor & ~np.any(prior.frozen.coefficients != 0, axis=0)
@@ -217,7 +217,7 @@ def retract(
         biases=np.where(untaught, 0.0, prior.biases),
         solved=np.where(untaught, 0, prior.solved),
     )
-    prior = upkeep.shifted(prior, prior.window, 1.0)
+    prior = upkeep.with_window(prior)
     return relearn(prior, prior, batch, settings)
 
 
@@ -304,6 +304,8 @@ def fold_geometry(
         return recursion, recipe
     if settings.forgetting < 1:
         recursion = recursion.forget(settings.forgetting)
+    if settings.smoothing == 0 and unlinked and not recursion.grows:
+        return recursion, recipe
     kernel = recursion.covariance.kernel
     vertices = recursion.vertices(take_rows(points, distinct_rows(points)), labeled)
     penalty = None

@@ -1,7 +1,7 @@
 """What is known after t batches: a Gaussian over functions, its mean and its spread.
 
 The covariance carries everything the unlabeled data has said, the mean everything the labels have.
-All three recursions produce a covariance of one form,
+The recursions of smoothness produce a covariance of one form,
 
     k_t(x, x') = k(x, x') - psi(x) . psi(x'),      psi(x) = k(x, Z) Q,
 

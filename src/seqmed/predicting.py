@@ -155,12 +155,12 @@ class PosteriorPredictor(ClassifierMixin):
     @property
     def support_vectors_(self):
         """Rows with a nonzero multiplier, (n_support, n_features), newest last."""
-        return self._support().points
+        return self._support().points.copy()
 
     @property
     def dual_coef_(self):
         """Signed multipliers of the support vectors, (heads, n_support)."""
-        return self._support().coefficients.T
+        return self._support().coefficients.T.copy()
 
     @property
     def coef_(self):

@@ -25,6 +25,8 @@ SomeTerms = TypeVar("SomeTerms", bound=Terms)
 
 # A coefficient this small against the largest of its kind has faded.
 FADED = 1e-9
+# A function this small against what was taken from it is what rounding has left of nothing.
+ROUNDED = 1e-7
 
 
 def forget_labels(posterior: Posterior, share: float) -> Posterior:
@@ -71,7 +73,7 @@ def follow(posterior: Posterior, recursion: Recursion) -> Posterior:
     """
     if recursion.anchors is posterior.on_anchors.points:
         return replace(posterior, recursion=recursion)
-    posterior = shifted(posterior, posterior.window, -1.0)
+    posterior = without_window(posterior)
     old, origin = posterior.on_anchors, recursion.origin
     points = no_rows(posterior.frozen.points) if recursion.anchors is None else recursion.anchors
     heads = old.coefficients.shape[1]
@@ -91,7 +93,7 @@ def follow(posterior: Posterior, recursion: Recursion) -> Posterior:
         on_anchors=Terms(points, *halves(moved)),
         projection_errors=errors,
     )
-    return shifted(posterior, posterior.window, 1.0)
+    return with_window(posterior)
 
 
 def settle(posterior: Posterior, leaving: Terms) -> Posterior:
@@ -110,20 +112,40 @@ def settle(posterior: Posterior, leaving: Terms) -> Posterior:
     return replace(posterior, frozen=frozen)
 
 
-def shifted(posterior: Posterior, terms: Terms, sign: float) -> Posterior:
-    """Return the posterior with what some points carry added to (1) or taken from (-1) the anchors.
+def without_window(posterior: Posterior) -> Posterior:
+    """Return the posterior with what the window carries taken off the anchors, if it is there.
 
-    Only where every function is a sum over anchors: elsewhere points carry it themselves.
+    A head of which no more than rounding is left has nothing left.
     """
-    expansion = loaded(terms)
-    if not posterior.covariance.within_anchors or not expansion.points.shape[0]:
+    expansion, covariance = loaded(posterior.window), posterior.covariance
+    if not covariance.within_anchors or not expansion.points.shape[0]:
         return posterior
-    (part,) = posterior.covariance.in_base_kernel(expansion)
     anchors = posterior.on_anchors
-    found = anchors.coefficients + sign * part.coefficients
-    rounding = np.abs(found).max(axis=0) <= FADED * np.abs(part.coefficients).max(axis=0)
-    found[:, rounding] = 0.0
-    return replace(posterior, on_anchors=replace(anchors, coefficients=found))
+    (part,) = covariance.in_base_kernel(expansion)
+    rest = anchors.coefficients - part.coefficients
+    # rounding shows in the coefficients, amplified, long before it does in the function
+    gram = covariance.kernel(anchors.points, anchors.points)
+    squares = [np.sum(each * (gram @ each), axis=0) for each in (rest, part.coefficients)]
+    rest[:, squares[0] <= ROUNDED**2 * squares[1]] = 0.0
+    return replace(posterior, on_anchors=replace(anchors, coefficients=rest))
+
+
+def with_window(posterior: Posterior) -> Posterior:
+    """Return the posterior with what the window carries put on the anchors, if it belongs there."""
+    expansion, covariance = loaded(posterior.window), posterior.covariance
+    if not covariance.within_anchors or not expansion.points.shape[0]:
+        return posterior
+    anchors = posterior.on_anchors
+    (part,) = covariance.in_base_kernel(expansion)
+    whole = anchors.coefficients + part.coefficients
+    return replace(posterior, on_anchors=replace(anchors, coefficients=whole))
+
+
+def is_all_in_window(posterior: Posterior) -> bool:
+    """Whether the window holds everything that labels have taught."""
+    if posterior.covariance.within_anchors:
+        return not without_window(posterior).on_anchors.coefficients.any()
+    return not (posterior.frozen.size or posterior.on_anchors.carrying.any())
 
 
 def join(kernel: Kernel, first: Terms, second: Terms) -> Terms:

@@ -1290,3 +1290,20 @@ def test_gains_beyond_single_precision(scale, shape):
     solution = solve(scaled, tol=1e-8)
     assert solution.status == "converged"
     assert solution.multipliers * scale == pytest.approx(expected.multipliers, abs=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e-10, 1e-19])
+def test_a_first_guess_at_the_barrier_is_not_taken_for_convergence(scale):
+    """C twice the slack shape, and hardly any curvature: Newton's first step ends at the bound."""
+    ones = np.ones(2)
+    problem = DualProblem(
+        gram=scale * (np.ones((2, 2)) + 0.1 * np.eye(2)),
+        signs=np.array([1.0, -1.0]),
+        prior_scores=0.3 * ones,
+        bounds=2.0 * ones,
+        shapes=ones,
+    )
+    solution = solve(problem, tol=1e-9)
+    reference = solve_convex(problem)
+    assert solution.relative_gap <= 1e-6
+    assert solution.objective == pytest.approx(reference.objective, rel=1e-6)

@@ -29,6 +29,7 @@ from seqmed import (
     SeqMED,
     StreamPipeline,
     persistence,
+    recursion,
 )
 from seqmed.drift import InputDriftWarning
 from seqmed.kernels import RBF, DCMFisher, Polynomial
@@ -582,3 +583,27 @@ def test_cloudpickle_keeps_functions():
     model = SeqMED(kernel=lambda left, right: scale * left @ right.T).fit(*batch(0))
     loaded = cloudpickle.loads(cloudpickle.dumps(model))
     assert outputs(loaded, batch(1)[0]) == outputs(model, batch(1)[0])
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_a_bounded_model_of_an_earlier_version_goes_on_as_it_was(kernel, tmp_path, monkeypatch):
+    """Points beyond the budget used to be projected on landmarks."""
+    rng = np.random.default_rng(0)
+    batches = [rng.normal(size=(20, 3)) for _ in range(6)]
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            SeqMED,
+            "_begin_recursion",
+            lambda model, kernel, rows, seed: recursion.begin(
+                "landmarks", kernel, n_landmarks=4, seed=seed
+            ),
+        )
+        model = SeqMED(kernel, gamma=0.5, budget=8, random_state=0)
+        for X in batches[:3]:
+            model.partial_fit(X, X[:, 0] > 0)
+    again = restored(model, tmp_path / "model.safetensors")
+    for X in batches[3:]:
+        for each in (model, again):
+            each.partial_fit(X, X[:, 0] > 0)
+    np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
+    assert bits(again) == bits(model)

@@ -188,3 +188,39 @@ def test_covariances_too_rough_for_the_tolerance_are_made_up_for(monkeypatch):
     )
     assert unmended.status != "converged"
     assert unmended.objective + unmended.gap >= whole.objective - 1e-9
+
+
+class Product:
+    """Covariances whose rows are computed."""
+
+    def __init__(self, gram):
+        self.gram = gram
+
+    def __getitem__(self, rows):
+        return self.gram[rows]
+
+    def __matmul__(self, coefficients):
+        return self.gram @ coefficients
+
+    def diagonal(self):
+        return self.gram.diagonal()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_rows_of_many_points_are_computed_when_asked_for(part, monkeypatch):
+    problem, whole, reference = outcome(LARGE)
+    monkeypatch.setattr(screening, "LARGEST_BLOCK", 0)
+    rows = PARTS[part](problem, whole.multipliers > 0)
+    solution, asked = solve_from(replace(problem, gram=Product(problem.gram)), rows)
+    assert asked == []
+    assert_same_decisions(problem, solution, reference)
+
+
+def test_slow_progress_is_not_put_down_to_rounding(monkeypatch):
+    """A descent that is cut short says nothing of how far it could have gone."""
+    problem, whole, _ = outcome(LARGE)
+    monkeypatch.setattr(screening, "STEPS_PER_POINT", 1)
+    monkeypatch.setattr(screening, "LARGEST_IN_DOUBLE", 0)
+    solution, _ = solve_from(problem, np.ones(300, dtype=bool), tol=1e-6)
+    assert solution.status == "converged"
+    np.testing.assert_allclose(solution.multipliers, whole.multipliers, atol=1e-4)

@@ -24,6 +24,9 @@ FLAT_CURVATURE = 1e-12
 NEWTON_STEPS = 100
 # Relative precision to which the length of a step is worked out.
 STEP_PRECISION = 1e-15
+# Share of the way to a barrier from which on Newton's first guess is not begun with: so close to it
+# the next one hardly moves, which would pass for convergence.
+NEAR_LIMIT = 0.999
 # Points of which only the largest value is noted at first; whose it is, is looked up afterwards.
 BLOCK = 64
 LOWEST = -0x7FFFFFFFFFFFFFFF
@@ -104,7 +107,7 @@ def pair_step(demand_gap, curvature, shapes, rooms, senses, limit):
     step = demand_gap / stiffness
     if shapes[0] == 0.0 and shapes[1] == 0.0:
         return min(step, limit)
-    if step >= high:
+    if step >= NEAR_LIMIT * high:
         step = 0.5 * high
         slope = curvature * high - demand_gap
         for k in range(2):

@@ -28,12 +28,18 @@ from seqmed.dual.problem import (
     standing,
 )
 
+Block = Callable[[Mask], tuple[Indices, NDArray[np.floating]]]
+
 # Distance beyond its margin at which a point need not join those that fall short of theirs.
 SPARE = 0.1
+# Points up to which their covariances are held, beyond that 512 MB of their rows.
+LARGEST_BLOCK = 12_000
 # Points to begin with at most; from then on those in play are at most doubled at a time.
 BEGINNING = 3000
 # Steps that a point in play is good for, before margins are computed afresh.
 STEPS_PER_POINT = 100
+# Fresh margins in a row without progress, as long as steps are taken.
+LONGEST_STALL = 30
 # Points up to which all covariances are held in double precision, should single not do.
 LARGEST_IN_DOUBLE = 4000
 
@@ -41,7 +47,7 @@ LARGEST_IN_DOUBLE = 4000
 def solve_from(
     problem: DualProblem,
     rows: Mask,
-    block: Callable[[Mask], tuple[Indices, NDArray[np.floating]]],
+    block: Block,
     *,
     start: Array,
     tol: float = 1e-3,
@@ -61,7 +67,8 @@ def solve_from(
     allowed = max(10_000_000, 100 * rows.size) if max_iter < 0 else max_iter
     multipliers, used, status = start.copy(), 0, "rounding"
     rows = first_rows(problem, rows, multipliers > 0)
-    least, patience, play = float("inf"), smo.PATIENCE, None
+    least, patience, stalled = float("inf"), smo.PATIENCE, 0
+    play, outcome = None, loops.RUNNING
     while True:
         stands = standing(problem, multipliers, margins_left(problem, multipliers))
         violation = stands.violation
@@ -71,16 +78,20 @@ def solve_from(
             missed = fall_short(problem, stands, rows, multipliers)
             rows = rows | thinned(missed, max(BEGINNING, int(rows.sum())))
         if play is None or rows.sum() > play.places.size:
-            play = play_of(problem, *block(rows), multipliers, stands.left)
+            play = play_of(problem, rows, block, multipliers, stands.left)
         else:
             play = play._replace(left=stands.left[play.places])
-            patience = smo.PATIENCE if violation < 0.5 * least else patience - 1
+            stalled = 0 if violation < least else stalled + 1
+            if outcome != loops.RUNNING:  # it has gone as far as it could
+                patience = smo.PATIENCE if violation < 0.5 * least else patience - 1
+            elif stalled == LONGEST_STALL:
+                patience = 0
         # at first not to the last digit: who was left out wrongly shows then
         target = smo.COARSE * tol if least == float("inf") and not rows.all() else tol
         least = min(least, violation)
         total = float(problem.signs @ multipliers)
         most = min(allowed - used, STEPS_PER_POINT * play.places.size)
-        _, steps, play = smo.descend(play, multipliers, total, target, most, False)
+        outcome, steps, play = smo.descend(play, multipliers, total, target, most, False)
         used += steps
         if used >= allowed:
             status = "max_iter"
@@ -106,14 +117,24 @@ def solve_from(
 
 
 def play_of(
-    problem: DualProblem,
-    places: Indices,
-    gram: NDArray[np.floating],
-    multipliers: Array,
-    left: Array,
+    problem: DualProblem, rows: Mask, block: Block, multipliers: Array, left: Array
 ) -> smo.Play:
-    """Return the play of some points, by their places, of given covariances."""
-    own = np.arange(places.size)
+    """Return the play of some points, by a mask; if they are many, without their rows."""
+    if rows.sum() <= LARGEST_BLOCK:
+        places, gram = block(rows)
+        variances, own = gram.diagonal().astype(np.float64), np.arange(places.size)
+        held = loops.Rows(
+            source=np.empty((0, 0)),
+            columns=places,
+            values=gram,
+            slots=own,
+            owners=own.copy(),
+            wanted=np.zeros(places.size, dtype=np.bool_),
+            hand=np.zeros(1, dtype=np.intp),
+        )
+    else:
+        places = np.flatnonzero(rows)
+        variances, held = problem.gram.diagonal()[places], smo.no_rows_of(problem.gram, places)
     part = replace(
         problem,
         signs=problem.signs[places],
@@ -121,20 +142,10 @@ def play_of(
         bounds=problem.bounds[places],
         shapes=problem.shapes[places],
     )
-    rows = loops.Rows(
-        source=np.empty((0, 0)),
-        columns=places,
-        values=gram,
-        slots=own,
-        owners=own.copy(),
-        wanted=np.zeros(places.size, dtype=np.bool_),
-        hand=np.zeros(1, dtype=np.intp),
-    )
-    traits = np.stack((part.signs, part.bounds, part.shapes, gram.diagonal().astype(np.float64)))
-    play = smo.Play(
-        places, part, multipliers[places], left[places], np.empty((3, places.size)), traits, rows
-    )
-    loops.refresh(traits, play.multipliers, play.shifts)
+    traits = np.stack((part.signs, part.bounds, part.shapes, variances))
+    shifts = np.empty((3, places.size))
+    play = smo.Play(places, part, multipliers[places], left[places], shifts, traits, held)
+    loops.refresh(traits, play.multipliers, shifts)
     return play
 
 

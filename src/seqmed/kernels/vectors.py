@@ -146,7 +146,7 @@ class Gaussians:
         """Return the values between a strip and some points, in ``out``, (k, l)."""
         with np.errstate(over="ignore", invalid="ignore"):
             np.matmul(strip.factors, self.factors[columns].T, out=out)
-            if out.max(initial=0.0) > 0:  # by rounding
+            if not out.max(initial=0.0) <= 0:  # by rounding, or NaN that will be mended
                 np.minimum(out, 0.0, out=out)
             np.exp(out, out=out)
         for row in strip.far:

@@ -50,7 +50,7 @@ SHAPES: dict[type, dict[str, str]] = {
     },
     SpectralRecursion: {"origin": "0"},
     SpanCovariance: {"landmarks": "m p", "whitening": "m m"},
-    SpanRecursion: {"keys": "m", "origin": "m"},
+    SpanRecursion: {"origin": "m"},
     Spectrum: {"vectors": "r p", "singular_values": "r", "laplacian_values": "r"},
     RBF: {"centre": "p"},
     TfIdf: {"idf": "p"},

@@ -39,7 +39,9 @@ CARRIERS: dict[str, tuple[type, ...]] = {
     "exact": (ExactRecursion,),
     "spectral": (SpectralRecursion,),
     "landmarks": (LandmarkRecursion, ContinuousRecursion),
-    "span": (SpanRecursion, LandmarkRecursion),  # landmarks, by earlier versions
+    # within a budget; landmarks are by earlier versions
+    "span": (SpanRecursion, LandmarkRecursion),
+    "compact": (ExactRecursion, LandmarkRecursion),
 }
 # More than any stream has; the number of a batch must stay an index.
 MOST_BATCHES = 2**53
@@ -68,8 +70,9 @@ def stream_rules(began: Any, state: dict[str, Any]) -> Rules:
         "points that suit the kernel",
         all(suit(points, kernel, stream.sparse) for points in points_in(posterior)),
     )
-    exact = began.budget is None or kernel.compact
-    default = "exact" if exact else "span"
+    default = "exact"
+    if began.budget is not None:
+        default = "compact" if kernel.compact else "span"
     yield "the recursion named", type(recursion) in CARRIERS[getattr(began, "recursion", default)]
     yield "the bias variance named", posterior.bias_variance == float(began.bias_variance)
     by_rows = posterior.graph.laplacian == "rows" and posterior.graph.power == 1
@@ -184,11 +187,11 @@ def span_rules(recursion: SpanRecursion) -> Rules:
     began = isinstance(recursion.covariance, SpanCovariance)
     plain = isinstance(recursion.covariance, Covariance) and recursion.covariance.reduction is None
     yield "a covariance on landmarks, once there are any", size > 0 if began else plain
-    yield "one key for each landmark", recursion.keys.size == size
     yield "one origin for each landmark", recursion.origin.size == size
     yield "as many landmarks as asked for at most", max(size, 1) <= recursion.n_landmarks
     yield "origins that are indices", (recursion.origin >= -1).all()
     yield "seed and count >= 0", recursion.seed >= 0 and recursion.n_calls >= 0
+    yield "a number of labels seen", 0 <= recursion.n_seen < np.inf
 
 
 def continuous_rules(recursion: ContinuousRecursion) -> Rules:

@@ -37,13 +37,14 @@ from seqmed.graph import Smoothness
 from seqmed.kernels import Expansion, Kernel
 from seqmed.posterior import CovarianceFunction, Projection
 from seqmed.recursion.basis import is_triangular, whiten_gram, whitened
-from seqmed.recursion.landmarks import draw_keys, largest
 from seqmed.recursion.own_graph import OwnGraph
 
 # Points of a batch by which it is judged whether the landmarks express it.
 PROBES = 50
 # Standard errors by which points have to be worse expressed than landmarks are by each other.
 SURPRISE = 4.0
+# Share of the landmarks that one batch may replace.
+LARGEST_SHARE = 0.5
 # Entries of W, in units of the kernel, up to which features are right to some digits in single
 # precision.
 LARGEST_AMPLIFICATION = 100.0
@@ -212,16 +213,16 @@ class SpanRecursion(OwnGraph):
     covariance : the current covariance, the base kernel before the first label.
     n_landmarks : how many landmarks to grow to.
     seed : entropy of the choice among points.
-    keys : (m,) the draw by which each landmark holds its place; the largest stay.
     origin : (m,) where each landmark stood before the last change, -1 for a new one.
+    n_seen : labels seen, those of the past discounted by forgetting.
     n_calls : how often labeled points were offered.
     """
 
     covariance: CovarianceFunction
     n_landmarks: int
     seed: int
-    keys: Array = field(default_factory=lambda: np.zeros(0))
     origin: Indices = field(default_factory=no_indices)
+    n_seen: float = 0.0
     n_calls: int = 0
 
     replacement_cost: ClassVar[float] = 0.0
@@ -231,9 +232,14 @@ class SpanRecursion(OwnGraph):
         """The landmarks; None before there are any."""
         return self.covariance.landmarks if isinstance(self.covariance, SpanCovariance) else None
 
+    @property
+    def size(self) -> int:
+        """Number of landmarks."""
+        return 0 if self.anchors is None else self.anchors.shape[0]
+
     def forget(self, share: float) -> SpanRecursion:
-        """Return the recursion with its landmarks the readier to go, should it come to that."""
-        return replace(self, keys=self.keys / share, origin=np.arange(self.keys.size))
+        """Return the recursion with what it has seen counting for less."""
+        return replace(self, n_seen=share * self.n_seen, origin=np.arange(self.size))
 
     def fold(
         self,
@@ -247,35 +253,40 @@ class SpanRecursion(OwnGraph):
 
     def reach(self, labeled: Points) -> SpanRecursion:
         """Return the recursion with landmarks for newly labeled points, where they are needed."""
-        size, draws = self.keys.size, draw_keys(labeled.shape[0], self.seed, self.n_calls)
-        settled = replace(self, origin=np.arange(size), n_calls=self.n_calls + 1)
-        full = size == self.n_landmarks
-        if full and not self._surprised_by(labeled, draws):
-            return settled
+        n, everyone = labeled.shape[0], np.arange(self.size)
+        if not n:
+            return replace(self, origin=everyone)
+        generator = np.random.default_rng((self.seed, self.n_calls))
+        shuffled = generator.permutation(n)
+        seen = replace(self, origin=everyone, n_seen=self.n_seen + n, n_calls=self.n_calls + 1)
+        room = self.n_landmarks - self.size
+        if not room and not self._surprised_by(take_rows(labeled, shuffled[:PROBES])):
+            return seen
         known = no_rows(labeled) if self.anchors is None else self.anchors
-        new = distinct_rows(labeled)
+        new = shuffled[np.sort(distinct_rows(take_rows(labeled, shuffled)))]
         new = new[~found_among(take_rows(labeled, new), known)]
-        holds = self.keys if full else np.zeros(size)  # draws are negative: all stay
-        chosen = largest(np.append(holds, draws[new]), self.n_landmarks)
-        stays, enters = chosen[chosen < size], new[chosen[chosen >= size] - size]
+        leaving = 0
+        if not room:  # the batch's share in a uniform sample of all that counts
+            share = min(n / seen.n_seen, LARGEST_SHARE)
+            leaving = min(int(share * self.size + generator.random()), new.size)
+        stays = np.sort(generator.permutation(self.size)[leaving:])
+        enters = np.sort(new[: room + leaving])
         if not enters.size:
-            return settled
+            return seen
         landmarks = stack(take_rows(known, stays), take_rows(labeled, enters))
         return replace(
-            settled,
+            seen,
             covariance=span_of(self.covariance.kernel, landmarks),
-            keys=np.append(self.keys[stays], draws[enters]),
             origin=np.append(stays, np.full(enters.size, -1)),
         )
 
-    def _surprised_by(self, points: Points, draws: Array) -> bool:
+    def _surprised_by(self, probes: Points) -> bool:
         """Whether the landmarks express points worse than they express each other."""
-        if not points.shape[0]:
-            return False
         assert isinstance(self.covariance, SpanCovariance)
-        found = self.covariance.unexplained(take_rows(points, largest(draws, PROBES)))
+        found = self.covariance.unexplained(probes)
         usual = self.covariance.unexplained_by_others
-        error = np.sqrt(found.var() / found.size + usual.var() / usual.size)
+        spread = max(found.var(), usual.var())
+        error = np.sqrt(spread / found.size + usual.var() / usual.size)
         return bool(found.mean() > usual.mean() + SURPRISE * error)
 
     def project(self, points: Points, coefficients: Array) -> Projection:
