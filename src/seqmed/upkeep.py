@@ -71,6 +71,8 @@ def follow(posterior: Posterior, recursion: Recursion) -> Posterior:
 
     Where an anchor was dropped, what stood on it is projected on those that last.
     """
+    if recursion is posterior.recursion:
+        return posterior
     if recursion.anchors is posterior.on_anchors.points:
         return replace(posterior, recursion=recursion)
     posterior = without_window(posterior)

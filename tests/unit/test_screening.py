@@ -13,6 +13,7 @@ from tests.unit.test_dual import (
     ALL_CASES,
     TIGHT,
     Case,
+    Computed,
     assert_feasible,
     assert_same_decisions,
     assert_same_objective,
@@ -190,28 +191,12 @@ def test_covariances_too_rough_for_the_tolerance_are_made_up_for(monkeypatch):
     assert unmended.objective + unmended.gap >= whole.objective - 1e-9
 
 
-class Product:
-    """Covariances whose rows are computed."""
-
-    def __init__(self, gram):
-        self.gram = gram
-
-    def __getitem__(self, rows):
-        return self.gram[rows]
-
-    def __matmul__(self, coefficients):
-        return self.gram @ coefficients
-
-    def diagonal(self):
-        return self.gram.diagonal()
-
-
 @pytest.mark.parametrize("part", PARTS)
 def test_rows_of_many_points_are_computed_when_asked_for(part, monkeypatch):
     problem, whole, reference = outcome(LARGE)
     monkeypatch.setattr(screening, "LARGEST_BLOCK", 0)
     rows = PARTS[part](problem, whole.multipliers > 0)
-    solution, asked = solve_from(replace(problem, gram=Product(problem.gram)), rows)
+    solution, asked = solve_from(replace(problem, gram=Computed(problem.gram)), rows)
     assert asked == []
     assert_same_decisions(problem, solution, reference)
 

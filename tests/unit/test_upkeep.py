@@ -1031,6 +1031,38 @@ def test_a_budget_that_is_never_reached_costs_nothing():
         assert not bounded.posterior_.projection_error.any()
 
 
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("name", ["exact", "landmarks", "memory", "SeqMED"])
+def test_which_points_are_one_array_makes_no_difference(name, late):
+    """A tool that keeps models may keep equal arrays apart: nothing may hang on their identity."""
+    options = {
+        "exact": (SeqLapMED, {"beta": 0.5, "recursion": "exact", **OWN_GRAPH}),
+        "landmarks": (SeqLapMED, {"beta": 0.5, "n_landmarks": 12, **OWN_GRAPH}),
+        "memory": (SeqLapMED, {"beta": 0.5, "graph_memory": 12}),
+        "SeqMED": (SeqMED, {"budget": 24}),
+    }
+    estimator, chosen = options[name]
+    scores = []
+    for apart in (False, True):
+        model = estimator(gamma=GAMMA, lag=2, forgetting=0.8, random_state=0, **chosen)
+        learn(model, [make_batch(18, 9, seed=9900 + t) for t in range(3)])
+        if apart:
+            posterior = model.posterior_
+            anchors = replace(posterior.on_anchors, points=posterior.on_anchors.points.copy())
+            model._stream = model._stream._replace(posterior=replace(posterior, on_anchors=anchors))
+        if name == "exact":
+            model.set_params(beta=0.0)  # nothing is folded
+        rows = make_batch(18, 9, seed=9903)
+        if late:
+            known = rows.labels != UNLABELED
+            labels = marked(rows.labels, model)[known]
+            model.partial_fit(rows.points[known], labels, new_points=False)
+        else:
+            learn(model, [rows])
+        scores.append(scores_of(model))
+    np.testing.assert_array_equal(*scores)
+
+
 # -- what cannot be --------------------------------------------------------------------------------
 
 TWO = [make_batch(20, 10, seed=7000 + t) for t in range(2)]

@@ -38,7 +38,9 @@ class ExactRecursion(OwnGraph):
 
     def forget(self, share: float) -> ExactRecursion:
         """Return the recursion with every penalty so far scaled by ``share``."""
-        return ExactRecursion(discount(self.covariance, share))
+        reduction = self.covariance.reduction
+        size = 0 if reduction is None else reduction.anchors.shape[0]
+        return ExactRecursion(discount(self.covariance, share), np.arange(size))
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Refuse: every point is kept as it is."""
