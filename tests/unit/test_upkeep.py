@@ -1037,15 +1037,18 @@ def test_which_points_are_one_array_makes_no_difference(name, late):
     """A tool that keeps models may keep equal arrays apart: nothing may hang on their identity."""
     options = {
         "exact": (SeqLapMED, {"beta": 0.5, "recursion": "exact", **OWN_GRAPH}),
-        "landmarks": (SeqLapMED, {"beta": 0.5, "n_landmarks": 12, **OWN_GRAPH}),
-        "memory": (SeqLapMED, {"beta": 0.5, "graph_memory": 12}),
+        "landmarks": (SeqLapMED, {"beta": 0.5, "budget": 24, **OWN_GRAPH}),
+        "memory": (SeqLapMED, {"beta": 0.5, "graph_memory": 12, "budget": 24}),
         "SeqMED": (SeqMED, {"budget": 24}),
     }
     estimator, chosen = options[name]
     scores = []
     for apart in (False, True):
-        model = estimator(gamma=GAMMA, lag=2, forgetting=0.8, random_state=0, **chosen)
+        model = estimator(
+            gamma=GAMMA, lag=1, averaging=True, forgetting=0.8, random_state=0, **chosen
+        )
         learn(model, [make_batch(18, 9, seed=9900 + t) for t in range(3)])
+        assert model.posterior_.on_anchors.averages.any()
         if apart:
             posterior = model.posterior_
             anchors = replace(posterior.on_anchors, points=posterior.on_anchors.points.copy())
