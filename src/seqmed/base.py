@@ -318,9 +318,8 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         )
         settings = self._settings(float(weights.sum()), total)
         landmarks = getattr(posterior.recursion, "n_landmarks", None)
-        bounded = posterior.covariance.within_anchors
         threads = threads_for(max(points.shape[0], posterior.size), landmarks)
-        with threads, sharing.within_update(bounded):
+        with threads, sharing.within_update(landmarks is not None):
             learn = learning.step if new_points else learning.label
             posterior, info = learn(posterior, batch, settings)
             record = stream.calibration.forget(settings.forgetting if info.forgot else 1.0)

@@ -14,8 +14,10 @@ from seqmed.arrays import Array, Points
 from seqmed.kernels import Kernel
 from seqmed.sharing import shared
 
-# Rows of neighbour differences formed at once when exact edge lengths are taken.
-EDGE_BLOCK = 4096
+# Entries of neighbour differences formed at once when exact edge lengths are taken: a megabyte.
+EDGE_BLOCK = 2**17
+# Entries of a sparse row that are expected not to be zero.
+SPARSE_WIDTH = 32
 # Width of a row's heat weights, as a share of its mean squared neighbour distance.
 ROW_WIDTH = 0.5
 # Squared distance between two points of feature space that is rounding, relative to their norms.
@@ -76,6 +78,18 @@ class Smoothness:
         product = values.T @ smoothed
         return (0.5 * self.strength) * (product + product.T)
 
+    def observations(self, functions: Array) -> Array:
+        """Return F, (r, m), with ``F' F = strength * V' L^power V`` for functions V (n, m).
+
+        The penalty of a combination u is ``|F u|^2``: r observations of zero, at most n and m.
+        """
+        n, m = functions.shape
+        if n > m:
+            return semidefinite_factor(self.quadratic(functions)).T
+        if self.rows is not None and self.power == 1:
+            return self.scaled_rows() @ functions
+        return self.factor().T @ functions
+
     def scaled_rows(self) -> sp.csr_array:
         """Return ``sqrt(strength) (I - P)``, (n, n), whose squared length at f is the penalty.
 
@@ -98,9 +112,9 @@ def semidefinite_factor(matrix: Array) -> Array:
     Cholesky with diagonal pivoting, which stops by itself at the numerical rank.
     """
     n = matrix.shape[0]
-    lower, pivots, rank, _ = dpstrf(matrix, lower=1)
+    upper, pivots, rank, _ = dpstrf(matrix.T)  # the transpose, by columns as LAPACK has them
     factor = np.zeros((n, rank))
-    factor[pivots - 1] = np.tril(lower)[:, :rank]
+    factor[pivots - 1] = np.tril(upper.T)[:, :rank]
     return factor
 
 
@@ -140,16 +154,21 @@ def nearest(coordinates: Points, k: int) -> Neighbours:
 def edge_lengths(coordinates: Points, indices: NDArray[np.intp]) -> Array:
     """Return squared distances from every point to its listed neighbours, from differences."""
     n, k = indices.shape
-    starts, ends = np.repeat(np.arange(n), k), indices.ravel()
-    lengths = np.empty(n * k)
-    for first in range(0, n * k, EDGE_BLOCK):
-        block = slice(first, first + EDGE_BLOCK)
-        difference = coordinates[starts[block]] - coordinates[ends[block]]
-        if sp.issparse(difference):
-            lengths[block] = np.asarray(difference.multiply(difference).sum(axis=1)).ravel()
+    lengths = np.empty((n, k))
+    width = SPARSE_WIDTH if sp.issparse(coordinates) else coordinates.shape[1]
+    size = max(1, EDGE_BLOCK // max(1, k * width))
+    for first in range(0, n, size):
+        rows = slice(first, first + size)
+        if sp.issparse(coordinates):
+            starts = np.repeat(np.arange(n)[rows], k)
+            difference = coordinates[starts] - coordinates[indices[rows].ravel()]
+            squares = np.asarray(difference.multiply(difference).sum(axis=1))
+            lengths[rows] = squares.reshape(-1, k)
         else:
-            lengths[block] = np.einsum("ij,ij->i", difference, difference)
-    return lengths.reshape(n, k)
+            difference = coordinates[indices[rows]]
+            difference -= coordinates[rows, None]
+            lengths[rows] = np.einsum("ijk,ijk->ij", difference, difference)
+    return lengths
 
 
 def measure_heat_width(neighbours: Neighbours) -> float | None:

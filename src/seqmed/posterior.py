@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from seqmed.arrays import Array, Points, take_rows
 from seqmed.graph import GraphRecipe, Smoothness
 from seqmed.kernels import Expansion, Kernel, blocks, evaluate
+from seqmed.threads import product
 
 # Share of k(x, x) by which rounding may make its reduction exceed it.
 LARGEST_EXCESS = 1e-6
@@ -35,7 +36,7 @@ class Reduction:
 
     def features(self, kernel: Kernel, points: Points) -> Array:
         """Return psi of every row, (n, r)."""
-        return kernel(points, self.anchors) @ self.factor
+        return product(kernel(points, self.anchors), self.factor)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Covariance:
         if self.reduction is None:
             return (expansion,)
         anchors, factor = self.reduction.anchors, self.reduction.factor
-        inner = self.kernel(anchors, expansion.points) @ expansion.coefficients
+        inner = self.kernel(expansion.points, anchors).T @ expansion.coefficients
         return (expansion, Expansion(anchors, -(factor @ (factor.T @ inner))))
 
 

@@ -2,25 +2,30 @@
 
 numpy and scipy each bring a BLAS with a pool of its own, and the neighbour search an OpenMP pool.
 On the small matrices of one batch the pools spend more time waiting for each other than computing,
-so small work is given one thread. A large kernel matrix is cut in strips, each the work of one
-thread from end to end.
+and beside another busy process for that, so small work is given one thread of theirs. What is worth
+it, a large kernel matrix or product, is cut in strips, each the work of one thread of ours from end
+to end: a thread that waits for a core does not hold up the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import copy_context
 from functools import cache
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 # Rows up to which a second thread costs more than it brings, on two to eight cores.
 SMALL = 1500
-# Kernel values, a dozen milliseconds of work, from which on threads of our own are worth beginning.
-MANY_VALUES = 2**22
+# Kernel values, a few milliseconds of work, from which on threads of our own are worth beginning.
+MANY_VALUES = 2**20
+# Multiplications from which on a product is cut in two, a few milliseconds.
+LARGE_PRODUCT = 2**26
 
 Part = TypeVar("Part")
 
@@ -32,10 +37,12 @@ class _Limit:
         self.lock = Lock()
         self.users = 0
         self.limiter: Any = None
+        self.allowed = 1
 
     def acquire(self) -> None:
         with self.lock:
             if self.users == 0:
+                self.allowed = threads_of_blas()
                 self.limiter = _controller().limit(limits=1)
             self.users += 1
 
@@ -88,16 +95,53 @@ def side_by_side(work: Callable[[Part], None], parts: Iterable[Part], n_values: 
     """
     count = allowed_threads() if n_values >= MANY_VALUES else 1
     with one_thread():
-        if count == 1:
+        drain(work, iter(tuple(parts)), count)
+
+
+def drain(work: Callable[[Part], None], parts: Iterator[Part], count: int) -> None:
+    """Do the work of all parts, on this thread and on ``count - 1`` others."""
+    failures: list[BaseException] = []
+
+    def help_out() -> None:
+        try:
             for part in parts:
                 work(part)
-            return
-        with ThreadPoolExecutor(count) as pool:
-            for _ in pool.map(work, parts):
-                pass
+        except BaseException as failure:
+            failures.append(failure)
+
+    helpers = [Thread(target=copy_context().run, args=(help_out,)) for _ in range(count - 1)]
+    for helper in helpers:
+        helper.start()
+    try:
+        for part in parts:
+            work(part)
+    finally:
+        for helper in helpers:
+            helper.join()
+    if failures:
+        raise failures[0]
+
+
+def product(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+    """Return ``left @ right``, (n, m), the rows in two halves if it is large."""
+    n, inner = left.shape
+    if n * inner * right.shape[1] < LARGE_PRODUCT:
+        return left @ right
+    found = np.empty((n, right.shape[1]), dtype=np.result_type(left, right))
+
+    def fill(rows: slice) -> None:
+        np.matmul(left[rows], right, out=found[rows])
+
+    side_by_side(fill, (slice(0, n // 2), slice(n // 2, n)), MANY_VALUES)
+    return found
 
 
 def allowed_threads() -> int:
-    """Return how many threads BLAS may use, whoever has limited them; 1 if there is no telling."""
-    counts = [pool["num_threads"] for pool in _controller().info() if pool["user_api"] == "blas"]
-    return min(counts, default=1)
+    """Return how many threads BLAS may use, whoever has limited them but us."""
+    return _limit.allowed if _limit.users else threads_of_blas()
+
+
+def threads_of_blas() -> int:
+    """Return how many threads BLAS is set to use; 1 if there is no telling."""
+    pools = _controller().lib_controllers
+    return min((pool.num_threads for pool in pools if pool.user_api == "blas"), default=1)

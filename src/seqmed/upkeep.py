@@ -216,7 +216,7 @@ def base_coefficients(posterior: Posterior, settled: Array | None = None) -> Arr
     if settled is None:
         settled, expansion = anchors.coefficients, posterior.support
     else:
-        expansion = loaded(posterior.window)
+        expansion = Expansion(posterior.window.points, posterior.window.coefficients)
     _, *parts = covariance.in_base_kernel(expansion)
     return settled + parts[0].coefficients if parts else settled
 

@@ -52,6 +52,9 @@ MODELS = {
     "SeqLapMED-tfidf-sparse": lambda: SeqLapMED(
         kernel="tfidf", graph_memory=0, n_landmarks=5, random_state=np.random.RandomState(0)
     ),
+    "SeqLapMED-landmarks": lambda: SeqLapMED(
+        laplacian="normalized", graph_memory=0, n_landmarks=6, random_state=0
+    ),
     "SeqLapMED-exact": lambda: SeqLapMED(recursion="exact", lag=1),
     "SeqLapMED-spectral": lambda: SeqLapMED(recursion="spectral", lag=1),
     "StreamPipeline": lambda: StreamPipeline(

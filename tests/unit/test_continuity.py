@@ -14,7 +14,7 @@ from seqmed import SeqLapMED
 from seqmed.graph import GraphRecipe, find_neighbours, residual_rows, smoothness
 from seqmed.kernels import RBF, Linear, Polynomial
 from seqmed.recursion import begin
-from seqmed.recursion.basis import REDUNDANT, empty_basis, whiten
+from seqmed.recursion.basis import REDUNDANT, empty_basis, whiten, whiten_points
 from seqmed.recursion.landmarks import draw_keys, largest
 from tests.reference import naive
 from tests.unit.test_identities import (
@@ -208,7 +208,7 @@ def informed(kernel, points, seed=0):
     basis = empty_basis(points).extend(kernel, points)
     features = basis.features(kernel, points)
     rows = vectors(points.shape[0] // 2, p=points.shape[0], seed=seed)
-    return basis.add(features.T @ rows.T @ rows @ features)
+    return basis.observe(rows @ features)
 
 
 def assert_same_matrix(found, expected, tolerance=1e-9):
@@ -231,7 +231,7 @@ def test_more_landmarks_change_nothing_that_is_known(kernel, reference, n):
     features = grown.features(kernel, both)
     assert_same_matrix(features @ features.T, reference(both, both))
     assert np.array_equal(grown.landmarks, both)
-    assert grown.whitening.shape == grown.penalty.shape == (n + 8, n + 8)
+    assert grown.whitening.shape == grown.gram.shape == grown.rest.shape == (n + 8, n + 8)
 
 
 @pytest.mark.parametrize(("kernel", "reference", "n"), KERNELS)
@@ -239,13 +239,15 @@ def test_fewer_landmarks_keep_the_marginal(kernel, reference, n):
     points = vectors(n, seed=20)
     basis = informed(kernel, points, seed=21)
     kept = np.array([11, 2, 5, 7, 13, 0])
-    fewer = basis.restrict(kernel, kept).basis
+    fewer = basis.exchange(kernel, kept, points[:0]).basis
     assert np.array_equal(fewer.landmarks, points[kept])
     assert_same_matrix(
         fewer.covariance(kernel)(points[kept], points[kept]),
         basis.covariance(kernel)(points[kept], points[kept]),
     )
-    assert (np.linalg.eigvalsh(fewer.penalty) >= -1e-9 * np.abs(fewer.penalty).max()).all()
+    left = np.linalg.eigvalsh(fewer.rest)
+    assert (left >= -1e-9).all()
+    assert (left <= 1 + 1e-9).all()
 
 
 def test_fewer_landmarks_are_the_marginal_everywhere():
@@ -254,30 +256,66 @@ def test_fewer_landmarks_are_the_marginal_everywhere():
     kernel = RBF(GAMMA)
     basis = empty_basis(points).extend(kernel, points)
     features = basis.features(kernel, points)
-    basis = basis.add(1.6 * features.T @ rows.T @ rows @ features)
+    basis = basis.observe(np.sqrt(1.6) * rows @ features)
     known = naive.nothing_known(rbf, 3).on(points).given(rows, 0.8)
     left, right = vectors(9, seed=24), vectors(8, seed=25)
     assert_same_matrix(basis.covariance(kernel)(left, right), known(left, right), SAME)
     kept = np.array([3, 17, 4, 9, 12])
-    fewer, marginal = basis.restrict(kernel, kept).basis, known.on(points[kept])
+    fewer, marginal = basis.exchange(kernel, kept, points[:0]).basis, known.on(points[kept])
     assert_same_matrix(marginal.covariance, known.covariance[np.ix_(kept, kept)], SAME)
     assert_same_matrix(fewer.covariance(kernel)(left, right), marginal(left, right), SAME)
     assert np.abs(marginal(left, right) - known(left, right)).max() > 1e-3
+
+
+@pytest.mark.parametrize("remembered", [True, False], ids=["gram", "no-gram"])
+@pytest.mark.parametrize("factored", [True, False], ids=["factor", "no-factor"])
+def test_landmarks_exchanged_are_the_marginal_everywhere(remembered, factored):
+    """Some leave and others come at once; what is known of the new ones goes through the old."""
+    points, rows, new = vectors(20, seed=40), vectors(9, p=20, seed=41), vectors(6, seed=42)
+    kernel = RBF(GAMMA)
+    basis = whiten_points(kernel, points)
+    basis = basis.observe(np.sqrt(1.6) * rows @ basis.features(kernel, points))
+    known = naive.nothing_known(rbf, 3).on(points).given(rows, 0.8)
+    kept = np.array([3, 17, 4, 9, 12, 0, 1, 8])
+    left, right = vectors(9, seed=43), vectors(8, seed=44)
+    before = replace(basis, gram=basis.gram if remembered else None)
+    factor = basis.covariance(kernel).reduction.factor if factored else None
+    changed, cost = before.exchange(kernel, kept, new, factor)
+    now = np.vstack([points[kept], new])
+    assert np.array_equal(changed.landmarks, now)
+    assert_same_matrix(changed.gram, rbf(now, now), SAME)
+    marginal = known.on(now)
+    assert_same_matrix(changed.covariance(kernel)(left, right), marginal(left, right), SAME)
+    gone = np.setdiff1d(np.arange(20), kept)
+    change = np.diagonal(marginal(points[gone], points[gone]) - known.covariance[gone][:, gone])
+    assert cost == pytest.approx(np.abs(change).max(), rel=1e-8)
+    assert cost > 1e-3
+
+
+@pytest.mark.parametrize("share", [0.999, 0.5, 0.01])
+def test_a_basis_forgets(share):
+    points, rows = vectors(20, seed=45), vectors(9, p=20, seed=46)
+    kernel = RBF(GAMMA)
+    basis = whiten_points(kernel, points)
+    assert basis.forget(share) is basis
+    basis = basis.observe(rows @ basis.features(kernel, points)).forget(share)
+    known = naive.nothing_known(rbf, 3).on(points).given(rows, 0.5).discounted(share)
+    assert_same_matrix(basis.covariance(kernel)(points, points), known.covariance, 1e-8)
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_penalty_beyond_double_precision_stays_a_number():
     """Where I - V is the identity to the last digit, the marginal is nothing or next to it."""
     kernel, points = RBF(GAMMA), vectors(4, seed=28)
-    basis = empty_basis(points).extend(kernel, points).add(1e20 * np.eye(4))
-    fewer = basis.restrict(kernel, np.array([0])).basis
-    assert np.isfinite(fewer.penalty).all()
+    basis = empty_basis(points).extend(kernel, points).observe(1e10 * np.eye(4))
+    fewer = basis.exchange(kernel, np.array([0]), points[:0]).basis
+    assert np.isfinite(fewer.rest).all()
     assert 0 <= fewer.covariance(kernel).diagonal(points[:1])[0] < 1e-12
 
 
 def test_a_basis_can_shrink_to_nothing_and_grow_from_it():
     kernel, points = RBF(GAMMA), vectors(10, seed=26)
-    empty = informed(kernel, points).restrict(kernel, np.zeros(0, dtype=int)).basis
+    empty = informed(kernel, points).exchange(kernel, np.zeros(0, dtype=int), points[:0]).basis
     assert empty.size == 0
     again = empty.extend(kernel, points)
     assert_same_matrix(again.covariance(kernel)(points, points), rbf(points, points), 1e-14)

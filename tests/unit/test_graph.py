@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from seqmed import SeqLapMED
+from seqmed import SeqLapMED, graph
 from seqmed.graph import (
     GraphRecipe,
     Smoothness,
@@ -89,6 +89,29 @@ def test_penalty_equals_the_loops(recipe, sparse):
     np.testing.assert_allclose(
         factor @ factor.T, 0.7 * expected, rtol=0, atol=ROUNDING * size_of(expected) + leftover
     )
+
+
+@pytest.mark.parametrize("p", [4, 40, 60])
+@pytest.mark.parametrize("recipe", RECIPES, ids=recipe_name)
+def test_a_penalty_is_some_observations(recipe, p):
+    """No more of them than there are points, or functions."""
+    points, functions = vectors(40, seed=1), vectors(40, p=p, seed=2)
+    observations = penalty_of(points, recipe, strength=0.7).observations(functions)
+    assert observations.shape[0] <= min(40, p)
+    form = 0.7 * functions.T @ reference_of(points, recipe) @ functions
+    np.testing.assert_allclose(
+        observations.T @ observations, form, rtol=0, atol=1e-12 * size_of(form)
+    )
+
+
+def test_edges_in_blocks(monkeypatch):
+    points = vectors(40, seed=1)
+    indices = np.random.default_rng(0).integers(40, size=(40, 3))
+    expected = np.square(points[:, None] - points[indices]).sum(axis=2)
+    for entries in (1, 20, 10**6):
+        monkeypatch.setattr(graph, "EDGE_BLOCK", entries)
+        for rows in (points, sp.csr_array(points)):
+            np.testing.assert_allclose(graph.edge_lengths(rows, indices), expected, rtol=1e-14)
 
 
 def test_power_one_is_the_stored_laplacian():

@@ -1,10 +1,13 @@
 """Base kernels against their formulas, dense and CSR, and what they freeze on a first batch."""
 
+from threading import Barrier, get_ident
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 from sklearn.svm import SVC
+from threadpoolctl import threadpool_limits
 
 from seqmed import SeqLapMED, SeqMED, sharing, threads
 from seqmed.kernels import (
@@ -22,6 +25,7 @@ from seqmed.kernels import (
     make_kernel,
 )
 from seqmed.kernels.counts import DCM_TOLERANCE, check_counts
+from seqmed.kernels.vectors import NARROW
 from tests.reference import naive
 
 # A few dozen roundings of numbers near 1.
@@ -572,19 +576,23 @@ def test_joining_other_expansions_lists_their_points(sparse):
 
 @pytest.mark.parametrize("n_left", [1, 2, 255, 256, 257, 600])
 @pytest.mark.parametrize("n_right", [1, 256, 513])
-def test_tiles_fit_together(n_left, n_right):
-    left, right = vectors(n_left, seed=1), vectors(n_right, seed=2)
+@pytest.mark.parametrize("p", [4, NARROW + 1])
+def test_tiles_fit_together(n_left, n_right, p):
+    left, right = vectors(n_left, p, seed=1), vectors(n_right, p, seed=2)
     kernel = frozen(RBF(0.3), left)
     expected = np.exp(-0.3 * cdist(left, right, "sqeuclidean"))
-    assert kernel(left, right) == pytest.approx(expected, abs=ROUNDING)
+    values = kernel(left, right)
+    assert values.flags.c_contiguous
+    assert values == pytest.approx(expected, abs=ROUNDING)
 
 
-@pytest.mark.parametrize("n", [1, 255, 256, 257, 600])
-def test_tiles_of_a_symmetric_matrix(n):
+@pytest.mark.parametrize("n", [1, 127, 128, 255, 256, 257, 600, 1300])
+@pytest.mark.parametrize("p", [4, NARROW + 1])
+def test_tiles_of_a_symmetric_matrix(n, p):
     """Computed once, with rows among them that are far from the rest."""
-    points = vectors(n, seed=3)
+    points = vectors(n, p, seed=3)
     points[n // 2] += 1e4
-    kernel = frozen(RBF(0.3), vectors(20))
+    kernel = frozen(RBF(0.3), vectors(20, p))
     values = kernel(points, points)
     assert np.array_equal(values, values.T)
     assert (np.diagonal(values) == 1.0).all()
@@ -602,6 +610,41 @@ def test_threads_change_no_bit(same, monkeypatch):
     monkeypatch.setattr(threads, "MANY_VALUES", 1)
     monkeypatch.setattr(threads, "allowed_threads", lambda: 3)
     assert np.array_equal(kernel(left, right), expected)
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 40])
+def test_products_in_halves(n, monkeypatch):
+    left, right = vectors(n, 6, seed=4), vectors(6, 5, seed=5)
+    monkeypatch.setattr(threads, "LARGE_PRODUCT", 1)
+    expected = threads.product(left, right)
+    assert expected == pytest.approx(left @ right, abs=ROUNDING)
+    monkeypatch.setattr(threads, "allowed_threads", lambda: 2)
+    assert np.array_equal(threads.product(left, right), expected)
+
+
+def test_our_own_limit_is_not_the_users():
+    with threads.one_thread():
+        within = threads.allowed_threads()
+    assert within == threads.allowed_threads() == threads.threads_of_blas()
+    with threadpool_limits(1):
+        assert threads.allowed_threads() == 1
+        with threads.one_thread():
+            assert threads.allowed_threads() == 1
+
+
+def test_threads_see_what_their_beginner_has_set(monkeypatch):
+    seen = []
+    monkeypatch.setattr(threads, "allowed_threads", lambda: 3)
+    barrier = Barrier(3)
+
+    def work(part):
+        barrier.wait(timeout=60)
+        seen.append((get_ident(), np.geterr()["over"]))
+
+    with np.errstate(over="raise"):
+        threads.side_by_side(work, range(3), threads.MANY_VALUES)
+    assert len({thread for thread, _ in seen}) == 3
+    assert {setting for _, setting in seen} == {"raise"}
 
 
 def test_what_fails_on_a_thread_fails(monkeypatch):

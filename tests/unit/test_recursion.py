@@ -342,22 +342,23 @@ def test_given_landmarks_make_the_order_of_batches_immaterial():
     left, right = vectors(9, seed=30), vectors(8, seed=31)
     there = fold_all(given_landmarks(RBF(0.7), landmarks), stream)
     back = fold_all(given_landmarks(RBF(0.7), landmarks), stream[::-1])
-    np.testing.assert_allclose(there.basis.penalty, back.basis.penalty, rtol=0, atol=ROUNDING)
+    np.testing.assert_allclose(there.basis.rest, back.basis.rest, rtol=0, atol=ROUNDING)
     np.testing.assert_allclose(
         there.covariance(left, right), back.covariance(left, right), rtol=0, atol=1e-12
     )
 
 
-def test_the_matrix_of_landmarks_is_a_sum_over_batches():
+def test_penalties_on_landmarks_are_a_sum_over_batches():
+    """``V = (I + H)^{-1}``, and the H of all batches is the sum of theirs."""
     stream = make_stream([15, 20, 12], seed=15)
     landmarks = vectors(11, seed=32)
     alone = [fold_all(given_landmarks(RBF(0.7), landmarks), [one]) for one in stream]
     together = fold_all(given_landmarks(RBF(0.7), landmarks), stream)
+    identity = np.eye(11)
+    penalty = sum(np.linalg.inv(state.basis.rest) - identity for state in alone)
+    assert np.linalg.eigvalsh(penalty)[-1] > 1.0
     np.testing.assert_allclose(
-        sum(state.basis.penalty for state in alone),
-        together.basis.penalty,
-        rtol=0,
-        atol=ROUNDING,
+        together.basis.rest, np.linalg.inv(identity + penalty), rtol=0, atol=ROUNDING
     )
 
 
@@ -396,7 +397,7 @@ def test_memory_of_landmarks_is_constant():
     for batch, penalty in stream:
         state = state.fold(batch.points, penalty)
         basis, reduction = state.basis, state.covariance.reduction
-        arrays = (basis.landmarks, basis.whitening, basis.penalty)
+        arrays = (basis.landmarks, basis.whitening, basis.gram, basis.rest)
         sizes.append([array.shape for array in (*arrays, reduction.anchors, reduction.factor)])
     assert sizes[1] == sizes[2] == sizes[3] == sizes[4]
 

@@ -94,7 +94,7 @@ class RBF(Pointwise):
             return Gaussians(others, self.centre, float(self.gamma)).sums(points, coefficients)
         values = self(points, others)
         scores = np.zeros((points.shape[0], coefficients.shape[1]))
-        for rows in parts(values.shape[0], strip_rows(*others.shape)):
+        for rows in parts(points.shape[0], even(points.shape[0], strip_rows(*others.shape))):
             for columns in parts(values.shape[1], TILE_COLUMNS):
                 scores[rows] += values[rows, columns] @ coefficients[columns]
         return scores
@@ -104,7 +104,7 @@ class RBF(Pointwise):
 
 
 class Strip(NamedTuple):
-    """Some rows, ready for products: x, (2 gamma x, -gamma |x|^2, 1), and which are far away."""
+    """Some rows, ready for products: x, (x, -gamma |x|^2, 1), and which are far away."""
 
     rows: Array
     factors: Array
@@ -114,7 +114,7 @@ class Strip(NamedTuple):
 class Gaussians:
     """``exp(-gamma |x - x'|^2)`` from dense rows to m points, tile by tile.
 
-    The exponent is one product, ``(2 gamma x, -gamma |x|^2, 1) . (x', 1, -gamma |x'|^2)``, and a
+    The exponent is one product, ``(x, -gamma |x|^2, 1) . (2 gamma x', 1, -gamma |x'|^2)``, and a
     tile stays in cache from there to the exponential. Rows far from the centre, where the three
     terms would cancel, are differenced coordinate by coordinate instead.
     """
@@ -123,6 +123,8 @@ class Gaussians:
         self.points, self.centre, self.gamma = points, centre, gamma
         self.size = points.shape[0]
         self.factors, lengths = self.centred(points)
+        with np.errstate(over="ignore"):
+            self.factors[:, :-2] *= 2.0 * gamma
         self.factors[:, -2], self.factors[:, -1] = 1.0, -lengths
         self.far = np.flatnonzero(~(lengths <= FAR_FROM_CENTRE))
 
@@ -137,8 +139,6 @@ class Gaussians:
     def strip(self, rows: Array) -> Strip:
         """Return some rows, ready for products."""
         factors, lengths = self.centred(rows)
-        with np.errstate(over="ignore"):
-            factors[:, :-2] *= 2.0 * self.gamma
         factors[:, -2], factors[:, -1] = -lengths, 1.0
         return Strip(rows, factors, np.flatnonzero(~(lengths <= FAR_FROM_CENTRE)))
 
@@ -162,7 +162,7 @@ class Gaussians:
 
     def matrix(self, left: Array) -> Array:
         """Return all values, (n, m)."""
-        n, size = left.shape[0], strip_rows(*self.points.shape)
+        n, size = left.shape[0], even(left.shape[0], strip_rows(*self.points.shape))
         values = np.empty((n, self.size))
 
         def fill(rows: slice) -> None:
@@ -175,26 +175,29 @@ class Gaussians:
 
     def symmetric(self, points: Array) -> Array:
         """Return all values among the points, (m, m), each computed once."""
-        values = np.empty((self.size, self.size))
+        n, side, width = self.size, TILE, TILE
+        if points.shape[1] > NARROW:
+            side, width = even(n, TILE // 2), TILE_COLUMNS
+        values = np.empty((n, n))
 
         def fill(rows: slice) -> None:
-            strip, room = self.strip(points[rows]), np.empty(TILE * TILE)
-            for columns in parts(self.size, TILE, rows.start):
+            strip, room = self.strip(points[rows]), np.empty(side * min(n, width))
+            for columns in parts(n, width, rows.start):
                 tile = self.tile(strip, columns, tile_of(room, rows, columns))
-                if columns == rows:
-                    below = np.tri(tile.shape[0], k=-1, dtype=bool)
-                    tile[below] = tile.T[below]
-                else:
-                    values[columns, rows] = tile.T
+                if columns.start == rows.start:
+                    own = tile[:, : tile.shape[0]]
+                    below = np.tri(own.shape[0], k=-1, dtype=bool)
+                    own[below] = own.T[below]
                 values[rows, columns] = tile
+                values[columns, rows] = tile.T
 
-        self.each(fill, self.size, TILE)
+        self.each(fill, n, side)
         np.fill_diagonal(values, 1.0)
         return values
 
     def sums(self, left: Array, coefficients: Array) -> Array:
         """Return the product of the matrix with ``coefficients`` (m, heads); it is not formed."""
-        n, size = left.shape[0], strip_rows(*self.points.shape)
+        n, size = left.shape[0], even(left.shape[0], strip_rows(*self.points.shape))
         scores = np.zeros((n, coefficients.shape[1]))
 
         def add(rows: slice) -> None:
@@ -222,7 +225,16 @@ def tile_of(room: Array, rows: slice, columns: slice) -> Array:
 def strip_rows(n_points: int, n_features: int) -> int:
     """Return how many rows make tiles of `TILE` x `TILE` values, or of what long products need."""
     rows = TILE * TILE // max(min(n_points, TILE_COLUMNS), TILE // 4)
-    return rows if n_features <= NARROW else max(rows, TILE)
+    return rows if n_features <= NARROW else max(rows, TILE // 2)
+
+
+def even(n: int, size: int) -> int:
+    """Return about ``size``, such that n rows are an even number of parts, or one if they are few.
+
+    Two threads then have the same to do.
+    """
+    count = 2 * round(n / (2 * size)) or 1
+    return max(1, -(-n // count))
 
 
 def within(places: Indices, part: slice) -> Indices:

@@ -54,7 +54,7 @@ from seqmed.recursion import (
     SpanRecursion,
     SpectralRecursion,
 )
-from seqmed.recursion.basis import Basis
+from seqmed.recursion.basis import Basis, inverse
 from seqmed.recursion.continuity import PointCovariance
 from seqmed.recursion.span import SpanCovariance
 from seqmed.recursion.spectral import Spectrum
@@ -86,6 +86,27 @@ RECORDS: dict[str, Any] = {
         Watch, ColumnStatistics, Comparison, Record, Dropped,
     )
 }  # fmt: skip
+
+
+def with_rest(parts: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of a `Basis` that kept H where V = (I + H)^{-1} is kept today."""
+    if not is_square(parts.get("penalty")):
+        return parts
+    others = dict(parts)
+    penalty = others.pop("penalty")
+    rest = inverse(np.eye(penalty.shape[0]) + penalty) if penalty.any() else None
+    return {**others, "rest": rest}
+
+
+def is_square(value: Any) -> bool:
+    """Whether a value is a square matrix of numbers."""
+    if not of_type(value, NDArray[np.float64]):
+        return False
+    return value.ndim == 2 and len(set(value.shape)) == 1 and bool(np.isfinite(value).all())
+
+
+# Makes the parts of today's records of those that earlier versions have written.
+FORMER: dict[type, Callable[[dict[str, Any]], dict[str, Any]]] = {Basis: with_rest}
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ SHAPES: dict[type, dict[str, str]] = {
     },
     Expansion: {"points": "n p", "coefficients": "n heads"},
     Reduction: {"anchors": "m p", "factor": "m r"},
-    Basis: {"landmarks": "m p", "whitening": "m m", "penalty": "m m"},
+    Basis: {"landmarks": "m p", "whitening": "m m", "gram": "m m", "rest": "m m"},
     PointCovariance: {"anchors": "q p", "values": "q q"},
     ExactRecursion: {"origin": "q"},
     LandmarkRecursion: {"keys": "m", "origin": "m"},

@@ -1,8 +1,9 @@
 """A Gaussian on a set of landmarks: what is known of a function by its values there.
 
 With features ``phi(x) = W' k(Z, x)`` that reproduce the kernel on the landmarks Z, any function of
-the form ``phi(x)' u`` is fixed by its values on Z, and a smoothness penalty on such functions is a
-matrix H: ``u`` has the prior covariance ``V = (I + H)^{-1}``.
+the form ``phi(x)' u`` is fixed by its values on Z. Before any batch ``u`` has covariance I. A
+smoothness penalty ``|F u|^2`` is an observation, ``F u`` was zero but for noise of unit variance:
+conditioning on it leaves of the covariance V what smoothness has not decided yet.
 """
 
 from __future__ import annotations
@@ -11,16 +12,24 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import bandwidth, eigh
+from scipy.linalg import (
+    LinAlgError,
+    bandwidth,
+    block_diag,
+    cholesky,
+    eigh,
+)
 from scipy.linalg.blas import dtrmm, strmm
 from scipy.linalg.lapack import dpotrf, dpstrf, dtrtri
 
 from seqmed.arrays import Array, Points, no_rows, row_norms_squared, stack, take_rows
 from seqmed.graph import semidefinite_factor
 from seqmed.kernels import Kernel
-from seqmed.posterior import Covariance, Projection, Reduction
+from seqmed.posterior import Covariance, Projection, Reduction, check_variance
 from seqmed.sharing import shared
+from seqmed.threads import product
 
 # A landmark whose kernel function is this close to the span of the others (squared distance, as a
 # share of the largest k(z, z)) adds no direction: dividing by so little would carry rounding.
@@ -38,12 +47,15 @@ class Basis:
     landmarks : the points Z, (m, p).
     whitening : the matrix W, (m, m), with ``W' K_ZZ W = I``; the column of a redundant landmark is
         zero, so that a basis of m landmarks always has the same size.
-    penalty : the matrix H, (m, m), zero in the place of redundant landmarks.
+    gram : the matrix K_ZZ, (m, m); None if it is to be computed when it is needed.
+    rest : the matrix V, (m, m), the identity in the place of redundant landmarks; None before
+        anything is known, when it is the identity everywhere.
     """
 
     landmarks: Points
     whitening: Array
-    penalty: Array
+    gram: Array | None = None
+    rest: Array | None = None
 
     @property
     def size(self) -> int:
@@ -60,60 +72,77 @@ class Basis:
         Exact: old features do not change, and new ones are what the old cannot express.
         """
         n, m = points.shape[0], self.size
-        gram = kernel(points, points)
-        largest = np.diagonal(gram).max(initial=0.0)
-        features = np.zeros((n, 0))
-        if m:
-            features = self.features(kernel, points)
-            largest = max(largest, kernel.diagonal(self.landmarks).max())
-            gram = gram - features @ features.T
-        own = whiten(gram, REDUNDANT * largest)
+        gram = self._gram_with(kernel, kernel(points, self.landmarks), points)
+        features = whitened(gram[m:, :m], self.whitening)
+        cutoff = REDUNDANT * np.diagonal(gram).max(initial=0.0)
+        own = whiten(gram[m:, m:] - features @ features.T, cutoff)
         whitening = np.block([
             [self.whitening, -self.whitening @ (features.T @ own)],
             [np.zeros((n, m)), own],
         ])  # fmt: skip
-        penalty = np.zeros((m + n, m + n))
-        penalty[:m, :m] = self.penalty
-        return Basis(stack(self.landmarks, points), whitening, penalty)
+        rest = None if self.rest is None else block_diag(self.rest, np.eye(n))
+        return Basis(stack(self.landmarks, points), whitening, gram, rest)
 
-    def restrict(
-        self, kernel: Kernel, kept: NDArray[np.intp], factor: Array | None = None
-    ) -> Restriction:
-        """Return the basis on some of its landmarks, in the order of the indices ``kept``.
+    def exchange(
+        self,
+        kernel: Kernel,
+        stays: NDArray[np.intp],
+        points: Points,
+        factor: Array | None = None,
+    ) -> Exchange:
+        """Return the basis on some of its landmarks, in the order of the indices, and on others.
 
-        The function's covariance on those that stay is kept exactly: it is a marginal. ``factor``
-        (q, r) is that of `covariance`, as far as it was made before the last landmarks came.
+        The function's covariance on all of these is kept exactly: it is a marginal. ``factor``
+        (m, r) is that of `covariance`, if it is known.
         """
-        landmarks = take_rows(self.landmarks, kept)
-        gram = kernel(self.landmarks, self.landmarks)
-        whitening = whiten_gram(gram[np.ix_(kept, kept)])
-        if not self.penalty.any():
-            return Restriction(Basis(landmarks, whitening, np.zeros((kept.size, kept.size))), 0.0)
+        across = kernel(points, self.landmarks)
+        gram = self._gram_with(kernel, across, points)
+        left = np.setdiff1d(np.arange(self.size), stays)
+        now = np.append(stays, np.arange(self.size, gram.shape[0]))
+        landmarks = stack(take_rows(self.landmarks, stays), points)
+        own = gram[np.ix_(now, now)]
+        whitening = whiten_gram(own)
+        if self.rest is None:
+            return Exchange(Basis(landmarks, whitening, own), 0.0)
         factor = self.factor() if factor is None else factor
-        features = gram[:, : factor.shape[0]] @ factor
-        within = whitened(features[kept].T, whitening).T
-        identity = np.eye(kept.size)
-        penalty = inverse(identity - within @ within.T) - identity
-        left = np.setdiff1d(np.arange(self.size), kept)
+        features = product(gram[:, : self.size], factor)
+        taken = whitened(features[now].T, whitening).T
+        rest = np.eye(now.size) - taken @ taken.T
         before = row_norms_squared(features[left])
-        after = row_norms_squared(whitened(gram[np.ix_(left, kept)], whitening) @ within)
-        own = np.diagonal(gram)[left]
-        change = np.abs(before - after) / np.where(own > 0, own, 1.0)
-        return Restriction(Basis(landmarks, whitening, penalty), float(change.max(initial=0.0)))
+        after = row_norms_squared(whitened(gram[np.ix_(left, now)], whitening) @ taken)
+        variances = np.diagonal(gram)[left]
+        change = np.abs(before - after) / np.where(variances > 0, variances, 1.0)
+        return Exchange(Basis(landmarks, whitening, own, rest), float(change.max(initial=0.0)))
+
+    def _gram_with(self, kernel: Kernel, across: Array, points: Points) -> Array:
+        """Return the kernel values among the landmarks and more points, (m + n, m + n)."""
+        gram = kernel(self.landmarks, self.landmarks) if self.gram is None else self.gram
+        return np.block([[gram, across.T], [across, kernel(points, points)]])
 
     def factor(self) -> Array:
         """Return Q, (m, r): ``k(x, Z) Q`` are the features psi of what smoothness has taken."""
-        return self.whitening @ semidefinite_factor(shrinkage(self.penalty))
+        assert self.rest is not None
+        factor = semidefinite_factor(np.eye(self.size) - self.rest)
+        if not factor.size or not is_triangular(self.whitening):
+            return self.whitening @ factor
+        return dtrmm(1.0, self.whitening.T, factor.T, lower=1, side=1).T
 
     def covariance(self, kernel: Kernel) -> Covariance:
-        """Return ``k - phi (I - (I + H)^{-1}) phi'``."""
-        if not self.penalty.any():
+        """Return ``k - phi (I - V) phi'``."""
+        if self.rest is None:
             return Covariance(kernel)
         return Covariance(kernel, Reduction(self.landmarks, self.factor()))
 
-    def add(self, penalty: Array) -> Basis:
-        """Return the basis with more smoothness, (m, m), on the functions of its span."""
-        return replace(self, penalty=self.penalty + penalty)
+    def observe(self, rows: Array) -> Basis:
+        """Return the basis given that F u was observed to be 0 with unit variance, F (r, m)."""
+        if not rows.shape[0]:
+            return self
+        rest = np.eye(self.size) if self.rest is None else self.rest
+        return replace(self, rest=conditioned(rest, rows))
+
+    def forget(self, share: float) -> Basis:
+        """Return the basis with every penalty so far scaled by ``share`` in (0, 1)."""
+        return self if self.rest is None else replace(self, rest=relaxed(self.rest, share))
 
     def unexplained(self, kernel: Kernel, points: Points) -> Array:
         """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""
@@ -131,12 +160,12 @@ class Basis:
         )
 
 
-class Restriction(NamedTuple):
-    """A basis on some of its landmarks.
+class Exchange(NamedTuple):
+    """A basis with some of its landmarks exchanged.
 
     Attributes
     ----------
-    basis : what is known on those that stay.
+    basis : what is known on those it has now.
     cost : largest change, at a landmark that left, of what smoothness has taken from its variance,
         as a share of k(z, z).
     """
@@ -161,8 +190,10 @@ def whitened(values: Any, whitening: Any, triangular: bool | None = None) -> Any
         triangular = is_triangular(whitening)
     if not triangular or not values.size:
         return values @ whitening
-    product = strmm if values.dtype == np.float32 else dtrmm
-    return product(1.0, whitening.T, values.T, lower=1).T
+    multiply = strmm if values.dtype == np.float32 else dtrmm
+    if values.flags.c_contiguous:
+        return multiply(1.0, whitening.T, values.T, lower=1).T
+    return multiply(1.0, whitening.T, values, lower=1, side=1, trans_a=1)
 
 
 def is_triangular(whitening: Array) -> bool:
@@ -214,10 +245,31 @@ def triangular_inverse(lower: Array) -> Array:
     return whole
 
 
-def shrinkage(penalty: Array) -> Array:
-    """Return ``I - (I + H)^{-1}``, the share of the prior covariance that H has taken."""
-    identity = np.eye(penalty.shape[0])
-    return identity - inverse(identity + penalty)
+@shared
+def conditioned(covariance: Array, rows: Array | sp.csr_array) -> Array:
+    """Return the covariance given that ``rows @ f`` was observed to be 0 with unit variance."""
+    if not rows.shape[0]:
+        return covariance
+    cross = rows @ covariance if sp.issparse(rows) else product(rows, covariance)
+    noisy = rows @ cross.T
+    noisy[np.diag_indices_from(noisy)] += 1.0
+    own = np.diagonal(covariance)
+    try:
+        lower = cholesky(0.5 * (noisy + noisy.T), lower=True)
+    except LinAlgError:
+        check_variance(np.full_like(own, -np.inf), own)
+        raise
+    half = triangular_inverse(lower) @ cross
+    rest = covariance - half.T @ half
+    check_variance(np.diagonal(rest), own)
+    return rest
+
+
+def relaxed(known: Array, share: float) -> Array:
+    """Return ``(I + share H)^{-1}`` for ``V = (I + H)^{-1}``, (m, m), and a share in (0, 1]."""
+    mixed = (1.0 - share) * known + share * np.eye(known.shape[0])
+    found = inverse(0.5 * (mixed + mixed.T)) @ known
+    return 0.5 * (found + found.T)
 
 
 @shared

@@ -21,7 +21,6 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from seqmed.arrays import (
     Array,
@@ -36,8 +35,8 @@ from seqmed.arrays import (
 )
 from seqmed.graph import Smoothness
 from seqmed.kernels import Expansion, Kernel
-from seqmed.posterior import CovarianceFunction, Projection, check_variance
-from seqmed.recursion.basis import Basis, inverse, whiten_gram, whiten_points
+from seqmed.posterior import CovarianceFunction, Projection
+from seqmed.recursion.basis import Basis, conditioned, relaxed, whiten_gram, whiten_points
 from seqmed.recursion.landmarks import draw_keys, largest
 from seqmed.sharing import shared
 
@@ -167,9 +166,8 @@ class ContinuousRecursion:
         gram = self.covariance.kernel(*[take_rows(self.anchors, self.kept)] * 2)
         whitening = whiten_gram(gram)
         known = whitening.T @ self.committed @ whitening
-        mixed = (1.0 - share) * known + share * np.eye(known.shape[0])
         features = gram @ whitening
-        committed = features @ (inverse(0.5 * (mixed + mixed.T)) @ known) @ features.T
+        committed = features @ relaxed(0.5 * (known + known.T), share) @ features.T
         return replace(lighter, committed=0.5 * (committed + committed.T))
 
     def project(self, points: Points, coefficients: Array) -> Projection:
@@ -200,7 +198,7 @@ class ContinuousRecursion:
         kept = np.flatnonzero(stays)
 
         gram = kernel(points, points)
-        basis = Basis(points, whiten_gram(gram), np.zeros((0, 0)))
+        basis = Basis(points, whiten_gram(gram))
         known = gram if self.committed is None else extended(self.committed, gram)
         committed = None if self.committed is None else known[np.ix_(kept, kept)]
         if smoothness is not None:
@@ -279,23 +277,3 @@ def extended(known: Array, gram: Array) -> Array:
     across = (known @ whitening) @ features.T
     corner = gram[m:, m:] - features @ (features.T - whitening.T @ across)
     return np.block([[known, across], [across.T, 0.5 * (corner + corner.T)]])
-
-
-@shared
-def conditioned(covariance: Array, rows: sp.csr_array) -> Array:
-    """Return the covariance given that ``rows @ f`` was observed to be 0 with unit variance."""
-    if not rows.shape[0]:
-        return covariance
-    cross = rows @ covariance
-    noisy = rows @ cross.T
-    noisy[np.diag_indices_from(noisy)] += 1.0
-    own = np.diagonal(covariance)
-    try:
-        lower = cholesky(0.5 * (noisy + noisy.T), lower=True)
-    except LinAlgError:
-        check_variance(np.full_like(own, -np.inf), own)
-        raise
-    half = solve_triangular(lower, cross, lower=True)
-    rest = covariance - half.T @ half
-    check_variance(np.diagonal(rest), own)
-    return rest

@@ -1,9 +1,9 @@
 """The landmark recursion: smoothness is projected on m points, labels keep the exact kernel.
 
 The landmarks are taken from the stream as it comes: all points until there are m, and then a
-uniform sample of everything seen (a reservoir). Every batch adds its penalty to an m x m matrix,
-``H += Phi' P Phi``. While no landmark is replaced the sum may be taken in any order, on many
-machines; replacing some keeps the covariance on those that stay.
+uniform sample of everything seen (a reservoir). The penalty ``f' P f`` of a batch, as far as
+landmarks express it, conditions an m x m matrix; replacing some of them keeps the covariance on
+those that stay.
 """
 
 from __future__ import annotations
@@ -66,11 +66,12 @@ class LandmarkRecursion(OwnGraph):
         """
         if self.basis is None or self.keys is None:
             return self
-        basis = replace(self.basis, penalty=share * self.basis.penalty)
         covariance = self.covariance
         if covariance.reduction is not None:
             covariance = Covariance(covariance.kernel)
-        return replace(self, basis=basis, keys=self.keys / share, covariance=covariance)
+        return replace(
+            self, basis=self.basis.forget(share), keys=self.keys / share, covariance=covariance
+        )
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Return the nearest expansion on the landmarks."""
@@ -94,8 +95,8 @@ class LandmarkRecursion(OwnGraph):
         basis = grown.basis
         assert basis is not None
         if smoothness is not None:
-            basis = basis.add(smoothness.quadratic(basis.features(kernel, points)))
-        covariance = basis.covariance(kernel) if basis.penalty.any() else self.covariance
+            basis = basis.observe(smoothness.observations(basis.features(kernel, points)))
+        covariance = self.covariance if basis.rest is None else basis.covariance(kernel)
         return replace(grown, basis=basis, covariance=covariance, n_folds=self.n_folds + 1)
 
     def _with_landmarks_from(self, points: Points) -> LandmarkRecursion:
@@ -109,16 +110,16 @@ class LandmarkRecursion(OwnGraph):
         stays, enters = chosen[chosen < basis.size], chosen[chosen >= basis.size] - basis.size
         if not enters.size:
             return replace(self, origin=stays, replacement_cost=0.0)
-        grown = basis.extend(kernel, take_rows(points, enters))
-        cost = 0.0
-        if stays.size < basis.size:
-            kept = np.append(stays, np.arange(basis.size, grown.size))
+        new, cost = take_rows(points, enters), 0.0
+        if stays.size == basis.size:
+            basis = basis.extend(kernel, new)
+        else:
             reduction = self.covariance.reduction
             factor = None if reduction is None else reduction.factor
-            grown, cost = grown.restrict(kernel, kept, factor)
+            basis, cost = basis.exchange(kernel, stays, new, factor)
         return replace(
             self,
-            basis=grown,
+            basis=basis,
             keys=np.append(keys[stays], draws[enters]),
             origin=np.append(stays, np.full(enters.size, -1)),
             replacement_cost=cost,
