@@ -48,6 +48,8 @@ LARGEST_SHARE = 0.5
 # Entries of W, in units of the kernel, up to which features are right to some digits in single
 # precision.
 LARGEST_AMPLIFICATION = 100.0
+# Share, as 1 in so many, of points with a coefficient up to which copying them is worth it.
+COPIED = 3
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,7 @@ class SpanGram:
         self.order = no_indices()  # the points that have features, as they came
         self.features = np.zeros((0, values.shape[1]), dtype=self.precision)
         self.known = np.zeros((0, 0), dtype=self.precision)
+        self.projections: dict[bytes, Array] = {}
 
     def block(self, rows: Mask) -> tuple[Indices, NDArray[np.floating]]:
         """Return the places of some points, (k,), in any order, and their covariances (k, k)."""
@@ -177,17 +180,27 @@ class SpanGram:
         self.features = np.vstack([self.features, features])
 
     def on_landmarks(self, coefficients: Array) -> Array:
-        """Return the projection of a sum over points, by coefficients (n, ...) and (m, ...)."""
-        carrying = coefficients != 0
-        support = np.flatnonzero(carrying.any(axis=1) if carrying.ndim > 1 else carrying)
-        inner = self.values[support].T @ coefficients[support]
-        return self.whitening @ (self.whitening.T @ inner) if support.size else inner
+        """Return the projections of sums over points, by coefficients (n, heads) and (m, heads)."""
+        return np.stack([self.projected(each) for each in coefficients.T], axis=1)
+
+    def projected(self, coefficients: Array) -> Array:
+        """Return the projection of a sum over points, by coefficients (n,) and (m,), once made."""
+        if not coefficients.any():
+            return np.zeros(self.values.shape[1])
+        key = coefficients.tobytes()
+        if key not in self.projections:
+            support, values = coefficients != 0, self.values
+            if COPIED * np.count_nonzero(support) < support.size:
+                values, coefficients = values[support], coefficients[support]
+            inner = values.T @ coefficients
+            self.projections[key] = self.whitening @ (self.whitening.T @ inner)
+        return self.projections[key]
 
     def __matmul__(self, coefficients: Array) -> Array:
         """Return the product with ``coefficients`` (n,); points of coefficient 0 cost nothing."""
         if not coefficients.any():
             return np.zeros_like(coefficients)
-        return self.values @ self.on_landmarks(coefficients)
+        return self.values @ self.projected(coefficients)
 
     def __getitem__(self, rows: Indices) -> Array:
         """Return some rows, (k, n)."""
