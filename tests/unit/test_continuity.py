@@ -442,6 +442,38 @@ def test_the_landmarks_are_a_uniform_sample_of_the_stream():
     assert 0.5 * deviation < counts.std() < 1.5 * deviation
 
 
+def test_points_that_wait_are_stood_for():
+    """Late in a stream one batch in several draws, for those before it too: still a uniform sample.
+
+    200 draws of 10 landmarks from batches of 4, up to one that draws. Those of the batches between
+    two others that draw are at most binomial in number.
+    """
+    batches = [vectors(4, p=2, seed=3600 + t) for t in range(60)]
+    drawing, waiting = [], 0
+    for t in range(60):
+        waiting += 4
+        if t < 3 or waiting >= 0.1 * 4 * (t + 1):
+            drawing.append(t)
+            waiting = 0
+    assert drawing[:10] == list(range(10))
+    assert 5 <= len(drawing[10:]) <= 20
+    ends = [drawing[i] + 1 for i in (len(drawing) // 3, 2 * len(drawing) // 3, -1)]
+    seen, counts = np.vstack(batches), np.zeros(240)
+    for seed in range(200):
+        state = begin("landmarks", Linear(), n_landmarks=10, seed=seed)
+        for t, points in enumerate(batches[: ends[-1]]):
+            before, state = state, state.fold(points, None)
+            assert state.n_seen == 4 * (t + 1)
+            assert (state.n_waiting == 0) == (t in drawing)
+            if state.n_waiting:
+                assert state.basis is before.basis
+        counts[positions_in(state.basis.landmarks, seen)] += 1
+    found = np.add.reduceat(counts.reshape(60, 4).sum(axis=1), [0, *ends[:2]])
+    shares = np.diff([0, *ends]) / ends[-1]
+    deviations = np.sqrt(2000 * shares * (1 - shares))
+    assert (np.abs(found - 2000 * shares) < 4 * deviations).all()
+
+
 def test_forgetting_prefers_recent_points():
     counts = sampled(0.5, n_batches=6, seeds=range(100)).reshape(6, 10).sum(axis=1)
     assert (np.diff(counts) > 0).all()

@@ -177,6 +177,8 @@ def landmark_rules(recursion: LandmarkRecursion) -> Rules:
     yield "as many landmarks as asked for at most", max(size, 1) <= recursion.n_landmarks
     yield "origins that are indices", (recursion.origin >= -1).all()
     yield "seed and count >= 0", recursion.seed >= 0 and recursion.n_folds >= 0
+    counts = recursion.n_waiting, recursion.n_seen
+    yield "numbers of points waiting and seen", 0 <= counts[0] <= counts[1] < np.inf
     reduction = recursion.covariance.reduction
     yield "a reduction on the landmarks", reduction is None or reduction.anchors.shape[0] == size
 

@@ -1,8 +1,9 @@
 """The landmark recursion: smoothness is projected on m points, labels keep the exact kernel.
 
 The landmarks are taken from the stream as it comes: all points until there are m, and then a
-uniform sample of everything seen (a reservoir). The penalty ``f' P f`` of a batch, as far as
-landmarks express it, conditions an m x m matrix; replacing some of them keeps the covariance on
+uniform sample of everything seen (a reservoir). Some are replaced by every batch, and later in the
+stream by one in several, which stands for the others too. The penalty ``f' P f`` of a batch, as far
+as landmarks express it, conditions an m x m matrix; replacing some of them keeps the covariance on
 those that stay.
 """
 
@@ -20,6 +21,10 @@ from seqmed.posterior import Covariance, Projection
 from seqmed.recursion.basis import Basis, empty_basis
 from seqmed.recursion.own_graph import OwnGraph
 
+# Share in the stream below which points wait for those of later batches to stand for them: to
+# replace one landmark costs as much as to replace many.
+IN_COMPANY = 0.1
+
 
 @dataclass(frozen=True)
 class LandmarkRecursion(OwnGraph):
@@ -36,6 +41,8 @@ class LandmarkRecursion(OwnGraph):
     replacement_cost : largest change, by replacements in the last fold, of the variance at a
         landmark that left, as a share of k(z, z).
     n_folds : batches folded in.
+    n_seen, n_waiting : points seen, and those of them that the next to draw for a place stand for,
+        both with those of the past discounted by forgetting.
     """
 
     covariance: Covariance
@@ -46,6 +53,8 @@ class LandmarkRecursion(OwnGraph):
     origin: NDArray[np.intp] = field(default_factory=no_indices)
     replacement_cost: float = 0.0
     n_folds: int = 0
+    n_seen: float = 0.0
+    n_waiting: float = 0.0
 
     grows: ClassVar[bool] = True
 
@@ -70,7 +79,12 @@ class LandmarkRecursion(OwnGraph):
         if covariance.reduction is not None:
             covariance = Covariance(covariance.kernel)
         return replace(
-            self, basis=self.basis.forget(share), keys=self.keys / share, covariance=covariance
+            self,
+            basis=self.basis.forget(share),
+            keys=self.keys / share,
+            covariance=covariance,
+            n_seen=share * self.n_seen,
+            n_waiting=share * self.n_waiting,
         )
 
     def project(self, points: Points, coefficients: Array) -> Projection:
@@ -105,11 +119,19 @@ class LandmarkRecursion(OwnGraph):
         basis, keys = self.basis, self.keys
         if basis is None or keys is None:
             basis, keys = empty_basis(points), np.zeros(0)
-        draws = draw_keys(points.shape[0], self.seed, self.n_folds)
+        n = points.shape[0]
+        seen, waiting = self.n_seen + n, self.n_waiting + n
+        if basis.size == self.n_landmarks and waiting < IN_COMPANY * seen:
+            everyone = np.arange(basis.size)
+            return replace(
+                self, origin=everyone, replacement_cost=0.0, n_seen=seen, n_waiting=waiting
+            )
+        draws = draw_keys(n, self.seed, self.n_folds) * (n / waiting)
         chosen = self._choose(points, np.append(keys, draws))
         stays, enters = chosen[chosen < basis.size], chosen[chosen >= basis.size] - basis.size
+        drawn = replace(self, origin=stays, replacement_cost=0.0, n_seen=seen, n_waiting=0.0)
         if not enters.size:
-            return replace(self, origin=stays, replacement_cost=0.0)
+            return drawn
         new, cost = take_rows(points, enters), 0.0
         if stays.size == basis.size:
             basis = basis.extend(kernel, new)
@@ -118,7 +140,7 @@ class LandmarkRecursion(OwnGraph):
             factor = None if reduction is None else reduction.factor
             basis, cost = basis.exchange(kernel, stays, new, factor)
         return replace(
-            self,
+            drawn,
             basis=basis,
             keys=np.append(keys[stays], draws[enters]),
             origin=np.append(stays, np.full(enters.size, -1)),
@@ -133,7 +155,8 @@ class LandmarkRecursion(OwnGraph):
 def draw_keys(n: int, seed: int, n_folds: int) -> Array:
     """Return one negative key per point, (n,): the m largest of a stream are a uniform sample.
 
-    Keys of the past divided by ``forgetting`` at every step make it a sample that forgets too.
+    A key divided by w is that of a point that stands for w of them, so that keys of the past
+    divided by ``forgetting`` at every step make it a sample that forgets.
     """
     return np.log(np.random.default_rng((seed, n_folds)).random(n))
 
