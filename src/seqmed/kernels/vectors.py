@@ -27,6 +27,8 @@ CONSTANT = 4 * float(np.finfo(np.float64).eps)
 TILE, TILE_COLUMNS = 256, 1024
 # Columns up to which the exponentials cost more than the products.
 NARROW = 32
+# Kernel values that cost as much as to see one entry of a point from the centre.
+VALUES_PER_ENTRY = 4
 
 
 def scale_gamma(points: Points, weights: Array) -> float:
@@ -104,7 +106,7 @@ class RBF(Pointwise):
 
 
 class Strip(NamedTuple):
-    """Some rows, ready for products: x, (x, -gamma |x|^2, 1), and which are far away."""
+    """Some rows, ready for products: x, (2 gamma x, -gamma |x|^2, 1), and which are far away."""
 
     rows: Array
     factors: Array
@@ -114,7 +116,7 @@ class Strip(NamedTuple):
 class Gaussians:
     """``exp(-gamma |x - x'|^2)`` from dense rows to m points, tile by tile.
 
-    The exponent is one product, ``(x, -gamma |x|^2, 1) . (2 gamma x', 1, -gamma |x'|^2)``, and a
+    The exponent is one product, ``(2 gamma x, -gamma |x|^2, 1) . (x', 1, -gamma |x'|^2)``, and a
     tile stays in cache from there to the exponential. Rows far from the centre, where the three
     terms would cancel, are differenced coordinate by coordinate instead.
     """
@@ -122,23 +124,29 @@ class Gaussians:
     def __init__(self, points: Array, centre: Array | None, gamma: float) -> None:
         self.points, self.centre, self.gamma = points, centre, gamma
         self.size = points.shape[0]
-        self.factors, lengths = self.centred(points)
-        with np.errstate(over="ignore"):
-            self.factors[:, :-2] *= 2.0 * gamma
+        self.factors, lengths = np.empty((self.size, points.shape[1] + 2)), np.empty(self.size)
+
+        def prepare(rows: slice) -> None:
+            lengths[rows] = self.centred(points[rows], self.factors[rows])
+
+        strips = parts(self.size, even(self.size, TILE // 2))
+        side_by_side(prepare, strips, VALUES_PER_ENTRY * points.size)
         self.factors[:, -2], self.factors[:, -1] = 1.0, -lengths
         self.far = np.flatnonzero(~(lengths <= FAR_FROM_CENTRE))
 
-    def centred(self, rows: Array) -> tuple[Array, Array]:
-        """Return rows as seen from the centre, with room for two more columns, and gamma |x|^2."""
-        room = np.empty((rows.shape[0], rows.shape[1] + 2))
-        inner = room[:, :-2]
+    def centred(self, rows: Array, out: Array) -> Array:
+        """Put rows as seen from the centre in ``out``, two columns wider; return gamma |x|^2."""
+        inner = out[:, :-2]
         np.subtract(rows, 0.0 if self.centre is None else self.centre, out=inner)
         with np.errstate(over="ignore"):
-            return room, self.gamma * row_norms_squared(inner)
+            return self.gamma * row_norms_squared(inner)
 
     def strip(self, rows: Array) -> Strip:
         """Return some rows, ready for products."""
-        factors, lengths = self.centred(rows)
+        factors = np.empty((rows.shape[0], rows.shape[1] + 2))
+        lengths = self.centred(rows, factors)
+        with np.errstate(over="ignore"):
+            factors[:, :-2] *= 2.0 * self.gamma
         factors[:, -2], factors[:, -1] = -lengths, 1.0
         return Strip(rows, factors, np.flatnonzero(~(lengths <= FAR_FROM_CENTRE)))
 
