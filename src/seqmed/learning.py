@@ -173,7 +173,7 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
         past = upkeep.forget_labels(past, settings.forgetting)
     window, leaving = advance(past, batch, settings, past.n_batches)
     recursion, graph = fold_geometry(past, window.points, batch.points, settings)
-    recursion = recursion.reach(take_rows(batch.points, batch.labeled))
+    recursion = recursion.reach(window.points, batch.labeled.size)
     prior = upkeep.settle(upkeep.follow(past, recursion), leaving)
     prior = replace(prior, graph=graph, window=window, n_batches=posterior.n_batches + 1)
     nothing_new = recursion.covariance is posterior.covariance and not batch.labeled.size
@@ -191,7 +191,7 @@ def label(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poste
     if forgot:
         past = upkeep.forget_labels(past, settings.forgetting)
     window, leaving = advance(past, batch, settings, number)
-    recursion = past.recursion.reach(batch.points)
+    recursion = past.recursion.reach(window.points, batch.labeled.size)
     prior = upkeep.settle(upkeep.follow(past, recursion), leaving)
     prior = replace(prior, window=window, recursion=recursion.repin(window.points))
     return relearn(past, prior, batch, settings, forgot=forgot)

@@ -193,8 +193,11 @@ class Recursion(Protocol):
         none), and ``pinned`` a mask of those that must be kept, if points are kept.
         """
 
-    def reach(self, labeled: Points) -> Recursion:
-        """Return the recursion with anchors for newly labeled points, if it learns on anchors."""
+    def reach(self, window: Points, n_new: int) -> Recursion:
+        """Return the recursion with anchors for newly labeled points, if it learns on anchors.
+
+        They are the last ``n_new`` of the window.
+        """
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Return the nearest function that lives on the lasting anchors."""

@@ -221,7 +221,7 @@ class ContinuousRecursion:
             n_folds=self.n_folds + 1,
         )
 
-    def reach(self, labeled: Points) -> ContinuousRecursion:
+    def reach(self, window: Points, n_new: int) -> ContinuousRecursion:
         """Return the recursion itself: labels are learned with the whole kernel."""
         return self
 

@@ -17,7 +17,7 @@ class OwnGraph:
         """Return what a graph of the batch spans: the batch."""
         return points
 
-    def reach(self, labeled: Points) -> Self:
+    def reach(self, window: Points, n_new: int) -> Self:
         """Return the recursion itself: labels are learned with the whole kernel."""
         return self
 

@@ -12,9 +12,9 @@ what is learned stands on them, unless labels come that they express worse than 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +79,15 @@ class SpanCovariance:
         """The largest entry of W: by how much it may amplify the rounding of kernel values."""
         return float(np.abs(self.whitening).max(initial=0.0))
 
+    @cached_property
+    def single(self) -> NDArray[np.float32]:
+        """W in single precision, (m, m)."""
+        return self.whitening.astype(np.float32)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields alone: what was made of them can be made again."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
     @property
     def width(self) -> int:
         """Kernel values to compute for one point."""
@@ -103,8 +112,8 @@ class SpanCovariance:
         largest_variance = max(float(each.max(initial=0.0)) for each in variances)
         amplified = self.amplification * np.sqrt(largest_variance)
         single = is_moderate(largest_variance) and amplified <= LARGEST_AMPLIFICATION
-        precision = np.float32 if single else np.float64
-        return SpanGram(values, self.whitening, self.triangular, precision)
+        factor = self.single if single else self.whitening
+        return SpanGram(values, self.whitening, factor, self.triangular)
 
     def diagonal(self, points: Points) -> Array:
         """Return the variance at every row, (n,)."""
@@ -119,9 +128,11 @@ class SpanCovariance:
         inner = self.kernel(expansion.points, self.landmarks).T @ expansion.coefficients
         return (Expansion(self.landmarks, self.whitening @ (self.whitening.T @ inner)),)
 
-    def unexplained(self, points: Points) -> Array:
-        """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""
-        rest = self.kernel.diagonal(points) - row_norms_squared(self.features(points))
+    def unexplained(self, points: Points, rows: Indices | slice = slice(None)) -> Array:
+        """Return the squared distance, (k,), of some rows' kernel functions from the span, >= 0."""
+        values = self.kernel(points, self.landmarks)[rows]
+        features = whitened(values, self.whitening, self.triangular)
+        rest = self.kernel.diagonal(points)[rows] - row_norms_squared(features)
         return np.maximum(rest, 0.0)
 
     @cached_property
@@ -141,16 +152,20 @@ class SpanGram:
     ----------
     values : (n, m) kernel values between the points and the landmarks.
     whitening : the matrix W, (m, m).
+    factor : the same in the precision of blocks.
     triangular : whether W is upper triangular.
-    precision : of blocks.
     """
 
     def __init__(
-        self, values: Array, whitening: Array, triangular: bool, precision: type[np.floating]
+        self,
+        values: Array,
+        whitening: Array,
+        factor: NDArray[np.floating],
+        triangular: bool,
     ) -> None:
         self.values, self.whitening = values, whitening
-        self.triangular, self.precision = triangular, precision
-        self.factor = whitening.astype(self.precision, copy=False)
+        self.factor, self.triangular = factor, triangular
+        self.precision = factor.dtype
         self.order = no_indices()  # the points that have features, as they came
         self.features = np.zeros((0, values.shape[1]), dtype=self.precision)
         self.known = np.zeros((0, 0), dtype=self.precision)
@@ -171,6 +186,9 @@ class SpanGram:
         """Compute the covariances of more points, with each other and with those there are."""
         size = self.order.size
         features = whitened(self.values[new].astype(self.precision), self.factor, self.triangular)
+        if not size:
+            self.order, self.features, self.known = new, features, features @ features.T
+            return
         known = np.empty((size + new.size, size + new.size), dtype=self.precision)
         known[:size, :size] = self.known
         known[size:, size:] = features @ features.T
@@ -264,16 +282,18 @@ class SpanRecursion(OwnGraph):
         assert smoothness is None
         return self
 
-    def reach(self, labeled: Points) -> SpanRecursion:
+    def reach(self, window: Points, n_new: int) -> SpanRecursion:
         """Return the recursion with landmarks for newly labeled points, where they are needed."""
-        n, everyone = labeled.shape[0], np.arange(self.size)
+        n, everyone = n_new, np.arange(self.size)
         if not n:
             return replace(self, origin=everyone)
+        first = window.shape[0] - n
+        labeled = window[first:] if first else window
         generator = np.random.default_rng((self.seed, self.n_calls))
         shuffled = generator.permutation(n)
         seen = replace(self, origin=everyone, n_seen=self.n_seen + n, n_calls=self.n_calls + 1)
         room = self.n_landmarks - self.size
-        if not room and not self._surprised_by(take_rows(labeled, shuffled[:PROBES])):
+        if not room and not self._surprised_by(window, first + shuffled[:PROBES]):
             return seen
         known = no_rows(labeled) if self.anchors is None else self.anchors
         new = shuffled[np.sort(distinct_rows(take_rows(labeled, shuffled)))]
@@ -293,10 +313,13 @@ class SpanRecursion(OwnGraph):
             origin=np.append(stays, np.full(enters.size, -1)),
         )
 
-    def _surprised_by(self, probes: Points) -> bool:
-        """Whether the landmarks express points worse than they express each other."""
+    def _surprised_by(self, window: Points, probes: Indices) -> bool:
+        """Whether the landmarks express points worse than they express each other.
+
+        The duals will ask for the kernel values of the whole window, and find them.
+        """
         assert isinstance(self.covariance, SpanCovariance)
-        found = self.covariance.unexplained(probes)
+        found = self.covariance.unexplained(window, probes)
         usual = self.covariance.unexplained_by_others
         spread = max(found.var(), usual.var())
         error = np.sqrt(spread / found.size + usual.var() / usual.size)
