@@ -571,6 +571,35 @@ def test_joining_other_expansions_lists_their_points(sparse):
     )
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"graph_commit": 0.5, "forgetting": 0.9},
+        {"graph_memory": 0, "n_landmarks": 6},
+        {"graph_memory": 0, "n_landmarks": 6, "budget": 12, "forgetting": 0.9},
+        {"recursion": "exact"},
+    ],
+    ids=str,
+)
+def test_a_function_is_not_asked_for_nothing(options):
+    """As scikit-learn's kernels, which refuse arrays without rows."""
+    sizes = set()
+
+    def function(left, right):
+        sizes.update((len(left), len(right)))
+        return naive.rbf(0.3)(left, right)
+
+    model = SeqLapMED(kernel=function, random_state=0, **options)
+    for t in range(3):
+        y = np.full(8, -1)
+        y[:2] = 0, 1
+        model.partial_fit(vectors(8, seed=t), y)
+        model.predict_proba(vectors(3, seed=9))
+    assert sizes
+    assert 0 not in sizes
+
+
 # -- many rows -------------------------------------------------------------------------------------
 
 

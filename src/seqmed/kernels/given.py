@@ -22,8 +22,10 @@ class FromFunction(Pointwise):
     function: Callable[[Any, Any], Any]
 
     def __call__(self, left: Points, right: Points) -> Array:
-        values = np.asarray(self.function(left, right), dtype=np.float64)
         expected = (left.shape[0], right.shape[0])
+        if 0 in expected:  # many functions refuse to be asked for nothing
+            return np.zeros(expected)
+        values = np.asarray(self.function(left, right), dtype=np.float64)
         if values.shape != expected:
             raise ValueError(
                 f"the kernel function returned shape {values.shape}, expected {expected}: it must "
