@@ -28,8 +28,11 @@ Result = TypeVar("Result")
 
 # Entries of an array that are looked at before all of them are compared.
 SAMPLE = 32
-# Bytes of arrays remembered at most; with more of them, all are forgotten.
-LARGEST_MEMORY = 2**30
+# Bytes of arrays remembered at most, by several models and within one update; with more of them,
+# all are forgotten.
+LARGEST_MEMORY, LARGEST_OWN_MEMORY = 2**30, 2**27
+# Kernel values up to which one update forms a matrix that it does not need as such, to remember it.
+LARGEST_OWN_MATRIX = 2**20
 # Values that are told apart by type and text; others, such as lists, by what object they are.
 PLAIN = str | int | float | None | np.generic
 
@@ -40,11 +43,13 @@ class Memory:
 
     Parameters
     ----------
+    own : whether it is of one model, for the time of an update.
     known : by function and sketch of the arguments, the arguments and the results.
     sizes : bytes of the arrays among them, by identity.
     total : the sum of these.
     """
 
+    own: bool = False
     known: dict[Hashable, list[tuple[Any, Any]]] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
     total: int = 0
@@ -62,7 +67,7 @@ class Memory:
         self.total += sum(size for each, size in new.items() if each not in self.sizes)
         self.sizes |= new
         self.known.setdefault(key, []).append((given, result))
-        if self.total > LARGEST_MEMORY:
+        if self.total > (LARGEST_OWN_MEMORY if self.own else LARGEST_MEMORY):
             self.known, self.sizes, self.total = {}, {}, 0
 
 
@@ -70,9 +75,12 @@ _memory: ContextVar[Memory | None] = ContextVar("memory", default=None)
 
 
 @contextmanager
-def sharing() -> Iterator[None]:
-    """Let models that learn or predict within this context share their work."""
-    token = _memory.set(Memory())
+def sharing(own: bool = False) -> Iterator[None]:
+    """Let models that learn or predict within this context share their work.
+
+    ``own`` for one model that shares with nobody but itself, and may hold less.
+    """
+    token = _memory.set(Memory(own))
     try:
         yield
     finally:
@@ -81,12 +89,18 @@ def sharing() -> Iterator[None]:
 
 def within_update(wanted: bool) -> AbstractContextManager[None]:
     """Let a model share work with itself, where that is wanted and it does not with others."""
-    return sharing() if wanted and not is_sharing() else nullcontext()
+    return sharing(own=True) if wanted and not is_sharing() else nullcontext()
 
 
 def is_sharing() -> bool:
-    """Whether what is computed now may be asked for again by another model."""
+    """Whether what is computed now is remembered, for this update or for other models."""
     return _memory.get() is not None
+
+
+def is_worth_forming(n_values: int) -> bool:
+    """Whether to form a matrix that is not needed as such, because it may be asked for again."""
+    memory = _memory.get()
+    return memory is not None and (not memory.own or n_values <= LARGEST_OWN_MATRIX)
 
 
 def shared(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

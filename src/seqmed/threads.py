@@ -10,7 +10,7 @@ to end: a thread that waits for a core does not hold up the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import copy_context
 from functools import cache
 from threading import Lock, Thread
@@ -93,9 +93,10 @@ def side_by_side(work: Callable[[Part], None], parts: Iterable[Part], n_values: 
 
     Each part has one thread to itself: BLAS begins no others.
     """
-    count = allowed_threads() if n_values >= MANY_VALUES else 1
+    waiting = tuple(parts)
+    count = min(allowed_threads(), len(waiting)) if n_values >= MANY_VALUES else 1
     with one_thread():
-        drain(work, iter(tuple(parts)), count)
+        drain(work, iter(waiting), count)
 
 
 def drain(work: Callable[[Part], None], parts: Iterator[Part], count: int) -> None:
@@ -109,10 +110,13 @@ def drain(work: Callable[[Part], None], parts: Iterator[Part], count: int) -> No
         except BaseException as failure:
             failures.append(failure)
 
-    helpers = [Thread(target=copy_context().run, args=(help_out,)) for _ in range(count - 1)]
-    for helper in helpers:
-        helper.start()
+    helpers: list[Thread] = []
     try:
+        for _ in range(count - 1):
+            helper = Thread(target=copy_context().run, args=(help_out,))
+            with suppress(RuntimeError):  # there may be no more threads to be had
+                helper.start()
+                helpers.append(helper)
         for part in parts:
             work(part)
     finally:

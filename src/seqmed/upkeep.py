@@ -73,8 +73,8 @@ def follow(posterior: Posterior, recursion: Recursion) -> Posterior:
     """
     if recursion is posterior.recursion:
         return posterior
-    if recursion.anchors is posterior.on_anchors.points:
-        return replace(posterior, recursion=recursion)
+    if np.array_equal(recursion.origin, np.arange(posterior.on_anchors.size)):
+        return replace(posterior, recursion=recursion)  # all are where they were
     posterior = without_window(posterior)
     old, origin = posterior.on_anchors, recursion.origin
     points = no_rows(posterior.frozen.points) if recursion.anchors is None else recursion.anchors
@@ -215,8 +215,11 @@ def base_coefficients(posterior: Posterior, settled: Array | None = None) -> Arr
         return anchors.coefficients
     if settled is None:
         settled, expansion = anchors.coefficients, posterior.support
-    else:
+    elif covariance.kernel.remembered and not posterior.recursion.pins:
+        # values of the whole window are known, and remembered
         expansion = Expansion(posterior.window.points, posterior.window.coefficients)
+    else:
+        expansion = loaded(posterior.window)
     _, *parts = covariance.in_base_kernel(expansion)
     return settled + parts[0].coefficients if parts else settled
 

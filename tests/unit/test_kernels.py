@@ -1,6 +1,6 @@
 """Base kernels against their formulas, dense and CSR, and what they freeze on a first batch."""
 
-from threading import Barrier, get_ident
+from threading import Barrier, Thread, get_ident
 
 import numpy as np
 import pytest
@@ -631,8 +631,9 @@ def test_tiles_of_a_symmetric_matrix(n, p):
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_threads_change_no_bit(same, monkeypatch):
-    left, right = vectors(700, seed=4), vectors(520, seed=5)
+@pytest.mark.parametrize("p", [4, NARROW + 1])
+def test_threads_change_no_bit(same, p, monkeypatch):
+    left, right = vectors(700, p, seed=4), vectors(520, p, seed=5)
     right = left if same else right
     kernel = frozen(RBF(0.3), left)
     expected = kernel(left, right)
@@ -674,6 +675,24 @@ def test_threads_see_what_their_beginner_has_set(monkeypatch):
         threads.side_by_side(work, range(3), threads.MANY_VALUES)
     assert len({thread for thread, _ in seen}) == 3
     assert {setting for _, setting in seen} == {"raise"}
+
+
+def test_no_more_threads_than_parts(monkeypatch):
+    begun = []
+
+    class Counted(Thread):
+        def start(self):
+            begun.append(self)
+            if len(begun) > 1:
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    monkeypatch.setattr(threads, "Thread", Counted)
+    monkeypatch.setattr(threads, "allowed_threads", lambda: 64)
+    done = []
+    threads.side_by_side(done.append, range(3), threads.MANY_VALUES)
+    assert sorted(done) == [0, 1, 2]
+    assert len(begun) == 2
 
 
 def test_what_fails_on_a_thread_fails(monkeypatch):

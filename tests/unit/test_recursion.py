@@ -254,7 +254,7 @@ def given_landmarks(kernel, landmarks):
     """Return a recursion whose landmarks are there before the first batch, and stay."""
     gram = kernel(landmarks, landmarks)
     whitening = whiten(gram, REDUNDANT * np.diagonal(gram).max())
-    basis = Basis(landmarks, whitening, np.zeros_like(whitening))
+    basis = Basis(landmarks, whitening, gram)
     # keys are negative: nothing that comes later can take the place of a zero
     keys = np.zeros(landmarks.shape[0])
     return LandmarkRecursion(Covariance(kernel), landmarks.shape[0], 0, basis, keys)

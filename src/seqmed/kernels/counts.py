@@ -24,6 +24,7 @@ class TfIdf(Pointwise):
 
     idf: Array | None = None
     on_vectors = False
+    remembered = True
 
     def freeze(self, points: Points, weights: Array) -> TfIdf:
         check_counts(points, "tfidf")
@@ -83,6 +84,7 @@ class DCMFisher(Pointwise):
     concentrations: Array | None = None
     precisions: Array | None = None
     on_vectors = False
+    remembered = True
 
     def freeze(self, points: Points, weights: Array) -> DCMFisher:
         check_counts(points, "dcm")

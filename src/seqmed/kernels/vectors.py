@@ -14,7 +14,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from seqmed.arrays import Array, Indices, Points, row_norms_squared
 from seqmed.kernels.bounded import sums_by_blocks
 from seqmed.kernels.protocol import Expansion, Pointwise
-from seqmed.sharing import is_sharing, shared
+from seqmed.sharing import is_worth_forming, shared
 from seqmed.threads import side_by_side
 
 # |x - centre|^2 in units of 1/gamma beyond which distances by inner products lose digits of the
@@ -69,6 +69,8 @@ class RBF(Pointwise):
     gamma: float | str = "scale"
     centre: Array | None = None
 
+    remembered = True
+
     def freeze(self, points: Points, weights: Array) -> RBF:
         centre = None if sp.issparse(points) else np.average(points, axis=0, weights=weights)
         return replace(self, gamma=resolve_gamma(self.gamma, points, weights), centre=centre)
@@ -87,12 +89,12 @@ class RBF(Pointwise):
     def sums(self, points: Points, expansion: Expansion) -> Array:
         """Return an expansion at every row, (n, heads), with no more than a tile in memory.
 
-        A matrix that other models are going to ask for is formed, and summed alike.
+        A matrix that is likely to be asked for again is formed, and summed alike.
         """
         others, coefficients = expansion
         if sp.issparse(points) or points.shape[0] == 1:
             return sums_by_blocks(self, points, expansion)
-        if not is_sharing():
+        if not is_worth_forming(points.shape[0] * others.shape[0]):
             return Gaussians(others, self.centre, float(self.gamma)).sums(points, coefficients)
         values = self(points, others)
         scores = np.zeros((points.shape[0], coefficients.shape[1]))

@@ -90,7 +90,7 @@ RECORDS: dict[str, Any] = {
 
 def with_rest(parts: dict[str, Any]) -> dict[str, Any]:
     """Return the parts of a `Basis` that kept H where V = (I + H)^{-1} is kept today."""
-    if not is_square(parts.get("penalty")):
+    if "rest" in parts or not is_square(parts.get("penalty")):
         return parts
     others = dict(parts)
     penalty = others.pop("penalty")

@@ -138,7 +138,11 @@ class Basis:
         if not rows.shape[0]:
             return self
         rest = np.eye(self.size) if self.rest is None else self.rest
-        return replace(self, rest=conditioned(rest, rows))
+        try:
+            rest = conditioned(rest, rows)
+        except ValueError:  # rounding against a penalty of 1e14 or so
+            rest = conditioned_by_factor(rest, rows)
+        return replace(self, rest=rest)
 
     def forget(self, share: float) -> Basis:
         """Return the basis with every penalty so far scaled by ``share`` in (0, 1)."""
@@ -265,11 +269,29 @@ def conditioned(covariance: Array, rows: Array | sp.csr_array) -> Array:
     return rest
 
 
+@shared
+def conditioned_by_factor(covariance: Array, rows: Array) -> Array:
+    """Return the same as `conditioned`, semi-definite whatever the rounding, at a higher price."""
+    factor = semidefinite_factor(covariance)
+    return reduced(factor, rows @ factor, 1.0)
+
+
+@shared
 def relaxed(known: Array, share: float) -> Array:
-    """Return ``(I + share H)^{-1}`` for ``V = (I + H)^{-1}``, (m, m), and a share in (0, 1]."""
-    mixed = (1.0 - share) * known + share * np.eye(known.shape[0])
-    found = inverse(0.5 * (mixed + mixed.T)) @ known
-    return 0.5 * (found + found.T)
+    """Return ``(I + share H)^{-1}`` for ``V = (I + H)^{-1}``, (m, m), and a share in (0, 1].
+
+    By a factor of V: what rounding has made less than nothing would grow with every batch.
+    """
+    factor = semidefinite_factor(known)
+    return reduced(factor, np.sqrt(1.0 - share) * factor, share)
+
+
+def reduced(factor: Array, rows: Array, own: float) -> Array:
+    """Return ``C (own I + R' R)^{-1} C'``, (m, m), for a factor C (m, r) and rows R (k, r)."""
+    inner = rows.T @ rows
+    inner[np.diag_indices_from(inner)] += own
+    half = triangular_inverse(cholesky(inner, lower=True)) @ factor.T
+    return half.T @ half
 
 
 @shared

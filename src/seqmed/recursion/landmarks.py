@@ -121,15 +121,21 @@ class LandmarkRecursion(OwnGraph):
             basis, keys = empty_basis(points), np.zeros(0)
         n = points.shape[0]
         seen, waiting = self.n_seen + n, self.n_waiting + n
-        if basis.size == self.n_landmarks and waiting < IN_COMPANY * seen:
-            everyone = np.arange(basis.size)
-            return replace(
-                self, origin=everyone, replacement_cost=0.0, n_seen=seen, n_waiting=waiting
-            )
-        draws = draw_keys(n, self.seed, self.n_folds) * (n / waiting)
+        standing = waiting
+        if basis.size == self.n_landmarks:
+            standing = stood_for(n, waiting, seen, self.n_landmarks)
+        drawn = replace(
+            self,
+            origin=np.arange(basis.size),
+            replacement_cost=0.0,
+            n_seen=seen,
+            n_waiting=waiting - standing,
+        )
+        if not standing:
+            return drawn
+        draws = draw_keys(n, self.seed, self.n_folds, standing)
         chosen = self._choose(points, np.append(keys, draws))
         stays, enters = chosen[chosen < basis.size], chosen[chosen >= basis.size] - basis.size
-        drawn = replace(self, origin=stays, replacement_cost=0.0, n_seen=seen, n_waiting=0.0)
         if not enters.size:
             return drawn
         new, cost = take_rows(points, enters), 0.0
@@ -152,13 +158,32 @@ class LandmarkRecursion(OwnGraph):
         return largest(keys, self.n_landmarks)
 
 
-def draw_keys(n: int, seed: int, n_folds: int) -> Array:
+def stood_for(n: int, waiting: float, seen: float, n_landmarks: int) -> float:
+    """Return how many of the points ``waiting`` the last n of them are to stand for; 0 to wait too.
+
+    That is, unless there are enough of them to replace landmarks in company, or as many places due
+    to them as n points can be trusted to fill; what is beyond that goes on waiting.
+    """
+    due = n_landmarks * waiting / seen
+    most = max(n / 8, n - 3.0 * np.sqrt(n))  # in number, or in the mean of a number, of places
+    if waiting < IN_COMPANY * seen and due < most:
+        return 0.0
+    return max(float(n), waiting * min(1.0, most / due))
+
+
+def draw_keys(n: int, seed: int, n_folds: int, standing: float | None = None) -> Array:
     """Return one negative key per point, (n,): the m largest of a stream are a uniform sample.
 
-    A key divided by w is that of a point that stands for w of them, so that keys of the past
-    divided by ``forgetting`` at every step make it a sample that forgets.
+    Where n points stand for ``standing >= n`` of them, each of the n largest keys of so many goes
+    to one of the points. Keys of the past divided by ``forgetting`` at every step make it a sample
+    that forgets.
     """
-    return np.log(np.random.default_rng((seed, n_folds)).random(n))
+    generator = np.random.default_rng((seed, n_folds))
+    keys = np.log(generator.random(n))
+    if standing is None or standing == n:
+        return keys
+    # the largest of N is the N-th root of one, the next largest that of the N - 1 below it
+    return generator.permutation(np.cumsum(keys / (standing - np.arange(n))))
 
 
 def largest(keys: Array, wanted: int) -> NDArray[np.intp]:

@@ -12,9 +12,9 @@ what is learned stands on them, unless labels come that they express worse than 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,15 +79,6 @@ class SpanCovariance:
         """The largest entry of W: by how much it may amplify the rounding of kernel values."""
         return float(np.abs(self.whitening).max(initial=0.0))
 
-    @cached_property
-    def single(self) -> NDArray[np.float32]:
-        """W in single precision, (m, m)."""
-        return self.whitening.astype(np.float32)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the fields alone: what was made of them can be made again."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
-
     @property
     def width(self) -> int:
         """Kernel values to compute for one point."""
@@ -112,7 +103,7 @@ class SpanCovariance:
         largest_variance = max(float(each.max(initial=0.0)) for each in variances)
         amplified = self.amplification * np.sqrt(largest_variance)
         single = is_moderate(largest_variance) and amplified <= LARGEST_AMPLIFICATION
-        factor = self.single if single else self.whitening
+        factor = self.whitening.astype(np.float32) if single else self.whitening
         return SpanGram(values, self.whitening, factor, self.triangular)
 
     def diagonal(self, points: Points) -> Array:
@@ -129,7 +120,12 @@ class SpanCovariance:
         return (Expansion(self.landmarks, self.whitening @ (self.whitening.T @ inner)),)
 
     def unexplained(self, points: Points, rows: Indices | slice = slice(None)) -> Array:
-        """Return the squared distance, (k,), of some rows' kernel functions from the span, >= 0."""
+        """Return the squared distance, (k,), of some rows' kernel functions from the span, >= 0.
+
+        A kernel whose values are remembered is asked for all of them, which others will want.
+        """
+        if not self.kernel.remembered:
+            points, rows = points[rows], slice(None)
         values = self.kernel(points, self.landmarks)[rows]
         features = whitened(values, self.whitening, self.triangular)
         rest = self.kernel.diagonal(points)[rows] - row_norms_squared(features)
@@ -314,10 +310,7 @@ class SpanRecursion(OwnGraph):
         )
 
     def _surprised_by(self, window: Points, probes: Indices) -> bool:
-        """Whether the landmarks express points worse than they express each other.
-
-        The duals will ask for the kernel values of the whole window, and find them.
-        """
+        """Whether the landmarks express some of the window worse than they express each other."""
         assert isinstance(self.covariance, SpanCovariance)
         found = self.covariance.unexplained(window, probes)
         usual = self.covariance.unexplained_by_others
