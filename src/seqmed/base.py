@@ -11,7 +11,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import (
+    Interval,
+    StrOptions,
+    validate_parameter_constraints,
+)
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
@@ -96,6 +100,13 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         tags.input_tags.pairwise = self.kernel == "precomputed"
         tags.input_tags.positive_only = self.kernel in ("tfidf", "dcm")
         return tags
+
+    def _validate_params(self):
+        """Check the parameters, without asking the constructor's signature what they are called."""
+        given = {name: getattr(self, name) for name in self._parameter_constraints}
+        validate_parameter_constraints(
+            self._parameter_constraints, given, caller_name=type(self).__name__
+        )
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -324,7 +335,7 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
             posterior, info = learn(posterior, batch, settings)
             record = stream.calibration.forget(settings.forgetting if info.forgot else 1.0)
             if labeled.size and stream.book.seen.sum() > 1:
-                record = self._record(stream, record, take_rows(points, labeled), rows)
+                record = self._record(stream, record, batch.labeled_points, rows)
         return stream._replace(posterior=posterior, book=book, calibration=record), info
 
     def _record(

@@ -31,6 +31,8 @@ PRIOR_OCTAVE, PRIOR_SPREAD = 1.5, 2.0
 # Probability that a label in the record is anybody's guess: bounds what a single row, however far
 # its score, can say against a slope.
 SLIP = 1e-3
+# Exponent beyond which a class weighs nothing, or everything but for a slip.
+LARGEST_EXPONENT = 50.0
 # Slopes of a smaller share in the mean are left out.
 SMALLEST_SHARE = 1e-9
 
@@ -71,10 +73,10 @@ class Calibration:
         for rows in blocks(codes.size, SLOPES.size * scores.shape[1]):
             own = np.arange(scores.shape[1]) == codes[rows, None]
             margins = scores[rows] - scores[rows][own][:, None]
-            others = margins[~own].reshape(margins.shape[0], -1)
+            others = margins[~own].reshape(margins.shape[0], -1).T
             # the probability of the true class is one in as many as the classes weigh against it
-            with np.errstate(over="ignore"):
-                odds = 1.0 + np.exp(SLOPES[:, None, None] * others).sum(axis=2)
+            exponents = np.clip(SLOPES[:, None, None] * others, -LARGEST_EXPONENT, LARGEST_EXPONENT)
+            odds = 1.0 + np.exp(exponents).sum(axis=1)
             likelihoods = (1.0 - SLIP) / odds + SLIP / scores.shape[1]
             found += np.log(likelihoods) @ weights[rows]
         return replace(

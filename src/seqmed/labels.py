@@ -81,7 +81,8 @@ def as_label_array(labels: Any) -> NDArray[Any]:
             objects = np.empty(len(labels), dtype=object)
             objects[:] = list(labels)
             labels = objects
-    return column_or_1d(np.asarray(labels), warn=True)
+    array = np.asarray(labels)
+    return array if array.ndim == 1 else column_or_1d(array, warn=True)
 
 
 @shared

@@ -14,6 +14,7 @@ Nothing here is changed in place: a step that fails leaves the posterior it bega
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +59,11 @@ class Batch:
     targets: Array
     weights: Array
     class_weights: Array
+
+    @cached_property
+    def labeled_points(self) -> Points:
+        """Return a copy of the labeled rows, (l, p): one, so that kernel values are found again."""
+        return take_rows(self.points, self.labeled)
 
 
 class StepInfo(NamedTuple):
@@ -277,7 +283,7 @@ def advance(
     weights = batch.weights * batch.class_weights
     nothing = np.zeros_like(batch.targets)
     entering = Window(
-        points=take_rows(batch.points, batch.labeled),
+        points=batch.labeled_points,
         coefficients=nothing,
         averages=nothing,
         signs=batch.targets,

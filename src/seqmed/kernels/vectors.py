@@ -152,6 +152,15 @@ class Gaussians:
         factors[:, -2], factors[:, -1] = -lengths, 1.0
         return Strip(rows, factors, np.flatnonzero(~(lengths <= FAR_FROM_CENTRE)))
 
+    def strips_of(self, left: Array) -> Callable[[slice], Strip]:
+        """Return what gives any rows of ``left``, ready for products: if few, all are at once."""
+        if left.size > TILE * TILE:
+            return lambda rows: self.strip(left[rows])
+        every = self.strip(left)
+        return lambda rows: Strip(
+            left[rows], every.factors[rows], within(every.far, rows) - rows.start
+        )
+
     def tile(self, strip: Strip, columns: slice, out: Array) -> Array:
         """Return the values between a strip and some points, in ``out``, (k, l)."""
         with np.errstate(over="ignore", invalid="ignore"):
@@ -173,10 +182,10 @@ class Gaussians:
     def matrix(self, left: Array) -> Array:
         """Return all values, (n, m)."""
         n, size = left.shape[0], even(left.shape[0], strip_rows(*self.points.shape))
-        values = np.empty((n, self.size))
+        values, strips = np.empty((n, self.size)), self.strips_of(left)
 
         def fill(rows: slice) -> None:
-            strip = self.strip(left[rows])
+            strip = strips(rows)
             for columns in parts(self.size, TILE_COLUMNS):
                 self.tile(strip, columns, values[rows, columns])
 
@@ -208,10 +217,10 @@ class Gaussians:
     def sums(self, left: Array, coefficients: Array) -> Array:
         """Return the product of the matrix with ``coefficients`` (m, heads); it is not formed."""
         n, size = left.shape[0], even(left.shape[0], strip_rows(*self.points.shape))
-        scores = np.zeros((n, coefficients.shape[1]))
+        scores, strips = np.zeros((n, coefficients.shape[1])), self.strips_of(left)
 
         def add(rows: slice) -> None:
-            strip, room = self.strip(left[rows]), np.empty(size * min(self.size, TILE_COLUMNS))
+            strip, room = strips(rows), np.empty(size * min(self.size, TILE_COLUMNS))
             for columns in parts(self.size, TILE_COLUMNS):
                 tile = self.tile(strip, columns, tile_of(room, rows, columns))
                 scores[rows] += tile @ coefficients[columns]

@@ -21,7 +21,7 @@ from scipy.linalg import (
     cholesky,
     eigh,
 )
-from scipy.linalg.blas import dtrmm, strmm
+from scipy.linalg.blas import dtrmm, dtrmv, strmm
 from scipy.linalg.lapack import dpotrf, dpstrf, dtrtri
 
 from seqmed.arrays import Array, Points, no_rows, row_norms_squared, stack, take_rows
@@ -198,6 +198,13 @@ def whitened(values: Any, whitening: Any, triangular: bool | None = None) -> Any
     if values.flags.c_contiguous:
         return multiply(1.0, whitening.T, values.T, lower=1).T
     return multiply(1.0, whitening.T, values, lower=1, side=1, trans_a=1)
+
+
+def unwhitened(whitening: Array, sums: Array, triangular: bool) -> Array:
+    """Return ``W W' v``, the inverse of K_ZZ times v, for sums v (m,)."""
+    if not triangular or not sums.size:
+        return whitening @ (whitening.T @ sums)
+    return dtrmv(whitening.T, dtrmv(whitening.T, sums, lower=1), lower=1, trans=1)
 
 
 def is_triangular(whitening: Array) -> bool:

@@ -36,7 +36,7 @@ from seqmed.dual.problem import is_moderate
 from seqmed.graph import Smoothness
 from seqmed.kernels import Expansion, Kernel
 from seqmed.posterior import CovarianceFunction, Projection
-from seqmed.recursion.basis import is_triangular, whiten_gram, whitened
+from seqmed.recursion.basis import is_triangular, unwhitened, whiten_gram, whitened
 from seqmed.recursion.own_graph import OwnGraph
 
 # Points of a batch by which it is judged whether the landmarks express it.
@@ -117,7 +117,8 @@ class SpanCovariance:
                 Expansion(self.landmarks, np.zeros((self.width, expansion.coefficients.shape[1]))),
             )
         inner = self.kernel(expansion.points, self.landmarks).T @ expansion.coefficients
-        return (Expansion(self.landmarks, self.whitening @ (self.whitening.T @ inner)),)
+        weights = [unwhitened(self.whitening, each, self.triangular) for each in inner.T]
+        return (Expansion(self.landmarks, np.stack(weights, axis=1)),)
 
     def unexplained(self, points: Points, rows: Indices | slice = slice(None)) -> Array:
         """Return the squared distance, (k,), of some rows' kernel functions from the span, >= 0.
@@ -163,7 +164,7 @@ class SpanGram:
         self.factor, self.triangular = factor, triangular
         self.precision = factor.dtype
         self.order = no_indices()  # the points that have features, as they came
-        self.features = np.zeros((0, values.shape[1]), dtype=self.precision)
+        self.features: list[NDArray[np.floating]] = []  # of these, some at a time
         self.known = np.zeros((0, 0), dtype=self.precision)
         self.projections: dict[bytes, Array] = {}
 
@@ -182,16 +183,15 @@ class SpanGram:
         """Compute the covariances of more points, with each other and with those there are."""
         size = self.order.size
         features = whitened(self.values[new].astype(self.precision), self.factor, self.triangular)
-        if not size:
-            self.order, self.features, self.known = new, features, features @ features.T
-            return
-        known = np.empty((size + new.size, size + new.size), dtype=self.precision)
-        known[:size, :size] = self.known
-        known[size:, size:] = features @ features.T
-        known[size:, :size] = features @ self.features.T
-        known[:size, size:] = known[size:, :size].T
+        known = features @ features.T
+        if size:
+            own, known = known, np.empty((size + new.size,) * 2, dtype=self.precision)
+            known[:size, :size], known[size:, size:] = self.known, own
+            across = [features @ others.T for others in self.features]
+            np.concatenate(across, axis=1, out=known[size:, :size])
+            known[:size, size:] = known[size:, :size].T
         self.order, self.known = np.append(self.order, new), known
-        self.features = np.vstack([self.features, features])
+        self.features.append(features)
 
     def on_landmarks(self, coefficients: Array) -> Array:
         """Return the projections of sums over points, by coefficients (n, heads) and (m, heads)."""
@@ -207,7 +207,7 @@ class SpanGram:
             if COPIED * np.count_nonzero(support) < support.size:
                 values, coefficients = values[support], coefficients[support]
             inner = values.T @ coefficients
-            self.projections[key] = self.whitening @ (self.whitening.T @ inner)
+            self.projections[key] = unwhitened(self.whitening, inner, self.triangular)
         return self.projections[key]
 
     def __matmul__(self, coefficients: Array) -> Array:
