@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpstrf
 
 from seqmed.arrays import Array, Points
 from seqmed.kernels import Kernel
 from seqmed.sharing import shared
+from seqmed.triangular import semidefinite_factor
 
 # Entries of neighbour differences formed at once when exact edge lengths are taken: a megabyte.
 EDGE_BLOCK = 2**17
@@ -103,19 +103,6 @@ class Smoothness:
         """Return R, (n, rank), with ``R R' = strength * L^power``."""
         dense = np.linalg.matrix_power(self.laplacian.toarray(), self.power)
         return semidefinite_factor(self.strength * dense)
-
-
-@shared
-def semidefinite_factor(matrix: Array) -> Array:
-    """Return R, (n, rank), with ``R R' = matrix`` for a symmetric positive semi-definite matrix.
-
-    Cholesky with diagonal pivoting, which stops by itself at the numerical rank.
-    """
-    n = matrix.shape[0]
-    upper, pivots, rank, _ = dpstrf(matrix.T)  # the transpose, by columns as LAPACK has them
-    factor = np.zeros((n, rank))
-    factor[pivots - 1] = np.tril(upper.T)[:, :rank]
-    return factor
 
 
 def find_neighbours(kernel: Kernel, points: Points, n_neighbors: int) -> Neighbours:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from seqmed.arrays import Array, Points, take_rows
 from seqmed.graph import GraphRecipe, Smoothness
 from seqmed.kernels import Expansion, Kernel, blocks, evaluate
-from seqmed.threads import product
+from seqmed.triangular import times_upper
 
 # Share of k(x, x) by which rounding may make its reduction exceed it.
 LARGEST_EXCESS = 1e-6
@@ -36,7 +36,7 @@ class Reduction:
 
     def features(self, kernel: Kernel, points: Points) -> Array:
         """Return psi of every row, (n, r)."""
-        return product(kernel(points, self.anchors), self.factor)
+        return times_upper(kernel(points, self.anchors), self.factor)
 
 
 @dataclass(frozen=True)

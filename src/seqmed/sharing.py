@@ -72,6 +72,8 @@ class Memory:
 
 
 _memory: ContextVar[Memory | None] = ContextVar("memory", default=None)
+# the same, where a shared function is at work
+_hidden: ContextVar[Memory | None] = ContextVar("hidden", default=None)
 
 
 @contextmanager
@@ -80,11 +82,12 @@ def sharing(own: bool = False) -> Iterator[None]:
 
     ``own`` for one model that shares with nobody but itself, and may hold less.
     """
-    token = _memory.set(Memory(own))
+    shown, hidden = _memory.set(Memory(own)), _hidden.set(None)
     try:
         yield
     finally:
-        _memory.reset(token)
+        _memory.reset(shown)
+        _hidden.reset(hidden)
 
 
 def within_update(wanted: bool) -> AbstractContextManager[None]:
@@ -97,6 +100,12 @@ def is_sharing() -> bool:
     return _memory.get() is not None
 
 
+def is_remembered(n_values: int) -> bool:
+    """Whether so many values would be remembered, were they returned by a `shared_within`."""
+    memory = _memory.get() or _hidden.get()
+    return memory is not None and n_values <= LARGEST_OWN_MATRIX
+
+
 def is_worth_forming(n_values: int) -> bool:
     """Whether to form a matrix that is not needed as such, because it may be asked for again."""
     memory = _memory.get()
@@ -104,11 +113,27 @@ def is_worth_forming(n_values: int) -> bool:
 
 
 def shared(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Mark a pure function of arrays, frozen dataclasses and plain values."""
+    """Mark a pure function of arrays, frozen dataclasses and plain values.
+
+    What it calls is not shared: two equal results that became one object would be multiplied as
+    one, which rounds differently.
+    """
+    return remembering(function, _memory.get)
+
+
+def shared_within(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Mark one that is called by such functions, and no two results of which are multiplied."""
+    return remembering(function, lambda: _memory.get() or _hidden.get())
+
+
+def remembering(
+    function: Callable[Arguments, Result], memory_now: Callable[[], Memory | None]
+) -> Callable[Arguments, Result]:
+    """Return the function that looks into a memory first, if there is one."""
 
     @wraps(function)
     def remembered(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
-        memory = _memory.get()
+        memory = memory_now()
         if memory is None:
             return function(*arguments, **named)
         given = (*arguments, tuple(named.items()))
@@ -116,13 +141,12 @@ def shared(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]
         found = memory.find(key, given)
         if found is not None:
             return found[0]
-        # what it calls is not shared: two equal results that became one object would be multiplied
-        # as one, which rounds differently
-        token = _memory.set(None)
+        shown, hidden = _memory.set(None), _hidden.set(memory)
         try:
             result = function(*arguments, **named)
         finally:
-            _memory.reset(token)
+            _memory.reset(shown)
+            _hidden.reset(hidden)
         for array in arrays_in(result):
             array.flags.writeable = False
         memory.add(key, given, result)

@@ -12,7 +12,6 @@ from seqmed.graph import (
     find_neighbours,
     laplacian_of,
     measure_heat_width,
-    semidefinite_factor,
     smoothness,
     weight_matrix,
 )
@@ -196,14 +195,6 @@ def test_roots_of_degrees_cost_nothing_normalized():
     weights = naive.edge_weights(naive.squared_distances(points), 4, "heat", 0.5)
     penalty = penalty_of(points, recipe)
     assert np.abs(penalty.laplacian @ np.sqrt(weights.sum(axis=1))).max() <= ROUNDING
-
-
-def test_semidefinite_factor_finds_the_rank():
-    tall = vectors(20, p=4, seed=13)
-    factor = semidefinite_factor(tall @ tall.T)
-    assert factor.shape == (20, 4)
-    np.testing.assert_allclose(factor @ factor.T, tall @ tall.T, rtol=0, atol=1e-12)
-    assert semidefinite_factor(np.zeros((5, 5))).shape == (5, 0)
 
 
 # -- degenerate batches ----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from seqmed.arrays import Array, Indices, Points, row_norms_squared
 from seqmed.kernels.bounded import sums_by_blocks
 from seqmed.kernels.protocol import Expansion, Pointwise
-from seqmed.sharing import is_worth_forming, shared
+from seqmed.sharing import is_remembered, is_worth_forming, shared, shared_within
 from seqmed.threads import side_by_side
 
 # |x - centre|^2 in units of 1/gamma beyond which distances by inner products lose digits of the
@@ -107,12 +107,39 @@ class RBF(Pointwise):
         return np.ones(points.shape[0])
 
 
-class Strip(NamedTuple):
-    """Some rows, ready for products: x, (2 gamma x, -gamma |x|^2, 1), and which are far away."""
+class Side(NamedTuple):
+    """Rows (n, p), ready for products from one side: their factors (n, p + 2), and who is far."""
 
     rows: Array
     factors: Array
     far: Indices
+
+    def part(self, rows: slice) -> Side:
+        """Return some of the rows."""
+        return Side(self.rows[rows], self.factors[rows], within(self.far, rows) - rows.start)
+
+
+def side_of(rows: Array, centre: Array | None, gamma: float, left: bool) -> tuple[Array, Indices]:
+    """Return rows as (2 gamma x, -gamma |x|^2, 1) or (x, 1, -gamma |x|^2), and who is far."""
+    factors = np.empty((rows.shape[0], rows.shape[1] + 2))
+    lengths, far = factors[:, -2 if left else -1], np.empty(rows.shape[0], dtype=bool)
+
+    def prepare(part: slice) -> None:
+        inner = factors[part, :-2]
+        np.subtract(rows[part], 0.0 if centre is None else centre, out=inner)
+        with np.errstate(over="ignore"):
+            lengths[part] = -gamma * row_norms_squared(inner)
+            if left:
+                inner *= 2.0 * gamma
+        far[part] = ~(lengths[part] >= -FAR_FROM_CENTRE)
+
+    strips = parts(rows.shape[0], even(rows.shape[0], TILE // 2))
+    side_by_side(prepare, strips, VALUES_PER_ENTRY * rows.size)
+    factors[:, -1 if left else -2] = 1.0
+    return factors, np.flatnonzero(far)
+
+
+shared_side_of = shared_within(side_of)
 
 
 class Gaussians:
@@ -126,51 +153,32 @@ class Gaussians:
     def __init__(self, points: Array, centre: Array | None, gamma: float) -> None:
         self.points, self.centre, self.gamma = points, centre, gamma
         self.size = points.shape[0]
-        self.factors, lengths = np.empty((self.size, points.shape[1] + 2)), np.empty(self.size)
+        self.right = self.whole_side(points, left=False)
 
-        def prepare(rows: slice) -> None:
-            lengths[rows] = self.centred(points[rows], self.factors[rows])
+    def whole_side(self, rows: Array, left: bool) -> Side:
+        """Return all rows ready for products from one side; of large ones others know."""
+        prepare = side_of if rows.size <= TILE * TILE else shared_side_of
+        return Side(rows, *prepare(rows, self.centre, self.gamma, left))
 
-        strips = parts(self.size, even(self.size, TILE // 2))
-        side_by_side(prepare, strips, VALUES_PER_ENTRY * points.size)
-        self.factors[:, -2], self.factors[:, -1] = 1.0, -lengths
-        self.far = np.flatnonzero(~(lengths <= FAR_FROM_CENTRE))
+    def strips_of(self, left: Array) -> Callable[[slice], Side]:
+        """Return what gives some rows of ``left``, ready for products.
 
-    def centred(self, rows: Array, out: Array) -> Array:
-        """Put rows as seen from the centre in ``out``, two columns wider; return gamma |x|^2."""
-        inner = out[:, :-2]
-        np.subtract(rows, 0.0 if self.centre is None else self.centre, out=inner)
-        with np.errstate(over="ignore"):
-            return self.gamma * row_norms_squared(inner)
+        All of them are made ready at once if they are few, or if others will want them too.
+        """
+        if left.size <= TILE * TILE or is_remembered(left.size):
+            return self.whole_side(left, left=True).part
+        return lambda rows: Side(left[rows], *side_of(left[rows], self.centre, self.gamma, True))
 
-    def strip(self, rows: Array) -> Strip:
-        """Return some rows, ready for products."""
-        factors = np.empty((rows.shape[0], rows.shape[1] + 2))
-        lengths = self.centred(rows, factors)
-        with np.errstate(over="ignore"):
-            factors[:, :-2] *= 2.0 * self.gamma
-        factors[:, -2], factors[:, -1] = -lengths, 1.0
-        return Strip(rows, factors, np.flatnonzero(~(lengths <= FAR_FROM_CENTRE)))
-
-    def strips_of(self, left: Array) -> Callable[[slice], Strip]:
-        """Return what gives any rows of ``left``, ready for products: if few, all are at once."""
-        if left.size > TILE * TILE:
-            return lambda rows: self.strip(left[rows])
-        every = self.strip(left)
-        return lambda rows: Strip(
-            left[rows], every.factors[rows], within(every.far, rows) - rows.start
-        )
-
-    def tile(self, strip: Strip, columns: slice, out: Array) -> Array:
+    def tile(self, strip: Side, columns: slice, out: Array) -> Array:
         """Return the values between a strip and some points, in ``out``, (k, l)."""
         with np.errstate(over="ignore", invalid="ignore"):
-            np.matmul(strip.factors, self.factors[columns].T, out=out)
+            np.matmul(strip.factors, self.right.factors[columns].T, out=out)
             if not out.max(initial=0.0) <= 0:  # by rounding, or NaN that will be mended
                 np.minimum(out, 0.0, out=out)
             np.exp(out, out=out)
         for row in strip.far:
             out[row] = differenced(strip.rows[row : row + 1], self.points[columns], self.gamma)[0]
-        for column in within(self.far, columns) if self.far.size else ():
+        for column in within(self.right.far, columns):
             one = differenced(strip.rows, self.points[column : column + 1], self.gamma)
             out[:, column - columns.start] = one[:, 0]
         return out
@@ -197,10 +205,10 @@ class Gaussians:
         n, side, width = self.size, TILE, TILE
         if points.shape[1] > NARROW:
             side, width = even(n, TILE // 2), TILE_COLUMNS
-        values = np.empty((n, n))
+        values, strips = np.empty((n, n)), self.strips_of(points)
 
         def fill(rows: slice) -> None:
-            strip, room = self.strip(points[rows]), np.empty(side * min(n, width))
+            strip, room = strips(rows), np.empty(side * min(n, width))
             for columns in parts(n, width, rows.start):
                 tile = self.tile(strip, columns, tile_of(room, rows, columns))
                 if columns.start == rows.start:

@@ -16,26 +16,28 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import (
     LinAlgError,
-    bandwidth,
     block_diag,
     cholesky,
     eigh,
 )
-from scipy.linalg.blas import dtrmm, dtrmv, strmm
-from scipy.linalg.lapack import dpotrf, dpstrf, dtrtri
+from scipy.linalg.lapack import dpotrf, dpstrf
 
 from seqmed.arrays import Array, Points, no_rows, row_norms_squared, stack, take_rows
-from seqmed.graph import semidefinite_factor
 from seqmed.kernels import Kernel
 from seqmed.posterior import Covariance, Projection, Reduction, check_variance
 from seqmed.sharing import shared
 from seqmed.threads import product
+from seqmed.triangular import (
+    is_upper,
+    semidefinite_factor,
+    times_upper,
+    triangular_inverse,
+    upper_times,
+)
 
 # A landmark whose kernel function is this close to the span of the others (squared distance, as a
 # share of the largest k(z, z)) adds no direction: dividing by so little would carry rounding.
 REDUNDANT = 1e-10
-# Rows up to which a triangular matrix is inverted by LAPACK.
-SMALL_TRIANGLE = 100
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Basis:
 
     def features(self, kernel: Kernel, points: Points) -> Array:
         """Return phi of every row, (n, m)."""
-        return whitened(kernel(points, self.landmarks), self.whitening)
+        return times_upper(kernel(points, self.landmarks), self.whitening)
 
     def extend(self, kernel: Kernel, points: Points) -> Basis:
         """Return the basis with more landmarks, the old ones first.
@@ -73,7 +75,7 @@ class Basis:
         """
         n, m = points.shape[0], self.size
         gram = self._gram_with(kernel, kernel(points, self.landmarks), points)
-        features = whitened(gram[m:, :m], self.whitening)
+        features = times_upper(gram[m:, :m], self.whitening)
         cutoff = REDUNDANT * np.diagonal(gram).max(initial=0.0)
         own = whiten(gram[m:, m:] - features @ features.T, cutoff)
         whitening = np.block([
@@ -105,11 +107,11 @@ class Basis:
         if self.rest is None:
             return Exchange(Basis(landmarks, whitening, own), 0.0)
         factor = self.factor() if factor is None else factor
-        features = product(gram[:, : self.size], factor)
-        taken = whitened(features[now].T, whitening).T
+        features = times_upper(gram[:, : self.size], factor)
+        taken = times_upper(features[now].T, whitening).T
         rest = np.eye(now.size) - taken @ taken.T
         before = row_norms_squared(features[left])
-        after = row_norms_squared(whitened(gram[np.ix_(left, now)], whitening) @ taken)
+        after = row_norms_squared(times_upper(gram[np.ix_(left, now)], whitening) @ taken)
         variances = np.diagonal(gram)[left]
         change = np.abs(before - after) / np.where(variances > 0, variances, 1.0)
         return Exchange(Basis(landmarks, whitening, own, rest), float(change.max(initial=0.0)))
@@ -122,10 +124,9 @@ class Basis:
     def factor(self) -> Array:
         """Return Q, (m, r): ``k(x, Z) Q`` are the features psi of what smoothness has taken."""
         assert self.rest is not None
-        factor = semidefinite_factor(np.eye(self.size) - self.rest)
-        if not factor.size or not is_triangular(self.whitening):
-            return self.whitening @ factor
-        return dtrmm(1.0, self.whitening.T, factor.T, lower=1, side=1).T
+        taken = -self.rest
+        taken[np.diag_indices_from(taken)] += 1.0
+        return upper_times(self.whitening, semidefinite_factor(taken), is_upper(self.whitening))
 
     def covariance(self, kernel: Kernel) -> Covariance:
         """Return ``k - phi (I - V) phi'``."""
@@ -188,30 +189,6 @@ def empty_basis(like: Points) -> Basis:
     return Basis(no_rows(like), np.zeros((0, 0)), np.zeros((0, 0)))
 
 
-def whitened(values: Any, whitening: Any, triangular: bool | None = None) -> Any:
-    """Return ``values @ W``, (n, m), in their precision, at half the price if W is triangular."""
-    if triangular is None:
-        triangular = is_triangular(whitening)
-    if not triangular or not values.size:
-        return values @ whitening
-    multiply = strmm if values.dtype == np.float32 else dtrmm
-    if values.flags.c_contiguous:
-        return multiply(1.0, whitening.T, values.T, lower=1).T
-    return multiply(1.0, whitening.T, values, lower=1, side=1, trans_a=1)
-
-
-def unwhitened(whitening: Array, sums: Array, triangular: bool) -> Array:
-    """Return ``W W' v``, the inverse of K_ZZ times v, for sums v (m,)."""
-    if not triangular or not sums.size:
-        return whitening @ (whitening.T @ sums)
-    return dtrmv(whitening.T, dtrmv(whitening.T, sums, lower=1), lower=1, trans=1)
-
-
-def is_triangular(whitening: Array) -> bool:
-    """Whether a matrix is upper triangular."""
-    return bandwidth(whitening)[0] == 0
-
-
 def whiten_gram(gram: Array) -> Array:
     """Return W, (n, n), of a whole Gram matrix; see `whiten`."""
     return whiten(gram, REDUNDANT * np.diagonal(gram).max(initial=0.0))
@@ -238,22 +215,6 @@ def whiten(gram: Array, cutoff: float) -> Array:
     whitening = np.zeros((n, n))
     whitening[np.ix_(order, order)] = inverted
     return whitening
-
-
-def triangular_inverse(lower: Array) -> Array:
-    """Return the inverse of a lower triangular matrix, the entries above its diagonal ignored.
-
-    By halves, so that most of it is products: LAPACK's own takes twice as long.
-    """
-    n = lower.shape[0]
-    if n <= SMALL_TRIANGLE:
-        return np.tril(dtrtri(lower, lower=1)[0])
-    half = n // 2
-    first, last = triangular_inverse(lower[:half, :half]), triangular_inverse(lower[half:, half:])
-    whole = np.zeros((n, n))
-    whole[:half, :half], whole[half:, half:] = first, last
-    whole[half:, :half] = -(last @ (lower[half:, :half] @ first))
-    return whole
 
 
 @shared

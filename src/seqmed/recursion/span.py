@@ -36,8 +36,9 @@ from seqmed.dual.problem import is_moderate
 from seqmed.graph import Smoothness
 from seqmed.kernels import Expansion, Kernel
 from seqmed.posterior import CovarianceFunction, Projection
-from seqmed.recursion.basis import is_triangular, unwhitened, whiten_gram, whitened
+from seqmed.recursion.basis import whiten_gram
 from seqmed.recursion.own_graph import OwnGraph
+from seqmed.triangular import is_upper, squared_upper_times, times_upper
 
 # Points of a batch by which it is judged whether the landmarks express it.
 PROBES = 50
@@ -72,7 +73,7 @@ class SpanCovariance:
     @cached_property
     def triangular(self) -> bool:
         """Whether W is upper triangular, which makes products with it cheaper."""
-        return is_triangular(self.whitening)
+        return is_upper(self.whitening)
 
     @cached_property
     def amplification(self) -> float:
@@ -94,7 +95,7 @@ class SpanCovariance:
     def features(self, points: Points) -> Array:
         """Return phi of every row, (n, m)."""
         values = self.kernel(points, self.landmarks)
-        return whitened(values, self.whitening, self.triangular)
+        return times_upper(values, self.whitening, self.triangular)
 
     def gram(self, points: Points) -> SpanGram:
         """Return the covariances that labels see at some points, as far as they are needed."""
@@ -117,7 +118,7 @@ class SpanCovariance:
                 Expansion(self.landmarks, np.zeros((self.width, expansion.coefficients.shape[1]))),
             )
         inner = self.kernel(expansion.points, self.landmarks).T @ expansion.coefficients
-        weights = [unwhitened(self.whitening, each, self.triangular) for each in inner.T]
+        weights = [squared_upper_times(self.whitening, each, self.triangular) for each in inner.T]
         return (Expansion(self.landmarks, np.stack(weights, axis=1)),)
 
     def unexplained(self, points: Points, rows: Indices | slice = slice(None)) -> Array:
@@ -128,7 +129,7 @@ class SpanCovariance:
         if not self.kernel.remembered:
             points, rows = points[rows], slice(None)
         values = self.kernel(points, self.landmarks)[rows]
-        features = whitened(values, self.whitening, self.triangular)
+        features = times_upper(values, self.whitening, self.triangular)
         rest = self.kernel.diagonal(points)[rows] - row_norms_squared(features)
         return np.maximum(rest, 0.0)
 
@@ -182,7 +183,7 @@ class SpanGram:
     def _add(self, new: Indices) -> None:
         """Compute the covariances of more points, with each other and with those there are."""
         size = self.order.size
-        features = whitened(self.values[new].astype(self.precision), self.factor, self.triangular)
+        features = times_upper(self.values[new].astype(self.precision), self.factor, self.triangular)
         known = features @ features.T
         if size:
             own, known = known, np.empty((size + new.size,) * 2, dtype=self.precision)
@@ -207,7 +208,7 @@ class SpanGram:
             if COPIED * np.count_nonzero(support) < support.size:
                 values, coefficients = values[support], coefficients[support]
             inner = values.T @ coefficients
-            self.projections[key] = unwhitened(self.whitening, inner, self.triangular)
+            self.projections[key] = squared_upper_times(self.whitening, inner, self.triangular)
         return self.projections[key]
 
     def __matmul__(self, coefficients: Array) -> Array:
@@ -218,12 +219,12 @@ class SpanGram:
 
     def __getitem__(self, rows: Indices) -> Array:
         """Return some rows, (k, n)."""
-        features = whitened(self.values[rows], self.whitening, self.triangular)
+        features = times_upper(self.values[rows], self.whitening, self.triangular)
         return (self.values @ (self.whitening @ features.T)).T
 
     def diagonal(self) -> Array:
         """Return the diagonal, (n,)."""
-        return row_norms_squared(whitened(self.values, self.whitening, self.triangular))
+        return row_norms_squared(times_upper(self.values, self.whitening, self.triangular))
 
 
 def span_of(kernel: Kernel, landmarks: Points) -> SpanCovariance:

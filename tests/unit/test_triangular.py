@@ -1,0 +1,99 @@
+"""Products with triangular matrices, and factors, against what they stand for."""
+
+import numpy as np
+import pytest
+
+from seqmed import triangular
+from seqmed.triangular import (
+    is_upper,
+    semidefinite_factor,
+    squared_upper_times,
+    times_upper,
+    triangular_inverse,
+    upper_times,
+)
+
+
+def random(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+FORMS = {
+    "rows": np.ascontiguousarray,
+    "columns": np.asfortranarray,
+    "strided": lambda values: np.repeat(values, 2, axis=1)[:, ::2],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("upper", [True, False], ids=["upper", "full"])
+@pytest.mark.parametrize("precision", [np.float64, np.float32])
+def test_products_are_the_plain_ones(form, upper, precision):
+    matrix = random(7, 7).astype(precision)
+    matrix = np.triu(matrix) if upper else matrix
+    assert is_upper(matrix) == upper
+    values = FORMS[form](random(5, 7, seed=1).astype(precision))
+    before = values.copy()
+    tolerance = {"rtol": 0, "atol": 100 * np.finfo(precision).eps}
+    for known in (None, upper):
+        found = times_upper(values, matrix, known)
+        assert found.dtype == precision
+        np.testing.assert_allclose(found, values @ matrix, **tolerance)
+    np.testing.assert_array_equal(values, before)
+    if precision is np.float64:
+        np.testing.assert_allclose(
+            upper_times(matrix, values.T, upper), matrix @ values.T, **tolerance
+        )
+        np.testing.assert_allclose(
+            squared_upper_times(matrix, values[0], upper),
+            matrix @ (matrix.T @ values[0]),
+            **tolerance,
+        )
+
+
+def test_only_square_matrices_are_triangular():
+    assert not is_upper(np.zeros((4, 0)))
+    assert not is_upper(np.triu(random(5, 3)))
+    np.testing.assert_allclose(times_upper(np.eye(5), np.triu(random(5, 3))), np.triu(random(5, 3)))
+
+
+def test_products_with_nothing():
+    nothing = np.zeros((0, 0))
+    assert times_upper(np.zeros((3, 0)), nothing).shape == (3, 0)
+    assert times_upper(np.zeros((0, 4)), np.eye(4)).shape == (0, 4)
+    assert times_upper(np.ones((3, 4)), np.zeros((4, 0))).shape == (3, 0)
+    assert upper_times(np.eye(4), np.zeros((4, 0)), True).shape == (4, 0)
+    assert squared_upper_times(nothing, np.zeros(0), True).shape == (0,)
+
+
+@pytest.mark.parametrize("n", [1, 2, 6, 7, 13])
+def test_an_inverse_by_halves(n, monkeypatch):
+    monkeypatch.setattr(triangular, "SMALL_TRIANGLE", 2)
+    lower = random(n, n) + n * np.eye(n)  # what is above the diagonal is not looked at
+    inverse = triangular_inverse(lower)
+    assert is_upper(inverse.T)
+    np.testing.assert_allclose(inverse @ np.tril(lower), np.eye(n), rtol=0, atol=1e-13)
+
+
+def test_a_factor_of_full_rank_is_upper_triangular():
+    tall = random(20, 30)
+    matrix = tall @ tall.T
+    before = matrix.copy()
+    factor = semidefinite_factor(matrix)
+    assert factor.shape == (20, 20)
+    assert factor.flags.c_contiguous
+    assert is_upper(factor)
+    np.testing.assert_allclose(factor @ factor.T, matrix, rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(matrix, before)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 4, 19])
+def test_a_factor_has_as_many_columns_as_the_rank(rank):
+    tall = random(20, rank, seed=13)
+    factor = semidefinite_factor(tall @ tall.T)
+    assert factor.shape == (20, rank)
+    np.testing.assert_allclose(factor @ factor.T, tall @ tall.T, rtol=0, atol=1e-12)
+
+
+def test_a_factor_of_nothing():
+    assert semidefinite_factor(np.zeros((0, 0))).shape == (0, 0)
