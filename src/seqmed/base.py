@@ -19,7 +19,6 @@ from sklearn.utils._param_validation import (
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
-    validate_data,
 )
 
 from seqmed import calibration, kernels, learning, sharing, windows
@@ -34,8 +33,8 @@ from seqmed.predicting import PosteriorPredictor
 from seqmed.settings import Settings
 from seqmed.threads import threads_for
 from seqmed.validation import (
-    check_magnitude,
     check_weights,
+    checked_rows,
     in_format,
     square_gram,
     warn_unless_converged,
@@ -257,7 +256,7 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
-        X = validate_data(self, X, reset=stream is None, accept_sparse="csr", dtype=np.float64)
+        X = checked_rows(self, X, reset=stream is None)
         known = None if stream is None or not stream.book.classes.size else stream.book.classes
         declared = np.zeros(0) if classes is None else self._check_classes(classes)
         if known is None and declared.size:
@@ -272,9 +271,10 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
                     f"{declared.tolist()}: correct the label, or leave classes out to let new "
                     "classes be added."
                 )
-        weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        check_weights(weights)
-        check_magnitude(X)
+        weights = np.ones(X.shape[0])
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+            check_weights(weights)
         gram = None
         if self.kernel == "precomputed":
             gram = square_gram(X)

@@ -213,10 +213,12 @@ class ClassBook:
         """Return the book after seeing weighted labels, new classes included."""
         grown = self._with(values)
         codes = grown.encode(values)
-        counts, totals = grown.counts.copy(), grown.weights.copy()
-        np.add.at(counts, codes, 1)
-        np.add.at(totals, codes, weights)
-        return replace(grown, counts=counts, weights=totals)
+        size = grown.classes.size
+        return replace(
+            grown,
+            counts=grown.counts + np.bincount(codes, minlength=size),
+            weights=grown.weights + np.bincount(codes, weights, minlength=size),
+        )
 
     def declare(self, values: NDArray[Any]) -> ClassBook:
         """Return the book with these classes known, whether seen or not."""
@@ -246,10 +248,9 @@ class ClassBook:
         if self.classes.size == 0:
             classes = np.unique(values)
         else:
-            values = matched(values, self.classes)
-            classes = np.union1d(self.classes, values)
-            if classes.size == self.classes.size:
+            if (self.find(values) >= 0).all():
                 return self
+            classes = np.union1d(self.classes, matched(values, self.classes))
         grown = ClassBook(
             classes,
             np.zeros(classes.size, dtype=np.intp),

@@ -8,13 +8,13 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from seqmed import calibration, kernels
 from seqmed.arrays import Array, Points
 from seqmed.kernels import Expansion
 from seqmed.threads import threads_to_score
-from seqmed.validation import check_magnitude, check_overflow, in_format
+from seqmed.validation import check_overflow, checked_rows, in_format
 
 
 class PosteriorPredictor(ClassifierMixin):
@@ -22,9 +22,7 @@ class PosteriorPredictor(ClassifierMixin):
 
     def _points(self, X: Any) -> Points:
         check_is_fitted(self, "posterior_")
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
-        check_magnitude(X)
-        return in_format(X, self._stream.sparse)
+        return in_format(checked_rows(self, X, reset=False), self._stream.sparse)
 
     def _scores(self, X: Any) -> Array:
         points = self._points(X)

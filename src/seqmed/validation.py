@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import validate_data
 
 from seqmed.arrays import Array, Points, canonical
 from seqmed.learning import StepInfo
@@ -44,6 +47,28 @@ def check_weights(weights: Array) -> None:
             f"sample_weight holds {weights[strange][0]:.3g}, expected 0 or values from "
             f"{SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:g}: scale the weights, or leave the row out."
         )
+
+
+def checked_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Points:
+    """Return rows as doubles, dense or CSR; refuse what cannot be learned from.
+
+    ``reset`` for the first rows of a stream, which say how many features there are. Doubles like
+    theirs need no more than a look at their values.
+    """
+    if reset or not are_plain(X, estimator):
+        X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64)
+    check_magnitude(X)
+    return X
+
+
+def are_plain(X: Any, estimator: BaseEstimator) -> bool:
+    """Whether rows are finite doubles in an array of the known width, without names to compare."""
+    if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2 or not X.size:
+        return False
+    if X.shape[1] != estimator.n_features_in_ or hasattr(estimator, "feature_names_in_"):
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(X.sum()))
 
 
 def check_magnitude(X: Points) -> None:

@@ -9,7 +9,7 @@ conditioning on it leaves of the covariance V what smoothness has not decided ye
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp

@@ -183,7 +183,9 @@ class SpanGram:
     def _add(self, new: Indices) -> None:
         """Compute the covariances of more points, with each other and with those there are."""
         size = self.order.size
-        features = times_upper(self.values[new].astype(self.precision), self.factor, self.triangular)
+        features = times_upper(
+            self.values[new].astype(self.precision), self.factor, self.triangular
+        )
         known = features @ features.T
         if size:
             own, known = known, np.empty((size + new.size,) * 2, dtype=self.precision)
