@@ -9,8 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Points
+from seqmed.arrays import Array, Indices, Points, row_norms_squared
 from seqmed.kernels import Kernel
+from seqmed.kernels.vectors import squared_distances
 from seqmed.sharing import shared
 from seqmed.triangular import semidefinite_factor
 
@@ -20,6 +21,10 @@ EDGE_BLOCK = 2**17
 SPARSE_WIDTH = 32
 # Width of a row's heat weights, as a share of its mean squared neighbour distance.
 ROW_WIDTH = 0.5
+# Rows, and rows for each column, up to which the nearest are found by computing all distances.
+SMALL_BATCH, WIDE = 2048, 8
+# Squared distance, relative to squared norms, below which inner products leave it too few digits.
+CANCELLED = 1e-3
 # Squared distance between two points of feature space that is rounding, relative to their norms.
 ZERO_DISTANCE = 1e-14
 
@@ -128,18 +133,45 @@ def find_neighbours(kernel: Kernel, points: Points, n_neighbors: int) -> Neighbo
 
 @shared
 def nearest(coordinates: Points, k: int) -> Neighbours:
-    """Return the k nearest other points of every point by Euclidean distance."""
-    from sklearn.neighbors import NearestNeighbors  # a quarter of the time of `import seqmed`
-
+    """Return the k nearest other points of every point by Euclidean distance, the nearest first."""
+    n = coordinates.shape[0]
     if not sp.issparse(coordinates):
         coordinates = coordinates - coordinates.mean(axis=0)
+        if n <= min(SMALL_BATCH, WIDE * coordinates.shape[1]):
+            return nearest_of_few(coordinates, k)
+    from sklearn.neighbors import NearestNeighbors  # a quarter of the time of `import seqmed`
+
     search = NearestNeighbors(n_neighbors=k).fit(coordinates)
     indices = search.kneighbors(return_distance=False)
     return Neighbours(indices, edge_lengths(coordinates, indices))
 
 
-def edge_lengths(coordinates: Points, indices: NDArray[np.intp]) -> Array:
-    """Return squared distances from every point to its listed neighbours, from differences."""
+def nearest_of_few(coordinates: Array, k: int) -> Neighbours:
+    """Return the same for few rows around zero, by all of their inner products.
+
+    Lengths in which too many digits cancel are taken from differences.
+    """
+    norms = row_norms_squared(coordinates)
+    squares = squared_distances(coordinates, coordinates)
+    np.fill_diagonal(squares, np.inf)
+    indices = np.argpartition(squares, k - 1, axis=1)[:, :k]
+    lengths = np.take_along_axis(squares, indices, axis=1)
+    blurred = (lengths < CANCELLED * (norms[:, None] + norms[indices])).any(axis=1)
+    if blurred.any():
+        lengths[blurred] = edge_lengths(coordinates, indices, np.flatnonzero(blurred))
+    order = np.argsort(lengths, axis=1, kind="stable")
+    return Neighbours(*(np.take_along_axis(each, order, axis=1) for each in (indices, lengths)))
+
+
+def edge_lengths(
+    coordinates: Points, indices: NDArray[np.intp], starts: Indices | None = None
+) -> Array:
+    """Return squared distances from points to their listed neighbours, from differences.
+
+    ``starts`` (m,) are the points to do so for, None for all n of them.
+    """
+    starts = np.arange(indices.shape[0]) if starts is None else starts
+    indices = indices[starts]
     n, k = indices.shape
     lengths = np.empty((n, k))
     width = SPARSE_WIDTH if sp.issparse(coordinates) else coordinates.shape[1]
@@ -147,13 +179,13 @@ def edge_lengths(coordinates: Points, indices: NDArray[np.intp]) -> Array:
     for first in range(0, n, size):
         rows = slice(first, first + size)
         if sp.issparse(coordinates):
-            starts = np.repeat(np.arange(n)[rows], k)
-            difference = coordinates[starts] - coordinates[indices[rows].ravel()]
+            difference = coordinates[np.repeat(starts[rows], k)]
+            difference = difference - coordinates[indices[rows].ravel()]
             squares = np.asarray(difference.multiply(difference).sum(axis=1))
             lengths[rows] = squares.reshape(-1, k)
         else:
             difference = coordinates[indices[rows]]
-            difference -= coordinates[rows, None]
+            difference -= coordinates[starts[rows], None]
             lengths[rows] = np.einsum("ijk,ijk->ij", difference, difference)
     return lengths
 

@@ -14,7 +14,7 @@ from seqmed.sharing import shared
 from seqmed.threads import product
 
 # Rows up to which a triangular matrix is inverted by LAPACK.
-SMALL_TRIANGLE = 100
+SMALL_TRIANGLE = 64
 
 
 def is_upper(matrix: Array) -> bool:

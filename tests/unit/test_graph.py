@@ -139,7 +139,9 @@ def test_an_offset_common_to_all_data_changes_no_edge(offset, p):
     np.testing.assert_allclose(found, reference_of(points, recipe), rtol=0, atol=ROUNDING)
 
 
-def test_neighbours_are_the_nearest_others_and_lengths_are_squared():
+@pytest.mark.parametrize("by", ["search", "all-distances"])
+def test_neighbours_are_the_nearest_others_and_lengths_are_squared(by, monkeypatch):
+    monkeypatch.setattr(graph, "SMALL_BATCH", 0 if by == "search" else 25)
     points = vectors(25, seed=7)
     distances = naive.squared_distances(points)
     found = find_neighbours(Linear(), points, 4)
@@ -148,6 +150,21 @@ def test_neighbours_are_the_nearest_others_and_lengths_are_squared():
         np.testing.assert_allclose(
             found.distances[i], distances[i, found.indices[i]], rtol=1e-12, atol=0
         )
+
+
+def test_lengths_in_which_digits_cancel_are_right_too(monkeypatch):
+    rows = vectors(24, p=40, seed=8)
+    offsets = 1e-9 * vectors(24, p=40, seed=9)
+    points = np.vstack([rows, rows + offsets, -3.0 * rows])
+    found, others = graph.nearest(points, 4), naive.squared_distances(points)
+    expected = np.take_along_axis(others, found.indices, axis=1)
+    assert (expected[:48, 0] < 1e-15).all()  # a twin
+    # the points themselves are only known to a digit in 1e16, seen from their mean
+    np.testing.assert_allclose(found.distances, expected, rtol=1e-5, atol=0)
+    np.testing.assert_allclose(found.distances[:, 1:], expected[:, 1:], rtol=1e-12, atol=0)
+    assert (np.diff(found.distances, axis=1) >= 0).all()
+    monkeypatch.setattr(graph, "CANCELLED", 0.0)
+    assert np.abs(graph.nearest(points, 4).distances[:48, 0] / expected[:48, 0] - 1).max() > 1.0
 
 
 def test_edge_lengths_in_several_blocks(monkeypatch):
