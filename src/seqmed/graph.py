@@ -160,7 +160,9 @@ def nearest_of_few(coordinates: Array, k: int) -> Neighbours:
     if blurred.any():
         lengths[blurred] = edge_lengths(coordinates, indices, np.flatnonzero(blurred))
     order = np.argsort(lengths, axis=1, kind="stable")
-    return Neighbours(*(np.take_along_axis(each, order, axis=1) for each in (indices, lengths)))
+    return Neighbours(
+        np.take_along_axis(indices, order, axis=1), np.take_along_axis(lengths, order, axis=1)
+    )
 
 
 def edge_lengths(

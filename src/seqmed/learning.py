@@ -33,7 +33,7 @@ from seqmed.arrays import (
 from seqmed.dual import DualSolution
 from seqmed.graph import GraphRecipe, find_neighbours, measure_heat_width, smoothness
 from seqmed.kernels import Expansion
-from seqmed.posterior import Posterior, Recursion, Terms, Window
+from seqmed.posterior import Posterior, Recursion, Terms, Watched, Window
 from seqmed.settings import Settings
 from seqmed.solving import learn, poses, unchanged
 
@@ -124,8 +124,8 @@ def begin(
         recursion=recursion,
         graph=graph,
         frozen=Terms(empty, nothing, nothing),
-        window=Window(empty, nothing, nothing, nothing, none, none, none, no_indices()),
-        on_anchors=Terms(empty, nothing, nothing),
+        window=Window(empty, nothing, nothing, nothing, nothing, none, none, none, no_indices()),
+        on_anchors=Watched(empty, nothing, nothing, nothing),
         mean_parts=(Expansion(empty, nothing),),
         intercepts=np.zeros(heads),
         biases=np.zeros(heads),
@@ -180,8 +180,8 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
     window, leaving = advance(past, batch, settings, past.n_batches)
     recursion, graph = fold_geometry(past, window.points, batch.points, settings)
     recursion = recursion.reach(window.points, batch.labeled.size)
-    prior = upkeep.settle(upkeep.follow(past, recursion), leaving)
-    prior = replace(prior, graph=graph, window=window, n_batches=posterior.n_batches + 1)
+    prior = replace(upkeep.follow(past, recursion), window=window)
+    prior = replace(upkeep.settle(prior, leaving), graph=graph, n_batches=posterior.n_batches + 1)
     nothing_new = recursion.covariance is posterior.covariance and not batch.labeled.size
     return relearn(past, prior, batch, settings, forgot=forgot, posed=not nothing_new)
 
@@ -198,8 +198,8 @@ def label(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poste
         past = upkeep.forget_labels(past, settings.forgetting)
     window, leaving = advance(past, batch, settings, number)
     recursion = past.recursion.reach(window.points, batch.labeled.size)
-    prior = upkeep.settle(upkeep.follow(past, recursion), leaving)
-    prior = replace(prior, window=window, recursion=recursion.repin(window.points))
+    prior = replace(upkeep.follow(past, recursion), window=window)
+    prior = replace(upkeep.settle(prior, leaving), recursion=recursion.repin(window.points))
     return relearn(past, prior, batch, settings, forgot=forgot)
 
 
@@ -286,6 +286,7 @@ def advance(
         points=batch.labeled_points,
         coefficients=nothing,
         averages=nothing,
+        settled=np.full_like(batch.targets, np.nan),
         signs=batch.targets,
         bounds=settings.bound * weights,
         shapes=settings.slack_shape * weights,

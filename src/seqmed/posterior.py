@@ -76,9 +76,19 @@ class Covariance:
         """Return ``sum_s k_t(., x_s) c_s`` as a sum of expansions in the base kernel."""
         if self.reduction is None:
             return (expansion,)
-        anchors, factor = self.reduction.anchors, self.reduction.factor
+        anchors = self.reduction.anchors
         inner = self.kernel(expansion.points, anchors).T @ expansion.coefficients
-        return (expansion, Expansion(anchors, -(factor @ (factor.T @ inner))))
+        return (expansion, Expansion(anchors, self.smoothed(inner)))
+
+    def smoothed(self, at_anchors: Array) -> Array:
+        """Return what smoothness adds to a function, by its values at the anchors.
+
+        Both are (m, heads): values in the base kernel, and coefficients of an expansion in it.
+        """
+        if self.reduction is None:
+            return np.zeros_like(at_anchors)
+        factor = self.reduction.factor
+        return -(factor @ (factor.T @ at_anchors))
 
 
 def check_reduction(variances: Array, features: Array) -> None:
@@ -126,6 +136,12 @@ class CovarianceFunction(Protocol):
         """Return ``sum_s k_t(., x_s) c_s`` in the base kernel.
 
         That is the expansion itself and a part on anchors, or the part alone, `within_anchors`.
+        """
+
+    def smoothed(self, at_anchors: Array) -> Array:
+        """Return what smoothness adds to a function, by its values at the anchors.
+
+        Both are (q, heads): values in the base kernel, and coefficients of an expansion in it.
         """
 
 
@@ -252,7 +268,24 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Window(Terms):
+class Watched(Terms):
+    """Points of which it is known what settled labels say there.
+
+    Parameters
+    ----------
+    settled : (n, heads) the sum of the frozen support vectors in the base kernel, coefficients
+        those of the newest mean; NaN where it is not known.
+    """
+
+    settled: Array
+
+    def mapped(self, transfer: Array) -> Self:
+        """Return the terms with heads that are combinations of the old ones, (h, H)."""
+        return replace(super().mapped(transfer), settled=self.settled @ transfer)
+
+
+@dataclass(frozen=True)
+class Window(Watched):
     """Labeled points whose multipliers are still to be optimised, oldest first.
 
     Parameters
@@ -299,7 +332,7 @@ class Posterior:
     graph: GraphRecipe
     frozen: Terms
     window: Window
-    on_anchors: Terms
+    on_anchors: Watched
     mean_parts: tuple[Expansion, ...]
     intercepts: Array
     biases: Array

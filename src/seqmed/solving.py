@@ -10,11 +10,12 @@ import numpy as np
 from seqmed import dual
 from seqmed.arrays import Array, Points, no_indices
 from seqmed.dual import DualProblem, DualSolution
-from seqmed.kernels import ComputedGram, evaluate
-from seqmed.posterior import Covariance, CovarianceFunction, Posterior
+from seqmed.kernels import ComputedGram, Expansion, evaluate
+from seqmed.posterior import Covariance, CovarianceFunction, Posterior, loaded
+from seqmed.recursion import SpectralRecursion
 from seqmed.recursion.span import SpanCovariance, SpanGram
 from seqmed.settings import Settings
-from seqmed.upkeep import base_coefficients
+from seqmed.upkeep import base_coefficients, with_settled
 
 Gram = Array | ComputedGram | SpanGram
 Solutions = tuple[DualSolution | None, ...]
@@ -45,15 +46,32 @@ def learn(prior: Posterior, settings: Settings) -> Learned:
     window, covariance = prior.window, prior.covariance
     if isinstance(covariance, SpanCovariance):
         return learn_in_span(prior, covariance, settings)
-    before = replace(prior, window=window.take(no_indices()))
-    own, *smoothed = covariance.in_base_kernel(before.support)
-    prior_scores = evaluate(covariance.kernel, (own, *smoothed), window.points)
+    prior, settled, prior_scores = settle(prior)
     solutions = solve_heads(prior, gram_of(covariance, window.points), prior_scores, settings)
     learned = take_in(prior, solutions)
-    settled = prior.on_anchors.coefficients
-    if smoothed and prior.on_anchors.size:
-        settled = settled + smoothed[0].coefficients
     return Learned(learned, solutions, base_coefficients(learned, settled))
+
+
+def settle(prior: Posterior) -> tuple[Posterior, Array, Array]:
+    """Return what is settled: its coefficients on anchors, and its scores at the window's points.
+
+    Coefficients (q, heads) are in the base kernel, and scores (n, heads) without the bias. The
+    posterior that comes with them remembers what it knows of both.
+    """
+    window, covariance, kernel = prior.window, prior.covariance, prior.covariance.kernel
+    if isinstance(prior.recursion, SpectralRecursion):
+        before = replace(prior, window=window.take(no_indices()))
+        parts = covariance.in_base_kernel(before.support)
+        return prior, prior.on_anchors.coefficients, evaluate(kernel, parts, window.points)
+    prior = with_settled(prior)
+    anchors = prior.on_anchors
+    values, coefficients = anchors.settled, anchors.coefficients
+    if coefficients.any():
+        values = values + evaluate(kernel, (loaded(anchors),), anchors.points)
+    if anchors.size:
+        coefficients = coefficients + covariance.smoothed(values)
+    scores = evaluate(kernel, (Expansion(anchors.points, coefficients),), window.points)
+    return prior, coefficients, prior.window.settled + scores
 
 
 def unchanged(prior: Posterior) -> Learned:

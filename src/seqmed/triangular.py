@@ -15,6 +15,9 @@ from seqmed.threads import product
 
 # Rows up to which a triangular matrix is inverted by LAPACK.
 SMALL_TRIANGLE = 64
+# Share of the largest diagonal entry that a pivot of a matrix of full rank has: without pivoting,
+# rounding of one that is not may leave much more than a rounding.
+CLEARLY = 1e-8
 
 
 def is_upper(matrix: Array) -> bool:
@@ -71,14 +74,13 @@ def triangular_inverse(lower: Array) -> Array:
 def semidefinite_factor(matrix: Array) -> Array:
     """Return R, (n, rank), with ``R R' = matrix`` for a symmetric positive semi-definite matrix.
 
-    Upper triangular, if the rank is n. Else by Cholesky with diagonal pivoting, which takes longer
-    and stops by itself at the numerical rank.
+    Upper triangular, if the rank is clearly n. Else by Cholesky with diagonal pivoting, which takes
+    longer and stops by itself at the numerical rank.
     """
-    n, own = matrix.shape[0], np.diagonal(matrix)
+    n, largest = matrix.shape[0], np.diagonal(matrix).max(initial=0.0)
     # the factor of the matrix in reverse, lower, is an upper one of the matrix, in reverse
     lower, info = dpotrf(np.ascontiguousarray(matrix[::-1, ::-1]).T, lower=1, overwrite_a=1)
-    rounding = n * np.finfo(np.float64).eps * own.max(initial=0.0)
-    if n and not info and np.square(np.diagonal(lower)).min() > rounding:
+    if n and not info and np.square(np.diagonal(lower)).min() > CLEARLY * largest:
         return np.ascontiguousarray(lower[::-1, ::-1])
     upper, pivots, rank, _ = dpstrf(matrix.T)  # the transpose, by columns as LAPACK has them
     factor = np.zeros((n, rank))

@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array, no_rows, positions_among, take_rows
-from seqmed.kernels import Expansion, Kernel
-from seqmed.posterior import Posterior, Recursion, Terms, Window, loaded
+from seqmed.kernels import Expansion, Kernel, evaluate
+from seqmed.posterior import Posterior, Recursion, Terms, Watched, Window, loaded
 
 SomeTerms = TypeVar("SomeTerms", bound=Terms)
+SomeWatched = TypeVar("SomeWatched", bound=Watched)
 
 # A coefficient this small against the largest of its kind has faded.
 FADED = 1e-9
@@ -37,24 +38,23 @@ def forget_labels(posterior: Posterior, share: float) -> Posterior:
     """
     if share == 1.0:
         return posterior
-    window = posterior.window
-    window = replace(
-        window,
-        coefficients=share * window.coefficients,
-        bounds=share * window.bounds,
-        shapes=share * window.shapes,
-    )
+    window = scaled(posterior.window, share)
+    window = replace(window, bounds=share * window.bounds, shapes=share * window.shapes)
     frozen = replace(posterior.frozen, coefficients=share * posterior.frozen.coefficients)
-    anchors = posterior.on_anchors
     newest, averaged = posterior.projection_errors
     return replace(
         posterior,
         window=window.take(window.bounds > FADED * window.bounds.max(initial=0.0)),
         frozen=frozen.take(~faded(frozen)),
-        on_anchors=replace(anchors, coefficients=share * anchors.coefficients),
+        on_anchors=scaled(posterior.on_anchors, share),
         settled_balances=share * posterior.settled_balances,
         projection_errors=np.stack([share * newest, averaged]),
     )
+
+
+def scaled(terms: SomeWatched, share: float) -> SomeWatched:
+    """Return the terms with what labels have taught scaled."""
+    return replace(terms, coefficients=share * terms.coefficients, settled=share * terms.settled)
 
 
 def faded(terms: Terms) -> NDArray[np.bool_]:
@@ -81,8 +81,9 @@ def follow(posterior: Posterior, recursion: Recursion) -> Posterior:
     heads = old.coefficients.shape[1]
     values = np.hstack([old.coefficients, old.averages])
     moved = np.zeros((points.shape[0], 2 * heads))
+    settled = np.full((points.shape[0], heads), np.nan)
     stayed = origin >= 0
-    moved[stayed] = values[origin[stayed]]
+    moved[stayed], settled[stayed] = values[origin[stayed]], old.settled[origin[stayed]]
     errors = posterior.projection_errors
     left = np.setdiff1d(np.flatnonzero(old.carrying), origin[stayed])
     if left.size:
@@ -92,7 +93,7 @@ def follow(posterior: Posterior, recursion: Recursion) -> Posterior:
     posterior = replace(
         posterior,
         recursion=recursion,
-        on_anchors=Terms(points, *halves(moved)),
+        on_anchors=Watched(points, *halves(moved), settled),
         projection_errors=errors,
     )
     return with_window(posterior)
@@ -109,9 +110,37 @@ def settle(posterior: Posterior, leaving: Terms) -> Posterior:
     posterior = replace(posterior, settled_balances=balances)
     if posterior.covariance.within_anchors:
         return posterior
-    carrying = leaving.take(leaving.carrying)
-    frozen = join(posterior.covariance.kernel, posterior.frozen, carrying)
-    return replace(posterior, frozen=frozen)
+    kernel, carrying = posterior.covariance.kernel, leaving.take(leaving.carrying)
+    if not carrying.size:
+        return posterior
+    news = (loaded(carrying),)
+
+    def seen(terms: SomeWatched) -> SomeWatched:
+        if np.isnan(terms.settled).all():
+            return terms
+        return replace(terms, settled=terms.settled + evaluate(kernel, news, terms.points))
+
+    return replace(
+        posterior,
+        frozen=join(kernel, posterior.frozen, carrying),
+        window=seen(posterior.window),
+        on_anchors=seen(posterior.on_anchors),
+    )
+
+
+def with_settled(posterior: Posterior) -> Posterior:
+    """Return the posterior with all that is to be known of what settled labels say."""
+    kernel, said = posterior.covariance.kernel, (loaded(posterior.frozen),)
+
+    def seen(terms: SomeWatched) -> SomeWatched:
+        unknown = np.flatnonzero(np.isnan(terms.settled).any(axis=1))
+        if not unknown.size:
+            return terms
+        settled = terms.settled.copy()
+        settled[unknown] = evaluate(kernel, said, take_rows(terms.points, unknown))
+        return replace(terms, settled=settled)
+
+    return replace(posterior, window=seen(posterior.window), on_anchors=seen(posterior.on_anchors))
 
 
 def without_window(posterior: Posterior) -> Posterior:
@@ -256,10 +285,12 @@ def within_budget(posterior: Posterior, room: int | None) -> Posterior:
     return replace(
         posterior,
         frozen=frozen.take(~leaves),
+        window=replace(posterior.window, settled=np.full_like(posterior.window.settled, np.nan)),
         on_anchors=replace(
             anchors,
             coefficients=anchors.coefficients + found.coefficients[:, :heads],
             averages=anchors.averages + found.coefficients[:, heads:],
+            settled=np.full_like(anchors.settled, np.nan),
         ),
         projection_errors=posterior.projection_errors + costs,
     )

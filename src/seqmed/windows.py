@@ -47,6 +47,7 @@ def joined(first: Window, second: Window) -> Window:
         points=stack(first.points, second.points),
         coefficients=np.vstack([first.coefficients, second.coefficients]),
         averages=np.vstack([first.averages, second.averages]),
+        settled=np.vstack([first.settled, second.settled]),
         signs=np.vstack([first.signs, second.signs]),
         bounds=np.append(first.bounds, second.bounds),
         shapes=np.append(first.shapes, second.shapes),

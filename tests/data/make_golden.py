@@ -55,6 +55,9 @@ MODELS = {
     "SeqLapMED-landmarks": lambda: SeqLapMED(
         laplacian="normalized", graph_memory=0, n_landmarks=6, random_state=0
     ),
+    "SeqLapMED-settled": lambda: SeqLapMED(
+        laplacian="normalized", graph_memory=0, n_landmarks=6, lag=1, random_state=0
+    ),
     "SeqLapMED-exact": lambda: SeqLapMED(recursion="exact", lag=1),
     "SeqLapMED-spectral": lambda: SeqLapMED(recursion="spectral", lag=1),
     "StreamPipeline": lambda: StreamPipeline(

@@ -95,5 +95,14 @@ def test_a_factor_has_as_many_columns_as_the_rank(rank):
     np.testing.assert_allclose(factor @ factor.T, tall @ tall.T, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_laplacian_lacks_one(seed):
+    """Its last pivot is rounding, and may well be positive."""
+    weights = np.abs(random(20, 20, seed=seed))
+    weights = np.triu(weights, 1) + np.triu(weights, 1).T
+    scale = 1.0 / np.sqrt(weights.sum(axis=1))
+    assert semidefinite_factor(np.eye(20) - scale[:, None] * weights * scale).shape == (20, 19)
+
+
 def test_a_factor_of_nothing():
     assert semidefinite_factor(np.zeros((0, 0))).shape == (0, 0)

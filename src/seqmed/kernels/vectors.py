@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 from sklearn.utils.extmath import safe_sparse_dot
 
-from seqmed.arrays import Array, Indices, Points, row_norms_squared
+from seqmed.arrays import Array, Indices, Points, no_indices, row_norms_squared
 from seqmed.kernels.bounded import sums_by_blocks
 from seqmed.kernels.protocol import Expansion, Pointwise
 from seqmed.sharing import is_remembered, is_worth_forming, shared, shared_within
@@ -20,6 +20,8 @@ from seqmed.threads import side_by_side
 # |x - centre|^2 in units of 1/gamma beyond which distances by inner products lose digits of the
 # kernel value (their error is about 1e-15 of this); such rows are differenced directly.
 FAR_FROM_CENTRE = 1e4
+# The same of |x|^2 up to which data need no centre but zero.
+NEAR_ZERO = 10.0
 # Spread of entries, relative to the largest, that rounding of their mean alone would show.
 CONSTANT = 4 * float(np.finfo(np.float64).eps)
 
@@ -27,8 +29,6 @@ CONSTANT = 4 * float(np.finfo(np.float64).eps)
 TILE, TILE_COLUMNS = 256, 1024
 # Columns up to which the exponentials cost more than the products.
 NARROW = 32
-# Kernel values that cost as much as to see one entry of a point from the centre.
-VALUES_PER_ENTRY = 4
 
 
 def scale_gamma(points: Points, weights: Array) -> float:
@@ -63,7 +63,7 @@ class RBF(Pointwise):
     """``exp(-gamma |x - x'|^2)``; the paper's width ``w`` is ``gamma = 1 / (2 w^2)``.
 
     ``centre`` (p,) is the mean of the first dense batch, subtracted before distances are formed so
-    that an offset common to all data costs no digits.
+    that an offset common to all data costs no digits; None where it would cost none.
     """
 
     gamma: float | str = "scale"
@@ -72,8 +72,10 @@ class RBF(Pointwise):
     remembered = True
 
     def freeze(self, points: Points, weights: Array) -> RBF:
-        centre = None if sp.issparse(points) else np.average(points, axis=0, weights=weights)
-        return replace(self, gamma=resolve_gamma(self.gamma, points, weights), centre=centre)
+        gamma, centre = resolve_gamma(self.gamma, points, weights), None
+        if not sp.issparse(points) and lengths_of(points, gamma).max() > NEAR_ZERO:
+            centre = np.average(points, axis=0, weights=weights)
+        return replace(self, gamma=gamma, centre=centre)
 
     @shared
     def __call__(self, left: Points, right: Points) -> Array:
@@ -108,57 +110,79 @@ class RBF(Pointwise):
 
 
 class Side(NamedTuple):
-    """Rows (n, p), ready for products from one side: their factors (n, p + 2), and who is far."""
+    """Rows (n, p) on one side of a matrix, ready for products.
+
+    ``factors`` are (n, p), the rows as seen from the centre, and ``lengths`` (n,) their gamma
+    |x|^2. Where the rows are narrow, factors are (n, p + 2) with lengths among them. ``far`` are
+    the places of those far from the centre.
+    """
 
     rows: Array
     factors: Array
+    lengths: Array
     far: Indices
 
     def part(self, rows: slice) -> Side:
         """Return some of the rows."""
-        return Side(self.rows[rows], self.factors[rows], within(self.far, rows) - rows.start)
+        far = within(self.far, rows) - rows.start
+        return Side(self.rows[rows], self.factors[rows], self.lengths[rows], far)
 
 
-def side_of(rows: Array, centre: Array | None, gamma: float, left: bool) -> tuple[Array, Indices]:
-    """Return rows as (2 gamma x, -gamma |x|^2, 1) or (x, 1, -gamma |x|^2), and who is far."""
-    factors = np.empty((rows.shape[0], rows.shape[1] + 2))
-    lengths, far = factors[:, -2 if left else -1], np.empty(rows.shape[0], dtype=bool)
-
-    def prepare(part: slice) -> None:
-        inner = factors[part, :-2]
-        np.subtract(rows[part], 0.0 if centre is None else centre, out=inner)
-        with np.errstate(over="ignore"):
-            lengths[part] = -gamma * row_norms_squared(inner)
-            if left:
-                inner *= 2.0 * gamma
-        far[part] = ~(lengths[part] >= -FAR_FROM_CENTRE)
-
-    strips = parts(rows.shape[0], even(rows.shape[0], TILE // 2))
-    side_by_side(prepare, strips, VALUES_PER_ENTRY * rows.size)
-    factors[:, -1 if left else -2] = 1.0
-    return factors, np.flatnonzero(far)
+def centred(rows: Array, centre: Array) -> Array:
+    """Return rows as seen from the centre, (n, p)."""
+    return rows - centre
 
 
-shared_side_of = shared_within(side_of)
+def lengths_of(factors: Array, gamma: float) -> Array:
+    """Return ``gamma |x|^2`` of every row, (n,)."""
+    with np.errstate(over="ignore"):
+        return gamma * row_norms_squared(factors)
+
+
+shared_centred, shared_lengths_of = shared_within(centred), shared_within(lengths_of)
 
 
 class Gaussians:
     """``exp(-gamma |x - x'|^2)`` from dense rows to m points, tile by tile.
 
-    The exponent is one product, ``(2 gamma x, -gamma |x|^2, 1) . (x', 1, -gamma |x'|^2)``, and a
-    tile stays in cache from there to the exponential. Rows far from the centre, where the three
-    terms would cancel, are differenced coordinate by coordinate instead.
+    The exponent is a product, ``2 gamma x . x'``, less ``gamma |x|^2 + gamma |x'|^2``; of narrow
+    rows one product of all, ``(2 gamma x, -gamma |x|^2, 1) . (x', 1, -gamma |x'|^2)``. A tile stays
+    in cache from there to the exponential. Rows far from the centre, where the three terms would
+    cancel, are differenced coordinate by coordinate instead.
     """
 
     def __init__(self, points: Array, centre: Array | None, gamma: float) -> None:
         self.points, self.centre, self.gamma = points, centre, gamma
         self.size = points.shape[0]
+        self.narrow = points.shape[1] <= NARROW
         self.right = self.whole_side(points, left=False)
 
+    def side(self, rows: Array, left: bool) -> Side:
+        """Return rows ready for products from one side."""
+        factors = rows if self.centre is None else centred(rows, self.centre)
+        lengths = lengths_of(factors, self.gamma)
+        return self.with_lengths(Side(rows, factors, lengths, no_indices()), left)
+
     def whole_side(self, rows: Array, left: bool) -> Side:
-        """Return all rows ready for products from one side; of large ones others know."""
-        prepare = side_of if rows.size <= TILE * TILE else shared_side_of
-        return Side(rows, *prepare(rows, self.centre, self.gamma, left))
+        """Return the same for all rows there are; of large ones others know."""
+        if rows.size <= TILE * TILE:
+            return self.side(rows, left)
+        factors = rows if self.centre is None else shared_centred(rows, self.centre)
+        lengths = shared_lengths_of(factors, self.gamma)
+        return self.with_lengths(Side(rows, factors, lengths, no_indices()), left)
+
+    def with_lengths(self, side: Side, left: bool) -> Side:
+        """Return a side that knows who is far; if it is narrow, with lengths among its factors."""
+        far = np.flatnonzero(~(side.lengths <= FAR_FROM_CENTRE))
+        if not self.narrow:
+            return side._replace(far=far)
+        n, p = side.factors.shape
+        factors = np.empty((n, p + 2))
+        with np.errstate(over="ignore"):
+            np.multiply(side.factors, 2.0 * self.gamma if left else 1.0, out=factors[:, :-2])
+        factors[:, -2] = -side.lengths if left else 1.0
+        factors[:, -1] = 1.0 if left else -side.lengths
+        return side._replace(factors=factors, far=far)
 
     def strips_of(self, left: Array) -> Callable[[slice], Side]:
         """Return what gives some rows of ``left``, ready for products.
@@ -167,12 +191,16 @@ class Gaussians:
         """
         if left.size <= TILE * TILE or is_remembered(left.size):
             return self.whole_side(left, left=True).part
-        return lambda rows: Side(left[rows], *side_of(left[rows], self.centre, self.gamma, True))
+        return lambda rows: self.side(left[rows], left=True)
 
     def tile(self, strip: Side, columns: slice, out: Array) -> Array:
         """Return the values between a strip and some points, in ``out``, (k, l)."""
         with np.errstate(over="ignore", invalid="ignore"):
             np.matmul(strip.factors, self.right.factors[columns].T, out=out)
+            if not self.narrow:
+                out *= 2.0 * self.gamma
+                out -= strip.lengths[:, None]
+                out -= self.right.lengths[columns]
             if not out.max(initial=0.0) <= 0:  # by rounding, or NaN that will be mended
                 np.minimum(out, 0.0, out=out)
             np.exp(out, out=out)

@@ -44,6 +44,7 @@ from seqmed.posterior import (
     Recursion,
     Reduction,
     Terms,
+    Watched,
     Window,
 )
 from seqmed.race import Dropped, Record
@@ -81,8 +82,8 @@ RECORDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         *KERNELS, *COVARIANCES, *RECURSIONS,
-        Stream, Posterior, Terms, Window, Expansion, GraphRecipe, Reduction, Basis, Spectrum,
-        ClassBook, Calibration, StepInfo, DualSolution,
+        Stream, Posterior, Terms, Watched, Window, Expansion, GraphRecipe, Reduction, Basis,
+        Spectrum, ClassBook, Calibration, StepInfo, DualSolution,
         Watch, ColumnStatistics, Comparison, Record, Dropped,
     )
 }  # fmt: skip
@@ -98,6 +99,24 @@ def with_rest(parts: dict[str, Any]) -> dict[str, Any]:
     return {**others, "rest": rest}
 
 
+def with_settled(parts: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of a `Window` that did not know what settled labels say at its points."""
+    signs = parts.get("signs")
+    if "settled" in parts or not of_type(signs, NDArray[np.float64]):
+        return parts
+    return {**parts, "settled": np.full_like(signs, np.nan)}
+
+
+def with_watched_anchors(parts: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of a `Posterior` that did not know it at the anchors."""
+    anchors = parts.get("on_anchors")
+    if type(anchors) is not Terms:
+        return parts
+    values = {f.name: getattr(anchors, f.name) for f in fields(anchors)}
+    watched = Watched(**values, settled=np.full_like(anchors.coefficients, np.nan))
+    return {**parts, "on_anchors": watched}
+
+
 def is_square(value: Any) -> bool:
     """Whether a value is a square matrix of numbers."""
     if not of_type(value, NDArray[np.float64]):
@@ -106,7 +125,11 @@ def is_square(value: Any) -> bool:
 
 
 # Makes the parts of today's records of those that earlier versions have written.
-FORMER: dict[type, Callable[[dict[str, Any]], dict[str, Any]]] = {Basis: with_rest}
+FORMER: dict[type, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    Basis: with_rest,
+    Window: with_settled,
+    Posterior: with_watched_anchors,
+}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from seqmed.kernels import RBF, DCMFisher, Expansion, Precomputed, TfIdf
 from seqmed.labels import ClassBook
 from seqmed.learning import StepInfo
 from seqmed.persistence.registry import RECORDS, field_names
-from seqmed.posterior import Posterior, Reduction, Terms, Window
+from seqmed.posterior import Posterior, Reduction, Terms, Watched, Window
 from seqmed.race import Record
 from seqmed.recursion import (
     ContinuousRecursion,
@@ -36,8 +36,10 @@ EACH_HEAD = ("intercepts", "biases", "bias_means", "settled_balances", "solved")
 SHAPES: dict[type, dict[str, str]] = {
     Posterior: {**dict.fromkeys(EACH_HEAD, "heads"), "projection_errors": "2 heads"},
     Terms: TERMS,
+    Watched: {**TERMS, "settled": "n heads"},
     Window: {
-        **TERMS, "signs": "n heads", "bounds": "n", "shapes": "n", "weights": "n", "batches": "n",
+        **TERMS, "settled": "n heads", "signs": "n heads",
+        "bounds": "n", "shapes": "n", "weights": "n", "batches": "n",
     },
     Expansion: {"points": "n p", "coefficients": "n heads"},
     Reduction: {"anchors": "m p", "factor": "m r"},
@@ -69,9 +71,9 @@ SHAPES: dict[type, dict[str, str]] = {
 }  # fmt: skip
 # Rows of data by the names they go by.
 POINTS = ("points", "anchors", "landmarks")
-# Arrays that may hold infinities; those of `drift` may hold NaN too.
-UNBOUNDED = ("keys",)
-UNKNOWN = (ColumnStatistics, Comparison, Watch)
+# Arrays that may hold infinities, and NaN; those of `drift` may hold both.
+UNBOUNDED, UNKNOWN = ("keys",), ("settled",)
+ANYTHING = (ColumnStatistics, Comparison, Watch)
 
 
 def records_in(value: Any) -> Iterator[Any]:
@@ -115,13 +117,15 @@ def check_shapes(value: Any, sizes: dict[str, int]) -> None:
                 fits = int(axis) if axis.isdigit() else known.setdefault(axis, size)
                 if size != fits:
                     raise ValueError(f"{title} has the shape {array.shape}, expected {axis}={fits}")
-            if not isinstance(record, UNKNOWN) and not holds_numbers(array, name in UNBOUNDED):
+            if not isinstance(record, ANYTHING) and not holds_numbers(array, name):
                 raise ValueError(f"{title} holds NaN or infinity, expected numbers")
 
 
-def holds_numbers(array: Any, unbounded: bool) -> bool:
-    """Whether an array, dense or CSR, is free of NaN and, unless ``unbounded``, of infinity."""
+def holds_numbers(array: Any, name: str) -> bool:
+    """Whether an array, dense or CSR, is free of NaN and of infinity, as far as its name asks."""
     values = array.data if sp.issparse(array) else array
     if values.dtype.kind != "f":
         return True
-    return bool((~np.isnan(values) if unbounded else np.isfinite(values)).all())
+    if name in UNKNOWN:
+        return not np.isinf(values).any()
+    return bool((~np.isnan(values) if name in UNBOUNDED else np.isfinite(values)).all())

@@ -94,11 +94,17 @@ class PointCovariance:
         heads = expansion.coefficients.shape[1]
         if not expansion.points.shape[0]:
             return (expansion, Expansion(self.anchors, np.zeros((self.width, heads))))
-        whitening = self._whitened().whitening
         inner = self.kernel(self.anchors, expansion.points) @ expansion.coefficients
-        weights = whitening @ (whitening.T @ inner)
-        rest = weights - whitening @ (whitening.T @ (self.values @ weights))
-        return (expansion, Expansion(self.anchors, -rest))
+        return (expansion, Expansion(self.anchors, self.smoothed(inner)))
+
+    def smoothed(self, at_anchors: Array) -> Array:
+        """Return what smoothness adds to a function, by its values at the anchors.
+
+        Both are (q, heads): values in the base kernel, and coefficients of an expansion in it.
+        """
+        whitening = self._whitened().whitening
+        weights = whitening @ (whitening.T @ at_anchors)
+        return whitening @ (whitening.T @ (self.values @ weights)) - weights
 
     def _whitened(self) -> Basis:
         return self.basis or whiten_points(self.kernel, self.anchors)

@@ -121,6 +121,10 @@ class SpanCovariance:
         weights = [squared_upper_times(self.whitening, each, self.triangular) for each in inner.T]
         return (Expansion(self.landmarks, np.stack(weights, axis=1)),)
 
+    def smoothed(self, at_anchors: Array) -> Array:
+        """Return nothing, (m, heads): labels alone teach it."""
+        return np.zeros_like(at_anchors)
+
     def unexplained(self, points: Points, rows: Indices | slice = slice(None)) -> Array:
         """Return the squared distance, (k,), of some rows' kernel functions from the span, >= 0.
 

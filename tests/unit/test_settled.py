@@ -1,0 +1,145 @@
+"""What settled labels say at anchors and in the window: carried along, as if computed anew."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from seqmed import SeqLapMED, SeqMED, upkeep
+from seqmed.kernels import FromFunction, evaluate
+from seqmed.posterior import loaded
+from tests.conformance.test_stream_checks import CASES, make_batch
+
+# Of values whose sums have a few hundred terms of up to 100.
+ROUNDING = 1e-10
+
+LAGS = {
+    name: case
+    for name, case in CASES.items()
+    if not name.startswith("spectral") and not name.startswith("budget")
+}
+
+
+def said(posterior, terms):
+    return evaluate(posterior.covariance.kernel, (loaded(posterior.frozen),), terms.points)
+
+
+def assert_carried(model, *, all_known=True):
+    """Expect every value that is known to be the one that computing it anew gives."""
+    posterior = model.posterior_
+    for terms in (posterior.window, posterior.on_anchors):
+        known = ~np.isnan(terms.settled)
+        assert known.all() or not all_known
+        size = max(1.0, np.abs(posterior.frozen.coefficients).max(initial=0.0))
+        np.testing.assert_allclose(
+            terms.settled[known], said(posterior, terms)[known], rtol=0, atol=ROUNDING * size
+        )
+
+
+@pytest.mark.parametrize("case", LAGS.values(), ids=LAGS)
+def test_values_are_those_of_the_frozen_points(case):
+    bounded = case.model().budget is not None
+    model = case.model(lag=2)
+    for seed in range(6):
+        X, y, weights = make_batch(seed, case.format)
+        y = np.where(y == 2, np.nan, y) if seed < 2 else y  # a class comes later
+        model.partial_fit(X, y, sample_weight=weights)
+        assert_carried(model, all_known=not bounded)
+    assert bounded or model.posterior_.frozen.size
+
+
+@pytest.mark.parametrize(
+    "name", ["landmarks-rbf-dense", "exact-rbf-csr", "memory", "SeqMED-rbf-dense"]
+)
+def test_a_stream_that_forgets_what_it_knew_learns_the_same(name):
+    case = CASES[name]
+    models = [case.model(lag=2, tol=1e-10) for _ in range(2)]
+    for seed in range(5):
+        X, y, weights = make_batch(seed, case.format)
+        for model in models:
+            model.partial_fit(X, y, sample_weight=weights)
+        second = models[1]._stream.posterior
+        unknown = {
+            part: replace(terms, settled=np.full_like(terms.settled, np.nan))
+            for part, terms in (("window", second.window), ("on_anchors", second.on_anchors))
+        }
+        models[1]._stream = models[1]._stream._replace(posterior=replace(second, **unknown))
+    X, _, _ = make_batch(9, case.format)
+    scores = [model.decision_function(X) for model in models]
+    np.testing.assert_allclose(scores[0], scores[1], rtol=0, atol=1e-7)
+
+
+def test_late_labels_and_labels_taken_back():
+    case = CASES["landmarks-rbf-dense"]
+    model = case.model(lag=2)
+    for seed in range(4):
+        X, y, _ = make_batch(seed)
+        late = np.where(np.arange(20) % 2 == 0, np.nan, y)
+        model.partial_fit(X, late)
+        model.partial_fit(X[::2], y[::2], new_points=False)
+        assert_carried(model)
+        model.retract(X[1:2])
+        assert_carried(model)
+
+
+def test_batches_without_labels_leave_new_anchors_for_later():
+    case = CASES["SeqLapMED-defaults-dense"]
+    model = case.model(lag=1)
+    for seed in range(5):
+        X, y, _ = make_batch(seed)
+        model.partial_fit(X, np.full_like(y, np.nan) if seed in (2, 3) else y)
+        assert_carried(model, all_known=seed != 3)
+
+
+def test_what_is_projected_is_not_said_any_more():
+    model = SeqLapMED(
+        laplacian="normalized", graph_memory=0, n_landmarks=10, budget=20, lag=2, random_state=0
+    )
+    for seed in range(6):
+        X, y, _ = make_batch(seed)
+        model.partial_fit(X, y)
+        assert_carried(model, all_known=False)
+    assert model.posterior_.on_anchors.coefficients.any()
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda kernel: SeqMED(kernel, lag=2),
+        lambda kernel: SeqLapMED(
+            kernel, laplacian="normalized", graph_memory=0, n_landmarks=12, lag=2, random_state=0
+        ),
+    ],
+    ids=["SeqMED", "landmarks"],
+)
+def test_what_is_frozen_is_only_looked_at_from_new_points(begin):
+    """The kernel is not asked again for values between old points and old ones."""
+    asked = []
+
+    def linear(left, right):
+        asked.append((left.shape[0], right.shape[0]))
+        return left @ right.T + 1.0
+
+    model = begin(FromFunction(linear))
+    for seed in range(12):
+        X, y, _ = make_batch(seed)
+        frozen = loaded(model.posterior_.frozen).points.shape[0] if seed else 0
+        asked.clear()
+        model.partial_fit(X, y)
+    assert frozen > 60
+    # rows with as many others as are frozen: the batch's 16 labels, when they are scored and when
+    # they are learned, and new landmarks
+    rows = sum(min(shape) for shape in asked if max(shape) >= frozen)
+    assert 16 <= rows <= 16 + 16 + 12
+
+
+def test_nothing_changes_where_nobody_carries():
+    model = SeqMED(lag=1).fit(*make_batch(0)[:2])
+    posterior = model.posterior_
+    empty = upkeep.as_terms(posterior.window.take(np.zeros(0, dtype=np.intp)))
+    assert upkeep.settle(posterior, empty) is posterior
+    unloaded = replace(
+        upkeep.as_terms(posterior.window),
+        coefficients=np.zeros_like(posterior.window.coefficients),
+    )
+    assert upkeep.settle(posterior, unloaded).frozen is posterior.frozen
