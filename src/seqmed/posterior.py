@@ -250,6 +250,7 @@ class Terms:
 
     def take(self, rows: NDArray[Any]) -> Self:
         """Return some of the rows, by a mask or by indices."""
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows
         arrays = {f.name: take_rows(getattr(self, f.name), rows) for f in fields(self)}
         return type(self)(**arrays)
 

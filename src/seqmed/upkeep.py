@@ -267,9 +267,8 @@ def within_budget(posterior: Posterior, room: int | None) -> Posterior:
         heaviest = np.argsort(np.abs(window.coefficients).max(axis=1), kind="stable")[::-1][:room]
         kept = np.zeros(window.size, dtype=bool)
         kept[heaviest] = True
-        posterior = settle(
-            replace(posterior, window=window.take(kept)), as_terms(window.take(~kept))
-        )
+        leaving = as_terms(window).take(~kept)
+        posterior = settle(replace(posterior, window=window.take(kept)), leaving)
         posterior = replace(posterior, recursion=posterior.recursion.repin(posterior.window.points))
     frozen = posterior.frozen
     excess = frozen.size + posterior.window.size - room

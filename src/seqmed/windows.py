@@ -25,11 +25,11 @@ def advance(
     newer. None for either is no limit.
     """
     if not entering.size:
-        return window, as_terms(window.take(no_indices()))
+        return window, as_terms(window).take(no_indices())
     leaves = np.zeros(window.size, dtype=bool)
     if lag is not None:
-        seen = np.union1d(window.batches, entering.batches)
-        leaves = ~np.isin(window.batches, seen[-lag:])
+        recent = np.union1d(window.batches, entering.batches[-1:])[-lag:]
+        leaves = window.batches < recent[0]
     if room is not None:
         staying = np.flatnonzero(~leaves)
         excess = min(staying.size + entering.size - room, staying.size)
@@ -38,7 +38,7 @@ def advance(
             leaves[staying[np.argsort(weights, kind="stable")[:excess]]] = True
     if leaves.all():
         return entering, as_terms(window)
-    return joined(window.take(~leaves), entering), as_terms(window.take(leaves))
+    return joined(window.take(~leaves), entering), as_terms(window).take(leaves)
 
 
 def joined(first: Window, second: Window) -> Window:
