@@ -47,6 +47,13 @@ def upper_times(matrix: Array, values: Array, upper: bool) -> Array:
     return dtrmm(1.0, matrix.T, values.T, lower=1, side=1).T
 
 
+def lower_times(matrix: Array, values: Array) -> Array:
+    """Return ``matrix @ values``, (m, r), for a lower triangular matrix."""
+    if not values.size:
+        return matrix @ values
+    return dtrmm(1.0, matrix.T, values.T, side=1).T
+
+
 def squared_upper_times(matrix: Array, vector: Array, upper: bool) -> Array:
     """Return ``M M' v``, (m,), cheaper if the matrix M is ``upper``."""
     if not upper or not vector.size:

@@ -6,6 +6,7 @@ import pytest
 from seqmed import triangular
 from seqmed.triangular import (
     is_upper,
+    lower_times,
     semidefinite_factor,
     squared_upper_times,
     times_upper,
@@ -49,6 +50,14 @@ def test_products_are_the_plain_ones(form, upper, precision):
             matrix @ (matrix.T @ values[0]),
             **tolerance,
         )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_products_with_a_lower_matrix(form):
+    lower, values = np.tril(random(7, 7)), FORMS[form](random(7, 5, seed=1))
+    for matrix in (lower, np.asfortranarray(lower)):
+        np.testing.assert_allclose(lower_times(matrix, values), lower @ values, rtol=0, atol=1e-12)
+    assert lower_times(lower, np.zeros((7, 0))).shape == (7, 0)
 
 
 def test_only_square_matrices_are_triangular():

@@ -29,6 +29,7 @@ from seqmed.sharing import shared
 from seqmed.threads import product
 from seqmed.triangular import (
     is_upper,
+    lower_times,
     semidefinite_factor,
     times_upper,
     triangular_inverse,
@@ -231,7 +232,7 @@ def conditioned(covariance: Array, rows: Array | sp.csr_array) -> Array:
     except LinAlgError:
         check_variance(np.full_like(own, -np.inf), own)
         raise
-    half = triangular_inverse(lower) @ cross
+    half = lower_times(triangular_inverse(lower), cross)
     rest = covariance - half.T @ half
     check_variance(np.diagonal(rest), own)
     return rest
@@ -258,7 +259,7 @@ def reduced(factor: Array, rows: Array, own: float) -> Array:
     """Return ``C (own I + R' R)^{-1} C'``, (m, m), for a factor C (m, r) and rows R (k, r)."""
     inner = rows.T @ rows
     inner[np.diag_indices_from(inner)] += own
-    half = triangular_inverse(cholesky(inner, lower=True)) @ factor.T
+    half = lower_times(triangular_inverse(cholesky(inner, lower=True)), factor.T)
     return half.T @ half
 
 
