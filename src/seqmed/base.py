@@ -1,10 +1,10 @@
-"""What both classifiers share in learning: batches in, a new posterior out, nothing numerical."""
+"""What both classifiers share: what they are asked, looked at and refused, or learned."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,17 +21,15 @@ from sklearn.utils.validation import (
     check_consistent_length,
 )
 
-from seqmed import calibration, kernels, learning, sharing, windows
-from seqmed.arrays import Array, Points, take_rows
-from seqmed.calibration import Calibration
+from seqmed import kernels, updating, windows
+from seqmed.arrays import Points, take_rows
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import Kernel, Precomputed, make_kernel
-from seqmed.labels import ClassBook, empty_book
-from seqmed.learning import Batch, StepInfo
-from seqmed.posterior import Posterior, Recursion
+from seqmed.learning import StepInfo
+from seqmed.posterior import Recursion
 from seqmed.predicting import PosteriorPredictor
 from seqmed.settings import Settings
-from seqmed.threads import threads_for
+from seqmed.updating import Rows, Stream
 from seqmed.validation import (
     check_weights,
     checked_rows,
@@ -39,31 +37,6 @@ from seqmed.validation import (
     square_gram,
     warn_unless_converged,
 )
-
-
-class Rows(NamedTuple):
-    """A validated batch: points, who is labeled, their labels, and the weight of every row.
-
-    ``declared`` are the classes the caller named; ``gram`` is the user's kernel matrix where the
-    points are indices into one.
-    """
-
-    points: Points
-    labeled: NDArray[np.bool_]
-    labels: NDArray[Any]
-    weights: Array
-    declared: NDArray[Any]
-    gram: Array | None = None
-
-
-class Stream(NamedTuple):
-    """Everything a fitted classifier carries from batch to batch."""
-
-    posterior: Posterior
-    book: ClassBook
-    calibration: Calibration
-    fixed: dict[str, Any]
-    sparse: bool
 
 
 class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
@@ -214,7 +187,8 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
             )
         codes = None if y is None else self._codes_to_retract(y, points.shape[0])
         rows = self._find_in_window(points, codes)
-        new, info = self._take_back(stream, rows)
+        settings = self._settings(0.0, float(stream.posterior.window.weights[rows].sum()))
+        new, info = updating.take_back(stream, rows, settings)
         warn_unless_converged(info, self.tol)
         return self._commit(new, info)
 
@@ -231,7 +205,10 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
                 )
             if stream is None:
                 stream = self._begin(rows)
-            new, info = self._advance(stream, rows, new_points)
+            settings = self._settings(
+                float(rows.weights[rows.labeled].sum()), float(rows.weights.sum())
+            )
+            new, info = updating.learn(stream, rows, settings, self.class_weight, new_points)
             warn_unless_converged(info, self.tol)  # an error, if the user has made it one
         except BaseException:
             self.__dict__ = before
@@ -299,72 +276,8 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
             kernel = kernel.freeze(rows.points, rows.weights)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         carrier = self._begin_recursion(kernel, rows, seed)
-        return Stream(
-            posterior=learning.begin(
-                carrier, self._graph_recipe(), rows.points, float(self.bias_variance)
-            ),
-            book=empty_book(),
-            calibration=calibration.begin(),
-            fixed={name: getattr(self, name) for name in self._fixed_parameters},
-            sparse=sp.issparse(rows.points),
-        )
-
-    def _advance(self, stream: Stream, rows: Rows, new_points: bool) -> tuple[Stream, StepInfo]:
-        labeled = np.flatnonzero(rows.labeled)
-        points, weights = rows.points, rows.weights[labeled]
-        total = float(rows.weights.sum())
-        book = stream.book.declare(rows.declared).add(rows.labels, weights)
-        if not new_points:
-            points, labeled = take_rows(points, labeled), np.arange(labeled.size)
-        posterior = stream.posterior
-        if book.classes.size != stream.book.classes.size:
-            posterior = learning.rehead(posterior, *stream.book.transfer(book))
-        codes = book.encode(rows.labels)
-        batch = Batch(
-            points=points,
-            labeled=labeled,
-            targets=book.targets(codes),
-            weights=weights,
-            class_weights=book.class_weights(self.class_weight)[codes],
-        )
-        settings = self._settings(float(weights.sum()), total)
-        landmarks = getattr(posterior.recursion, "n_landmarks", None)
-        threads = threads_for(max(points.shape[0], posterior.size), landmarks)
-        with threads, sharing.within_update(landmarks is not None):
-            learn = learning.step if new_points else learning.label
-            posterior, info = learn(posterior, batch, settings)
-            record = stream.calibration.forget(settings.forgetting if info.forgot else 1.0)
-            if labeled.size and stream.book.seen.sum() > 1:
-                record = self._record(stream, record, batch.labeled_points, rows)
-        return stream._replace(posterior=posterior, book=book, calibration=record), info
-
-    def _record(
-        self, before: Stream, record: Calibration, points: Points, rows: Rows
-    ) -> Calibration:
-        """Return the record with labeled rows as they were scored before they were learned."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            scores = before.posterior.mean(points)
-        codes, weights = before.book.find(rows.labels), rows.weights[rows.labeled]
-        return calibration.record(record, before.book, scores, codes, weights)
-
-    def _take_back(self, stream: Stream, rows: NDArray[np.bool_]) -> tuple[Stream, StepInfo]:
-        window = stream.posterior.window
-        weights, posterior = window.weights[rows], stream.posterior
-        codes = stream.book.own_classes(window.signs[rows])
-        book = stream.book.remove(codes, weights)
-        if book.classes.size != stream.book.classes.size:
-            posterior = learning.rehead(posterior, *stream.book.transfer(book))
-        batch = Batch(
-            points=take_rows(window.points, rows),
-            labeled=np.arange(weights.size),
-            targets=window.signs[rows],
-            weights=weights,
-            class_weights=np.ones(weights.size),
-        )
-        settings = self._settings(0.0, float(weights.sum()))
-        with threads_for(posterior.size):
-            posterior, info = learning.retract(posterior, batch, rows, settings)
-        return stream._replace(posterior=posterior, book=book), info
+        fixed = {name: getattr(self, name) for name in self._fixed_parameters}
+        return updating.begin(carrier, self._graph_recipe(), rows, float(self.bias_variance), fixed)
 
     def _codes_to_retract(self, y: Any, n_rows: int) -> NDArray[np.intp]:
         """Return the classes (n,) of the labels that are to be taken back."""

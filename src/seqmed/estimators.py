@@ -10,12 +10,13 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import recursion
-from seqmed.base import Rows, SequentialClassifier
+from seqmed.base import SequentialClassifier
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import Kernel
 from seqmed.labels import split_labels
 from seqmed.posterior import Covariance, Recursion
 from seqmed.recursion import SpanRecursion
+from seqmed.updating import Rows
 
 DEFAULT_C = 10.0
 # Chosen by prequential accuracy on streams of their own: docs/decisions/0016-defaults.md.

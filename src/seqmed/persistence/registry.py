@@ -18,7 +18,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
-from seqmed.base import Stream
 from seqmed.calibration import Calibration
 from seqmed.drift import ColumnStatistics, Comparison, Watch
 from seqmed.dual import DualSolution
@@ -60,6 +59,7 @@ from seqmed.recursion.continuity import PointCovariance
 from seqmed.recursion.span import SpanCovariance
 from seqmed.recursion.spectral import Spectrum
 from seqmed.search import PrequentialSearch
+from seqmed.updating import Stream
 
 KERNELS = (RBF, Linear, Polynomial, TfIdf, DCMFisher, Precomputed)
 COVARIANCES = (Covariance, PointCovariance, SpanCovariance)

@@ -1,0 +1,131 @@
+"""One batch through all that a fitted classifier carries: classes, posterior, calibration.
+
+Nothing here is changed in place, nothing is numerical, and what comes in has been validated.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from seqmed import calibration, learning, sharing
+from seqmed.arrays import Array, Points, take_rows
+from seqmed.calibration import Calibration
+from seqmed.graph import GraphRecipe
+from seqmed.labels import ClassBook, empty_book
+from seqmed.learning import Batch, StepInfo
+from seqmed.posterior import Posterior, Recursion
+from seqmed.settings import Settings
+from seqmed.threads import threads_for
+
+
+class Rows(NamedTuple):
+    """A validated batch: points, who is labeled, their labels, and the weight of every row.
+
+    ``declared`` are the classes the caller named; ``gram`` is the user's kernel matrix where the
+    points are indices into one.
+    """
+
+    points: Points
+    labeled: NDArray[np.bool_]
+    labels: NDArray[Any]
+    weights: Array
+    declared: NDArray[Any]
+    gram: Array | None = None
+
+
+class Stream(NamedTuple):
+    """Everything a fitted classifier carries from batch to batch."""
+
+    posterior: Posterior
+    book: ClassBook
+    calibration: Calibration
+    fixed: dict[str, Any]
+    sparse: bool
+
+
+def begin(
+    recursion: Recursion,
+    graph: GraphRecipe,
+    rows: Rows,
+    bias_variance: float,
+    fixed: dict[str, Any],
+) -> Stream:
+    """Return a stream before its first batch, ``rows``, which gives the format of those to come."""
+    return Stream(
+        posterior=learning.begin(recursion, graph, rows.points, bias_variance),
+        book=empty_book(),
+        calibration=calibration.begin(),
+        fixed=fixed,
+        sparse=sp.issparse(rows.points),
+    )
+
+
+def learn(
+    stream: Stream, rows: Rows, settings: Settings, class_weight: Any, new_points: bool
+) -> tuple[Stream, StepInfo]:
+    """Learn a batch, or labels that come late if its points are not new.
+
+    Labeled rows are scored before they are learned, for the record of what scores are worth.
+    """
+    labeled = np.flatnonzero(rows.labeled)
+    points, weights = rows.points, rows.weights[labeled]
+    book = stream.book.declare(rows.declared).add(rows.labels, weights)
+    if not new_points:
+        points, labeled = take_rows(points, labeled), np.arange(labeled.size)
+    codes = book.encode(rows.labels)
+    batch = Batch(
+        points=points,
+        labeled=labeled,
+        targets=book.targets(codes),
+        weights=weights,
+        class_weights=book.class_weights(class_weight)[codes],
+    )
+    posterior = with_classes(stream, book)
+    landmarks = getattr(posterior.recursion, "n_landmarks", None)
+    threads = threads_for(max(points.shape[0], posterior.size), landmarks)
+    with threads, sharing.within_update(landmarks is not None):
+        step = learning.step if new_points else learning.label
+        posterior, info = step(posterior, batch, settings)
+        record = stream.calibration.forget(settings.forgetting if info.forgot else 1.0)
+        if labeled.size and stream.book.seen.sum() > 1:
+            record = scored(stream, record, batch, rows.labels)
+    return stream._replace(posterior=posterior, book=book, calibration=record), info
+
+
+def scored(before: Stream, record: Calibration, batch: Batch, labels: NDArray[Any]) -> Calibration:
+    """Return the record with labeled rows as they were scored before they were learned."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = before.posterior.mean(batch.labeled_points)
+    codes = before.book.find(labels)
+    return calibration.record(record, before.book, scores, codes, batch.weights)
+
+
+def take_back(
+    stream: Stream, rows: NDArray[np.bool_], settings: Settings
+) -> tuple[Stream, StepInfo]:
+    """Take back the labels of some rows of the window, by a mask (n,)."""
+    window = stream.posterior.window
+    weights = window.weights[rows]
+    book = stream.book.remove(stream.book.own_classes(window.signs[rows]), weights)
+    batch = Batch(
+        points=take_rows(window.points, rows),
+        labeled=np.arange(weights.size),
+        targets=window.signs[rows],
+        weights=weights,
+        class_weights=np.ones(weights.size),
+    )
+    posterior = with_classes(stream, book)
+    with threads_for(posterior.size):
+        posterior, info = learning.retract(posterior, batch, rows, settings)
+    return stream._replace(posterior=posterior, book=book), info
+
+
+def with_classes(stream: Stream, book: ClassBook) -> Posterior:
+    """Return the posterior with heads for the classes of another book."""
+    if book.classes.size == stream.book.classes.size:
+        return stream.posterior
+    return learning.rehead(stream.posterior, *stream.book.transfer(book))
