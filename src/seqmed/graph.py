@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 from seqmed.arrays import Array, Indices, Points, row_norms_squared
 from seqmed.kernels import Kernel
@@ -25,6 +26,8 @@ ROW_WIDTH = 0.5
 SMALL_BATCH, WIDE = 2048, 8
 # Squared distance, relative to squared norms, below which inner products leave it too few digits.
 CANCELLED = 1e-3
+# The same of the farthest neighbour, below which others may be as near.
+UNSURE = 1e-6
 # Squared distance between two points of feature space that is rounding, relative to their norms.
 ZERO_DISTANCE = 1e-14
 
@@ -149,13 +152,20 @@ def nearest(coordinates: Points, k: int) -> Neighbours:
 def nearest_of_few(coordinates: Array, k: int) -> Neighbours:
     """Return the same for few rows around zero, by all of their inner products.
 
-    Lengths in which too many digits cancel are taken from differences.
+    Rows whose neighbours these cannot tell from others are compared with all by differences, and
+    lengths in which digits cancel are taken from differences.
     """
     norms = row_norms_squared(coordinates)
     squares = squared_distances(coordinates, coordinates)
     np.fill_diagonal(squares, np.inf)
     indices = np.argpartition(squares, k - 1, axis=1)[:, :k]
     lengths = np.take_along_axis(squares, indices, axis=1)
+    unsure = np.flatnonzero(lengths.max(axis=1) < UNSURE * (norms + norms[indices].max(axis=1)))
+    for row in unsure:
+        exact = cdist(coordinates[row : row + 1], coordinates, "sqeuclidean")[0]
+        exact[row] = np.inf
+        indices[row] = np.argpartition(exact, k - 1)[:k]
+        lengths[row] = exact[indices[row]]
     blurred = (lengths < CANCELLED * (norms[:, None] + norms[indices])).any(axis=1)
     if blurred.any():
         lengths[blurred] = edge_lengths(coordinates, indices, np.flatnonzero(blurred))

@@ -26,7 +26,7 @@ def is_upper(matrix: Array) -> bool:
 
 
 def times_upper(values: Any, matrix: Any, upper: bool | None = None) -> Any:
-    """Return ``values @ matrix``, (n, m), in their precision, cheaper if the matrix is upper.
+    """Return ``values @ matrix``, (n, m), cheaper if the matrix is upper; in single, if both are.
 
     ``upper`` tells whether it is, should that be known.
     """
@@ -34,7 +34,7 @@ def times_upper(values: Any, matrix: Any, upper: bool | None = None) -> Any:
         upper = is_upper(matrix)
     if not upper or not values.size:
         return product(values, matrix)
-    multiply = strmm if values.dtype == np.float32 else dtrmm
+    multiply = strmm if values.dtype == matrix.dtype == np.float32 else dtrmm
     if values.flags.f_contiguous:
         return multiply(1.0, matrix.T, values, lower=1, side=1, trans_a=1)
     return multiply(1.0, matrix.T, np.ascontiguousarray(values).T, lower=1).T

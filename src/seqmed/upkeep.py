@@ -41,15 +41,17 @@ def forget_labels(posterior: Posterior, share: float) -> Posterior:
     window = scaled(posterior.window, share)
     window = replace(window, bounds=share * window.bounds, shapes=share * window.shapes)
     frozen = replace(posterior.frozen, coefficients=share * posterior.frozen.coefficients)
+    gone = faded(frozen)
     newest, averaged = posterior.projection_errors
-    return replace(
+    posterior = replace(
         posterior,
         window=window.take(window.bounds > FADED * window.bounds.max(initial=0.0)),
-        frozen=frozen.take(~faded(frozen)),
+        frozen=frozen.take(~gone),
         on_anchors=scaled(posterior.on_anchors, share),
         settled_balances=share * posterior.settled_balances,
         projection_errors=np.stack([share * newest, averaged]),
     )
+    return heard(posterior, frozen.take(gone), -1.0) if gone.any() else posterior
 
 
 def scaled(terms: SomeWatched, share: float) -> SomeWatched:
@@ -110,22 +112,24 @@ def settle(posterior: Posterior, leaving: Terms) -> Posterior:
     posterior = replace(posterior, settled_balances=balances)
     if posterior.covariance.within_anchors:
         return posterior
-    kernel, carrying = posterior.covariance.kernel, leaving.take(leaving.carrying)
+    carrying = leaving.take(leaving.carrying)
     if not carrying.size:
         return posterior
-    news = (loaded(carrying),)
+    frozen = join(posterior.covariance.kernel, posterior.frozen, carrying)
+    return replace(heard(posterior, carrying, 1.0), frozen=frozen)
 
-    def seen(terms: SomeWatched) -> SomeWatched:
-        if np.isnan(terms.settled).all():
-            return terms
-        return replace(terms, settled=terms.settled + evaluate(kernel, news, terms.points))
 
-    return replace(
-        posterior,
-        frozen=join(kernel, posterior.frozen, carrying),
-        window=seen(posterior.window),
-        on_anchors=seen(posterior.on_anchors),
-    )
+def heard(posterior: Posterior, terms: Terms, share: float) -> Posterior:
+    """Return the posterior with a share of what some terms say added to what is known of that."""
+    kernel, said = posterior.covariance.kernel, (loaded(terms),)
+
+    def at(watched: SomeWatched) -> SomeWatched:
+        if np.isnan(watched.settled).all():
+            return watched
+        values = evaluate(kernel, said, watched.points)
+        return replace(watched, settled=watched.settled + share * values)
+
+    return replace(posterior, window=at(posterior.window), on_anchors=at(posterior.on_anchors))
 
 
 def with_settled(posterior: Posterior) -> Posterior:
@@ -280,16 +284,15 @@ def within_budget(posterior: Posterior, room: int | None) -> Posterior:
     left = frozen.take(leaves)
     found = posterior.recursion.project(left.points, np.hstack([left.coefficients, left.averages]))
     costs = norms(found.squared_error)
+    posterior = heard(posterior, left, -1.0)
     anchors = posterior.on_anchors
     return replace(
         posterior,
         frozen=frozen.take(~leaves),
-        window=replace(posterior.window, settled=np.full_like(posterior.window.settled, np.nan)),
         on_anchors=replace(
             anchors,
             coefficients=anchors.coefficients + found.coefficients[:, :heads],
             averages=anchors.averages + found.coefficients[:, heads:],
-            settled=np.full_like(anchors.settled, np.nan),
         ),
         projection_errors=posterior.projection_errors + costs,
     )

@@ -16,7 +16,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from seqmed import SeqLapMED, SeqMED
+from seqmed import SeqLapMED, SeqMED, validation
 
 ESTIMATORS = [SeqMED, SeqLapMED]
 
@@ -752,3 +752,51 @@ def test_renamed_columns(estimator):
     assert model.feature_names_in_.tolist() == ["a", "b", "c"]
     np.testing.assert_array_equal(model.decision_function(frame(SECOND, "abc")), before)
     assert model.partial_fit(frame(SECOND, "abc"), SECOND[1]).n_batches_ == 2
+
+
+# -- rows that need no conversion ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strange", [np.nan, np.inf, -np.inf, 1e71, 1.7e308])
+def test_plain_rows_are_refused_like_others(strange):
+    """Doubles in the shape of those seen before take a shorter way, with the same guards."""
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    model = SeqMED().partial_fit(X, np.arange(20) % 2)
+    assert validation.are_plain(X, model)
+    bad = X.copy()
+    bad[4, 1] = strange
+    for call in (model.predict, lambda rows: model.partial_fit(rows, np.arange(20) % 2)):
+        messages = []
+        for rows in (bad, bad.tolist()):
+            with pytest.raises(ValueError, match=r"row 4|NaN|infinity") as error:
+                call(rows)
+            messages.append(str(error.value))
+        assert messages[0] == messages[1]
+    assert model.n_batches_ == 1
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.zeros((2, 3), dtype=np.float32),
+        np.zeros((2, 4)),
+        np.zeros(3),
+        np.zeros((0, 3)),
+        np.zeros((2, 3)).astype(">f8"),
+        np.ma.zeros((2, 3)),
+        [[0.0, 0.0, 0.0]],
+        np.full((2, 3), np.nan),
+    ],
+)
+def test_other_rows_are_not_plain(rows):
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    model = SeqMED().partial_fit(X, np.arange(20) % 2)
+    assert not validation.are_plain(rows, model)
+
+
+def test_rows_without_names_are_not_plain_where_names_are_known():
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 3)), columns=list("abc"))
+    model = SeqMED().partial_fit(X, np.arange(20) % 2)
+    assert not validation.are_plain(X.to_numpy(), model)
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        model.predict(X.to_numpy())

@@ -38,14 +38,13 @@ def assert_carried(model, *, all_known=True):
 
 @pytest.mark.parametrize("case", LAGS.values(), ids=LAGS)
 def test_values_are_those_of_the_frozen_points(case):
-    bounded = case.model().budget is not None
     model = case.model(lag=2)
     for seed in range(6):
         X, y, weights = make_batch(seed, case.format)
         y = np.where(y == 2, np.nan, y) if seed < 2 else y  # a class comes later
         model.partial_fit(X, y, sample_weight=weights)
-        assert_carried(model, all_known=not bounded)
-    assert bounded or model.posterior_.frozen.size
+        assert_carried(model)
+    assert model.budget or model.posterior_.frozen.size
 
 
 @pytest.mark.parametrize(
@@ -67,6 +66,19 @@ def test_a_stream_that_forgets_what_it_knew_learns_the_same(name):
     X, _, _ = make_batch(9, case.format)
     scores = [model.decision_function(X) for model in models]
     np.testing.assert_allclose(scores[0], scores[1], rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("forgetting", [0.1, 0.5])
+def test_points_that_have_faded_are_not_heard_any_more(forgetting):
+    case = CASES["landmarks-rbf-dense"]
+    model = case.model(lag=1, forgetting=forgetting)
+    sizes = []
+    for seed in range(int(3 + np.log(1e-9) / np.log(forgetting))):
+        X, y, _ = make_batch(seed)
+        model.partial_fit(X, y)
+        assert_carried(model)
+        sizes.append(model.posterior_.frozen.size)
+    assert (np.diff(sizes) < 10).any()  # some are gone, with what 16 labels bring
 
 
 def test_late_labels_and_labels_taken_back():
@@ -98,7 +110,7 @@ def test_what_is_projected_is_not_said_any_more():
     for seed in range(6):
         X, y, _ = make_batch(seed)
         model.partial_fit(X, y)
-        assert_carried(model, all_known=False)
+        assert_carried(model)
     assert model.posterior_.on_anchors.coefficients.any()
 
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from seqmed import SeqLapMED, SeqMED, graph, sharing, triangular
 from seqmed.dual import smo
-from seqmed.kernels import RBF, DCMFisher, TfIdf, counts, vectors
+from seqmed.kernels import RBF, DCMFisher, Expansion, TfIdf, counts, vectors
 from seqmed.labels import split_labels
 from seqmed.recursion import basis
 from seqmed.sharing import SAMPLE, shared
@@ -549,6 +549,59 @@ def test_shared_work_is_the_same_to_the_last_bit(case):
         for one, other in zip(expected, found, strict=True):
             for method in ("predict_proba", "decision_function", "decision_std"):
                 assert bits(getattr(other, method)(probes)) == bits(getattr(one, method)(probes))
+
+
+LARGE = {
+    "SeqMED": lambda: SeqMED(lag=2),
+    "exact": lambda: SeqLapMED(recursion="exact", laplacian="normalized", graph_memory=0, lag=1),
+    "landmarks": lambda: SeqLapMED(
+        laplacian="normalized", graph_memory=0, n_landmarks=100, lag=1, random_state=0
+    ),
+    "linked": lambda: SeqLapMED(graph_memory=40, lag=2, random_state=0),
+    "linked-budget": lambda: SeqLapMED(graph_memory=40, budget=100, lag=2, random_state=0),
+    "span": lambda: SeqMED(budget=100, lag=2, averaging=True, random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize(
+    ("p", "offset"), [(5, 0.0), (400, 0.0), (400, 5.0)], ids=["narrow", "wide", "wide-off-zero"]
+)
+def test_batches_of_some_size_are_the_same_to_the_last_bit(name, p, offset):
+    """Large enough for sides of products that are shared, and for all anchors to carry."""
+    generator = np.random.default_rng(0)
+    batches = []
+    for _ in range(3):
+        y = generator.integers(2, size=180)
+        X = offset + generator.normal(size=(180, p)) + y[:, None]
+        batches.append((X, np.where(generator.random(180) < 0.3, np.nan, y), np.ones(180)))
+    expected = learned_side_by_side([LARGE[name]()], batches, inside=())
+    found = learned_side_by_side([LARGE[name](), LARGE[name]()], batches, inside=(0, 1, 2))
+    for other in found:
+        assert_same_bits(expected[0], other)
+
+
+@pytest.mark.parametrize("p", [5, 20, 400])
+def test_sums_at_their_own_points_are_the_same_to_the_last_bit(p):
+    X = np.random.default_rng(0).normal(size=(150, p))
+    kernel, expansion = RBF(1.0 / p), Expansion(X, np.ones((150, 2)))
+    expected = kernel.sums(X, expansion)
+    with sharing.sharing():
+        assert bits(kernel.sums(X, expansion)) == bits(expected)
+
+
+@pytest.mark.parametrize("offset", [0.0, 5.0])
+@pytest.mark.parametrize("equal", [False, True])
+def test_wide_kernel_matrices_are_the_same_to_the_last_bit(offset, equal):
+    X = offset + np.random.default_rng(0).normal(size=(200, 400))
+    kernel = RBF(0.05).freeze(X, np.ones(200))
+    assert (kernel.centre is None) == (np.square(X).sum(axis=1).max() <= 10 / 0.05)
+    other = X.copy() if equal else X
+    expected = kernel(X, other)
+    with sharing.sharing():
+        assert bits(kernel(X, other)) == bits(expected)
+        assert bits(kernel(X, other)) == bits(expected)
+    assert X.flags.writeable
 
 
 @pytest.mark.parametrize(

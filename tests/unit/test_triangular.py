@@ -60,6 +60,13 @@ def test_products_with_a_lower_matrix(form):
     assert lower_times(lower, np.zeros((7, 0))).shape == (7, 0)
 
 
+def test_single_precision_meets_double():
+    matrix, values = np.triu(random(7, 7)), random(5, 7, seed=1).astype(np.float32)
+    found = times_upper(values, matrix)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, values.astype(np.float64) @ matrix, rtol=0, atol=1e-13)
+
+
 def test_only_square_matrices_are_triangular():
     assert not is_upper(np.zeros((4, 0)))
     assert not is_upper(np.triu(random(5, 3)))

@@ -98,7 +98,7 @@ class RBF(Pointwise):
             return sums_by_blocks(self, points, expansion)
         if not is_worth_forming(points.shape[0] * others.shape[0]):
             return Gaussians(others, self.centre, float(self.gamma)).sums(points, coefficients)
-        values = self(points, others)
+        values = self(points[:], others)  # not as symmetric, though they be the same
         scores = np.zeros((points.shape[0], coefficients.shape[1]))
         for rows in parts(points.shape[0], even(points.shape[0], strip_rows(*others.shape))):
             for columns in parts(values.shape[1], TILE_COLUMNS):
@@ -128,8 +128,8 @@ class Side(NamedTuple):
         return Side(self.rows[rows], self.factors[rows], self.lengths[rows], far)
 
 
-def centred(rows: Array, centre: Array) -> Array:
-    """Return rows as seen from the centre, (n, p)."""
+def centred(rows: Array, centre: Array, left: bool) -> Array:
+    """Return rows as seen from the centre, (n, p), for one side: no array is on both."""
     return rows - centre
 
 
@@ -159,7 +159,7 @@ class Gaussians:
 
     def side(self, rows: Array, left: bool) -> Side:
         """Return rows ready for products from one side."""
-        factors = rows if self.centre is None else centred(rows, self.centre)
+        factors = rows if self.centre is None else centred(rows, self.centre, left)
         lengths = lengths_of(factors, self.gamma)
         return self.with_lengths(Side(rows, factors, lengths, no_indices()), left)
 
@@ -167,7 +167,7 @@ class Gaussians:
         """Return the same for all rows there are; of large ones others know."""
         if rows.size <= TILE * TILE:
             return self.side(rows, left)
-        factors = rows if self.centre is None else shared_centred(rows, self.centre)
+        factors = rows if self.centre is None else shared_centred(rows, self.centre, left)
         lengths = shared_lengths_of(factors, self.gamma)
         return self.with_lengths(Side(rows, factors, lengths, no_indices()), left)
 
