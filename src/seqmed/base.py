@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cache
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -11,11 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import (
-    Interval,
-    StrOptions,
-    validate_parameter_constraints,
-)
+from sklearn.utils._param_validation import Interval, StrOptions, make_constraint
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
@@ -37,6 +34,16 @@ from seqmed.validation import (
     square_gram,
     warn_unless_converged,
 )
+
+
+@cache
+def made_constraints(kind: type[BaseEstimator]) -> dict[str, list[Any]]:
+    """Return what each parameter of an estimator may be, ready to be asked."""
+    return {
+        name: [make_constraint(each) for each in allowed]
+        for name, allowed in kind._parameter_constraints.items()
+        if allowed != "no_validation"
+    }
 
 
 class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
@@ -74,11 +81,11 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         return tags
 
     def _validate_params(self):
-        """Check the parameters, without asking the constructor's signature what they are called."""
-        given = {name: getattr(self, name) for name in self._parameter_constraints}
-        validate_parameter_constraints(
-            self._parameter_constraints, given, caller_name=type(self).__name__
-        )
+        """Check the parameters; scikit-learn, which takes longer, says what is wrong with one."""
+        for name, constraints in made_constraints(type(self)).items():
+            value = getattr(self, name)
+            if not any(constraint.is_satisfied_by(value) for constraint in constraints):
+                super()._validate_params()
 
     # -- learning ------------------------------------------------------------------------------
 

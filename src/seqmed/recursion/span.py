@@ -12,9 +12,9 @@ what is learned stands on them, unless labels come that they express worse than 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,8 +49,6 @@ LARGEST_SHARE = 0.5
 # Entries of W, in units of the kernel, up to which features are right to some digits in single
 # precision.
 LARGEST_AMPLIFICATION = 100.0
-# Share, as 1 in so many, of points with a coefficient up to which copying them is worth it.
-COPIED = 3
 
 
 @dataclass(frozen=True)
@@ -80,6 +78,27 @@ class SpanCovariance:
         """The largest entry of W: by how much it may amplify the rounding of kernel values."""
         return float(np.abs(self.whitening).max(initial=0.0))
 
+    @cached_property
+    def single_whitening(self) -> NDArray[np.float32]:
+        """The matrix W in single precision."""
+        return self.whitening.astype(np.float32)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what has to be copied and pickled: not what can be made of it."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def in_single(self, variances: Array) -> bool:
+        """Whether features are precise enough in single precision, at points of some variances."""
+        largest = max(float(each.max(initial=0.0)) for each in (variances, self.own_variances))
+        return (
+            is_moderate(largest) and self.amplification * np.sqrt(largest) <= LARGEST_AMPLIFICATION
+        )
+
+    @cached_property
+    def own_variances(self) -> Array:
+        """The variances of the landmarks, (m,)."""
+        return self.kernel.diagonal(self.landmarks)
+
     @property
     def width(self) -> int:
         """Kernel values to compute for one point."""
@@ -100,11 +119,8 @@ class SpanCovariance:
     def gram(self, points: Points) -> SpanGram:
         """Return the covariances that labels see at some points, as far as they are needed."""
         values = self.kernel(points, self.landmarks)
-        variances = (self.kernel.diagonal(each) for each in (points, self.landmarks))
-        largest_variance = max(float(each.max(initial=0.0)) for each in variances)
-        amplified = self.amplification * np.sqrt(largest_variance)
-        single = is_moderate(largest_variance) and amplified <= LARGEST_AMPLIFICATION
-        factor = self.whitening.astype(np.float32) if single else self.whitening
+        single = self.in_single(self.kernel.diagonal(points))
+        factor = self.single_whitening if single else self.whitening
         return SpanGram(values, self.whitening, factor, self.triangular)
 
     def diagonal(self, points: Points) -> Array:
@@ -170,6 +186,7 @@ class SpanGram:
         self.precision = factor.dtype
         self.order = no_indices()  # the points that have features, as they came
         self.features: list[NDArray[np.floating]] = []  # of these, some at a time
+        self.held: list[Array] = []  # and their kernel values
         self.known = np.zeros((0, 0), dtype=self.precision)
         self.projections: dict[bytes, Array] = {}
 
@@ -187,9 +204,8 @@ class SpanGram:
     def _add(self, new: Indices) -> None:
         """Compute the covariances of more points, with each other and with those there are."""
         size = self.order.size
-        features = times_upper(
-            self.values[new].astype(self.precision), self.factor, self.triangular
-        )
+        values = self.values[new]
+        features = times_upper(values.astype(self.precision), self.factor, self.triangular)
         known = features @ features.T
         if size:
             own, known = known, np.empty((size + new.size,) * 2, dtype=self.precision)
@@ -199,6 +215,7 @@ class SpanGram:
             known[:size, size:] = known[size:, :size].T
         self.order, self.known = np.append(self.order, new), known
         self.features.append(features)
+        self.held.append(values)
 
     def on_landmarks(self, coefficients: Array) -> Array:
         """Return the projections of sums over points, by coefficients (n, heads) and (m, heads)."""
@@ -210,12 +227,18 @@ class SpanGram:
             return np.zeros(self.values.shape[1])
         key = coefficients.tobytes()
         if key not in self.projections:
-            support, values = coefficients != 0, self.values
-            if COPIED * np.count_nonzero(support) < support.size:
-                values, coefficients = values[support], coefficients[support]
-            inner = values.T @ coefficients
+            inner = self.summed(coefficients)
             self.projections[key] = squared_upper_times(self.whitening, inner, self.triangular)
         return self.projections[key]
+
+    def summed(self, coefficients: Array) -> Array:
+        """Return the sum over points of their kernel values, (m,); most of them may be without."""
+        weights = coefficients[self.order]
+        if np.count_nonzero(weights) < np.count_nonzero(coefficients):
+            return self.values.T @ coefficients
+        ends = np.cumsum([each.shape[0] for each in self.held])
+        parts = np.split(weights, ends[:-1])
+        return np.sum([part @ each for part, each in zip(parts, self.held, strict=True)], axis=0)
 
     def __matmul__(self, coefficients: Array) -> Array:
         """Return the product with ``coefficients`` (n,); points of coefficient 0 cost nothing."""
