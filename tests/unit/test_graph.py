@@ -167,31 +167,29 @@ def test_lengths_in_which_digits_cancel_are_right_too(monkeypatch):
     assert np.abs(graph.nearest(points, 4).distances[:48, 0] / expected[:48, 0] - 1).max() > 1.0
 
 
+def assert_nearest(points, rtol):
+    """Expect four neighbours of every point to be as near as any four; return what was found."""
+    distances = naive.squared_distances(points)
+    np.fill_diagonal(distances, np.inf)
+    found, expected = graph.nearest(points, 4), np.sort(distances, axis=1)[:, :4]
+    chosen = np.take_along_axis(distances, found.indices, axis=1)
+    np.testing.assert_allclose(chosen, expected, rtol=rtol, atol=0)
+    return found.distances, expected
+
+
 @pytest.mark.parametrize("p", [5, 10, 40])
 @pytest.mark.parametrize("outlier", [1e9, 1e10, 1e12])
 def test_an_outlier_does_not_blur_who_is_near(p, outlier):
     """It moves the mean, from which all others then are far."""
     points = vectors(40, p=p, seed=10)
     points[7, 2] = outlier
-    distances = naive.squared_distances(points)
-    np.fill_diagonal(distances, np.inf)
-    found = graph.nearest(points, 4)
-    expected = np.sort(distances, axis=1)[:, :4]
-    np.testing.assert_allclose(
-        np.take_along_axis(distances, found.indices, axis=1), expected, rtol=1e-5, atol=0
-    )
-    np.testing.assert_allclose(found.distances, expected, rtol=1e-2, atol=0)
+    lengths, expected = assert_nearest(points, rtol=1e-5)
+    np.testing.assert_allclose(lengths, expected, rtol=1e-2, atol=0)
 
 
 def test_tight_clusters_far_apart_keep_their_neighbours():
     points = np.vstack([1e-8 * vectors(20, p=10, seed=11), 1.0 + 1e-8 * vectors(20, p=10, seed=12)])
-    distances = naive.squared_distances(points)
-    np.fill_diagonal(distances, np.inf)
-    found = graph.nearest(points, 4)
-    expected = np.sort(distances, axis=1)[:, :4]
-    np.testing.assert_allclose(
-        np.take_along_axis(distances, found.indices, axis=1), expected, rtol=1e-6, atol=0
-    )
+    assert_nearest(points, rtol=1e-6)
 
 
 def test_edge_lengths_in_several_blocks(monkeypatch):

@@ -241,7 +241,7 @@ class SpanGram:
         return np.sum([part @ each for part, each in zip(parts, self.held, strict=True)], axis=0)
 
     def __matmul__(self, coefficients: Array) -> Array:
-        """Return the product with ``coefficients`` (n,); points of coefficient 0 cost nothing."""
+        """Return the product with ``coefficients`` (n,)."""
         if not coefficients.any():
             return np.zeros_like(coefficients)
         return self.values @ self.projected(coefficients)
