@@ -28,18 +28,12 @@ from threadpoolctl import threadpool_limits
 from seqmed import SeqLapMED
 
 LABEL_FRACTIONS = (0.01, 0.05, 0.25)
-OWN = {"laplacian": "normalized", "graph_memory": 0, "n_landmarks": 300}
-LINKED = {"laplacian": "rows", "graph_memory": 300, "graph_commit": 0.0}
-COMMITTED = {**LINKED, "graph_commit": 1.0}
+LANDMARKS = {"n_landmarks": 300}
 RECIPES = {
     "lag 10; 0": {"lag": 10, "beta": 0.0},
-    "lag 10; own graph .01": {"lag": 10, "beta": 0.01, **OWN},
-    "lag 10; own graph .1": {"lag": 10, "beta": 0.1, **OWN},
-    "lag 10; committed .3": {"lag": 10, "beta": 0.3, **COMMITTED},
-    "lag 10; linked .1": {"lag": 10, "beta": 0.1, **LINKED},
-    "lag 10; linked .3": {"lag": 10, "beta": 0.3, **LINKED},
-    "lag 10; linked 1": {"lag": 10, "beta": 1.0, **LINKED},
-    "lag 10; linked 3": {"lag": 10, "beta": 3.0, **LINKED},
+    "lag 10; .01": {"lag": 10, "beta": 0.01, **LANDMARKS},
+    "lag 10; .1": {"lag": 10, "beta": 0.1, **LANDMARKS},
+    "lag 10; 1": {"lag": 10, "beta": 1.0, **LANDMARKS},
 }
 SMALL_BATCH_FRACTIONS = (0.05, 0.25, 1.0)
 SMALL_BATCH_RECIPES = {

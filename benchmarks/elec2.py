@@ -163,11 +163,11 @@ def families(stream: Stream) -> dict[str, tuple[Any, dict[str, Any]]]:
 
     rates = {"eta": (0.01, 0.03, 0.1, 0.3), "l2": (0.0,)}
     bounds = {"C": (0.003, 0.01, 0.03, 0.1, 1.0)}
-    linked = FORGETTING | {"lag_averaging": ((10, False),), "gamma": SEQMED_GRID["gamma"]}
+    smoothed = FORGETTING | {"lag_averaging": ((10, False),), "gamma": SEQMED_GRID["gamma"]}
     return {
         "SeqMED": (partial(ours, SeqMED), SEQMED_GRID),
         "SeqMED, forgetting": (partial(ours, SeqMED), SEQMED_GRID | FORGETTING),
-        "SeqLapMED, forgetting": (partial(ours, SeqLapMED), linked),
+        "SeqLapMED, forgetting": (partial(ours, SeqLapMED), smoothed),
         "SGDClassifier": (lambda **p: Sklearn(sgd(**p)), SGD_GRID),
         "SGDClassifier, passive-aggressive": (passive, bounds),
         "Nystroem + SGDClassifier": (on_features(Nystroem), FEATURE_GAMMAS | on_map),

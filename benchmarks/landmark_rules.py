@@ -128,8 +128,7 @@ def main():
                 accuracies, seconds, costs = [], [], []
                 for seed in range(options.repeats):
                     stream = make(seed)
-                    graph = {"laplacian": "normalized", "graph_memory": 0}
-                    model = SeqLapMED(lag=lag, random_state=seed, **graph, **parameters)
+                    model = SeqLapMED(lag=lag, random_state=seed, **parameters)
                     begun = time.process_time()
                     with threadpool_limits(1), rule(name):
                         for batch in stream.batches:

@@ -89,7 +89,7 @@ def learn() -> None:
     """Run the command with timers, and write their times and the peak memory."""
     from seqmed import cli, dual, learning, persistence
     from seqmed.kernels.vectors import RBF
-    from seqmed.recursion.continuity import ContinuousRecursion
+    from seqmed.recursion import LandmarkRecursion
     from seqmed.streams import Stream
 
     timers = Timers()
@@ -98,7 +98,7 @@ def learn() -> None:
     RBF.sums = timers.around("kernel", RBF.sums)
     learning.find_neighbours = timers.around("graph", learning.find_neighbours)
     learning.smoothness = timers.around("graph", learning.smoothness)
-    ContinuousRecursion.fold = timers.around("covariance", ContinuousRecursion.fold)
+    LandmarkRecursion.fold = timers.around("covariance", LandmarkRecursion.fold)
     dual.solve = timers.around("dual", dual.solve)
     persistence.save = timers.around("saving", persistence.save)
     begin = time.perf_counter()

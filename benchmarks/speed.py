@@ -148,19 +148,14 @@ def lapmed(quick: bool) -> Iterator[Result]:
         return machine.predict(deformed[:, shown])
 
     def landmarks():
-        model = SeqLapMED(gamma=1 / 30, laplacian="normalized", graph_memory=0, random_state=0)
+        model = SeqLapMED(gamma=1 / 30, random_state=0)
         return model.fit(X, labels).predict(X)
-
-    def default():
-        return SeqLapMED(gamma=1 / 30, random_state=0).fit(X, labels).predict(X)
 
     def spreading():
         return LabelSpreading(kernel="knn", n_neighbors=10).fit(X, labels).predict(X)
 
     times = taking_turns(landmarks, dense_lapsvm)
     yield Result(f"fit, n {n}, landmarks, over dense LapSVM", *times, 1 / 10, 1 / 30)
-    times = taking_turns(default, dense_lapsvm, 1)
-    yield Result(f"fit, n {n}, default, over dense LapSVM", *times, note="timed once")
     yield Result(f"fit, n {n}, landmarks, over LabelSpreading", *taking_turns(landmarks, spreading))
 
 
@@ -218,7 +213,7 @@ def letters(quick: bool) -> Iterator[Result]:
         deformed = gram @ inv(np.eye(len(X)) + laplacian @ gram)
         SVC(C=100.0, kernel="precomputed").fit(deformed[np.ix_(shown, shown)], labels[shown])
 
-    own = {"laplacian": "normalized", "graph_memory": 0, "beta": 0.5}
+    own = {"beta": 0.5}
     streams = [partial(ours, **own, lag=1), partial(ours, **own)]
     theirs, mine = 0.0, []
     for last in range(2, len(parts) + 1, 3):
@@ -228,7 +223,6 @@ def letters(quick: bool) -> Iterator[Result]:
     for lag, seconds in zip((1, 10), np.median(mine, axis=0).tolist(), strict=True):
         name = f"isolet, landmarks, lag {lag}, over retraining LapSVM"
         yield Result(name, seconds, theirs, 1 / 50, 1 / 200)
-    yield Result("isolet, graph memory, over retraining LapSVM", seconds_of(ours), theirs)
 
 
 def bounded_pass(quick: bool) -> Iterator[Result]:
@@ -381,7 +375,7 @@ def threads(quick: bool) -> Iterator[Result]:
         SeqMED(gamma=1 / 30).fit(X, y)
 
     def landmarks():
-        SeqLapMED(gamma=1 / 30, laplacian="normalized", graph_memory=0, random_state=0).fit(X, few)
+        SeqLapMED(gamma=1 / 30, random_state=0).fit(X, few)
 
     def scores():
         fitted.decision_function(X)
@@ -433,9 +427,7 @@ def growth(quick: bool) -> Iterator[Result]:
     few = [np.where(np.arange(y.size) < 20, y, -1) for _, y in (large, small)]
 
     def on_landmarks(m):
-        return SeqLapMED(
-            gamma=1 / 30, n_landmarks=m, laplacian="normalized", graph_memory=0, random_state=0
-        )
+        return SeqLapMED(gamma=1 / 30, n_landmarks=m, random_state=0)
 
     times = taking_turns(
         fits(on_landmarks(800), large[0], few[0]), fits(on_landmarks(200), large[0], few[0])

@@ -7,8 +7,7 @@ training rows, drawn one by one at random, the label is shown: five draws for ea
 methods. Printed are test accuracies, their mean over the draws, and the gain over the stream
 without smoothness, paired over the draws, with its standard error.
 
-- stream: `SeqLapMED` as in STREAM, with beta = 0, with the default, and with a beta chosen; on
-  USPS, where labels are fewest, also with a graph memory of 1500 rows instead of 500, beta chosen;
+- stream: `SeqLapMED` as in STREAM, with beta = 0, with the default, and with a beta chosen;
 - full SVM: scikit-learn's SVC, one class against the rest, on all labeled rows at once;
 - full LapSVM: the same with the kernel deformed by the graph of all rows, labeled or not;
 - label spreading: scikit-learn's, on all rows at once, over 10 nearest neighbours.
@@ -54,13 +53,11 @@ from seqmed import SeqLapMED, graph
 from seqmed.experiments import isolet
 from seqmed.kernels import make_kernel
 
-STREAM = {"random_state": 0, "lag": 10, "laplacian": "rows", "graph_memory": 500}
-DEFAULT_BETA = 0.3
+STREAM = {"random_state": 0, "lag": 10, "n_landmarks": 500}
+DEFAULT_BETA = 0.01
 C = 10.0
-STREAM_BETAS = (0.0, 0.03, 0.3, 3.0)
+STREAM_BETAS = (0.0, 0.01, 0.1, 1.0)
 FULL_BETAS = (0.03, 0.3, 3.0)
-LARGE_MEMORY, LARGE_MEMORY_BETAS = 1500, (0.3, 3.0, 10.0)
-LARGE_MEMORY_TASK, LARGE_MEMORY_LABELS = "usps", 0.02
 N_NEIGHBORS = 10
 LABEL_FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.25)
 N_MASKS = 5
@@ -76,7 +73,6 @@ QUICK_FRACTIONS, QUICK_MASKS = (0.01, 0.1), 1
 QUICK_USPS_ROWS, QUICK_USPS_HELD_OUT, QUICK_ISOLET_BATCHES = 3000, 600, 12
 
 NO_GRAPH, DEFAULT, CHOSEN = "stream, beta = 0", "stream, default", "stream, beta chosen"
-LARGE = "stream, memory 1500, beta chosen"
 FULL_SVM, FULL_LAPSVM, SPREADING = "full SVM", "full LapSVM", "label spreading"
 
 
@@ -173,7 +169,7 @@ def prepare() -> None:
     # scikit-learn takes the few labels of one batch, nearly all different, for a regression.
     warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
     X = np.random.default_rng(0).normal(size=(60, 2))
-    model = SeqLapMED(**STREAM | {"graph_memory": 20}, beta=DEFAULT_BETA)
+    model = SeqLapMED(**STREAM | {"n_landmarks": 20}, beta=DEFAULT_BETA)
     for start in (0, 30):
         model.partial_fit(X[start : start + 30], np.arange(30) % 4 - 1)
 
@@ -190,11 +186,11 @@ def percent_right(predicted: Any, y: Any) -> float:
     return 100.0 * float(np.mean(predicted == y))
 
 
-def run_stream(draw: Draw, beta: float, memory: int = 500) -> dict[str, float]:
+def run_stream(draw: Draw, beta: float) -> dict[str, float]:
     """Return accuracy after the last batch, its mean over every sixth, and seconds of learning."""
     rows, seconds, scores = draw.rows, 0.0, []
     labels, classes = np.where(draw.shown, rows.y, UNLABELED), np.unique(rows.y)
-    parameters = STREAM | {"graph_memory": memory, "C": C, "gamma": rows.kernel.gamma}
+    parameters = STREAM | {"C": C, "gamma": rows.kernel.gamma}
     model = SeqLapMED(**parameters, beta=beta)
     for number, (start, end) in enumerate(pairwise(rows.bounds), 1):
         begin = time.process_time()
@@ -328,19 +324,9 @@ class Bench:
         chosen = best(scores)
         if chosen not in runs:
             runs[chosen] = [self.start(run_stream, draw, chosen) for draw in draws]
-        large, large_scores = None, {}
-        if task == LARGE_MEMORY_TASK and fraction <= LARGE_MEMORY_LABELS:
-            started = {
-                beta: self.start(run_stream, choosing, beta, LARGE_MEMORY)
-                for beta in LARGE_MEMORY_BETAS
-            }
-            large_scores = {beta: self.value(future)["last"] for beta, future in started.items()}
-            large = best(large_scores)
-            runs[LARGE] = [self.start(run_stream, draw, large, LARGE_MEMORY) for draw in draws]
         done = {beta: [self.value(future) for future in runs[beta]] for beta in runs}
         last = {name: [self.value(future) for future in others[name]] for name in others}
         streams = {NO_GRAPH: done[0.0], DEFAULT: done[DEFAULT_BETA], CHOSEN: done[chosen]}
-        streams |= {LARGE: done[LARGE]} if large is not None else {}
         every = {name: [run["mean"] for run in ran] for name, ran in streams.items()}
         last = {
             **{name: [run["last"] for run in ran] for name, ran in streams.items()},
@@ -349,11 +335,8 @@ class Bench:
         return {
             "task": task, "labels": fraction,
             "labels_shown": [int(draw.shown.sum()) for draw in draws],
-            "chosen": {"stream": chosen, FULL_LAPSVM: lapsvm["beta"]}
-            | ({LARGE: large} if large is not None else {}),
-            "validation": {
-                "stream": scores, FULL_LAPSVM: lapsvm["validation"], LARGE: large_scores,
-            },
+            "chosen": {"stream": chosen, FULL_LAPSVM: lapsvm["beta"]},
+            "validation": {"stream": scores, FULL_LAPSVM: lapsvm["validation"]},
             "last": compared(last), "every_sixth": compared(every),
             "seconds": {name: [run["seconds"] for run in ran] for name, ran in streams.items()},
         }  # fmt: skip

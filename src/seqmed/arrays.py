@@ -89,13 +89,6 @@ def distinct_rows(points: Points) -> NDArray[np.intp]:
     return np.fromiter(first_at.values(), dtype=np.intp, count=len(first_at))
 
 
-def positions_among(points: Points, others: Points) -> NDArray[np.intp]:
-    """Return where each row of ``points`` stands among the distinct rows ``others``; -1 if not."""
-    place = {key: position for position, key in enumerate(row_keys(others))}
-    found = (place.get(key, -1) for key in row_keys(points))
-    return np.fromiter(found, np.intp, points.shape[0])
-
-
 def found_among(points: Points, others: Points) -> NDArray[np.bool_]:
     """Return a mask (n,) of the rows of ``points`` that equal some row of ``others``."""
     known = set(row_keys(others))

@@ -21,8 +21,7 @@ from seqmed.updating import Rows
 DEFAULT_C = 10.0
 # Chosen by prequential accuracy on streams of their own: docs/decisions/0016-defaults.md.
 DEFAULT_LAG = 10
-DEFAULT_BETA, DEFAULT_LINKED_BETA = 0.01, 0.3
-DEFAULT_GRAPH_MEMORY = 500
+DEFAULT_BETA = 0.01
 
 
 class SeqMED(SequentialClassifier):
@@ -175,11 +174,10 @@ class SeqLapMED(SequentialClassifier):
             forgetting, class_weight, tol, max_iter
         As in `SeqMED`.
     budget : int >= 2 or None, default=None
-        Bound on the points kept in all; with a graph memory the rows of the newest batch come on
-        top. None keeps every support vector. Support vectors beyond it are projected on landmarks,
-        which are drawn from the stream and take up to half of it.
+        Bound on the points kept in all. None keeps every support vector. Support vectors beyond it
+        are projected on landmarks, which are drawn from the stream and take up to half of it.
     beta : float >= 0 or None, default=None
-        Weight of the smoothness term, 0 for none. None is 0.3 with a graph memory, else 0.01.
+        Weight of the smoothness term, 0 for none. None is 0.01.
     gamma_A, gamma_I : float > 0 and float >= 0, or None, default=None
         The paper's other parametrisation, instead of C and beta: for a batch of n rows, l labeled,
         ``C = 1 / (2 l gamma_A)`` and ``beta = gamma_I / (2 gamma_A n^2)``.
@@ -188,28 +186,16 @@ class SeqLapMED(SequentialClassifier):
     weights : {"heat", "binary"}, default="heat"
         Edge weights: ``exp(-d^2 / (4 heat_width))``, or 1.
     heat_width : "auto" or float > 0, default="auto"
-        "auto" is a quarter of the mean squared neighbour distance of the first batch, then fixed;
-        with "rows" half of that of every row itself.
-    laplacian : {"auto", "normalized", "unnormalized", "rows"}, default="auto"
-        ``I - D^-1/2 W D^-1/2``, ``D - W``, or ``(I - P)'(I - P)`` in which P takes at every row the
-        mean over its own neighbours; its heat weights then measure their width row by row. "auto"
-        is "rows" for landmarks with a graph memory, else "normalized".
+        "auto" is a quarter of the mean squared neighbour distance of the first batch, then fixed.
+    laplacian : {"normalized", "unnormalized"}, default="normalized"
+        ``I - D^-1/2 W D^-1/2`` or ``D - W``.
     laplacian_power : int >= 1, default=1
         Exponent of the Laplacian.
     recursion : {"landmarks", "exact", "spectral"}, default="landmarks"
         How the covariance is carried: projected on landmarks in constant memory; exactly, keeping
         every row; or by the paper's spectral approximation.
     n_landmarks : int >= 1, default=500
-        Landmarks to grow to, taken from the stream as it comes (without a graph memory).
-    graph_memory : int >= 0 or "auto", default="auto"
-        Rows kept, besides the labeled ones of the window, so that the graph of a new batch is
-        linked to the past; 0 for a graph of each batch alone. The kept rows are then the landmarks.
-        Needs ``recursion="landmarks"``, ``laplacian="rows"``, ``laplacian_power=1`` and beta
-        instead of the gammas; "auto" is 500 where these are given or left open, else 0. The
-        graph is weighed anew, by the beta of the time, at every update.
-    graph_commit : float in [0, 1], default=0.0
-        How much of what a row said goes on to count, whatever beta is later, once it is dropped
-        from the graph memory.
+        Landmarks to grow to, taken from the stream as it comes.
     unlabeled : object, default=-1
         Marker of a missing label; None if only None and NaN are missing.
     random_state : int, RandomState instance or None, default=None
@@ -230,19 +216,17 @@ class SeqLapMED(SequentialClassifier):
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "weights": [StrOptions({"heat", "binary"})],
         "heat_width": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
-        "laplacian": [StrOptions({"auto", "normalized", "unnormalized", "rows"})],
+        "laplacian": [StrOptions({"normalized", "unnormalized"})],
         "laplacian_power": [Interval(Integral, 1, None, closed="left")],
         "recursion": [StrOptions(set(recursion.NAMES))],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
-        "graph_memory": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
-        "graph_commit": [Interval(Real, 0.0, 1.0, closed="both")],
         "unlabeled": "no_validation",
     }
 
     _fixed_parameters = (
         *SequentialClassifier._fixed_parameters,
         "n_neighbors", "weights", "heat_width", "laplacian", "laplacian_power",
-        "recursion", "n_landmarks", "graph_memory", "graph_commit",
+        "recursion", "n_landmarks",
     )  # fmt: skip
 
     def __init__(
@@ -266,12 +250,10 @@ class SeqLapMED(SequentialClassifier):
         n_neighbors=10,
         weights="heat",
         heat_width="auto",
-        laplacian="auto",
+        laplacian="normalized",
         laplacian_power=1,
         recursion="landmarks",
         n_landmarks=500,
-        graph_memory="auto",
-        graph_commit=0.0,
         unlabeled=-1,
         class_weight=None,
         tol=1e-3,
@@ -300,8 +282,6 @@ class SeqLapMED(SequentialClassifier):
         self.laplacian_power = laplacian_power
         self.recursion = recursion
         self.n_landmarks = n_landmarks
-        self.graph_memory = graph_memory
-        self.graph_commit = graph_commit
         self.unlabeled = unlabeled
         self.class_weight = class_weight
         self.tol = tol
@@ -320,49 +300,13 @@ class SeqLapMED(SequentialClassifier):
                 "recursion='landmarks' or 'exact'."
             )
         self._check_recursion()
-        landmarks, memory = self.n_landmarks, self._memory()
+        landmarks = self.n_landmarks
         if self.budget is not None:
             landmarks = self._landmarks_within_budget()
-            memory = min(memory, landmarks)
-        return recursion.begin(
-            self.recursion,
-            kernel,
-            n_landmarks=landmarks,
-            graph_memory=memory,
-            graph_commit=self.graph_commit,
-            seed=seed,
-        )
+        return recursion.begin(self.recursion, kernel, n_landmarks=landmarks, seed=seed)
 
     def _landmarks_within_budget(self) -> int:
-        return min(self._memory() or self.n_landmarks, self.budget // 2)
-
-    def _check_unchanged(self, fixed):
-        super()._check_unchanged(fixed)
-        gammas = self.gamma_A is not None or self.gamma_I is not None
-        if self._stream.posterior.recursion.pins and gammas:
-            raise ValueError(
-                f"gamma_A={self.gamma_A}, gamma_I={self.gamma_I} came in mid-stream to a linked "
-                "graph, expected C and beta: the gammas weigh a graph by the rows of its batch. "
-                "Use C and beta, or start a new model with graph_memory=0."
-            )
-
-    def _memory(self) -> int:
-        """Return how many rows the graph memory keeps, 0 for none."""
-        if self.graph_memory != "auto":
-            return self.graph_memory
-        linkable = (
-            self.recursion == "landmarks"
-            and self.laplacian in ("auto", "rows")
-            and self.laplacian_power == 1
-            and self.gamma_A is None
-            and self.gamma_I is None
-        )
-        return DEFAULT_GRAPH_MEMORY if linkable else 0
-
-    def _laplacian(self) -> str:
-        if self.laplacian != "auto":
-            return self.laplacian
-        return "rows" if self._memory() else "normalized"
+        return min(self.n_landmarks, self.budget // 2)
 
     def _check_recursion(self) -> None:
         """Refuse what a recursion cannot do, with the reason."""
@@ -384,48 +328,20 @@ class SeqLapMED(SequentialClassifier):
                 "and support vectors beyond the budget are projected on them. Use "
                 "recursion='landmarks'."
             )
-        if not self._memory():
-            if self.graph_commit > 0:
-                raise ValueError(
-                    f"graph_commit={self.graph_commit:g} got no graph memory, expected one: there "
-                    "is nothing to commit. Set graph_memory, or graph_commit=0."
-                )
-            return
-        if self.gamma_A is not None or self.gamma_I is not None:
-            raise ValueError(
-                f"graph_memory={self.graph_memory} got gamma_A={self.gamma_A}, "
-                f"gamma_I={self.gamma_I}, expected C and beta: the gammas weigh a graph by the "
-                "rows of its batch, and a linked graph spans many batches. Use C and beta, or "
-                "graph_memory=0."
-            )
-        wrong = {
-            "recursion": (name, "landmarks"),
-            "laplacian": (self._laplacian(), "rows"),
-            "laplacian_power": (self.laplacian_power, 1),
-        }
-        for parameter, (got, expected) in wrong.items():
-            if got != expected:
-                raise ValueError(
-                    f"graph_memory={self.graph_memory} got {parameter}={got!r}, expected "
-                    f"{expected!r}: a row that leaves the memory is settled by itself, which only "
-                    f"a Laplacian that is a sum over rows allows. Set {parameter}={expected!r} or "
-                    "graph_memory=0."
-                )
 
     def _graph_recipe(self) -> GraphRecipe:
         return GraphRecipe(
             n_neighbors=self.n_neighbors,
             weights=self.weights,
             heat_width=None if self.heat_width == "auto" else float(self.heat_width),
-            laplacian=self._laplacian(),
+            laplacian=self.laplacian,
             power=self.laplacian_power,
         )
 
     def _strengths(self, labeled_weight: float, weight: float) -> tuple[float, float]:
         """Return C and the smoothing strength ``2 beta`` of a batch."""
         if self.gamma_A is None and self.gamma_I is None:
-            measured = DEFAULT_LINKED_BETA if self._memory() else DEFAULT_BETA
-            beta = measured if self.beta is None else self.beta
+            beta = DEFAULT_BETA if self.beta is None else self.beta
             return self._check_bound(self.C, f"C={self.C:g}"), 2.0 * beta
         if self.beta is not None or self.C != DEFAULT_C:
             raise ValueError(

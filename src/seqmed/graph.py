@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from seqmed.arrays import Array, Indices, Points, row_norms_squared
-from seqmed.kernels import Kernel
+from seqmed.kernels import Kernel, blocks
 from seqmed.kernels.vectors import squared_distances
 from seqmed.sharing import shared
 from seqmed.triangular import semidefinite_factor
@@ -20,8 +20,6 @@ from seqmed.triangular import semidefinite_factor
 EDGE_BLOCK = 2**17
 # Entries of a sparse row that are expected not to be zero.
 SPARSE_WIDTH = 32
-# Width of a row's heat weights, as a share of its mean squared neighbour distance.
-ROW_WIDTH = 0.5
 # Rows, and rows for each column, up to which the nearest are found by computing all distances.
 SMALL_BATCH, WIDE = 2048, 8
 # Squared distance, relative to squared norms, below which inner products leave it too few digits.
@@ -40,10 +38,8 @@ class GraphRecipe:
     ----------
     n_neighbors : neighbours per point, >= 1, the point itself not counted.
     weights : "heat" for ``exp(-d^2 / (4 w))``, or "binary".
-    heat_width : the width ``w > 0`` of heat weights; None until it has been measured, and for
-        "rows" if every point is to measure its own.
-    laplacian : "normalized" for ``I - D^-1/2 W D^-1/2``, "unnormalized" for ``D - W``, or "rows"
-        for ``(I - P)'(I - P)``, P taking at every point the mean over its own neighbours.
+    heat_width : the width ``w > 0`` of heat weights; None until it has been measured.
+    laplacian : "normalized" for ``I - D^-1/2 W D^-1/2``, or "unnormalized" for ``D - W``.
     power : exponent >= 1 of the Laplacian.
     """
 
@@ -56,7 +52,7 @@ class GraphRecipe:
     @property
     def lacks_width(self) -> bool:
         """Whether heat weights wait for a width to be measured."""
-        return self.weights == "heat" and self.heat_width is None and self.laplacian != "rows"
+        return self.weights == "heat" and self.heat_width is None
 
 
 class Neighbours(NamedTuple):
@@ -68,15 +64,11 @@ class Neighbours(NamedTuple):
 
 @dataclass(frozen=True)
 class Smoothness:
-    """The penalty ``strength * f' L^power f`` on the values ``f`` (n,) of a function on a batch.
-
-    ``rows`` is ``I - P``, (n, n), where the Laplacian is a sum over points, ``L = rows' rows``.
-    """
+    """The penalty ``strength * f' L^power f`` on the values ``f`` (n,) of a function on a batch."""
 
     laplacian: sp.csr_array
     power: int
     strength: float
-    rows: sp.csr_array | None = None
 
     def quadratic(self, values: Array) -> Array:
         """Return ``strength * F' L^power F`` for functions in columns, (n, r) to (r, r)."""
@@ -94,18 +86,7 @@ class Smoothness:
         n, m = functions.shape
         if n > m:
             return semidefinite_factor(self.quadratic(functions)).T
-        if self.rows is not None and self.power == 1:
-            return self.scaled_rows() @ functions
         return self.factor().T @ functions
-
-    def scaled_rows(self) -> sp.csr_array:
-        """Return ``sqrt(strength) (I - P)``, (n, n), whose squared length at f is the penalty.
-
-        Only a Laplacian of rows, of power 1, is such a sum over points.
-        """
-        if self.rows is None or self.power != 1:
-            raise ValueError("a sum over points needs laplacian='rows' and power 1.")
-        return np.sqrt(self.strength) * self.rows
 
     def factor(self) -> Array:
         """Return R, (n, rank), with ``R R' = strength * L^power``."""
@@ -123,15 +104,22 @@ def find_neighbours(kernel: Kernel, points: Points, n_neighbors: int) -> Neighbo
     if k < 1:
         return Neighbours(np.empty((n, 0), dtype=np.intp), np.empty((n, 0)))
     coordinates = kernel.coordinates(points)
-    if coordinates is None:
-        gram = kernel(points, points)
-        norms = np.diagonal(gram)
-        distances = norms[:, None] + norms[None, :] - 2.0 * gram
-        distances[distances < ZERO_DISTANCE * (norms[:, None] + norms[None, :])] = 0.0
-        np.fill_diagonal(distances, np.inf)
-        indices = np.argsort(distances, axis=1, kind="stable")[:, :k]
-        return Neighbours(indices, np.take_along_axis(distances, indices, axis=1))
-    return nearest(coordinates, k)
+    return nearest_by_kernel(kernel, points, k) if coordinates is None else nearest(coordinates, k)
+
+
+def nearest_by_kernel(kernel: Kernel, points: Points, k: int) -> Neighbours:
+    """Return the k nearest other points of every point in feature space, in bounded memory."""
+    n = points.shape[0]
+    norms = kernel.diagonal(points)
+    indices, lengths = np.empty((n, k), dtype=np.intp), np.empty((n, k))
+    for rows in blocks(n, n):
+        sums = norms[rows, None] + norms
+        distances = sums - 2.0 * kernel(points[rows], points)
+        distances[distances < ZERO_DISTANCE * sums] = 0.0
+        distances[np.arange(len(sums)), np.arange(n)[rows]] = np.inf
+        indices[rows] = np.argpartition(distances, k - 1, axis=1)[:, :k]
+        lengths[rows] = np.take_along_axis(distances, indices[rows], axis=1)
+    return nearest_first(indices, lengths)
 
 
 @shared
@@ -169,6 +157,11 @@ def nearest_of_few(coordinates: Array, k: int) -> Neighbours:
     blurred = (lengths < CANCELLED * (norms[:, None] + norms[indices])).any(axis=1)
     if blurred.any():
         lengths[blurred] = edge_lengths(coordinates, indices, np.flatnonzero(blurred))
+    return nearest_first(indices, lengths)
+
+
+def nearest_first(indices: NDArray[np.intp], lengths: Array) -> Neighbours:
+    """Return neighbours in the order of their distances."""
     order = np.argsort(lengths, axis=1, kind="stable")
     return Neighbours(
         np.take_along_axis(indices, order, axis=1), np.take_along_axis(lengths, order, axis=1)
@@ -234,36 +227,7 @@ def laplacian_of(weights: sp.csr_array, kind: str) -> sp.csr_array:
     return sp.csr_array(sp.diags_array(connected.astype(np.float64)) - scaled)
 
 
-@shared
-def residual_rows(neighbours: Neighbours, recipe: GraphRecipe) -> sp.csr_array:
-    """Return ``I - P``, (n, n): what each value differs by from the mean over its neighbours.
-
-    A neighbour's share falls with its distance, by heat weights whose width is the point's own
-    unless one is given: ``exp(-d_ij^2 / (ROW_WIDTH mean_j d_ij^2))``. A point without neighbours
-    has a zero row.
-    """
-    n, k = neighbours.indices.shape
-    if k == 0:
-        return sp.csr_array((n, n))
-    lengths = neighbours.distances
-    if recipe.weights == "binary":
-        shares = np.ones((n, k))
-    else:
-        width = ROW_WIDTH * lengths.mean(axis=1, keepdims=True)
-        if recipe.heat_width is not None:
-            width = np.full((n, 1), 4.0 * recipe.heat_width)
-        nearest = lengths.min(axis=1, keepdims=True)  # measured from it, one share at least is 1
-        shares = np.exp(-(lengths - nearest) / np.where(width > 0, width, 1.0))
-    shares /= shares.sum(axis=1, keepdims=True)
-    starts = np.repeat(np.arange(n), k)
-    means = sp.csr_array((shares.ravel(), (starts, neighbours.indices.ravel())), shape=(n, n))
-    return sp.csr_array(sp.eye_array(n, format="csr") - means)
-
-
 def smoothness(neighbours: Neighbours, recipe: GraphRecipe, strength: float) -> Smoothness:
     """Return the penalty of one batch from its neighbours."""
-    if recipe.laplacian == "rows":
-        rows = residual_rows(neighbours, recipe)
-        return Smoothness(sp.csr_array(rows.T @ rows), recipe.power, strength, rows)
     laplacian = laplacian_of(weight_matrix(neighbours, recipe), recipe.laplacian)
     return Smoothness(laplacian, recipe.power, strength)

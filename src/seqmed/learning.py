@@ -21,15 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed import upkeep, windows
-from seqmed.arrays import (
-    Array,
-    Points,
-    distinct_rows,
-    found_among,
-    no_indices,
-    no_rows,
-    take_rows,
-)
+from seqmed.arrays import Array, Points, distinct_rows, no_indices, no_rows, take_rows
 from seqmed.dual import DualSolution
 from seqmed.graph import GraphRecipe, find_neighbours, measure_heat_width, smoothness
 from seqmed.kernels import Expansion
@@ -178,7 +170,7 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
     if forgot:
         past = upkeep.forget_labels(past, settings.forgetting)
     window, leaving = advance(past, batch, settings, past.n_batches)
-    recursion, graph = fold_geometry(past, window.points, batch.points, settings)
+    recursion, graph = fold_geometry(past, batch.points, settings)
     recursion = recursion.reach(window.points, batch.labeled.size)
     prior = replace(upkeep.follow(past, recursion), window=window)
     prior = replace(upkeep.settle(prior, leaving), graph=graph, n_batches=posterior.n_batches + 1)
@@ -199,8 +191,7 @@ def label(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poste
     window, leaving = advance(past, batch, settings, number)
     recursion = past.recursion.reach(window.points, batch.labeled.size)
     prior = replace(upkeep.follow(past, recursion), window=window)
-    prior = replace(upkeep.settle(prior, leaving), recursion=recursion.repin(window.points))
-    return relearn(past, prior, batch, settings, forgot=forgot)
+    return relearn(past, upkeep.settle(prior, leaving), batch, settings, forgot=forgot)
 
 
 def retract(
@@ -212,8 +203,7 @@ def retract(
     it was before any label.
     """
     window = posterior.window.take(~rows)
-    settled = upkeep.without_window(posterior)
-    prior = replace(settled, window=window, recursion=posterior.recursion.repin(window.points))
+    prior = replace(upkeep.without_window(posterior), window=window)
     poor = np.array([not poses(prior, head) for head in range(prior.biases.size)])
     untaught = poor & ~np.any(prior.frozen.coefficients != 0, axis=0)
     untaught &= ~np.any(prior.on_anchors.coefficients != 0, axis=0)
@@ -264,7 +254,7 @@ def relearn(
         replacement_cost=prior.recursion.replacement_cost,
         forgot=forgot,
     )
-    return replace(learned, recursion=learned.recursion.at_rest()), info
+    return learned, info
 
 
 def forgets(posterior: Posterior, batch: Batch, settings: Settings, number: int) -> bool:
@@ -297,32 +287,29 @@ def advance(
 
 
 def fold_geometry(
-    posterior: Posterior, labeled: Points, points: Points, settings: Settings
+    posterior: Posterior, points: Points, settings: Settings
 ) -> tuple[Recursion, GraphRecipe]:
     """Fold the smoothness of a batch into the covariance; repeated rows count as one vertex.
 
-    ``labeled`` are the points of the window, which a recursion that keeps points has to keep. The
-    graph's recipe comes back with its heat width, once there are distances to measure it by.
+    The graph's recipe comes back with its heat width, once there are distances to measure it by.
     """
     recursion, recipe = posterior.recursion, posterior.graph
-    unlinked = not recursion.pins or recursion.anchors is None
     sufficient = settings.room is None or not recursion.grows
-    if settings.smoothing == 0 and settings.forgetting == 1.0 and sufficient and unlinked:
+    if settings.smoothing == 0 and settings.forgetting == 1.0 and sufficient:
         return recursion, recipe
     if settings.forgetting < 1:
         recursion = recursion.forget(settings.forgetting)
-    if settings.smoothing == 0 and unlinked and not recursion.grows:
+    if settings.smoothing == 0 and not recursion.grows:
         return recursion, recipe
     kernel = recursion.covariance.kernel
-    vertices = recursion.vertices(take_rows(points, distinct_rows(points)), labeled)
+    vertices = take_rows(points, distinct_rows(points))
     penalty = None
     if settings.smoothing > 0:
         neighbours = find_neighbours(kernel, vertices, recipe.n_neighbors)
         if recipe.lacks_width:
             recipe = replace(recipe, heat_width=measure_heat_width(neighbours))
         penalty = smoothness(neighbours, recipe, settings.smoothing)
-    pinned = found_among(vertices, labeled) if recursion.pins else None
-    return recursion.fold(vertices, penalty, pinned), recipe
+    return recursion.fold(vertices, penalty), recipe
 
 
 def check_variances(posterior: Posterior, points: Points) -> None:

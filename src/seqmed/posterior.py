@@ -178,18 +178,11 @@ class Recursion(Protocol):
         """Whether `fold` has a use for points without a penalty: it will project on some."""
 
     @property
-    def pins(self) -> bool:
-        """Whether `fold` keeps points and wants to know which of them it must keep."""
-
-    @property
     def replacement_cost(self) -> float:
         """Largest change, by replacing anchors in the last fold, of the variance at one that left.
 
         As a share of k(z, z).
         """
-
-    def vertices(self, points: Points, labeled: Points) -> Points:
-        """Return what the graph of a batch spans, given its distinct rows and the window's rows."""
 
     def forget(self, share: float) -> Recursion:
         """Return the recursion with every penalty so far scaled by ``share`` in (0, 1).
@@ -197,16 +190,11 @@ class Recursion(Protocol):
         Its covariance need not follow before the next fold.
         """
 
-    def fold(
-        self,
-        points: Points,
-        smoothness: Smoothness | None,
-        pinned: NDArray[np.bool_] | None = None,
-    ) -> Recursion:
+    def fold(self, points: Points, smoothness: Smoothness | None) -> Recursion:
         """Return the recursion after one more batch.
 
-        ``points`` are those of `vertices`, ``smoothness`` is the penalty of their graph (None for
-        none), and ``pinned`` a mask of those that must be kept, if points are kept.
+        ``points`` are its distinct rows, ``smoothness`` is the penalty of their graph (None for
+        none).
         """
 
     def reach(self, window: Points, n_new: int) -> Recursion:
@@ -217,12 +205,6 @@ class Recursion(Protocol):
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Return the nearest function that lives on the lasting anchors."""
-
-    def repin(self, pinned: Points) -> Recursion:
-        """Return the recursion with these points pinned, as far as it has them, and no others."""
-
-    def at_rest(self) -> Recursion:
-        """Return the recursion without what an update can make anew."""
 
     def unexplained(self, points: Points) -> Array:
         """Return the squared norm, (n,), of what `project` loses of each row's kernel function."""

@@ -11,7 +11,13 @@ from seqmed import dual
 from seqmed.arrays import Array, Points, no_indices
 from seqmed.dual import DualProblem, DualSolution
 from seqmed.kernels import ComputedGram, Expansion, evaluate
-from seqmed.posterior import Covariance, CovarianceFunction, Posterior, loaded
+from seqmed.posterior import (
+    Covariance,
+    CovarianceFunction,
+    Posterior,
+    check_reduction,
+    loaded,
+)
 from seqmed.recursion import SpectralRecursion
 from seqmed.recursion.span import SpanCovariance, SpanGram
 from seqmed.settings import Settings
@@ -20,7 +26,7 @@ from seqmed.upkeep import base_coefficients, with_settled
 Gram = Array | ComputedGram | SpanGram
 Solutions = tuple[DualSolution | None, ...]
 
-# Points of a window whose covariances are held in memory, where they are the base kernel's.
+# Points of a window whose covariances are held in memory.
 LARGEST_GRAM = 12_000
 # Distance beyond its margin at which a point is first left out.
 SPARE = 0.2
@@ -110,10 +116,13 @@ def poses(posterior: Posterior, head: int) -> bool:
 
 def gram_of(covariance: CovarianceFunction, points: Points) -> Array | ComputedGram:
     """Return the covariances of the window's points, in memory unless they are too many."""
-    plain = isinstance(covariance, Covariance) and covariance.reduction is None
-    if plain and points.shape[0] > LARGEST_GRAM:
-        return ComputedGram(covariance.kernel, points)
-    return covariance(points, points)
+    if points.shape[0] <= LARGEST_GRAM or not isinstance(covariance, Covariance):
+        return covariance(points, points)
+    kernel, reduction, features = covariance.kernel, covariance.reduction, None
+    if reduction is not None:
+        features = reduction.features(kernel, points)
+        check_reduction(kernel.diagonal(points), features)
+    return ComputedGram(kernel, points, features)
 
 
 def solve_head(

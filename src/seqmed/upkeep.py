@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, no_rows, positions_among, take_rows
+from seqmed.arrays import Array, no_rows, take_rows
 from seqmed.kernels import Expansion, Kernel, evaluate
 from seqmed.posterior import Posterior, Recursion, Terms, Watched, Window, loaded
 
@@ -248,7 +248,7 @@ def base_coefficients(posterior: Posterior, settled: Array | None = None) -> Arr
         return anchors.coefficients
     if settled is None:
         settled, expansion = anchors.coefficients, posterior.support
-    elif covariance.kernel.remembered and not posterior.recursion.pins:
+    elif covariance.kernel.remembered:
         # values of the whole window are known, and remembered
         expansion = Expansion(posterior.window.points, posterior.window.coefficients)
     else:
@@ -273,7 +273,6 @@ def within_budget(posterior: Posterior, room: int | None) -> Posterior:
         kept[heaviest] = True
         leaving = as_terms(window).take(~kept)
         posterior = settle(replace(posterior, window=window.take(kept)), leaving)
-        posterior = replace(posterior, recursion=posterior.recursion.repin(posterior.window.points))
     frozen = posterior.frozen
     excess = frozen.size + posterior.window.size - room
     if excess <= 0 or posterior.covariance.kernel.compact:
@@ -335,28 +334,9 @@ def ready(
         )
         newest = base_coefficients(posterior) if newest is None else newest
         parts = (Expansion(anchors.points, newest), *support)
-        parts = merged(parts, bounded) if posterior.recursion.pins else parts
     else:
         parts = posterior.covariance.in_base_kernel(posterior.support)
     return replace(posterior, mean_parts=summed(kernel, parts), intercepts=posterior.biases)
-
-
-def merged(parts: tuple[Expansion, ...], bounded: bool) -> tuple[Expansion, ...]:
-    """Return the same sum with what stands on a point of the first part moved there."""
-    anchors, *others = parts
-    coefficients = anchors.coefficients.copy()
-    rest = []
-    for part in others:
-        places = positions_among(part.points, anchors.points)
-        among = places >= 0
-        np.add.at(coefficients, places[among], part.coefficients[among])
-        if among.all():
-            continue
-        if bounded:
-            rest.append(Expansion(part.points, np.where(among[:, None], 0.0, part.coefficients)))
-        else:
-            rest.append(Expansion(take_rows(part.points, ~among), part.coefficients[~among]))
-    return (Expansion(anchors.points, coefficients), *rest)
 
 
 def summed(kernel: Kernel, parts: tuple[Expansion, ...]) -> tuple[Expansion, ...]:

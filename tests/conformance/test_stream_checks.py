@@ -33,11 +33,8 @@ def overlap(left, right):
     return (1.0 + (product.toarray() if sp.issparse(product) else product)) ** 2 / 100.0
 
 
-# The paper's recursion: every batch optimised once, and a graph of its own.
-PAPER = {
-    SeqMED: {"lag": 1},
-    SeqLapMED: {"lag": 1, "laplacian": "normalized", "graph_memory": 0},
-}
+# The paper's recursion: every batch optimised once.
+PAPER = {"lag": 1}
 
 
 class Case(NamedTuple):
@@ -48,7 +45,7 @@ class Case(NamedTuple):
     format: str
 
     def model(self, **more):
-        return self.estimator(**{**PAPER[self.estimator], **self.parameters, **more})
+        return self.estimator(**{**PAPER, **self.parameters, **more})
 
 
 KERNELS = {
@@ -62,7 +59,6 @@ KERNELS = {
 
 
 # Batches have 16 labels: a budget of 30 keeps 15 landmarks and 15 labeled points.
-MEMORY = {"laplacian": "rows", "graph_memory": 10}
 UPKEEP = {
     "lag-averaging": (SeqMED, {"lag": 2, "averaging": True}, "dense"),
     "lag-averaging-linear": (SeqLapMED, {"kernel": "linear", "lag": 2, "averaging": True}, "csr"),
@@ -74,10 +70,9 @@ UPKEEP = {
     ),
     "budget": (SeqMED, {"budget": 30, "averaging": True}, "dense"),
     "budget-landmarks": (SeqLapMED, {"budget": 30, "lag": 2, "forgetting": 0.8}, "csr"),
-    "memory": (SeqLapMED, {**MEMORY, "lag": 2}, "csr"),
-    "memory-budget": (SeqLapMED, {**MEMORY, "budget": 30, "averaging": True}, "dense"),
-    "memory-tfidf": (SeqLapMED, {**MEMORY, "kernel": "tfidf", "forgetting": 0.8}, "csr"),
-    "memory-commit": (SeqLapMED, {**MEMORY, "graph_commit": 0.5, "forgetting": 0.8}, "dense"),
+    "landmarks-budget-averaging": (SeqLapMED, {"budget": 30, "averaging": True}, "dense"),
+    "landmarks-forgetting": (SeqLapMED, {"forgetting": 0.8}, "dense"),
+    "landmarks-tfidf-forgetting": (SeqLapMED, {"kernel": "tfidf", "forgetting": 0.8}, "csr"),
 }
 
 
@@ -105,7 +100,7 @@ def make_cases():
 CASES = dict(make_cases())
 FEW = ("SeqMED-rbf-dense", "SeqMED-linear-csr", "landmarks-rbf-dense", "exact-callable-csr",
        "spectral-rbf-dense", "landmarks-tfidf-csr", "budget-landmarks",
-       "memory-budget", "SeqMED-defaults-csr", "SeqLapMED-defaults-dense")  # fmt: skip
+       "landmarks-budget-averaging", "SeqMED-defaults-csr", "SeqLapMED-defaults-dense")  # fmt: skip
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 few_cases = pytest.mark.parametrize("case", [CASES[name] for name in FEW], ids=FEW)
@@ -406,9 +401,8 @@ class Fuse:
         (SeqLapMED, {"recursion": "exact", "averaging": True, "forgetting": 0.8}),
         (SeqLapMED, {"recursion": "spectral"}),
         (SeqLapMED, {"budget": 30, "lag": 2, "averaging": True, "random_state": 0}),
-        (SeqLapMED, {**MEMORY, "budget": 30, "forgetting": 0.8, "random_state": 0}),
-        (SeqLapMED, {**MEMORY, "graph_commit": 0.5, "forgetting": 0.8, "random_state": 0}),
-        (SeqLapMED, {"lag": 10, "laplacian": "auto", "graph_memory": "auto"}),
+        (SeqLapMED, {"budget": 30, "forgetting": 0.8, "random_state": 0}),
+        (SeqLapMED, {"lag": 10, "random_state": 0}),
     ],
 )
 def test_a_kernel_that_fails_at_any_moment_leaves_no_trace(estimator, parameters, form):
@@ -551,14 +545,11 @@ def test_the_same_stream_gives_the_same_model(case):
     assert_same_state(learned(case, 3), learned(case, 3))
 
 
-@pytest.mark.parametrize(
-    "kept", [{**PAPER[SeqLapMED], "n_landmarks": 8}, {"lag": 1, "graph_memory": 8}]
-)
-def test_the_seed_matters_where_points_are_drawn(kept):
+def test_the_seed_matters_where_points_are_drawn():
     probes, _, _ = make_batch(9)
     scores = {}
     for seed in (0, 1):
-        model = SeqLapMED(beta=1.0, random_state=seed, **kept)
+        model = SeqLapMED(beta=1.0, lag=1, n_landmarks=8, random_state=seed)
         for batch_seed in range(4):
             model.partial_fit(*make_batch(batch_seed)[:2])
         scores[seed] = model.decision_function(probes)
@@ -701,7 +692,7 @@ CONSTANT_MEMORY = {
     "landmarks": (SeqLapMED, {"recursion": "landmarks", "n_landmarks": 30, "random_state": 0}),
     "spectral": (SeqLapMED, {"recursion": "spectral"}),
     "lag": (SeqMED, {"lag": 3}),
-    "memory": (SeqLapMED, {**MEMORY, "lag": 2, "random_state": 0}),
+    "landmarks-lag": (SeqLapMED, {"n_landmarks": 10, "lag": 2, "random_state": 0}),
 }
 
 

@@ -243,30 +243,19 @@ def test_words_from_a_count_vectorizer(estimator, kernel):
 # -- a stream as in the README ---------------------------------------------------------------------
 
 
-# A graph of every batch alone adds to what is known; one that is linked to kept rows is drawn anew,
-# and may take back what it said of a row when other neighbours have come.
-@pytest.mark.parametrize("linked", [True, False])
-def test_a_partially_labeled_stream(digits, linked):
-    """Accuracy rises, gaps are reported, unlabeled rows help, and shrink the spread."""
+def test_a_partially_labeled_stream(digits):
+    """Accuracy rises, gaps are reported, and unlabeled rows shrink the spread."""
     X, y = digits
     labels = np.where(np.random.default_rng(0).random(len(y)) < 0.2, y, -1)
-    parameters = {"random_state": 0}
-    if not linked:
-        parameters |= {"lag": 1, "laplacian": "normalized"}
-    model, accuracies = SeqLapMED(**parameters), []
-    labels_alone = SeqLapMED(**{**parameters, "beta": 0.0})
+    model, accuracies = SeqLapMED(lag=1, random_state=0), []
     for rows in np.array_split(np.arange(500), 5):
         model.partial_fit(X[rows], labels[rows])
         assert model.duality_gap_ >= 0
         accuracies.append(model.score(X[500:], y[500:]))
-        labels_alone.partial_fit(X[rows], labels[rows])
     assert accuracies[-1] > accuracies[0] + 0.2
-    if linked:
-        assert accuracies[-1] > labels_alone.score(X[500:], y[500:]) + 0.03
-    else:
-        assert accuracies[-1] > 0.75
+    assert accuracies[-1] > 0.75
     before = model.decision_std(X[500:])
     model.partial_fit(X[500:], np.full(100, -1))
     shrunk = before - model.decision_std(X[500:])
     assert shrunk.mean() > 0.004
-    assert linked or shrunk.min() >= -1e-9
+    assert shrunk.min() >= -1e-9

@@ -154,7 +154,7 @@ def graph_parameters(draw, recursions):
         "n_landmarks": draw(st.sampled_from([1, 4, 500])),
         "n_neighbors": draw(st.sampled_from([1, 3, 10])),
         "weights": draw(st.sampled_from(["heat", "binary"])),
-        "laplacian": draw(st.sampled_from(["auto", "normalized", "unnormalized", "rows"])),
+        "laplacian": draw(st.sampled_from(["normalized", "unnormalized"])),
         "laplacian_power": draw(st.sampled_from([1, 2])),
     }
     # what a recursion cannot do is refused: see the unit tests
@@ -162,9 +162,6 @@ def graph_parameters(draw, recursions):
         parameters |= {"averaging": False, "forgetting": 1.0}
     if recursion != "landmarks":
         parameters["budget"] = None
-    elif parameters["laplacian"] in ("auto", "rows") and parameters["laplacian_power"] == 1:
-        parameters["graph_memory"] = draw(st.sampled_from(["auto", 0, 1, 6, 100]))
-        parameters["graph_commit"] = draw(st.sampled_from([0.0, 0.3, 1.0]))
     return parameters
 
 
@@ -389,8 +386,8 @@ def kept_rows(posterior):
     parts = [posterior.window.points]
     if not posterior.covariance.kernel.compact:  # else what is settled is a vector of weights
         parts.append(posterior.frozen.points)
-    if getattr(carrier, "kept", None) is not None and carrier.anchors is not None:
-        parts.append(carrier.anchors[carrier.kept])
+    if carrier.anchors is not None:
+        parts.append(carrier.anchors)
     dense = (part.toarray() if sp.issparse(part) else part for part in parts)
     return {tuple(row) for part in dense for row in (part + 0.0).tolist()}
 
@@ -414,13 +411,8 @@ def test_what_is_kept_stays_within_its_bounds(recipe):
             assert len(kept_rows(posterior)) <= model.budget
             assert posterior.window.size <= model.budget - 1
             assert info.n_window <= max(model.budget - 1, *labeled)
-        if posterior.recursion.pins:
-            memory = 500 if model.graph_memory == "auto" else model.graph_memory
-            allowed = memory if model.budget is None else min(memory, model.budget // 2)
-            assert (posterior.recursion.committed is None) or model.graph_commit > 0
-            assert posterior.recursion.kept.size <= allowed + info.n_window
-        elif hasattr(model, "n_landmarks") and model.recursion == "landmarks":
-            assert posterior.recursion.kept.size <= model.n_landmarks
+        if hasattr(model, "n_landmarks") and model.recursion == "landmarks":
+            assert posterior.on_anchors.size <= model.n_landmarks
         assert (posterior.projection_error >= 0).all()
         assert np.isfinite(posterior.projection_error).all()
         assert (info.projection_cost >= 0).all()

@@ -1,7 +1,7 @@
 """A slow and obvious reference: loops, explicit inverses, the formulas as they are printed.
 
 Nothing here shares an algorithm with the library. Only the dual of one batch is borrowed, from
-`seqmed.dual.newton`, the solver the library itself does not use.
+`tests.reference.newton`, a solver of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from seqmed.dual import DualProblem, newton
+from seqmed.dual import DualProblem
+from tests.reference import newton
 
 Matrix = np.ndarray
 KernelFunction = Callable[[Matrix, Matrix], Matrix]
@@ -196,37 +197,6 @@ def batch_laplacian(
     return product
 
 
-def row_differences(
-    points: Matrix,
-    n_neighbors: int,
-    *,
-    weights: str = "heat",
-    width: float | None = None,
-    distances: Matrix | None = None,
-) -> Matrix:
-    """Return I - P: what the value of each point differs by from the mean over its neighbours.
-
-    P_ij is proportional to exp(-d_ij^2 / (mean_j d_ij^2 / 2)), or to exp(-d_ij^2 / (4 width)) if a
-    width is given; to 1 for binary weights, and where all neighbours are at distance zero.
-    """
-    distances = squared_distances(points) if distances is None else distances
-    n = len(distances)
-    rows = np.zeros((n, n))
-    for i, others in enumerate(nearest(distances, n_neighbors)):
-        if not others:
-            continue
-        lengths = [distances[i, j] for j in others]
-        scale = float(np.mean(lengths)) / 2 if width is None else 4 * width
-        if weights == "binary" or scale == 0:
-            shares = [1.0] * len(others)
-        else:
-            shares = [np.exp(-length / scale) for length in lengths]
-        rows[i, i] = 1.0
-        for j, share in zip(others, shares, strict=True):
-            rows[i, j] -= share / sum(shares)
-    return rows
-
-
 # -- the kernel after some batches -----------------------------------------------------------------
 
 
@@ -363,24 +333,10 @@ class Known:
         """Return what is known on other points: all of the old ones and more, or fewer."""
         return Known(self.kernel, points, self(points, points))
 
-    def given(self, rows: Matrix, beta: float) -> Known:
-        """Return S - SR'(RSR' + I/(2 beta))^{-1} RS: rows R f of variance 1/(2 beta) were 0."""
-        if len(rows) == 0 or beta == 0:
-            return self
-        S = self.covariance
-        noisy = rows @ S @ rows.T + np.eye(len(rows)) / (2 * beta)
-        return Known(self.kernel, self.points, S - S @ rows.T @ np.linalg.inv(noisy) @ rows @ S)
-
     def penalised(self, penalty: Matrix) -> Known:
         """Return (S^{-1} + P)^{-1} for a penalty P on the values at the points."""
         inverse = np.linalg.inv(np.linalg.inv(self.covariance) + penalty)
         return Known(self.kernel, self.points, inverse)
-
-    def discounted(self, share: float) -> Known:
-        """Return (K^{-1} + share (S^{-1} - K^{-1}))^{-1}: every penalty so far scaled."""
-        prior = np.linalg.inv(self.kernel(self.points, self.points))
-        penalty = np.linalg.inv(self.covariance) - prior
-        return Known(self.kernel, self.points, np.linalg.inv(prior + share * penalty))
 
 
 def nothing_known(kernel: KernelFunction, width: int) -> Known:

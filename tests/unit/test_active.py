@@ -29,7 +29,7 @@ MODELS = {
     "bias variance": (SeqMED, {"bias_variance": 2.0, "lag": 1}),
     "budget": (SeqMED, {"budget": 12, "random_state": 0}),
     "SeqLapMED": (SeqLapMED, {"random_state": 0}),
-    "own graphs": (SeqLapMED, {"graph_memory": 0, "lag": 1, "random_state": 0}),
+    "own graphs": (SeqLapMED, {"lag": 1, "random_state": 0}),
     "exact": (SeqLapMED, {"recursion": "exact"}),
     "spectral": (SeqLapMED, {"recursion": "spectral"}),
 }

@@ -303,9 +303,7 @@ def test_bad_parameters_are_refused_from_the_start(estimator, name):
 @pytest.mark.parametrize(("estimator", "name"), PARAMETER_CASES)
 def test_bad_parameters_in_mid_stream_lose_nothing(estimator, name):
     _, values, words = BAD_PARAMETERS[name]
-    # a linked graph refuses the gammas for a reason of its own
-    gammas = {"gamma_A", "gamma_I"} & set(values)
-    model = learned(estimator, **({"graph_memory": 0} if gammas else {}))
+    model = learned(estimator)
     good = {parameter: getattr(model, parameter) for parameter in values}
     untouched = pickle.loads(pickle.dumps(model))
     before = observed(model)
@@ -342,8 +340,6 @@ FIXED = {
     "laplacian_power": 2,
     "recursion": "exact",
     "n_landmarks": 30,
-    "graph_memory": 30,
-    "graph_commit": 0.5,
     "averaging": True,
     "budget": 40,
 }
@@ -412,92 +408,13 @@ def test_other_parameters_may_change_in_mid_stream(estimator, name):
 
 def test_the_pair_of_gammas_may_come_in_mid_stream():
     """``C = 1 / (2 l gamma_A)`` and ``beta = gamma_I / (2 gamma_A n^2)``, for 24 labels of 24."""
-    own_graphs = {"graph_memory": 0}
-    model = learned(SeqLapMED, **own_graphs).set_params(gamma_A=1e-3, gamma_I=1.0)
+    model = learned(SeqLapMED).set_params(gamma_A=1e-3, gamma_I=1.0)
     model.partial_fit(*THIRD)
-    equal = learned(SeqLapMED, **own_graphs)
+    equal = learned(SeqLapMED)
     equal.set_params(C=1 / (2 * 24 * 1e-3), beta=1 / (2e-3 * 24**2)).partial_fit(*THIRD)
     np.testing.assert_allclose(
         model.decision_function(PROBES), equal.decision_function(PROBES), rtol=1e-9
     )
-
-
-def test_the_gammas_may_not_come_to_a_linked_graph():
-    model = learned(SeqLapMED)
-    before = model.decision_function(PROBES)
-    model.set_params(gamma_A=1e-3, gamma_I=1.0)
-    with pytest.raises(ValueError, match="linked graph, expected C and beta"):
-        model.partial_fit(*THIRD)
-    np.testing.assert_array_equal(model.decision_function(PROBES), before)
-
-
-# In mid-stream these are changes of the graph memory, which are refused as such.
-BAD_BEGINNINGS = {
-    "the gammas on a linked graph": Parameters(
-        [SeqLapMED],
-        {"gamma_A": 1e-3, "gamma_I": 1.0, "graph_memory": 20},
-        (
-            "graph_memory=20",
-            "got gamma_A=0.001",
-            "gamma_I=1",
-            "expected C and beta",
-            "graph_memory=0",
-        ),
-    ),
-    "a commitment without a graph memory": Parameters(
-        [SeqLapMED],
-        {"graph_commit": 0.5, "graph_memory": 0},
-        ("graph_commit=0.5", "got no graph memory", "expected one", "Set graph_memory"),
-    ),
-    "a commitment with the gammas": Parameters(
-        [SeqLapMED],
-        {"gamma_A": 1e-3, "gamma_I": 1.0, "graph_commit": 1.0},
-        ("graph_commit=1", "got no graph memory", "expected one", "graph_commit=0"),
-    ),
-    "a commitment with an exact recursion": Parameters(
-        [SeqLapMED],
-        {"recursion": "exact", "graph_commit": 0.5},
-        ("graph_commit=0.5", "got no graph memory", "expected one", "graph_commit=0"),
-    ),
-}
-
-
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-@pytest.mark.parametrize("name", BAD_BEGINNINGS)
-def test_a_graph_memory_that_cannot_be_is_refused(name, method):
-    _, values, words = BAD_BEGINNINGS[name]
-    model = SeqLapMED(**values)
-    assert_refused(model, method, {"X": FIRST[0], "y": FIRST[1]}, words)
-    assert not hasattr(model, "classes_")
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"gamma_A": 1e-3, "gamma_I": 1.0, "graph_memory": 0},
-        {"C": 10.0, "beta": 0.5, "graph_memory": 20},
-        {"graph_commit": 0.0, "graph_memory": 0},
-        {"graph_commit": 0.5, "graph_memory": 20},
-        {"graph_commit": 0.5},
-    ],
-    ids=str,
-)
-def test_and_the_remedies_that_are_named_work(options):
-    assert SeqLapMED(**options).fit(*FIRST).n_batches_ == 1
-
-
-def test_the_gammas_go_with_a_graph_of_each_batch_alone():
-    """Left open, the graph memory is then none; set to none, it is the same model."""
-    gammas = {"gamma_A": 1e-3, "gamma_I": 1.0}
-    scores = []
-    for options in ({}, {"graph_memory": 0}, {"graph_memory": 0, "laplacian": "normalized"}):
-        model = SeqLapMED(random_state=0, **gammas, **options)
-        scores.append(model.partial_fit(*FIRST).partial_fit(*THIRD).decision_function(PROBES))
-        assert not model.posterior_.recursion.pins
-    assert np.array_equal(scores[0], scores[1])
-    assert np.array_equal(scores[0], scores[2])
-    linked = SeqLapMED(random_state=0).partial_fit(*FIRST)
-    assert linked.posterior_.recursion.pins
 
 
 def test_gamma_a_is_checked_batch_by_batch():

@@ -119,7 +119,7 @@ def make_stream(n_batches, size=60, n_classes=2, noise=0.15, seed=0, distance=2.
 
 @pytest.mark.parametrize("n_classes", [2, 4])
 @pytest.mark.parametrize(
-    "estimator", [SeqMED(), SeqMED(averaging=True, lag=1), SeqLapMED(graph_memory=40)]
+    "estimator", [SeqMED(), SeqMED(averaging=True, lag=1), SeqLapMED(n_landmarks=40)]
 )
 def test_probabilities_are_calibrated_on_the_next_batch(estimator, n_classes):
     """Of rows given a probability of p, a share of p is right, in each of five groups.

@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
 from seqmed.arrays import writable
-from seqmed.dual import DualProblem, attainable, feasible, loops, newton, smo, solve
+from seqmed.dual import DualProblem, attainable, feasible, loops, smo, solve
 from seqmed.dual.problem import (
     duality_gap,
     exact_bias,
@@ -19,6 +19,7 @@ from seqmed.dual.problem import (
     margins_left,
     standing,
 )
+from tests.reference import newton
 from tests.reference.convex import dual_value, primal_value, solve_convex
 
 # KKT violation asked of every solve that is compared with another solver: two digits or more

@@ -1,5 +1,6 @@
 """What the classifiers promise beyond the mathematics."""
 
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -39,13 +40,14 @@ class TestScore:
             SeqLapMED().fit(X, Y).score(X, np.full(60, -1))
 
 
-# With a graph memory, and with a graph of each batch alone.
-LINKED = {"laplacian": "rows", "graph_memory": 500, "beta": 0.3}
-APART = {"laplacian": "normalized", "graph_memory": 0, "beta": 0.01}
+DEFAULTS = {
+    "beta": 0.01, "recursion": "landmarks", "n_landmarks": 500, "laplacian": "normalized",
+    "lag": 10,
+}  # fmt: skip
 
 
 class TestDefaults:
-    """What "auto" and None stand for: the same numbers as the values spelled out."""
+    """What is left open is the same, to the last bit, as the values spelled out."""
 
     def scores(self, **parameters):
         model = SeqLapMED(random_state=0, **parameters)
@@ -56,39 +58,23 @@ class TestDefaults:
     @pytest.mark.parametrize(
         ("given", "meant"),
         [
-            ({}, {**LINKED, "recursion": "landmarks", "graph_commit": 0.0, "lag": 10}),
-            ({"laplacian": "rows"}, LINKED),
-            ({"graph_memory": 500}, LINKED),
-            ({"graph_memory": 7}, {**LINKED, "graph_memory": 7}),
-            ({"graph_memory": 0}, APART),
-            ({"laplacian": "normalized"}, APART),
-            ({"laplacian": "unnormalized"}, {**APART, "laplacian": "unnormalized"}),
-            ({"laplacian": "rows", "graph_memory": 0}, {**APART, "laplacian": "rows"}),
-            ({"laplacian_power": 2}, {**APART, "laplacian_power": 2}),
-            (
-                {"laplacian_power": 2, "laplacian": "rows"},
-                {**APART, "laplacian": "rows", "laplacian_power": 2},
-            ),
-            ({"recursion": "exact"}, {**APART, "recursion": "exact"}),
-            ({"recursion": "spectral"}, {**APART, "recursion": "spectral"}),
-            (
-                {"recursion": "exact", "laplacian": "rows"},
-                {**APART, "recursion": "exact", "laplacian": "rows"},
-            ),
-            ({"beta": 0.1}, {**LINKED, "beta": 0.1}),
-            ({"graph_memory": 0, "beta": 0.1}, {**APART, "beta": 0.1}),
-            ({"budget": 20}, {**LINKED, "graph_memory": 10, "budget": 20}),
+            ({}, {}),
+            ({"laplacian": "unnormalized"}, {"laplacian": "unnormalized"}),
+            ({"laplacian_power": 2}, {"laplacian_power": 2}),
+            ({"recursion": "exact"}, {"recursion": "exact"}),
+            ({"recursion": "spectral"}, {"recursion": "spectral"}),
+            ({"beta": 0.1}, {"beta": 0.1}),
+            ({"budget": 20}, {"n_landmarks": 10, "budget": 20}),
         ],
     )
     def test_what_is_left_open(self, given, meant):
-        np.testing.assert_array_equal(self.scores(**given), self.scores(**meant))
+        np.testing.assert_array_equal(self.scores(**given), self.scores(**{**DEFAULTS, **meant}))
 
     def test_the_choices_differ(self):
         """Or the comparisons above could not tell them apart."""
         choices = [
-            LINKED, APART, {**LINKED, "beta": 0.01}, {**APART, "beta": 0.3},
-            {**APART, "laplacian": "rows"}, {**LINKED, "graph_memory": 7},
-            {**LINKED, "graph_memory": 7, "graph_commit": 1.0}, {**LINKED, "lag": 1},
+            {}, {"beta": 0.1}, {"laplacian": "unnormalized"}, {"laplacian_power": 2},
+            {"n_landmarks": 7}, {"lag": 1},
         ]  # fmt: skip
         scores = [self.scores(**choice) for choice in choices]
         for first in range(len(choices)):
@@ -232,14 +218,18 @@ def test_the_intercept_is_a_copy(estimator, averaging):
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("bias", ["exact", "median"])
-def test_windows_too_large_for_a_kernel_matrix(n_classes, bias, monkeypatch):
+@pytest.mark.parametrize(
+    ("estimator", "options"),
+    [(SeqMED, {}), (SeqLapMED, {"beta": 0.5, "n_landmarks": 70, "random_state": 0})],
+)
+def test_windows_too_large_for_a_kernel_matrix(estimator, options, n_classes, bias, monkeypatch):
     """The same stream, with every kernel row computed when it is asked for."""
     rng = np.random.default_rng(n_classes)
     X = rng.normal(size=(240, 3))
     y = np.digitize(X[:, 0] + 0.3 * rng.normal(size=240), [0.0, 0.8][: n_classes - 1])
 
     def learned():
-        model = SeqMED(gamma=0.5, C=5.0, lag=2, bias=bias, tol=1e-8)
+        model = estimator(gamma=0.5, C=5.0, lag=2, bias=bias, tol=1e-8, **options)
         for start in range(0, 240, 60):
             model.partial_fit(X[start : start + 60], y[start : start + 60])
         return model
@@ -251,13 +241,21 @@ def test_windows_too_large_for_a_kernel_matrix(n_classes, bias, monkeypatch):
     assert model.duality_gap_ == pytest.approx(expected.duality_gap_, rel=1e-3, abs=1e-4)
 
 
-def test_only_a_plain_kernel_is_computed_row_by_row(monkeypatch):
-    """Smoothed covariances are held: their rows would cost as much as all of them."""
-    X, y = make_moons(60, noise=0.1, random_state=0)
-    y = np.where(np.arange(60) < 30, y, -1)
-    monkeypatch.setattr(solving, "LARGEST_GRAM", 10)
-    model = SeqLapMED(random_state=0).fit(X, y)
-    monkeypatch.undo()
-    assert np.array_equal(
-        model.decision_function(X), SeqLapMED(random_state=0).fit(X, y).decision_function(X)
-    )
+@pytest.mark.parametrize("kernel", ["rbf", "dcm"])
+def test_a_large_batch_forms_no_matrix_of_all_rows(kernel):
+    """With landmarks the memory of one batch is O(n m), besides blocks of a fixed size."""
+    n = 8000
+    generator = np.random.default_rng(0)
+    y = generator.integers(2, size=n)
+    X = generator.poisson(np.where(y[:, None] == 1, [4.0, 1.0, 1.0], [1.0, 1.0, 4.0])).astype(float)
+    X[:, 1] = np.arange(n)  # no two rows are the same
+    y = np.where(np.arange(n) % 20 == 0, y, -1)
+    options = {"kernel": kernel, "n_landmarks": 50, "random_state": 0}
+    SeqLapMED(**options).fit(X[:200], y[:200])  # imports and compiles
+    tracemalloc.start()
+    try:
+        SeqLapMED(**options).fit(X, y)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 0.5 * 8 * n**2

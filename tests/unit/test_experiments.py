@@ -187,7 +187,7 @@ class TestReporting:
         figure = figures.figure2(ours=True)
         levels = {
             "spectral": 0.8, "landmarks": 0.9, "beta0": 0.8, "independent": 0.6, "ours": 0.948,
-            "ours_linked": 0.9,
+            "ours_landmarks": 0.9,
         }  # fmt: skip
         runs = {
             name: levels.get(name, 0.95) + 0.01 * rng.random((trials, 30))

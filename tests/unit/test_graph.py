@@ -15,7 +15,7 @@ from seqmed.graph import (
     smoothness,
     weight_matrix,
 )
-from seqmed.kernels import RBF, DCMFisher, FromFunction, Linear, Precomputed, TfIdf
+from seqmed.kernels import RBF, DCMFisher, FromFunction, Linear, Precomputed, TfIdf, bounded
 from tests.reference import naive
 
 # A few dozen roundings of numbers near 1.
@@ -253,6 +253,21 @@ def test_few_points_have_all_others_for_neighbours(n, sparse):
         assert sorted(found.indices[i].tolist()) == [j for j in range(n) if j != i]
     matrix = penalty_of(points, recipe).laplacian.toarray()
     np.testing.assert_allclose(matrix, reference_of(points, recipe), rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("values", [1, 100, 600, 10**6])
+def test_neighbours_by_kernel_do_not_depend_on_the_blocks(values, monkeypatch):
+    points = counts(25, seed=31)
+    kernel = DCMFisher().freeze(points, np.ones(25))
+    gram = kernel(points, points)
+    expected = np.diag(gram)[:, None] + np.diag(gram) - 2 * gram
+    np.fill_diagonal(expected, np.inf)
+    order = np.argsort(expected, axis=1)[:, :4]
+    monkeypatch.setattr(bounded, "BLOCK_VALUES", values)
+    found = find_neighbours(kernel, points, 4)
+    assert np.array_equal(found.indices, order)
+    lengths = np.take_along_axis(expected, order, axis=1)
+    np.testing.assert_allclose(found.distances, lengths, rtol=0, atol=ROUNDING * size_of(gram))
 
 
 @pytest.mark.parametrize("kernel", [Linear(), Precomputed(np.eye(3))], ids=["rows", "precomputed"])

@@ -99,14 +99,10 @@ def learn(estimator, stream, *, wrap=np.asarray, classes=None, weighted=False):
     return estimator
 
 
-# The paper's recursion: every batch optimised once, and a graph of its own.
-OWN_GRAPH = {"laplacian": "normalized", "graph_memory": 0}
-
-
 def seq_lap(**options):
     settings = {
         "gamma": GAMMA, "beta": 0.5, "n_neighbors": NEIGHBOURS, "tol": TOL, "random_state": 0,
-        "lag": 1, **OWN_GRAPH, **options,
+        "lag": 1, **options,
     }  # fmt: skip
     return SeqLapMED(**settings)
 

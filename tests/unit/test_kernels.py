@@ -575,9 +575,9 @@ def test_joining_other_expansions_lists_their_points(sparse):
     "options",
     [
         {},
-        {"graph_commit": 0.5, "forgetting": 0.9},
-        {"graph_memory": 0, "n_landmarks": 6},
-        {"graph_memory": 0, "n_landmarks": 6, "budget": 12, "forgetting": 0.9},
+        {"forgetting": 0.9},
+        {"n_landmarks": 6},
+        {"n_landmarks": 6, "budget": 12, "forgetting": 0.9},
         {"recursion": "exact"},
     ],
     ids=str,

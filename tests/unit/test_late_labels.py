@@ -8,10 +8,8 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from seqmed import SeqLapMED, SeqMED
-from seqmed.arrays import positions_among
 from seqmed.dual.problem import DualProblem, certify
 from tests.unit.test_identities import (
-    OWN_GRAPH,
     TOL,
     UNLABELED,
     assert_close,
@@ -29,11 +27,6 @@ MODELS = {
     "exact": lambda **o: seq_lap(recursion="exact", **o),
     "landmarks": lambda **o: seq_lap(recursion="landmarks", n_landmarks=30, **o),
     "spectral": lambda **o: seq_lap(recursion="spectral", **o),
-    "linked": lambda **o: seq_lap(laplacian="rows", graph_memory=9, **o),
-    "linked, all kept": lambda **o: seq_lap(laplacian="rows", graph_memory=500, **o),
-    "linked, committed": lambda **o: seq_lap(
-        laplacian="rows", graph_memory=500, graph_commit=1.0, **o
-    ),
 }
 
 
@@ -74,7 +67,7 @@ def assert_same_model(found, expected):
 @pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
 @pytest.mark.parametrize("name", MODELS)
 def test_labels_of_the_last_batch_may_come_late(name, bias_variance, n_classes):
-    """After any batch, and the stream goes on the same: also what the graph memory keeps."""
+    """After any batch, and the stream goes on the same."""
     stream = make_stream(n_classes)
     model, late = (MODELS[name](lag=None, bias_variance=bias_variance) for _ in range(2))
     for rows in stream:
@@ -84,7 +77,7 @@ def test_labels_of_the_last_batch_may_come_late(name, bias_variance, n_classes):
         assert_same_model(late, model)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "linked, committed"])
+@pytest.mark.parametrize("name", MODELS)
 def test_labels_may_come_batches_late(name):
     """All of batch 1 comes after batch 3: the same from the next fold on."""
     stream = make_stream(3)
@@ -154,7 +147,8 @@ def full_gap(model, stream):
     state = model.posterior_
     support = state.support
     coefficients = np.zeros(len(rows))
-    coefficients[positions_among(support.points, rows)] = support.coefficients[:, 0]
+    places = [rows.tolist().index(point) for point in support.points.tolist()]
+    coefficients[places] = support.coefficients[:, 0]
     problem = DualProblem(
         gram=state.covariance(rows, rows),
         signs=signs,
@@ -167,7 +161,7 @@ def full_gap(model, stream):
 
 
 def test_a_late_label_counts_no_batch_and_moves_no_graph():
-    model = learn(SeqLapMED(random_state=0, graph_memory=20), [hidden(r) for r in make_stream()])
+    model = learn(SeqLapMED(random_state=0, n_landmarks=20), [hidden(r) for r in make_stream()])
     spread = model.decision_std(new_points())
     with pytest.raises(NotFittedError, match="without a label"):
         model.predict(new_points())
@@ -199,30 +193,6 @@ def test_late_labels_are_scored_before_they_are_learned():
     assert_close(ours.log_likelihoods, theirs.log_likelihoods, 1e-12)
 
 
-def test_a_dropped_row_takes_part_in_the_graph_again_once_it_is_labeled():
-    stream = make_stream()
-    model = learn(MODELS["linked"](lag=None), [hidden(rows) for rows in stream[:4]])
-    lost = [r for r in stream[0].points.tolist() if r not in model.posterior_.recursion.anchors]
-    assert lost
-    learn_late(model, replace(stream[0], labels=np.arange(20) % 2))
-    learn(model, stream[4:])
-    anchors = model.posterior_.recursion.anchors.tolist()
-    assert all(row in anchors for row in lost)
-
-
-def test_a_committed_row_does_not_count_twice():
-    stream = make_stream()
-    options = {"laplacian": "rows", "graph_memory": 9, "graph_commit": 1.0}
-    model = learn(seq_lap(lag=None, **options), [hidden(rows) for rows in stream[:4]])
-    learn_late(model, replace(stream[0], labels=np.arange(20) % 2))
-    other = learn(seq_lap(lag=None, **options), [hidden(rows) for rows in stream[:4]])
-    for each in (model, other):
-        learn(each, [hidden(stream[4])])
-    kept = model.posterior_.recursion.anchors.tolist()
-    assert set(map(tuple, stream[0].points)) - set(map(tuple, kept)) != set()
-    assert_close(model.decision_std(new_points()), other.decision_std(new_points()), 1e-12)
-
-
 # -- taken back ------------------------------------------------------------------------------------
 
 
@@ -242,7 +212,7 @@ def test_taking_labels_back_is_never_having_learned_them(name, bias_variance, n_
     assert_same_model(other, model)
 
 
-@pytest.mark.parametrize("name", [n for n in MODELS if n not in ("linked", "linked, committed")])
+@pytest.mark.parametrize("name", MODELS)
 def test_labels_can_be_taken_back_batches_later(name):
     stream = make_stream(3, seed=2)
     wrong = replace(stream[1], labels=np.where(stream[1].labels == 0, 2, UNLABELED))
@@ -263,33 +233,6 @@ def test_a_label_is_corrected():
     take_back(other, flipped)
     learn_late(other, stream[2])
     assert_same_model(other, model)
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("commit", [0.0, 0.5, 1.0])
-def test_a_label_is_corrected_in_a_small_graph_memory(commit, seed):
-    """A row that is unpinned, and may lose its place by that, is pinned again.
-
-    With rows committed it cannot come back, and takes part as a labeled row outside the graph; what
-    is committed stays the covariance of those that are kept.
-    """
-    rows, later = make_batch(30, 6, seed=40 + seed), make_batch(20, 5, seed=60 + seed)
-    options = {"laplacian": "rows", "graph_memory": 8, "graph_commit": commit, "lag": None}
-    model = learn(seq_lap(**options), [rows])
-    before = model.posterior_.recursion
-    known = np.flatnonzero(rows.labels != UNLABELED)[:2]
-    model.retract(rows.points[known])
-    model.partial_fit(rows.points[known], rows.labels[known], new_points=False)
-    after = model.posterior_.recursion
-    assert np.isin(after.kept, before.kept).all() or not commit
-    if after.committed is not None:
-        places = np.flatnonzero(np.isin(before.kept, after.kept))
-        assert np.array_equal(after.committed, before.committed[np.ix_(places, places)])
-    learn(model, [later])
-    assert np.isfinite(model.decision_function(new_points())).all()
-    if not commit:
-        other = learn(seq_lap(**options), [rows, later])
-        assert_same_model(model, other)
 
 
 @pytest.mark.parametrize("before", [0, 1, 2])
@@ -454,7 +397,7 @@ def test_what_cannot_be_taken_back():
     gram = np.full((4, 4), 2.0) + np.eye(4)
     given = SeqMED("precomputed").fit(gram, [0, 1, 0, 1])
     assert_refused(given, lambda: given.retract(gram[:1]), "kernel='precomputed'")
-    bounded = learn(SeqLapMED(**OWN_GRAPH, budget=6, lag=None, random_state=0), stream)
+    bounded = learn(SeqLapMED(budget=6, lag=None, random_state=0), stream)
     assert_refused(bounded, lambda: take_back(bounded, stream[0]), "budget=6, lag=None")
     averaged = learn(SeqMED(averaging=True), stream)
     assert_refused(averaged, lambda: take_back(averaged, stream[-1]), "running mean")
@@ -464,7 +407,7 @@ def test_what_cannot_be_taken_back():
 
 def test_a_bounded_model_takes_back_what_it_still_has():
     stream = make_stream()
-    model = learn(SeqLapMED(**OWN_GRAPH, budget=30, lag=None, random_state=0), stream)
+    model = learn(SeqLapMED(budget=30, lag=None, random_state=0), stream)
     window = model.posterior_.window
     model.retract(window.points[-3:])
     assert model.posterior_.window.size == window.size - 3

@@ -29,7 +29,6 @@ from seqmed import (
     SeqMED,
     StreamPipeline,
     persistence,
-    recursion,
 )
 from seqmed.drift import InputDriftWarning
 from seqmed.kernels import RBF, DCMFisher, Polynomial
@@ -130,7 +129,7 @@ MOMENTS = {
         SeqMED(class_weight={"ant": 2.0, "bee": 0.5}, lag=None), (batch(0), batch(1))
     ),
     "a random state": Moment(
-        SeqLapMED(graph_memory=6, random_state=np.random.RandomState(3)), (batch(0), batch(1))
+        SeqLapMED(n_landmarks=6, random_state=np.random.RandomState(3)), (batch(0), batch(1))
     ),
     "numpy's numbers": Moment(
         SeqLapMED(C=np.float64(2.0), n_neighbors=np.int64(3), beta=np.float32(0.1), random_state=0),
@@ -139,8 +138,8 @@ MOMENTS = {
     "gammas": Moment(SeqLapMED(gamma_A=0.01, gamma_I=0.1, random_state=0), (batch(0), batch(1))),
     "a kernel object": Moment(SeqMED(kernel=RBF(0.5)), (batch(0), batch(1))),
     "a kernel object to be frozen": Moment(SeqMED(kernel=Polynomial("scale", 2)), (batch(0),)),
-    "committed rows": Moment(
-        SeqLapMED(graph_memory=6, graph_commit=0.5, forgetting=0.9, random_state=0),
+    "landmarks that forget": Moment(
+        SeqLapMED(n_landmarks=6, forgetting=0.9, random_state=0),
         (batch(0), batch(1), batch(2)),
     ),
     "a small budget": Moment(
@@ -173,7 +172,7 @@ def test_late_labels_and_labels_taken_back(moment, path):
 
 
 def test_a_random_state_goes_on_drawing(path):
-    model = SeqLapMED(graph_memory=5, random_state=np.random.RandomState(3)).fit(*batch(0))
+    model = SeqLapMED(n_landmarks=5, random_state=np.random.RandomState(3)).fit(*batch(0))
     model.random_state.standard_normal()  # leaves a second number behind
     loaded = restored(model, path)
     assert loaded.random_state is not model.random_state
@@ -583,27 +582,3 @@ def test_cloudpickle_keeps_functions():
     model = SeqMED(kernel=lambda left, right: scale * left @ right.T).fit(*batch(0))
     loaded = cloudpickle.loads(cloudpickle.dumps(model))
     assert outputs(loaded, batch(1)[0]) == outputs(model, batch(1)[0])
-
-
-@pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_a_bounded_model_of_an_earlier_version_goes_on_as_it_was(kernel, tmp_path, monkeypatch):
-    """Points beyond the budget used to be projected on landmarks."""
-    rng = np.random.default_rng(0)
-    batches = [rng.normal(size=(20, 3)) for _ in range(6)]
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            SeqMED,
-            "_begin_recursion",
-            lambda model, kernel, rows, seed: recursion.begin(
-                "landmarks", kernel, n_landmarks=4, seed=seed
-            ),
-        )
-        model = SeqMED(kernel, gamma=0.5, budget=8, random_state=0)
-        for X in batches[:3]:
-            model.partial_fit(X, X[:, 0] > 0)
-    again = restored(model, tmp_path / "model.safetensors")
-    for X in batches[3:]:
-        for each in (model, again):
-            each.partial_fit(X, X[:, 0] > 0)
-    np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
-    assert bits(again) == bits(model)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import json
 import re
 import struct
@@ -25,6 +26,8 @@ import safetensors.numpy
 import seqmed
 from seqmed import SeqMED, persistence
 from seqmed.persistence import ModelFileError
+from seqmed.persistence.models import ModelEncoder
+from seqmed.persistence.registry import CLASSES
 from tests.data.make_golden import FOLDER
 
 ORIGINALS = {path.stem: path.read_bytes() for path in sorted(FOLDER.glob("*.safetensors"))}
@@ -315,8 +318,13 @@ def test_forged_files_are_refused_or_hold_a_model(tmp_path):
 
 
 def estimator(name, parameters=None, state=None):
-    content = {"class": name, "parameters": parameters or {}, "state": state or {}}
-    return {"estimator": content}
+    """Return the node of an estimator; parameters that are not given have their defaults."""
+    arguments = inspect.signature(CLASSES[name]).parameters if name in CLASSES else {}
+    defaults = {
+        each.name: each.default for each in arguments.values() if each.default is not each.empty
+    }
+    written = ModelEncoder("model").encode_named(defaults, name) | (parameters or {})
+    return {"estimator": {"class": name, "parameters": written, "state": state or {}}}
 
 
 def document(nodes=None, extra=None, extra_nodes=(), **members):
@@ -404,6 +412,10 @@ PLANS = {
     "a node of two kinds": (made(document([{"names": [], "array": []}])), "an object of one key"),
     "an unknown parameter": (parameters(D=1), "unknown: .*'D'"),
     "a missing parameter": (parameters("StreamPipeline"), "missing: .*'steps'"),
+    "no parameters": (
+        made(document([{"estimator": {"class": "SeqMED", "parameters": {}, "state": {}}}])),
+        "missing: .*'C'",
+    ),
     "a wrong parameter": (parameters(C=-1.0), "'C' parameter"),
     "a record for a kernel": (parameters(kernel=None), "a kernel by name"),
     "a cache": (

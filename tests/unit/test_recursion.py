@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from seqmed.arrays import stack
 from seqmed.graph import Smoothness
-from seqmed.kernels import RBF, Expansion, Linear, Polynomial
+from seqmed.kernels import RBF, Expansion, Linear, Polynomial, bounded
 from seqmed.posterior import Covariance
 from seqmed.recursion import begin
 from seqmed.recursion.basis import REDUNDANT, Basis, whiten
@@ -388,6 +388,21 @@ def test_landmarks_on_csr_equal_dense():
         rtol=0,
         atol=1e-12,
     )
+
+
+@pytest.mark.parametrize("values", [1, 50, 10**6])
+def test_a_projection_does_not_depend_on_the_blocks(values, monkeypatch):
+    landmarks, points = vectors(6, seed=61), vectors(15, seed=62)
+    coefficients = vectors(15, p=2, seed=63)
+    state = begin("landmarks", RBF(0.4), n_landmarks=6).fold(landmarks, None)
+    kernel = naive.rbf(0.4)
+    nearest = np.linalg.solve(kernel(landmarks, landmarks), kernel(landmarks, points))
+    rest = kernel(points, points) - kernel(points, landmarks) @ nearest
+    monkeypatch.setattr(bounded, "BLOCK_VALUES", values)
+    found = state.project(points, coefficients)
+    lost = np.diag(coefficients.T @ rest @ coefficients)
+    np.testing.assert_allclose(found.coefficients, nearest @ coefficients, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.squared_error, lost, rtol=0, atol=1e-12)
 
 
 def test_memory_of_landmarks_is_constant():

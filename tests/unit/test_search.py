@@ -283,12 +283,12 @@ def test_labels_that_come_late_discount_nothing():
 
 
 def test_candidates_draw_alike():
-    """Without a seed of the user's all keep the same points; with one, that is theirs."""
+    """Without a seed of the user's all draw the same landmarks; with one, that is theirs."""
     X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 3 - 1
     grid = {"C": [2.0, 10.0]}
-    model = PrequentialSearch(SeqLapMED(graph_memory=5), grid).partial_fit(X, y, classes=[0, 1])
-    kept = [each.posterior_.recursion.kept for each in model.candidates_]
-    assert np.array_equal(*kept)
+    model = PrequentialSearch(SeqLapMED(n_landmarks=5), grid).partial_fit(X, y, classes=[0, 1])
+    landmarks = [each.posterior_.recursion.anchors for each in model.candidates_]
+    assert np.array_equal(*landmarks)
     assert model.estimator.random_state is None
     seeds = {each.random_state for each in model.candidates_}
     other = clone(model).partial_fit(X, y, classes=[0, 1])
@@ -395,7 +395,7 @@ def learn(model, batches, **parameters):
     return model
 
 
-MEMORY = {"random_state": 0, "graph_memory": 20}
+LANDMARKS = {"random_state": 0, "n_landmarks": 20}
 FORGETFUL = {"forgetting": [1.0, 0.6], "lag": [1, None], "gamma": [1e-3, 10.0]}
 SEARCHES = {
     "SeqMED": (
@@ -412,14 +412,19 @@ SEARCHES = {
         True,
     ),
     "beta": (
-        SeqLapMED(**MEMORY),
-        [{"beta": [0.0, 0.1, 30.0], "C": [1.2, 10.0]}, {"graph_commit": [0.5]}],
+        SeqLapMED(**LANDMARKS),
+        [{"beta": [0.0, 0.1, 30.0], "C": [1.2, 10.0]}, {"forgetting": [0.5]}],
         "dense",
         False,
     ),
-    "tfidf": (SeqLapMED(kernel="tfidf", **MEMORY), {"beta": [0.0, 0.3], "C": [2, 50]}, "csr", True),
+    "tfidf": (
+        SeqLapMED(kernel="tfidf", **LANDMARKS),
+        {"beta": [0.0, 0.3], "C": [2, 50]},
+        "csr",
+        True,
+    ),
     "recursions": (
-        SeqLapMED(random_state=0, graph_memory=0),
+        SeqLapMED(random_state=0),
         {"recursion": ["landmarks", "exact", "spectral"], "beta": [0.0, 1.0]},
         "dense",
         False,
@@ -881,7 +886,7 @@ def test_names_of_columns():
 
 @pytest.mark.parametrize("form", ["dense", "csr"])
 def test_input_is_neither_changed_nor_frozen_nor_part_of_the_model(form):
-    model = PrequentialSearch(SeqLapMED(**MEMORY), {"beta": [0.0, 0.1], "C": [2.0, 10.0]})
+    model = PrequentialSearch(SeqLapMED(**LANDMARKS), {"beta": [0.0, 0.1], "C": [2.0, 10.0]})
     probes = make_batch(9, form).X
     for seed in range(3):
         batch = make_batch(seed, form)
@@ -921,7 +926,7 @@ def test_results_are_the_callers():
 
 def test_late_labels_and_retractions_are_those_of_the_candidates():
     grid = {"beta": [0.0, 0.1], "C": [2.0, 10.0]}
-    model = PrequentialSearch(SeqLapMED(**MEMORY), grid, discount=1.0)
+    model = PrequentialSearch(SeqLapMED(**LANDMARKS), grid, discount=1.0)
     alone = [clone(model.estimator).set_params(**each) for each in ParameterGrid(grid)]
     for X, y, _ in make_stream(3):
         for each in (model, *alone):
@@ -1313,12 +1318,12 @@ def imputing():
 @pytest.mark.parametrize(
     ("estimator", "grid"),
     [
-        (SeqLapMED(**MEMORY), {"beta": [0.0, 0.1], "C": [2.0, 10.0]}),
+        (SeqLapMED(**LANDMARKS), {"beta": [0.0, 0.1], "C": [2.0, 10.0]}),
         (SeqMED(kernel=vectors.RBF(0.1)), {"kernel": [vectors.RBF(0.1), vectors.RBF(2.0)]}),
         (imputing(), {"model__C": [2.0, 10.0], "impute": [SimpleImputer(), "passthrough"]}),
         (SeqMED(class_weight={0: 1.0, 1: 2.0}, random_state=0), {"C": np.array([2.0, 10.0])}),
     ],
-    ids=["memory", "kernel object", "pipeline", "dict"],
+    ids=["landmarks", "kernel object", "pipeline", "dict"],
 )
 def test_a_copy_goes_on_as_the_original_does(estimator, grid, kind):
     model = PrequentialSearch(estimator, grid, combine="mixture", drop_limit=1.0)
@@ -1338,7 +1343,7 @@ def test_a_copy_goes_on_as_the_original_does(estimator, grid, kind):
 
 def test_searches_in_several_threads():
     streams = [make_stream(3, start=10 * place) for place in range(3)]
-    models = [PrequentialSearch(SeqLapMED(**MEMORY), {"beta": [0.0, 0.1]}) for _ in streams]
+    models = [PrequentialSearch(SeqLapMED(**LANDMARKS), {"beta": [0.0, 0.1]}) for _ in streams]
     threads = [
         threading.Thread(target=learn, args=pair) for pair in zip(models, streams, strict=True)
     ]
@@ -1358,7 +1363,7 @@ def test_candidates_share_their_kernel_matrices(monkeypatch):
     for n in (1, 6):
         counter.count = 0
         grid = {"C": np.linspace(2.0, 20.0, n).tolist()}
-        learn(PrequentialSearch(SeqLapMED(**MEMORY), grid, drop_limit=None), batches)
+        learn(PrequentialSearch(SeqLapMED(**LANDMARKS), grid, drop_limit=None), batches)
         counts[n] = counter.count
     assert counts[6] < 2 * counts[1]
 
@@ -1387,7 +1392,7 @@ def moons(seed, n=40):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_smoothness_that_hurts_is_found_out(seed):
     """Of equals the first would be taken, and it is not beta = 0."""
-    estimator = SeqLapMED(random_state=0, graph_memory=150, gamma=0.1)
+    estimator = SeqLapMED(random_state=0, n_landmarks=150, gamma=0.1)
     model = PrequentialSearch(estimator, {"beta": [30.0, 3.0, 0.0]})
     for number in range(12):
         model.partial_fit(*crossed(1000 * seed + number))
@@ -1399,7 +1404,7 @@ def test_a_smoothness_that_hurts_is_found_out(seed):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_smoothness_that_helps_is_kept(seed):
     """Of equals the first would be taken, and it is beta = 0."""
-    estimator = SeqLapMED(random_state=0, graph_memory=150, gamma=15.0, forgetting=0.6)
+    estimator = SeqLapMED(random_state=0, n_landmarks=150, gamma=15.0, forgetting=0.6)
     model = PrequentialSearch(estimator, {"beta": [0.0, 30.0]}, discount=1.0)
     for number in range(25):
         model.partial_fit(*moons(1000 * seed + number))

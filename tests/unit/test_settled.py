@@ -48,7 +48,7 @@ def test_values_are_those_of_the_frozen_points(case):
 
 
 @pytest.mark.parametrize(
-    "name", ["landmarks-rbf-dense", "exact-rbf-csr", "memory", "SeqMED-rbf-dense"]
+    "name", ["landmarks-rbf-dense", "exact-rbf-csr", "landmarks-rbf-csr", "SeqMED-rbf-dense"]
 )
 def test_a_stream_that_forgets_what_it_knew_learns_the_same(name):
     case = CASES[name]
@@ -104,9 +104,7 @@ def test_batches_without_labels_leave_new_anchors_for_later():
 
 
 def test_what_is_projected_is_not_said_any_more():
-    model = SeqLapMED(
-        laplacian="normalized", graph_memory=0, n_landmarks=10, budget=20, lag=2, random_state=0
-    )
+    model = SeqLapMED(n_landmarks=10, budget=20, lag=2, random_state=0)
     for seed in range(6):
         X, y, _ = make_batch(seed)
         model.partial_fit(X, y)
@@ -118,9 +116,7 @@ def test_what_is_projected_is_not_said_any_more():
     "begin",
     [
         lambda kernel: SeqMED(kernel, lag=2),
-        lambda kernel: SeqLapMED(
-            kernel, laplacian="normalized", graph_memory=0, n_landmarks=12, lag=2, random_state=0
-        ),
+        lambda kernel: SeqLapMED(kernel, n_landmarks=12, lag=2, random_state=0),
     ],
     ids=["SeqMED", "landmarks"],
 )

@@ -553,12 +553,9 @@ def test_shared_work_is_the_same_to_the_last_bit(case):
 
 LARGE = {
     "SeqMED": lambda: SeqMED(lag=2),
-    "exact": lambda: SeqLapMED(recursion="exact", laplacian="normalized", graph_memory=0, lag=1),
-    "landmarks": lambda: SeqLapMED(
-        laplacian="normalized", graph_memory=0, n_landmarks=100, lag=1, random_state=0
-    ),
-    "linked": lambda: SeqLapMED(graph_memory=40, lag=2, random_state=0),
-    "linked-budget": lambda: SeqLapMED(graph_memory=40, budget=100, lag=2, random_state=0),
+    "exact": lambda: SeqLapMED(recursion="exact", lag=1),
+    "landmarks": lambda: SeqLapMED(n_landmarks=100, lag=1, random_state=0),
+    "budget": lambda: SeqLapMED(n_landmarks=40, budget=100, lag=2, random_state=0),
     "span": lambda: SeqMED(budget=100, lag=2, averaging=True, random_state=0),
 }
 
@@ -607,7 +604,7 @@ def test_wide_kernel_matrices_are_the_same_to_the_last_bit(offset, equal):
 @pytest.mark.parametrize(
     "name",
     ["SeqMED-rbf-dense", "landmarks-rbf-csr", "exact-tfidf-csr", "spectral-rbf-dense", "budget",
-     "memory", "memory-commit", "memory-budget", "SeqLapMED-defaults-csr"],
+     "landmarks-forgetting", "landmarks-budget-averaging", "SeqLapMED-defaults-csr"],
 )  # fmt: skip
 def test_a_state_that_was_shared_learns_on_outside(name):
     """What was remembered is read-only; nothing that follows may want to write to it."""
@@ -627,7 +624,7 @@ def test_a_state_that_was_shared_learns_on_outside(name):
         assert_same_bits(one, other)
 
 
-@pytest.mark.parametrize("name", ["SeqMED-rbf-dense", "memory-commit", "exact-rbf-dense"])
+@pytest.mark.parametrize("name", ["SeqMED-rbf-dense", "landmarks-rbf-dense", "exact-rbf-dense"])
 def test_rows_in_another_order_of_memory_are_computed_in_their_own_way(name):
     """Sums may be rounded by how rows lie in memory: equal numbers are not reason enough."""
     case = CASES[name]
@@ -650,7 +647,7 @@ def test_rows_in_another_order_of_memory_are_computed_in_their_own_way(name):
 
 
 @pytest.mark.parametrize("form", ["dense", "csr"])
-@pytest.mark.parametrize("name", ["SeqMED-rbf", "memory", "SeqLapMED-defaults"])
+@pytest.mark.parametrize("name", ["SeqMED-rbf", "landmarks-rbf", "SeqLapMED-defaults"])
 def test_input_is_neither_frozen_nor_changed_nor_kept(name, form):
     case = CASES.get(f"{name}-{form}") or CASES[name]
     model, twin = case.model(), case.model()
@@ -697,7 +694,7 @@ EXPENSIVE = {
     "solve": (smo, "solve"),
     "whitening": (triangular, "dtrtri"),
     "pivoted": (triangular, "dpstrf"),
-    "inverse": (basis, "dpotrf"),
+    "factored": (basis, "dpotrf"),
     "conditioned": (basis, "cholesky"),
 }
 
@@ -717,9 +714,11 @@ def count_work(monkeypatch, models, batches, *, inside):
     [
         ("SeqMED-rbf-dense", {"gaussians", "solve"}),
         ("SeqMED-tfidf-csr", {"dot", "solve"}),
-        ("memory", {"distances", "edges", "solve", "whitening", "conditioned"}),
-        ("memory-commit", {"gaussians", "pairs", "solve", "whitening", "conditioned", "inverse"}),
-        ("landmarks-rbf-dense", {"gaussians", "pairs", "solve", "whitening", "conditioned"}),
+        ("landmarks-rbf-csr", {"distances", "edges", "solve", "whitening", "conditioned"}),
+        (
+            "landmarks-rbf-dense",
+            {"gaussians", "pairs", "solve", "whitening", "conditioned", "factored"},
+        ),
         ("exact-rbf-csr", {"distances", "edges", "solve", "pivoted"}),
     ],
 )

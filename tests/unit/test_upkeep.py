@@ -15,7 +15,6 @@ from tests.reference import naive
 from tests.unit.test_identities import (
     GAMMA,
     NEIGHBOURS,
-    OWN_GRAPH,
     TOL,
     UNLABELED,
     Rows,
@@ -59,13 +58,7 @@ def make(carrier, **options):
 
 def papers(estimator, **options):
     """Return an estimator of the paper's recursion but for the options."""
-    own = {"lag": 1} if estimator is SeqMED else {"lag": 1, **OWN_GRAPH}
-    return estimator(**{**own, **options})
-
-
-def own_graph(**options):
-    """Return SeqLapMED with a graph of each batch alone."""
-    return SeqLapMED(**OWN_GRAPH, **options)
+    return estimator(**{"lag": 1, **options})
 
 
 def kernels_of(carrier, stream, forgetting=None):
@@ -412,7 +405,7 @@ def test_the_averaged_mean_is_the_mean_of_the_means(carrier, lag, forgetting, n_
     assert_close(running.dual_coef_, plain.dual_coef_, 1e-12)
 
 
-@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED, own_graph])
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array], ids=["dense", "csr"])
 def test_a_linear_kernel_averages_its_weights(estimator, n_classes, wrap):
@@ -795,11 +788,7 @@ PROJECTED = {
     "landmarks": (SeqLapMED, {"beta": 0.5}),
     "forgetting": (SeqLapMED, {"beta": 0.5, "forgetting": 0.8}),
     "lag": (SeqLapMED, {"beta": 0.5, "lag": 3}),
-    "memory": (SeqLapMED, {"beta": 0.5, "laplacian": "rows", "graph_memory": 20}),
-    "memory-lag": (
-        SeqLapMED,
-        {"beta": 0.5, "laplacian": "rows", "graph_memory": 20, "lag": 3, "forgetting": 0.8},
-    ),
+    "lag-forgetting": (SeqLapMED, {"beta": 0.5, "lag": 3, "forgetting": 0.8}),
 }
 
 
@@ -823,9 +812,8 @@ def test_the_cost_of_a_projection_is_the_norm_of_what_was_lost(name, n_classes, 
             model.update_info_.projection_cost, (drops + costs).max(axis=0), rtol=0, atol=1e-12
         )
         carrier = after.recursion
-        anchors = carrier.anchors[carrier.kept]
-        old = past.on_anchors
-        left = without(old.points, carrier.anchors)
+        anchors, old = carrier.anchors, past.on_anchors
+        left = without(old.points, anchors)
         # roots of differences of numbers near 1: right to 1e-15 before the root
         np.testing.assert_allclose(
             drops.ravel() ** 2,
@@ -947,10 +935,7 @@ BOUNDED = {
     "averaging": (SeqMED, {"averaging": True}),
     "linear": (SeqMED, {"kernel": "linear", "averaging": True}),
     "few-landmarks": (SeqLapMED, {"beta": 0.5, "n_landmarks": 5}),
-    "memory-averaging": (
-        SeqLapMED,
-        {"beta": 0.5, "laplacian": "rows", "graph_memory": 20, "averaging": True},
-    ),
+    "landmarks-averaging": (SeqLapMED, {"beta": 0.5, "averaging": True}),
 }
 
 
@@ -961,8 +946,7 @@ def points_kept(posterior):
     if not posterior.covariance.kernel.compact:  # else what is frozen is a vector of weights
         parts.append(posterior.frozen.points)
     if carrier.anchors is not None:
-        lasting = getattr(carrier, "kept", np.arange(carrier.anchors.shape[0]))
-        parts.append(carrier.anchors[lasting])
+        parts.append(carrier.anchors)
     return len({tuple(point) for part in parts for point in part.tolist()})
 
 
@@ -976,12 +960,7 @@ def test_a_budget_bounds_points_and_bytes(name, n_classes, labeled):
         learn(model, [make_batch(18, labeled, n_classes, seed=6600 + t)])
         posterior = model.posterior_
         assert points_kept(posterior) <= 24
-        size = posterior.nbytes
-        if posterior.recursion.pins and not model.averaging:
-            # A settled point that the memory holds too is not repeated in what predictions use.
-            size -= sum(part.nbytes for rest in posterior.mean_parts[1:] for part in rest)
-            assert sum(rest.points.shape[0] for rest in posterior.mean_parts[1:]) <= 12
-        sizes.append(size)
+        sizes.append(posterior.nbytes)
     assert sizes[8:] == [sizes[8]] * 8
 
 
@@ -991,12 +970,11 @@ def test_a_linear_kernel_stays_within_the_budget_too():
 
 
 def test_a_batch_with_more_labels_than_room_stays_within_the_budget():
-    options = {"laplacian": "rows", "graph_memory": 5, "budget": 10, "random_state": 0}
-    model = learn(seq_lap(**options), [make_batch(40, 25, seed=6650)])
+    model = learn(seq_lap(n_landmarks=5, budget=10), [make_batch(40, 25, seed=6650)])
     assert points_kept(model.posterior_) <= 10
 
 
-@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED, own_graph])
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
 def test_any_batch_stays_within_the_budget(estimator):
     model = estimator(budget=10, random_state=0)
     for t, labels in enumerate([25, 3, 0, 40, 1]):
@@ -1032,13 +1010,12 @@ def test_a_budget_that_is_never_reached_costs_nothing():
 
 
 @pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("name", ["exact", "landmarks", "memory", "SeqMED"])
+@pytest.mark.parametrize("name", ["exact", "landmarks", "SeqMED"])
 def test_which_points_are_one_array_makes_no_difference(name, late):
     """A tool that keeps models may keep equal arrays apart: nothing may hang on their identity."""
     options = {
-        "exact": (SeqLapMED, {"beta": 0.5, "recursion": "exact", **OWN_GRAPH}),
-        "landmarks": (SeqLapMED, {"beta": 0.5, "budget": 24, **OWN_GRAPH}),
-        "memory": (SeqLapMED, {"beta": 0.5, "graph_memory": 12, "budget": 24}),
+        "exact": (SeqLapMED, {"beta": 0.5, "recursion": "exact"}),
+        "landmarks": (SeqLapMED, {"beta": 0.5, "budget": 24}),
         "SeqMED": (SeqMED, {"budget": 24}),
     }
     estimator, chosen = options[name]
@@ -1075,23 +1052,6 @@ REFUSED = {
     "spectral forgetting": ({"recursion": "spectral", "forgetting": 0.9}, "forgetting=0.9"),
     "spectral budget": ({"recursion": "spectral", "budget": 20}, "budget=20"),
     "exact budget": ({"recursion": "exact", "budget": 20}, "budget=20"),
-    "memory normalized": ({"graph_memory": 20}, "laplacian='normalized'"),
-    "memory unnormalized": (
-        {"graph_memory": 20, "laplacian": "unnormalized"},
-        "laplacian='unnormalized'",
-    ),
-    "memory exact": (
-        {"graph_memory": 20, "laplacian": "rows", "recursion": "exact"},
-        "recursion='exact'",
-    ),
-    "memory spectral": (
-        {"graph_memory": 20, "laplacian": "rows", "recursion": "spectral"},
-        "recursion='spectral'",
-    ),
-    "memory power": (
-        {"graph_memory": 20, "laplacian": "rows", "laplacian_power": 2},
-        "laplacian_power=2",
-    ),
 }
 
 
@@ -1105,15 +1065,10 @@ def test_what_a_recursion_cannot_do_is_refused_with_the_reason(name, method):
         getattr(model, method)(TWO[0].points, TWO[0].labels)
     text = str(refusal.value)
     assert f"got {got}" in text
-    assert any(word in text for word in ("Use recursion=", "Set "))
+    assert "Use recursion='landmarks'" in text
     assert vars(model) == before
     # the remedy that is named works
-    if "Use recursion='landmarks'" in text:
-        remedy = {"recursion": "landmarks"}
-    else:
-        parameter, value = got.split("=")[0], text.split("expected ")[1].split(":")[0]
-        remedy = {parameter: int(value) if value.isdigit() else value.strip("'")}
-    learn(seq_lap(**{**options, **remedy}), TWO)
+    learn(seq_lap(**{**options, "recursion": "landmarks"}), TWO)
 
 
 WRONG = {
@@ -1121,9 +1076,7 @@ WRONG = {
     "averaging": [2, "yes", None],
     "forgetting": [0.0, -0.5, 1.1, None, "slow"],
     "budget": [1, 0, -3, 2.5, "small"],
-    "graph_memory": [-1, 1.5, None, "all"],
-    "graph_commit": [-0.1, 1.1, None, "all"],
-    "laplacian": ["random-walk", 1],
+    "laplacian": ["random-walk", "auto", "rows", 1],
 }
 
 
@@ -1148,16 +1101,15 @@ def test_values_out_of_range_are_refused(estimator, name, value):
         assert {**vars(model), name: before[name]} == before
 
 
-FIXED = {"averaging": True, "budget": 50, "graph_memory": 30, "graph_commit": 0.5}
+FIXED = {"averaging": True, "budget": 50}
 
 
 @pytest.mark.parametrize(
     ("estimator", "name"),
-    [(kind, name) for kind in (SeqMED, SeqLapMED) for name in FIXED if name in kind().get_params()],
+    [(kind, name) for kind in (SeqMED, SeqLapMED) for name in FIXED],
 )
-def test_averaging_budget_memory_and_its_share_cannot_change_in_mid_stream(estimator, name):
-    options = {} if estimator is SeqMED else {"laplacian": "rows"}
-    changed, untouched = (learn(estimator(**options), TWO[:1]) for _ in range(2))
+def test_averaging_and_budget_cannot_change_in_mid_stream(estimator, name):
+    changed, untouched = (learn(estimator(), TWO[:1]) for _ in range(2))
     before = getattr(changed, name)
     changed.set_params(**{name: FIXED[name]})
     with pytest.raises(ValueError, match=f"{name} was changed from .* in mid-stream") as refusal:

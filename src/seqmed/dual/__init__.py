@@ -1,4 +1,4 @@
-"""The dual problem of one update and its two solvers."""
+"""The dual problem of one update and its solver."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class DualSolution(NamedTuple):
     objective : value of the dual.
     violation : largest disagreement between two demands, the quantity ``tol`` is about.
     status : "converged", "max_iter", or "rounding" (no floating point step makes progress).
-    n_iter : number of pair steps (or Newton steps) taken.
+    n_iter : number of pair steps taken.
     """
 
     multipliers: Array

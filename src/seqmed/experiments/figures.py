@@ -107,8 +107,6 @@ SPHERE_BETAS = (0.005, 0.05, 0.5, 5.0, 50.0)
 CATEGORICAL_RETRAIN_EVERY, SPHERE_RETRAIN_EVERY = 3, 5
 # The paper's learners: each batch optimised once, and the newest mean used.
 PAPER: Parameters = {"lag": 1, "averaging": False}
-# Every batch is a graph of its own, with the paper's Laplacian.
-OWN_GRAPH: Parameters = {"laplacian": "normalized"}
 # In three dimensions more landmarks than this add nothing.
 SPHERE_LANDMARKS = 200
 # RBF widths 1 and 10 of the paper, as gamma = 1 / (2 width^2).
@@ -180,18 +178,19 @@ def laplacian_methods(
 
 def sphere_figure(name: str, labels: int, heat_width: float | str, seed: int, ours: bool) -> Figure:
     """Return the sphere simulation with a number of labels in a batch of 100."""
-    kernel = {"gamma": SPHERE_GAMMA, "n_neighbors": 20}
-    fixed = {**kernel, **OWN_GRAPH, "weights": "heat", "heat_width": heat_width}
+    fixed = {
+        "gamma": SPHERE_GAMMA, "n_neighbors": 20, "weights": "heat", "heat_width": heat_width,
+    }  # fmt: skip
     added = {
         "ours": Method(
             "ours: averaged, lag 3, 400 points", curves.sequential_lapmed,
             {**fixed, "lag": 3, "averaging": True, "budget": 400, "n_landmarks": SPHERE_LANDMARKS},
             grid(C=SPHERE_BOUNDS, beta=(0.0, 0.005, 0.5, 50.0)),
         ),
-        "ours_linked": Method(
-            "ours: graph memory, lag 10, 400 points", curves.sequential_lapmed,
-            {**kernel, **LINKED, "lag": 10, "averaging": False, "budget": 400, "graph_memory": 200},
-            grid(C=SPHERE_BOUNDS, beta=(0.05, 0.5, 5.0, 50.0)),
+        "ours_landmarks": Method(
+            "ours: landmarks, all multipliers", curves.sequential_lapmed,
+            {**fixed, "lag": None, "averaging": False, "n_landmarks": SPHERE_LANDMARKS},
+            grid(C=SPHERE_BOUNDS, beta=(0.0, 0.005, 0.5, 50.0)),
         ),
     }  # fmt: skip
     methods = laplacian_methods(fixed, SPHERE_BOUNDS, SPHERE_BETAS, SPHERE_LANDMARKS)
@@ -217,8 +216,9 @@ def figure2b(*, ours: bool = False) -> Figure:
     return sphere_figure("figure2b", labels=2, heat_width="auto", seed=3, ours=ours)
 
 
-# New points linked to kept ones, by a Laplacian that is a sum over rows.
-LINKED: Parameters = {"laplacian": "rows", "graph_commit": 0.0}
+ISOLET_GRAPH: Parameters = {
+    "gamma": ISOLET_GAMMA, "n_neighbors": 10, "weights": "binary", "heat_width": "auto",
+}  # fmt: skip
 ISOLET_BOUNDS, ISOLET_BETAS = (10.0, 100.0), (0.5, 1.5, 4.5)
 
 
@@ -226,45 +226,36 @@ def isolet_additions() -> dict[str, Method]:
     """Return our curves of figure 3."""
     kernel = {"gamma": ISOLET_GAMMA, "n_neighbors": 10, "averaging": False}
     choice = grid(C=ISOLET_BOUNDS, beta=ISOLET_BETAS)
-    unlinked = {**kernel, **OWN_GRAPH, "weights": "binary", "lag": None, "n_landmarks": 500}
-    linked = {**kernel, **LINKED, "lag": None}
+    landmarks = {**kernel, "weights": "binary", "lag": None, "n_landmarks": 500}
     return {
         "ours_landmarks": Method(
-            "ours: landmarks, all multipliers", curves.sequential_lapmed, unlinked, choice
+            "ours: landmarks, all multipliers", curves.sequential_lapmed, landmarks, choice
         ),
         "ours_beta0": Method(
             "ours: beta = 0, all multipliers", curves.sequential_lapmed,
             {**kernel, "lag": None, "beta": 0.0}, grid(C=ISOLET_BOUNDS),
         ),
-        "ours_linked": Method(
-            "ours: graph memory 500", curves.sequential_lapmed,
-            {**linked, "graph_memory": 500}, choice,
-        ),
         "ours_bounded": Method(
-            "ours: graph memory 250, 900 points in all", curves.sequential_lapmed,
-            {**linked, "graph_memory": 250, "budget": 900}, choice,
+            "ours: landmarks, 900 points in all", curves.sequential_lapmed,
+            {**landmarks, "budget": 900}, choice,
         ),
     }  # fmt: skip
 
 
-def full_chosen(fixed: Parameters) -> Method:
+def full_chosen() -> Method:
     """Return full retraining with the choice ours have."""
     choice = grid(C=ISOLET_BOUNDS, beta=ISOLET_BETAS)
-    return Method("Full LapSVM, chosen", curves.full_lapsvm, fixed, choice, retrains=True)
+    return Method("Full LapSVM, chosen", curves.full_lapsvm, ISOLET_GRAPH, choice, retrains=True)
 
 
 def figure3(data_dir: Path | None = None, *, exact: bool = False, ours: bool = False) -> Figure:
     """ISOLET, A to M against N to Z, the setting of the paper."""
-    fixed = {
-        **OWN_GRAPH, "gamma": ISOLET_GAMMA, "n_neighbors": 10, "weights": "binary",
-        "heat_width": "auto",
-    }  # fmt: skip
-    methods = laplacian_methods(fixed, (100.0,), (0.5,))
+    methods = laplacian_methods(ISOLET_GRAPH, (100.0,), (0.5,))
     if exact:
         methods["exact"] = Method(
             "SeqLapMED, exact",
             curves.sequential_lapmed,
-            {**PAPER, **fixed, "recursion": "exact"},
+            {**PAPER, **ISOLET_GRAPH, "recursion": "exact"},
             grid(C=(100.0,), beta=(0.5,)),
         )
     return Figure(
@@ -273,7 +264,7 @@ def figure3(data_dir: Path | None = None, *, exact: bool = False, ours: bool = F
         stream=partial(_isolet, data_dir),
         methods={
             **methods,
-            **({**isolet_additions(), "full_chosen": full_chosen(fixed)} if ours else {}),
+            **({**isolet_additions(), "full_chosen": full_chosen()} if ours else {}),
         },
         n_batches=24,
         trials=1,
@@ -285,17 +276,13 @@ def figure3(data_dir: Path | None = None, *, exact: bool = False, ours: bool = F
 
 def figure3b(data_dir: Path | None = None) -> Figure:
     """ISOLET in six random orders of all 150 speakers, against full retraining."""
-    fixed = {
-        **OWN_GRAPH, "gamma": ISOLET_GAMMA, "n_neighbors": 10, "weights": "binary",
-        "heat_width": "auto",
-    }  # fmt: skip
     return Figure(
         name="figure3b",
         title="ISOLET, six random orders of the 150 speakers",
         stream=partial(_isolet, data_dir, reordered=True),
         methods={
             **isolet_additions(),
-            "full_chosen": full_chosen(fixed),
+            "full_chosen": full_chosen(),
         },
         n_batches=24,
         trials=6,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqmed.arrays import Array, Indices, Points, take_rows
+from seqmed.arrays import Array, Indices, Points, row_norms_squared, take_rows
 from seqmed.kernels.protocol import Expansion, Kernel
 
 # Kernel values held at once while scores are computed: 16 MB of doubles, memory that is used again.
@@ -48,21 +48,34 @@ def blocks(n_rows: int, width: int) -> Iterator[slice]:
 
 @dataclass(frozen=True)
 class ComputedGram:
-    """The symmetric kernel matrix (n, n) of some points, of which nothing is in memory."""
+    """The symmetric covariance matrix (n, n) of some points, computed row by row.
+
+    Parameters
+    ----------
+    kernel : the base kernel.
+    points : (n, p).
+    features : (n, r) psi of the points, for the covariance ``k - psi . psi``; None for the kernel.
+    """
 
     kernel: Kernel
     points: Points
+    features: Array | None = None
 
     def __getitem__(self, rows: Indices) -> Array:
         """Return some rows, (m, n)."""
-        return self.kernel(take_rows(self.points, rows), self.points)
+        values = self.kernel(take_rows(self.points, rows), self.points)
+        return values if self.features is None else values - self.features[rows] @ self.features.T
 
     def __matmul__(self, coefficients: Array) -> Array:
         """Return the product with ``coefficients`` (n,); points of coefficient 0 cost nothing."""
         support = np.flatnonzero(coefficients)
         carrying = Expansion(take_rows(self.points, support), coefficients[support, None])
-        return evaluate(self.kernel, (carrying,), self.points)[:, 0]
+        product = evaluate(self.kernel, (carrying,), self.points)[:, 0]
+        if self.features is None:
+            return product
+        return product - self.features @ (self.features.T @ coefficients)
 
     def diagonal(self) -> Array:
         """Return the diagonal, (n,)."""
-        return self.kernel.diagonal(self.points)
+        diagonal = self.kernel.diagonal(self.points)
+        return diagonal if self.features is None else diagonal - row_norms_squared(self.features)

@@ -14,7 +14,6 @@ from seqmed.persistence import rules
 from seqmed.persistence.registry import (
     CLASSES,
     ESTIMATORS,
-    FORMER,
     RECORDS,
     SCALERS,
     check_names,
@@ -23,7 +22,6 @@ from seqmed.persistence.registry import (
     field_names,
     field_types,
     kept_state,
-    optional_fields,
 )
 from seqmed.persistence.values import Decoder, Encoder, checked, in_range
 
@@ -124,9 +122,7 @@ class ModelDecoder(Decoder):
         kind = estimator_class(content["class"])
         name, kept = kind.__name__, ESTIMATORS[kind]
         parameters = self.decode_named(content["parameters"])
-        known = inspect.signature(kind).parameters
-        given = [each for each in known if known[each].default is not inspect.Parameter.empty]
-        check_names(parameters, known, given, name)
+        check_names(parameters, inspect.signature(kind).parameters, (), name)
         state = self.decode_named(content["state"])
         check_names(state, kept.attributes, kept.optional if state else kept.attributes, name)
         check_types(state, kept.attributes, name)
@@ -144,8 +140,7 @@ class ModelDecoder(Decoder):
         if kind is None:
             raise ValueError(f"it holds a record {name!r}, which this version does not know")
         parts = self.decode_named(content["fields"])
-        parts = FORMER[kind](parts) if kind in FORMER else parts
-        check_names(parts, field_types(kind), optional_fields(kind), name)
+        check_names(parts, field_types(kind), (), name)
         check_types(parts, field_types(kind), name)
         return kind(**parts)
 

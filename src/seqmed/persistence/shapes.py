@@ -18,14 +18,12 @@ from seqmed.persistence.registry import RECORDS, field_names
 from seqmed.posterior import Posterior, Reduction, Terms, Watched, Window
 from seqmed.race import Record
 from seqmed.recursion import (
-    ContinuousRecursion,
     ExactRecursion,
     LandmarkRecursion,
     SpanRecursion,
     SpectralRecursion,
 )
 from seqmed.recursion.basis import Basis
-from seqmed.recursion.continuity import PointCovariance
 from seqmed.recursion.span import SpanCovariance
 from seqmed.recursion.spectral import Spectrum
 
@@ -44,12 +42,8 @@ SHAPES: dict[type, dict[str, str]] = {
     Expansion: {"points": "n p", "coefficients": "n heads"},
     Reduction: {"anchors": "m p", "factor": "m r"},
     Basis: {"landmarks": "m p", "whitening": "m m", "gram": "m m", "rest": "m m"},
-    PointCovariance: {"anchors": "q p", "values": "q q"},
     ExactRecursion: {"origin": "q"},
     LandmarkRecursion: {"keys": "m", "origin": "m"},
-    ContinuousRecursion: {
-        "committed": "m m", "keys": "q", "kept": "m", "anchors": "q p", "origin": "q",
-    },
     SpectralRecursion: {"origin": "0"},
     SpanCovariance: {"landmarks": "m p", "whitening": "m m"},
     SpanRecursion: {"origin": "m"},

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from seqmed.arrays import Points
 from seqmed.calibration import SLOPES, Calibration
 from seqmed.dual import DualSolution
+from seqmed.estimators import SeqLapMED
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import RBF, DCMFisher, Polynomial, Precomputed, TfIdf, make_kernel
 from seqmed.labels import ClassBook
@@ -23,25 +24,20 @@ from seqmed.learning import StepInfo
 from seqmed.persistence.shapes import check_shapes, points_in, records_in
 from seqmed.posterior import Covariance, Posterior, Window
 from seqmed.recursion import (
-    ContinuousRecursion,
     ExactRecursion,
     LandmarkRecursion,
     SpanRecursion,
     SpectralRecursion,
 )
-from seqmed.recursion.continuity import PointCovariance
 from seqmed.recursion.span import SpanCovariance
 
 Rules = Iterator[tuple[str, Any]]
 
 # How each named recursion carries the covariance.
-CARRIERS: dict[str, tuple[type, ...]] = {
-    "exact": (ExactRecursion,),
-    "spectral": (SpectralRecursion,),
-    "landmarks": (LandmarkRecursion, ContinuousRecursion),
-    # within a budget; landmarks are by earlier versions
-    "span": (SpanRecursion, LandmarkRecursion),
-    "compact": (ExactRecursion, LandmarkRecursion),
+CARRIERS: dict[str, type] = {
+    "exact": ExactRecursion,
+    "spectral": SpectralRecursion,
+    "landmarks": LandmarkRecursion,
 }
 # More than any stream has; the number of a batch must stay an index.
 MOST_BATCHES = 2**53
@@ -70,13 +66,8 @@ def stream_rules(began: Any, state: dict[str, Any]) -> Rules:
         "points that suit the kernel",
         all(suit(points, kernel, stream.sparse) for points in points_in(posterior)),
     )
-    default = "exact"
-    if began.budget is not None:
-        default = "compact" if kernel.compact else "span"
-    yield "the recursion named", type(recursion) in CARRIERS[getattr(began, "recursion", default)]
+    yield "the recursion named", type(recursion) is carrier_of(began, kernel)
     yield "the bias variance named", posterior.bias_variance == float(began.bias_variance)
-    by_rows = posterior.graph.laplacian == "rows" and posterior.graph.power == 1
-    yield "a graph by rows where points are kept", by_rows or not recursion.pins
     yield "coefficients for every anchor", posterior.on_anchors.size == n_anchors(recursion)
     signs = posterior.window.signs
     yield "one class for every row", book.n_heads == 1 or ((signs > 0).sum(axis=1) == 1).all()
@@ -89,6 +80,13 @@ def holds(book: ClassBook, classes: NDArray[np.intp], counts: NDArray[np.intp]) 
     """Whether a book has counted so many labels of these classes, by their places."""
     known = (classes < book.classes.size).all()
     return bool(known and (book.counts[classes] >= counts).all())
+
+
+def carrier_of(began: Any, kernel: Any) -> type:
+    """Return the class of the recursion that a stream begins with."""
+    if isinstance(began, SeqLapMED):
+        return CARRIERS[began.recursion]
+    return ExactRecursion if began.budget is None or kernel.compact else SpanRecursion
 
 
 def n_anchors(recursion: Any) -> int:
@@ -158,7 +156,7 @@ def graph_rules(graph: GraphRecipe) -> Rules:
     """Yield what holds for a graph's recipe."""
     yield "neighbours and powers >= 1", graph.n_neighbors >= 1 and graph.power >= 1
     yield "known edge weights", graph.weights in ("heat", "binary")
-    yield "a known Laplacian", graph.laplacian in ("normalized", "unnormalized", "rows")
+    yield "a known Laplacian", graph.laplacian in ("normalized", "unnormalized")
     yield "a heat width > 0", graph.heat_width is None or graph.heat_width > 0
 
 
@@ -194,26 +192,6 @@ def span_rules(recursion: SpanRecursion) -> Rules:
     yield "origins that are indices", (recursion.origin >= -1).all()
     yield "seed and count >= 0", recursion.seed >= 0 and recursion.n_calls >= 0
     yield "a number of labels seen", 0 <= recursion.n_seen < np.inf
-
-
-def continuous_rules(recursion: ContinuousRecursion) -> Rules:
-    """Yield what holds for the recursion of linked graphs."""
-    q, covariance = recursion.origin.size, recursion.covariance
-    if recursion.anchors is None:
-        began = not isinstance(covariance, Covariance) or covariance.reduction is not None
-        yield "no points before the first batch", q == 0 and not began
-    else:
-        on_points = isinstance(covariance, PointCovariance) and covariance.basis is None
-        yield "a covariance on points, at rest", on_points
-        yield "one set of points", covariance.width == q
-    kept = recursion.kept
-    within = kept.size == 0 or (kept[0] >= 0 and kept[-1] < q)
-    yield "kept points among its points", within and (np.diff(kept) > 0).all()
-    yield "a memory, and a share to commit", recursion.memory >= 1 and 0 <= recursion.commit <= 1
-    yield "origins that are indices", (recursion.origin >= -1).all()
-    yield "seed and count >= 0", recursion.seed >= 0 and recursion.n_folds >= 0
-    dropped = np.delete(recursion.keys, kept)
-    yield "committed points to be gone", recursion.committed is None or (dropped == -np.inf).all()
 
 
 def spectral_rules(recursion: SpectralRecursion) -> Rules:
@@ -256,7 +234,6 @@ RECORD_RULES: dict[type, Callable[[Any], Rules]] = {
     GraphRecipe: graph_rules,
     ExactRecursion: exact_rules,
     LandmarkRecursion: landmark_rules,
-    ContinuousRecursion: continuous_rules,
     SpectralRecursion: spectral_rules,
     SpanRecursion: span_rules,
     ClassBook: book_rules,

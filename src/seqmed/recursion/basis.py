@@ -12,18 +12,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import (
-    LinAlgError,
-    block_diag,
-    cholesky,
-    eigh,
-)
+from scipy.linalg import LinAlgError, block_diag, cholesky
 from scipy.linalg.lapack import dpotrf, dpstrf
 
 from seqmed.arrays import Array, Points, no_rows, row_norms_squared, stack, take_rows
-from seqmed.kernels import Kernel
+from seqmed.kernels import Kernel, blocks
 from seqmed.posterior import Covariance, Projection, Reduction, check_variance
 from seqmed.sharing import shared
 from seqmed.threads import product
@@ -50,14 +44,14 @@ class Basis:
     landmarks : the points Z, (m, p).
     whitening : the matrix W, (m, m), with ``W' K_ZZ W = I``; the column of a redundant landmark is
         zero, so that a basis of m landmarks always has the same size.
-    gram : the matrix K_ZZ, (m, m); None if it is to be computed when it is needed.
+    gram : the matrix K_ZZ, (m, m).
     rest : the matrix V, (m, m), the identity in the place of redundant landmarks; None before
         anything is known, when it is the identity everywhere.
     """
 
     landmarks: Points
     whitening: Array
-    gram: Array | None = None
+    gram: Array
     rest: Array | None = None
 
     @property
@@ -119,8 +113,7 @@ class Basis:
 
     def _gram_with(self, kernel: Kernel, across: Array, points: Points) -> Array:
         """Return the kernel values among the landmarks and more points, (m + n, m + n)."""
-        gram = kernel(self.landmarks, self.landmarks) if self.gram is None else self.gram
-        return np.block([[gram, across.T], [across, kernel(points, points)]])
+        return np.block([[self.gram, across.T], [across, kernel(points, points)]])
 
     def factor(self) -> Array:
         """Return Q, (m, r): ``k(x, Z) Q`` are the features psi of what smoothness has taken."""
@@ -158,11 +151,14 @@ class Basis:
 
     def project(self, kernel: Kernel, points: Points, coefficients: Array) -> Projection:
         """Return the function of the span nearest to an expansion, and how far it is."""
-        features = self.features(kernel, points)
-        rest = kernel(points, points) - features @ features.T
+        features, size = self.features(kernel, points), points.shape[0]
+        squared_error = np.zeros(coefficients.shape[1])
+        for rows in blocks(size, size):
+            rest = kernel(points[rows], points) - features[rows] @ features.T
+            squared_error += np.sum(coefficients[rows] * (rest @ coefficients), axis=0)
         return Projection(
             coefficients=self.whitening @ (features.T @ coefficients),
-            squared_error=np.maximum(np.sum(coefficients * (rest @ coefficients), axis=0), 0.0),
+            squared_error=np.maximum(squared_error, 0.0),
         )
 
 
@@ -178,11 +174,6 @@ class Exchange(NamedTuple):
 
     basis: Basis
     cost: float
-
-
-def whiten_points(kernel: Kernel, points: Points) -> Basis:
-    """Return the basis of given landmarks, about which no smoothness is known."""
-    return empty_basis(points).extend(kernel, points)
 
 
 def empty_basis(like: Points) -> Basis:
@@ -219,11 +210,9 @@ def whiten(gram: Array, cutoff: float) -> Array:
 
 
 @shared
-def conditioned(covariance: Array, rows: Array | sp.csr_array) -> Array:
+def conditioned(covariance: Array, rows: Array) -> Array:
     """Return the covariance given that ``rows @ f`` was observed to be 0 with unit variance."""
-    if not rows.shape[0]:
-        return covariance
-    cross = rows @ covariance if sp.issparse(rows) else product(rows, covariance)
+    cross = product(rows, covariance)
     noisy = rows @ cross.T
     noisy[np.diag_indices_from(noisy)] += 1.0
     own = np.diagonal(covariance)
@@ -261,15 +250,3 @@ def reduced(factor: Array, rows: Array, own: float) -> Array:
     inner[np.diag_indices_from(inner)] += own
     half = lower_times(triangular_inverse(cholesky(inner, lower=True)), factor.T)
     return half.T @ half
-
-
-@shared
-def inverse(matrix: Array) -> Array:
-    """Return the inverse of a positive definite matrix; rounding may have spoiled that a little."""
-    lower, info = dpotrf(matrix, lower=1)
-    if info == 0:
-        root = triangular_inverse(lower)
-        return root.T @ root
-    values, vectors = eigh(matrix)
-    floor = matrix.shape[0] * np.finfo(np.float64).eps * max(float(values[-1]), 1.0)
-    return (vectors / np.maximum(values, floor)) @ vectors.T

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from seqmed.arrays import Array, Points, no_indices
 from seqmed.graph import Smoothness
 from seqmed.posterior import Covariance, Projection
-from seqmed.recursion.own_graph import OwnGraph
 from seqmed.recursion.theorem import discount, fold_exactly
 
 
 @dataclass(frozen=True)
-class ExactRecursion(OwnGraph):
+class ExactRecursion:
     """Carries the covariance without approximation, in memory O(N^2) after N points.
 
     Parameters
@@ -28,6 +27,7 @@ class ExactRecursion(OwnGraph):
     covariance: Covariance
     origin: NDArray[np.intp] = field(default_factory=no_indices)
 
+    grows: ClassVar[bool] = False
     replacement_cost: ClassVar[float] = 0.0
 
     @property
@@ -50,12 +50,7 @@ class ExactRecursion(OwnGraph):
         """Return what projecting loses: everything."""
         return self.covariance.kernel.diagonal(points)
 
-    def fold(
-        self,
-        points: Points,
-        smoothness: Smoothness | None,
-        pinned: NDArray[np.bool_] | None = None,
-    ) -> ExactRecursion:
+    def fold(self, points: Points, smoothness: Smoothness | None) -> ExactRecursion:
         """Return the recursion after one more batch."""
         reduction = self.covariance.reduction
         before = 0 if reduction is None else reduction.anchors.shape[0]
@@ -63,3 +58,7 @@ class ExactRecursion(OwnGraph):
             return ExactRecursion(self.covariance, np.arange(before))
         origin = np.append(np.arange(before), np.full(points.shape[0], -1))
         return ExactRecursion(fold_exactly(self.covariance, points, smoothness), origin)
+
+    def reach(self, window: Points, n_new: int) -> ExactRecursion:
+        """Return the recursion itself: labels are learned with the whole kernel."""
+        return self

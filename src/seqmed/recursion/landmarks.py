@@ -19,7 +19,6 @@ from seqmed.arrays import Array, Points, no_indices, take_rows
 from seqmed.graph import Smoothness
 from seqmed.posterior import Covariance, Projection
 from seqmed.recursion.basis import Basis, empty_basis
-from seqmed.recursion.own_graph import OwnGraph
 
 # Share in the stream below which points wait for those of later batches to stand for them: to
 # replace one landmark costs as much as to replace many.
@@ -27,7 +26,7 @@ IN_COMPANY = 0.1
 
 
 @dataclass(frozen=True)
-class LandmarkRecursion(OwnGraph):
+class LandmarkRecursion:
     """Carries the covariance in memory O(m^2 + m p), whatever the length of the stream.
 
     Parameters
@@ -63,11 +62,6 @@ class LandmarkRecursion(OwnGraph):
         """The landmarks."""
         return None if self.basis is None else self.basis.landmarks
 
-    @property
-    def kept(self) -> NDArray[np.intp]:
-        """Where the landmarks stand among the anchors: all in their places."""
-        return np.arange(0 if self.basis is None else self.basis.size)
-
     def forget(self, share: float) -> LandmarkRecursion:
         """Return the recursion with every penalty so far scaled by ``share``.
 
@@ -97,12 +91,7 @@ class LandmarkRecursion(OwnGraph):
         assert self.basis is not None
         return self.basis.unexplained(self.covariance.kernel, points)
 
-    def fold(
-        self,
-        points: Points,
-        smoothness: Smoothness | None,
-        pinned: NDArray[np.bool_] | None = None,
-    ) -> LandmarkRecursion:
+    def fold(self, points: Points, smoothness: Smoothness | None) -> LandmarkRecursion:
         """Return the recursion after one more batch; without a penalty, landmarks still grow."""
         kernel = self.covariance.kernel
         grown = self._with_landmarks_from(points)
@@ -112,6 +101,10 @@ class LandmarkRecursion(OwnGraph):
             basis = basis.observe(smoothness.observations(basis.features(kernel, points)))
         covariance = self.covariance if basis.rest is None else basis.covariance(kernel)
         return replace(grown, basis=basis, covariance=covariance, n_folds=self.n_folds + 1)
+
+    def reach(self, window: Points, n_new: int) -> LandmarkRecursion:
+        """Return the recursion itself: labels are learned with the whole kernel."""
+        return self
 
     def _with_landmarks_from(self, points: Points) -> LandmarkRecursion:
         """Return the recursion with those of ``points`` that draw a place among the landmarks."""
@@ -171,7 +164,7 @@ def stood_for(n: int, waiting: float, seen: float, n_landmarks: int) -> float:
     return max(float(n), waiting * min(1.0, most / due))
 
 
-def draw_keys(n: int, seed: int, n_folds: int, standing: float | None = None) -> Array:
+def draw_keys(n: int, seed: int, n_folds: int, standing: float) -> Array:
     """Return one negative key per point, (n,): the m largest of a stream are a uniform sample.
 
     Where n points stand for ``standing >= n`` of them, each of the n largest keys of so many goes
@@ -180,7 +173,7 @@ def draw_keys(n: int, seed: int, n_folds: int, standing: float | None = None) ->
     """
     generator = np.random.default_rng((seed, n_folds))
     keys = np.log(generator.random(n))
-    if standing is None or standing == n:
+    if standing == n:
         return keys
     # the largest of N is the N-th root of one, the next largest that of the N - 1 below it
     return generator.permutation(np.cumsum(keys / (standing - np.arange(n))))

@@ -37,7 +37,6 @@ from seqmed.graph import Smoothness
 from seqmed.kernels import Expansion, Kernel
 from seqmed.posterior import CovarianceFunction, Projection
 from seqmed.recursion.basis import whiten_gram
-from seqmed.recursion.own_graph import OwnGraph
 from seqmed.triangular import is_upper, squared_upper_times, times_upper
 
 # Points of a batch by which it is judged whether the landmarks express it.
@@ -262,7 +261,7 @@ def span_of(kernel: Kernel, landmarks: Points) -> SpanCovariance:
 
 
 @dataclass(frozen=True)
-class SpanRecursion(OwnGraph):
+class SpanRecursion:
     """Carries landmarks in memory O(m^2 + m p), whatever the length of the stream.
 
     Parameters
@@ -282,6 +281,7 @@ class SpanRecursion(OwnGraph):
     n_seen: float = 0.0
     n_calls: int = 0
 
+    grows: ClassVar[bool] = False
     replacement_cost: ClassVar[float] = 0.0
 
     @property
@@ -298,12 +298,7 @@ class SpanRecursion(OwnGraph):
         """Return the recursion with what it has seen counting for less."""
         return replace(self, n_seen=share * self.n_seen, origin=np.arange(self.size))
 
-    def fold(
-        self,
-        points: Points,
-        smoothness: Smoothness | None,
-        pinned: NDArray[np.bool_] | None = None,
-    ) -> SpanRecursion:
+    def fold(self, points: Points, smoothness: Smoothness | None) -> SpanRecursion:
         """Return the recursion itself: points without labels teach it nothing."""
         assert smoothness is None
         return self

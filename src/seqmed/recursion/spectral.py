@@ -19,7 +19,6 @@ from scipy.linalg import svd
 from seqmed.arrays import Array, Points, no_indices
 from seqmed.graph import Smoothness
 from seqmed.posterior import Covariance, Projection, Reduction
-from seqmed.recursion.own_graph import OwnGraph
 from seqmed.recursion.theorem import damping, fold_exactly
 
 EXACT_BATCHES = 2
@@ -74,7 +73,7 @@ def spectrum_of(points: Points, smoothness: Smoothness) -> Spectrum:
 
 
 @dataclass(frozen=True)
-class SpectralRecursion(OwnGraph):
+class SpectralRecursion:
     """Carries the covariance in memory O(r p) plus the newest batch.
 
     Parameters
@@ -91,6 +90,7 @@ class SpectralRecursion(OwnGraph):
     n_folds: int = 0
     # No anchor outlives its batch, so nothing can be remembered on anchors.
     anchors: ClassVar[None] = None
+    grows: ClassVar[bool] = False
     replacement_cost: ClassVar[float] = 0.0
     origin: NDArray[np.intp] = field(default_factory=no_indices)
 
@@ -109,12 +109,7 @@ class SpectralRecursion(OwnGraph):
         """Return what projecting loses: everything."""
         return self.covariance.kernel.diagonal(points)
 
-    def fold(
-        self,
-        points: Points,
-        smoothness: Smoothness | None,
-        pinned: NDArray[np.bool_] | None = None,
-    ) -> SpectralRecursion:
+    def fold(self, points: Points, smoothness: Smoothness | None) -> SpectralRecursion:
         """Return the recursion after one more batch."""
         if smoothness is None:
             return self
@@ -127,6 +122,10 @@ class SpectralRecursion(OwnGraph):
             strength=self.strength + smoothness.strength,
             n_folds=self.n_folds + 1,
         )
+
+    def reach(self, window: Points, n_new: int) -> SpectralRecursion:
+        """Return the recursion itself: labels are learned with the whole kernel."""
+        return self
 
     def _from_past(self, spectrum: Spectrum) -> Covariance:
         """Return the covariance in which pseudo-points stand for the past."""
