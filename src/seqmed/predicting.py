@@ -55,7 +55,8 @@ class PosteriorPredictor(ClassifierMixin):
             score of ``classes_[1]`` less that of ``classes_[0]``. Of one class its score. The
             column of a declared class without an example means nothing yet; `predict` skips it.
         """
-        scores = self._stream.book.decisions(self._scores(X))
+        scores = self._scores(X)
+        scores = self._stream.book.decisions(scores)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def decision_std(self, X):

@@ -56,7 +56,8 @@ class TestDefaults:
     @pytest.mark.parametrize(
         ("given", "meant"),
         [
-            ({}, {**LINKED, "recursion": "landmarks", "graph_commit": 0.0, "lag": 10}),
+            ({}, {**LINKED, "recursion": "landmarks", "graph_commit": 0.0}),
+            ({}, {"bias": "auto", "window": 2000, "lag": None}),
             ({"laplacian": "rows"}, LINKED),
             ({"graph_memory": 500}, LINKED),
             ({"graph_memory": 7}, {**LINKED, "graph_memory": 7}),
@@ -96,8 +97,8 @@ class TestDefaults:
                 assert np.abs(scores[first] - scores[second]).max() > 1e-4
 
     @pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
-    def test_the_window_holds_ten_batches_with_labels(self, estimator):
-        model = estimator()
+    def test_a_lag_of_ten_holds_ten_batches_with_labels(self, estimator):
+        model = estimator(lag=10)
         sizes = []
         for start in range(0, 48, 4):
             model.partial_fit(X[start : start + 4], Y[start : start + 4], classes=[0, 1])
