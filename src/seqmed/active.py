@@ -1,9 +1,10 @@
 """Which rows to have labeled next: those whose labels would mend the most decisions.
 
 A row's decision is the sign of a score, or the better of its two best classes. Let m >= 0 be its
-margin, ``|f|`` for one head and ``(best - second) / sqrt(2)`` for several, over the classes seen,
-and let the score be Gaussian around it with standard deviation s. What a decision loses by being
-taken now, on average, is its regret
+margin over the classes seen: ``|f|`` for one machine, ``(best - second) / sqrt(q_1^2 + q_2^2)`` for
+several, q the factors by which the class scores scale the machines' (`class_scale_`; 1 for
+``bias="exact"``). Let the score be Gaussian around it with standard deviation s. What a decision
+loses by being taken now, on average, is its regret
 
     r(m, s) = s phi(m / s) - m Phi(-m / s).
 
@@ -192,12 +193,13 @@ def margins(model: SequentialClassifier, points: Points) -> Array:
     book = model._stream.book
     if book.seen.sum() < 2:
         return np.zeros(points.shape[0])
-    scores = model.posterior_.mean(points)
+    scores = book.class_scores(model.posterior_.mean(points))[:, book.seen]
     check_overflow(scores)
+    best = np.argsort(scores, axis=1)[:, -2:]
+    gaps = np.diff(np.take_along_axis(scores, best, axis=1), axis=1)[:, 0]
     if book.n_heads == 1:
-        return np.abs(scores[:, 0])
-    second, best = np.partition(scores[:, book.seen], -2, axis=1)[:, -2:].T
-    return (best - second) / np.sqrt(2.0)
+        return gaps
+    return gaps / np.sqrt(np.sum(book.scale[book.seen][best] ** 2, axis=1))
 
 
 class Knowledge(NamedTuple):

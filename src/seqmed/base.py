@@ -56,8 +56,9 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         "coef0": [Interval(Real, 0.0, None, closed="left")],
         "C": [Interval(Real, 0.0, None, closed="neither")],
         "slack_shape": [Interval(Real, 0.0, None, closed="left")],
-        "bias": [StrOptions({"exact", "median"})],
+        "bias": [StrOptions({"auto", "exact", "median"})],
         "bias_variance": [Interval(Real, 0.0, None, closed="both")],
+        "window": [Interval(Integral, 1, None, closed="left"), None],
         "lag": [Interval(Integral, 1, None, closed="left"), None],
         "averaging": ["boolean"],
         "forgetting": [Interval(Real, 0.0, 1.0, closed="right")],
@@ -68,9 +69,10 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         "random_state": ["random_state"],
     }
 
-    # Parameters a stream is built on: they may not change between two batches.
+    # Parameters a stream is built on: they may not change between two batches, except for the bias
+    # from "exact" to "median" and back.
     _fixed_parameters: tuple[str, ...] = (
-        "kernel", "gamma", "degree", "coef0", "bias_variance", "averaging", "budget",
+        "kernel", "gamma", "degree", "coef0", "bias", "bias_variance", "averaging", "budget",
     )  # fmt: skip
 
     def __sklearn_tags__(self):
@@ -162,9 +164,9 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
     def retract(self, X, y=None):
         """Take labels back: what they taught is forgotten, the rows stay as unlabeled ones.
 
-        Possible while the rows are in the window, that is among the labeled rows of the last `lag`
-        batches with labels. A class of which no example is left, and that was not declared, is
-        forgotten too. Probabilities keep the record of how earlier scores turned out.
+        Possible while the rows are in the window, that is among the last `window` labeled rows and
+        the last `lag` batches with labels. A class of which no example is left, and that was not
+        declared, is forgotten too. Probabilities keep the record of how earlier scores turned out.
 
         Parameters
         ----------
@@ -284,7 +286,8 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         carrier = self._begin_recursion(kernel, rows, seed)
         fixed = {name: getattr(self, name) for name in self._fixed_parameters}
-        return updating.begin(carrier, self._graph_recipe(), rows, float(self.bias_variance), fixed)
+        variance = None if self.bias == "auto" else float(self.bias_variance)
+        return updating.begin(carrier, self._graph_recipe(), rows, variance, fixed)
 
     def _codes_to_retract(self, y: Any, n_rows: int) -> NDArray[np.intp]:
         """Return the classes (n,) of the labels that are to be taken back."""
@@ -304,9 +307,9 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
             kept = f"budget={self.budget}, " if self.budget is not None else ""
             raise ValueError(
                 f"row {missing} of X is not among the {window.size} labeled rows that can still be "
-                f"taken back ({kept}lag={self.lag}), expected one of them, as it was learned and "
-                "with the label it had: what other labels taught is settled. Start a new model "
-                "with lag=None and no budget to keep all."
+                f"taken back ({kept}window={self.window}, lag={self.lag}), expected one of them, "
+                "as it was learned and with the label it had: the multipliers of other rows are "
+                "frozen. Start a new model with window=None, lag=None and no budget to keep all."
             )
         return found
 
@@ -320,6 +323,7 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
             tol=self.tol,
             max_iter=self.max_iter,
             lag=self.lag,
+            window=self.window,
             averaging=self.averaging,
             forgetting=float(self.forgetting),
             room=None if self.budget is None else self.budget - self._landmarks_within_budget(),
@@ -343,6 +347,8 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
     def _check_unchanged(self, fixed: dict[str, Any]) -> None:
         for name, before in fixed.items():
             now = getattr(self, name)
+            if name == "bias" and "auto" not in (before, now):
+                continue
             if now is not before and now != before:
                 raise ValueError(
                     f"{name} was changed from {before!r} to {now!r} in mid-stream, expected it to "
@@ -359,10 +365,10 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         return bound
 
     def _check_bias_rule(self) -> None:
-        if self.bias == "median" and np.isfinite(self.bias_variance):
+        if self.bias != "exact" and np.isfinite(self.bias_variance):
             raise ValueError(
-                f"bias='median' got bias_variance={self.bias_variance:g}, expected inf: a finite "
-                "variance fixes the bias by itself. Use bias='exact'."
+                f"bias={self.bias!r} requires bias_variance=inf, got {self.bias_variance:g}. Set "
+                "bias='exact' to use a finite variance."
             )
 
     # -- what a subclass decides -----------------------------------------------------------------

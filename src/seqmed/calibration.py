@@ -100,17 +100,6 @@ def begin() -> Calibration:
     return Calibration()
 
 
-def class_scores(scores: Array, book: ClassBook) -> Array:
-    """Return the scores (n, seen) of the classes seen, from those of the heads, (n, heads).
-
-    Of two classes the first scores 0 and the second, to which the head belongs, its score.
-    """
-    if book.n_heads > 1:
-        return scores[:, book.seen]
-    pair = np.hstack([np.zeros_like(scores), scores])
-    return pair[:, -book.classes.size :][:, book.seen]
-
-
 def record(
     calibration: Calibration,
     book: ClassBook,
@@ -132,9 +121,8 @@ def record(
     usable = (codes >= 0) & np.isfinite(scores).all(axis=1)
     usable[usable] = book.seen[codes[usable]]
     places = np.cumsum(book.seen) - 1
-    return calibration.add(
-        class_scores(scores[usable], book), places[codes[usable]], weights[usable]
-    )
+    of_classes = book.class_scores(scores[usable])[:, book.seen]
+    return calibration.add(of_classes, places[codes[usable]], weights[usable])
 
 
 def probabilities(calibration: Calibration, book: ClassBook, scores: Array) -> Array:
@@ -147,7 +135,7 @@ def probabilities(calibration: Calibration, book: ClassBook, scores: Array) -> A
     unseen = 1.0 / (book.weights.sum() + book.classes.size)
     found = np.full((scores.shape[0], book.classes.size), unseen)
     rest = 1.0 - unseen * np.count_nonzero(~book.seen)
-    found[:, book.seen] = rest * calibration.probabilities(class_scores(scores, book))
+    found[:, book.seen] = rest * calibration.probabilities(book.class_scores(scores)[:, book.seen])
     winners = book.winners(scores)
     beaten = np.flatnonzero(found.argmax(axis=1) != winners)
     found[beaten, winners[beaten]] = np.nextafter(found[beaten].max(axis=1), 2.0)

@@ -20,7 +20,7 @@ from seqmed.updating import Rows
 
 DEFAULT_C = 10.0
 # Chosen by prequential accuracy on streams of their own: docs/decisions/0016-defaults.md.
-DEFAULT_LAG = 10
+DEFAULT_WINDOW = 2000
 DEFAULT_BETA = 0.01
 
 
@@ -50,14 +50,26 @@ class SeqMED(SequentialClassifier):
         Upper bound of the multiplier of one row.
     slack_shape : float >= 0, default=1.0
         Shape of the slack prior: 1 is MED, 0 is the SVM.
-    bias : {"exact", "median"}, default="exact"
-        "exact" is the multiplier of the equality constraint; "median" the paper's rule of thumb.
+    bias : {"auto", "exact", "median"}, default="auto"
+        "auto" has one machine per class, for any number of classes, and a known bias of -1: rows of
+        class c need ``f_c >= 1``, rows of other classes ``f_c <= -1``. The score of class c is
+        ``sqrt(nbar / n_c) (f_c + 1) / 2``, n_c the total weight of its labels so far and nbar the
+        mean of n_c over the classes seen. Batches of a single class teach as others do, and a class
+        that appears later gives the model it would give if declared beforehand. "exact" and
+        "median" have the paper's diffuse bias, and one machine for two classes: "exact" takes the
+        multiplier of the equality constraint for the bias, "median" the paper's rule of thumb.
+        These two may replace each other in mid-stream, "auto" may not.
     bias_variance : float in [0, inf], default=inf
-        Prior variance of the bias. With the diffuse default a batch of one class teaches nothing;
-        a finite variance carries the bias across batches and lets such batches count.
-    lag : int >= 1 or None, default=10
-        Batches with labels whose multipliers are optimised together; older ones are settled. 1 is
-        the paper's recursion, None optimises all of them at every update.
+        Prior variance of the bias with ``bias="exact"``. With the diffuse default a batch of one
+        class teaches nothing; a finite variance carries the bias across batches and lets such
+        batches count.
+    window : int >= 1 or None, default=2000
+        Largest number of labeled rows whose multipliers are optimised together. The multipliers of
+        the oldest rows beyond it are frozen; the rows of the newest batch stay whatever their
+        number, so that `fit` is one full MED. None is no limit.
+    lag : int >= 1 or None, default=None
+        Batches with labels whose multipliers are optimised together; those of older ones are
+        frozen. 1 is the paper's recursion, None is no limit.
     averaging : bool, default=False
         Whether to predict with the running mean of the posterior means so far.
     forgetting : float in (0, 1], default=1.0
@@ -87,12 +99,16 @@ class SeqMED(SequentialClassifier):
         Batches learned.
     support_vectors_ : array of shape (n_support, n_features)
         Rows with a nonzero multiplier (not with ``kernel="linear"``).
-    dual_coef_ : ndarray of shape (heads, n_support)
-        Their signed multipliers; one head for up to two classes, else one per class.
-    coef_ : ndarray of shape (heads, n_features)
+    dual_coef_ : ndarray of shape (n_machines, n_support)
+        Their signed multipliers. With ``bias="auto"`` there is one machine per class, also for two
+        classes; otherwise one for up to two classes, and one per class for more.
+    coef_ : ndarray of shape (n_machines, n_features)
         Weights of a linear kernel.
-    intercept_ : ndarray of shape (heads,)
-        The bias.
+    intercept_ : ndarray of shape (n_machines,)
+        The bias; -1 for every class with ``bias="auto"``.
+    class_scale_ : ndarray of shape (n_classes,)
+        With ``bias="auto"`` the factors ``sqrt(nbar / n_c) / 2`` of the class scores, 0 for a class
+        without a label: the score of class c is ``class_scale_[c] * (f_c + 1)``.
     duality_gap_ : float
         Largest duality gap of the last batch's duals, >= 0; NaN if it posed none.
     n_iter_ : int
@@ -112,9 +128,10 @@ class SeqMED(SequentialClassifier):
         coef0=0.0,
         C=DEFAULT_C,
         slack_shape=1.0,
-        bias="exact",
+        bias="auto",
         bias_variance=np.inf,
-        lag=DEFAULT_LAG,
+        window=DEFAULT_WINDOW,
+        lag=None,
         averaging=False,
         forgetting=1.0,
         budget=None,
@@ -131,6 +148,7 @@ class SeqMED(SequentialClassifier):
         self.slack_shape = slack_shape
         self.bias = bias
         self.bias_variance = bias_variance
+        self.window = window
         self.lag = lag
         self.averaging = averaging
         self.forgetting = forgetting
@@ -170,7 +188,7 @@ class SeqLapMED(SequentialClassifier):
 
     Parameters
     ----------
-    kernel, gamma, degree, coef0, C, slack_shape, bias, bias_variance, lag, averaging, \
+    kernel, gamma, degree, coef0, C, slack_shape, bias, bias_variance, window, lag, averaging, \
             forgetting, class_weight, tol, max_iter
         As in `SeqMED`.
     budget : int >= 2 or None, default=None
@@ -204,7 +222,7 @@ class SeqLapMED(SequentialClassifier):
     Attributes
     ----------
     classes_, n_features_in_, n_batches_, support_vectors_, dual_coef_, coef_, intercept_, \
-            duality_gap_, n_iter_, update_info_, posterior_
+            class_scale_, duality_gap_, n_iter_, update_info_, posterior_
         As in `SeqMED`.
     """
 
@@ -241,9 +259,10 @@ class SeqLapMED(SequentialClassifier):
         gamma_A=None,
         gamma_I=None,
         slack_shape=1.0,
-        bias="exact",
+        bias="auto",
         bias_variance=np.inf,
-        lag=DEFAULT_LAG,
+        window=DEFAULT_WINDOW,
+        lag=None,
         averaging=False,
         forgetting=1.0,
         budget=None,
@@ -271,6 +290,7 @@ class SeqLapMED(SequentialClassifier):
         self.slack_shape = slack_shape
         self.bias = bias
         self.bias_variance = bias_variance
+        self.window = window
         self.lag = lag
         self.averaging = averaging
         self.forgetting = forgetting

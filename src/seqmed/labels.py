@@ -177,13 +177,18 @@ class ClassBook:
     classes : (K,) sorted distinct labels.
     counts : (K,) labels seen of each; 0 for a class only declared.
     weights : (K,) their total weights.
+    discounted : (K,) their total weights, discounted by forgetting.
     declared : (K,) mask of the classes that were named beforehand, and stay without examples.
+    per_class : whether every class has a machine of its own, with a known bias of -1; if not, two
+        classes share one machine.
     """
 
     classes: NDArray[Any]
     counts: NDArray[np.intp]
     weights: Array
+    discounted: Array
     declared: NDArray[np.bool_]
+    per_class: bool
 
     @property
     def seen(self) -> NDArray[np.bool_]:
@@ -192,7 +197,9 @@ class ClassBook:
 
     @property
     def n_heads(self) -> int:
-        """One head for up to two classes, else one per class."""
+        """The number of machines, at least one: see ``per_class``."""
+        if self.per_class:
+            return max(self.classes.size, 1)
         return 1 if self.classes.size <= 2 else self.classes.size
 
     def encode(self, values: NDArray[Any]) -> NDArray[np.intp]:
@@ -218,7 +225,12 @@ class ClassBook:
             grown,
             counts=grown.counts + np.bincount(codes, minlength=size),
             weights=grown.weights + np.bincount(codes, weights, minlength=size),
+            discounted=grown.discounted + np.bincount(codes, weights, minlength=size),
         )
+
+    def forget(self, share: float) -> ClassBook:
+        """Return the book with the discounted weights scaled by ``share`` in (0, 1]."""
+        return self if share == 1.0 else replace(self, discounted=share * self.discounted)
 
     def declare(self, values: NDArray[Any]) -> ClassBook:
         """Return the book with these classes known, whether seen or not."""
@@ -229,17 +241,27 @@ class ClassBook:
         declared[grown.encode(np.unique(values))] = True
         return replace(grown, declared=declared)
 
-    def remove(self, codes: NDArray[np.intp], weights: Array) -> ClassBook:
+    def remove(self, codes: NDArray[np.intp], weights: Array, discounted: Array) -> ClassBook:
         """Return the book without some weighted labels that were seen.
 
         A class of which none is left, and that was not declared, is no longer known.
         """
-        counts, totals = self.counts.copy(), self.weights.copy()
+        counts = self.counts.copy()
         np.subtract.at(counts, codes, 1)
-        np.subtract.at(totals, codes, weights)
-        totals = np.where(counts > 0, np.maximum(totals, 0.0), 0.0)
         kept = (counts > 0) | self.declared
-        return ClassBook(self.classes[kept], counts[kept], totals[kept], self.declared[kept])
+
+        def less(totals: Array, taken: Array) -> Array:
+            rest = totals - np.bincount(codes, taken, minlength=totals.size)
+            return np.where(counts > 0, np.maximum(rest, 0.0), 0.0)[kept]
+
+        return replace(
+            self,
+            classes=self.classes[kept],
+            counts=counts[kept],
+            weights=less(self.weights, weights),
+            discounted=less(self.discounted, discounted),
+            declared=self.declared[kept],
+        )
 
     def _with(self, values: NDArray[Any]) -> ClassBook:
         """Return the book with these classes in it."""
@@ -255,11 +277,13 @@ class ClassBook:
             classes,
             np.zeros(classes.size, dtype=np.intp),
             np.zeros(classes.size),
+            np.zeros(classes.size),
             np.zeros(classes.size, dtype=bool),
+            self.per_class,
         )
         if self.classes.size:
             places = np.searchsorted(classes, self.classes)
-            for name in ("counts", "weights", "declared"):
+            for name in ("counts", "weights", "discounted", "declared"):
                 getattr(grown, name)[places] = getattr(self, name)
         return grown
 
@@ -300,20 +324,50 @@ class ClassBook:
             return np.where(signs[:, 0] > 0, self.classes.size - 1, 0)
         return signs.argmax(axis=1)
 
+    @property
+    def scale(self) -> Array:
+        """The factors of the class scores, (K,); 0 for a class without a label.
+
+        With a machine per class they are ``sqrt(nbar / n_c) / 2``, n_c the discounted weight of the
+        labels of a class and nbar its mean over the classes seen; otherwise 1.
+        """
+        if not self.per_class:
+            return np.ones(self.classes.size)
+        scale = np.zeros(self.classes.size)
+        if self.seen.any():
+            # a class whose labels have faded to nothing is still one that was seen
+            labels = np.maximum(self.discounted[self.seen], np.finfo(np.float64).tiny)
+            scale[self.seen] = 0.5 * np.sqrt(labels.mean()) / np.sqrt(labels)
+        return scale
+
+    def class_scores(self, scores: Array) -> Array:
+        """Return the score of every class known, (n, K), from those of the machines, (n, heads).
+
+        With a machine per class, whose bias is -1, the score of a class is ``scale (f_c + 1)``.
+        Where two classes share a machine the first scores 0 and the second f. The score of a class
+        without a label takes no part in any decision.
+        """
+        if self.per_class:
+            return self.scale * (scores + 1.0)
+        if self.classes.size == 2:
+            return np.hstack([np.zeros_like(scores), scores])
+        return scores
+
+    def decisions(self, scores: Array) -> Array:
+        """Return decision values, (n, 1) for up to two classes, else (n, K), from (n, heads)."""
+        found = self.class_scores(scores)
+        return found[:, 1:] - found[:, :1] if self.classes.size == 2 else found
+
     def winners(self, scores: Array) -> NDArray[np.intp]:
         """Return the class of every row of scores, (n, heads), by its place among all; one seen."""
-        if self.n_heads > 1:
-            return np.where(self.seen, scores, -np.inf).argmax(axis=1)
-        if self.seen.sum() == 1:
-            return np.full(scores.shape[0], int(np.flatnonzero(self.seen)[0]))
-        return np.where(scores[:, 0] > 0, self.classes.size - 1, 0)
+        return np.where(self.seen, self.class_scores(scores), -np.inf).argmax(axis=1)
 
     def transfer(self, grown: ClassBook) -> tuple[Array, Array]:
         """Return how heads carry over to a book of more or fewer classes, for `learning.rehead`.
 
         A class's score is its own head's, and in a single head of two classes the first one's is
         the negative of the second's. A class nothing is known of starts at -1: whatever has been
-        seen was not of it.
+        seen was not of it. With a machine per class that is the known bias, labels or none.
         """
         old_heads = 0 if self.classes.size == 0 else self.n_heads
         scores: dict[Any, Array] = {}
@@ -334,13 +388,15 @@ class ClassBook:
                 transfer[:, head] = -scores[self.classes.tolist()[0]]
             elif self.seen.any():
                 offsets[head] = -1.0
+        if self.per_class:
+            offsets = np.where(transfer.any(axis=0), 0.0, -1.0)
         return transfer, offsets
 
 
-def empty_book() -> ClassBook:
+def empty_book(per_class: bool) -> ClassBook:
     """Return a book without classes."""
-    nothing = np.zeros(0, dtype=np.intp)
-    return ClassBook(nothing, nothing, np.zeros(0), np.zeros(0, dtype=bool))
+    nothing, none = np.zeros(0, dtype=np.intp), np.zeros(0)
+    return ClassBook(nothing, nothing, none, none, np.zeros(0, dtype=bool), per_class)
 
 
 def matched(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:

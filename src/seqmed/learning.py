@@ -103,10 +103,15 @@ class StepInfo(NamedTuple):
         return sum(solution.n_iter for solution in self.solved)
 
 
-def begin(
-    recursion: Recursion, graph: GraphRecipe, points: Points, bias_variance: float
-) -> Posterior:
-    """Return the prior of one head: mean zero, and the base kernel for covariance.
+class BiasPrior(NamedTuple):
+    """The normal prior of the bias: a variance of 0 is a known bias, inf a diffuse one."""
+
+    mean: float
+    variance: float
+
+
+def begin(recursion: Recursion, graph: GraphRecipe, points: Points, bias: BiasPrior) -> Posterior:
+    """Return the prior of one head: mean zero but for the bias, the base kernel for covariance.
 
     ``points`` gives the format of the rows to come.
     """
@@ -116,21 +121,23 @@ def begin(
         recursion=recursion,
         graph=graph,
         frozen=Terms(empty, nothing, nothing),
-        window=Window(empty, nothing, nothing, nothing, nothing, none, none, none, no_indices()),
+        window=Window(
+            empty, nothing, nothing, nothing, nothing, none, none, none, none, no_indices()
+        ),
         on_anchors=Watched(empty, nothing, nothing, nothing),
         mean_parts=(Expansion(empty, nothing),),
-        intercepts=np.zeros(heads),
-        biases=np.zeros(heads),
-        bias_means=np.zeros(heads),
+        intercepts=np.full(heads, bias.mean),
+        biases=np.full(heads, bias.mean),
+        bias_means=np.full(heads, bias.mean),
         settled_balances=np.zeros(heads),
         solved=np.zeros(heads, dtype=np.intp),
         projection_errors=np.zeros((2, heads)),
-        bias_variance=bias_variance,
+        bias_variance=bias.variance,
         n_batches=0,
     )
 
 
-def rehead(posterior: Posterior, transfer: Array, offsets: Array) -> Posterior:
+def rehead(posterior: Posterior, transfer: Array, offsets: Array, *, known_bias: bool) -> Posterior:
     """Return the posterior with heads that are signed copies of old ones, or new.
 
     Parameters
@@ -139,12 +146,18 @@ def rehead(posterior: Posterior, transfer: Array, offsets: Array) -> Posterior:
     transfer : (h, H) with at most one nonzero entry, -1 or +1, per column; an empty column is a
         head that has learned nothing, to which every point of the window is a negative example.
     offsets : (H,) the intercepts of the new heads, 0 for the copies.
+    known_bias : whether the bias is known to be ``offsets`` in a new head, whose multipliers for
+        all earlier points are then 0: it has solved every dual so far.
     """
     window = posterior.window
     signs = window.signs @ transfer
-    signs[:, ~np.abs(transfer).any(axis=0)] = -1.0
+    new = ~np.abs(transfer).any(axis=0)
+    signs[:, new] = -1.0
+    solved = posterior.solved @ np.abs(transfer).astype(np.intp)
+    if known_bias:
+        solved[new] = posterior.solved.max()
     # Where the window holds all that was ever learned, it says itself what was not of a new class.
-    beyond_window = not upkeep.is_all_in_window(posterior)
+    lasting = known_bias or not upkeep.is_all_in_window(posterior)
     return replace(
         posterior,
         frozen=posterior.frozen.mapped(transfer),
@@ -155,9 +168,9 @@ def rehead(posterior: Posterior, transfer: Array, offsets: Array) -> Posterior:
         ),
         intercepts=posterior.intercepts @ transfer + offsets,
         biases=posterior.biases @ transfer + offsets,
-        bias_means=posterior.bias_means @ transfer + (offsets if beyond_window else 0.0),
+        bias_means=posterior.bias_means @ transfer + (offsets if lasting else 0.0),
         settled_balances=posterior.settled_balances @ transfer,
-        solved=posterior.solved @ np.abs(transfer).astype(np.intp),
+        solved=solved,
         projection_errors=posterior.projection_errors @ np.abs(transfer),
     )
 
@@ -210,11 +223,17 @@ def retract(
     prior = replace(
         prior,
         window=replace(window, coefficients=np.where(poor, 0.0, window.coefficients)),
-        biases=np.where(untaught, 0.0, prior.biases),
+        biases=np.where(untaught, unlearned_biases(prior), prior.biases),
         solved=np.where(untaught, 0, prior.solved),
     )
     prior = upkeep.with_window(prior)
     return relearn(prior, prior, batch, settings)
+
+
+def unlearned_biases(posterior: Posterior) -> Array:
+    """Return the bias of every head, (heads,), before any label: the mean of a proper prior."""
+    proper = np.isfinite(posterior.bias_variance)
+    return posterior.bias_means if proper else np.zeros_like(posterior.bias_means)
 
 
 def relearn(
@@ -281,9 +300,10 @@ def advance(
         bounds=settings.bound * weights,
         shapes=settings.slack_shape * weights,
         weights=batch.weights,
+        discounted=batch.weights,
         batches=np.full(batch.labeled.size, number),
     )
-    return windows.advance(posterior.window, entering, settings.lag, settings.room)
+    return windows.advance(posterior.window, entering, settings.lag, settings.window, settings.room)
 
 
 def fold_geometry(

@@ -276,6 +276,7 @@ class Window(Watched):
     signs : (n, heads) targets, each -1.0 or +1.0.
     bounds, shapes : (n,) multiplier bounds and slack shapes.
     weights : (n,) weights of the rows as they were given.
+    discounted : (n,) the same, discounted by forgetting.
     batches : (n,) the number of the batch each came with.
     """
 
@@ -283,6 +284,7 @@ class Window(Watched):
     bounds: Array
     shapes: Array
     weights: Array
+    discounted: Array
     batches: NDArray[np.intp]
 
 

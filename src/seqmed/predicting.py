@@ -39,7 +39,10 @@ class PosteriorPredictor(ClassifierMixin):
         return scores
 
     def decision_function(self, X):
-        """Return the posterior mean score of every row.
+        """Return the class scores of every row, by the posterior mean.
+
+        With ``bias="auto"`` the score of class c is ``class_scale_[c] * (f_c(x) + 1)``, f_c the
+        posterior mean of its machine, bias included. Otherwise it is f_c(x) itself.
 
         Parameters
         ----------
@@ -48,10 +51,12 @@ class PosteriorPredictor(ClassifierMixin):
         Returns
         -------
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            With up to two classes the score of ``classes_[-1]``, else one column per class. The
+            One column per class if there are more than two. Of two classes the difference: the
+            score of ``classes_[1]`` less that of ``classes_[0]``. Of one class its score. The
             column of a declared class without an example means nothing yet; `predict` skips it.
         """
         scores = self._scores(X)
+        scores = self._stream.book.decisions(scores)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def decision_std(self, X):
@@ -151,18 +156,26 @@ class PosteriorPredictor(ClassifierMixin):
         return super().score(X, labels, sample_weight)
 
     @property
+    def class_scale_(self):
+        """Factors of the class scores with ``bias="auto"``, (n_classes,); 0 for unseen classes."""
+        check_is_fitted(self, "posterior_")
+        if not self._stream.book.per_class:
+            raise AttributeError("class_scale_ is only available with bias='auto'.")
+        return self._stream.book.scale
+
+    @property
     def support_vectors_(self):
         """Rows with a nonzero multiplier, (n_support, n_features), newest last."""
         return self._support().points.copy()
 
     @property
     def dual_coef_(self):
-        """Signed multipliers of the support vectors, (heads, n_support)."""
+        """Signed multipliers of the support vectors, (n_machines, n_support)."""
         return self._support().coefficients.T.copy()
 
     @property
     def coef_(self):
-        """Explicit weights of a linear kernel, (heads, n_features)."""
+        """Explicit weights of a linear kernel, (n_machines, n_features)."""
         if not self._is_linear():
             raise AttributeError("coef_ is only available with kernel='linear'.")
         return kernels.linear_weights(self.posterior_.mean_parts[0])

@@ -14,9 +14,10 @@ class Settings:
     bound : the multiplier bound C of a row of weight 1.
     slack_shape : shape of the slack prior, >= 0 and < bound.
     smoothing : the strength ``2 beta >= 0`` of the smoothness penalty.
-    bias : "exact", or "median" for the paper's rule.
+    bias : "median" for the paper's rule, otherwise the solver's.
     tol, max_iter : of the dual solver.
     lag : batches with labels whose multipliers are optimised together, None for all.
+    window : labeled rows whose multipliers are optimised together, None for all.
     averaging : whether predictions are by the running mean of the means.
     forgetting : share in (0, 1] that is left of the past at every batch.
     room : labeled points kept exactly; None for all.
@@ -29,6 +30,7 @@ class Settings:
     tol: float = 1e-3
     max_iter: int = -1
     lag: int | None = 1
+    window: int | None = None
     averaging: bool = False
     forgetting: float = 1.0
     room: int | None = None

@@ -165,7 +165,7 @@ def solve_head(
     else:
         solution = dual.solve(problem, **solver)
     on_margin = solution.multipliers > 0
-    if settings.bias == "exact" or not on_margin.any():
+    if settings.bias != "median" or not on_margin.any():
         return solution
     scores = prior_scores + gram @ (signs * solution.multipliers)
     median = float(np.median((signs - scores)[on_margin]))

@@ -16,7 +16,7 @@ from seqmed.arrays import Array, Points, take_rows
 from seqmed.calibration import Calibration
 from seqmed.graph import GraphRecipe
 from seqmed.labels import ClassBook, empty_book
-from seqmed.learning import Batch, StepInfo
+from seqmed.learning import Batch, BiasPrior, StepInfo
 from seqmed.posterior import Posterior, Recursion
 from seqmed.settings import Settings
 from seqmed.threads import threads_for
@@ -51,13 +51,18 @@ def begin(
     recursion: Recursion,
     graph: GraphRecipe,
     rows: Rows,
-    bias_variance: float,
+    bias_variance: float | None,
     fixed: dict[str, Any],
 ) -> Stream:
-    """Return a stream before its first batch, ``rows``, which gives the format of those to come."""
+    """Return a stream before its first batch, ``rows``, which gives the format of those to come.
+
+    A ``bias_variance`` of None is a machine per class, each with a known bias of -1.
+    """
+    per_class = bias_variance is None
+    bias = BiasPrior(-1.0, 0.0) if bias_variance is None else BiasPrior(0.0, bias_variance)
     return Stream(
-        posterior=learning.begin(recursion, graph, rows.points, bias_variance),
-        book=empty_book(),
+        posterior=learning.begin(recursion, graph, rows.points, bias),
+        book=empty_book(per_class=per_class),
         calibration=calibration.begin(),
         fixed=fixed,
         sparse=sp.issparse(rows.points),
@@ -73,7 +78,11 @@ def learn(
     """
     labeled = np.flatnonzero(rows.labeled)
     points, weights = rows.points, rows.weights[labeled]
-    book = stream.book.declare(rows.declared).add(rows.labels, weights)
+
+    def grown(book: ClassBook) -> ClassBook:
+        return book.declare(rows.declared).add(rows.labels, weights)
+
+    book = grown(stream.book)
     if not new_points:
         points, labeled = take_rows(points, labeled), np.arange(labeled.size)
     codes = book.encode(rows.labels)
@@ -90,7 +99,8 @@ def learn(
     with threads, sharing.within_update(landmarks is not None):
         step = learning.step if new_points else learning.label
         posterior, info = step(posterior, batch, settings)
-        record = stream.calibration.forget(settings.forgetting if info.forgot else 1.0)
+        left = settings.forgetting if info.forgot else 1.0
+        book, record = grown(stream.book.forget(left)), stream.calibration.forget(left)
         if labeled.size and stream.book.seen.sum() > 1:
             record = scored(stream, record, batch, rows.labels)
     return stream._replace(posterior=posterior, book=book, calibration=record), info
@@ -110,7 +120,8 @@ def take_back(
     """Take back the labels of some rows of the window, by a mask (n,)."""
     window = stream.posterior.window
     weights = window.weights[rows]
-    book = stream.book.remove(stream.book.own_classes(window.signs[rows]), weights)
+    codes = stream.book.own_classes(window.signs[rows])
+    book = stream.book.remove(codes, weights, window.discounted[rows])
     batch = Batch(
         points=take_rows(window.points, rows),
         labeled=np.arange(weights.size),
@@ -128,4 +139,5 @@ def with_classes(stream: Stream, book: ClassBook) -> Posterior:
     """Return the posterior with heads for the classes of another book."""
     if book.classes.size == stream.book.classes.size:
         return stream.posterior
-    return learning.rehead(stream.posterior, *stream.book.transfer(book))
+    transfer, offsets = stream.book.transfer(book)
+    return learning.rehead(stream.posterior, transfer, offsets, known_bias=book.per_class)

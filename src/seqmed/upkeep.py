@@ -39,7 +39,12 @@ def forget_labels(posterior: Posterior, share: float) -> Posterior:
     if share == 1.0:
         return posterior
     window = scaled(posterior.window, share)
-    window = replace(window, bounds=share * window.bounds, shapes=share * window.shapes)
+    window = replace(
+        window,
+        bounds=share * window.bounds,
+        shapes=share * window.shapes,
+        discounted=share * window.discounted,
+    )
     frozen = replace(posterior.frozen, coefficients=share * posterior.frozen.coefficients)
     gone = faded(frozen)
     newest, averaged = posterior.projection_errors

@@ -16,13 +16,13 @@ SAME_VALUE, SAME_SUM = 1e-10, 1e-14
 
 
 def advance(
-    window: Window, entering: Window, lag: int | None, room: int | None
+    window: Window, entering: Window, lag: int | None, size: int | None, room: int | None
 ) -> tuple[Window, Terms]:
     """Return the window with the points of one more batch, and the points that leave it for that.
 
-    It holds the last ``lag`` batches that had labels, and at most ``room`` points unless the batch
-    alone has more; where points must go, those of the smallest multipliers go first, older before
-    newer. None for either is no limit.
+    It holds the last ``lag`` batches that had labels, and at most ``size`` points and ``room``
+    points unless the batch alone has more. Beyond ``size`` the oldest points leave, beyond ``room``
+    those of the smallest multipliers, older before newer. None is no limit.
     """
     if not entering.size:
         return window, as_terms(window).take(no_indices())
@@ -30,6 +30,8 @@ def advance(
     if lag is not None:
         recent = np.union1d(window.batches, entering.batches[-1:])[-lag:]
         leaves = window.batches < recent[0]
+    if size is not None:
+        leaves[: max(window.size + entering.size - size, 0)] = True
     if room is not None:
         staying = np.flatnonzero(~leaves)
         excess = min(staying.size + entering.size - room, staying.size)
@@ -52,6 +54,7 @@ def joined(first: Window, second: Window) -> Window:
         bounds=np.append(first.bounds, second.bounds),
         shapes=np.append(first.shapes, second.shapes),
         weights=np.append(first.weights, second.weights),
+        discounted=np.append(first.discounted, second.discounted),
         batches=np.append(first.batches, second.batches),
     )
 

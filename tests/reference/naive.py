@@ -549,3 +549,166 @@ def learn_steps(
         balances = [float(standing([s], t)[1].sum()) for s in range(t + 1)]
         history.append(Learned(kernel, points, coefficients, bias, balances))
     return history
+
+
+# -- one machine per class, with a known bias ------------------------------------------------------
+
+# Coordinate ascent ends when no multiplier moves by more than this share of its bound.
+STILL = 1e-13
+
+
+def best_multiplier(residual: float, variance: float, bound: float, shape: float) -> float:
+    """Return the multiplier of one row, the others given.
+
+    It maximises ``a r - v a^2 / 2 + e log(1 - a / C)`` over a >= 0 (over the box at e = 0).
+    """
+    if shape == 0:
+        return bound if variance == 0 else min(max(residual / variance, 0.0), bound)
+    if residual * bound <= shape:
+        return 0.0
+    root = np.sqrt((residual - variance * bound) ** 2 + 4 * shape * variance)
+    return 2 * (residual * bound - shape) / (residual + variance * bound + root)
+
+
+def ascend(
+    covariance: Matrix, signs: Matrix, prior: Matrix, bounds: Matrix, shapes: Matrix
+) -> Matrix:
+    """Return multipliers, one after the other set to its best value until none moves.
+
+    ``prior`` is the prior mean of the scores, the bias of -1 included.
+    """
+    a = np.zeros(len(signs))
+    for _ in range(100_000):
+        largest = 0.0
+        for i, sign in enumerate(signs):
+            others = prior[i] + covariance[i] @ (signs * a) - covariance[i, i] * sign * a[i]
+            new = best_multiplier(1 - sign * others, covariance[i, i], bounds[i], shapes[i])
+            largest = max(largest, abs(new - a[i]) / bounds[i])
+            a[i] = new
+        if largest <= STILL:
+            return a
+    raise AssertionError("coordinate ascent has not converged")
+
+
+@dataclass
+class LabeledRow:
+    """One labeled row: its multipliers by class, and how much of its weight is left."""
+
+    point: Matrix
+    label: Any
+    weight: float
+    bound: float
+    shape: float
+    batch: int
+    frozen: bool
+    multipliers: dict[Any, float]
+
+    def sign(self, label: Any) -> float:
+        return 1.0 if self.label == label else -1.0
+
+
+class ClassMachines:
+    """The rule of ``bias="auto"``, row by row.
+
+    For class c the labels are t = +1 (its own) and -1 (all others), and f_c = m_c - 1. A class that
+    appears later has the multiplier 0 at every row that is frozen by then. The class score is
+    ``(f_c + 1) / 2 * sqrt(nbar / n_c)``.
+    """
+
+    def __init__(
+        self,
+        *,
+        slack_shape: float = 1.0,
+        lag: int | None = None,
+        window: int | None = None,
+        forgetting: float = 1.0,
+    ) -> None:
+        self.slack_shape, self.lag, self.window = slack_shape, lag, window
+        self.forgetting = forgetting
+        self.rows: list[LabeledRow] = []
+        self.means: list[list[tuple[Matrix, dict[Any, float]]]] = []
+        self.n_batches = 0
+
+    @property
+    def classes(self) -> list[Any]:
+        return sorted({row.label for row in self.rows})
+
+    def learn(self, kernel: KernelFunction, points: Matrix, labels: Any, weights: Matrix, bound):
+        """Learn the labeled rows of one batch, at least one."""
+        self.kernel = kernel
+        self.n_batches += 1
+        for row in self.rows:
+            row.weight *= self.forgetting
+            row.bound *= self.forgetting
+            row.shape *= self.forgetting
+            row.multipliers = {c: self.forgetting * a for c, a in row.multipliers.items()}
+        old = [row for row in self.rows if not row.frozen]
+        recent = [*sorted({row.batch for row in old}), self.n_batches]
+        if self.lag is not None:
+            for row in old:
+                row.frozen = row.batch not in recent[-self.lag :]
+        if self.window is not None:
+            while old and sum(not row.frozen for row in old) + len(labels) > self.window:
+                next_to_leave = old.pop(0)
+                next_to_leave.frozen = True
+        for point, label, weight in zip(points, labels, weights, strict=True):
+            shape = self.slack_shape * weight
+            row = LabeledRow(point, label, weight, bound * weight, shape, self.n_batches, False, {})
+            self.rows.append(row)
+        self.solve()
+
+    def retract(self, row: int) -> None:
+        """Take back the label of a row that is not frozen, by its place."""
+        assert not self.rows[row].frozen
+        del self.rows[row]
+        self.solve()
+
+    def solve(self) -> None:
+        free = [row for row in self.rows if not row.frozen]
+        points = np.array([row.point for row in free])
+        if free:
+            covariance = self.kernel(points, points)
+        for label in self.classes if free else []:
+            prior = self.machine(label, points, [row for row in self.rows if row.frozen])
+            found = ascend(
+                covariance,
+                np.array([row.sign(label) for row in free]),
+                prior,
+                np.array([row.bound for row in free]),
+                np.array([row.shape for row in free]),
+            )
+            for row, multiplier in zip(free, found, strict=True):
+                row.multipliers[label] = multiplier
+        self.means.append(
+            [
+                (row.point, {c: row.sign(c) * a for c, a in row.multipliers.items()})
+                for row in self.rows
+            ]
+        )
+
+    def machine(self, label: Any, points: Matrix, rows: list[LabeledRow] | None = None) -> Matrix:
+        """Return f_c at some points, by all rows or some."""
+        scores = np.full(len(points), -1.0)
+        for row in self.rows if rows is None else rows:
+            coefficient = row.sign(label) * row.multipliers.get(label, 0.0)
+            scores += coefficient * self.kernel(points, row.point[None, :])[:, 0]
+        return scores
+
+    def averaged(self, label: Any, points: Matrix) -> Matrix:
+        """Return the running mean of f_c over the updates, at some points."""
+        mean = np.zeros(len(points))
+        for t, terms in enumerate(self.means, start=1):
+            scores = np.full(len(points), -1.0)
+            for point, coefficients in terms:
+                values = self.kernel(points, point[None, :])[:, 0]
+                scores += coefficients.get(label, 0.0) * values
+            mean += max(1 / t, 1 - self.forgetting) * (scores - mean)
+        return mean
+
+    def class_scores(self, points: Matrix, averaging: bool = False) -> Matrix:
+        """Return the score of every class seen, (n, classes)."""
+        machine = self.averaged if averaging else self.machine
+        n = {c: sum(row.weight for row in self.rows if row.label == c) for c in self.classes}
+        mean = sum(n.values()) / len(n)
+        columns = [(machine(c, points) + 1) / 2 * np.sqrt(mean / n[c]) for c in self.classes]
+        return np.column_stack(columns)

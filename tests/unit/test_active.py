@@ -25,8 +25,9 @@ from seqmed.active import (
 
 MODELS = {
     "SeqMED": (SeqMED, {}),
+    "diffuse bias": (SeqMED, {"bias": "exact"}),
     "linear": (SeqMED, {"kernel": "linear", "lag": 1}),
-    "bias variance": (SeqMED, {"bias_variance": 2.0, "lag": 1}),
+    "bias variance": (SeqMED, {"bias": "exact", "bias_variance": 2.0, "lag": 1}),
     "budget": (SeqMED, {"budget": 12, "random_state": 0}),
     "SeqLapMED": (SeqLapMED, {"random_state": 0}),
     "own graphs": (SeqLapMED, {"lag": 1, "random_state": 0}),
@@ -93,11 +94,18 @@ def naive_regret(margin, spread):
 
 def naive_margins(model, X):
     """Return how far the rows of X are from another decision."""
-    scores = model.decision_function(X)
-    if scores.ndim == 1:
-        return np.abs(scores)
-    ordered = np.sort(scores, axis=1)
-    return (ordered[:, -1] - ordered[:, -2]) / math.sqrt(2)
+    scores = model.posterior_.mean(X)
+    if scores.shape[1] == 1:
+        return np.abs(scores[:, 0])
+    scales = np.ones(scores.shape[1])
+    if model.bias == "auto":
+        scales, scores = model.class_scale_, model.class_scale_ * (scores + 1)
+    margins = []
+    for row in scores:
+        second, best = np.argsort(row)[-2:]
+        deviation = math.sqrt(scales[best] ** 2 + scales[second] ** 2)
+        margins.append((row[best] - row[second]) / deviation)
+    return np.array(margins)
 
 
 def naive_query(model, X, n):

@@ -317,10 +317,10 @@ def test_bad_parameters_in_mid_stream_lose_nothing(estimator, name):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_the_median_rule_with_a_finite_variance(estimator):
     model = estimator(bias="median", bias_variance=2.0)
-    words = ("bias='median'", "bias_variance=2", "expected inf", "Use bias='exact'")
+    words = ("bias='median' requires bias_variance=inf, got 2.", "Set bias='exact'")
     for method in ("fit", "partial_fit"):
         assert_refused(model, method, {"X": FIRST[0], "y": FIRST[1]}, words)
-    learning = learned(estimator, bias_variance=2.0).set_params(bias="median")
+    learning = learned(estimator, bias="exact", bias_variance=2.0).set_params(bias="median")
     before = observed(learning)
     assert_refused(learning, "partial_fit", {"X": FIRST[0], "y": FIRST[1]}, words)
     assert_same(before, observed(learning))
@@ -332,6 +332,7 @@ FIXED = {
     "gamma": 0.7,
     "degree": 2,
     "coef0": 1.0,
+    "bias": "exact",
     "bias_variance": 3.0,
     "n_neighbors": 4,
     "weights": "binary",
@@ -350,7 +351,7 @@ CHANGEABLE = {
     "class_weight": {0: 2.0},
     "tol": 1e-6,
     "max_iter": 100_000,
-    "bias": "median",
+    "window": 24,
     "lag": 1,
     "forgetting": 0.5,
     "unlabeled": 7,
@@ -373,7 +374,7 @@ def test_every_parameter_is_either_fixed_or_changeable():
     ],
 )
 def test_a_fixed_parameter_changed_in_mid_stream(estimator, name):
-    model = learned(estimator)
+    model = learned(estimator, **({"bias": "exact"} if name == "bias_variance" else {}))
     untouched = pickle.loads(pickle.dumps(model))
     old, new = getattr(model, name), FIXED[name]
     before = observed(model)
@@ -400,10 +401,19 @@ def test_a_fixed_parameter_changed_in_mid_stream(estimator, name):
 def test_other_parameters_may_change_in_mid_stream(estimator, name):
     model = learned(estimator).set_params(**{name: CHANGEABLE[name]}).partial_fit(*THIRD)
     assert model.n_batches_ == 3
-    if name in ("C", "slack_shape", "beta", "class_weight", "bias", "lag", "forgetting"):
+    if name in ("C", "slack_shape", "beta", "class_weight", "window", "lag", "forgetting"):
         unchanged = learned(estimator).partial_fit(*THIRD)
         difference = model.decision_function(PROBES) - unchanged.decision_function(PROBES)
         assert np.abs(difference).max() > 1e-4  # it has an effect
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize(("old", "new"), [("exact", "median"), ("median", "exact")])
+def test_the_rule_of_a_diffuse_bias_may_change_in_mid_stream(estimator, old, new):
+    model = learned(estimator, bias=old).set_params(bias=new).partial_fit(*THIRD)
+    unchanged = learned(estimator, bias=old).partial_fit(*THIRD)
+    difference = model.decision_function(PROBES) - unchanged.decision_function(PROBES)
+    assert np.abs(difference).max() > 1e-4  # it has an effect
 
 
 def test_the_pair_of_gammas_may_come_in_mid_stream():

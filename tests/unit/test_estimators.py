@@ -58,7 +58,7 @@ class TestDefaults:
     @pytest.mark.parametrize(
         ("given", "meant"),
         [
-            ({}, {}),
+            ({}, {"bias": "auto", "window": 2000, "lag": None}),
             ({"laplacian": "unnormalized"}, {"laplacian": "unnormalized"}),
             ({"laplacian_power": 2}, {"laplacian_power": 2}),
             ({"recursion": "exact"}, {"recursion": "exact"}),
@@ -82,8 +82,8 @@ class TestDefaults:
                 assert np.abs(scores[first] - scores[second]).max() > 1e-4
 
     @pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
-    def test_the_window_holds_ten_batches_with_labels(self, estimator):
-        model = estimator()
+    def test_a_lag_of_ten_holds_ten_batches_with_labels(self, estimator):
+        model = estimator(lag=10)
         sizes = []
         for start in range(0, 48, 4):
             model.partial_fit(X[start : start + 4], Y[start : start + 4], classes=[0, 1])

@@ -102,13 +102,17 @@ def learn(estimator, stream, *, wrap=np.asarray, classes=None, weighted=False):
 def seq_lap(**options):
     settings = {
         "gamma": GAMMA, "beta": 0.5, "n_neighbors": NEIGHBOURS, "tol": TOL, "random_state": 0,
-        "lag": 1, **options,
+        "lag": 1, "bias": "exact", **options,
     }  # fmt: skip
     return SeqLapMED(**settings)
 
 
 def seq_med(**options):
-    return SeqMED(**{"gamma": GAMMA, "tol": TOL, "lag": 1, **options})
+    return SeqMED(**{"gamma": GAMMA, "tol": TOL, "lag": 1, "bias": "exact", **options})
+
+
+# What holds whatever the bias is.
+either_bias = pytest.mark.parametrize("bias", ["auto", "exact"])
 
 
 # -- the same stream by the reference --------------------------------------------------------------
@@ -196,11 +200,12 @@ def test_one_batch_of_seqlapmed_is_lapmed(recursion, power, weights, laplacian):
     assert_close(model.decision_function(new_points()), expected)
 
 
+@either_bias
 @pytest.mark.parametrize("make", [seq_med, seq_lap])
-def test_fit_is_one_batch(make):
+def test_fit_is_one_batch(make, bias):
     rows = make_batch(50, 20, seed=3)
-    one = learn(make(), [rows])
-    other = make()
+    one = learn(make(bias=bias), [rows])
+    other = make(bias=bias)
     other.fit(rows.points, marked(rows.labels, other))
     assert np.array_equal(
         one.decision_function(new_points()), other.decision_function(new_points())
@@ -220,7 +225,7 @@ def test_slack_shape_zero_is_the_support_vector_machine(kernel, C):
     rows = make_batch(80, 80, seed=5)
     points = np.round(8 * rows.points) / 8
     options = {"kernel": kernel, "gamma": 0.5, "degree": 2, "coef0": 1.0, "C": C}
-    model = SeqMED(slack_shape=0, tol=TOL, **options).fit(points, rows.labels)
+    model = SeqMED(slack_shape=0, bias="exact", tol=TOL, **options).fit(points, rows.labels)
     machine = SVC(tol=TOL, **options).fit(points, rows.labels)
     assert_close(model.decision_function(new_points()), machine.decision_function(new_points()))
 
@@ -249,7 +254,7 @@ def test_slack_shape_zero_is_the_machine_on_given_kernel_values(C, weighted):
     kernel = naive.rbf(GAMMA)
     table = single(kernel(rows.points, rows.points))
     weights = np.random.default_rng(7).uniform(0.2, 3.0, size=80) if weighted else None
-    model = SeqMED(kernel="precomputed", C=C, slack_shape=0, tol=TOL)
+    model = SeqMED(kernel="precomputed", C=C, slack_shape=0, bias="exact", tol=TOL)
     model.fit(table, rows.labels, sample_weight=weights)
     machine = SVC(kernel="precomputed", C=C, tol=TOL)
     machine.fit(table, rows.labels, sample_weight=weights)
@@ -338,6 +343,27 @@ def test_awkward_batches_are_those_of_the_reference(recursion, bias_variance):
         assert_close(model.decision_function(new_points()), expected)
 
 
+@pytest.mark.parametrize("slack_shape", [0.0, 1.0])
+@pytest.mark.parametrize("recursion", RECURSIONS)
+def test_a_stream_of_machines_per_class_is_that_of_the_reference(recursion, slack_shape):
+    """A known bias of -1: no label, one class, one row and two classes, all by the same dual."""
+    stream = awkward_stream(seed=4)
+    model = seq_lap(recursion=recursion, bias="auto", slack_shape=slack_shape)
+    batches = smoothings(stream, [0.5] * len(stream))
+    kernels = kernels_over_time(recursion, naive.rbf(GAMMA), batches)
+    machines = naive.ClassMachines(slack_shape=slack_shape, lag=1)
+    for rows, kernel in zip(stream, kernels, strict=True):
+        learn(model, [rows])
+        known = rows.labels != UNLABELED
+        if known.any():
+            machines.learn(kernel, rows.points[known], rows.labels[known], np.ones(known.sum()), 10)
+        else:  # the last labels are learned again in the new kernel
+            machines.kernel = kernel
+            machines.solve()
+        scores = machines.class_scores(new_points())
+        assert_close(model.decision_function(new_points()), scores[:, 1] - scores[:, 0])
+
+
 def test_beta_may_differ_from_batch_to_batch():
     stream, betas = make_stream(seed=5), [0.5, 3.0, 0.1, 1.0]
     for recursion in RECURSIONS:
@@ -350,36 +376,38 @@ def test_beta_may_differ_from_batch_to_batch():
         )
 
 
+@either_bias
 @pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array], ids=["dense", "csr"])
-def test_landmarks_that_are_all_points_are_exact(wrap):
+def test_landmarks_that_are_all_points_are_exact(wrap, bias):
     stream = make_stream(seed=6)
-    exact = learn(seq_lap(recursion="exact"), stream, wrap=wrap)
-    landmarks = learn(seq_lap(recursion="landmarks", n_landmarks=85), stream, wrap=wrap)
+    exact = learn(seq_lap(recursion="exact", bias=bias), stream, wrap=wrap)
+    landmarks = seq_lap(recursion="landmarks", n_landmarks=85, bias=bias)
+    learn(landmarks, stream, wrap=wrap)
     assert_close(landmarks.decision_function(new_points()), exact.decision_function(new_points()))
     assert_close(landmarks.decision_std(new_points()), exact.decision_std(new_points()))
 
 
-def test_smoothness_counts():
+@either_bias
+def test_smoothness_counts(bias):
     # all the identities above would hold for a model that ignored its unlabeled rows
     stream = make_stream(seed=7)
     for recursion in RECURSIONS:
-        scores = [
-            learn(seq_lap(recursion=recursion, beta=beta), stream).decision_function(new_points())
-            for beta in (0.0, 0.5)
-        ]
+        models = (seq_lap(recursion=recursion, beta=beta, bias=bias) for beta in (0.0, 0.5))
+        scores = [learn(model, stream).decision_function(new_points()) for model in models]
         assert np.abs(scores[0] - scores[1]).max() > 0.05
 
 
 # -- beta = 0 --------------------------------------------------------------------------------------
 
 
+@either_bias
 @pytest.mark.parametrize("recursion", RECURSIONS)
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
-def test_without_smoothing_seqlapmed_is_seqmed(recursion, n_classes, kernel):
+def test_without_smoothing_seqlapmed_is_seqmed(recursion, n_classes, kernel, bias):
     stream = make_stream(n_classes=n_classes, seed=8)
-    plain = learn(seq_med(kernel=kernel), stream)
-    smooth = learn(seq_lap(kernel=kernel, beta=0.0, recursion=recursion), stream)
+    plain = learn(seq_med(kernel=kernel, bias=bias), stream)
+    smooth = learn(seq_lap(kernel=kernel, beta=0.0, recursion=recursion, bias=bias), stream)
     # the same operations in the same order
     assert np.array_equal(
         smooth.decision_function(new_points()), plain.decision_function(new_points())
@@ -405,15 +433,16 @@ LINEAR_CASES = [
 ]
 
 
+@either_bias
 @pytest.mark.parametrize(("recursion", "wrap", "n_classes"), LINEAR_CASES)
-def test_a_linear_kernel_is_its_explicit_weights(recursion, wrap, n_classes):
+def test_a_linear_kernel_is_its_explicit_weights(recursion, wrap, n_classes, bias):
     stream = make_stream(n_classes=n_classes, seed=9)
     new = new_points()
     if recursion is None:
-        explicit, implicit = seq_med(kernel="linear"), seq_med(kernel=dot)
+        explicit, implicit = (seq_med(kernel=kernel, bias=bias) for kernel in ("linear", dot))
     else:
-        explicit = seq_lap(kernel="linear", recursion=recursion)
-        implicit = seq_lap(kernel=dot, recursion=recursion)
+        explicit = seq_lap(kernel="linear", recursion=recursion, bias=bias)
+        implicit = seq_lap(kernel=dot, recursion=recursion, bias=bias)
     for rows in stream:
         learn(explicit, [rows], wrap=wrap)
         learn(implicit, [rows], wrap=wrap)
@@ -422,19 +451,23 @@ def test_a_linear_kernel_is_its_explicit_weights(recursion, wrap, n_classes):
         assert_close(explicit.intercept_, implicit.intercept_)
         assert_close(explicit.decision_std(wrap(new)), implicit.decision_std(wrap(new)))
         by_hand = new @ explicit.coef_.T + explicit.intercept_
+        if bias == "auto":
+            by_hand = explicit.class_scale_ * (by_hand + 1)
+            by_hand = by_hand if n_classes == 3 else by_hand[:, 1:] - by_hand[:, :1]
         # the same sum taken in another order
         assert_close(scores, by_hand[:, 0] if n_classes == 2 else by_hand, 1e-12)
-        heads = 1 if n_classes == 2 else 3
-        assert explicit.coef_.shape == (heads, 3)
+        machines = 1 if n_classes == 2 and bias == "exact" else n_classes
+        assert explicit.coef_.shape == (machines, 3)
 
 
+@either_bias
 @pytest.mark.parametrize("recursion", [None, "landmarks", "spectral"])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_memory_of_a_linear_kernel_is_constant(recursion, n_classes):
+def test_the_memory_of_a_linear_kernel_is_constant(recursion, n_classes, bias):
     if recursion is None:
-        model = seq_med(kernel="linear")
+        model = seq_med(kernel="linear", bias=bias)
     else:
-        model = seq_lap(kernel="linear", recursion=recursion, n_landmarks=25)
+        model = seq_lap(kernel="linear", recursion=recursion, n_landmarks=25, bias=bias)
     lengths = []
     for t in range(8):
         learn(model, [make_batch(20, 10, n_classes, seed=500 + t)])
@@ -452,13 +485,19 @@ def test_the_memory_of_a_linear_kernel_is_constant(recursion, n_classes):
 # -- order and weights -----------------------------------------------------------------------------
 
 
+def either_model(recursion, **options):
+    """Return SeqMED for no recursion, else SeqLapMED."""
+    return seq_med(**options) if recursion is None else seq_lap(recursion=recursion, **options)
+
+
+@either_bias
 @pytest.mark.parametrize("recursion", [None, *RECURSIONS])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_order_of_rows_inside_a_batch_does_not_matter(recursion, n_classes):
+def test_the_order_of_rows_inside_a_batch_does_not_matter(recursion, n_classes, bias):
     stream = make_stream(n_classes=n_classes, seed=10)
     generator = np.random.default_rng(11)
     shuffled = [rows.part(generator.permutation(rows.labels.size)) for rows in stream]
-    models = [seq_med() if recursion is None else seq_lap(recursion=recursion) for _ in range(2)]
+    models = [either_model(recursion, bias=bias) for _ in range(2)]
     scores = [
         learn(model, each).decision_function(new_points())
         for model, each in zip(models, (stream, shuffled), strict=True)
@@ -493,6 +532,8 @@ WEIGHT_OPTIONS = [
     pytest.param({"slack_shape": 0}, id="svm"),
     pytest.param({"bias_variance": 0.7}, id="finite-bias"),
     pytest.param({"class_weight": "balanced"}, id="balanced"),
+    pytest.param({"bias": "auto"}, id="auto"),
+    pytest.param({"bias": "auto", "class_weight": "balanced"}, id="auto-balanced"),
     pytest.param({"kernel": "linear"}, id="linear"),
 ]
 
@@ -526,11 +567,13 @@ def test_weights_scale_both_parts_of_the_slack_prior():
     assert_close(model.decision_function(new_points()), expected)
 
 
+@either_bias
 @pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array], ids=["dense", "csr"])
-def test_a_weight_is_a_repeated_row_in_either_format(wrap):
+def test_a_weight_is_a_repeated_row_in_either_format(wrap, bias):
     stream = weighted_stream(14, 0)
-    weighted = learn(seq_lap(gamma="scale"), stream, weighted=True, wrap=wrap)
-    plain = learn(seq_lap(gamma="scale"), repeated(stream), wrap=wrap)
+    weighted, plain = (seq_lap(gamma="scale", bias=bias) for _ in range(2))
+    learn(weighted, stream, weighted=True, wrap=wrap)
+    learn(plain, repeated(stream), wrap=wrap)
     assert_close(weighted.decision_function(new_points()), plain.decision_function(new_points()))
 
 
@@ -584,6 +627,7 @@ def test_several_classes_are_one_against_the_rest_each(recursion, bias_variance)
     assert np.array_equal(together.predict(new_points()), scores.argmax(axis=1))
 
 
+@either_bias
 @pytest.mark.parametrize("recursion", [None, *RECURSIONS])
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
 @pytest.mark.parametrize(
@@ -596,7 +640,7 @@ def test_several_classes_are_one_against_the_rest_each(recursion, bias_variance)
         pytest.param([[0], [0, 2], [1, 2], [0, 1, 2]], id="the-middle-comes-last"),
     ],
 )
-def test_classes_may_be_discovered_or_declared(recursion, kernel, arrivals):
+def test_classes_may_be_discovered_or_declared(recursion, kernel, arrivals, bias):
     stream = []
     for t, classes in enumerate(arrivals):
         rows = make_batch(20, 11, 3, seed=1700 + t, classes=classes)
@@ -605,9 +649,7 @@ def test_classes_may_be_discovered_or_declared(recursion, kernel, arrivals):
         stream.append(Rows(rows.points, labels, rows.weights))
 
     def make():
-        if recursion is None:
-            return seq_med(kernel=kernel)
-        return seq_lap(kernel=kernel, recursion=recursion)
+        return either_model(recursion, kernel=kernel, bias=bias)
 
     declared = learn(make(), stream, classes=[2, 3, 4])
     discovered = learn(make(), stream)
@@ -619,14 +661,15 @@ def test_classes_may_be_discovered_or_declared(recursion, kernel, arrivals):
 
 
 @pytest.mark.parametrize("first", [0, 1])
-@pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
-def test_two_classes_may_be_discovered_one_by_one(first, bias_variance):
+@pytest.mark.parametrize(
+    "options", [{}, {"bias_variance": 0.7}, {"bias": "auto"}], ids=["exact", "finite", "auto"]
+)
+def test_two_classes_may_be_discovered_one_by_one(first, options):
     stream = [
         make_batch(20, 11, seed=1800 + t, classes=classes)
         for t, classes in enumerate([[first], [first], [1 - first], [0, 1], [0, 1]])
     ]
-    declared = seq_med(bias_variance=bias_variance)
-    discovered = seq_med(bias_variance=bias_variance)
+    declared, discovered = seq_med(**options), seq_med(**options)
     for t, rows in enumerate(stream):
         learn(declared, [rows], classes=[0, 1])
         learn(discovered, [rows])
@@ -782,12 +825,13 @@ def test_the_spread_is_the_root_of_the_newest_kernel(recursion, bias_variance):
 # -- streams that are interrupted ------------------------------------------------------------------
 
 
+@either_bias
 @pytest.mark.parametrize("recursion", [None, *RECURSIONS])
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly"])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_a_stream_cut_by_pickling_is_the_uncut_one(recursion, kernel, n_classes):
+def test_a_stream_cut_by_pickling_is_the_uncut_one(recursion, kernel, n_classes, bias):
     stream = make_stream(n_classes=n_classes, seed=25)
-    options = {"kernel": kernel, "gamma": "scale", "degree": 2, "coef0": 1.0}
+    options = {"kernel": kernel, "gamma": "scale", "degree": 2, "coef0": 1.0, "bias": bias}
 
     def make():
         if recursion is None:

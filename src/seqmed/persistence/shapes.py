@@ -37,7 +37,7 @@ SHAPES: dict[type, dict[str, str]] = {
     Watched: {**TERMS, "settled": "n heads"},
     Window: {
         **TERMS, "settled": "n heads", "signs": "n heads",
-        "bounds": "n", "shapes": "n", "weights": "n", "batches": "n",
+        "bounds": "n", "shapes": "n", "weights": "n", "discounted": "n", "batches": "n",
     },
     Expansion: {"points": "n p", "coefficients": "n heads"},
     Reduction: {"anchors": "m p", "factor": "m r"},
@@ -52,7 +52,9 @@ SHAPES: dict[type, dict[str, str]] = {
     TfIdf: {"idf": "p"},
     DCMFisher: {"concentrations": "p", "precisions": "p"},
     Precomputed: {"gram": "features features"},
-    ClassBook: dict.fromkeys(("classes", "counts", "weights", "declared"), "classes"),
+    ClassBook: dict.fromkeys(
+        ("classes", "counts", "weights", "discounted", "declared"), "classes"
+    ),
     Calibration: {"log_likelihoods": "slopes"},
     StepInfo: {"projection_cost": "heads"},
     DualSolution: {"multipliers": "window"},

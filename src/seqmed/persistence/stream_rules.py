@@ -67,7 +67,12 @@ def stream_rules(began: Any, state: dict[str, Any]) -> Rules:
         all(suit(points, kernel, stream.sparse) for points in points_in(posterior)),
     )
     yield "the recursion named", type(recursion) is carrier_of(began, kernel)
-    yield "the bias variance named", posterior.bias_variance == float(began.bias_variance)
+    auto = began.bias == "auto"
+    yield "machines by the bias named", book.per_class == auto
+    variance = 0.0 if auto else float(began.bias_variance)
+    yield "the bias variance named", posterior.bias_variance == variance
+    biases = (posterior.intercepts, posterior.biases, posterior.bias_means)
+    yield "the known bias of -1", not auto or all((each == -1.0).all() for each in biases)
     yield "coefficients for every anchor", posterior.on_anchors.size == n_anchors(recursion)
     signs = posterior.window.signs
     yield "one class for every row", book.n_heads == 1 or ((signs > 0).sum(axis=1) == 1).all()
@@ -147,6 +152,7 @@ def window_rules(window: Window) -> Rules:
     """Yield what holds for a window."""
     yield "signs that are -1 or 1", (np.abs(window.signs) == 1).all()
     yield "bounds and weights > 0", ((window.bounds > 0) & (window.weights > 0)).all()
+    yield "discounted weights >= 0", (window.discounted >= 0).all()
     shapes = window.shapes
     yield "slack shapes from 0 to the bounds", ((shapes >= 0) & (shapes <= window.bounds)).all()
     yield "batches numbered from 0", (window.batches >= 0).all()
@@ -210,6 +216,7 @@ def book_rules(book: ClassBook) -> Rules:
     yield "labels of a kind that can be learned", classes.dtype.kind in "biufUmM"
     yield "classes in order, each once", (classes[1:] > classes[:-1]).all()
     yield "counts and weights >= 0", ((book.counts >= 0) & (book.weights >= 0)).all()
+    yield "discounted weights >= 0", (book.discounted >= 0).all()
 
 
 def calibration_rules(calibration: Calibration) -> Rules:
