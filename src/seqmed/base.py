@@ -2,51 +2,28 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from functools import cache
+from abc import abstractmethod
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions, make_constraint
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_consistent_length,
-)
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import kernels, updating, windows
-from seqmed.arrays import Points, take_rows
+from seqmed.arrays import Points
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import Kernel, Precomputed, make_kernel
 from seqmed.learning import StepInfo
 from seqmed.posterior import Recursion
 from seqmed.predicting import PosteriorPredictor
 from seqmed.settings import Settings
-from seqmed.updating import Rows, Stream
-from seqmed.validation import (
-    check_weights,
-    checked_rows,
-    in_format,
-    square_gram,
-    warn_unless_converged,
-)
+from seqmed.updating import Stream
+from seqmed.validation import Rows, square_gram, warn_unless_converged
 
 
-@cache
-def made_constraints(kind: type[BaseEstimator]) -> dict[str, list[Any]]:
-    """Return what each parameter of an estimator may be, ready to be asked."""
-    return {
-        name: [make_constraint(each) for each in allowed]
-        for name, allowed in kind._parameter_constraints.items()
-        if allowed != "no_validation"
-    }
-
-
-class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
+class SequentialClassifier(PosteriorPredictor):
     """A classifier that carries its posterior from batch to batch as the next prior."""
 
     _parameter_constraints: ClassVar[dict] = {
@@ -77,17 +54,9 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.kernel == "precomputed"
         tags.input_tags.positive_only = self.kernel in ("tfidf", "dcm")
         return tags
-
-    def _validate_params(self):
-        """Check the parameters; scikit-learn, which takes longer, says what is wrong with one."""
-        for name, constraints in made_constraints(type(self)).items():
-            value = getattr(self, name)
-            if not any(constraint.is_satisfied_by(value) for constraint in constraints):
-                super()._validate_params()
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -139,24 +108,15 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         """
         self._validate_params()
         self._check_bias_rule()
-        if not isinstance(new_points, bool | np.bool_):
-            raise ValueError(
-                f"partial_fit got new_points={new_points!r}, expected True or False: False for "
-                "labels of rows that were learned before."
-            )
         if self.kernel == "precomputed":
             raise ValueError(
                 "partial_fit got kernel='precomputed', expected a kernel that can be evaluated "
                 "between batches: use fit, or pass the kernel as a callable."
             )
+        self._check_new_points(new_points)
         stream = getattr(self, "_stream", None)
         if stream is not None:
             self._check_unchanged(stream.fixed)
-        elif not new_points:
-            raise ValueError(
-                "partial_fit got new_points=False in its first call, expected rows learned before: "
-                "learn the batch first, with the labels there are."
-            )
         return self._learn(
             X, y, classes, sample_weight, stream=stream, alone=False, new_points=new_points
         )
@@ -205,23 +165,21 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         before = self.__dict__.copy()
         try:
             rows = self._validate_batch(X, y, classes, sample_weight, stream)
-            if not rows.labels.size and (alone or not new_points):
-                call = "fit" if alone else "partial_fit(new_points=False)"
-                raise ValueError(
-                    f"{type(self).__name__}.{call} got no labeled row among {rows.weights.size}, "
-                    "expected at least one: add labels, or learn unlabeled batches with "
-                    "partial_fit."
-                )
-            if stream is None:
-                stream = self._begin(rows)
-            settings = self._settings(
-                float(rows.weights[rows.labeled].sum()), float(rows.weights.sum())
-            )
-            new, info = updating.learn(stream, rows, settings, self.class_weight, new_points)
-            warn_unless_converged(info, self.tol)  # an error, if the user has made it one
+            self._check_labels(rows, alone=alone, new_points=new_points)
+            return self._learn_rows(rows, stream, new_points=new_points)
         except BaseException:
             self.__dict__ = before
             raise
+
+    def _learn_rows(self, rows: Rows, stream: Stream | None, *, new_points: bool) -> Self:
+        """Learn a validated batch."""
+        if stream is None:
+            stream = self._begin(rows)
+        settings = self._settings(
+            float(rows.weights[rows.labeled].sum()), float(rows.weights.sum())
+        )
+        new, info = updating.learn(stream, rows, settings, self.class_weight, new_points)
+        warn_unless_converged(info, self.tol)  # an error, if the user has made it one
         return self._commit(new, info)
 
     def _commit(self, new: Stream, info: StepInfo) -> Self:
@@ -237,45 +195,11 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         )
         return self
 
-    def _validate_batch(self, X, y, classes, sample_weight, stream):
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
-            )
-        X = checked_rows(self, X, reset=stream is None)
-        known = None if stream is None or not stream.book.classes.size else stream.book.classes
-        declared = np.zeros(0) if classes is None else self._check_classes(classes)
-        if known is None and declared.size:
-            known = declared
-        labeled, labels = self._split_labels(y, known)
-        check_consistent_length(X, labeled)
-        if declared.size and labels.size:
-            strange = np.setdiff1d(labels, declared)
-            if strange.size:
-                raise ValueError(
-                    f"y holds {strange.tolist()[0]!r}, which is not among classes="
-                    f"{declared.tolist()}: correct the label, or leave classes out to let new "
-                    "classes be added."
-                )
-        weights = np.ones(X.shape[0])
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-            check_weights(weights)
-        gram = None
-        if self.kernel == "precomputed":
-            gram = square_gram(X)
-            X = np.arange(gram.shape[0])[:, None]
-        else:
-            X = in_format(X, sp.issparse(X) if stream is None else stream.sparse)
-        used = weights > 0
-        if not used.any():
-            raise ValueError(
-                "every sample_weight is zero, expected at least one positive: leave out the batch."
-            )
-        if not used.all():
-            X, weights = take_rows(X, used), weights[used]
-            labels, labeled = labels[used[labeled]], labeled[used]
-        return Rows(X, labeled, labels, weights, declared, gram)
+    def _format_rows(self, X, stream):
+        if self.kernel != "precomputed":
+            return super()._format_rows(X, stream)
+        gram = square_gram(X)
+        return np.arange(gram.shape[0])[:, None], gram
 
     def _begin(self, rows: Rows) -> Stream:
         if rows.gram is not None:
@@ -288,16 +212,6 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
         fixed = {name: getattr(self, name) for name in self._fixed_parameters}
         variance = None if self.bias == "auto" else float(self.bias_variance)
         return updating.begin(carrier, self._graph_recipe(), rows, variance, fixed)
-
-    def _codes_to_retract(self, y: Any, n_rows: int) -> NDArray[np.intp]:
-        """Return the classes (n,) of the labels that are to be taken back."""
-        labeled, labels = self._split_labels(y, self.classes_)
-        if labeled.size != n_rows or not labeled.all():
-            raise ValueError(
-                f"retract got {labels.size} labels for {n_rows} rows, expected one for each: leave "
-                "out the rows whose label is to stay, or y for whatever labels the rows have."
-            )
-        return self._stream.book.find(labels)
 
     def _find_in_window(self, points: Points, codes: NDArray[np.intp] | None) -> NDArray[np.bool_]:
         """Return a mask of the rows of the window whose labels are to be taken back."""
@@ -329,32 +243,6 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
             room=None if self.budget is None else self.budget - self._landmarks_within_budget(),
         )
 
-    def _check_classes(self, classes: Any) -> NDArray[Any]:
-        """Return declared classes, sorted; refuse missing labels and the marker among them."""
-        given = np.asarray(sorted(classes) if isinstance(classes, set | frozenset) else classes)
-        if given.ndim != 1:
-            raise ValueError(
-                f"classes has shape {given.shape}, expected one dimension: pass a list of labels."
-            )
-        labeled, values = self._split_labels(given, given)
-        if not labeled.all():
-            raise ValueError(
-                f"classes={given.tolist()} holds a value that marks unlabeled rows, expected "
-                "classes only: leave it out, or choose another marker."
-            )
-        return np.unique(values)
-
-    def _check_unchanged(self, fixed: dict[str, Any]) -> None:
-        for name, before in fixed.items():
-            now = getattr(self, name)
-            if name == "bias" and "auto" not in (before, now):
-                continue
-            if now is not before and now != before:
-                raise ValueError(
-                    f"{name} was changed from {before!r} to {now!r} in mid-stream, expected it to "
-                    f"stay: set {name}={before!r} again, or start a new model."
-                )
-
     def _check_bound(self, bound: float, origin: str) -> float:
         if bound <= self.slack_shape:
             raise ValueError(
@@ -372,10 +260,6 @@ class SequentialClassifier(PosteriorPredictor, BaseEstimator, ABC):
             )
 
     # -- what a subclass decides -----------------------------------------------------------------
-
-    @abstractmethod
-    def _split_labels(self, y, known):
-        """Return the mask of labeled rows and their labels; ``known`` classes, if any are."""
 
     @abstractmethod
     def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:

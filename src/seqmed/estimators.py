@@ -16,7 +16,7 @@ from seqmed.kernels import Kernel
 from seqmed.labels import split_labels
 from seqmed.posterior import Covariance, Recursion
 from seqmed.recursion import SpanRecursion
-from seqmed.updating import Rows
+from seqmed.validation import Rows
 
 DEFAULT_C = 10.0
 # Chosen by prequential accuracy on streams of their own: docs/decisions/0016-defaults.md.

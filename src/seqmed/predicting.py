@@ -5,38 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin
-from sklearn.exceptions import NotFittedError
-from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from seqmed import calibration, kernels
 from seqmed.arrays import Array, Points
+from seqmed.classifier import StreamClassifier
 from seqmed.kernels import Expansion
+from seqmed.posterior import Posterior
 from seqmed.threads import threads_to_score
-from seqmed.validation import check_overflow, checked_rows, in_format
+from seqmed.updating import Stream
+from seqmed.validation import check_overflow
 
 
-class PosteriorPredictor(ClassifierMixin):
+class PosteriorPredictor(StreamClassifier):
     """The half of a classifier that reads its posterior (`posterior_`) and changes nothing."""
 
-    def _points(self, X: Any) -> Points:
-        check_is_fitted(self, "posterior_")
-        return in_format(checked_rows(self, X, reset=False), self._stream.sparse)
-
-    def _scores(self, X: Any) -> Array:
-        points = self._points(X)
-        if not self._stream.book.seen.any():
-            raise NotFittedError(
-                f"this {type(self).__name__} has learned {self.n_batches_} batches without a "
-                "label, expected at least one labeled row before predictions: call partial_fit "
-                "with labels."
-            )
-        threads = threads_to_score(points.shape[0], self.posterior_.size)
-        with threads, np.errstate(over="ignore", invalid="ignore"):
-            scores = self.posterior_.mean(points)
-        check_overflow(scores)
-        return scores
+    def _machine_scores(self, X: Any) -> tuple[Stream, Array]:
+        """Return the state, and the posterior mean of every machine at every row, (n, heads)."""
+        check_is_fitted(self, "_stream")
+        stream = self._stream
+        return stream, scored(stream.posterior, self._checked_points(X, stream))
 
     def decision_function(self, X):
         """Return the class scores of every row, by the posterior mean.
@@ -55,8 +43,8 @@ class PosteriorPredictor(ClassifierMixin):
             score of ``classes_[1]`` less that of ``classes_[0]``. Of one class its score. The
             column of a declared class without an example means nothing yet; `predict` skips it.
         """
-        scores = self._scores(X)
-        scores = self._stream.book.decisions(scores)
+        stream, scores = self._machine_scores(X)
+        scores = stream.book.decisions(scores)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def decision_std(self, X):
@@ -72,10 +60,12 @@ class PosteriorPredictor(ClassifierMixin):
             ``sqrt(k_t(x, x))``, shared by all classes, with a finite ``bias_variance`` added.
             Unlabeled data shrink it, labels do not: it is a spread, not a calibrated error bar.
         """
-        points = self._points(X)
-        threads = threads_to_score(points.shape[0], self.posterior_.size)
-        with threads, np.errstate(over="ignore", invalid="ignore"):
-            spread = self.posterior_.spread(points)
+        points, posterior = self._points(X), self._stream.posterior
+        with (
+            threads_to_score(points.shape[0], posterior.size),
+            np.errstate(over="ignore", invalid="ignore"),
+        ):
+            spread = posterior.spread(points)
         check_overflow(spread)
         return spread
 
@@ -90,8 +80,8 @@ class PosteriorPredictor(ClassifierMixin):
         -------
         labels : ndarray of shape (n_samples,)
         """
-        scores = self._scores(X)
-        return self.classes_[self._stream.book.winners(scores)]
+        stream, scores = self._machine_scores(X)
+        return stream.book.classes[stream.book.winners(scores)]
 
     def predict_proba(self, X):
         """Return the probability of every class at every row.
@@ -111,57 +101,8 @@ class PosteriorPredictor(ClassifierMixin):
             `predict` returns. A class that was declared and has no example yet has one part in as
             many as there are labels and classes.
         """
-        scores = self._scores(X)
-        return calibration.probabilities(self._stream.calibration, self._stream.book, scores)
-
-    def predict_log_proba(self, X):
-        """Return the logarithms of `predict_proba`.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        log_probabilities : ndarray of shape (n_samples, n_classes)
-        """
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
-
-    def score(self, X, y, sample_weight=None):
-        """Return the accuracy on the labeled rows; unlabeled ones are left out.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            True labels; missing ones as described in the class documentation.
-        sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        accuracy : float in [0, 1]
-        """
-        check_is_fitted(self, "posterior_")
-        labeled, labels = self._split_labels(y, self.classes_)
-        if not labels.size:
-            raise ValueError(
-                f"score got no labeled row among {labeled.size}, expected at least one: pass true "
-                "labels."
-            )
-        if not labeled.all():
-            X = _safe_indexing(*indexable(X), np.flatnonzero(labeled))
-            if sample_weight is not None:
-                sample_weight = np.asarray(sample_weight)[labeled]
-        return super().score(X, labels, sample_weight)
-
-    @property
-    def class_scale_(self):
-        """Factors of the class scores with ``bias="auto"``, (n_classes,); 0 for unseen classes."""
-        check_is_fitted(self, "posterior_")
-        if not self._stream.book.per_class:
-            raise AttributeError("class_scale_ is only available with bias='auto'.")
-        return self._stream.book.scale
+        stream, scores = self._machine_scores(X)
+        return calibration.probabilities(stream.calibration, stream.book, scores)
 
     @property
     def support_vectors_(self):
@@ -191,3 +132,12 @@ class PosteriorPredictor(ClassifierMixin):
         if not hasattr(self, "posterior_"):
             raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first.")
         return isinstance(self.posterior_.covariance.kernel, kernels.Linear)
+
+
+def scored(posterior: Posterior, points: Points) -> Array:
+    """Return the posterior mean of every machine at every row, (n, heads)."""
+    threads = threads_to_score(points.shape[0], posterior.size)
+    with threads, np.errstate(over="ignore", invalid="ignore"):
+        scores = posterior.mean(points)
+    check_overflow(scores)
+    return scores

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from seqmed import calibration, learning, sharing
-from seqmed.arrays import Array, Points, take_rows
+from seqmed.arrays import take_rows
 from seqmed.calibration import Calibration
 from seqmed.graph import GraphRecipe
 from seqmed.labels import ClassBook, empty_book
@@ -20,21 +20,7 @@ from seqmed.learning import Batch, BiasPrior, StepInfo
 from seqmed.posterior import Posterior, Recursion
 from seqmed.settings import Settings
 from seqmed.threads import threads_for
-
-
-class Rows(NamedTuple):
-    """A validated batch: points, who is labeled, their labels, and the weight of every row.
-
-    ``declared`` are the classes the caller named; ``gram`` is the user's kernel matrix where the
-    points are indices into one.
-    """
-
-    points: Points
-    labeled: NDArray[np.bool_]
-    labels: NDArray[Any]
-    weights: Array
-    declared: NDArray[Any]
-    gram: Array | None = None
+from seqmed.validation import Rows
 
 
 class Stream(NamedTuple):

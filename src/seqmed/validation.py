@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
@@ -20,6 +21,21 @@ ASYMMETRY = 1e-6
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-50, 1e50
 # Squares of features, and products of two such squares, must stay finite.
 LARGEST_FEATURE = 1e70
+
+
+class Rows(NamedTuple):
+    """A validated batch: points, who is labeled, their labels, and the weight of every row.
+
+    ``declared`` are the classes the caller named; ``gram`` is the user's kernel matrix where the
+    points are indices into one.
+    """
+
+    points: Points
+    labeled: NDArray[np.bool_]
+    labels: NDArray[Any]
+    weights: Array
+    declared: NDArray[Any]
+    gram: Array | None = None
 
 
 def square_gram(gram: Points) -> Array:
