@@ -15,7 +15,6 @@ from seqmed.dual import DualProblem, attainable, feasible, loops, smo, solve
 from seqmed.dual.problem import (
     duality_gap,
     exact_bias,
-    kkt_violation,
     margins_left,
     standing,
 )
@@ -35,6 +34,12 @@ WELL_CONDITIONED = 1e6
 # product in K c amounts to; sums of n of them come out a few times that.
 ROUNDINGS = 8
 EPSILON = np.finfo(float).eps
+
+
+def kkt_violation(problem, multipliers):
+    """Return the KKT violation of multipliers, >= 0, by a new product with K."""
+    stands = standing(problem, multipliers, margins_left(problem, multipliers))
+    return max(stands.violation, 0.0)
 
 
 # -- problems --------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import pytest
 
 from seqmed import dual
 from seqmed.dual import screening
-from seqmed.dual.problem import kkt_violation
 from tests.unit.test_dual import (
     ALL_CASES,
     TIGHT,
@@ -17,6 +16,7 @@ from tests.unit.test_dual import (
     assert_feasible,
     assert_same_decisions,
     assert_same_objective,
+    kkt_violation,
     make_problem,
     outcome,
     rounding_floor,

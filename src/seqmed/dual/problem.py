@@ -213,12 +213,6 @@ def standing(
     return Standing(left, demand, blur, may_grow, may_shrink, lowest, highest)
 
 
-def kkt_violation(problem: DualProblem, multipliers: Array) -> float:
-    """Return by how much two demands contradict each other, >= 0, from a fresh product with K."""
-    stands = standing(problem, multipliers, margins_left(problem, multipliers))
-    return max(stands.violation, 0.0)
-
-
 def exact_bias(
     problem: DualProblem, multipliers: Array, stands: Standing, previous: float | None
 ) -> float:
