@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from seqmed import active
     from seqmed.estimators import SeqLapMED, SeqMED
+    from seqmed.graphpropagation import GraphPropagation
     from seqmed.persistence import load, save
     from seqmed.pipeline import InputDriftWarning, StreamPipeline
     from seqmed.search import PrequentialSearch
+    from seqmed.seqgraphmed import SeqGraphMED
     from seqmed.splitting import SemiSupervisedSplit
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "GraphPropagation",
     "InputDriftWarning",
     "PrequentialSearch",
     "SemiSupervisedSplit",
+    "SeqGraphMED",
     "SeqLapMED",
     "SeqMED",
     "StreamPipeline",
@@ -31,9 +35,11 @@ __all__ = [
 # Where the public names live. They are imported when first used: scikit-learn takes a second, which
 # a shell that asks the command for completions would wait for at every key.
 HOMES = {
+    "GraphPropagation": "graphpropagation",
     "InputDriftWarning": "pipeline",
     "PrequentialSearch": "search",
     "SemiSupervisedSplit": "splitting",
+    "SeqGraphMED": "seqgraphmed",
     "SeqLapMED": "estimators",
     "SeqMED": "estimators",
     "StreamPipeline": "pipeline",

@@ -155,7 +155,11 @@ class SequentialClassifier(PosteriorPredictor):
                 "means that the labels shaped. Start a new model, without averaging."
             )
         codes = None if y is None else self._codes_to_retract(y, points.shape[0])
-        rows = self._find_in_window(points, codes)
+        return self._retract_rows(self._find_in_window(points, codes))
+
+    def _retract_rows(self, rows: NDArray[np.bool_]) -> Self:
+        """Take back the labels of some rows of the window, by a mask."""
+        stream = self._stream
         settings = self._settings(0.0, float(stream.posterior.window.weights[rows].sum()))
         new, info = updating.take_back(stream, rows, settings)
         warn_unless_converged(info, self.tol)

@@ -126,17 +126,24 @@ def record(
 
 
 def probabilities(calibration: Calibration, book: ClassBook, scores: Array) -> Array:
-    """Return the probability of every class known, (n, K), from scores of the heads, (n, heads).
+    """Return the probability of every class known, (n, K), from scores of the heads, (n, heads)."""
+    of_classes = book.class_scores(scores)
+    return with_unseen(book, calibration.probabilities(of_classes[:, book.seen]), of_classes)
+
+
+def with_unseen(book: ClassBook, seen: Array, of_classes: Array) -> Array:
+    """Return the probability of every class known, (n, K), from those of the classes seen.
 
     A class that was declared, and of which no example has come, has what Laplace's rule of
     succession gives it: one in all labels so far and all classes. The largest probability is
-    always that of the class predicted, also where rounding would make two of them equal.
+    always that of the class with the largest score of ``of_classes`` (n, K), also where rounding
+    would make two of them equal.
     """
     unseen = 1.0 / (book.weights.sum() + book.classes.size)
-    found = np.full((scores.shape[0], book.classes.size), unseen)
+    found = np.full((seen.shape[0], book.classes.size), unseen)
     rest = 1.0 - unseen * np.count_nonzero(~book.seen)
-    found[:, book.seen] = rest * calibration.probabilities(book.class_scores(scores)[:, book.seen])
-    winners = book.winners(scores)
+    found[:, book.seen] = rest * seen
+    winners = book.best(of_classes)
     beaten = np.flatnonzero(found.argmax(axis=1) != winners)
     found[beaten, winners[beaten]] = np.nextafter(found[beaten].max(axis=1), 2.0)
     return found

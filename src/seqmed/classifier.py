@@ -54,7 +54,9 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     # -- validation ------------------------------------------------------------------------------
 
-    def _validate_batch(self, X, y, classes, sample_weight, stream) -> Rows:
+    def _validate_batch(
+        self, X: Any, y: Any, classes: Any, sample_weight: Any, stream: Any
+    ) -> Rows:
         """Return a batch as it is learned; ``stream`` is the state so far, None before it."""
         if y is None:
             raise ValueError(

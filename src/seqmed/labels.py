@@ -340,6 +340,10 @@ class ClassBook:
             scale[self.seen] = 0.5 * np.sqrt(labels.mean()) / np.sqrt(labels)
         return scale
 
+    def unscaled(self, scores: Array) -> Array:
+        """Return class scores (n, K) before they are scaled by label counts, from (n, heads)."""
+        return 0.5 * (scores + 1.0) if self.per_class else self.class_scores(scores)
+
     def class_scores(self, scores: Array) -> Array:
         """Return the score of every class known, (n, K), from those of the machines, (n, heads).
 
@@ -355,12 +359,23 @@ class ClassBook:
 
     def decisions(self, scores: Array) -> Array:
         """Return decision values, (n, 1) for up to two classes, else (n, K), from (n, heads)."""
-        found = self.class_scores(scores)
-        return found[:, 1:] - found[:, :1] if self.classes.size == 2 else found
+        return self.compared(self.class_scores(scores))
+
+    def compared(self, scores: Array) -> Array:
+        """Return decision values, (n, 1) for up to two classes, else (n, K), of class scores."""
+        return scores[:, 1:] - scores[:, :1] if self.classes.size == 2 else scores
 
     def winners(self, scores: Array) -> NDArray[np.intp]:
         """Return the class of every row of scores, (n, heads), by its place among all; one seen."""
-        return np.where(self.seen, self.class_scores(scores), -np.inf).argmax(axis=1)
+        return self.best(self.class_scores(scores))
+
+    def best(self, scores: Array) -> NDArray[np.intp]:
+        """Return the class of the largest class score, (n, K), among those seen."""
+        return np.where(self.seen, scores, -np.inf).argmax(axis=1)
+
+    def places_in(self, grown: ClassBook) -> NDArray[np.intp]:
+        """Return where every class stands in a book of other classes, (K,), -1 if it does not."""
+        return grown.find(self.classes)
 
     def transfer(self, grown: ClassBook) -> tuple[Array, Array]:
         """Return how heads carry over to a book of more or fewer classes, for `learning.rehead`.

@@ -1,0 +1,300 @@
+"""One batch through margin, graph and mixture.
+
+A batch is learned in mini-batches (`seqmed.mixture.pieces`), each in this order:
+
+1. both experts score its labeled rows, which enter the record;
+2. the graph takes in some of its rows and solves again; the margin expert learns its labels;
+3. both experts score the last unlabeled rows again, which gives their scales.
+
+After the last mini-batch the record chooses how the scores are mixed. Nothing is changed in place.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seqmed import mixture
+from seqmed.arrays import Array, Indices, Points, no_rows, stack, take_rows
+from seqmed.labels import ClassBook
+from seqmed.margin import Lesson, MarginExpert
+from seqmed.mixture import Choice, Scales, ScoreRecord, Scores
+from seqmed.propagation import expert
+from seqmed.propagation.expert import UNLABELED, GraphInfo, GraphState
+from seqmed.threads import one_thread
+from seqmed.validation import Rows
+
+# Unlabeled rows on which the scales of the experts' scores are measured.
+PROBES = 50
+
+
+class MixtureSettings(NamedTuple):
+    """What governs one update.
+
+    Attributes
+    ----------
+    weight : of the graph if it is fixed; None to choose it by evidence.
+    shares : whether label shares may count.
+    forgetting : factor per batch, in (0, 1].
+    class_weight : as the estimator's parameter.
+    """
+
+    weight: float | None
+    shares: bool
+    forgetting: float
+    class_weight: Any
+
+
+class MixtureStream(NamedTuple):
+    """Everything `SeqGraphMED` carries from batch to batch.
+
+    Attributes
+    ----------
+    graph, margin : the two experts.
+    book : the classes so far.
+    record, scales, choice : how the experts are mixed.
+    class_weights : (K,) factors of the graph's scores.
+    probes : the last unlabeled rows.
+    n_batches : batches learned.
+    fixed, sparse : parameters that may not change, and the format of the rows.
+    """
+
+    graph: GraphState
+    margin: MarginExpert
+    book: ClassBook
+    record: ScoreRecord
+    scales: Scales
+    choice: Choice
+    class_weights: Array
+    probes: Points
+    n_batches: int
+    fixed: dict[str, Any]
+    sparse: bool
+
+
+class MixtureInfo(NamedTuple):
+    """What an update has to report.
+
+    Attributes
+    ----------
+    graph : of the graph's last solve.
+    n_pieces : mini-batches the batch was cut in.
+    n_recorded : labeled rows in the record.
+    weight, temperature : of the mixture.
+    """
+
+    graph: GraphInfo
+    n_pieces: int
+    n_recorded: int
+    weight: float
+    temperature: float
+
+
+def begin(
+    graph: GraphState,
+    margin: MarginExpert,
+    book: ClassBook,
+    points: Points,
+    fixed: dict,
+    sparse: bool,
+) -> MixtureStream:
+    """Return a stream before its first batch, ``points``."""
+    return MixtureStream(
+        graph=graph,
+        margin=margin,
+        book=book,
+        record=mixture.empty_record(),
+        scales=Scales(np.zeros(0), np.ones(mixture.SHARE_EXPONENTS.size), 1.0),
+        choice=Choice(mixture.FIRST_WEIGHT, 1.0, 0),
+        class_weights=np.zeros(0),
+        probes=no_rows(points),
+        n_batches=0,
+        fixed=fixed,
+        sparse=sparse,
+    )
+
+
+def learn(
+    stream: MixtureStream,
+    rows: Rows,
+    settings: MixtureSettings,
+    *,
+    new_points: bool,
+    new_batch: bool,
+) -> tuple[MixtureStream, MixtureInfo]:
+    """Learn a batch, or labels that come late if its points are not new.
+
+    ``new_batch`` tells whether it counts as a batch; a part of a larger one does not.
+    """
+    share = settings.forgetting if new_batch and stream.n_batches else 1.0
+    stream = stream._replace(
+        graph=expert.forget(stream.graph, share),
+        record=stream.record.forget(share),
+        n_batches=stream.n_batches + new_batch,
+    )
+    stream = with_classes(stream, stream.book.forget(share).declare(rows.declared))
+    cuts = mixture.pieces(rows.labeled, float(stream.book.counts.sum()))
+    info = None
+    with one_thread():
+        for number, cut in enumerate(cuts):
+            part = np.zeros(rows.weights.size, dtype=bool)
+            part[cut] = True
+            lesson = Lesson(rows, part, number == 0 and new_batch, new_points, stream.book)
+            stream, info = learn_piece(stream, lesson, settings.class_weight)
+    assert info is not None
+    choice = mixture.choose(stream.record, stream.margin.scaled, settings.weight, settings.shares)
+    stream = stream._replace(choice=choice)
+    return stream, MixtureInfo(
+        info, len(cuts), stream.record.size, choice.weight, choice.temperature
+    )
+
+
+def learn_piece(
+    stream: MixtureStream, lesson: Lesson, class_weight: Any
+) -> tuple[MixtureStream, GraphInfo]:
+    """Learn one mini-batch."""
+    rows = lesson.rows
+    shown = lesson.part[rows.labeled]
+    labeled = np.flatnonzero(rows.labeled & lesson.part)
+    labels, weights = rows.labels[shown], rows.weights[labeled]
+    book = stream.book.add(labels, weights)
+    stream = with_classes(stream, book)
+    codes = book.encode(labels)
+    stream = stream._replace(record=recorded(stream, rows, labeled, codes))
+
+    chosen = np.flatnonzero(lesson.part)
+    all_codes = np.full(rows.weights.size, UNLABELED)
+    all_codes[labeled] = codes
+    graph = stream.graph
+    stored = graph.rows.metric.store(take_rows(rows.points, chosen))
+    masses = np.where(all_codes >= 0, rows.weights, 0.0)[chosen]
+    graph, info = expert.learn(graph, stored, all_codes[chosen], masses, late=not lesson.new_points)
+    margin = stream.margin.learn(lesson._replace(book=book))
+    given = class_weight if isinstance(class_weight, dict) else None
+    unlabeled = chosen[all_codes[chosen] < 0][-PROBES:]
+    stream = stream._replace(
+        graph=graph,
+        margin=margin,
+        class_weights=book.class_weights(given),
+        probes=stack(stream.probes, take_rows(rows.points, unlabeled))[-PROBES:],
+    )
+    return stream._replace(scales=measured(stream)), info
+
+
+def with_classes(stream: MixtureStream, book: ClassBook) -> MixtureStream:
+    """Return the stream with columns for the classes of another book."""
+    size = book.classes.size
+    if size == stream.book.classes.size:
+        return stream._replace(book=book)
+    places = stream.book.places_in(book)
+    return stream._replace(
+        book=book,
+        graph=stream.graph.with_classes(places, size),
+        record=stream.record.with_classes(places, size),
+        scales=stream.scales._replace(counts=moved(stream.scales.counts, places, size)),
+        class_weights=moved(stream.class_weights, places, size),
+    )
+
+
+def moved(values: Array, places: Indices, size: int) -> Array:
+    """Return values of classes (K,) at their places among ``size`` classes, 0 for new ones."""
+    result = np.zeros(size)
+    result[places[places >= 0]] = values[places >= 0]
+    return result
+
+
+def recorded(stream: MixtureStream, rows: Rows, labeled: Indices, codes: Indices) -> ScoreRecord:
+    """Return the record with labeled rows as both experts score them before they are learned."""
+    known = stream.scales.known
+    usable = known[codes] if known.sum() > 1 else np.zeros(codes.size, dtype=bool)
+    if not usable.any():
+        return stream.record
+    points = take_rows(rows.points, labeled[usable])
+    scores = expert_scores(stream, points)
+    finite = np.isfinite(scores.margin).all(axis=1)
+    scores = Scores(scores.margin[finite], scores.graph[finite])
+    weights = rows.weights[labeled[usable]]
+    return stream.record.add(scores, stream.scales, codes[usable][finite], weights[finite])
+
+
+def expert_scores(
+    stream: MixtureStream, points: Points, *, margin: bool = True, graph: bool = True
+) -> Scores:
+    """Return the scores of both experts, zeros for one that is not asked."""
+    nothing = np.zeros((points.shape[0], stream.book.classes.size))
+    with np.errstate(over="ignore", invalid="ignore"):
+        of_margin = stream.margin.scores(points, stream.book) if margin else nothing
+    of_graph = nothing
+    if graph:
+        of_graph = stream.graph.scores(stream.graph.search(points), stream.class_weights)
+    return Scores(of_margin, of_graph)
+
+
+def measured(stream: MixtureStream) -> Scales:
+    """Return the scales of the experts that have learned a mini-batch.
+
+    They are measured on the last unlabeled rows, and on the record while there are few of these.
+    """
+    counts = stream.book.discounted
+    scores = Scores(*(np.zeros((0, counts.size)) for _ in range(2)))
+    if stream.probes.shape[0]:
+        scores = probe_scores(stream)
+    missing = PROBES - stream.probes.shape[0]
+    if missing > 0:
+        record = stream.record
+        scores = Scores(
+            np.vstack([scores.margin, record.margin[-missing:]]),
+            np.vstack([scores.graph, record.graph[-missing:]]),
+        )
+    finite = np.isfinite(scores.margin).all(axis=1)
+    scores = Scores(scores.margin[finite], scores.graph[finite])
+    return mixture.measured_scales(scores, counts, stream.margin.scaled)
+
+
+def probe_scores(stream: MixtureStream) -> Scores:
+    """Return the scores of the last unlabeled rows, each left out of its own neighbours."""
+    kept = stream.graph.rows
+    stored = kept.metric.store(stream.probes)
+    found = kept.search(stored, length=kept.n_neighbors + 1)
+    own = (found.distances[:, 0] == 0) & (found.sizes > 0)
+    shifted = found.copy()
+    for name in ("slots", "distances"):
+        getattr(shifted, name)[own, :-1] = getattr(found, name)[own, 1:]
+    sizes = np.minimum(found.sizes - own, kept.n_neighbors).astype(np.int32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        margin = stream.margin.scores(stream.probes, stream.book)
+    return Scores(margin, stream.graph.scores(shifted._replace(sizes=sizes), stream.class_weights))
+
+
+def class_scores(stream: MixtureStream, points: Points) -> Array:
+    """Return mixed class scores (n, K), in units in which softmax gives probabilities.
+
+    An expert of weight 0 is not asked.
+    """
+    weight = stream.choice.weight
+    scores = expert_scores(stream, points, margin=weight < 1, graph=weight > 0)
+    return mixture.mix(scores, stream.scales, stream.choice, stream.margin.scaled)
+
+
+def take_back(
+    stream: MixtureStream, points: Points, codes: Any, settings: MixtureSettings
+) -> tuple[MixtureStream, MixtureInfo]:
+    """Take back the labels of some rows; the rows stay as unlabeled ones, the record stays.
+
+    ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have.
+    """
+    margin, taken = stream.margin.retract(points, codes, stream.book)
+    book = margin.estimator._stream.book
+    codes = stream.book.encode(taken.labels)
+    graph = stream.graph
+    stored = graph.rows.metric.store(taken.points)
+    with one_thread():
+        retraction = expert.take_labels_back(graph, stored, codes)
+    stream = with_classes(stream._replace(graph=retraction.state, margin=margin), book)
+    stream = stream._replace(scales=measured(stream))
+    choice = mixture.choose(stream.record, margin.scaled, settings.weight, settings.shares)
+    stream = stream._replace(choice=choice)
+    return stream, MixtureInfo(
+        retraction.info, 0, stream.record.size, choice.weight, choice.temperature
+    )

@@ -1,0 +1,205 @@
+"""The margin expert beside the graph: a classifier of this package, or any other with partial_fit.
+
+An expert is never changed: learning returns another one.
+"""
+
+from __future__ import annotations
+
+from copy import copy, deepcopy
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import has_fit_parameter
+
+from seqmed.arrays import Array, Mask, Points, take_rows
+from seqmed.labels import ClassBook
+from seqmed.predicting import scored
+from seqmed.validation import Rows
+
+
+class Lesson(NamedTuple):
+    """One mini-batch for an expert.
+
+    Attributes
+    ----------
+    rows : the whole batch it belongs to.
+    part : (n,) mask of its rows in the batch.
+    begins : whether it is the first of its batch.
+    new_points : whether the rows are new; False for late labels.
+    book : the classes, this mini-batch included.
+    """
+
+    rows: Rows
+    part: Mask
+    begins: bool
+    new_points: bool
+    book: ClassBook
+
+
+class MarginExpert(Protocol):
+    """A classifier beside the graph.
+
+    Attributes
+    ----------
+    estimator : the fitted classifier.
+    scaled : whether its scores are to be scaled by label counts.
+    """
+
+    @property
+    def estimator(self) -> Any: ...
+    @property
+    def scaled(self) -> bool: ...
+
+    def learn(self, lesson: Lesson) -> MarginExpert:
+        """Return the expert after one mini-batch."""
+
+    def scores(self, points: Points, book: ClassBook) -> Array:
+        """Return scores (n, K) of the classes of a book; 0 for classes it does not know."""
+
+    def retract(self, points: Points, codes: Any, book: ClassBook) -> tuple[MarginExpert, Rows]:
+        """Return the expert without some labels, and those labels."""
+
+
+@dataclass(frozen=True)
+class OwnExpert:
+    """`SeqMED` or `SeqLapMED`.
+
+    Unlabeled rows are part of the first mini-batch of a batch, so that the batch has one graph; the
+    labels of later mini-batches come late. So a mini-batch is no batch for `lag` or `forgetting`.
+    """
+
+    estimator: Any
+
+    @property
+    def scaled(self) -> bool:
+        """Whether there is one machine per class with a known bias."""
+        return self.estimator.bias == "auto"
+
+    def learn(self, lesson: Lesson) -> OwnExpert:
+        """Return the expert after one mini-batch."""
+        rows, new_points = lesson.rows, lesson.begins and lesson.new_points
+        labeled = rows.labeled & lesson.part
+        labels = rows.labels[lesson.part[rows.labeled]]
+        if not new_points and not labels.size:
+            return self
+        rows = rows._replace(labeled=labeled, labels=labels)
+        model = copy(self.estimator)
+        model._learn_rows(rows, getattr(model, "_stream", None), new_points=new_points)
+        return OwnExpert(model)
+
+    def scores(self, points: Points, book: ClassBook) -> Array:
+        """Return scores (n, K), not scaled by label counts."""
+        stream = getattr(self.estimator, "_stream", None)
+        found = np.zeros((points.shape[0], book.classes.size))
+        if stream is not None and stream.book.seen.any():
+            places = stream.book.places_in(book)
+            found[:, places] = stream.book.unscaled(scored(stream.posterior, points))
+        return found
+
+    def retract(self, points: Points, codes: Any, book: ClassBook) -> tuple[OwnExpert, Rows]:
+        """Return the expert without some labels of its window, and those labels."""
+        model = copy(self.estimator)
+        window = model._stream.posterior.window
+        found = model._find_in_window(points, codes)
+        labels = model.classes_[model._stream.book.own_classes(window.signs[found])]
+        taken = Rows(
+            take_rows(window.points, found), np.ones(labels.size, dtype=bool), labels,
+            window.weights[found], np.zeros(0),
+        )  # fmt: skip
+        model._retract_rows(found)
+        return OwnExpert(model), taken
+
+
+@dataclass(frozen=True)
+class OtherExpert:
+    """Any classifier with `partial_fit`, and `decision_function` or `predict_proba`."""
+
+    estimator: Any
+
+    scaled = False
+
+    def learn(self, lesson: Lesson) -> OtherExpert:
+        """Return the expert after one mini-batch: a copy of the classifier that has learned it."""
+        rows, model = lesson.rows, deepcopy(self.estimator)
+        takes_all = "unlabeled" in model.get_params(deep=False)
+        chosen = lesson.part if takes_all else lesson.part & rows.labeled
+        if not chosen.any():
+            return self
+        self._check_classes(lesson)
+        y = np.full(rows.weights.size, None, dtype=object)
+        y[rows.labeled] = rows.labels
+        if not takes_all:
+            y = rows.labels[lesson.part[rows.labeled]]
+        options: dict[str, Any] = {}
+        if not hasattr(model, "classes_"):
+            options["classes"] = lesson.book.classes
+        weights = rows.weights[chosen]
+        if has_fit_parameter(model.partial_fit, "sample_weight"):
+            options["sample_weight"] = weights
+        elif not (weights == 1).all():
+            raise ValueError(
+                f"{type(model).__name__} got sample_weight, expected none: its partial_fit takes "
+                "no weights. Leave sample_weight out, or use another estimator."
+            )
+        model.partial_fit(
+            take_rows(rows.points, chosen), y if y.size == chosen.sum() else y[chosen], **options
+        )
+        return OtherExpert(model)
+
+    def _check_classes(self, lesson: Lesson) -> None:
+        known = getattr(self.estimator, "classes_", None)
+        if known is None:
+            return
+        new = np.setdiff1d(lesson.book.classes, known)
+        if new.size:
+            raise ValueError(
+                f"y holds {new.tolist()[0]!r}, a class that {type(self.estimator).__name__} has "
+                f"not been told of, expected one of {known.tolist()}: pass all classes= in the "
+                "first call of partial_fit, or use SeqMED, which adds classes as they come."
+            )
+
+    def scores(self, points: Points, book: ClassBook) -> Array:
+        """Return decision values, or log-probabilities where there are none, (n, K)."""
+        found = np.zeros((points.shape[0], book.classes.size))
+        classes = getattr(self.estimator, "classes_", None)
+        if classes is None:
+            return found
+        if hasattr(self.estimator, "decision_function"):
+            values = np.asarray(self.estimator.decision_function(points), dtype=float)
+            if values.ndim == 1:
+                values = np.column_stack([np.zeros_like(values), values])[:, -len(classes) :]
+        else:
+            smallest = np.finfo(float).tiny
+            values = np.log(np.maximum(self.estimator.predict_proba(points), smallest))
+        found[:, book.find(np.asarray(classes))] = values
+        return found
+
+    def retract(self, points: Points, codes: Any, book: ClassBook) -> tuple[OtherExpert, Rows]:
+        """Refuse: the classifier cannot forget a label."""
+        raise ValueError(
+            f"{type(self.estimator).__name__} cannot take labels back, expected SeqMED or "
+            "SeqLapMED as the estimator: start a new model without the labels."
+        )
+
+
+def begin(estimator: BaseEstimator) -> MarginExpert:
+    """Return the expert of an estimator that has learned nothing; the estimator is cloned."""
+    model: Any = clone(estimator)
+    if hasattr(model, "_learn_rows") and hasattr(model, "kernel"):
+        if model.kernel == "precomputed":
+            raise ValueError(
+                "estimator has kernel='precomputed', expected a kernel that can be evaluated "
+                "between batches: pass the kernel as a callable."
+            )
+        return OwnExpert(model)
+    missing = [name for name in ("partial_fit",) if not hasattr(model, name)]
+    if not (hasattr(model, "decision_function") or hasattr(model, "predict_proba")):
+        missing.append("decision_function or predict_proba")
+    if missing:
+        raise TypeError(
+            f"estimator={type(model).__name__} has no {' and no '.join(missing)}, expected a "
+            "classifier that learns batch by batch, for example SeqMED or SGDClassifier."
+        )
+    return OtherExpert(model)

@@ -1,0 +1,1 @@
+"""The graph expert: label propagation over a bounded sample of a stream."""

@@ -1,0 +1,205 @@
+"""Nearest-neighbour lists: compiled search, insertion and deletion.
+
+The list of a kept row holds its nearest kept rows, sorted by squared distance. Its *horizon* makes
+it exact: every kept row nearer than the horizon is in the list. Insertion and deletion preserve
+this, so the nearest rows are known as long as enough entries are left; then the row is searched
+again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Single = NDArray[np.float32]
+Slots = NDArray[np.int32]
+
+# Distances that are compared with a horizon several at a time; most are too large.
+CHUNK = 64
+
+
+class Lists(NamedTuple):
+    """Neighbour lists of n rows with up to L entries each.
+
+    Attributes
+    ----------
+    slots : (n, L) int32, the neighbours by their slot; only the first ``sizes[i]`` are valid.
+    distances : (n, L) float32, squared distances in ascending order.
+    horizons : (n,) float32; every other row nearer than this is in the list.
+    sizes : (n,) int32, the number of entries.
+    """
+
+    slots: Slots
+    distances: Single
+    horizons: Single
+    sizes: Slots
+
+    def copy(self) -> Lists:
+        """Return lists that share no memory with these."""
+        return Lists._make(array.copy() for array in self)
+
+    def take(self, rows: Any) -> Lists:
+        """Return the lists of some rows."""
+        return Lists._make(array[rows] for array in self)
+
+
+def empty_lists(n: int, length: int, limit: float) -> Lists:
+    """Return n empty lists of at most ``length`` entries nearer than ``limit``."""
+    return Lists(
+        slots=np.full((n, length), -1, dtype=np.int32),
+        distances=np.full((n, length), np.inf, dtype=np.float32),
+        horizons=np.full(n, limit, dtype=np.float32),
+        sizes=np.zeros(n, dtype=np.int32),
+    )
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def squared_distance(first, second):
+    """Return the squared Euclidean distance of two rows; symmetric to the last bit."""
+    total = np.float32(0.0)
+    for column in range(first.size):
+        difference = first[column] - second[column]
+        total += difference * difference
+    return total
+
+
+@njit(cache=True, nogil=True)
+def insert(lists, row, slot, distance):
+    """Insert an entry nearer than the horizon; a full list gives up its last entry."""
+    slots, distances = lists.slots[row], lists.distances[row]
+    size = lists.sizes[row]
+    if size == slots.size:
+        if distance >= distances[size - 1]:
+            lists.horizons[row] = distance
+            return
+        lists.horizons[row] = distances[size - 1]
+        place = size - 1
+    else:
+        place = size
+        lists.sizes[row] = size + 1
+    while place > 0 and distances[place - 1] > distance:
+        slots[place] = slots[place - 1]
+        distances[place] = distances[place - 1]
+        place -= 1
+    slots[place] = slot
+    distances[place] = distance
+
+
+class Side(NamedTuple):
+    """One of two sets of rows that are compared.
+
+    Attributes
+    ----------
+    rows : (m, p) float32, from which exact distances are computed; of no columns if products give
+        them already.
+    norms : (m,) float32, squared norms less a bound of rounding errors.
+    slots : (m,) int32, the slots of the rows; -1 for a row that is not kept.
+    """
+
+    rows: Single
+    norms: Single
+    slots: Slots
+
+    def take(self, rows: slice) -> Side:
+        """Return some of the rows."""
+        return Side._make(array[rows] for array in self)
+
+
+@njit(cache=True, nogil=True)
+def next_below(products, norms, start, limit):
+    """Return the first place from ``start`` on with ``norm - 2 product < limit``, the size if none.
+
+    Places are unsigned: signed ones might be negative, and the loop would not be vectorised.
+    """
+    size, chunk = np.uint64(products.size), np.uint64(CHUNK)
+    place = np.uint64(start)
+    while place < size:
+        stop = min(place + chunk, size)
+        count = np.int32(0)
+        for k in range(place, stop):
+            count += np.int32(norms[k] - np.float32(2.0) * products[k] < limit)
+        if count:
+            for k in range(place, stop):
+                if norms[k] - np.float32(2.0) * products[k] < limit:
+                    return np.int64(k)
+        place = stop
+    return np.int64(size)
+
+
+@njit(cache=True, nogil=True)
+def offer(products, queries, block, lists):
+    """Offer every row of a block to the lists of some queries, but for a query itself.
+
+    Squared distances are at least ``|q|^2 + |b|^2 - 2 q.b``. They are that, unless there are rows
+    to compute them from.
+
+    Parameters
+    ----------
+    products : (m, b) float32, inner products.
+    queries, block : the two sides.
+    lists : of the m queries; changed in place.
+    """
+    exact, size = block.rows.shape[1] == 0, products.shape[1]
+    for query in range(products.shape[0]):
+        values, norm = products[query], queries.norms[query]
+        row = next_below(values, block.norms, 0, lists.horizons[query] - norm)
+        while row < size:
+            if block.slots[row] != queries.slots[query]:
+                if exact:
+                    distance = norm + (block.norms[row] - np.float32(2.0) * values[row])
+                    distance = max(distance, np.float32(0.0))
+                else:
+                    distance = squared_distance(queries.rows[query], block.rows[row])
+                if distance < lists.horizons[query]:
+                    insert(lists, query, block.slots[row], distance)
+            row = next_below(values, block.norms, row + 1, lists.horizons[query] - norm)
+
+
+@njit(cache=True, nogil=True)
+def widen(radii, guesses, queries, block):
+    """Raise ``radii`` (m,) to the distances of guessed neighbours that are in a block.
+
+    ``guesses`` are lists of the m queries; the slots of the block follow each other.
+    """
+    for query in range(radii.size):
+        for entry in range(guesses.sizes[query]):
+            row = guesses.slots[query, entry] - block.slots[0]
+            if 0 <= row < block.norms.size:
+                distance = squared_distance(queries.rows[query], block.rows[row])
+                radii[query] = max(radii[query], distance)
+
+
+@njit(cache=True, nogil=True)
+def drop(lists, gone):
+    """Delete the entries of slots in the mask ``gone`` (n,) from all lists."""
+    for row in range(lists.sizes.size):
+        kept = 0
+        for entry in range(lists.sizes[row]):
+            slot = lists.slots[row, entry]
+            if not gone[slot]:
+                lists.slots[row, kept] = slot
+                lists.distances[row, kept] = lists.distances[row, entry]
+                kept += 1
+        for entry in range(kept, lists.sizes[row]):
+            lists.slots[row, entry] = -1
+            lists.distances[row, entry] = np.inf
+        lists.sizes[row] = kept
+
+
+@njit(cache=True, nogil=True)
+def multiply(slots, weights, values, out):
+    """Add ``(A + A') values`` to ``out``, both (n, K), for edge weights A given by lists.
+
+    ``weights`` (n, k) is 0 where a list has fewer than k entries.
+    """
+    for row in range(weights.shape[0]):
+        for entry in range(weights.shape[1]):
+            weight = weights[row, entry]
+            if weight > 0:
+                other = slots[row, entry]
+                for column in range(values.shape[1]):
+                    out[row, column] += weight * values[other, column]
+                    out[other, column] += weight * values[row, column]

@@ -1,0 +1,297 @@
+"""SeqGraphMED: a maximum-margin classifier and a graph, mixed by evidence."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import scipy.sparse as sp
+from scipy.special import softmax
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from seqmed import graph_mixture
+from seqmed import margin as margins
+from seqmed.arrays import Array
+from seqmed.calibration import with_unseen
+from seqmed.estimators import SeqMED
+from seqmed.graph_mixture import MixtureInfo, MixtureSettings, MixtureStream
+from seqmed.graphpropagation import DEFAULT_GRAPH_MEMORY, GraphClassifier
+from seqmed.kernels import Kernel, make_kernel
+from seqmed.labels import empty_book
+from seqmed.validation import Rows, check_overflow
+
+# Kernels whose distances grow with Euclidean ones: the graph then uses those of the rows.
+EUCLIDEAN_KERNELS = ("rbf", "linear")
+
+
+class SeqGraphMED(GraphClassifier):
+    """Maximum-margin classifier and label propagation, mixed by evidence, for streams.
+
+    Two experts learn the stream. The margin expert, a `SeqMED` by default, learns from labeled
+    rows. The graph expert, as `GraphPropagation`, spreads labels over a graph of kept rows, so that
+    unlabeled rows shape the boundary. Every labeled row is scored by both before it is learned;
+    the last 300 of these scores choose the weight of the graph and calibrate the probabilities. The
+    graph takes part only as far as this record speaks for it.
+
+    A row is unlabeled if its label equals ``unlabeled``, or is NaN (float or object labels) or None
+    (object labels). A saved model contains kept rows of the stream.
+
+    Parameters
+    ----------
+    estimator : classifier or None, default=None
+        The margin expert. None is a `SeqMED` with the `class_weight`, `forgetting` and
+        `random_state` of this classifier. Any classifier with `partial_fit` and
+        `decision_function` (or `predict_proba`) may be given; it uses its own parameters. One
+        with a parameter `unlabeled` gets all rows, any other the labeled ones.
+    graph_memory : int >= 2, default=10000
+        Rows kept for the graph at most. At most half of them are labeled.
+    n_neighbors : int >= 1, default=10
+        Neighbours of a row in the graph.
+    alpha : float in [0, 1), default=0.97
+        Weight of the neighbours against a row's own label.
+    metric : {"auto", "euclidean", "cosine"} or callable, default="auto"
+        Distance of two rows in the graph. "auto" is the distance of the estimator's kernel, if it
+        is a `SeqMED` or `SeqLapMED` with a kernel other than "rbf" and "linear"; else "cosine" for
+        sparse rows and "euclidean" for dense ones. A callable is a kernel, as in
+        `GraphPropagation`.
+    mixture : "evidence" or float in [0, 1], default="evidence"
+        Weight of the graph. "evidence" is the smallest weight whose evidence on the record is
+        within 1.5 nats of the best.
+    class_prior : {"evidence", "uniform"}, default="evidence"
+        Whether classes with more labels are favoured. "evidence" does so if it predicts the
+        record better, which raises accuracy and lowers the recall of rare classes. Only scores of
+        a `SeqMED` or `SeqLapMED` with ``bias="auto"`` are adjusted.
+    unlabeled : object, default=-1
+        Marker of a missing label; None if only None and NaN are missing.
+    forgetting : float in (0, 1], default=1.0
+        Forgetting factor per batch of the graph, of the record, and of the default estimator.
+        Below 1 for streams that drift.
+    class_weight : {"balanced"}, dict or None, default=None
+        Weights of classes. "balanced" weighs the margins of rare classes more. A dict multiplies
+        the graph's scores too. Requires ``estimator=None``.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the choice of kept rows, and of the order in `fit`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels known so far, sorted.
+    n_features_in_ : int
+        Number of columns.
+    n_batches_ : int
+        Batches learned.
+    estimator_ : classifier
+        The fitted margin expert.
+    graph_weight_ : float
+        Weight of the graph, in [0, 1].
+    n_kept_ : int
+        Rows kept for the graph.
+    duality_gap_ : float
+        Largest duality gap of the last update of a `SeqMED` or `SeqLapMED`; NaN if there was none.
+    n_iter_ : int
+        Conjugate gradient steps of the last update of the graph.
+    update_info_ : MixtureInfo
+        Everything the last batch reported.
+
+    See Also
+    --------
+    SeqMED : The margin expert alone.
+    GraphPropagation : The graph expert alone.
+
+    References
+    ----------
+    E. Hou, A. Hero, "Sequential maximum margin classifiers for partially labeled data", ICASSP
+    2018.
+
+    Examples
+    --------
+    >>>     >>> from sklearn.datasets import load_digits
+    >>> from seqmed import SeqGraphMED
+    >>> X, y = load_digits(return_X_y=True)
+    >>> labels = np.where(np.arange(len(y)) % 20 == 0, y, -1)  # one label in twenty
+    >>> model = SeqGraphMED(random_state=0)
+    >>> for start in range(0, 1500, 250):
+    ...     batch = slice(start, start + 250)
+    ...     model = model.partial_fit(X[batch], labels[batch])
+    >>> bool(model.score(X[1500:], y[1500:]) > 0.85)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **GraphClassifier._parameter_constraints,
+        "estimator": "no_validation",
+        "mixture": [StrOptions({"evidence"}), Interval(Real, 0.0, 1.0, closed="both")],
+        "class_prior": [StrOptions({"evidence", "uniform"})],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+    }
+
+    def __init__(
+        self,
+        estimator=None,
+        *,
+        graph_memory=DEFAULT_GRAPH_MEMORY,
+        n_neighbors=10,
+        alpha=0.97,
+        metric="auto",
+        mixture="evidence",
+        class_prior="evidence",
+        unlabeled=-1,
+        forgetting=1.0,
+        class_weight=None,
+        random_state=None,
+    ):
+        self.estimator = estimator
+        self.graph_memory = graph_memory
+        self.n_neighbors = n_neighbors
+        self.alpha = alpha
+        self.metric = metric
+        self.mixture = mixture
+        self.class_prior = class_prior
+        self.unlabeled = unlabeled
+        self.forgetting = forgetting
+        self.class_weight = class_weight
+        self.random_state = random_state
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def _template(self) -> Any:
+        """Return the estimator whose parameters the margin expert has."""
+        if self.estimator is None:
+            return SeqMED(
+                class_weight=self.class_weight,
+                forgetting=self.forgetting,
+                random_state=self.random_state,
+            )
+        if self.class_weight is not None:
+            raise ValueError(
+                f"class_weight={self.class_weight!r} was given with an estimator, expected None: "
+                "set class_weight of the estimator."
+            )
+        return self.estimator
+
+    def _settings(self) -> MixtureSettings:
+        return MixtureSettings(
+            weight=None if self.mixture == "evidence" else float(self.mixture),
+            shares=self.class_prior == "evidence" and self.class_weight != "balanced",
+            forgetting=float(self.forgetting),
+            class_weight=self.class_weight,
+        )
+
+    def _begin(self, rows: Rows, seed: int, classes: Any) -> MixtureStream:
+        margin = margins.begin(self._template())
+        kernel: Kernel | None = None
+        own = getattr(margin.estimator, "kernel", "rbf")
+        if isinstance(margin, margins.OwnExpert) and own not in EUCLIDEAN_KERNELS:
+            model = margin.estimator
+            kernel = make_kernel(own, model.gamma, model.degree, model.coef0)
+            kernel = kernel.freeze(rows.points, rows.weights)
+        graph = self._begin_graph(rows, seed, kernel)
+        book = empty_book(per_class=True)
+        sparse = sp.issparse(rows.points)
+        stream = graph_mixture.begin(graph, margin, book, rows.points, self._fixed(), sparse)
+        return graph_mixture.with_classes(stream, book.declare(classes))
+
+    def _learn_rows(
+        self, stream: MixtureStream, rows: Rows, *, new_points: bool, new_batch: bool
+    ) -> tuple[MixtureStream, MixtureInfo]:
+        return graph_mixture.learn(
+            stream, rows, self._settings(), new_points=new_points, new_batch=new_batch
+        )
+
+    def _commit(self, stream: MixtureStream, info: MixtureInfo) -> Self:
+        estimator = stream.margin.estimator
+        self.__dict__.update(  # in one stroke, so that no interrupt can come between
+            _stream=stream,
+            classes_=stream.book.classes,
+            n_batches_=stream.n_batches,
+            n_kept_=stream.graph.rows.size,
+            estimator_=estimator,
+            graph_weight_=stream.choice.weight,
+            update_info_=info,
+            duality_gap_=getattr(estimator, "duality_gap_", float("nan")),
+            n_iter_=info.graph.n_iter,
+        )
+        return self
+
+    def retract(self, X, y=None):
+        """Take labels back: what they taught is forgotten, the rows stay as unlabeled ones.
+
+        Possible while the rows are in the window of the margin expert, a `SeqMED` or `SeqLapMED`.
+        The record of earlier scores stays.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The rows as they were learned, to 10 digits.
+        y : array-like of shape (n_samples,), default=None
+            The labels to take back; None for whatever label a row has.
+
+        Returns
+        -------
+        self : the classifier without those labels. Left as it was if one of them is refused.
+        """
+        points = self._points(X)
+        self._validate_params()
+        stream = self._stream
+        self._check_unchanged(stream.fixed)
+        codes = None if y is None else self._codes_to_retract(y, points.shape[0])
+        return self._commit(*graph_mixture.take_back(stream, points, codes, self._settings()))
+
+    # -- predictions -----------------------------------------------------------------------------
+
+    def _class_scores(self, X: Any) -> tuple[MixtureStream, Array]:
+        check_is_fitted(self, "_stream")
+        stream = self._stream
+        scores = graph_mixture.class_scores(stream, self._checked_points(X, stream))
+        check_overflow(scores)
+        return stream, scores
+
+    def decision_function(self, X):
+        """Return the mixed class scores of every row, whose softmax are the probabilities.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Of two classes the score of ``classes_[1]`` less that of ``classes_[0]``.
+        """
+        stream, scores = self._class_scores(X)
+        scores = stream.book.compared(scores)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X):
+        """Return the label of every row, one of the classes of which an example has been seen.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        stream, scores = self._class_scores(X)
+        return stream.book.classes[stream.book.best(scores)]
+
+    def predict_proba(self, X):
+        """Return the probability of every class at every row.
+
+        They are calibrated by the scores of labeled rows before they were learned.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`; rows sum to 1, and the largest of a row is that of the class
+            `predict` returns.
+        """
+        stream, scores = self._class_scores(X)
+        seen = stream.book.seen
+        return with_unseen(stream.book, softmax(scores[:, seen], axis=1), scores)
