@@ -117,7 +117,8 @@ class GraphState:
     def scores(self, found: Lists, class_weights: Array | None = None) -> Array:
         """Return class scores (m, K) >= 0 of rows with these nearest kept rows.
 
-        The heat-weighted mean of U over the neighbours, divided by its sum over classes; uniform over the classes with labels where no label reaches.
+        The heat-weighted mean of U over the neighbours, divided by its sum over classes; uniform
+        over the classes with labels where no label reaches.
         ``class_weights`` (K,) multiply the scores first.
         """
         known = self.class_masses > 0
