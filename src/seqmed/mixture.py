@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from seqmed import evidence
 from seqmed.arrays import Array, Indices, Mask
 
 WEIGHTS = np.array([0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 1.0])
@@ -28,10 +29,6 @@ RECORD = 300
 GUARD, SHARE_GUARD = 1.5, 1.0
 # Weight of the graph while the record is empty.
 FIRST_WEIGHT = 0.1
-# Newton's method for the temperature, in octaves: largest step, precision, number of steps.
-LARGEST_STEP, PRECISION, STEPS = 2.0, 1e-3, 40
-# Largest |log2 T|. The prior on T keeps the minimum well inside unless the record is separable.
-LARGEST_OCTAVE = 12.0
 
 
 class Scores(NamedTuple):
@@ -247,57 +244,18 @@ def mixed(margin: Array, graph: Array, weights: Array) -> Array:
 def best_temperatures(scores: Array, known: Mask, record: ScoreRecord) -> tuple[Array, Array]:
     """Return ``min_T [cross-entropy + (log2 T)^2]`` and its log2 T, both (g,).
 
-    Newton's method in log2 T, for all weights of the grid at once.
-
     Parameters
     ----------
-    scores : (g, r, K) mixed scores.
+    scores : (g, r, K) mixed scores, for every weight of the grid.
     known : (r, K) classes known when a row was scored.
     record : for true classes and weights.
     """
     rows = np.arange(record.size)
     margins = scores - scores[:, rows, record.codes][:, :, None]
     margins = np.where(known, margins, -np.inf)
-    octaves = np.zeros(scores.shape[0])
-    costs, slopes, curvatures = penalised_entropy(margins, record.weights, octaves)
-    for _ in range(STEPS):
-        steps = np.clip(-slopes / np.maximum(curvatures, 1.0), -LARGEST_STEP, LARGEST_STEP)
-        trials = np.clip(octaves + steps, -LARGEST_OCTAVE, LARGEST_OCTAVE)
-        new_costs, new_slopes, new_curvatures = penalised_entropy(margins, record.weights, trials)
-        for _ in range(STEPS):  # a step that does not descend is halved
-            worse = new_costs > costs + 1e-12 * np.abs(costs)
-            if not worse.any():
-                break
-            trials = np.where(worse, 0.5 * (octaves + trials), trials)
-            new_costs, new_slopes, new_curvatures = penalised_entropy(
-                margins, record.weights, trials
-            )
-        moved = np.abs(trials - octaves).max()
-        octaves, costs, slopes, curvatures = trials, new_costs, new_slopes, new_curvatures
-        if moved < PRECISION:
-            break
+    found = [evidence.best_octave(of_weight, record.weights) for of_weight in margins]
+    costs, octaves = np.array(found).T
     return costs, octaves
-
-
-def penalised_entropy(margins: Array, weights: Array, octaves: Array) -> tuple[Array, ...]:
-    """Return cross-entropy plus ``t^2`` for T = 2^t, and its two derivatives in t, each (g,).
-
-    ``margins`` (g, r, K) are scores less that of the true class, -inf for unknown classes.
-    """
-    temperatures = 2.0**octaves
-    scaled = temperatures[:, None, None] * margins
-    top = scaled.max(axis=2, keepdims=True)
-    powers = np.exp(scaled - top)
-    totals = powers.sum(axis=2)
-    costs = (np.log(totals) + top[:, :, 0]) @ weights + octaves**2
-    finite = np.where(np.isfinite(margins), margins, 0.0)
-    powers /= totals[:, :, None]
-    means = np.einsum("grk,grk->gr", powers, finite)
-    squares = np.einsum("grk,grk->gr", powers, finite**2)
-    slopes_in_t = np.log(2.0) * temperatures
-    first = slopes_in_t * (means @ weights)
-    second = slopes_in_t**2 * ((squares - means**2) @ weights)
-    return costs, first + 2.0 * octaves, second + np.log(2.0) * first + 2.0
 
 
 def mix(scores: Scores, scales: Scales, choice: Choice, scaled: bool) -> Array:

@@ -159,6 +159,28 @@ def offer(products, queries, block, lists):
 
 
 @njit(cache=True, nogil=True)
+def receive(products, queries, block, lists):
+    """Insert some queries in the lists of the rows of a block: `offer` the other way round.
+
+    ``lists`` are those of the b rows; changed in place. A row of horizon -inf receives nothing.
+    """
+    exact, size = block.rows.shape[1] == 0, products.shape[1]
+    gaps = block.norms - lists.horizons  # horizons shrink meanwhile, so these are lower bounds
+    for query in range(products.shape[0]):
+        values, norm = products[query], queries.norms[query]
+        row = next_below(values, gaps, 0, -norm)
+        while row < size:
+            if exact:
+                distance = norm + (block.norms[row] - np.float32(2.0) * values[row])
+                distance = max(distance, np.float32(0.0))
+            else:
+                distance = squared_distance(queries.rows[query], block.rows[row])
+            if distance < lists.horizons[row]:
+                insert(lists, row, queries.slots[query], distance)
+            row = next_below(values, gaps, row + 1, -norm)
+
+
+@njit(cache=True, nogil=True)
 def widen(radii, guesses, queries, block):
     """Raise ``radii`` (m,) to the distances of guessed neighbours that are in a block.
 

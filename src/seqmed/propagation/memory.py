@@ -176,7 +176,7 @@ class Scan:
         if receiving is not None:
             for values, block in pairs:
                 part = receiving.take(slice(block.slots[0], block.slots[-1] + 1))
-                compiled.offer(np.ascontiguousarray(values.T), block, strip, part)
+                compiled.receive(values, strip, block, part)
         return found
 
     def radii(self, pairs: list[tuple[Single, Side]], strip: Side, length: int) -> Single:

@@ -146,7 +146,7 @@ class Euclidean:
     def remeasured(self, blocks: tuple[Stored, ...], size: int) -> Euclidean | None:
         """Return the metric with principal directions of the rows, twice as many as before."""
         most = int(NARROWER * self.centre.size) // COLUMNS * COLUMNS
-        if size < 2 * max(self.n_measured, most) or self.n_measured >= MEASURED or not most:
+        if size < 4 * max(self.n_measured, most / 2) or self.n_measured >= MEASURED or not most:
             return None
         rows = np.concatenate([block.rows for block in blocks])[:MEASURED].astype(np.float64)
         values, vectors = np.linalg.eigh(rows.T @ rows)

@@ -61,11 +61,12 @@ class Graph(NamedTuple):
     weights: Single
     roots: Single
 
-    def smooth(self, values: Single) -> Single:
-        """Return ``S values``, both (n, K)."""
-        out = np.zeros_like(values)
-        multiply(self.slots, self.weights, self.roots[:, None] * values, out)
-        return (np.float32(0.5) * self.roots)[:, None] * out
+    def apply(self, values: Single, alpha: np.float32, out: Single, work: Single) -> None:
+        """Write ``values - alpha S values`` to ``out``, all (n, K); ``work`` is overwritten."""
+        out[:] = 0.0
+        multiply(self.slots, self.weights, np.multiply(self.roots[:, None], values, out=work), out)
+        out *= (np.float32(-0.5) * alpha * self.roots)[:, None]
+        out += values
 
 
 def make_graph(lists: Lists, n_neighbors: int) -> Graph:
@@ -96,17 +97,19 @@ def solve(graph: Graph, labels: Single, alpha: float, start: Single) -> Solution
     target = scale[:, None] * labels
     factor = np.float32(alpha)
     values = start.astype(np.float32, copy=True)
-    residual = target - (values - factor * graph.smooth(values))
-    direction = residual.copy()
+    residual, work = np.empty_like(values), np.empty_like(values)
+    graph.apply(values, factor, residual, work)
+    np.subtract(target, residual, out=residual)
+    direction, image = residual.copy(), np.empty_like(values)
     square = column_squares(residual)
     goal = np.float32(TOLERANCE**2) * column_squares(target)
     steps = 0
     while (square > goal).any() and steps < LARGEST_NUMBER_OF_STEPS:
-        image = direction - factor * graph.smooth(direction)
+        graph.apply(direction, factor, image, work)
         curvature = np.einsum("ij,ij->j", direction, image)
         step = np.divide(square, curvature, out=np.zeros_like(square), where=curvature > 0)
-        values += step * direction
-        residual -= step * image
+        values += np.multiply(step, direction, out=work)
+        residual -= np.multiply(step, image, out=work)
         new = column_squares(residual)
         ratio = np.divide(new, square, out=np.zeros_like(new), where=square > 0)
         direction *= ratio
