@@ -20,7 +20,7 @@ from seqmed.updating import Rows
 
 DEFAULT_C = 10.0
 # Chosen by prequential accuracy on streams of their own: docs/decisions/0016-defaults.md.
-DEFAULT_WINDOW = 2000
+DEFAULT_WINDOW = 500
 DEFAULT_BETA, DEFAULT_LINKED_BETA = 0.01, 0.3
 DEFAULT_GRAPH_MEMORY = 500
 
@@ -64,7 +64,7 @@ class SeqMED(SequentialClassifier):
         Prior variance of the bias with ``bias="exact"``. With the diffuse default a batch of one
         class teaches nothing; a finite variance carries the bias across batches and lets such
         batches count.
-    window : int >= 1 or None, default=2000
+    window : int >= 1 or None, default=500
         Largest number of labeled rows whose multipliers are optimised together. The multipliers of
         the oldest rows beyond it are frozen; the rows of the newest batch stay whatever their
         number, so that `fit` is one full MED. None is no limit.

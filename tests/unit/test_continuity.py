@@ -49,7 +49,7 @@ def continuous(**options):
     settings = {
         "gamma": GAMMA, "beta": 0.8, "n_neighbors": NEIGHBOURS, "laplacian": "rows",
         "graph_memory": 15, "graph_commit": 1.0, "lag": 1, "tol": TOL, "random_state": 0,
-        **options,
+        "bias": "exact", **options,
     }  # fmt: skip
     if not settings["graph_memory"]:
         settings["graph_commit"] = 0.0  # there is nothing to commit
@@ -163,7 +163,7 @@ def test_the_laplacian_of_rows_works_without_a_memory(recursion, power):
     stream = make_stream(seed=11)
     model = SeqLapMED(
         gamma=GAMMA, beta=0.8, n_neighbors=NEIGHBOURS, laplacian="rows", laplacian_power=power,
-        recursion=recursion, graph_memory=0, lag=1, tol=TOL,
+        recursion=recursion, graph_memory=0, lag=1, tol=TOL, bias="exact",
     )  # fmt: skip
     batches = []
     for rows in stream:

@@ -57,7 +57,7 @@ class TestDefaults:
         ("given", "meant"),
         [
             ({}, {**LINKED, "recursion": "landmarks", "graph_commit": 0.0}),
-            ({}, {"bias": "auto", "window": 2000, "lag": None}),
+            ({}, {"bias": "auto", "window": 500, "lag": None}),
             ({"laplacian": "rows"}, LINKED),
             ({"graph_memory": 500}, LINKED),
             ({"graph_memory": 7}, {**LINKED, "graph_memory": 7}),

@@ -121,7 +121,11 @@ MOMENTS = {
         SeqMED(lag=2), ((*batch(0), {"classes": ["ant", "bee", "cow", "dog"]}), batch(1))
     ),
     "two classes": Moment(SeqLapMED(random_state=1), (batch(0, classes=("no", "yes")),)),
-    "one class": Moment(SeqMED(bias_variance=1.0), (batch(0, classes=("yes",)),)),
+    "one class": Moment(SeqMED(), (batch(0, classes=("yes",)),)),
+    "one class, finite bias": Moment(
+        SeqMED(bias="exact", bias_variance=1.0), (batch(0, classes=("yes",)),)
+    ),
+    "forgetting": Moment(SeqMED(forgetting=0.8, window=12), (batch(0), batch(1))),
     "only unlabeled rows": Moment(
         SeqLapMED(random_state=1), (unlabeled_batch(0), unlabeled_batch(1)), retracts=False
     ),
