@@ -129,7 +129,9 @@ def main():
                 for seed in range(options.repeats):
                     stream = make(seed)
                     graph = {"laplacian": "normalized", "graph_memory": 0}
-                    model = SeqLapMED(lag=lag, random_state=seed, **graph, **parameters)
+                    model = SeqLapMED(
+                        lag=lag, window=None, random_state=seed, **graph, **parameters
+                    )
                     begun = time.process_time()
                     with threadpool_limits(1), rule(name):
                         for batch in stream.batches:

@@ -61,7 +61,7 @@ def ward_curve(stream, beta, memory):
         rows = diags_array(np.sqrt(2 * beta * weight)) @ rows
         covariance = conditioned(kernel(points, points), rows.tocsr())
         known = covariance[: len(labels), : len(labels)]
-        model = SeqMED("precomputed", C=BOUND).fit(0.5 * (known + known.T), labels)
+        model = SeqMED("precomputed", C=BOUND, bias="exact").fit(0.5 * (known + known.T), labels)
         coefficients = np.zeros(len(points))
         coefficients[model.posterior_.support.points.ravel()] = model.dual_coef_[0]
         whitening = whiten_points(kernel, points).whitening
@@ -77,7 +77,7 @@ def ward_curve(stream, beta, memory):
 def memory_curve(stream, beta, memory):
     """Yield the same for the library's graph memory."""
     model = SeqLapMED(
-        gamma=GAMMA, C=BOUND, beta=beta, n_neighbors=NEIGHBOURS, lag=None, averaging=False,
+        gamma=GAMMA, C=BOUND, beta=beta, n_neighbors=NEIGHBOURS, window=None, bias="exact",
         laplacian="rows", graph_memory=memory, random_state=0,
     )  # fmt: skip
     for batch in stream.batches:

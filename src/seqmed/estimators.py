@@ -19,7 +19,7 @@ from seqmed.recursion import SpanRecursion
 from seqmed.updating import Rows
 
 DEFAULT_C = 10.0
-# Chosen by prequential accuracy on streams of their own: docs/decisions/0016-defaults.md.
+# Chosen by prequential accuracy on streams of their own: docs/decisions, 0016 and 0027.
 DEFAULT_WINDOW = 500
 DEFAULT_BETA, DEFAULT_LINKED_BETA = 0.01, 0.3
 DEFAULT_GRAPH_MEMORY = 500
