@@ -59,7 +59,9 @@ class SeqMED(SequentialClassifier):
         that appears later gives the model it would give if declared beforehand. "exact" and
         "median" have the paper's diffuse bias, and one machine for two classes: "exact" takes the
         multiplier of the equality constraint for the bias, "median" the paper's rule of thumb.
-        These two may replace each other in mid-stream, "auto" may not.
+        These two may replace each other in mid-stream, "auto" may not. With a linear kernel "auto"
+        has no intercept: class boundaries pass through the origin. Centre the rows, append a
+        constant column, or set ``bias="exact"``.
     bias_variance : float in [0, inf], default=inf
         Prior variance of the bias with ``bias="exact"``. With the diffuse default a batch of one
         class teaches nothing; a finite variance carries the bias across batches and lets such

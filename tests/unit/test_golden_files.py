@@ -10,10 +10,8 @@ import scipy.sparse as sp
 
 import seqmed
 from seqmed import persistence
-from seqmed.kernels import evaluate
 from seqmed.persistence.registry import CLASSES, RECORDS
-from seqmed.posterior import loaded
-from tests.data.make_golden import FOLDER, MODELS, learned, make_batch
+from tests.data.make_golden import FOLDER, MODELS, make_batch
 from tests.reference.model_file import Part, read_container, scores_and_labels
 
 FILES = sorted(FOLDER.glob("*.safetensors"))
@@ -46,39 +44,6 @@ def test_models_of_golden_files_go_on(path):
     before = model.predict_proba(extra["probes"])
     model.partial_fit(*make_batch(50, tuple(model.classes_)))
     assert not np.array_equal(model.predict_proba(extra["probes"]), before)
-
-
-def test_what_was_kept_of_smoothness_before_is_what_is_kept_today():
-    """The file has the penalty H on landmarks; today's records have (I + H)^{-1}."""
-    name = "SeqLapMED-tfidf-sparse"
-    model = seqmed.load(FOLDER / f"format-1-{name}.safetensors")
-    again = learned(name)
-    assert model.posterior_.recursion.basis.gram is None
-    for seed in (50, 51):
-        old, new = (each.posterior_.recursion.basis for each in (model, again))
-        assert np.abs(new.rest - np.eye(new.size)).max() > 0.01
-        np.testing.assert_allclose(old.rest, new.rest, rtol=0, atol=ROUNDING)
-        X, y = make_batch(seed)
-        for each in (model, again):
-            each.partial_fit(sp.csr_array(X), y)
-
-
-@pytest.mark.parametrize("name", ["SeqMED", "SeqLapMED-exact", "SeqLapMED"])
-def test_what_settled_labels_say_is_found_out_where_it_was_not_kept(name):
-    """These files have no settled values in their windows, and none at anchors."""
-    model = seqmed.load(FOLDER / f"format-1-{name}.safetensors")
-    for watched in (model.posterior_.window, model.posterior_.on_anchors):
-        assert watched.settled.shape == watched.coefficients.shape
-        assert np.isnan(watched.settled).all()
-    for seed in (50, 51):
-        model.partial_fit(*make_batch(seed))
-        posterior = model.posterior_
-        assert posterior.frozen.size
-        for watched in (posterior.window, posterior.on_anchors):
-            said = evaluate(
-                posterior.covariance.kernel, (loaded(posterior.frozen),), watched.points
-            )
-            np.testing.assert_allclose(watched.settled, said, rtol=0, atol=ROUNDING)
 
 
 def nodes_of(path):

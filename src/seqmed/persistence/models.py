@@ -14,7 +14,6 @@ from seqmed.persistence import rules
 from seqmed.persistence.registry import (
     CLASSES,
     ESTIMATORS,
-    FORMER,
     RECORDS,
     SCALERS,
     check_names,
@@ -144,7 +143,6 @@ class ModelDecoder(Decoder):
         if kind is None:
             raise ValueError(f"it holds a record {name!r}, which this version does not know")
         parts = self.decode_named(content["fields"])
-        parts = FORMER[kind](parts) if kind in FORMER else parts
         check_names(parts, field_types(kind), optional_fields(kind), name)
         check_types(parts, field_types(kind), name)
         return kind(**parts)

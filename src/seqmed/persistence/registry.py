@@ -54,7 +54,7 @@ from seqmed.recursion import (
     SpanRecursion,
     SpectralRecursion,
 )
-from seqmed.recursion.basis import Basis, inverse
+from seqmed.recursion.basis import Basis
 from seqmed.recursion.continuity import PointCovariance
 from seqmed.recursion.span import SpanCovariance
 from seqmed.recursion.spectral import Spectrum
@@ -87,49 +87,6 @@ RECORDS: dict[str, Any] = {
         Watch, ColumnStatistics, Comparison, Record, Dropped,
     )
 }  # fmt: skip
-
-
-def with_rest(parts: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of a `Basis` that kept H where V = (I + H)^{-1} is kept today."""
-    if "rest" in parts or not is_square(parts.get("penalty")):
-        return parts
-    others = dict(parts)
-    penalty = others.pop("penalty")
-    rest = inverse(np.eye(penalty.shape[0]) + penalty) if penalty.any() else None
-    return {**others, "rest": rest}
-
-
-def with_settled(parts: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of a `Window` that did not know what settled labels say at its points."""
-    signs = parts.get("signs")
-    if "settled" in parts or not of_type(signs, NDArray[np.float64]):
-        return parts
-    return {**parts, "settled": np.full_like(signs, np.nan)}
-
-
-def with_watched_anchors(parts: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of a `Posterior` that did not know it at the anchors."""
-    anchors = parts.get("on_anchors")
-    if type(anchors) is not Terms:
-        return parts
-    values = {f.name: getattr(anchors, f.name) for f in fields(anchors)}
-    watched = Watched(**values, settled=np.full_like(anchors.coefficients, np.nan))
-    return {**parts, "on_anchors": watched}
-
-
-def is_square(value: Any) -> bool:
-    """Whether a value is a square matrix of numbers."""
-    if not of_type(value, NDArray[np.float64]):
-        return False
-    return value.ndim == 2 and len(set(value.shape)) == 1 and bool(np.isfinite(value).all())
-
-
-# Makes the parts of today's records of those that earlier versions have written.
-FORMER: dict[type, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    Basis: with_rest,
-    Window: with_settled,
-    Posterior: with_watched_anchors,
-}
 
 
 @dataclass(frozen=True)

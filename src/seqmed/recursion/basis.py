@@ -18,7 +18,6 @@ from scipy.linalg import (
     LinAlgError,
     block_diag,
     cholesky,
-    eigh,
 )
 from scipy.linalg.lapack import dpotrf, dpstrf
 
@@ -261,15 +260,3 @@ def reduced(factor: Array, rows: Array, own: float) -> Array:
     inner[np.diag_indices_from(inner)] += own
     half = lower_times(triangular_inverse(cholesky(inner, lower=True)), factor.T)
     return half.T @ half
-
-
-@shared
-def inverse(matrix: Array) -> Array:
-    """Return the inverse of a positive definite matrix; rounding may have spoiled that a little."""
-    lower, info = dpotrf(matrix, lower=1)
-    if info == 0:
-        root = triangular_inverse(lower)
-        return root.T @ root
-    values, vectors = eigh(matrix)
-    floor = matrix.shape[0] * np.finfo(np.float64).eps * max(float(values[-1]), 1.0)
-    return (vectors / np.maximum(values, floor)) @ vectors.T
