@@ -265,6 +265,7 @@ class GraphPropagation(GraphClassifier):
         graph = expert.forget(stream.graph, share)
         graph = graph.with_classes(stream.book.places_in(book), book.classes.size)
         codes, masses = coded(rows, book)
+        book = book.discount(share, codes[rows.labeled], rows.weights[rows.labeled])
         with one_thread():
             batch = graph.rows.metric.store(rows.points)
             graph, info = expert.learn(graph, batch, codes, masses, late=not new_points)

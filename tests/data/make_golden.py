@@ -41,7 +41,10 @@ def landmarks(**parameters):
 
 MODELS = {
     "SeqMED": lambda: SeqMED(lag=2),
-    "SeqMED-two-classes": lambda: SeqMED(kernel=Polynomial("scale", 2, 1.0), bias_variance=1.0),
+    "SeqMED-diffuse": lambda: SeqMED(lag=2, bias="exact"),
+    "SeqMED-two-classes": lambda: SeqMED(
+        kernel=Polynomial("scale", 2, 1.0), bias="exact", bias_variance=1.0
+    ),
     "SeqMED-linear-sparse": lambda: SeqMED(kernel="linear", lag=1),
     "SeqMED-budget": lambda: SeqMED(budget=8, averaging=True, lag=2, random_state=0),
     "SeqMED-dcm": lambda: SeqMED(kernel=DCMFisher("diagonal")),

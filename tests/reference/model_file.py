@@ -112,6 +112,13 @@ def scores_and_labels(path, X):
     for part in posterior.mean_parts.items():
         scores += kernel_values(kernel, X, part.points.array()) @ part.coefficients.array()
     classes, seen = book.classes.array(), book.counts.array() > 0
+    if book.per_class.value:
+        labels = np.where(seen, book.discounted.array(), np.inf)
+        scores = (scores + 1.0) / 2.0 * np.sqrt(labels[seen].mean() / labels)
+        winners = classes[np.where(seen, scores, -np.inf).argmax(axis=1)]
+        if classes.size > 2:
+            return scores, winners
+        return scores[:, -1] - (scores[:, 0] if classes.size == 2 else 0.0), winners
     if scores.shape[1] > 1:
         return scores, classes[np.where(seen, scores, -np.inf).argmax(axis=1)]
     if seen.sum() == 1:

@@ -807,7 +807,7 @@ def test_texts_are_watched_as_the_features_they_become(vectorizer, named):
     pipeline = StreamPipeline([("words", vectorizer), ("model", SeqMED(kernel="linear"))])
     pipeline.partial_fit(*batch(52))
     assert drift_messages(pipeline, [batch(52)]) == [[]]
-    assert pipeline.predict(["lunch report", "cheap money"]).tolist() == ["ham", "spam"]
+    assert pipeline.predict(["see the report", "cheap money"]).tolist() == ["ham", "spam"]
     ((text,),) = drift_messages(pipeline, [batch(0)])
     assert any(f"column {word!r} has" in text for word in ("lunch", "report", "money")) == named
     pipeline.fit(*batch(52))
