@@ -86,6 +86,7 @@ class OwnExpert:
             return self
         rows = rows._replace(labeled=labeled, labels=labels)
         model = copy(self.estimator)
+        model.n_features_in_ = rows.points.shape[1]
         model._learn_rows(rows, getattr(model, "_stream", None), new_points=new_points)
         return OwnExpert(model)
 
