@@ -11,6 +11,7 @@ After the last mini-batch the record chooses how the scores are mixed. Nothing i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -285,12 +286,16 @@ def take_back(
     ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have.
     """
     margin, taken = stream.margin.retract(points, codes, stream.book)
-    book = margin.estimator._stream.book
     codes = stream.book.encode(taken.labels)
     graph = stream.graph
     stored = graph.rows.metric.store(taken.points)
     with one_thread():
         retraction = expert.take_labels_back(graph, stored, codes)
+    # of labels that are no longer kept, the discount is the mean of their class
+    means = stream.book.discounted[codes] / stream.book.weights[codes]
+    discounted = np.where(retraction.found, retraction.masses, means * taken.weights)
+    declared = stream.margin.estimator._stream.book.declared
+    book = replace(stream.book, declared=declared).remove(codes, taken.weights, discounted)
     stream = with_classes(stream._replace(graph=retraction.state, margin=margin), book)
     stream = stream._replace(scales=measured(stream))
     choice = mixture.choose(stream.record, margin.scaled, settings.weight, settings.shares)

@@ -134,7 +134,8 @@ class OtherExpert:
             y = rows.labels[lesson.part[rows.labeled]]
         options: dict[str, Any] = {}
         if not hasattr(model, "classes_"):
-            options["classes"] = lesson.book.classes
+            # of the whole batch: its later mini-batches must not hold a class that is new
+            options["classes"] = lesson.book.add(rows.labels, rows.weights[rows.labeled]).classes
         weights = rows.weights[chosen]
         if has_fit_parameter(model.partial_fit, "sample_weight"):
             options["sample_weight"] = weights

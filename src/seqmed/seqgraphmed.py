@@ -106,7 +106,8 @@ class SeqGraphMED(GraphClassifier):
 
     Examples
     --------
-    >>>     >>> from sklearn.datasets import load_digits
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_digits
     >>> from seqmed import SeqGraphMED
     >>> X, y = load_digits(return_X_y=True)
     >>> labels = np.where(np.arange(len(y)) % 20 == 0, y, -1)  # one label in twenty
@@ -177,6 +178,11 @@ class SeqGraphMED(GraphClassifier):
             forgetting=float(self.forgetting),
             class_weight=self.class_weight,
         )
+
+    def _rows_at_once(self, n_rows: int) -> int:
+        # an estimator that learns from unlabeled rows sees all of them as one batch
+        template = self._template()
+        return n_rows if "unlabeled" in template.get_params() else super()._rows_at_once(n_rows)
 
     def _begin(self, rows: Rows, seed: int, classes: Any) -> MixtureStream:
         margin = margins.begin(self._template())
