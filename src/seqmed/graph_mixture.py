@@ -28,6 +28,8 @@ from seqmed.validation import Rows
 
 # Unlabeled rows on which the scales of the experts' scores are measured.
 PROBES = 50
+# Squared distance of equal rows by products of single precision, relative to the squared norm.
+SAME_ROW = 1e-6
 
 
 class MixtureSettings(NamedTuple):
@@ -162,7 +164,8 @@ def learn_piece(
     book = stream.book.add(labels, weights)
     stream = with_classes(stream, book)
     codes = book.encode(labels)
-    stream = stream._replace(record=recorded(stream, rows, labeled, codes))
+    record = recorded(stream, rows, labeled, codes, late=not lesson.new_points)
+    stream = stream._replace(record=record)
 
     chosen = np.flatnonzero(lesson.part)
     all_codes = np.full(rows.weights.size, UNLABELED)
@@ -205,14 +208,19 @@ def moved(values: Array, places: Indices, size: int) -> Array:
     return result
 
 
-def recorded(stream: MixtureStream, rows: Rows, labeled: Indices, codes: Indices) -> ScoreRecord:
-    """Return the record with labeled rows as both experts score them before they are learned."""
+def recorded(
+    stream: MixtureStream, rows: Rows, labeled: Indices, codes: Indices, *, late: bool
+) -> ScoreRecord:
+    """Return the record with labeled rows as both experts score them before they are learned.
+
+    ``late`` tells whether the rows may be kept already, as unlabeled ones.
+    """
     known = stream.scales.known
     usable = known[codes] if known.sum() > 1 else np.zeros(codes.size, dtype=bool)
     if not usable.any():
         return stream.record
     points = take_rows(rows.points, labeled[usable])
-    scores = expert_scores(stream, points)
+    scores = left_out_scores(stream, points) if late else expert_scores(stream, points)
     finite = np.isfinite(scores.margin).all(axis=1)
     scores = Scores(scores.margin[finite], scores.graph[finite])
     weights = rows.weights[labeled[usable]]
@@ -240,7 +248,7 @@ def measured(stream: MixtureStream) -> Scales:
     counts = stream.book.discounted
     scores = Scores(*(np.zeros((0, counts.size)) for _ in range(2)))
     if stream.probes.shape[0]:
-        scores = probe_scores(stream)
+        scores = left_out_scores(stream, stream.probes)
     missing = PROBES - stream.probes.shape[0]
     if missing > 0:
         record = stream.record
@@ -253,18 +261,19 @@ def measured(stream: MixtureStream) -> Scales:
     return mixture.measured_scales(scores, counts, stream.margin.scaled)
 
 
-def probe_scores(stream: MixtureStream) -> Scores:
-    """Return the scores of the last unlabeled rows, each left out of its own neighbours."""
+def left_out_scores(stream: MixtureStream, points: Points) -> Scores:
+    """Return the scores of rows that may be kept, each left out of its own neighbours."""
     kept = stream.graph.rows
-    stored = kept.metric.store(stream.probes)
+    stored = kept.metric.store(points)
     found = kept.search(stored, length=kept.n_neighbors + 1)
-    own = (found.distances[:, 0] == 0) & (found.sizes > 0)
+    equal = 0.0 if kept.metric.refines else SAME_ROW * stored.norms
+    own = (found.distances[:, 0] <= equal) & (found.sizes > 0)
     shifted = found.copy()
     for name in ("slots", "distances"):
         getattr(shifted, name)[own, :-1] = getattr(found, name)[own, 1:]
     sizes = np.minimum(found.sizes - own, kept.n_neighbors).astype(np.int32)
     with np.errstate(over="ignore", invalid="ignore"):
-        margin = stream.margin.scores(stream.probes, stream.book)
+        margin = stream.margin.scores(points, stream.book)
     return Scores(margin, stream.graph.scores(shifted._replace(sizes=sizes), stream.class_weights))
 
 

@@ -201,6 +201,11 @@ class SeqGraphMED(GraphClassifier):
     def _learn_rows(
         self, stream: MixtureStream, rows: Rows, *, new_points: bool, new_batch: bool
     ) -> tuple[MixtureStream, MixtureInfo]:
+        if self.estimator is None and isinstance(stream.margin, margins.OwnExpert):
+            margin = stream.margin.with_parameters(
+                class_weight=self.class_weight, forgetting=self.forgetting
+            )
+            stream = stream._replace(margin=margin)
         return graph_mixture.learn(
             stream, rows, self._settings(), new_points=new_points, new_batch=new_batch
         )
