@@ -212,14 +212,6 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
                 sample_weight = np.asarray(sample_weight)[labeled]
         return super().score(X, labels, sample_weight)
 
-    @property
-    def class_scale_(self):
-        """Factors of the class scores with ``bias="auto"``, (n_classes,); 0 for unseen classes."""
-        check_is_fitted(self, "_stream")
-        if not self._stream.book.per_class:
-            raise AttributeError("class_scale_ is only available with bias='auto'.")
-        return self._stream.book.scale
-
     # -- what a subclass decides -----------------------------------------------------------------
 
     @abstractmethod

@@ -13,6 +13,9 @@ from numba import njit
 LARGEST_STEP, PRECISION, STEPS = 2.0, 1e-3, 40
 # Largest |t|. The penalty keeps the minimum well inside unless classes are separable.
 LARGEST_OCTAVE = 12.0
+# Octaves from which Newton's method may start. Small scores that predict well have one minimum near
+# 0, where the penalty is small, and a lower one at high temperatures.
+STARTS = (0.0, 3.0, 6.0, 9.0)
 # Rounding error of a cost, relative to it: steps that gain less are not worth halving.
 ROUNDING = 1e-12
 
@@ -50,8 +53,12 @@ def cost(margins, weights, octave):
 @njit(cache=True, nogil=True)
 def best_octave(margins, weights):
     """Return the smallest cost of ``margins`` (r, K), and the t that has it."""
-    octave = 0.0
+    octave = STARTS[0]
     lowest, slope, curvature = cost(margins, weights, octave)
+    for start in STARTS[1:]:
+        found, new_slope, new_curvature = cost(margins, weights, start)
+        if found < lowest:
+            octave, lowest, slope, curvature = start, found, new_slope, new_curvature
     for _ in range(STEPS):
         step = min(max(-slope / max(curvature, 1.0), -LARGEST_STEP), LARGEST_STEP)
         trial = min(max(octave + step, -LARGEST_OCTAVE), LARGEST_OCTAVE)

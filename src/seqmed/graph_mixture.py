@@ -11,6 +11,7 @@ After the last mini-batch the record chooses how the scores are mixed. Nothing i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,8 @@ from seqmed.validation import Rows
 
 # Unlabeled rows on which the scales of the experts' scores are measured.
 PROBES = 50
+# Squared distance of equal rows by products of single precision, relative to the squared norm.
+SAME_ROW = 1e-6
 
 
 class MixtureSettings(NamedTuple):
@@ -163,7 +166,8 @@ def learn_piece(
     codes = book.encode(labels)
     book = book.discount(1.0, codes, weights)
     stream = with_classes(stream, book)
-    stream = stream._replace(record=recorded(stream, rows, labeled, codes))
+    record = recorded(stream, rows, labeled, codes, late=not lesson.new_points)
+    stream = stream._replace(record=record)
 
     chosen = np.flatnonzero(lesson.part)
     all_codes = np.full(rows.weights.size, UNLABELED)
@@ -206,14 +210,19 @@ def moved(values: Array, places: Indices, size: int) -> Array:
     return result
 
 
-def recorded(stream: MixtureStream, rows: Rows, labeled: Indices, codes: Indices) -> ScoreRecord:
-    """Return the record with labeled rows as both experts score them before they are learned."""
+def recorded(
+    stream: MixtureStream, rows: Rows, labeled: Indices, codes: Indices, *, late: bool
+) -> ScoreRecord:
+    """Return the record with labeled rows as both experts score them before they are learned.
+
+    ``late`` tells whether the rows may be kept already, as unlabeled ones.
+    """
     known = stream.scales.known
     usable = known[codes] if known.sum() > 1 else np.zeros(codes.size, dtype=bool)
     if not usable.any():
         return stream.record
     points = take_rows(rows.points, labeled[usable])
-    scores = expert_scores(stream, points)
+    scores = left_out_scores(stream, points) if late else expert_scores(stream, points)
     finite = np.isfinite(scores.margin).all(axis=1)
     scores = Scores(scores.margin[finite], scores.graph[finite])
     weights = rows.weights[labeled[usable]]
@@ -241,7 +250,7 @@ def measured(stream: MixtureStream) -> Scales:
     counts = stream.book.discounted
     scores = Scores(*(np.zeros((0, counts.size)) for _ in range(2)))
     if stream.probes.shape[0]:
-        scores = probe_scores(stream)
+        scores = left_out_scores(stream, stream.probes)
     missing = PROBES - stream.probes.shape[0]
     if missing > 0:
         record = stream.record
@@ -254,18 +263,19 @@ def measured(stream: MixtureStream) -> Scales:
     return mixture.measured_scales(scores, counts, stream.margin.scaled)
 
 
-def probe_scores(stream: MixtureStream) -> Scores:
-    """Return the scores of the last unlabeled rows, each left out of its own neighbours."""
+def left_out_scores(stream: MixtureStream, points: Points) -> Scores:
+    """Return the scores of rows that may be kept, each left out of its own neighbours."""
     kept = stream.graph.rows
-    stored = kept.metric.store(stream.probes)
+    stored = kept.metric.store(points)
     found = kept.search(stored, length=kept.n_neighbors + 1)
-    own = (found.distances[:, 0] == 0) & (found.sizes > 0)
+    equal = 0.0 if kept.metric.refines else SAME_ROW * stored.norms
+    own = (found.distances[:, 0] <= equal) & (found.sizes > 0)
     shifted = found.copy()
     for name in ("slots", "distances"):
         getattr(shifted, name)[own, :-1] = getattr(found, name)[own, 1:]
     sizes = np.minimum(found.sizes - own, kept.n_neighbors).astype(np.int32)
     with np.errstate(over="ignore", invalid="ignore"):
-        margin = stream.margin.scores(stream.probes, stream.book)
+        margin = stream.margin.scores(points, stream.book)
     return Scores(margin, stream.graph.scores(shifted._replace(sizes=sizes), stream.class_weights))
 
 
@@ -287,12 +297,16 @@ def take_back(
     ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have.
     """
     margin, taken = stream.margin.retract(points, codes, stream.book)
-    book = margin.estimator._stream.book
     codes = stream.book.encode(taken.labels)
     graph = stream.graph
     stored = graph.rows.metric.store(taken.points)
     with one_thread():
         retraction = expert.take_labels_back(graph, stored, codes)
+    # of labels that are no longer kept, the discount is the mean of their class
+    means = stream.book.discounted[codes] / stream.book.weights[codes]
+    discounted = np.where(retraction.found, retraction.masses, means * taken.weights)
+    declared = stream.margin.estimator._stream.book.declared
+    book = replace(stream.book, declared=declared).remove(codes, taken.weights, discounted)
     stream = with_classes(stream._replace(graph=retraction.state, margin=margin), book)
     stream = stream._replace(scales=measured(stream))
     choice = mixture.choose(stream.record, margin.scaled, settings.weight, settings.shares)

@@ -82,8 +82,9 @@ class GraphClassifier(StreamClassifier):
             seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
             order = np.random.default_rng(seed).permutation(rows.weights.size)
             stream, info = None, None
-            for start in range(0, order.size, FIT_BATCH):
-                part = taken(rows, order[start : start + FIT_BATCH])
+            size = self._rows_at_once(order.size)
+            for start in range(0, order.size, size):
+                part = taken(rows, order[start : start + size])
                 if stream is None:
                     stream = self._begin(part, seed, np.unique(rows.labels))
                 stream, info = self._learn_rows(stream, part, new_points=True, new_batch=not start)
@@ -91,6 +92,10 @@ class GraphClassifier(StreamClassifier):
         except BaseException:
             self.__dict__ = before
             raise
+
+    def _rows_at_once(self, n_rows: int) -> int:
+        """Return how many of n rows `fit` learns at a time."""
+        return FIT_BATCH
 
     def partial_fit(self, X, y, classes=None, sample_weight=None, *, new_points=True):
         """Learn the next batch of a stream, or labels that come late for rows of earlier batches.
@@ -299,13 +304,18 @@ class GraphPropagation(GraphClassifier):
         self : the classifier without those labels. Left as it was if one of them is refused.
         """
         points = self._points(X)
+        self._validate_params()
         stream = self._stream
+        self._check_unchanged(stream.fixed)
         graph = stream.graph
         codes = np.full(points.shape[0], -1)
         if y is not None:
             codes = self._codes_to_retract(y, points.shape[0])
+        unknown = codes < 0 if y is not None else np.zeros(codes.size, dtype=bool)
         batch = graph.rows.metric.store(points)
-        new, info, found, codes, weights = expert.take_labels_back(graph, batch, codes)
+        with one_thread():
+            new, info, found, codes, weights = expert.take_labels_back(graph, batch, codes)
+        found &= ~unknown
         if not found.all():
             row = int(np.flatnonzero(~found)[0])
             raise ValueError(

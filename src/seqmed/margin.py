@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from copy import copy, deepcopy
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import has_fit_parameter
 
 from seqmed.arrays import Array, Mask, Points, take_rows
 from seqmed.labels import ClassBook
@@ -77,6 +77,10 @@ class OwnExpert:
         """Whether there is one machine per class with a known bias."""
         return self.estimator.bias == "auto"
 
+    def with_parameters(self, **parameters: Any) -> OwnExpert:
+        """Return the expert with some parameters of its estimator changed."""
+        return OwnExpert(copy(self.estimator).set_params(**parameters))
+
     def learn(self, lesson: Lesson) -> OwnExpert:
         """Return the expert after one mini-batch."""
         rows, new_points = lesson.rows, lesson.begins and lesson.new_points
@@ -135,9 +139,10 @@ class OtherExpert:
             y = rows.labels[lesson.part[rows.labeled]]
         options: dict[str, Any] = {}
         if not hasattr(model, "classes_"):
-            options["classes"] = lesson.book.classes
+            # of the whole batch: its later mini-batches must not hold a class that is new
+            options["classes"] = lesson.book.add(rows.labels, rows.weights[rows.labeled]).classes
         weights = rows.weights[chosen]
-        if has_fit_parameter(model.partial_fit, "sample_weight"):
+        if "sample_weight" in signature(model.partial_fit).parameters:
             options["sample_weight"] = weights
         elif not (weights == 1).all():
             raise ValueError(
@@ -173,7 +178,8 @@ class OtherExpert:
                 values = np.column_stack([np.zeros_like(values), values])[:, -len(classes) :]
         else:
             smallest = np.finfo(float).tiny
-            values = np.log(np.maximum(self.estimator.predict_proba(points), smallest))
+            with np.errstate(divide="ignore"):  # a class that was only declared has the prior 0
+                values = np.log(np.maximum(self.estimator.predict_proba(points), smallest))
         found[:, book.find(np.asarray(classes))] = values
         return found
 

@@ -105,6 +105,14 @@ class PosteriorPredictor(StreamClassifier):
         return calibration.probabilities(stream.calibration, stream.book, scores)
 
     @property
+    def class_scale_(self):
+        """Factors of the class scores with ``bias="auto"``, (n_classes,); 0 for unseen classes."""
+        check_is_fitted(self, "_stream")
+        if not self._stream.book.per_class:
+            raise AttributeError("class_scale_ is only available with bias='auto'.")
+        return self._stream.book.scale
+
+    @property
     def support_vectors_(self):
         """Rows with a nonzero multiplier, (n_support, n_features), newest last."""
         return self._support().points.copy()

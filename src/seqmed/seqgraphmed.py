@@ -106,7 +106,8 @@ class SeqGraphMED(GraphClassifier):
 
     Examples
     --------
-    >>>     >>> from sklearn.datasets import load_digits
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_digits
     >>> from seqmed import SeqGraphMED
     >>> X, y = load_digits(return_X_y=True)
     >>> labels = np.where(np.arange(len(y)) % 20 == 0, y, -1)  # one label in twenty
@@ -178,6 +179,11 @@ class SeqGraphMED(GraphClassifier):
             class_weight=self.class_weight,
         )
 
+    def _rows_at_once(self, n_rows: int) -> int:
+        # an estimator that learns from unlabeled rows sees all of them as one batch
+        template = self._template()
+        return n_rows if "unlabeled" in template.get_params() else super()._rows_at_once(n_rows)
+
     def _begin(self, rows: Rows, seed: int, classes: Any) -> MixtureStream:
         margin = margins.begin(self._template())
         kernel: Kernel | None = None
@@ -195,6 +201,11 @@ class SeqGraphMED(GraphClassifier):
     def _learn_rows(
         self, stream: MixtureStream, rows: Rows, *, new_points: bool, new_batch: bool
     ) -> tuple[MixtureStream, MixtureInfo]:
+        if self.estimator is None and isinstance(stream.margin, margins.OwnExpert):
+            margin = stream.margin.with_parameters(
+                class_weight=self.class_weight, forgetting=self.forgetting
+            )
+            stream = stream._replace(margin=margin)
         return graph_mixture.learn(
             stream, rows, self._settings(), new_points=new_points, new_batch=new_batch
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from sklearn.utils.validation import validate_data
 from seqmed.arrays import Array, Points, canonical
 from seqmed.learning import StepInfo
 
+PACKAGE = __name__.partition(".")[0]
 # Difference between k(x, x') and k(x', x), relative to the largest value, that is still rounding.
 ASYMMETRY = 1e-6
 # Weights, other than 0, that leave bounds and slack terms in the range of doubles.
@@ -102,7 +104,7 @@ def check_magnitude(X: Points) -> None:
         )
 
 
-def check_overflow(values: Array) -> None:
+def check_overflow(values: NDArray[np.floating]) -> None:
     """Refuse rows on which the kernel overflows."""
     if not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values.reshape(values.shape[0], -1)).all(axis=1))[0])
@@ -133,5 +135,13 @@ def warn_unless_converged(info: StepInfo, tol: float) -> None:
         f"duality gap {worst.gap:.3g} ({worst.relative_gap:.1e} of the objective) after "
         f"{worst.n_iter} iterations; {remedy}.",
         ConvergenceWarning,
-        stacklevel=4,
+        stacklevel=callers_level(),
     )
+
+
+def callers_level() -> int:
+    """Return the ``stacklevel`` of a warning that is to name the line that called the package."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
+        level, frame = level + 1, frame.f_back
+    return level - 1

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Indices, Mask, Points, no_indices
+from seqmed.arrays import Array, Indices, Mask, Points, no_indices, row_keys
 from seqmed.propagation.lists import Lists, Single, Slots
 from seqmed.propagation.memory import KeptRows, no_kept_rows
 from seqmed.propagation.metrics import Metric, Stored
@@ -25,6 +25,9 @@ UNLABELED = -1
 LABELED_SHARE = 0.5
 # Share of the kept rows that may change before the system is solved again without new labels.
 STALE_SHARE = 0.01
+# Label mass of a class at the last solution, relative to that of now, from which on the next one
+# starts from zero.
+LARGEST_RATIO = 10.0
 # A label that forgetting has left with less than this share of the largest mass is dropped.
 FADED = 1e-6
 
@@ -273,7 +276,8 @@ def place_labels(
 ) -> tuple[GraphState, Mask]:
     """Give labels to the kept rows they belong to; return also a mask (m,) of labels so placed.
 
-    If more than `LABELED_SHARE` of the kept rows are labeled then, random ones lose their labels.
+    If more than `LABELED_SHARE` of the kept rows are labeled then, random ones lose their labels,
+    older ones first.
     """
     slots = equal_slots(state, batch, lambda slot, _: state.codes[slot] < 0)
     placed = slots >= 0
@@ -283,7 +287,7 @@ def place_labels(
     if excess > 0:
         rng = np.random.default_rng((state.seed, state.n_updates, 1))
         older = np.setdiff1d(np.flatnonzero(new_codes >= 0), slots[placed])
-        dropped = rng.choice(older, min(excess, older.size), replace=False)
+        dropped = np.append(rng.permutation(older), rng.permutation(slots[placed]))[:excess]
         new_codes[dropped], new_masses[dropped] = UNLABELED, 0.0
     return replace(state, codes=new_codes, masses=new_masses), placed
 
@@ -334,14 +338,17 @@ def equal_slots(
 
     ``fits`` tells whether a slot may be taken for a row.
     """
-    found = state.rows.search(batch, length=state.rows.lists.slots.shape[1])
-    slots, taken = np.full(batch.size, -1), set[int]()
-    for row in range(batch.size):
-        for slot in found.slots[row, found.distances[row] == 0].tolist():
-            if slot not in taken and fits(slot, row):
-                slots[row] = slot
-                taken.add(slot)
-                break
+    wanted = row_keys(batch.rows)
+    candidates: dict[Any, list[int]] = {key: [] for key in wanted}
+    keys = (key for block in state.rows.blocks for key in row_keys(block.rows))
+    for slot, key in enumerate(keys):
+        if key in candidates:
+            candidates[key].append(slot)
+    slots = np.full(batch.size, -1)
+    for row, key in enumerate(wanted):
+        slots[row] = next((slot for slot in candidates[key] if fits(slot, row)), -1)
+        if slots[row] >= 0:
+            candidates[key].remove(int(slots[row]))
     return slots
 
 
@@ -356,7 +363,9 @@ def solved(
     start = state.solution.copy()
     totals = state.class_masses
     known = np.flatnonzero(totals > 0)
-    start[:, known] *= (state.solved_masses[known] / totals[known]).astype(np.float32)
+    ratios = state.solved_masses[known] / totals[known]
+    # where most of a class is gone the last solution is no start: its digits would drown the next
+    start[:, known] *= np.where(ratios < LARGEST_RATIO, ratios, 0.0).astype(np.float32)
     # entering rows start at the mean of their neighbours
     start[entered] = state.mean_influence(state.rows.lists.take(entered)) / roots[entered]
     targets = np.zeros((state.rows.size, known.size), dtype=np.float32)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from seqmed.arrays import Array, Points, row_norms_squared
 from seqmed.kernels import Kernel, Linear
 from seqmed.propagation.lists import Single
+from seqmed.validation import check_overflow
 
 # Stored coordinates are at most this large in units of the first batch, so that squares are finite.
 LARGEST_COORDINATE = 1e15
@@ -104,7 +105,7 @@ class Euclidean:
 
     Parameters
     ----------
-    centre : (p,) mean of the first batch.
+    centre : (p,) median of the first batch.
     scale : largest distance of a coordinate from the centre in the first batch.
     directions : (p, q) orthonormal columns, or (p, 0) if rows are their own sketch.
     n_measured : rows that the directions were measured on.
@@ -120,7 +121,8 @@ class Euclidean:
 
     def store(self, points: Points) -> Stored:
         """Return centred rows of single precision; extreme coordinates are clipped."""
-        rows = (points - self.centre) / self.scale
+        with np.errstate(over="ignore"):
+            rows = (points - self.centre) / self.scale
         np.clip(rows, -LARGEST_COORDINATE, LARGEST_COORDINATE, out=rows)
         return self.stored(np.ascontiguousarray(rows, dtype=np.float32))
 
@@ -219,8 +221,14 @@ class KernelDistance(Unsketched):
 
     def store(self, points: Points) -> Stored:
         """Return the rows themselves, in single precision."""
-        rows = points.astype(np.float32)
-        norms = self.kernel.diagonal(rows.astype(np.float64)).astype(np.float32)
+        largest = abs(points).max(axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            check_overflow(
+                (largest.toarray() if sp.issparse(largest) else largest).astype(np.float32)
+            )
+            rows = points.astype(np.float32)
+            norms = self.kernel.diagonal(rows.astype(np.float64)).astype(np.float32)
+        check_overflow(norms)
         return without_sketch(rows, norms)
 
     def products(self, queries: Stored, block: Stored, out: Single) -> None:
@@ -229,8 +237,9 @@ class KernelDistance(Unsketched):
 
 
 def reciprocals(values: Array) -> Array:
-    """Return ``1 / value`` for every value (n,), 0 for 0."""
-    return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
+    """Return ``1 / value`` for every value (n,), 0 for 0 and values too small to be inverted."""
+    usable = values > np.finfo(np.float64).tiny
+    return np.divide(1.0, values, out=np.zeros_like(values), where=usable)
 
 
 def make_metric(name: Any, points: Points, kernel: Kernel | None = None) -> Metric:
@@ -255,6 +264,6 @@ def make_metric(name: Any, points: Points, kernel: Kernel | None = None) -> Metr
 
 def measure_euclidean(points: Array) -> Euclidean:
     """Return the Euclidean metric for a stream that begins with these dense rows."""
-    centre = points.mean(axis=0)
+    centre = np.median(points, axis=0)  # not the mean: one outlier would cost all rows their digits
     scale = float(np.abs(points - centre).max(initial=0.0))
     return Euclidean(centre, scale if scale > 0 else 1.0, np.zeros((centre.size, 0)), 0)

@@ -1,0 +1,358 @@
+"""The mixture of margin and graph: evidence, guard, temperature, class shares, mini-batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import softmax
+
+from seqmed import SeqGraphMED, mixture
+from seqmed.mixture import Choice, Scales, Scores
+from seqmed.propagation.memory import KeptRows
+from tests.reference import naive_graph
+
+# Nats by which a cost at a temperature within 1e-3 octaves of the best may be above the lowest.
+COST_PRECISION = 2e-3
+# Octaves that the temperature may differ by: the cost is flat around its minimum.
+OCTAVE_PRECISION = 0.02
+
+
+def random_pairs(
+    rng, n_rows, n_classes, *, noise=(1.0, 1.0), new_class_at=None, uneven=False, weights=False
+):
+    """A record: the margin's and the graph's scores are the truth plus noise."""
+    chances = np.arange(1, n_classes + 1.0) ** 2 if uneven else np.ones(n_classes)
+    pairs = []
+    for row in range(n_rows):
+        known = n_classes - (new_class_at is not None and row < new_class_at)
+        counts = np.zeros(n_classes)
+        p = chances[:known] / chances[:known].sum()
+        counts[:known] = 1.0 + rng.multinomial(3 * row, p)
+        code = int(rng.choice(known, p=p))
+        raw = []
+        for size in noise:
+            scores = np.eye(n_classes)[code] + size * rng.normal(size=n_classes)
+            probes = np.eye(n_classes)[rng.integers(known, size=20)]
+            raw.append((scores, probes + size * rng.normal(size=probes.shape)))
+        pairs.append(
+            naive_graph.Pair(
+                margin=raw[0][0],
+                graph=raw[1][0],
+                counts=counts,
+                code=code,
+                weight=float(rng.choice([0.5, 1.0, 2.0])) if weights else 1.0,
+                probes=(raw[0][1], raw[1][1]),
+            )
+        )
+    return pairs
+
+
+def record_of(pairs, n_classes):
+    """The same record as the package keeps it, one row at a time."""
+    places = np.arange(0)
+    record = mixture.empty_record().with_classes(places, n_classes)
+    for pair in pairs:
+        scales = mixture.measured_scales(Scores(*pair.probes), pair.counts, scaled=True)
+        scores = Scores(pair.margin[None, :], pair.graph[None, :])
+        record = record.add(scores, scales, np.array([pair.code]), np.array([pair.weight]))
+    return record
+
+
+CASES = {
+    "few rows": (6, 3, {}),
+    "two classes": (30, 2, {}),
+    "many classes": (40, 8, {}),
+    "the graph is better": (60, 3, {"noise": (3.0, 0.3)}),
+    "the margin is better": (60, 3, {"noise": (0.3, 3.0)}),
+    "both say nothing": (50, 4, {"noise": (30.0, 30.0)}),
+    "both are certain": (40, 3, {"noise": (0.05, 0.05)}),
+    "a new class in mid-stream": (40, 4, {"new_class_at": 20}),
+    "rare classes": (80, 4, {"uneven": True, "noise": (1.0, 2.0)}),
+    "weights": (40, 3, {"weights": True, "uneven": True}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_evidence_and_choice_equal_the_naive_ones(name):
+    n_rows, n_classes, options = CASES[name]
+    for seed in range(2):
+        rng = np.random.default_rng((seed, n_rows, n_classes))
+        pairs = random_pairs(rng, n_rows, n_classes, **options)
+        record, table = record_of(pairs, n_classes), naive_graph.evidence_table(pairs)
+        assert record.size == n_rows
+        factors = mixture.class_factors(record.counts, scaled=True)
+        graph = record.graph / record.graph_scales[:, None]
+        for place, delta in enumerate(naive_graph.EXPONENTS):
+            margin = record.margin * factors[place] / record.margin_scales[:, place, None]
+            scores = mixture.mixed(margin, graph, mixture.WEIGHTS)
+            costs, _ = mixture.best_temperatures(scores, record.counts > 0, record)
+            expected = [table[w, delta][0] for w in naive_graph.WEIGHTS]
+            np.testing.assert_allclose(costs, expected, atol=COST_PRECISION)
+        found = mixture.choose(record, scaled=True, weight=None, shares=True)
+        weight, temperature, delta = naive_graph.choose(table)
+        assert found.weight == weight
+        assert mixture.SHARE_EXPONENTS[found.exponent] == delta
+        assert abs(np.log2(found.temperature / temperature)) < OCTAVE_PRECISION
+
+
+def test_the_cases_cover_all_kinds_of_choices():
+    """Otherwise agreement would say little."""
+    chosen = []
+    for n_rows, n_classes, options in CASES.values():
+        pairs = random_pairs(
+            np.random.default_rng((0, n_rows, n_classes)), n_rows, n_classes, **options
+        )
+        chosen.append(mixture.choose(record_of(pairs, n_classes), True, None, True))
+    assert {choice.weight for choice in chosen} >= {0.0}
+    assert max(choice.weight for choice in chosen) > 0.5
+    assert {choice.exponent > 0 for choice in chosen} == {True, False}
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from([1e-4, 1e-3, 1e-2, 0.1, 1.0, 1e2, 1e4]),
+    st.sampled_from([0.3, 1, 3, 10]),
+    st.sampled_from([1, 10, 60, 300]),
+    st.integers(2, 4),
+)
+def test_the_temperature_is_the_global_minimum(seed, size, signal, rows, n_classes):
+    """Scores in any unit: the cost is that of a fine grid.
+
+    Small scores of many rows that predict well have two minima.
+    """
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(n_classes, size=rows)
+    scores = size * signal * np.eye(n_classes)[codes]
+    scores += size * rng.normal(size=scores.shape)
+    known = np.ones(scores.shape, dtype=bool)
+    scales = Scales(np.ones(n_classes), np.ones(3), 1.0)
+    record = mixture.empty_record().with_classes(np.arange(0), n_classes)
+    record = record.add(Scores(scores, scores), scales, codes, np.ones(rows))
+    cost, octave = mixture.best_temperatures(scores[None], known, record)
+
+    def naive_cost(octaves):
+        logs = 2.0 ** octaves[:, None, None] * scores[None]
+        top = logs.max(axis=2)
+        sums = np.log(np.exp(logs - top[:, :, None]).sum(axis=2)) + top
+        return (sums - logs[:, np.arange(rows), codes]).sum(axis=1) + octaves**2
+
+    grid = np.linspace(-12, 12, 481)
+    costs = naive_cost(grid)
+    assert cost[0] <= costs.min() + COST_PRECISION
+    np.testing.assert_allclose(cost[0], naive_cost(octave)[0], rtol=1e-9, atol=1e-9)
+
+
+def test_the_smallest_weight_within_the_guard_is_taken():
+    rng = np.random.default_rng(3)
+    pairs = random_pairs(rng, 15, 3)
+    record = record_of(pairs, 3)
+    costs = np.array([naive_graph.evidence(pairs, w)[0] for w in naive_graph.WEIGHTS])
+    chosen = mixture.choose(record, True, None, False)
+    place = naive_graph.WEIGHTS.index(chosen.weight)
+    assert costs[place] <= costs.min() + 1.5
+    assert (costs[:place] > costs.min() + 1.5).all()
+    assert costs.argmin() > place  # the guard makes a difference here
+
+
+def test_an_empty_record_gives_the_first_choice():
+    empty = mixture.empty_record()
+    assert mixture.choose(empty, True, None, True) == Choice(0.1, 1.0, 0)
+    assert mixture.choose(empty, True, 0.65, True) == Choice(0.65, 1.0, 0)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+def test_a_fixed_weight_is_kept_and_its_temperature_fitted(weight):
+    pairs = random_pairs(np.random.default_rng(5), 40, 3)
+    chosen = mixture.choose(record_of(pairs, 3), True, weight, False)
+    assert chosen.weight == weight
+    expected = naive_graph.evidence(pairs, weight)[1]
+    assert abs(np.log2(chosen.temperature / expected)) < OCTAVE_PRECISION
+
+
+def test_label_shares_take_no_part_unless_they_may():
+    n_rows, n_classes, options = CASES["rare classes"]
+    pairs = random_pairs(np.random.default_rng(1), n_rows, n_classes, **options)
+    record = record_of(pairs, n_classes)
+    assert mixture.choose(record, True, None, True).exponent > 0
+    assert mixture.choose(record, True, None, False).exponent == 0
+    assert mixture.choose(record, False, None, True).exponent == 0
+
+
+def test_rows_scored_with_one_class_known_are_not_recorded():
+    record = mixture.empty_record().with_classes(np.arange(0), 2)
+    scores = Scores(np.ones((3, 2)), np.ones((3, 2)))
+    one = Scales(np.array([4.0, 0.0]), np.ones(3), 1.0)
+    assert record.add(scores, one, np.array([0, 0, 1]), np.ones(3)).size == 0
+    two = Scales(np.array([4.0, 1.0, 0.0]), np.ones(3), 1.0)
+    record = record.with_classes(np.arange(2), 3)
+    scores = Scores(np.ones((3, 3)), np.ones((3, 3)))
+    assert record.add(scores, two, np.array([0, 2, 1]), np.ones(3)).codes.tolist() == [0, 1]
+
+
+def test_the_record_holds_the_last_three_hundred_rows():
+    record = mixture.empty_record().with_classes(np.arange(0), 2)
+    scales = Scales(np.ones(2), np.ones(3), 1.0)
+    for value in range(0, 700, 7):
+        scores = np.tile(np.arange(value, value + 7.0)[:, None], (1, 2))
+        codes = np.zeros(7, dtype=int)
+        record = record.add(Scores(scores, -scores), scales, codes, np.ones(7))
+    assert record.size == 300
+    np.testing.assert_array_equal(record.margin[:, 0], np.arange(400, 700))
+    np.testing.assert_array_equal(record.graph[:, 1], -np.arange(400.0, 700))
+
+
+def test_the_record_forgets_by_weight():
+    pairs = random_pairs(np.random.default_rng(2), 30, 3)
+    record = record_of(pairs, 3)
+    assert record.forget(1.0) is record
+    np.testing.assert_allclose(record.forget(0.5).weights, 0.5)
+    for pair in pairs:
+        pair.weight *= 0.01
+    chosen = mixture.choose(record.forget(0.01), True, None, True)
+    weight, temperature, delta = naive_graph.choose(naive_graph.evidence_table(pairs))
+    assert (chosen.weight, mixture.SHARE_EXPONENTS[chosen.exponent]) == (weight, delta)
+    assert abs(np.log2(chosen.temperature / temperature)) < OCTAVE_PRECISION
+
+
+def test_columns_of_the_record_move_with_their_classes():
+    """A class that sorts before the others, and one that is forgotten with its rows."""
+    pairs = random_pairs(np.random.default_rng(4), 30, 3)
+    record = record_of(pairs, 3)
+    moved = record.with_classes(np.array([1, 2, 3]), 4)
+    np.testing.assert_array_equal(moved.margin[:, 1:], record.margin)
+    np.testing.assert_array_equal(moved.codes, record.codes + 1)
+    assert not (moved.counts > 0)[:, 0].any()
+    before, after = (mixture.choose(each, True, None, True) for each in (record, moved))
+    np.testing.assert_allclose(after, before, rtol=1e-6)
+    fewer = record.with_classes(np.array([0, -1, 1]), 2)
+    kept = np.flatnonzero(record.codes != 1)
+    np.testing.assert_array_equal(fewer.graph, record.graph[np.ix_(kept, [0, 2])])
+    np.testing.assert_array_equal(fewer.codes, record.codes[kept] // 2)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=6))
+def test_class_factors_are_roots_of_counts_and_powers_of_shares(counts):
+    counts = np.array(counts, dtype=float)
+    factors = mixture.class_factors(counts, scaled=True)
+    assert np.isfinite(factors).all()
+    known = counts > 0
+    assert not factors[:, ~known].any()
+    if not known.any():
+        return
+    for factor, delta in zip(factors, naive_graph.EXPONENTS, strict=True):
+        expected = counts[known] ** -0.5 * naive_graph.shares(counts)[known] ** delta
+        np.testing.assert_allclose(factor[known] / factor[known][0], expected / expected[0])
+
+
+def test_mixed_scores_are_those_of_the_formula():
+    rng = np.random.default_rng(6)
+    counts = np.array([5.0, 0.0, 2.0, 40.0])
+    probes, scores = (Scores(rng.normal(size=(n, 4)), rng.random((n, 4))) for n in (50, 7))
+    scales = mixture.measured_scales(probes, counts, scaled=True)
+    known = counts > 0
+    for weight in (0.0, 0.35, 1.0):
+        for place, delta in enumerate(naive_graph.EXPONENTS):
+            found = mixture.mix(scores, scales, Choice(weight, 3.0, place), scaled=True)
+            margin = naive_graph.margin_scores(scores.margin, counts, delta)
+            margin /= naive_graph.sigma(naive_graph.margin_scores(probes.margin, counts, delta))
+            graph = scores.graph[:, known] / naive_graph.sigma(probes.graph[:, known])
+            expected = 3.0 * ((1 - weight) * margin + weight * graph)
+            np.testing.assert_allclose(found[:, known], expected, rtol=1e-12, atol=1e-12)
+            assert not found[:, ~known].any()
+
+
+def test_equal_scores_have_the_scale_one():
+    assert mixture.spread(np.zeros((0, 3))) == 1.0
+    assert mixture.spread(np.full((5, 3), 7.0)) == 1.0
+    assert mixture.spread(np.array([[1.0, -1.0]])) == 1.0
+    assert mixture.spread(np.array([[4.0, 0.0]])) == 2.0
+
+
+@settings(max_examples=200)
+@given(st.lists(st.booleans(), min_size=1, max_size=80), st.integers(0, 200))
+def test_mini_batches_equal_the_naive_ones(labeled, n_labels):
+    cuts = mixture.pieces(np.array(labeled), float(n_labels))
+    found = [list(range(cut.start, cut.stop)) for cut in cuts]
+    assert found == naive_graph.pieces(labeled, n_labels)
+
+
+def test_mini_batches_by_hand():
+    """Four labels, then four (a quarter of 4 and 8 is less), then a quarter of 8, 12, 16..."""
+    cuts = mixture.pieces(np.ones(30, dtype=bool), 0.0)
+    assert [cut.stop - cut.start for cut in cuts] == [4, 4, 4, 4, 4, 5, 5]
+    assert mixture.pieces(np.zeros(5, dtype=bool), 0.0) == [slice(0, 5)]
+    late = np.array([False, True, True, True, True, False, False, True, False])
+    assert mixture.pieces(late, 0.0) == [slice(0, 5), slice(5, 9)]
+    assert mixture.pieces(late, 40.0) == [slice(0, 9)]
+
+
+# -- within the classifier ------------------------------------------------------------------------
+
+
+def stream(n=240, share=0.3, seed=0):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(3, size=n)
+    points = rng.normal(size=(n, 4)) + 2.0 * np.eye(3, 4)[codes]
+    return points, codes, np.where(rng.random(n) < share, codes, -1)
+
+
+def test_a_graph_of_weight_zero_is_not_searched(monkeypatch):
+    X, _, labels = stream()
+    calls = []
+    search = KeptRows.search
+
+    def counted(self, *arguments, **keywords):
+        calls.append(1)
+        return search(self, *arguments, **keywords)
+
+    for weight, expected in ((0.0, 0), (0.4, 1), (1.0, 1)):
+        model = SeqGraphMED(mixture=weight, random_state=0).partial_fit(X, labels)
+        monkeypatch.setattr(KeptRows, "search", counted)
+        calls.clear()
+        model.predict(X)
+        assert len(calls) == expected
+        monkeypatch.undo()
+
+
+def test_a_margin_of_weight_zero_is_not_evaluated(monkeypatch):
+    X, y, labels = stream()
+    model = SeqGraphMED(mixture=1.0, random_state=0).partial_fit(X, labels)
+
+    def forbidden(*arguments, **keywords):
+        raise AssertionError("the margin was asked")
+
+    monkeypatch.setattr("seqmed.margin.scored", forbidden)
+    assert (model.predict(X) == y).mean() > 0.8
+    with pytest.raises(AssertionError, match="the margin was asked"):
+        SeqGraphMED(mixture=0.5, random_state=0).partial_fit(X, labels)
+
+
+def test_probabilities_are_the_softmax_of_the_mixed_scores():
+    X, _, labels = stream()
+    model = SeqGraphMED(random_state=0).partial_fit(X, labels)
+    np.testing.assert_allclose(
+        model.predict_proba(X), softmax(model.decision_function(X), axis=1), atol=1e-12
+    )
+    info = model.update_info_
+    assert info.n_recorded > 40
+    assert info.weight == model.graph_weight_
+    choice = mixture.choose(model._stream.record, True, None, True)
+    assert choice == model._stream.choice
+
+
+def test_uniform_class_prior_leaves_shares_out():
+    """A rare class within another: to favour the other raises accuracy."""
+    rng = np.random.default_rng(0)
+    y = (rng.random(900) < 0.05).astype(int)
+    X = rng.normal(size=(900, 2)) + 1.5 * y[:, None]
+    favoured = SeqGraphMED(random_state=0).fit(X, y)
+    uniform = SeqGraphMED(class_prior="uniform", random_state=0).fit(X, y)
+    balanced = SeqGraphMED(class_weight="balanced", random_state=0).fit(X, y)
+    assert favoured._stream.choice.exponent > 0
+    assert uniform._stream.choice.exponent == balanced._stream.choice.exponent == 0
+    assert favoured.score(X, y) > uniform.score(X, y)
+    assert (uniform.predict(X) == 1).sum() > (favoured.predict(X) == 1).sum()

@@ -1,0 +1,712 @@
+"""The graph expert: kept rows, exact neighbour lists, label propagation, scores of new rows."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2
+
+from seqmed import GraphPropagation
+from seqmed.kernels import make_kernel
+from seqmed.propagation import expert, memory, metrics, solver
+from tests.reference import naive_graph
+
+NEIGHBORS, ALPHA = 10, 0.97
+# Rounding of a squared distance in single precision: one unit for every column, and some.
+ROUNDING = 2.0**-24
+
+
+def cauchy(left, right):
+    """A kernel as a user might write it."""
+    return 1.0 / (1.0 + naive_graph.euclidean(left, right) / left.shape[1])
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Several blocks of rows and several strips of queries, with few rows."""
+    monkeypatch.setattr(memory, "BLOCK", 16)
+    monkeypatch.setattr(memory, "STRIP", 5)
+
+
+# -- rows -----------------------------------------------------------------------------------------
+
+
+def cloud(rng, n, p):
+    return rng.normal(size=(n, p))
+
+
+def flat(rng, n, p):
+    """Almost all of the variance in a few directions, the same in every call."""
+    directions = np.random.default_rng(7).normal(size=(min(p, 5), p))
+    return rng.normal(size=(n, directions.shape[0])) @ directions + 0.01 * rng.normal(size=(n, p))
+
+
+def turning(rng, n, p):
+    """A few directions that are others in every call: sketches of former rows are bad."""
+    return 10 * rng.normal(size=(n, 3)) @ rng.normal(size=(3, p)) + 0.1 * rng.normal(size=(n, p))
+
+
+def with_outliers(rng, n, p):
+    rows = flat(rng, n, p)
+    rows[rng.random(n) < 0.1] *= 1e9
+    return rows
+
+
+def far_away(rng, n, p):
+    return 1e6 + flat(rng, n, p)
+
+
+def duplicates(rng, n, p):
+    return flat(np.random.default_rng(3), 9, p)[rng.integers(9, size=n)]
+
+
+def constant_columns(rng, n, p):
+    rows = flat(rng, n, p)
+    rows[:, : p // 2 + 1] = 4.0
+    return rows
+
+
+def all_equal(rng, n, p):
+    return np.full((n, p), 3.0)
+
+
+def integers(rng, n, p):
+    return rng.integers(0, 2, size=(n, p)).astype(float)
+
+
+def drifting(rng, n, p):
+    return flat(rng, n, p) + 10.0 ** rng.integers(-3, 5)
+
+
+KINDS = [cloud, flat, turning, with_outliers, far_away, duplicates, constant_columns, all_equal,
+         integers, drifting]  # fmt: skip
+
+
+def words(rng, n, p):
+    """Sparse counts; some rows are empty, and some have no word in common."""
+    rows = rng.poisson(0.8, size=(n, p)) * (rng.random((n, p)) < 0.3)
+    rows[rng.random(n) < 0.15] = 0
+    return sp.csr_array(rows.astype(float))
+
+
+def all_distances(kept):
+    """Squared distances of all kept rows as they are stored, in double precision."""
+    rows = kept.take(np.arange(kept.size)).rows
+    rows = (rows.toarray() if sp.issparse(rows) else rows).astype(np.float64)
+    if isinstance(kept.metric, metrics.Cosine):
+        found = naive_graph.cosine(rows, rows)
+    elif isinstance(kept.metric, metrics.KernelDistance):
+        found = naive_graph.of_kernel(kept.metric.kernel)(rows, rows)
+    else:
+        found = naive_graph.euclidean(rows, rows)
+    np.fill_diagonal(found, np.inf)
+    return found
+
+
+def assert_lists_are_exact(kept, *, relative=0.0, absolute=0.0):
+    """Expect the nearest rows to be those of a full sort, and the horizons to be true.
+
+    ``relative`` and ``absolute`` are the rounding errors of a distance.
+    """
+    lists = kept.lists
+    distances = all_distances(kept)
+    for row in range(kept.size):
+        size = lists.sizes[row]
+        slots = lists.slots[row, :size]
+        assert len(set(slots.tolist())) == size
+        assert row not in slots
+        listed = lists.distances[row, :size].astype(np.float64)
+        assert (np.diff(listed) >= 0).all()
+        true = distances[row, slots]
+        np.testing.assert_array_less(np.abs(listed - true), relative * true + absolute + 1e-35)
+        order = np.sort(distances[row][np.isfinite(distances[row])])[:NEIGHBORS]
+        assert size >= order.size
+        allowed = relative * order + absolute + 1e-35
+        np.testing.assert_array_less(np.abs(listed[: order.size] - order), allowed)
+        nearer = (1 + relative) * distances[row] + absolute < lists.horizons[row]
+        assert set(np.flatnonzero(nearer).tolist()) <= set(slots.tolist())
+
+
+def rounding(kept):
+    """What squared distances may be wrong by: relative to themselves, and at all."""
+    if isinstance(kept.metric, metrics.Euclidean):
+        return {"relative": 2 * (kept.metric.centre.size + 4) * ROUNDING}
+    norms = kept.take(np.arange(kept.size)).norms
+    return {"absolute": 64 * ROUNDING * float(norms.max())}
+
+
+def put_new(kept, rng, make, n_new, n_overwritten, p):
+    """Put new rows in new slots, and in random old ones."""
+    old = rng.choice(kept.size, min(n_overwritten, kept.size), replace=False)
+    slots = np.append(old, kept.size + np.arange(n_new)).astype(np.intp)
+    if not slots.size:
+        return kept
+    rng.shuffle(slots)
+    return kept.put(slots, kept.metric.store(make(rng, slots.size, p)))
+
+
+CHANGES = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 20)), min_size=1, max_size=6)
+
+
+@settings(max_examples=50)
+@given(st.sampled_from(KINDS), st.sampled_from([1, 2, 8, 40]), CHANGES, st.integers(0, 10_000))
+def test_lists_of_euclidean_neighbours_are_exact_after_any_changes(make, p, changes, seed):
+    rng = np.random.default_rng(seed)
+    kept = memory.no_kept_rows(metrics.make_metric("euclidean", make(rng, 20, p)), NEIGHBORS)
+    for n_new, n_overwritten in [(8, 0), *changes]:
+        kept = put_new(kept, rng, make, n_new, n_overwritten, p)
+        assert_lists_are_exact(kept, **rounding(kept))
+
+
+@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize("p", [100, 300])
+def test_lists_of_wide_rows_are_exact_with_sketches_good_and_bad(make, p, monkeypatch):
+    monkeypatch.setattr(memory, "BLOCK", 64)
+    monkeypatch.setattr(memory, "STRIP", 25)
+    rng = np.random.default_rng(p)
+    kept = memory.no_kept_rows(metrics.make_metric("euclidean", make(rng, 50, p)), NEIGHBORS)
+    kept = put_new(kept, rng, make, 210, 0, p)
+    sketched = kept.blocks[0].sketched
+    assert sketched or make in (cloud, integers, all_equal, turning, far_away, drifting)
+    for n_new, n_overwritten in ((10, 60), (0, 90), (40, 5)):
+        kept = put_new(kept, rng, make, n_new, n_overwritten, p)
+        assert_lists_are_exact(kept, **rounding(kept))
+    if make is flat:  # rows that the sketch has not been made for
+        assert sketched
+        for other in (turning, with_outliers, far_away, all_equal):
+            kept = put_new(kept, rng, other, 10, 40, p)
+            assert kept.blocks[0].sketched
+            assert_lists_are_exact(kept, **rounding(kept))
+
+
+@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.usefixtures("small_blocks")
+def test_lists_are_exact_across_blocks_and_strips(make):
+    rng = np.random.default_rng(11)
+    kept = memory.no_kept_rows(metrics.make_metric("euclidean", make(rng, 20, 3)), NEIGHBORS)
+    for n_new, n_overwritten in ((17, 0), (40, 17), (3, 50), (0, 30), (1, 0)):
+        kept = put_new(kept, rng, make, n_new, n_overwritten, 3)
+        assert_lists_are_exact(kept, **rounding(kept))
+    assert len(kept.blocks) > 3
+
+
+@settings(max_examples=20)
+@given(CHANGES, st.integers(0, 10_000), st.sampled_from([4, 30]), st.booleans())
+def test_lists_of_cosine_neighbours_are_exact_after_any_changes(changes, seed, p, sparse):
+    def make(rng, n, p):
+        return words(rng, n, p) if sparse else words(rng, n, p).toarray()
+
+    rng = np.random.default_rng(seed)
+    kept = memory.no_kept_rows(metrics.make_metric("cosine", make(rng, 20, p)), NEIGHBORS)
+    for n_new, n_overwritten in [(8, 0), *changes]:
+        kept = put_new(kept, rng, make, n_new, n_overwritten, p)
+        assert_lists_are_exact(kept, **rounding(kept))
+
+
+@settings(max_examples=12)
+@given(CHANGES, st.integers(0, 10_000), st.sampled_from(["poly", cauchy]))
+def test_lists_of_kernel_neighbours_are_exact_after_any_changes(changes, seed, name):
+    rng = np.random.default_rng(seed)
+    rows = cloud(rng, 20, 3)
+    kernel = make_kernel(name, "scale", 2, 1.0).freeze(rows, np.ones(20))
+    kept = memory.no_kept_rows(metrics.make_metric("auto", rows, kernel), NEIGHBORS)
+    for n_new, n_overwritten in [(8, 0), *changes]:
+        kept = put_new(kept, rng, cloud, n_new, n_overwritten, 3)
+        assert_lists_are_exact(kept, **rounding(kept))
+
+
+@pytest.mark.parametrize(("metric", "make"), [("euclidean", flat), ("cosine", words)])
+def test_a_search_finds_the_nearest_kept_rows(metric, make):
+    rng = np.random.default_rng(0)
+    kept = memory.no_kept_rows(metrics.make_metric(metric, make(rng, 50, 12)), NEIGHBORS)
+    kept = put_new(kept, rng, make, 150, 0, 12)
+    queries = kept.metric.store(make(rng, 30, 12))
+    whole = memory.no_kept_rows(kept.metric, NEIGHBORS)
+    joined = memory.joined(kept.take(np.arange(150)), queries)
+    whole = whole.put(np.arange(180), joined)
+    distances = all_distances(whole)[150:, :150]
+    for own in (None, np.arange(30)):
+        found = kept.search(queries, own=own)
+        for row in range(30):
+            expected = distances[row].copy()
+            if own is not None:
+                expected[own[row]] = np.inf
+            expected = np.sort(expected[np.isfinite(expected)])[:NEIGHBORS]
+            np.testing.assert_allclose(
+                found.distances[row, : found.sizes[row]], expected, rtol=1e-5, atol=1e-5
+            )
+
+
+def test_an_outlier_in_the_first_batch_does_not_blur_the_others():
+    """Neighbours of ordinary rows are those of the rows in double precision."""
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(61, 3))
+    rows[60] = 1e9
+    kept = memory.no_kept_rows(metrics.make_metric("euclidean", rows), NEIGHBORS)
+    kept = kept.put(np.arange(61), kept.metric.store(rows))
+    distances = naive_graph.euclidean(rows, rows)
+    np.fill_diagonal(distances, np.inf)
+    for row in range(60):
+        nearest = naive_graph.nearest(distances[row], NEIGHBORS)
+        assert kept.lists.slots[row, :NEIGHBORS].tolist() == nearest
+
+
+# -- learning -------------------------------------------------------------------------------------
+
+
+def begun(rows, metric="euclidean", capacity=60, alpha=ALPHA, seed=0, n_classes=3):
+    state = expert.begin(metrics.make_metric(metric, rows), capacity, NEIGHBORS, alpha, seed)
+    return state.with_classes(np.arange(0), n_classes)
+
+
+def batches(seed, n_batches=5, size=25, n_classes=3, share=0.3, p=4):
+    """Overlapping clouds; labels, masses and unlabeled rows."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(n_batches):
+        codes = rng.integers(n_classes, size=size)
+        rows = rng.normal(size=(size, p)) + 2 * np.eye(n_classes, p)[codes]
+        codes = np.where(rng.random(size) < share, codes, -1)
+        found.append((rows, codes, np.where(codes >= 0, rng.uniform(0.5, 2.0, size), 0.0)))
+    return found
+
+
+def learned(state, stream, **options):
+    info = None
+    for rows, codes, masses in stream:
+        state, info = expert.learn(state, state.rows.metric.store(rows), codes, masses, **options)
+    return state, info
+
+
+def naive_solution(state):
+    """The stored rows, Y per unit of class mass, and U."""
+    distances = all_distances(state.rows)
+    weights = naive_graph.edges(distances, state.rows.n_neighbors)
+    labels = naive_graph.one_hot(state.codes, state.masses, state.influence.shape[1])
+    totals = labels.sum(axis=0)
+    labels[:, totals > 0] /= totals[totals > 0]
+    return weights, labels, naive_graph.propagated(weights, labels, state.alpha)
+
+
+def true_residual(state):
+    """Largest relative residual of ``(I - alpha S) Z = D^{-1/2} Y``, of classes with labels."""
+    weights, labels, _ = naive_solution(state)
+    degrees = weights.sum(axis=1)
+    degrees[degrees == 0] = 1
+    roots = degrees**-0.5
+    matrix = np.eye(len(roots)) - state.alpha * roots[:, None] * weights * roots
+    target = roots[:, None] * labels
+    residual = np.linalg.norm(target - matrix @ state.solution.astype(np.float64), axis=0)
+    norms = np.linalg.norm(target, axis=0)
+    return (residual[norms > 0] / norms[norms > 0]).max()
+
+
+METRICS = {"euclidean": None, "cosine": None, "kernel": cauchy}
+
+
+def metric_stream(name, seed):
+    stream = batches(seed)
+    if name == "cosine":
+        return [(sp.csr_array(np.maximum(rows, 0.0)), *rest) for rows, *rest in stream]
+    return stream
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 0.97])
+def test_the_solution_is_that_of_a_dense_solve(name, alpha, monkeypatch):
+    monkeypatch.setattr(solver, "TOLERANCE", 1e-5)
+    stream = metric_stream(name, 1)
+    metric = name
+    if name == "kernel":
+        rows = stream[0][0]
+        metric = make_kernel(cauchy, "scale", 3, 0.0).freeze(rows, np.ones(len(rows)))
+    state, info = learned(begun(stream[0][0], metric, alpha=alpha), stream)
+    _, _, expected = naive_solution(state)
+    np.testing.assert_allclose(state.influence, np.maximum(expected, 0.0), atol=1e-3)
+    assert np.abs(expected).max() > 0.05
+    assert info.residual <= 1e-5
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 10_000), st.sampled_from([0.5, 0.97, 0.999]))
+def test_the_residual_is_within_the_tolerance_and_as_reported(seed, alpha):
+    stream = batches(seed, n_batches=4)
+    state = begun(stream[0][0], alpha=alpha, capacity=70)
+    for batch in stream:
+        state, info = learned(state, [batch])
+        if not (state.codes >= 0).any():
+            continue
+        residual = true_residual(state)
+        assert residual <= 1.05 * solver.TOLERANCE
+        np.testing.assert_allclose(residual, info.residual, rtol=0.05, atol=1e-4)
+        assert info.gap == info.residual**2 / (2 * (1 - alpha))
+
+
+def test_a_warm_start_ends_where_a_cold_one_does(monkeypatch):
+    monkeypatch.setattr(solver, "TOLERANCE", 1e-5)
+    stream = batches(2, n_batches=8)
+    warm, _ = learned(begun(stream[0][0]), stream)
+    nothing = np.zeros_like(warm.solution)
+    cold = replace(warm, solution=nothing, influence=nothing)
+    cold, info = expert.solved(cold, np.arange(0), labels_changed=True)
+    assert info.n_iter > 3
+    np.testing.assert_allclose(warm.influence, cold.influence, atol=1e-4)
+    again, info = expert.solved(warm, np.arange(0), labels_changed=True)
+    assert info.n_iter <= 1
+    np.testing.assert_allclose(again.influence, warm.influence, atol=1e-5)
+
+
+def test_a_warm_start_saves_steps():
+    stream = batches(3, n_batches=6, size=40)
+    warm, _ = learned(begun(stream[0][0], capacity=400), stream[:-1])
+    _, from_last = learned(warm, stream[-1:])
+    nothing = np.zeros_like(warm.solution)
+    _, from_zero = learned(replace(warm, solution=nothing, influence=nothing), stream[-1:])
+    assert from_last.n_iter < from_zero.n_iter
+
+
+def test_scores_of_new_rows_are_the_naive_ones(monkeypatch):
+    monkeypatch.setattr(solver, "TOLERANCE", 1e-5)
+    stream = batches(4)
+    state, _ = learned(begun(stream[0][0], capacity=80), stream)
+    queries = batches(40)[0][0]
+    _, labels, influence = naive_solution(state)
+    rows = state.rows.take(np.arange(state.rows.size)).rows.astype(np.float64)
+    stored = state.rows.metric.store(queries).rows.astype(np.float64)
+    expected = naive_graph.new_row_scores(
+        naive_graph.euclidean(stored, rows), influence, labels, NEIGHBORS
+    )
+    found = state.scores(state.search(queries))
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    weights = np.array([1.0, 5.0, 1.0])
+    expected = expected * weights
+    expected /= expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(state.scores(state.search(queries), weights), expected, atol=5e-3)
+
+
+def test_scores_where_no_label_reaches_are_uniform_over_the_classes_with_labels():
+    rows = sp.csr_array(np.kron(np.eye(2), np.ones((3, 3))))
+    state, _ = learned(
+        begun(rows, "cosine"), [(rows, np.array([0, 2, -1, -1, -1, -1]), np.ones(6))]
+    )
+    found = state.scores(state.search(sp.csr_array([[0.0, 0, 0, 1, 1, 1], [0.0] * 6])))
+    np.testing.assert_allclose(found, [[0.5, 0.0, 0.5]] * 2)
+
+
+def test_without_labels_all_scores_are_zero():
+    stream = batches(5, share=0.0)
+    state, _ = learned(begun(stream[0][0]), stream)
+    assert not state.scores(state.search(stream[0][0])).any()
+
+
+# -- which rows are kept --------------------------------------------------------------------------
+
+
+def kept_by(codes, size, capacity, seed):
+    """Return which rows are kept of a stream learned in batches, without any neighbour search."""
+    state = begun(np.zeros((1, 1)), capacity=capacity, seed=seed)
+    owners = np.zeros(0, dtype=int)
+    most = 0
+    for start in range(0, len(codes), size):
+        batch = codes[start : start + size]
+        rows, slots = expert.choose_entering(state, batch)
+        assert len(set(slots.tolist())) == slots.size
+        owners = np.append(owners, np.zeros(max(0, slots.max(initial=-1) + 1 - owners.size), int))
+        owners[slots] = start + rows
+        most = max(most, np.count_nonzero(codes[owners] >= 0))
+        state = replace(
+            state,
+            rows=SimpleNamespace(size=owners.size),
+            codes=codes[owners],
+            n_unlabeled=state.n_unlabeled + np.count_nonzero(batch < 0),
+            n_updates=state.n_updates + 1,
+        )
+    return owners, most
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+@pytest.mark.parametrize("labels", ["none", "some"])
+def test_kept_unlabeled_rows_are_a_uniform_sample(size, labels):
+    """Counts of many streams; a chi-square test that fails by chance once in ten thousand."""
+    n, capacity, streams = (60, 12, 250) if size == 1 else (120, 20, 600)
+    codes = np.full(n, -1)
+    if labels == "some":
+        codes[[2, 3, 30, 31, 32, 50]] = 0
+    unlabeled = np.flatnonzero(codes < 0)
+    counts = np.zeros(n)
+    for seed in range(streams):
+        owners, _ = kept_by(codes, size, capacity, seed)
+        assert len(set(owners.tolist())) == owners.size == capacity
+        assert np.isin(np.flatnonzero(codes >= 0), owners).all()
+        counts[owners] += 1
+    kept = counts[unlabeled]
+    share = kept.sum() / streams / kept.size
+    statistic = ((kept - kept.mean()) ** 2).sum() / (streams * share * (1 - share))
+    assert 1e-4 < chi2.sf(statistic, kept.size - 1) < 1 - 1e-4
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.integers(-1, 2), min_size=1, max_size=80),
+    st.sampled_from([1, 7, 100]),
+    st.integers(2, 30),
+)
+def test_capacity_and_the_share_of_labeled_rows_are_never_exceeded(codes, size, capacity):
+    codes = np.array(codes)
+    owners, most_labeled = kept_by(codes, size, capacity, 0)
+    assert len(set(owners.tolist())) == owners.size <= min(capacity, codes.size)
+    assert most_labeled <= capacity // 2
+    labeled = np.count_nonzero(codes >= 0)
+    assert np.count_nonzero(codes[owners] >= 0) == min(labeled, capacity // 2)
+    if labeled <= capacity // 2:
+        assert owners.size == min(capacity, codes.size)
+
+
+def test_an_update_keeps_the_rows_that_were_chosen():
+    stream = batches(6, n_batches=6, size=13)
+    state, _ = learned(begun(stream[0][0], capacity=30, seed=5), stream)
+    codes = np.concatenate([batch[1] for batch in stream])
+    owners, _ = kept_by(codes, 13, 30, 5)
+    rows = np.concatenate([batch[0] for batch in stream])[owners]
+    stored = state.rows.take(np.arange(state.rows.size)).rows
+    np.testing.assert_array_equal(stored, state.rows.metric.store(rows).rows)
+    np.testing.assert_array_equal(state.codes, codes[owners])
+    masses = np.concatenate([batch[2] for batch in stream])[owners]
+    np.testing.assert_array_equal(state.masses, masses)
+    assert state.n_unlabeled == np.count_nonzero(codes < 0)
+
+
+def test_forgetting_brings_newer_rows_into_the_sample():
+    def newest_share(factor):
+        rng = np.random.default_rng(0)
+        state = begun(np.zeros((1, 1)), capacity=40)
+        for batch in range(20):
+            state = expert.forget(state, factor)
+            rows = batch + rng.random((20, 1))
+            state, _ = learned(state, [(rows, np.full(20, -1), np.zeros(20))])
+        stored = state.rows.take(np.arange(40)).rows[:, 0]
+        return (stored > 15).mean()  # of the last 5 of 20 batches, stored without a shift
+
+    assert 0.1 < newest_share(1.0) < 0.45
+    assert newest_share(0.7) > 0.7
+
+
+def test_forgotten_labels_lose_mass_and_are_dropped_in_the_end():
+    stream = batches(7, n_batches=1)
+    state, _ = learned(begun(stream[0][0]), stream)
+    half = expert.forget(state, 0.5)
+    np.testing.assert_array_equal(half.masses, 0.5 * state.masses)
+    assert expert.forget(state, 1.0) is state
+    other = batches(8, n_batches=1)
+    for _ in range(25):
+        state = expert.forget(state, 0.5)
+    state, _ = learned(state, other)
+    dropped = expert.forget(state, 0.5)
+    assert np.count_nonzero(dropped.codes >= 0) == np.count_nonzero(other[0][1] >= 0)
+    assert not dropped.masses[dropped.codes < 0].any()
+
+
+# -- states ---------------------------------------------------------------------------------------
+
+
+def arrays_of(state):
+    blocks = [array for block in state.rows.blocks for array in (block.rows, block.norms)]
+    return [*blocks, *state.rows.lists, state.codes, state.masses, state.influence, state.solution]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_state_is_never_altered():
+    stream = batches(9, n_batches=8, size=15)
+    state = begun(stream[0][0], capacity=50)
+    queries = batches(90)[0][0]
+    states = []
+    for batch in stream:
+        state, _ = learned(state, [batch])
+        states.append((state, copy.deepcopy(state), state.scores(state.search(queries))))
+    late = (stream[-1][0][:5], np.zeros(5, dtype=int), np.ones(5))
+    learned(state, [late], late=True)
+    expert.take_labels_back(state, state.rows.metric.store(stream[-1][0]), stream[-1][1])
+    expert.forget(state, 0.5)
+    state.with_classes(np.array([1, -1, 0]), 2)
+    for before, copied, scores in states:
+        for ours, theirs in zip(arrays_of(before), arrays_of(copied), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_array_equal(before.scores(before.search(queries)), scores)
+
+
+def test_memory_stays_bounded():
+    """Bytes of all arrays, those that views hold on to included."""
+    rng = np.random.default_rng(0)
+    model = GraphPropagation(graph_memory=200, random_state=0)
+    sizes = []
+    for _ in range(12):
+        X = rng.normal(size=(300, 20))
+        y = np.where(rng.random(300) < 0.2, (X[:, 0] > 0).astype(int), -1)
+        model.partial_fit(X, y)
+        state = model._stream.graph
+        owners = [array if array.base is None else array.base for array in arrays_of(state)]
+        sizes.append(sum(owner.nbytes for owner in owners))
+        assert model.n_kept_ == 200
+        assert np.count_nonzero(state.codes >= 0) <= 100
+    assert len(set(sizes)) == 1
+    assert sizes[0] < 200 * (20 * 4 + 16 * 8 + 100)
+
+
+# -- labels that come late, or are taken back -----------------------------------------------------
+
+
+def same_graph(first, second):
+    for ours, theirs in zip(first.rows.lists, second.rows.lists, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_late_labels_change_the_labels_and_not_the_graph(metric):
+    [(rows, codes, masses)] = batches(10, n_batches=1, size=50)
+    rows = np.maximum(rows, 0.0) if metric == "cosine" else rows
+    rows = sp.csr_array(rows) if metric == "cosine" else rows
+    late = np.flatnonzero(codes < 0)[:8]
+    state, _ = learned(begun(rows, metric, capacity=100), [(rows, codes, masses)])
+    new, _ = learned(state, [(rows[late], np.full(8, 1), np.full(8, 2.0))], late=True)
+    same_graph(new, state)
+    assert new.n_unlabeled == state.n_unlabeled
+    expected = codes.copy()
+    expected[late] = 1
+    np.testing.assert_array_equal(np.sort(new.codes), np.sort(expected))
+    at_once = np.where(np.isin(np.arange(50), late), 2.0, masses)
+    whole, _ = learned(begun(rows, metric, capacity=100), [(rows, expected, at_once)])
+    queries = rows[:20]
+    np.testing.assert_allclose(
+        new.scores(new.search(queries)), whole.scores(whole.search(queries)), atol=0.02
+    )
+    back = expert.take_labels_back(new, new.rows.metric.store(rows[late]), np.full(8, 1)).state
+    same_graph(back, state)
+    np.testing.assert_array_equal(back.codes, state.codes)
+    np.testing.assert_array_equal(back.masses, state.masses)
+
+
+def test_labels_are_found_among_many_equal_rows():
+    """More of them than a neighbour list holds."""
+    rows = np.zeros((60, 2))
+    codes = np.full(60, -1)
+    codes[[17, 44]] = 0, 1
+    state, _ = learned(begun(rows, capacity=200), [(rows, codes, (codes >= 0) + 0.0)])
+    retraction = expert.take_labels_back(state, state.rows.metric.store(rows[:1]), np.array([1]))
+    assert retraction.found.all()
+    assert np.count_nonzero(retraction.state.codes >= 0) == 1
+    late, _ = learned(state, [(rows[:50], np.full(50, 2), np.ones(50))], late=True)
+    assert late.rows.size == 60
+    assert np.count_nonzero(late.codes == 2) == 50
+    twice = np.array([-1, -1, -1])
+    retraction = expert.take_labels_back(state, state.rows.metric.store(rows[:3]), twice)
+    assert np.count_nonzero(retraction.found) == 2
+
+
+def test_a_late_label_of_a_row_that_is_not_kept_enters_again():
+    stream = batches(11, n_batches=4, size=30, share=0.2)
+    state, _ = learned(begun(stream[0][0], capacity=30), stream)
+    late = stream[0][0][stream[0][1] < 0]
+    new, _ = learned(state, [(late, np.zeros(len(late), dtype=int), np.ones(len(late)))], late=True)
+    assert new.rows.size == 30
+    assert np.count_nonzero(new.codes >= 0) == 15
+
+
+def test_late_labels_never_make_more_than_half_of_the_rows_labeled():
+    [(rows, _, _)] = batches(12, n_batches=1, size=30)
+    nothing = (np.full(30, -1), np.zeros(30))
+    state, _ = learned(begun(rows, capacity=30), [(rows, *nothing)])
+    new, _ = learned(state, [(rows[:25], np.zeros(25, dtype=int), np.ones(25))], late=True)
+    assert new.rows.size == 30
+    assert np.count_nonzero(new.codes >= 0) == 15
+    assert not new.masses[new.codes < 0].any()
+
+
+def test_a_class_is_added_later_and_removed():
+    stream = batches(13, n_batches=3, n_classes=3)
+    state, _ = learned(begun(stream[0][0], capacity=200), stream)
+    moved = state.with_classes(np.array([0, 2, 3]), 4)  # a class that sorts between the others
+    np.testing.assert_array_equal(moved.influence[:, [0, 2, 3]], state.influence)
+    scores, before = (each.scores(each.search(stream[0][0])) for each in (moved, state))
+    np.testing.assert_array_equal(scores[:, [0, 2, 3]], before)
+    assert not scores[:, 1].any()
+    rows = stream[0][0][:6] + 20.0
+    moved, _ = learned(moved, [(rows, np.full(6, 1), np.ones(6))])
+    assert (moved.scores(moved.search(rows)).argmax(axis=1) == 1).all()
+    fewer = moved.with_classes(np.array([0, -1, 1, 2]), 3)
+    assert not fewer.masses[fewer.codes < 0].any()
+    fewer, _ = expert.solved(fewer, np.arange(0), labels_changed=True)
+    np.testing.assert_allclose(fewer.class_masses, state.class_masses)
+
+
+# -- extreme numbers ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("forgetting", [1.0, 0.5])
+@pytest.mark.parametrize("capacity", [20, 200])
+def test_weights_of_any_size_give_numbers(forgetting, capacity):
+    """Also when the rows of large weight are gone, and those of small weight are left."""
+    rng = np.random.default_rng(0)
+    state = None
+    for exponent in (50, -50, 0, 50, -50, -50, 20, -20):
+        [(rows, codes, _)] = batches(int(rng.integers(1000)), n_batches=1, share=0.7)
+        masses = np.where(codes >= 0, 10.0**exponent, 0.0)
+        state = (
+            begun(rows, capacity=capacity) if state is None else expert.forget(state, forgetting)
+        )
+        state, info = learned(state, [(rows, codes, masses)])
+        assert np.isfinite(state.influence).all()
+        assert info.residual <= solver.TOLERANCE
+        assert true_residual(state) <= 1.1 * solver.TOLERANCE
+        scores = state.scores(state.search(rows))
+        assert np.isfinite(scores).all()
+        np.testing.assert_allclose(scores.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("sizes", [(1.0, 1e70), (1e70, 1.0), (1e-200, 1e-200), (1e-310, 1.0)])
+@pytest.mark.parametrize("p", [3, 120])
+def test_features_of_any_size_give_numbers(metric, sizes, p):
+    model = GraphPropagation(metric=metric, random_state=0)
+    rng = np.random.default_rng(0)
+    for size in sizes:
+        y = rng.integers(2, size=80)
+        X = size * np.clip(rng.normal(size=(80, p)) + 3.0 * y[:, None] - 1.5, -1, 1)
+        model.partial_fit(X, y)
+        probabilities = model.predict_proba(X)
+        assert np.isfinite(probabilities).all()
+        if size == sizes[0] and size > 1e-300:
+            assert model.score(X, y) > 0.8
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_a_kernel_that_overflows_single_precision_is_refused(sparse):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 3)), np.arange(20) % 2
+    X[7] *= 1e60
+    form = sp.csr_array if sparse else np.asarray
+
+    def linear(left, right):
+        return left @ right.T if isinstance(left, np.ndarray) else (left @ right.T).toarray()
+
+    model = GraphPropagation(metric=linear, random_state=0).partial_fit(form(X[:5]), y[:5])
+    before = model.predict_proba(form(X[:5]))
+    for method in (lambda: model.partial_fit(form(X), y), lambda: model.predict(form(X))):
+        with pytest.raises(ValueError, match=r"overflows on row 7 of X.*scale the features"):
+            method()
+    np.testing.assert_array_equal(model.predict_proba(form(X[:5])), before)
+
+
+@pytest.mark.parametrize("alpha", [1 - 1e-5, 1 - 1e-12])
+def test_alpha_close_to_one_gives_numbers(alpha):
+    [(rows, codes, masses)] = batches(14, n_batches=1)
+    state, _ = learned(begun(rows, alpha=alpha), [(rows, codes, masses)])
+    assert np.isfinite(state.influence).all()
+    np.testing.assert_allclose(state.scores(state.search(rows)).sum(axis=1), 1.0)
