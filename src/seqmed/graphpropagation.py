@@ -298,7 +298,9 @@ class GraphPropagation(GraphClassifier):
         self : the classifier without those labels. Left as it was if one of them is refused.
         """
         points = self._points(X)
+        self._validate_params()
         stream = self._stream
+        self._check_unchanged(stream.fixed)
         graph = stream.graph
         codes = np.full(points.shape[0], -1)
         if y is not None:
