@@ -17,8 +17,10 @@ COLUMNS, BATCHES, MODEL = "Columns", "Batches", "Parameters of a new model"
 class Estimator(StrEnum):
     """Classifiers."""
 
-    seqlapmed = "seqlapmed"
+    seqgraphmed = "seqgraphmed"
     seqmed = "seqmed"
+    seqlapmed = "seqlapmed"
+    graphpropagation = "graphpropagation"
 
 
 class LabelType(StrEnum):
@@ -59,7 +61,8 @@ def learn(
     label_type: Annotated[
         LabelType | None,
         typer.Option(
-            help="Type of the labels (default: told by the first).", rich_help_panel=COLUMNS
+            help="Type of the labels (default: inferred from the first labels).",
+            rich_help_panel=COLUMNS,
         ),
     ] = None,
     features: Annotated[
@@ -131,44 +134,72 @@ def learn(
     ] = False,
     estimator: Annotated[
         Estimator | None,
-        typer.Option(help="Classifier (default: seqlapmed).", rich_help_panel=MODEL),
+        typer.Option(help="Classifier (default: seqgraphmed).", rich_help_panel=MODEL),
     ] = None,
-    C: Annotated[
+    graph_memory: Annotated[
         str | None,
-        typer.Option("--C", help="Bound of a row's multiplier.", rich_help_panel=MODEL),
+        typer.Option(help="Rows kept for the graph (default: 10000).", rich_help_panel=MODEL),
     ] = None,
-    beta: Annotated[
-        str | None, typer.Option(help="Weight of the smoothness.", rich_help_panel=MODEL)
-    ] = None,
-    gamma: Annotated[
+    mixture: Annotated[
         str | None,
-        typer.Option(help="Of the kernel: scale, auto, a number.", rich_help_panel=MODEL),
+        typer.Option(
+            help="Weight of the graph: evidence, or a number in [0, 1].", rich_help_panel=MODEL
+        ),
+    ] = None,
+    alpha: Annotated[
+        str | None,
+        typer.Option(help="Weight of neighbours against a row's own label.", rich_help_panel=MODEL),
+    ] = None,
+    n_neighbors: Annotated[
+        str | None,
+        typer.Option(help="Neighbours of a row in the graph.", rich_help_panel=MODEL),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(help="Distance: auto, euclidean or cosine.", rich_help_panel=MODEL),
     ] = None,
     kernel: Annotated[
         str | None,
         typer.Option(help="rbf, linear, poly, tfidf or dcm.", rich_help_panel=MODEL),
     ] = None,
+    gamma: Annotated[
+        str | None,
+        typer.Option(
+            help="Coefficient of the kernel: scale, auto, or a number.", rich_help_panel=MODEL
+        ),
+    ] = None,
+    C: Annotated[
+        str | None,
+        typer.Option("--C", help="Upper bound of a row's multiplier.", rich_help_panel=MODEL),
+    ] = None,
+    beta: Annotated[
+        str | None,
+        typer.Option(help="Smoothness weight (seqlapmed).", rich_help_panel=MODEL),
+    ] = None,
     lag: Annotated[
         str | None,
-        typer.Option(help="Batches optimised together, or none.", rich_help_panel=MODEL),
+        typer.Option(
+            help="Batches optimised together, or none for no limit.", rich_help_panel=MODEL
+        ),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(help="Points kept, or none for all.", rich_help_panel=MODEL)
+        str | None,
+        typer.Option(help="Support vectors kept, or none for all.", rich_help_panel=MODEL),
     ] = None,
     averaging: Annotated[
         bool | None,
-        typer.Option(help="Predict with the mean of all means.", rich_help_panel=MODEL),
+        typer.Option(help="Predict with the running mean of all means.", rich_help_panel=MODEL),
     ] = None,
     forgetting: Annotated[
         str | None,
-        typer.Option(help="What is left of the past with a batch.", rich_help_panel=MODEL),
+        typer.Option(help="Forgetting factor per batch, in (0, 1].", rich_help_panel=MODEL),
     ] = None,
     class_weight: Annotated[
         str | None,
         typer.Option(help="balanced, or {'class': weight}.", rich_help_panel=MODEL),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Of random choices (default: 0).", rich_help_panel=MODEL)
+        int | None, typer.Option(help="Random seed (default: 0).", rich_help_panel=MODEL)
     ] = None,
     param: Annotated[
         list[str] | None,
@@ -201,10 +232,15 @@ def learn(
             "text_weights": options.name_of(text_weights),
         }
         parameters = {
+            "graph_memory": graph_memory,
+            "mixture": mixture,
+            "alpha": alpha,
+            "n_neighbors": n_neighbors,
+            "metric": metric,
+            "kernel": kernel,
+            "gamma": gamma,
             "C": C,
             "beta": beta,
-            "gamma": gamma,
-            "kernel": kernel,
             "lag": lag,
             "budget": budget,
             "averaging": averaging,
