@@ -119,9 +119,15 @@ def learn(
         ),
     ] = None,
     checkpoint_every: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", help="Save after N batches.", rich_help_panel=BATCHES),
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Save after N batches (default: saving takes about 5 % of the time; after every "
+            "batch of a pipe).",
+            rich_help_panel=BATCHES,
+        ),
+    ] = None,
     log: Annotated[
         Path | None,
         typer.Option(
@@ -211,8 +217,9 @@ def learn(
 ) -> None:
     """Make a model from files and pipes, or teach it more.
 
-    Every batch is first predicted, then learned. The model is saved together with its place in the
-    stream: the same command again goes on where it stopped.
+    Labeled rows of a batch are first predicted, then the batch is learned. The model is saved
+    together with its position in the stream. If interrupted at any point, run the same command
+    again: it resumes after the last saved batch.
     """
     with for_people(debug):
         from seqmed.cli import learning
