@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from seqmed import graph_mixture
 from seqmed import margin as margins
-from seqmed.arrays import Array
+from seqmed.arrays import Array, Points
 from seqmed.calibration import with_unseen
 from seqmed.estimators import SeqMED
 from seqmed.graph_mixture import MixtureInfo, MixtureSettings, MixtureStream
@@ -330,6 +330,11 @@ class SeqGraphMED(GraphClassifier):
             In the order of `classes_`; rows sum to 1, and the largest of a row is that of the class
             `predict` returns.
         """
-        stream, scores = self._class_scores(X)
-        seen = stream.book.seen
-        return with_unseen(stream.book, softmax(scores[:, seen], axis=1), scores)
+        check_is_fitted(self, "_stream")
+        return self._probabilities(self._stream, self._checked_points(X, self._stream))
+
+    def _probabilities(self, stream: MixtureStream, points: Points) -> Array:
+        """Return probabilities (n, K) at validated rows."""
+        scores = graph_mixture.class_scores(stream, points)
+        check_overflow(scores)
+        return with_unseen(stream.book, softmax(scores[:, stream.book.seen], axis=1), scores)
