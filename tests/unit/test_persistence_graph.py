@@ -11,10 +11,12 @@ import pickle
 import re
 from typing import NamedTuple
 
+import cloudpickle
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+import skops.io
 from sklearn.base import clone
 from sklearn.linear_model import SGDClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -194,6 +196,41 @@ def test_copies_continue(case, copied):
     assert_equal(model, other, case)
 
 
+def by_skops(model):
+    content = skops.io.dumps(model)
+    return skops.io.loads(content, trusted=skops.io.get_untrusted_types(data=content))
+
+
+def by_cloudpickle(model):
+    return cloudpickle.loads(cloudpickle.dumps(model))
+
+
+@pytest.mark.parametrize("kept", [by_skops, by_cloudpickle])
+@pytest.mark.parametrize(
+    "name", ["graph", "graph, kernel", "mixture, sparse", "mixture, Laplacian"]
+)
+def test_other_libraries_keep_everything(name, kept):
+    model = learned(CASES[name])
+    assert bits(kept(model)) == bits(model)
+
+
+@pytest.mark.parametrize("estimator", [SGDClassifier(random_state=0), GaussianNB()])
+def test_skops_keeps_other_classifiers(estimator):
+    """This is the remedy that `save` names."""
+    model = learned_with(estimator)
+    loaded = by_skops(model)
+    X, y = batch(1)
+    for _ in range(2):
+        np.testing.assert_array_equal(model.predict_proba(X), loaded.predict_proba(X))
+        for each in (model, loaded):
+            each.partial_fit(X, y)
+
+
+def learned_with(estimator):
+    X, y = batch(0, labeled=1.0)
+    return SeqGraphMED(estimator, random_state=0).partial_fit(X, y, classes=INSECTS)
+
+
 # -- what is written ------------------------------------------------------------------------------
 
 
@@ -321,11 +358,6 @@ def test_searches(path):
 
 
 # -- what cannot be saved -------------------------------------------------------------------------
-
-
-def learned_with(estimator):
-    X, y = batch(0, labeled=1.0)
-    return SeqGraphMED(estimator, random_state=0).partial_fit(X, y, classes=INSECTS)
 
 
 REFUSED = {
