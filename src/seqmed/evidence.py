@@ -15,7 +15,7 @@ LARGEST_STEP, PRECISION, STEPS = 2.0, 1e-3, 40
 LARGEST_OCTAVE = 12.0
 # Octaves from which Newton's method may start. Small scores that predict well have one minimum near
 # 0, where the penalty is small, and a lower one at high temperatures.
-STARTS = (0.0, 3.0, 6.0, 9.0)
+STARTS = (0.0, 3.0, 6.0, 9.0, 12.0)
 # Rounding error of a cost, relative to it: steps that gain less are not worth halving.
 ROUNDING = 1e-12
 
