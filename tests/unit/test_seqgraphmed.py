@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import pickle
 import tracemalloc
 
@@ -14,7 +15,17 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Perceptron, SGDClassifier
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
 
-from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, graph_mixture, learning, margin
+from seqmed import (
+    GraphPropagation,
+    SeqGraphMED,
+    SeqLapMED,
+    SeqMED,
+    graph_mixture,
+    graphpropagation,
+    learning,
+    margin,
+    seqgraphmed,
+)
 from seqmed.graphpropagation import FIT_BATCH
 from seqmed.propagation.expert import GraphState
 
@@ -54,6 +65,13 @@ def assert_unchanged(model, X, call, error, match):
     assert vars(model).keys() == attributes.keys()
     assert all(vars(model)[name] is value for name, value in attributes.items())
     assert answers(model, X) == before
+
+
+@pytest.mark.parametrize("module", [graphpropagation, seqgraphmed])
+def test_the_examples_of_the_documentation_run(module):
+    failed, attempted = doctest.testmod(module)
+    assert attempted >= 7
+    assert failed == 0
 
 
 # -- labels ---------------------------------------------------------------------------------------
