@@ -72,7 +72,7 @@ def prequential_accuracy(name, fraction, repeat, recipe, shrink):
     order = rng.permutation(len(y))
     X, y = X[order], y[order]
     masked = np.where(rng.random(len(y)) < fraction, y, -1)
-    model = SeqLapMED(random_state=0, **{**RECIPES, **SMALL_BATCH_RECIPES}[recipe])
+    model = SeqLapMED(window=None, random_state=0, **{**RECIPES, **SMALL_BATCH_RECIPES}[recipe])
     right = total = 0
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -6,7 +6,7 @@ cosine whose idf is measured on the first batch (labels are not needed for it) a
 fifth of the messages, drawn at random, is held out for a test at the end; the rest comes in batches
 of 200, each predicted before it is learned with the labels of a twentieth of its rows. Beta = 0
 ignores the unlabeled rows; the other learners smooth over the graph of each batch. All labels so
-far are optimised together (lag=None), since a quarter of the batches has no labeled spam at all.
+far are optimised together (window=None), since a quarter of the batches has no labeled spam at all.
 
 Nothing is tuned on what is reported: tokens, C and class_weight are chosen for beta = 0 by
 prequential balanced accuracy on the first six batches under masks that are not used again, and
@@ -81,7 +81,7 @@ def follow(X, y, seed, n_batches, parameters):
     shown[:BATCH][np.argmax(y[:BATCH])] = True  # one of each class to begin with, in every mask
     shown[:BATCH][np.argmin(y[:BATCH])] = True
     masked = np.where(shown, y, -1)
-    model = SeqLapMED(kernel="tfidf", lag=None, n_landmarks=KEPT, random_state=0, **parameters)
+    model = SeqLapMED(kernel="tfidf", window=None, n_landmarks=KEPT, random_state=0, **parameters)
     guesses, seconds = [], []
     for number in range(n_batches):
         rows = slice(number * BATCH, (number + 1) * BATCH)

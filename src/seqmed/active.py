@@ -24,6 +24,11 @@ taken, c is conditioned on it too, and so on; whatever resembles a chosen row ha
 which is how the choice becomes diverse. Before two classes have been seen all margins are 0, and
 the value is what a row tells about the others, ``sum_j t_ij / sqrt(2 pi)``.
 
+The covariance of classifiers with a graph, `SeqGraphMED` and `GraphPropagation`, is
+``k_t(x, x') = exp(-d^2 / (2 h^2))``, d the distance of the graph and h^2 the mean squared distance
+of a kept row's last neighbour. L are labeled rows that are kept, C is 10, and m is the gap of the
+two largest probabilities.
+
 A finite bias variance is added to k_t; a diffuse bias is left out, as in `decision_std`. Of many
 rows only a shortlist is compared, because no row j adds more than ``r(m_j, s_j)`` to any value:
 rows with little regret of their own hardly matter.
@@ -33,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -43,8 +49,12 @@ from sklearn.pipeline import Pipeline
 
 from seqmed.arrays import Array, Indices, Points, distinct_rows, found_among, stack, take_rows
 from seqmed.base import SequentialClassifier
-from seqmed.kernels import Precomputed, blocks
+from seqmed.estimators import DEFAULT_C
+from seqmed.graphpropagation import GraphClassifier
+from seqmed.kernels import Kernel, Linear, Precomputed, blocks
 from seqmed.posterior import CovarianceFunction, Posterior
+from seqmed.propagation.expert import GraphState
+from seqmed.propagation.metrics import KernelDistance
 from seqmed.threads import threads_for
 from seqmed.validation import check_overflow
 
@@ -58,6 +68,8 @@ TIE = 1e-9
 JITTER = 1e-10
 # Margin, in standard deviations, beyond which a regret is zero in double precision.
 NO_DOUBT = 40.0
+# Labeled rows that the covariance of a graph is conditioned on at most.
+CONDITIONED = 2000
 
 
 def query(model: Any, X: Any, n: int) -> Indices:
@@ -65,8 +77,9 @@ def query(model: Any, X: Any, n: int) -> Indices:
 
     Parameters
     ----------
-    model : fitted SeqMED or SeqLapMED, a pipeline that ends in one, or a search over either.
-        It may have learned batches without any label. It is not changed.
+    model : fitted SeqMED, SeqLapMED, SeqGraphMED or GraphPropagation
+        Or a pipeline that ends in one, or a search over either. It may have learned batches
+        without any label. It is not changed.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         The rows that could be labeled.
     n : int from 1 to n_samples
@@ -98,7 +111,8 @@ def query(model: Any, X: Any, n: int) -> Indices:
     check_number(n, points.shape[0])
     with working(model, points):
         gaps = margins(model, points)
-        known = knowledge(model.posterior_, model.C)
+        known = knowledge_of(model)
+        points = compared(model, points)
         distinct = distinct_rows(points)
         ranked = distinct[ranking(known, take_rows(points, distinct), gaps[distinct])]
         short = np.sort(ranked[:SHORTLIST])
@@ -130,7 +144,8 @@ def doubt(model: Any, X: Any) -> Array | None:
     if model._stream.book.seen.sum() < 2:
         return None
     with working(model, points):
-        values = own_regret(knowledge(model.posterior_, model.C), points, margins(model, points))
+        gaps = margins(model, points)
+        values = own_regret(knowledge_of(model), compared(model, points), gaps)
     check_overflow(values)
     return values
 
@@ -138,7 +153,10 @@ def doubt(model: Any, X: Any) -> Array | None:
 # -- what is asked ---------------------------------------------------------------------------------
 
 
-def final_step(model: Any, X: Any) -> tuple[SequentialClassifier, Any]:
+Classifier = SequentialClassifier | GraphClassifier
+
+
+def final_step(model: Any, X: Any) -> tuple[Classifier, Any]:
     """Return the classifier within pipelines and searches, and the rows as they reach it."""
     if hasattr(model, "best_estimator_"):
         return final_step(model.best_estimator_, X)
@@ -147,20 +165,21 @@ def final_step(model: Any, X: Any) -> tuple[SequentialClassifier, Any]:
             if step is not None and step != "passthrough":
                 X = step.transform(X)
         return final_step(model.steps[-1][1], X)
-    if not isinstance(model, SequentialClassifier):
+    if not isinstance(model, Classifier):
         raise TypeError(
-            f"query got a model of type {type(model).__name__}, expected a fitted SeqMED or "
-            "SeqLapMED, a pipeline that ends in one, or a fitted search over them: pass one of "
-            "these."
+            f"query got a model of type {type(model).__name__}, expected a fitted SeqMED, "
+            "SeqLapMED, SeqGraphMED or GraphPropagation, a pipeline that ends in one, or a fitted "
+            "search over them: pass one of these."
         )
     return model, X
 
 
-def asked(model: Any, X: Any) -> tuple[SequentialClassifier, Points]:
+def asked(model: Any, X: Any) -> tuple[Classifier, Points]:
     """Return the classifier and the rows that are asked about, once they can be compared."""
     model, X = final_step(model, X)
     points = model._points(X)
-    if isinstance(model.posterior_.covariance.kernel, Precomputed):
+    kernel = None if isinstance(model, GraphClassifier) else model.posterior_.covariance.kernel
+    if isinstance(kernel, Precomputed):
         raise ValueError(
             "query got a model with kernel='precomputed', expected a kernel that can be evaluated "
             "between any two rows: pass the kernel as a callable."
@@ -169,9 +188,10 @@ def asked(model: Any, X: Any) -> tuple[SequentialClassifier, Points]:
 
 
 @contextmanager
-def working(model: SequentialClassifier, points: Points) -> Iterator[None]:
+def working(model: Classifier, points: Points) -> Iterator[None]:
     """Compute with as many threads as pay, overflow being looked for afterwards."""
-    rows = max(points.shape[0], model.posterior_.size)
+    held = CONDITIONED if isinstance(model, GraphClassifier) else model.posterior_.size
+    rows = max(points.shape[0], held)
     with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
         yield
 
@@ -188,18 +208,29 @@ def check_number(n: Any, n_rows: int) -> None:
 # -- margins and spread ----------------------------------------------------------------------------
 
 
-def margins(model: SequentialClassifier, points: Points) -> Array:
+def margins(model: Classifier, points: Points) -> Array:
     """Return how far every row is from another decision, (n,); 0 before there are two classes."""
     book = model._stream.book
     if book.seen.sum() < 2:
         return np.zeros(points.shape[0])
-    scores = book.class_scores(model.posterior_.mean(points))[:, book.seen]
+    if isinstance(model, GraphClassifier):
+        scores = model._probabilities(model._stream, points)
+    else:
+        scores = book.class_scores(model.posterior_.mean(points))
+    scores = scores[:, book.seen]
     check_overflow(scores)
     best = np.argsort(scores, axis=1)[:, -2:]
     gaps = np.diff(np.take_along_axis(scores, best, axis=1), axis=1)[:, 0]
-    if book.n_heads == 1:
+    if isinstance(model, GraphClassifier) or book.n_heads == 1:
         return gaps
     return gaps / np.sqrt(np.sum(book.scale[book.seen][best] ** 2, axis=1))
+
+
+def compared(model: Classifier, points: Points) -> Points:
+    """Return rows in the form that the covariance is a function of."""
+    if not isinstance(model, GraphClassifier):
+        return points
+    return model._stream.graph.rows.metric.store(points).rows.astype(np.float64)
 
 
 class Knowledge(NamedTuple):
@@ -213,10 +244,52 @@ class Knowledge(NamedTuple):
     noise : variance of a look at the score of a row.
     """
 
-    covariance: CovarianceFunction
+    covariance: CovarianceFunction | HeatCovariance
     bias_variance: float
     labeled: Points
     noise: float
+
+
+@dataclass(frozen=True)
+class HeatCovariance:
+    """``exp(-gamma d^2)`` for distances ``d^2 = k(x, x) + k(x', x') - 2 k(x, x')`` of a kernel."""
+
+    kernel: Kernel
+    gamma: float
+
+    width = 1
+
+    def __call__(self, left: Points, right: Points) -> Array:
+        """Return the (n, m) covariances of two sets of rows."""
+        sums = self.kernel.diagonal(left)[:, None] + self.kernel.diagonal(right)
+        distances = np.maximum(sums - 2.0 * self.kernel(left, right), 0.0)
+        return np.exp(-self.gamma * distances)
+
+    def diagonal(self, points: Points) -> Array:
+        """Return the variance of every row, (n,)."""
+        return np.ones(points.shape[0])
+
+
+def knowledge_of(model: Classifier) -> Knowledge:
+    """Return what a model knows of the spread."""
+    if isinstance(model, GraphClassifier):
+        return graph_knowledge(model._stream.graph)
+    return knowledge(model.posterior_, model.C)
+
+
+def graph_knowledge(graph: GraphState) -> Knowledge:
+    """Return what a graph knows of the spread: how far rows are from kept labeled ones."""
+    rows = graph.rows
+    metric, k = rows.metric, rows.n_neighbors
+    kernel = metric.kernel if isinstance(metric, KernelDistance) else Linear()
+    widths = rows.lists.distances[rows.lists.sizes >= k, k - 1].astype(np.float64)
+    width = float(widths.mean()) if widths.size and widths.any() else 1.0
+    labeled = np.flatnonzero(graph.codes >= 0)
+    if labeled.size > CONDITIONED:
+        labeled = labeled[np.arange(CONDITIONED) * labeled.size // CONDITIONED]
+    stored = rows.take(labeled) if labeled.size else rows.blocks[0].take(slice(0, 0))
+    points = stored.rows.astype(np.float64)
+    return Knowledge(HeatCovariance(kernel, 0.5 / width), 0.0, points, 1.0 / DEFAULT_C)
 
 
 def knowledge(posterior: Posterior, bound: float) -> Knowledge:

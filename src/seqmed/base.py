@@ -106,8 +106,7 @@ class SequentialClassifier(PosteriorPredictor):
         -------
         self : the classifier, one batch further. Left as it was if the batch is refused.
         """
-        self._validate_params()
-        self._check_bias_rule()
+        self._check_parameters(getattr(self, "_stream", None))
         if self.kernel == "precomputed":
             raise ValueError(
                 "partial_fit got kernel='precomputed', expected a kernel that can be evaluated "
@@ -115,8 +114,6 @@ class SequentialClassifier(PosteriorPredictor):
             )
         self._check_new_points(new_points)
         stream = getattr(self, "_stream", None)
-        if stream is not None:
-            self._check_unchanged(stream.fixed)
         return self._learn(
             X, y, classes, sample_weight, stream=stream, alone=False, new_points=new_points
         )
@@ -149,11 +146,7 @@ class SequentialClassifier(PosteriorPredictor):
         self._validate_params()
         stream = self._stream
         self._check_unchanged(stream.fixed)
-        if self.averaging:
-            raise ValueError(
-                "retract got averaging=True, expected False: the running mean has taken in past "
-                "means that the labels shaped. Start a new model, without averaging."
-            )
+        self._check_retractable()
         codes = None if y is None else self._codes_to_retract(y, points.shape[0])
         return self._retract_rows(self._find_in_window(points, codes))
 
@@ -255,6 +248,20 @@ class SequentialClassifier(PosteriorPredictor):
                 "is the support vector machine)."
             )
         return bound
+
+    def _check_parameters(self, stream: Stream | None) -> None:
+        """Check the parameters before an update; ``stream`` is the state so far, None before it."""
+        self._validate_params()
+        self._check_bias_rule()
+        if stream is not None:
+            self._check_unchanged(stream.fixed)
+
+    def _check_retractable(self) -> None:
+        if self.averaging:
+            raise ValueError(
+                "retract got averaging=True, expected False: the running mean has taken in past "
+                "means that the labels shaped. Start a new model, without averaging."
+            )
 
     def _check_bias_rule(self) -> None:
         if self.bias != "exact" and np.isfinite(self.bias_variance):

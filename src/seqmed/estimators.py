@@ -19,8 +19,8 @@ from seqmed.recursion import SpanRecursion
 from seqmed.validation import Rows
 
 DEFAULT_C = 10.0
-# Chosen by prequential accuracy on streams of their own: docs/decisions/0016-defaults.md.
-DEFAULT_WINDOW = 2000
+# Chosen by prequential accuracy on streams of their own: docs/decisions, 0016 and 0027.
+DEFAULT_WINDOW = 500
 DEFAULT_BETA = 0.01
 
 
@@ -58,12 +58,14 @@ class SeqMED(SequentialClassifier):
         that appears later gives the model it would give if declared beforehand. "exact" and
         "median" have the paper's diffuse bias, and one machine for two classes: "exact" takes the
         multiplier of the equality constraint for the bias, "median" the paper's rule of thumb.
-        These two may replace each other in mid-stream, "auto" may not.
+        These two may replace each other in mid-stream, "auto" may not. With a linear kernel "auto"
+        has no intercept: class boundaries pass through the origin. Centre the rows, append a
+        constant column, or set ``bias="exact"``.
     bias_variance : float in [0, inf], default=inf
         Prior variance of the bias with ``bias="exact"``. With the diffuse default a batch of one
         class teaches nothing; a finite variance carries the bias across batches and lets such
         batches count.
-    window : int >= 1 or None, default=2000
+    window : int >= 1 or None, default=500
         Largest number of labeled rows whose multipliers are optimised together. The multipliers of
         the oldest rows beyond it are frozen; the rows of the newest batch stay whatever their
         number, so that `fit` is one full MED. None is no limit.

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqmed import mixture
-from seqmed.arrays import Array, Indices, Points, no_rows, stack, take_rows
+from seqmed.arrays import Array, Indices, Points, no_indices, no_rows, stack, take_rows
 from seqmed.labels import ClassBook
 from seqmed.margin import Lesson, MarginExpert
 from seqmed.mixture import Choice, Scales, ScoreRecord, Scores
@@ -136,7 +136,8 @@ def learn(
         record=stream.record.forget(share),
         n_batches=stream.n_batches + new_batch,
     )
-    stream = with_classes(stream, stream.book.forget(share).declare(rows.declared))
+    book = stream.book.discount(share, no_indices(), np.zeros(0)).declare(rows.declared)
+    stream = with_classes(stream, book)
     cuts = mixture.pieces(rows.labeled, float(stream.book.counts.sum()))
     info = None
     with one_thread():
@@ -162,8 +163,9 @@ def learn_piece(
     labeled = np.flatnonzero(rows.labeled & lesson.part)
     labels, weights = rows.labels[shown], rows.weights[labeled]
     book = stream.book.add(labels, weights)
-    stream = with_classes(stream, book)
     codes = book.encode(labels)
+    book = book.discount(1.0, codes, weights)
+    stream = with_classes(stream, book)
     record = recorded(stream, rows, labeled, codes, late=not lesson.new_points)
     stream = stream._replace(record=record)
 

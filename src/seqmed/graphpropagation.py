@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from seqmed.arrays import Array, take_rows
+from seqmed.arrays import Array, Points, take_rows
 from seqmed.calibration import with_unseen
 from seqmed.classifier import StreamClassifier
 from seqmed.kernels import Kernel, make_kernel
@@ -270,6 +270,7 @@ class GraphPropagation(GraphClassifier):
         graph = expert.forget(stream.graph, share)
         graph = graph.with_classes(stream.book.places_in(book), book.classes.size)
         codes, masses = coded(rows, book)
+        book = book.discount(share, codes[rows.labeled], rows.weights[rows.labeled])
         with one_thread():
             batch = graph.rows.metric.store(rows.points)
             graph, info = expert.learn(graph, batch, codes, masses, late=not new_points)
@@ -374,7 +375,12 @@ class GraphPropagation(GraphClassifier):
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`; rows sum to 1.
         """
-        stream, scores = self._class_scores(X)
+        check_is_fitted(self, "_stream")
+        return self._probabilities(self._stream, self._checked_points(X, self._stream))
+
+    def _probabilities(self, stream: GraphStream, points: Points) -> Array:
+        """Return probabilities (n, K) at validated rows."""
+        scores = stream.graph.scores(stream.graph.search(points))
         return with_unseen(stream.book, scores[:, stream.book.seen], scores)
 
 

@@ -217,7 +217,10 @@ class ClassBook:
         return np.where(self.classes[places] == values, places, -1)
 
     def add(self, values: NDArray[Any], weights: Array) -> ClassBook:
-        """Return the book after seeing weighted labels, new classes included."""
+        """Return the book after seeing weighted labels, new classes included.
+
+        Discounted weights stay as they are: see `discount`.
+        """
         grown = self._with(values)
         codes = grown.encode(values)
         size = grown.classes.size
@@ -225,12 +228,15 @@ class ClassBook:
             grown,
             counts=grown.counts + np.bincount(codes, minlength=size),
             weights=grown.weights + np.bincount(codes, weights, minlength=size),
-            discounted=grown.discounted + np.bincount(codes, weights, minlength=size),
         )
 
-    def forget(self, share: float) -> ClassBook:
-        """Return the book with the discounted weights scaled by ``share`` in (0, 1]."""
-        return self if share == 1.0 else replace(self, discounted=share * self.discounted)
+    def discount(self, share: float, codes: NDArray[np.intp], weights: Array) -> ClassBook:
+        """Return the book with discounted weights after an update with these labels.
+
+        Those of earlier labels are scaled by ``share`` in (0, 1].
+        """
+        new = np.bincount(codes, weights, minlength=self.classes.size)
+        return replace(self, discounted=share * self.discounted + new)
 
     def declare(self, values: NDArray[Any]) -> ClassBook:
         """Return the book with these classes known, whether seen or not."""

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from copy import copy, deepcopy
 from dataclasses import dataclass
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from seqmed.arrays import Array, Mask, Points, take_rows
+from seqmed.base import SequentialClassifier
 from seqmed.labels import ClassBook
 from seqmed.predicting import scored
-from seqmed.validation import Rows
+from seqmed.validation import Rows, alike, is_estimator
 
 
 class Lesson(NamedTuple):
@@ -52,6 +53,9 @@ class MarginExpert(Protocol):
     @property
     def scaled(self) -> bool: ...
 
+    def with_parameters(self, template: Any) -> MarginExpert:
+        """Return the expert with the parameters of a template; refuse those that may not change."""
+
     def learn(self, lesson: Lesson) -> MarginExpert:
         """Return the expert after one mini-batch."""
 
@@ -77,9 +81,13 @@ class OwnExpert:
         """Whether there is one machine per class with a known bias."""
         return self.estimator.bias == "auto"
 
-    def with_parameters(self, **parameters: Any) -> OwnExpert:
-        """Return the expert with some parameters of its estimator changed."""
-        return OwnExpert(copy(self.estimator).set_params(**parameters))
+    def with_parameters(self, template: Any) -> OwnExpert:
+        """Return the expert with the parameters of a template, checked as by `partial_fit`."""
+        check_type(self.estimator, template)
+        model = copy(self.estimator)
+        model.__dict__.update(template.get_params(deep=False))
+        model._check_parameters(getattr(model, "_stream", None))
+        return OwnExpert(model)
 
     def learn(self, lesson: Lesson) -> OwnExpert:
         """Return the expert after one mini-batch."""
@@ -90,6 +98,7 @@ class OwnExpert:
             return self
         rows = rows._replace(labeled=labeled, labels=labels)
         model = copy(self.estimator)
+        model.n_features_in_ = rows.points.shape[1]
         model._learn_rows(rows, getattr(model, "_stream", None), new_points=new_points)
         return OwnExpert(model)
 
@@ -105,6 +114,7 @@ class OwnExpert:
     def retract(self, points: Points, codes: Any, book: ClassBook) -> tuple[OwnExpert, Rows]:
         """Return the expert without some labels of its window, and those labels."""
         model = copy(self.estimator)
+        model._check_retractable()
         window = model._stream.posterior.window
         found = model._find_in_window(points, codes)
         labels = model.classes_[model._stream.book.own_classes(window.signs[found])]
@@ -118,11 +128,32 @@ class OwnExpert:
 
 @dataclass(frozen=True)
 class OtherExpert:
-    """Any classifier with `partial_fit`, and `decision_function` or `predict_proba`."""
+    """Any classifier with `partial_fit`, and `decision_function` or `predict_proba`.
+
+    Parameters
+    ----------
+    estimator : the classifier.
+    given : the parameters of the template it was cloned from.
+    """
 
     estimator: Any
+    given: dict[str, Any]
 
     scaled = False
+
+    def with_parameters(self, template: Any) -> OtherExpert:
+        """Return the expert itself; refuse a template with other parameters than it has."""
+        check_type(self.estimator, template)
+        now = all_parameters(template)
+        for name in self.given | now:
+            before, after = self.given.get(name), now.get(name)
+            if not alike(before, after):
+                raise ValueError(
+                    f"estimator__{name} was changed from {before!r} to {after!r} in mid-stream, "
+                    f"expected it to stay, as {type(self.estimator).__name__} has begun with it: "
+                    "set it back, or start a new model."
+                )
+        return self
 
     def learn(self, lesson: Lesson) -> OtherExpert:
         """Return the expert after one mini-batch: a copy of the classifier that has learned it."""
@@ -138,20 +169,20 @@ class OtherExpert:
             y = rows.labels[lesson.part[rows.labeled]]
         options: dict[str, Any] = {}
         if not hasattr(model, "classes_"):
-            # of the whole batch: its later mini-batches must not hold a class that is new
-            options["classes"] = lesson.book.add(rows.labels, rows.weights[rows.labeled]).classes
+            # all of the batch: a later mini-batch may have classes that this one has not
+            options["classes"] = np.union1d(lesson.book.classes, rows.labels)
         weights = rows.weights[chosen]
-        if "sample_weight" in signature(model.partial_fit).parameters:
+        if not (weights == 1).all():
+            if not takes_weights(model):
+                raise ValueError(
+                    f"{type(model).__name__} got sample_weight, expected none: its partial_fit "
+                    "takes no weights. Leave sample_weight out, or use another estimator."
+                )
             options["sample_weight"] = weights
-        elif not (weights == 1).all():
-            raise ValueError(
-                f"{type(model).__name__} got sample_weight, expected none: its partial_fit takes "
-                "no weights. Leave sample_weight out, or use another estimator."
-            )
         model.partial_fit(
             take_rows(rows.points, chosen), y if y.size == chosen.sum() else y[chosen], **options
         )
-        return OtherExpert(model)
+        return OtherExpert(model, self.given)
 
     def _check_classes(self, lesson: Lesson) -> None:
         known = getattr(self.estimator, "classes_", None)
@@ -171,16 +202,21 @@ class OtherExpert:
         classes = getattr(self.estimator, "classes_", None)
         if classes is None:
             return found
-        if hasattr(self.estimator, "decision_function"):
-            values = np.asarray(self.estimator.decision_function(points), dtype=float)
-            if values.ndim == 1:
-                values = np.column_stack([np.zeros_like(values), values])[:, -len(classes) :]
-        else:
-            smallest = np.finfo(float).tiny
-            with np.errstate(divide="ignore"):  # a class that was only declared has the prior 0
-                values = np.log(np.maximum(self.estimator.predict_proba(points), smallest))
-        found[:, book.find(np.asarray(classes))] = values
+        with np.errstate(divide="ignore"):  # a class may be declared and have no example yet
+            values = self._values(points, len(classes))
+        places = book.find(np.asarray(classes))
+        found[:, places[places >= 0]] = values[:, places >= 0]
         return found
+
+    def _values(self, points: Points, n_classes: int) -> Array:
+        """Return scores (n, K) of the classes the estimator knows."""
+        if not hasattr(self.estimator, "decision_function"):
+            smallest = np.finfo(float).tiny
+            return np.log(np.maximum(self.estimator.predict_proba(points), smallest))
+        values = np.asarray(self.estimator.decision_function(points), dtype=float)
+        if values.ndim == 1:
+            values = np.column_stack([np.zeros_like(values), values])[:, -n_classes:]
+        return values
 
     def retract(self, points: Points, codes: Any, book: ClassBook) -> tuple[OtherExpert, Rows]:
         """Refuse: the classifier cannot forget a label."""
@@ -191,15 +227,16 @@ class OtherExpert:
 
 
 def begin(estimator: BaseEstimator) -> MarginExpert:
-    """Return the expert of an estimator that has learned nothing; the estimator is cloned."""
-    model: Any = clone(estimator)
-    if hasattr(model, "_learn_rows") and hasattr(model, "kernel"):
+    """Return the expert of an estimator, which is copied without anything it has learned."""
+    if is_own(estimator):
+        model: Any = type(estimator)(**estimator.get_params(deep=False))
         if model.kernel == "precomputed":
             raise ValueError(
                 "estimator has kernel='precomputed', expected a kernel that can be evaluated "
                 "between batches: pass the kernel as a callable."
             )
         return OwnExpert(model)
+    model = clone(estimator)
     missing = [name for name in ("partial_fit",) if not hasattr(model, name)]
     if not (hasattr(model, "decision_function") or hasattr(model, "predict_proba")):
         missing.append("decision_function or predict_proba")
@@ -208,4 +245,33 @@ def begin(estimator: BaseEstimator) -> MarginExpert:
             f"estimator={type(model).__name__} has no {' and no '.join(missing)}, expected a "
             "classifier that learns batch by batch, for example SeqMED or SGDClassifier."
         )
-    return OtherExpert(model)
+    return OtherExpert(model, all_parameters(estimator))
+
+
+def is_own(estimator: Any) -> bool:
+    """Whether an estimator is a `SeqMED` or a `SeqLapMED`."""
+    return isinstance(estimator, SequentialClassifier)
+
+
+def takes_weights(estimator: Any) -> bool:
+    """Whether `partial_fit` of an estimator takes ``sample_weight``, by name or among others."""
+    parameters = signature(estimator.partial_fit).parameters
+    passed_on = any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
+    return "sample_weight" in parameters or passed_on
+
+
+def all_parameters(estimator: Any) -> dict[str, Any]:
+    """Return the parameters of an estimator and of those within it, whose types stand for them."""
+    return {
+        name: type(value) if is_estimator(value) else value
+        for name, value in estimator.get_params().items()
+    }
+
+
+def check_type(before: Any, now: Any) -> None:
+    """Refuse an estimator of another type than the expert was begun with."""
+    if type(before) is not type(now):
+        raise ValueError(
+            f"estimator was changed from a {type(before).__name__} to a {type(now).__name__} in "
+            "mid-stream, expected its type to stay: set it back, or start a new model."
+        )

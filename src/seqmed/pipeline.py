@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from seqmed import drift
-from seqmed.base import SequentialClassifier
+from seqmed.classifier import StreamClassifier
 from seqmed.drift import InputDriftWarning, Watch
 
 __all__ = ["InputDriftWarning", "StreamPipeline"]
@@ -179,7 +179,7 @@ class StreamPipeline(Pipeline):
             state.update(_watch=self._begin_watch(X, features, steps), drift_=None)
         elif not seen:
             state.update(self._look(X, features))
-        before = None if first or isinstance(final, SequentialClassifier) else deepcopy(final)
+        before = None if first or isinstance(final, StreamClassifier) else deepcopy(final)
         try:
             final.partial_fit(features, y, **params)
         except BaseException:

@@ -25,6 +25,7 @@ from seqmed.arrays import Array
 from seqmed.labels import split_labels
 from seqmed.race import empty_record
 from seqmed.sharing import sharing
+from seqmed.validation import alike
 
 # What learning leaves behind, and a new fit begins without.
 LEARNED = (
@@ -440,23 +441,6 @@ def row_weights(sample_weight: Any, n_rows: int) -> Array:
             "every row."
         )
     return weights
-
-
-def alike(first: Any, second: Any) -> bool:
-    """Whether two values of a parameter are the same."""
-    if first is second:
-        return True
-    if isinstance(first, Real) and isinstance(second, Real):
-        return bool(first == second or (first != first and second != second))
-    if type(first) is not type(second):
-        return False
-    if isinstance(first, dict):
-        return first.keys() == second.keys() and all(alike(first[k], second[k]) for k in first)
-    if isinstance(first, list | tuple):
-        return len(first) == len(second) and all(map(alike, first, second))
-    if isinstance(first, np.ndarray):
-        return np.array_equal(first, second)
-    return bool(first == second)
 
 
 def common_seeds(estimator: Any) -> dict[str, int]:

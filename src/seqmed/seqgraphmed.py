@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from seqmed import graph_mixture
 from seqmed import margin as margins
-from seqmed.arrays import Array
+from seqmed.arrays import Array, Points
 from seqmed.calibration import with_unseen
 from seqmed.estimators import SeqMED
 from seqmed.graph_mixture import MixtureInfo, MixtureSettings, MixtureStream
@@ -43,7 +43,9 @@ class SeqGraphMED(GraphClassifier):
         The margin expert. None is a `SeqMED` with the `class_weight`, `forgetting` and
         `random_state` of this classifier. Any classifier with `partial_fit` and
         `decision_function` (or `predict_proba`) may be given; it uses its own parameters. One
-        with a parameter `unlabeled` gets all rows, any other the labeled ones.
+        with a parameter `unlabeled` gets all rows, any other the labeled ones. The estimator is
+        copied. Parameters of a `SeqMED` or `SeqLapMED` may change between batches as they may in
+        these classifiers; those of other estimators may not.
     graph_memory : int >= 2, default=10000
         Rows kept for the graph at most. At most half of them are labeled.
     n_neighbors : int >= 1, default=10
@@ -69,7 +71,8 @@ class SeqGraphMED(GraphClassifier):
         Below 1 for streams that drift.
     class_weight : {"balanced"}, dict or None, default=None
         Weights of classes. "balanced" weighs the margins of rare classes more. A dict multiplies
-        the graph's scores too. Requires ``estimator=None``.
+        the graph's scores too. It is passed on to an estimator that is a `SeqMED` or `SeqLapMED`
+        without a `class_weight` of its own; with any other estimator it must be None.
     random_state : int, RandomState instance or None, default=None
         Seed of the choice of kept rows, and of the order in `fit`.
 
@@ -154,6 +157,29 @@ class SeqGraphMED(GraphClassifier):
         self.class_weight = class_weight
         self.random_state = random_state
 
+    def set_params(self, **params):
+        """Set parameters, those of the estimator as ``estimator__NAME``.
+
+        All but `graph_memory`, `n_neighbors`, `alpha`, `metric` and the type of the estimator may
+        be changed between batches, and take effect with the next one.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters by name.
+
+        Returns
+        -------
+        self : the classifier.
+        """
+        nested = [name for name in params if name.startswith("estimator__")]
+        if nested and self.estimator is None and params.get("estimator") is None:
+            raise ValueError(
+                f"{nested[0]} was given with estimator=None, expected an estimator that has this "
+                "parameter: set estimator=SeqMED() too."
+            )
+        return super().set_params(**params)
+
     # -- learning ------------------------------------------------------------------------------
 
     def _template(self) -> Any:
@@ -164,12 +190,16 @@ class SeqGraphMED(GraphClassifier):
                 forgetting=self.forgetting,
                 random_state=self.random_state,
             )
-        if self.class_weight is not None:
+        if self.class_weight is None:
+            return self.estimator
+        if not margins.is_own(self.estimator) or self.estimator.class_weight is not None:
             raise ValueError(
-                f"class_weight={self.class_weight!r} was given with an estimator, expected None: "
-                "set class_weight of the estimator."
+                f"class_weight={self.class_weight!r} was given with estimator={self.estimator!r}, "
+                "expected None: set class_weight of the estimator. Only a SeqMED or SeqLapMED "
+                "without a class_weight of its own takes that of SeqGraphMED."
             )
-        return self.estimator
+        parameters = self.estimator.get_params(deep=False)
+        return type(self.estimator)(**{**parameters, "class_weight": self.class_weight})
 
     def _settings(self) -> MixtureSettings:
         return MixtureSettings(
@@ -201,14 +231,17 @@ class SeqGraphMED(GraphClassifier):
     def _learn_rows(
         self, stream: MixtureStream, rows: Rows, *, new_points: bool, new_batch: bool
     ) -> tuple[MixtureStream, MixtureInfo]:
-        if self.estimator is None and isinstance(stream.margin, margins.OwnExpert):
-            margin = stream.margin.with_parameters(
-                class_weight=self.class_weight, forgetting=self.forgetting
-            )
-            stream = stream._replace(margin=margin)
         return graph_mixture.learn(
-            stream, rows, self._settings(), new_points=new_points, new_batch=new_batch
+            self._with_parameters(stream),
+            rows,
+            self._settings(),
+            new_points=new_points,
+            new_batch=new_batch,
         )
+
+    def _with_parameters(self, stream: MixtureStream) -> MixtureStream:
+        """Return the stream with the margin expert's parameters as they are now."""
+        return stream._replace(margin=stream.margin.with_parameters(self._template()))
 
     def _commit(self, stream: MixtureStream, info: MixtureInfo) -> Self:
         estimator = stream.margin.estimator
@@ -244,8 +277,8 @@ class SeqGraphMED(GraphClassifier):
         """
         points = self._points(X)
         self._validate_params()
-        stream = self._stream
-        self._check_unchanged(stream.fixed)
+        self._check_unchanged(self._stream.fixed)
+        stream = self._with_parameters(self._stream)
         codes = None if y is None else self._codes_to_retract(y, points.shape[0])
         return self._commit(*graph_mixture.take_back(stream, points, codes, self._settings()))
 
@@ -303,6 +336,12 @@ class SeqGraphMED(GraphClassifier):
             In the order of `classes_`; rows sum to 1, and the largest of a row is that of the class
             `predict` returns.
         """
-        stream, scores = self._class_scores(X)
-        seen = stream.book.seen
-        return with_unseen(stream.book, softmax(scores[:, seen], axis=1), scores)
+        check_is_fitted(self, "_stream")
+        stream = self._stream  # read once: another thread may be learning
+        return self._probabilities(stream, self._checked_points(X, stream))
+
+    def _probabilities(self, stream: MixtureStream, points: Points) -> Array:
+        """Return probabilities (n, K) at validated rows."""
+        scores = graph_mixture.class_scores(stream, points)
+        check_overflow(scores)
+        return with_unseen(stream.book, softmax(scores[:, stream.book.seen], axis=1), scores)

@@ -64,11 +64,7 @@ def learn(
     """
     labeled = np.flatnonzero(rows.labeled)
     points, weights = rows.points, rows.weights[labeled]
-
-    def grown(book: ClassBook) -> ClassBook:
-        return book.declare(rows.declared).add(rows.labels, weights)
-
-    book = grown(stream.book)
+    book = stream.book.declare(rows.declared).add(rows.labels, weights)
     if not new_points:
         points, labeled = take_rows(points, labeled), np.arange(labeled.size)
     codes = book.encode(rows.labels)
@@ -86,7 +82,7 @@ def learn(
         step = learning.step if new_points else learning.label
         posterior, info = step(posterior, batch, settings)
         left = settings.forgetting if info.forgot else 1.0
-        book, record = grown(stream.book.forget(left)), stream.calibration.forget(left)
+        book, record = book.discount(left, codes, weights), stream.calibration.forget(left)
         if labeled.size and stream.book.seen.sum() > 1:
             record = scored(stream, record, batch, rows.labels)
     return stream._replace(posterior=posterior, book=book, calibration=record), info

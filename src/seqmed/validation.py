@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,3 +146,27 @@ def callers_level() -> int:
     while frame is not None and frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
         level, frame = level + 1, frame.f_back
     return level - 1
+
+
+def is_estimator(value: Any) -> bool:
+    """Whether a value is an estimator, and not a class of them."""
+    return hasattr(value, "get_params") and not isinstance(value, type)
+
+
+def alike(first: Any, second: Any) -> bool:
+    """Whether two values of a parameter are the same; estimators are if their parameters are."""
+    if first is second:
+        return True
+    if isinstance(first, Real) and isinstance(second, Real):
+        return bool(first == second or (first != first and second != second))
+    if type(first) is not type(second):
+        return False
+    if is_estimator(first):
+        return alike(first.get_params(deep=False), second.get_params(deep=False))
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(alike(first[k], second[k]) for k in first)
+    if isinstance(first, list | tuple):
+        return len(first) == len(second) and all(map(alike, first, second))
+    if isinstance(first, np.ndarray):
+        return np.array_equal(first, second)
+    return bool(first == second)

@@ -128,7 +128,8 @@ def test_slack_shape_zero_predicts_as_svc(iris):
     X, y = iris
     two = y > 0
     X, y = X[two], y[two]
-    ours = cross_val_predict(SeqMED(slack_shape=0.0, C=1.0, tol=1e-8), X, y, cv=5)
+    machine = SeqMED(slack_shape=0.0, bias="exact", C=1.0, tol=1e-8)
+    ours = cross_val_predict(machine, X, y, cv=5)
     theirs = cross_val_predict(SVC(C=1.0, tol=1e-8), X, y, cv=5)
     np.testing.assert_array_equal(ours, theirs)
 

@@ -137,8 +137,10 @@ def common_parameters(draw, kernels):
     above = draw(st.sampled_from([1e-6, 1e-2, 1.0, 10.0, 1e3]))
     parameters |= {"slack_shape": shape, "C": min(shape + above, 1e3)}
     parameters["bias_variance"] = draw(st.sampled_from([np.inf, 0.0, 0.5, 100.0]))
+    parameters["bias"] = "exact"
     if parameters["bias_variance"] == np.inf:
-        parameters["bias"] = draw(st.sampled_from(["exact", "median"]))
+        parameters["bias"] = draw(st.sampled_from(["auto", "auto", "exact", "median"]))
+    parameters["window"] = draw(st.sampled_from([None, 1, 7, 2000]))
     parameters["class_weight"] = draw(st.sampled_from([None, "balanced"]))
     parameters["lag"] = draw(st.sampled_from([1, 2, None]))
     parameters["averaging"] = draw(st.booleans())

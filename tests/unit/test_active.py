@@ -324,7 +324,7 @@ class TestRefused:
     def test_other_models(self, blobs):
         X, y = blobs
         for model in (LogisticRegression().fit(X, y), DummyClassifier().fit(X, y), None):
-            with pytest.raises(TypeError, match="expected a fitted SeqMED or SeqLapMED"):
+            with pytest.raises(TypeError, match="expected a fitted SeqMED, SeqLapMED"):
                 query(model, X, 1)
 
     def test_wrong_columns(self, blobs):

@@ -58,7 +58,7 @@ class TestDefaults:
     @pytest.mark.parametrize(
         ("given", "meant"),
         [
-            ({}, {"bias": "auto", "window": 2000, "lag": None}),
+            ({}, {"bias": "auto", "window": 500, "lag": None}),
             ({"laplacian": "unnormalized"}, {"laplacian": "unnormalized"}),
             ({"laplacian_power": 2}, {"laplacian_power": 2}),
             ({"recursion": "exact"}, {"recursion": "exact"}),

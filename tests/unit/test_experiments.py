@@ -95,7 +95,8 @@ class TestCurves:
             "C": 10.0, "beta": beta, "gamma": 0.5, "n_neighbors": 5,
             "weights": "heat", "heat_width": "auto",
         }  # fmt: skip
-        model = SeqLapMED(recursion="exact", **parameters).fit(batch.X, batch.labels)
+        model = SeqLapMED(bias="exact", recursion="exact", **parameters)
+        model.fit(batch.X, batch.labels)
         textbook = curves.laplacian_machine(batch, parameters, slack_shape=1.0)
         np.testing.assert_allclose(
             model.decision_function(stream.X_test), textbook(stream.X_test), atol=2 * model.tol

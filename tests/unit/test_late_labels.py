@@ -386,7 +386,7 @@ def test_what_cannot_be_taken_back():
     model = learn(SeqLapMED(random_state=0, lag=2), stream)
     known = stream[-1].labels != UNLABELED
     points, labels = stream[-1].points[known], stream[-1].labels[known]
-    assert_refused(model, lambda: take_back(model, stream[0]), r"taken back \(lag=2\)")
+    assert_refused(model, lambda: take_back(model, stream[0]), r"\(window=500, lag=2\)")
     assert_refused(model, lambda: model.retract(points, 1 - labels), "row 0 of X is not among")
     assert_refused(model, lambda: model.retract(points, labels[1:]), "7 labels for 8 rows")
     assert_refused(model, lambda: model.retract(stream[-1].points[~known]), "row 0 of X is not")
@@ -398,7 +398,7 @@ def test_what_cannot_be_taken_back():
     given = SeqMED("precomputed").fit(gram, [0, 1, 0, 1])
     assert_refused(given, lambda: given.retract(gram[:1]), "kernel='precomputed'")
     bounded = learn(SeqLapMED(budget=6, lag=None, random_state=0), stream)
-    assert_refused(bounded, lambda: take_back(bounded, stream[0]), "budget=6, lag=None")
+    assert_refused(bounded, lambda: take_back(bounded, stream[0]), "budget=6, window=500, lag=None")
     averaged = learn(SeqMED(averaging=True), stream)
     assert_refused(averaged, lambda: take_back(averaged, stream[-1]), "running mean")
     model.set_params(gamma=3.0)

@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from seqmed import PrequentialSearch, SeqLapMED, SeqMED
+from seqmed import GraphPropagation, PrequentialSearch, SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.kernels import vectors
 from seqmed.pipeline import StreamPipeline
 from seqmed.race import Dropped, Record, empty_record
@@ -435,6 +435,28 @@ SEARCHES = {
         "dense",
         False,
     ),
+    "mixtures": (
+        SeqGraphMED(SeqMED(random_state=0), random_state=0, graph_memory=60),
+        [
+            {"mixture": ["evidence", 0.0, 1.0], "estimator__C": [1.5, 10.0]},
+            {"alpha": [0.5], "n_neighbors": [3, 10], "forgetting": [0.7]},
+            {"estimator": [SeqMED(kernel="poly", random_state=0), GaussianNB()]},
+        ],
+        "dense",
+        True,
+    ),
+    "sparse mixtures": (
+        SeqGraphMED(SeqMED(random_state=0), random_state=0),
+        {"estimator__kernel": ["rbf", "tfidf"], "class_prior": ["evidence", "uniform"]},
+        "csr",
+        False,
+    ),
+    "graphs": (
+        GraphPropagation(random_state=0),
+        {"alpha": [0.5, 0.97], "n_neighbors": [3, 10]},
+        "csr",
+        True,
+    ),
 }
 
 
@@ -455,7 +477,7 @@ def test_record_and_candidates_are_those_of_candidates_run_alone(name, drop_limi
     probes = make_batch(99, form).X
     best = candidates[int(record.ranking[0])]
     for method in ("predict", "predict_proba", "decision_function", "decision_std"):
-        if name != "kernels" or method != "decision_std":
+        if hasattr(best, method) and (name != "kernels" or method != "decision_std"):
             assert bits(getattr(model, method)(probes)) == bits(getattr(best, method)(probes))
     assert model.classes_.tolist() == [0, 1, 2]
     assert model.n_features_in_ == 5
@@ -518,6 +540,32 @@ def test_candidates_that_are_pipelines(incremental):
         with pytest.raises(ValueError, match=r"features|inconsistent|infinity"):
             model.partial_fit(X, y)
         assert state_bits(model) == before
+
+
+def test_candidates_of_different_kinds():
+    """A step of a pipeline may be any classifier; each learns as it would alone."""
+    kinds = [SeqMED(random_state=0), SeqGraphMED(random_state=0), GraphPropagation(random_state=0)]
+    pipeline = StreamPipeline([("scale", StandardScaler()), ("model", kinds[0])], drift_limit=None)
+    model = PrequentialSearch(pipeline, {"model": kinds}, drop_limit=None)
+    batches = make_stream(4)
+    learn(model, batches)
+    probes = make_batch(99).X
+    for kind, candidate in zip(kinds, model.candidates_, strict=True):
+        alone = learn(clone(pipeline).set_params(model=clone(kind)), batches)
+        assert type(candidate.steps[-1][1]) is type(kind)
+        assert bits(candidate.predict_proba(probes)) == bits(alone.predict_proba(probes))
+    assert model.record_.total > 0
+
+
+def test_an_estimator_in_the_grid_cannot_change_in_mid_stream():
+    inner = SeqMED(C=2.0)
+    model = PrequentialSearch(SeqGraphMED(random_state=0), {"estimator": [inner]})
+    learn(model, make_stream(2))
+    model.set_params(param_grid={"estimator": [SeqMED(C=2.0)]})
+    learn(model, make_stream(1, start=2))  # an equal one is no change
+    model.set_params(param_grid={"estimator": [SeqMED(C=3.0)]})
+    with pytest.raises(ValueError, match="param_grid was changed"):
+        learn(model, make_stream(1, start=4))
 
 
 def test_texts():
@@ -1322,8 +1370,9 @@ def imputing():
         (SeqMED(kernel=vectors.RBF(0.1)), {"kernel": [vectors.RBF(0.1), vectors.RBF(2.0)]}),
         (imputing(), {"model__C": [2.0, 10.0], "impute": [SimpleImputer(), "passthrough"]}),
         (SeqMED(class_weight={0: 1.0, 1: 2.0}, random_state=0), {"C": np.array([2.0, 10.0])}),
+        (SeqGraphMED(SeqMED(random_state=0), random_state=0), {"estimator__C": [2.0, 10.0]}),
     ],
-    ids=["landmarks", "kernel object", "pipeline", "dict"],
+    ids=["landmarks", "kernel object", "pipeline", "dict", "mixture"],
 )
 def test_a_copy_goes_on_as_the_original_does(estimator, grid, kind):
     model = PrequentialSearch(estimator, grid, combine="mixture", drop_limit=1.0)

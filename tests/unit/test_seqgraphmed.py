@@ -246,10 +246,12 @@ def test_balanced_class_weight_raises_the_recall_of_a_rare_class():
 
 def test_class_weight_beside_an_estimator_is_refused():
     X, _, labels = stream()
-    model = SeqGraphMED(SeqMED(), class_weight="balanced")
-    with pytest.raises(ValueError, match="set class_weight of the estimator"):
-        model.partial_fit(X, labels)
-    assert not hasattr(model, "n_features_in_")
+    for estimator in (GaussianNB(), SeqMED(class_weight={0: 2.0})):
+        model = SeqGraphMED(estimator, class_weight="balanced")
+        for method in (model.fit, model.partial_fit):
+            with pytest.raises(ValueError, match="set class_weight of the estimator"):
+                method(X, labels)
+        assert not hasattr(model, "n_features_in_")
 
 
 # -- late labels, retraction, forgetting ----------------------------------------------------------

@@ -58,7 +58,12 @@ def make(carrier, **options):
 
 def papers(estimator, **options):
     """Return an estimator of the paper's recursion but for the options."""
-    return estimator(**{"lag": 1, **options})
+    return estimator(**{"lag": 1, "bias": "exact", **options})
+
+
+def own_graph(**options):
+    """Return SeqLapMED with a graph of each batch alone."""
+    return SeqLapMED(**options)
 
 
 def kernels_of(carrier, stream, forgetting=None):
@@ -174,15 +179,18 @@ def test_late_classes_under_a_finite_bias(carrier, lag, declared):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("bias_variance", [np.inf, 0.0, 0.7])
+@pytest.mark.parametrize(
+    "bias",
+    [{"bias": "exact", "bias_variance": variance} for variance in (np.inf, 0.0, 0.7)]
+    + [{"bias": "auto"}],
+    ids=["diffuse", "none", "finite", "auto"],
+)
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly"])
 @pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
-def test_without_smoothing_all_multipliers_are_those_of_one_fit(
-    estimator, kernel, bias_variance, n_classes
-):
+def test_without_smoothing_all_multipliers_are_those_of_one_fit(estimator, kernel, bias, n_classes):
     stream = make_stream(n_classes=n_classes, seed=35)
     options = {"kernel": kernel, "gamma": GAMMA, "degree": 2, "coef0": 1.0, "tol": TOL}
-    options |= {"bias_variance": bias_variance, "lag": None}
+    options |= {**bias, "lag": None, "window": None}
     if estimator is SeqLapMED:
         options["beta"] = 0.0
     model = learn(estimator(**options), stream)
@@ -410,7 +418,7 @@ def test_the_averaged_mean_is_the_mean_of_the_means(carrier, lag, forgetting, n_
 @pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array], ids=["dense", "csr"])
 def test_a_linear_kernel_averages_its_weights(estimator, n_classes, wrap):
     stream = make_stream(n_classes=n_classes, seed=41)
-    options = {"kernel": "linear", "tol": TOL, "lag": 2}
+    options = {"kernel": "linear", "tol": TOL, "lag": 2, "bias": "exact"}
     plain, running = estimator(**options), estimator(averaging=True, **options)
     weights = []
     for rows in stream:
@@ -670,8 +678,13 @@ BUDGETED = [
     pytest.param({"forgetting": 0.7}, 3, np.asarray, id="forgetting-3"),
     pytest.param({"averaging": True, "forgetting": 0.7}, 3, np.asarray, id="both-3"),
     pytest.param({"averaging": True, "forgetting": 0.7}, 2, sp.csr_array, id="both-csr"),
-    pytest.param({"bias_variance": 0.7}, 2, np.asarray, id="finite-bias"),
-    pytest.param({"bias_variance": 0.7, "averaging": True}, 3, np.asarray, id="finite-bias-3"),
+    pytest.param({"bias": "exact", "bias_variance": 0.7}, 2, np.asarray, id="finite-bias"),
+    pytest.param(
+        {"bias": "exact", "bias_variance": 0.7, "averaging": True},
+        3,
+        np.asarray,
+        id="finite-bias-3",
+    ),
 ]
 
 
@@ -711,7 +724,7 @@ def begun(kernel, n_landmarks, points, bias_variance=np.inf):
     """Return the posterior of no batch, with landmarks."""
     carrier = recursion.begin("landmarks", kernel, n_landmarks=n_landmarks, seed=0)
     recipe = GraphRecipe(n_neighbors=NEIGHBOURS)
-    return learning.begin(carrier, recipe, points, bias_variance)
+    return learning.begin(carrier, recipe, points, learning.BiasPrior(0.0, bias_variance))
 
 
 def as_batch(rows):

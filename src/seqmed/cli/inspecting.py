@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 
 from seqmed import persistence
-from seqmed.cli import state, terminal
+from seqmed.cli import parameters, state, terminal
 from seqmed.cli.state import Classifier, Progress
 from seqmed.cli.terminal import counted, percent
+from seqmed.estimators import SeqLapMED, SeqMED
+from seqmed.graphpropagation import GraphPropagation
+from seqmed.mixture import SHARE_EXPONENTS
+from seqmed.seqgraphmed import SeqGraphMED
+from seqmed.sharing import arrays_in
 
 # Of a list that is longer, so many are printed.
 FEW = 20
@@ -29,7 +34,7 @@ def inspect(path: Path, *, as_json: bool) -> None:
 
 def description(path: Path, model: Classifier, progress: Progress) -> dict[str, Any]:
     """Return everything that is known of a model, as plain values."""
-    contents, posterior, record = persistence.read(path), model.posterior_, progress.record
+    contents, record = persistence.read(path), progress.record
     schema, book = progress.known_schema, model._stream.book
     return {
         "file": {
@@ -40,7 +45,7 @@ def description(path: Path, model: Classifier, progress: Progress) -> dict[str, 
         },
         "model": {
             "estimator": contents.model,
-            "parameters": {name: plain(value) for name, value in contents.parameters.items()},
+            "parameters": parameters_of(model),
             "changed": changed(model),
         },
         "columns": {
@@ -73,26 +78,73 @@ def description(path: Path, model: Classifier, progress: Progress) -> dict[str, 
             "correct": record.correct,
             "accuracy": record.accuracy,
         },
-        "memory": {
-            "bytes": posterior.nbytes,
-            "points": posterior.size,
-            "labeled_rows_in_window": posterior.window.size,
-        },
-        "certificates": {
-            "duality_gap": plain(float(model.duality_gap_)),
-            "tol": model.tol,
-            "projection_error": plain(float(np.max(posterior.projection_error, initial=0.0))),
-            "calibration_slope": model._stream.calibration.slope,
-            "calibrated_by": model._stream.calibration.n_scored,
-        },
+        **experts(model),
     }
+
+
+def experts(model: Classifier) -> dict[str, Any]:
+    """Return what is known of the margin, the graph and their mixture, of those that there are."""
+    if isinstance(model, SeqGraphMED):
+        return {
+            "mixture": mixture_summary(model),
+            "graph": graph_summary(model),
+            "margin": margin_summary(model.estimator_),
+        }
+    if isinstance(model, GraphPropagation):
+        return {"graph": graph_summary(model)}
+    return {"margin": margin_summary(model)}
+
+
+def mixture_summary(model: SeqGraphMED) -> dict[str, Any]:
+    """Return how margin and graph are mixed."""
+    choice = model._stream.choice
+    return {
+        "graph_weight": choice.weight,
+        "temperature": choice.temperature,
+        "class_prior_exponent": float(SHARE_EXPONENTS[choice.exponent]),
+        "labels_in_record": model._stream.record.size,
+    }
+
+
+def graph_summary(model: SeqGraphMED | GraphPropagation) -> dict[str, Any]:
+    """Return what is known of a graph and its kept rows."""
+    graph, info = model._stream.graph, model.update_info_
+    report = info.graph if isinstance(model, SeqGraphMED) else info
+    return {
+        "bytes": sum(array.nbytes for array in arrays_in(graph)),
+        "kept_rows": graph.rows.size,
+        "labeled_rows": int(np.count_nonzero(graph.codes >= 0)),
+        "metric": type(graph.rows.metric).__name__,
+        "residual": report.residual,
+    }
+
+
+def margin_summary(model: SeqMED | SeqLapMED) -> dict[str, Any]:
+    """Return what is known of a maximum-margin classifier."""
+    posterior, calibration = model.posterior_, model._stream.calibration
+    return {
+        "estimator": type(model).__name__,
+        "bytes": posterior.nbytes,
+        "points": posterior.size,
+        "labeled_rows_in_window": posterior.window.size,
+        "duality_gap": plain(float(model.duality_gap_)),
+        "tol": model.tol,
+        "projection_error": plain(float(np.max(posterior.projection_error, initial=0.0))),
+        "calibration_slope": calibration.slope,
+        "calibrated_by": calibration.n_scored,
+    }
+
+
+def parameters_of(model: Classifier) -> dict[str, Any]:
+    """Return the parameters of a model, those of an estimator within it by their full names."""
+    given = model.get_params()
+    return {name: plain(value) for name, value in given.items() if name != "estimator"}
 
 
 def changed(model: Classifier) -> dict[str, Any]:
     """Return the parameters that are not as they are by default."""
-    default = type(model)().get_params()
-    given = model.get_params()
-    return {name: plain(value) for name, value in given.items() if value != default[name]}
+    default = parameters_of(parameters.blank_model(type(model)))
+    return {name: value for name, value in parameters_of(model).items() if value != default[name]}
 
 
 def plain(value: Any) -> Any:
@@ -109,10 +161,9 @@ def plain(value: Any) -> Any:
 def show(found: dict[str, Any]) -> None:
     """Print a description."""
     file, columns, seen = found["file"], found["columns"], found["seen"]
-    memory, certificates = found["memory"], found["certificates"]
     changed = ", ".join(f"{name}={value}" for name, value in found["model"]["changed"].items())
     words = f" and the words of {columns['text']}" if columns["text"] else ""
-    gap, prequential = certificates["duality_gap"], found["prequential"]
+    prequential = found["prequential"]
     lines = {
         "file": f"{file['path']}, {size(file['bytes'])}, format {file['format']}, written by "
         f"seqmed {file['library']}",
@@ -123,11 +174,7 @@ def show(found: dict[str, Any]) -> None:
         f"{seen['labeled']:,} labeled, {seen['skipped']:,} bad and skipped",
         "accuracy": f"{percent(prequential['accuracy'])} of {prequential['scored']:,} rows that "
         "were predicted before they were learned",
-        "memory": f"{size(memory['bytes'])}, {memory['points']:,} points, "
-        f"{memory['labeled_rows_in_window']:,} labeled rows in the window",
-        "duality gap": "none (the last batch posed no problem)" if gap is None else f"{gap:.2g}",
-        "projections": f"have moved no score by more than {certificates['projection_error']:.2g} "
-        "sqrt(k(x, x))",
+        **expert_lines(found),
     }
     for name, text in lines.items():
         terminal.show(f"{name + ':':13}{text}")
@@ -141,6 +188,39 @@ def show(found: dict[str, Any]) -> None:
         terminal.show_table(header, rows[:FEW])
         if len(rows) > FEW:
             terminal.show(f"and {len(rows) - FEW} more: see --json")
+
+
+def expert_lines(found: dict[str, Any]) -> dict[str, str]:
+    """Return the lines on mixture, graph and margin, and on rows of the stream in the file."""
+    lines, rows = {}, []
+    if "mixture" in found:
+        mixture = found["mixture"]
+        lines["mixture"] = (
+            f"graph weight {mixture['graph_weight']:g}, temperature {mixture['temperature']:.3g}, "
+            f"by {counted(mixture['labels_in_record'], 'label')} in the record"
+        )
+    if "graph" in found:
+        graph = found["graph"]
+        rows.append(f"{counted(graph['kept_rows'], 'kept row')} of the graph")
+        lines["graph"] = (
+            f"{size(graph['bytes'])}, {counted(graph['kept_rows'], 'kept row')}, "
+            f"{graph['labeled_rows']:,} of them labeled"
+        )
+    if "margin" in found:
+        margin, gap = found["margin"], found["margin"]["duality_gap"]
+        rows.append(f"{counted(margin['points'], 'point')} of {margin['estimator']}")
+        lines["margin"] = (
+            f"{size(margin['bytes'])}, {counted(margin['points'], 'point')}, "
+            f"{margin['labeled_rows_in_window']:,} labeled rows in the window"
+        )
+        lines["duality gap"] = (
+            "none (the last batch posed no problem)" if gap is None else f"{gap:.2g}"
+        )
+        lines["projections"] = (
+            f"have moved no score by more than {margin['projection_error']:.2g} sqrt(k(x, x))"
+        )
+    lines["contains"] = f"rows of the data: {', '.join(rows)}"
+    return lines
 
 
 def shortened(names: list[str]) -> str:

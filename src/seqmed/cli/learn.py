@@ -17,8 +17,10 @@ COLUMNS, BATCHES, MODEL = "Columns", "Batches", "Parameters of a new model"
 class Estimator(StrEnum):
     """Classifiers."""
 
-    seqlapmed = "seqlapmed"
+    seqgraphmed = "seqgraphmed"
     seqmed = "seqmed"
+    seqlapmed = "seqlapmed"
+    graphpropagation = "graphpropagation"
 
 
 class LabelType(StrEnum):
@@ -59,7 +61,8 @@ def learn(
     label_type: Annotated[
         LabelType | None,
         typer.Option(
-            help="Type of the labels (default: told by the first).", rich_help_panel=COLUMNS
+            help="Type of the labels (default: inferred from the first labels).",
+            rich_help_panel=COLUMNS,
         ),
     ] = None,
     features: Annotated[
@@ -116,9 +119,15 @@ def learn(
         ),
     ] = None,
     checkpoint_every: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", help="Save after N batches.", rich_help_panel=BATCHES),
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Save after N batches (default: saving takes about 5 % of the time; after every "
+            "batch of a pipe).",
+            rich_help_panel=BATCHES,
+        ),
+    ] = None,
     log: Annotated[
         Path | None,
         typer.Option(
@@ -131,44 +140,72 @@ def learn(
     ] = False,
     estimator: Annotated[
         Estimator | None,
-        typer.Option(help="Classifier (default: seqlapmed).", rich_help_panel=MODEL),
+        typer.Option(help="Classifier (default: seqgraphmed).", rich_help_panel=MODEL),
     ] = None,
-    C: Annotated[
+    graph_memory: Annotated[
         str | None,
-        typer.Option("--C", help="Bound of a row's multiplier.", rich_help_panel=MODEL),
+        typer.Option(help="Rows kept for the graph (default: 10000).", rich_help_panel=MODEL),
     ] = None,
-    beta: Annotated[
-        str | None, typer.Option(help="Weight of the smoothness.", rich_help_panel=MODEL)
-    ] = None,
-    gamma: Annotated[
+    mixture: Annotated[
         str | None,
-        typer.Option(help="Of the kernel: scale, auto, a number.", rich_help_panel=MODEL),
+        typer.Option(
+            help="Weight of the graph: evidence, or a number in [0, 1].", rich_help_panel=MODEL
+        ),
+    ] = None,
+    alpha: Annotated[
+        str | None,
+        typer.Option(help="Weight of neighbours against a row's own label.", rich_help_panel=MODEL),
+    ] = None,
+    n_neighbors: Annotated[
+        str | None,
+        typer.Option(help="Neighbours of a row in the graph.", rich_help_panel=MODEL),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(help="Distance: auto, euclidean or cosine.", rich_help_panel=MODEL),
     ] = None,
     kernel: Annotated[
         str | None,
         typer.Option(help="rbf, linear, poly, tfidf or dcm.", rich_help_panel=MODEL),
     ] = None,
+    gamma: Annotated[
+        str | None,
+        typer.Option(
+            help="Coefficient of the kernel: scale, auto, or a number.", rich_help_panel=MODEL
+        ),
+    ] = None,
+    C: Annotated[
+        str | None,
+        typer.Option("--C", help="Upper bound of a row's multiplier.", rich_help_panel=MODEL),
+    ] = None,
+    beta: Annotated[
+        str | None,
+        typer.Option(help="Smoothness weight (seqlapmed).", rich_help_panel=MODEL),
+    ] = None,
     lag: Annotated[
         str | None,
-        typer.Option(help="Batches optimised together, or none.", rich_help_panel=MODEL),
+        typer.Option(
+            help="Batches optimised together, or none for no limit.", rich_help_panel=MODEL
+        ),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(help="Points kept, or none for all.", rich_help_panel=MODEL)
+        str | None,
+        typer.Option(help="Support vectors kept, or none for all.", rich_help_panel=MODEL),
     ] = None,
     averaging: Annotated[
         bool | None,
-        typer.Option(help="Predict with the mean of all means.", rich_help_panel=MODEL),
+        typer.Option(help="Predict with the running mean of all means.", rich_help_panel=MODEL),
     ] = None,
     forgetting: Annotated[
         str | None,
-        typer.Option(help="What is left of the past with a batch.", rich_help_panel=MODEL),
+        typer.Option(help="Forgetting factor per batch, in (0, 1].", rich_help_panel=MODEL),
     ] = None,
     class_weight: Annotated[
         str | None,
         typer.Option(help="balanced, or {'class': weight}.", rich_help_panel=MODEL),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Of random choices (default: 0).", rich_help_panel=MODEL)
+        int | None, typer.Option(help="Random seed (default: 0).", rich_help_panel=MODEL)
     ] = None,
     param: Annotated[
         list[str] | None,
@@ -180,8 +217,9 @@ def learn(
 ) -> None:
     """Make a model from files and pipes, or teach it more.
 
-    Every batch is first predicted, then learned. The model is saved together with its place in the
-    stream: the same command again goes on where it stopped.
+    Labeled rows of a batch are first predicted, then the batch is learned. The model is saved
+    together with its position in the stream. If interrupted at any point, run the same command
+    again: it resumes after the last saved batch.
     """
     with for_people(debug):
         from seqmed.cli import learning
@@ -201,10 +239,15 @@ def learn(
             "text_weights": options.name_of(text_weights),
         }
         parameters = {
+            "graph_memory": graph_memory,
+            "mixture": mixture,
+            "alpha": alpha,
+            "n_neighbors": n_neighbors,
+            "metric": metric,
+            "kernel": kernel,
+            "gamma": gamma,
             "C": C,
             "beta": beta,
-            "gamma": gamma,
-            "kernel": kernel,
             "lag": lag,
             "budget": budget,
             "averaging": averaging,

@@ -1,4 +1,10 @@
-"""Learning a stream: predict, learn, save, and go on where it stopped."""
+"""Learning a stream: predict, learn, save, and resume.
+
+Saving takes a small share of the time: the next save is due when the work since the last one has
+taken `SAVES_PAY` times as long as that save. If the command is killed, the batches since the last
+save are learned again from the files; learning is deterministic, so the model is the same to the
+bit. Pipes cannot be read again: with one among the inputs every batch is saved.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +28,13 @@ from seqmed.cli.errors import CommandError
 from seqmed.cli.inputs import placing, tell_skipped
 from seqmed.cli.journal import Pending
 from seqmed.cli.locking import locked
-from seqmed.cli.state import Classifier, Outcome, Progress
+from seqmed.cli.state import Classifier, Outcome, Progress, Record
 from seqmed.cli.terminal import counted, percent, say
+from seqmed.seqgraphmed import SeqGraphMED
 from seqmed.streams import Batch, Columns, Stream, StreamWarning, likely_typo
+
+# Seconds of work for every second that a save takes.
+SAVES_PAY = 20
 
 
 def learn(
@@ -36,7 +46,7 @@ def learn(
     parameters: Mapping[str, Any],
     batch_size: int | None,
     batch_by: str | None,
-    checkpoint_every: int,
+    checkpoint_every: int | None,
     log: Path | None,
     again: bool,
     file_format: str | None,
@@ -61,10 +71,11 @@ def learn(
         )
         if not stream.resumable:
             say("standard input and pipes cannot be resumed: after an interruption send the rest.")
-        learner = Learner(path, model, progress, log)
+            checkpoint_every = checkpoint_every or 1
+        learner = Learner(path, model, progress, log, checkpoint_every)
         before = progress.record
         try:
-            learner.follow(stream, checkpoint_every)
+            learner.follow(stream)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(learner.left_off()) from None
         finally:
@@ -93,41 +104,63 @@ class Learner:
     path : where it is saved.
     model, progress : as they are on the disk, or new.
     log : where to write a line for every batch.
+    checkpoint_every : batches between two saves; None to save when it pays.
     """
 
-    def __init__(self, path: Path, model: Classifier, progress: Progress, log: Path | None):
+    def __init__(
+        self,
+        path: Path,
+        model: Classifier,
+        progress: Progress,
+        log: Path | None,
+        checkpoint_every: int | None,
+    ):
         self.model, self.progress = model, progress
-        self.saved_batches = getattr(model, "n_batches_", 0)
+        self.saved_batches = self._progress_batches = getattr(model, "n_batches_", 0)
         self.path, self._log = path, None if log is None else os.path.realpath(log)
+        self._checkpoint_every = checkpoint_every
         self._lines: list[str] = []
-        self._seen = time.monotonic()
+        self._seen = self._saved_at = time.monotonic()
+        self._cost = 0.0
         if progress.pending is not None and progress.pending.path == self._log:
             journal.append(progress.pending)
 
-    def follow(self, stream: Stream, checkpoint_every: int) -> None:
+    def follow(self, stream: Stream) -> None:
         """Predict and learn every batch, and save."""
         start, skipped = self.progress, self.progress.record.skipped
-        with terminal.reporter("learning", wait=0) as bar:
-            for batch in stream:
-                self._learn(batch, stream.names, skipped)
-                if (self.model.n_batches_ - self.saved_batches) % checkpoint_every == 0:
-                    self._save()
-                record = self.progress.record
-                bar.report(stream.fraction, record.rows - start.record.rows, self._summary())
+        try:
+            with terminal.reporter("learning", wait=0) as bar:
+                for batch in stream:
+                    self._learn(batch, stream.names, skipped)
+                    if self._save_is_due():
+                        self._save()
+                    record = self.progress.record
+                    bar.report(stream.fraction, record.rows - start.record.rows, self._summary())
+        except (KeyboardInterrupt, ValueError):
+            # a refused batch or row leaves the model and its position as they were before it
+            if self.saved_batches < self._progress_batches == self.model.n_batches_:
+                self._save()
+            raise
         skipped += stream.skipped.total
         self._update(position=stream.position, skipped=skipped)
-        if not hasattr(self.model, "posterior_"):
+        if not hasattr(self.model, "n_batches_"):
             raise CommandError("there is no row to learn from: check the files.")
         if self.saved_batches != self.model.n_batches_ or self.progress != start:
             self._save()
+
+    def _save_is_due(self) -> bool:
+        """Whether to save after this batch; after the first one, always."""
+        if self._checkpoint_every is not None:
+            return (self.model.n_batches_ - self.saved_batches) % self._checkpoint_every == 0
+        return time.monotonic() - self._saved_at >= SAVES_PAY * self._cost
 
     def left_off(self) -> str:
         """Return what is safe after an interruption."""
         if not self.saved_batches:
             return "interrupted before the first batch was saved."
         return (
-            f"interrupted: {self.path} has been saved after batch {self.saved_batches}, and the "
-            "same command goes on from there."
+            f"interrupted: {self.path} has been saved after batch {self.saved_batches}; the same "
+            "command resumes from there."
         )
 
     def _learn(self, batch: Batch, names: Sequence[str], skipped: int) -> None:
@@ -138,18 +171,21 @@ class Learner:
             labels[found.labeled] = found.truth
             self.model.partial_fit(batch.X, labels)
         record = self.progress.record.add(batch.row.size, found)
-        self.progress = replace(self.progress, record=record, schema=batch.schema)
-        self._update(position=batch.position, skipped=skipped + batch.skipped)
+        record = replace(record, skipped=skipped + batch.skipped)
         if self._log is not None:
-            self._lines.append(json.dumps(self._line(batch, found)) + "\n")
+            self._lines.append(json.dumps(self._line(batch, found, record)) + "\n")
+        self.progress = replace(
+            self.progress, record=record, schema=batch.schema, position=batch.position
+        )
+        self._progress_batches = self.model.n_batches_  # last: the progress is that of the model
 
     def _update(self, *, position: Any, skipped: int) -> None:
         record = replace(self.progress.record, skipped=skipped)
         self.progress = replace(self.progress, position=position, record=record)
 
     def _save(self) -> None:
-        """Save the model and where it is; then write the log, from what has been saved."""
-        pending = None
+        """Save the model and its progress; then write the log, from what has been saved."""
+        begin, pending = time.monotonic(), None
         if self._log is not None:
             pending = Pending(self._log, "".join(self._lines))
         self.progress = replace(self.progress, pending=pending)
@@ -157,11 +193,12 @@ class Learner:
         self.saved_batches, self._lines = self.model.n_batches_, []
         if pending is not None:
             journal.append(pending)
+        self._saved_at = time.monotonic()
+        self._cost = self._saved_at - begin
 
-    def _line(self, batch: Batch, found: Outcome) -> dict[str, Any]:
-        """Return what the log says of a batch."""
-        record, gap = self.progress.record, float(self.model.duality_gap_)
-        now = time.monotonic()
+    def _line(self, batch: Batch, found: Outcome, record: Record) -> dict[str, Any]:
+        """Return the line of the log on a batch."""
+        gap, now = float(self.model.duality_gap_), time.monotonic()
         seconds, self._seen = now - self._seen, now
         return {
             "batch": self.model.n_batches_,
@@ -175,6 +212,7 @@ class Learner:
             "skipped_so_far": record.skipped,
             "classes": self.model.classes_.size,
             "gap": gap if math.isfinite(gap) else None,
+            **({"graph_weight": self.model.graph_weight_} if self._mixes else {}),
             "seconds": round(seconds, 4),
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
@@ -182,7 +220,13 @@ class Learner:
     def _summary(self) -> str:
         record = self.progress.record
         accuracy = f", accuracy {percent(record.accuracy)}" if record.scored else ""
-        return f"batch {self.model.n_batches_}, {counted(record.rows, 'row')}{accuracy}"
+        weight = f", graph weight {self.model.graph_weight_:g}" if self._mixes else ""
+        return f"batch {self.model.n_batches_}, {counted(record.rows, 'row')}{accuracy}{weight}"
+
+    @property
+    def _mixes(self) -> bool:
+        """Whether the model is a mixture with a graph."""
+        return isinstance(self.model, SeqGraphMED)
 
     def _suspect_typos(self, batch: Batch, found: Outcome, names: Sequence[str]) -> None:
         """Warn of classes that are new and a slip of the finger away from a more common one."""

@@ -9,8 +9,13 @@ from typing import Any
 
 from seqmed.cli.errors import CommandError
 from seqmed.cli.state import ESTIMATORS, Classifier
+from seqmed.estimators import SeqMED
+from seqmed.seqgraphmed import SeqGraphMED
 
-DEFAULT_ESTIMATOR = "seqlapmed"
+DEFAULT_ESTIMATOR = next(iter(ESTIMATORS))
+# How `set_params` names the parameters of the estimator within `SeqGraphMED`, and those that are
+# set for both. (Its class_weight is passed on to the estimator.)
+NESTED, COMMON = "estimator__", ("forgetting", "random_state")
 # Repeating a command must repeat its result, also if it was killed before anything was saved.
 DEFAULT_SEED = 0
 WORDS = {"none": None, "true": True, "false": False, "inf": float("inf")}
@@ -46,16 +51,20 @@ def collect(options: Mapping[str, Any], pairs: Sequence[str]) -> dict[str, Any]:
     return given
 
 
+def blank_model(kind: type[Classifier]) -> Classifier:
+    """Return a model with default parameters; that of `SeqGraphMED` has an estimator to set up."""
+    return SeqGraphMED(SeqMED()) if kind is SeqGraphMED else kind()
+
+
 def new_model(estimator: str | None, given: Mapping[str, Any]) -> Classifier:
     """Return a model with the parameters given."""
-    kind = ESTIMATORS[estimator or DEFAULT_ESTIMATOR]
-    parameters = {"random_state": DEFAULT_SEED, **given}
-    model = kind()
-    check_names(model, parameters)
-    if isinstance(model, ESTIMATORS["seqlapmed"]):
-        parameters["unlabeled"] = None  # what marks an unlabeled row is the reader's to know
-    model.set_params(**parameters)
+    model = blank_model(ESTIMATORS[estimator or DEFAULT_ESTIMATOR])
+    model.set_params(**full_names(model, {"random_state": DEFAULT_SEED, **given}))
+    if "unlabeled" in model.get_params():
+        model.set_params(unlabeled=None)  # the reader decides which rows are unlabeled
     model._validate_params()
+    if isinstance(model, SeqGraphMED):
+        model.estimator._check_parameters(None)
     return model
 
 
@@ -64,11 +73,10 @@ def check_same(model: Classifier, estimator: str | None, given: Mapping[str, Any
     kind = type(model).__name__.lower()
     if estimator not in (None, kind):
         raise differs("estimator", estimator, kind)
-    check_names(model, given)
     known = model.get_params()
-    for name, value in given.items():
+    for name, value in full_names(model, given).items():
         if value != known[name]:
-            raise differs(name, value, known[name])
+            raise differs(name.removeprefix(NESTED), value, known[name])
 
 
 def differs(name: str, now: Any, before: Any) -> CommandError:
@@ -79,11 +87,23 @@ def differs(name: str, now: Any, before: Any) -> CommandError:
     )
 
 
-def check_names(model: Classifier, given: Mapping[str, Any]) -> None:
-    """Refuse parameters that a model does not have; name the one that may be meant."""
-    known = sorted(set(model.get_params()) - {"unlabeled"})
-    for name in given:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            meant = f"is {close[0]} meant?" if close else f"it has {', '.join(known)}."
+def full_names(model: Classifier, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters by their names in `set_params`; refuse those that a model does not have.
+
+    Parameters of the estimator of a `SeqGraphMED` are known by their own names too. Those of
+    `COMMON` are set for both.
+    """
+    known = set(model.get_params()) - {"unlabeled", "estimator"}
+    found = {}
+    for name, value in given.items():
+        nested = NESTED + name
+        if name not in known and nested not in known:
+            plain = sorted({each.removeprefix(NESTED) for each in known})
+            close = difflib.get_close_matches(name, plain, 1)
+            meant = f"is {close[0]} meant?" if close else f"it has {', '.join(plain)}."
             raise CommandError(f"{type(model).__name__} has no parameter {name!r} to set: {meant}")
+        if name in known:
+            found[name] = value
+        if nested in known and (name not in known or name in COMMON):
+            found[nested] = value
+    return found

@@ -11,6 +11,7 @@ from seqmed.cli.outputs import BOOLEAN, INTEGER, NUMBER, TEXT, Chunk, Kind
 from seqmed.cli.state import Classifier
 from seqmed.streams import Batch, Stream
 
+SPREAD = "spread"
 LABEL_KINDS = {"i": INTEGER, "b": BOOLEAN}
 
 
@@ -47,8 +48,13 @@ def predicted_columns(model: Classifier) -> dict[str, Kind]:
         "label": LABEL_KINDS.get(model.classes_.dtype.kind, TEXT),
         **{f"probability_{name}": NUMBER for name in names},
         **dict.fromkeys(scores, NUMBER),
-        "spread": NUMBER,
+        **({SPREAD: NUMBER} if has_spread(model) else {}),
     }
+
+
+def has_spread(model: Classifier) -> bool:
+    """Whether a model has a posterior standard deviation."""
+    return hasattr(model, "decision_std")
 
 
 def predictions(model: Classifier, batch: Batch, names: Sequence[str]) -> Chunk:
@@ -60,5 +66,5 @@ def predictions(model: Classifier, batch: Batch, names: Sequence[str]) -> Chunk:
         model.classes_[probabilities.argmax(axis=1)].tolist(),
         *probabilities.T.tolist(),
         *scores.T.tolist(),
-        model.decision_std(batch.X).tolist(),
+        *([model.decision_std(batch.X).tolist()] if has_spread(model) else []),
     ]

@@ -16,11 +16,19 @@ from seqmed.cli.errors import CommandError, naming
 from seqmed.cli.inputs import labeled
 from seqmed.cli.journal import Pending
 from seqmed.estimators import SeqLapMED, SeqMED
+from seqmed.graphpropagation import GraphPropagation
+from seqmed.seqgraphmed import SeqGraphMED
 from seqmed.streams import Batch, Position, Schema
 from seqmed.streams.errors import read_fields, refuse_stored
 
-Classifier = SeqLapMED | SeqMED
-ESTIMATORS: dict[str, type[Classifier]] = {"seqlapmed": SeqLapMED, "seqmed": SeqMED}
+Classifier = SeqGraphMED | SeqMED | SeqLapMED | GraphPropagation
+# The first is the default.
+ESTIMATORS: dict[str, type[Classifier]] = {
+    "seqgraphmed": SeqGraphMED,
+    "seqmed": SeqMED,
+    "seqlapmed": SeqLapMED,
+    "graphpropagation": GraphPropagation,
+}
 
 
 class Outcome(NamedTuple):

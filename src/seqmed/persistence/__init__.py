@@ -97,10 +97,11 @@ def save(model: Any, path: AnyPath, *, extra: dict[str, Any] | None = None) -> N
 
     Parameters
     ----------
-    model : SeqMED, SeqLapMED, PrequentialSearch or StreamPipeline
+    model : SeqMED, SeqLapMED, SeqGraphMED, GraphPropagation, PrequentialSearch or StreamPipeline
         Fitted or not. The transformers of a pipeline may be StandardScaler, MinMaxScaler and
-        MaxAbsScaler. Refused are kernels that are functions, and estimators of other classes:
-        keeping them would mean to keep code.
+        MaxAbsScaler; the estimator of SeqGraphMED may be SeqMED or SeqLapMED. Refused are kernels
+        that are functions, and estimators of other classes: keeping them would mean to keep code.
+        The file contains rows of the data: support vectors, landmarks, kept rows of a graph.
     path : str or path-like
     extra : dict, default=None
         What else to keep, under names: None, booleans, numbers, strings, arrays (dense or CSR), and

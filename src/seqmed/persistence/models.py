@@ -7,15 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 
 from seqmed.kernels import FromFunction, Kernel
+from seqmed.margin import OtherExpert
 from seqmed.persistence import rules
 from seqmed.persistence.registry import (
     CLASSES,
     ESTIMATORS,
+    MARGINS,
+    READ_AS,
     RECORDS,
     SCALERS,
+    as_written,
     check_names,
     check_types,
     estimator_class,
@@ -40,6 +44,7 @@ class ModelEncoder(Encoder):
 
     def node(self, value: Any, where: str) -> dict[str, Any]:
         """Return the node of a value that two places may share."""
+        value = as_written(value)
         name = type(value).__name__
         if type(value) in ESTIMATORS:
             return {"estimator": {"class": name, **self._estimator(value, name)}}
@@ -85,18 +90,34 @@ class ModelEncoder(Encoder):
 
 def refuse_code(value: Any, where: str) -> None:
     """Refuse what could only be kept as code, with a remedy for each kind."""
-    shown = f"{where} is {value!r}, which a model file cannot hold: it never executes code. "
-    if isinstance(value, BaseEstimator):
-        scalers = ", ".join(kind.__name__ for kind in SCALERS)
+    value = value.estimator if isinstance(value, OtherExpert) else value
+    remedy = remedy_for(value)
+    if remedy is not None:
         raise ValueError(
-            f"{shown}Expected {', '.join(CLASSES)}: transform the rows beforehand or by one of "
+            f"{where} is {value!r}, which a model file cannot hold: it never executes code. "
+            f"{remedy}"
+        )
+
+
+def remedy_for(value: Any) -> str | None:
+    """Return what to do about a value that could only be kept as code, None for any other."""
+    if isinstance(value, BaseEstimator):
+        if is_classifier(value):
+            return (
+                f"Expected {' or '.join(kind.__name__ for kind in MARGINS)}: use one of these as "
+                "the estimator, or keep the model with skops."
+            )
+        scalers = ", ".join(kind.__name__ for kind in SCALERS)
+        return (
+            f"Expected {', '.join(CLASSES)}: transform the rows beforehand or by one of "
             f"{scalers}, or keep the model with skops."
         )
     if callable(value) or isinstance(value, FromFunction | Kernel):
-        raise ValueError(
-            f"{shown}Expected the name of a kernel, or a kernel of seqmed.kernels: use one of "
-            "these, or keep the model with cloudpickle and load it from nobody you do not trust."
+        return (
+            "Expected the name of a kernel, or a kernel of seqmed.kernels: use one of these, or "
+            "keep the model with cloudpickle and load it from nobody you do not trust."
         )
+    return None
 
 
 class ModelDecoder(Decoder):
@@ -142,7 +163,8 @@ class ModelDecoder(Decoder):
         parts = self.decode_named(content["fields"])
         check_names(parts, field_types(kind), (), name)
         check_types(parts, field_types(kind), name)
-        return kind(**parts)
+        record = kind(**parts)
+        return READ_AS[kind](record) if kind in READ_AS else record
 
     def _build_random_state(self, content: Any) -> np.random.RandomState:
         parts = self.decode_named(content)

@@ -7,7 +7,7 @@ anything but these.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from numbers import Integral
 from types import UnionType
@@ -23,6 +23,8 @@ from seqmed.drift import ColumnStatistics, Comparison, Watch
 from seqmed.dual import DualSolution
 from seqmed.estimators import SeqLapMED, SeqMED
 from seqmed.graph import GraphRecipe
+from seqmed.graph_mixture import MixtureInfo, MixtureStream
+from seqmed.graphpropagation import GraphPropagation, GraphStream
 from seqmed.kernels import (
     RBF,
     DCMFisher,
@@ -35,6 +37,9 @@ from seqmed.kernels import (
 )
 from seqmed.labels import ClassBook
 from seqmed.learning import StepInfo
+from seqmed.margin import MarginExpert, OwnExpert
+from seqmed.mixture import Choice, Scales, ScoreRecord
+from seqmed.persistence.saved_rows import SavedRows, completed, from_saved, to_saved
 from seqmed.pipeline import StreamPipeline
 from seqmed.posterior import (
     Covariance,
@@ -46,6 +51,10 @@ from seqmed.posterior import (
     Watched,
     Window,
 )
+from seqmed.propagation.expert import GraphInfo, GraphState
+from seqmed.propagation.lists import Lists
+from seqmed.propagation.memory import KeptRows
+from seqmed.propagation.metrics import Cosine, Euclidean, KernelDistance, Metric
 from seqmed.race import Dropped, Record
 from seqmed.recursion import (
     ExactRecursion,
@@ -57,18 +66,26 @@ from seqmed.recursion.basis import Basis
 from seqmed.recursion.span import SpanCovariance
 from seqmed.recursion.spectral import Spectrum
 from seqmed.search import PrequentialSearch
+from seqmed.seqgraphmed import SeqGraphMED
 from seqmed.updating import Stream
 
 KERNELS = (RBF, Linear, Polynomial, TfIdf, DCMFisher, Precomputed)
 COVARIANCES = (Covariance, SpanCovariance)
 RECURSIONS = (ExactRecursion, LandmarkRecursion, SpectralRecursion, SpanRecursion)
+METRICS = (Euclidean, Cosine, KernelDistance)
+# Estimators of `SeqGraphMED` that can be written.
+MARGINS = (SeqMED, SeqLapMED)
 
 # What an annotation that names an interface allows.
 IMPLEMENTATIONS: dict[Any, tuple[type, ...]] = {
     Kernel: KERNELS,
     CovarianceFunction: COVARIANCES,
     Recursion: RECURSIONS,
+    Metric: METRICS,
+    MarginExpert: (OwnExpert,),
 }
+# Types of fields that are narrower than their annotations.
+NARROWED: dict[type, dict[str, Any]] = {OwnExpert: {"estimator": SeqMED | SeqLapMED}}
 
 RECORDS: dict[str, Any] = {
     kind.__name__: kind
@@ -77,8 +94,13 @@ RECORDS: dict[str, Any] = {
         Stream, Posterior, Terms, Watched, Window, Expansion, GraphRecipe, Reduction, Basis,
         Spectrum, ClassBook, Calibration, StepInfo, DualSolution,
         Watch, ColumnStatistics, Comparison, Record, Dropped,
+        *METRICS, GraphStream, GraphState, GraphInfo, SavedRows, Lists,
+        MixtureStream, MixtureInfo, OwnExpert, ScoreRecord, Scales, Choice,
     )
 }  # fmt: skip
+# Records that are written as others, and how those are read.
+WRITTEN_AS: dict[type, Callable[[Any], Any]] = {KeptRows: to_saved}
+READ_AS: dict[type, Callable[[Any], Any]] = {SavedRows: from_saved}
 
 
 @dataclass(frozen=True)
@@ -107,6 +129,26 @@ CLASSIFIER = Kept(
     made=("classes_", "n_batches_", "posterior_", "intercept_", "duality_gap_", "n_iter_"),
     make=lambda model: model._commit(model._stream, model.update_info_),
 )
+
+
+def complete(model: Any) -> None:
+    """Give a model with a graph what is computed from its kept rows, and its public attributes."""
+    stream = model._stream
+    graph = replace(stream.graph, rows=completed(stream.graph.rows))
+    model._commit(stream._replace(graph=graph), model.update_info_)
+
+
+MADE_BY_GRAPHS = ("classes_", "n_batches_", "n_kept_", "duality_gap_", "n_iter_")
+GRAPH_CLASSIFIER = Kept(
+    attributes={**COLUMNS, "_stream": GraphStream, "update_info_": GraphInfo},
+    made=MADE_BY_GRAPHS,
+    make=complete,
+)
+MIXTURE_CLASSIFIER = Kept(
+    attributes={**COLUMNS, "_stream": MixtureStream, "update_info_": MixtureInfo},
+    made=(*MADE_BY_GRAPHS, "estimator_", "graph_weight_"),
+    make=complete,
+)
 PIPELINE = Kept(attributes={"_watch": tuple[bool, Watch] | None, "drift_": Comparison | None})
 SEARCH = Kept(
     attributes={
@@ -134,6 +176,8 @@ SCALERS: dict[type, Kept] = {
 ESTIMATORS: dict[type, Kept] = {
     SeqMED: CLASSIFIER,
     SeqLapMED: CLASSIFIER,
+    GraphPropagation: GRAPH_CLASSIFIER,
+    SeqGraphMED: MIXTURE_CLASSIFIER,
     StreamPipeline: PIPELINE,
     PrequentialSearch: SEARCH,
     **SCALERS,
@@ -157,8 +201,13 @@ def kept_state(estimator: Any) -> dict[str, Any]:
 @cache
 def field_types(kind: Any) -> dict[str, Any]:
     """Return the fields of a record and their types."""
-    hints = get_type_hints(kind)
+    hints = {**get_type_hints(kind), **NARROWED.get(kind, {})}
     return {name: hints[name] for name in field_names(kind)}
+
+
+def as_written(value: Any) -> Any:
+    """Return a value, or the record it is written as."""
+    return WRITTEN_AS[type(value)](value) if type(value) in WRITTEN_AS else value
 
 
 def field_names(record: Any) -> tuple[str, ...]:

@@ -18,13 +18,16 @@ from sklearn.preprocessing import StandardScaler
 
 from seqmed.drift import ENOUGH_ROWS, Watch
 from seqmed.estimators import SeqLapMED, SeqMED
-from seqmed.persistence.registry import COLUMNS, ESTIMATORS, KERNELS, SCALERS
+from seqmed.graphpropagation import GraphPropagation
+from seqmed.persistence.graph_rules import graph_stream_rules, mixture_stream_rules
+from seqmed.persistence.registry import COLUMNS, ESTIMATORS, KERNELS, MARGINS, SCALERS
 from seqmed.persistence.shapes import check_shapes
 from seqmed.persistence.stream_rules import Rules, no_rules, stream_rules
 from seqmed.pipeline import StreamPipeline
 from seqmed.search import PrequentialSearch
+from seqmed.seqgraphmed import SeqGraphMED
 
-STREAM_CLASSIFIERS = (SeqMED, SeqLapMED)
+STREAM_CLASSIFIERS = (SeqMED, SeqLapMED, GraphPropagation, SeqGraphMED)
 
 
 def check(estimator: Any, state: dict[str, Any]) -> None:
@@ -54,6 +57,7 @@ def check(estimator: Any, state: dict[str, Any]) -> None:
 NESTING: dict[type, tuple[str, ...]] = {
     StreamPipeline: ("steps",),
     PrequentialSearch: ("estimator", "param_grid"),
+    SeqGraphMED: ("estimator",),
 }
 
 
@@ -61,7 +65,30 @@ def classifier_form(model: Any) -> Rules:
     """Yield what parameters are that the classifier's own constraints leave open."""
     named = isinstance(model.kernel, str)
     yield "a kernel by name, or of seqmed.kernels", named or type(model.kernel) in KERNELS
-    weights = model.class_weight if isinstance(model.class_weight, dict) else {}
+    yield from label_form(model)
+
+
+def graph_form(model: Any) -> Rules:
+    """Yield what parameters are that the constraints of `GraphPropagation` leave open."""
+    named = isinstance(model.metric, str)
+    yield "a metric by name, or a kernel of seqmed.kernels", named or type(model.metric) in KERNELS
+    yield from label_form(model)
+
+
+def mixture_form(model: SeqGraphMED) -> Rules:
+    """Yield what parameters are that the constraints of `SeqGraphMED` leave open."""
+    yield from graph_form(model)
+    yield (
+        f"{' or '.join(kind.__name__ for kind in MARGINS)} as its estimator: use one of these, or "
+        "keep the model with skops",
+        model.estimator is None or type(model.estimator) in MARGINS,
+    )
+
+
+def label_form(model: Any) -> Rules:
+    """Yield what holds for the parameters of labels."""
+    given = getattr(model, "class_weight", None)
+    weights = given if isinstance(given, dict) else {}
     yield "weights of classes that are numbers", all(isinstance(w, Real) for w in weights.values())
     yield "a single value as marker", is_single(getattr(model, "unlabeled", None))
 
@@ -97,6 +124,8 @@ def search_form(search: PrequentialSearch) -> Rules:
 FORMS: dict[type, Callable[[Any], Rules]] = {
     SeqMED: classifier_form,
     SeqLapMED: classifier_form,
+    GraphPropagation: graph_form,
+    SeqGraphMED: mixture_form,
     StreamPipeline: pipeline_form,
     PrequentialSearch: search_form,
 }
@@ -139,7 +168,15 @@ def classifier_state(model: Any, state: dict[str, Any]) -> Rules:
     yield "the parameters that may not change", set(fixed) == set(model._fixed_parameters)
     began = type(model)(**{**model.get_params(deep=False), **fixed})
     check(began, {})
-    yield from stream_rules(began, state)
+    yield from STREAM_RULES[type(model)](began, state)
+
+
+STREAM_RULES: dict[type, Callable[[Any, dict[str, Any]], Rules]] = {
+    SeqMED: stream_rules,
+    SeqLapMED: stream_rules,
+    GraphPropagation: graph_stream_rules,
+    SeqGraphMED: mixture_stream_rules,
+}
 
 
 def scaler_state(scaler: Any, state: dict[str, Any]) -> Rules:
@@ -206,6 +243,8 @@ def search_state(search: PrequentialSearch, state: dict[str, Any]) -> Rules:
 STATES: dict[type, Callable[[Any, dict[str, Any]], Rules]] = {
     SeqMED: classifier_state,
     SeqLapMED: classifier_state,
+    GraphPropagation: classifier_state,
+    SeqGraphMED: classifier_state,
     StreamPipeline: pipeline_state,
     PrequentialSearch: search_state,
     **dict.fromkeys(SCALERS, scaler_state),

@@ -11,11 +11,17 @@ import scipy.sparse as sp
 from seqmed.calibration import Calibration
 from seqmed.drift import ColumnStatistics, Comparison, Watch
 from seqmed.dual import DualSolution
+from seqmed.graph_mixture import MixtureStream
 from seqmed.kernels import RBF, DCMFisher, Expansion, Precomputed, TfIdf
 from seqmed.labels import ClassBook
 from seqmed.learning import StepInfo
-from seqmed.persistence.registry import RECORDS, field_names
+from seqmed.mixture import Scales, ScoreRecord
+from seqmed.persistence.registry import RECORDS, as_written, field_names
+from seqmed.persistence.saved_rows import SavedRows
 from seqmed.posterior import Posterior, Reduction, Terms, Watched, Window
+from seqmed.propagation.expert import GraphState
+from seqmed.propagation.lists import Lists
+from seqmed.propagation.metrics import Euclidean
 from seqmed.race import Record
 from seqmed.recursion import (
     ExactRecursion,
@@ -64,16 +70,33 @@ SHAPES: dict[type, dict[str, str]] = {
     Record: {
         "right": "c", "alone": "c c", "squares": "c c", "right_in_all": "c", "total_in_all": "c",
     },
+    Euclidean: {"centre": "p", "directions": "p q"},
+    SavedRows: {"rows": "kept p", "norms": "kept"},
+    Lists: {
+        "slots": "kept length", "distances": "kept length", "horizons": "kept", "sizes": "kept",
+    },
+    GraphState: {
+        "codes": "kept", "masses": "kept", "influence": "kept classes", "solution": "kept classes",
+        "solved_masses": "classes",
+    },
+    ScoreRecord: {
+        "margin": "scored classes", "graph": "scored classes", "counts": "scored classes",
+        "margin_scales": "scored exponents", "graph_scales": "scored", "codes": "scored",
+        "weights": "scored",
+    },
+    Scales: {"counts": "classes", "margin": "exponents"},
+    MixtureStream: {"class_weights": "classes", "probes": "probes p"},
 }  # fmt: skip
 # Rows of data by the names they go by.
 POINTS = ("points", "anchors", "landmarks")
 # Arrays that may hold infinities, and NaN; those of `drift` may hold both.
-UNBOUNDED, UNKNOWN = ("keys",), ("settled",)
+UNBOUNDED, UNKNOWN = ("keys", "distances", "horizons"), ("settled",)
 ANYTHING = (ColumnStatistics, Comparison, Watch)
 
 
 def records_in(value: Any) -> Iterator[Any]:
     """Yield a record and all records it consists of."""
+    value = as_written(value)
     if type(value) is tuple:
         for part in value:
             yield from records_in(part)

@@ -20,7 +20,7 @@ from seqmed.propagation.metrics import Metric, Stored
 from seqmed.threads import allowed_threads, side_by_side
 
 # Rows of a block, and queries searched for at once.
-BLOCK, STRIP = 1024, 128
+BLOCK, STRIP = 1024, 256
 # Entries of a list for every neighbour of the graph. The spare ones make up for deletions.
 SPARE = 1.6
 
@@ -168,7 +168,7 @@ class Scan:
         strip, limit = self.side(queries, own), self.metric.limit
         pairs = list(zip(self.products(queries), self.sides, strict=True))
         found = empty_lists(queries.size, length, limit)
-        if queries.sketched:
+        if self.metric.refines:
             radii = self.radii(pairs, strip, length)
             found.horizons[:] = np.nextafter(radii, np.float32(np.inf))
         for values, block in pairs:
@@ -180,14 +180,25 @@ class Scan:
         return found
 
     def radii(self, pairs: list[tuple[Single, Side]], strip: Side, length: int) -> Single:
-        """Return squared distances (m,) within which so many rows lie: the nearest by sketches."""
-        guesses = empty_lists(strip.norms.size, length, self.metric.limit)
+        """Return squared distances (m,) within which so many rows lie.
+
+        They are those of the row nearest by sketches, and of its own nearest rows.
+        """
+        lists = self.kept.lists
+        best = empty_lists(strip.norms.size, 1, np.inf)
         for values, block in pairs:
-            compiled.offer(values, inexact(strip), inexact(block), guesses)
+            known = lists.sizes[block.slots] >= length
+            norms = np.where(known, block.norms, np.float32(np.inf))
+            compiled.offer(values, inexact(strip), inexact(block)._replace(norms=norms), best)
+        guesses = np.hstack([best.slots, lists.slots[best.slots[:, 0]]])
+        guesses[best.sizes == 0] = -1
+        guesses[guesses == strip.slots[:, None]] = -1
+        fits = np.cumsum(guesses >= 0, axis=1) <= length
+        guesses = np.where(fits, guesses, np.int32(-1))
         radii = np.zeros(strip.norms.size, dtype=np.float32)
         for _, block in pairs:
             compiled.widen(radii, guesses, strip, block)
-        radii[guesses.sizes < length] = np.inf
+        radii[(guesses >= 0).sum(axis=1) < length] = np.inf
         return radii
 
 

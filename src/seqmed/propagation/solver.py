@@ -21,6 +21,10 @@ SHARPNESS = 4.0
 TOLERANCE, LARGEST_NUMBER_OF_STEPS = 1e-2, 500
 
 
+# Columns that are multiplied at once; others are slower.
+VECTOR = 8
+
+
 class Solution(NamedTuple):
     """A solution of the graph's linear systems.
 
@@ -93,10 +97,11 @@ def solve(graph: Graph, labels: Single, alpha: float, start: Single) -> Solution
     alpha : in [0, 1).
     start : (n, K) float32, where to begin.
     """
+    n_columns = labels.shape[1]
     scale = np.where(graph.roots > 0, graph.roots, np.float32(1.0))
-    target = scale[:, None] * labels
+    target = padded(scale[:, None] * labels)
     factor = np.float32(alpha)
-    values = start.astype(np.float32, copy=True)
+    values = padded(start)
     residual, work = np.empty_like(values), np.empty_like(values)
     graph.apply(values, factor, residual, work)
     np.subtract(target, residual, out=residual)
@@ -117,7 +122,15 @@ def solve(graph: Graph, labels: Single, alpha: float, start: Single) -> Solution
         square, steps = new, steps + 1
     norms = column_squares(target)
     shares = np.divide(square, norms, out=np.zeros_like(square), where=norms > 0)
-    return Solution(values, steps, float(np.sqrt(shares.max(initial=0.0))))
+    return Solution(values[:, :n_columns], steps, float(np.sqrt(shares.max(initial=0.0))))
+
+
+def padded(values: Single) -> Single:
+    """Return a copy with columns of zeros up to a multiple of `VECTOR`."""
+    n, columns = values.shape
+    result = np.zeros((n, -(-columns // VECTOR) * VECTOR), dtype=np.float32)
+    result[:, :columns] = values
+    return result
 
 
 def column_squares(values: Single) -> Single:
