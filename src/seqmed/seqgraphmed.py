@@ -19,7 +19,7 @@ from seqmed.graph_mixture import MixtureInfo, MixtureSettings, MixtureStream
 from seqmed.graphpropagation import DEFAULT_GRAPH_MEMORY, GraphClassifier
 from seqmed.kernels import Kernel, make_kernel
 from seqmed.labels import empty_book
-from seqmed.validation import Rows, check_overflow
+from seqmed.validation import Rows, check_overflow, is_estimator
 
 # Kernels whose distances grow with Euclidean ones: the graph then uses those of the rows.
 EUCLIDEAN_KERNELS = ("rbf", "linear")
@@ -189,6 +189,11 @@ class SeqGraphMED(GraphClassifier):
                 class_weight=self.class_weight,
                 forgetting=self.forgetting,
                 random_state=self.random_state,
+            )
+        if not is_estimator(self.estimator):
+            raise TypeError(
+                f"estimator={self.estimator!r}, expected a classifier such as SeqMED() or None: "
+                "pass an object, not a class or a name."
             )
         if self.class_weight is None:
             return self.estimator

@@ -502,6 +502,27 @@ def test_a_classifier_that_cannot_learn_batches_is_refused():
         SeqGraphMED(SeqMED(kernel="precomputed")).fit(X, labels)
 
 
+def test_what_is_no_estimator_is_refused():
+    X, _, labels = stream()
+    for given in (SeqMED, "svm", 3):
+        for method in ("fit", "partial_fit"):
+            with pytest.raises(TypeError, match="expected a classifier such as SeqMED"):
+                getattr(SeqGraphMED(given), method)(X, labels)
+
+
+def test_a_classifier_of_this_package_adds_classes_also_as_the_estimator():
+    """Batches without labels come first, and a class comes later."""
+    X, y, labels = stream()
+    model = SeqGraphMED(GraphPropagation(random_state=0), random_state=0)
+    model.partial_fit(X[:40], np.full(40, -1))
+    old = y < 2
+    model.partial_fit(X[old], labels[old])
+    assert set(model.predict(X).tolist()) == {0, 1}
+    model.partial_fit(X, labels)
+    assert model.estimator_.classes_.tolist() == [0, 1, 2]
+    assert model.score(X, y) > 0.8
+
+
 class Failing(GaussianNB):
     """Fails at one of its calls, counted over all copies."""
 
