@@ -376,7 +376,8 @@ class GraphPropagation(GraphClassifier):
             In the order of `classes_`; rows sum to 1.
         """
         check_is_fitted(self, "_stream")
-        return self._probabilities(self._stream, self._checked_points(X, self._stream))
+        stream = self._stream  # read once: another thread may be learning
+        return self._probabilities(stream, self._checked_points(X, stream))
 
     def _probabilities(self, stream: GraphStream, points: Points) -> Array:
         """Return probabilities (n, K) at validated rows."""

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, clone
 
 from seqmed.arrays import Array, Mask, Points, take_rows
 from seqmed.base import SequentialClassifier
+from seqmed.classifier import StreamClassifier
 from seqmed.labels import ClassBook
 from seqmed.predicting import scored
 from seqmed.validation import Rows, alike, is_estimator
@@ -186,7 +187,7 @@ class OtherExpert:
 
     def _check_classes(self, lesson: Lesson) -> None:
         known = getattr(self.estimator, "classes_", None)
-        if known is None:
+        if known is None or isinstance(self.estimator, StreamClassifier):
             return
         new = np.setdiff1d(lesson.book.classes, known)
         if new.size:
@@ -200,7 +201,7 @@ class OtherExpert:
         """Return decision values, or log-probabilities where there are none, (n, K)."""
         found = np.zeros((points.shape[0], book.classes.size))
         classes = getattr(self.estimator, "classes_", None)
-        if classes is None:
+        if classes is None or not len(classes):
             return found
         with np.errstate(divide="ignore"):  # a class may be declared and have no example yet
             values = self._values(points, len(classes))

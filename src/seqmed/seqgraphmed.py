@@ -19,7 +19,7 @@ from seqmed.graph_mixture import MixtureInfo, MixtureSettings, MixtureStream
 from seqmed.graphpropagation import DEFAULT_GRAPH_MEMORY, GraphClassifier
 from seqmed.kernels import Kernel, make_kernel
 from seqmed.labels import empty_book
-from seqmed.validation import Rows, check_overflow
+from seqmed.validation import Rows, check_overflow, is_estimator
 
 # Kernels whose distances grow with Euclidean ones: the graph then uses those of the rows.
 EUCLIDEAN_KERNELS = ("rbf", "linear")
@@ -190,6 +190,11 @@ class SeqGraphMED(GraphClassifier):
                 forgetting=self.forgetting,
                 random_state=self.random_state,
             )
+        if not is_estimator(self.estimator):
+            raise TypeError(
+                f"estimator={self.estimator!r}, expected a classifier such as SeqMED() or None: "
+                "pass an object, not a class or a name."
+            )
         if self.class_weight is None:
             return self.estimator
         if not margins.is_own(self.estimator) or self.estimator.class_weight is not None:
@@ -337,7 +342,8 @@ class SeqGraphMED(GraphClassifier):
             `predict` returns.
         """
         check_is_fitted(self, "_stream")
-        return self._probabilities(self._stream, self._checked_points(X, self._stream))
+        stream = self._stream  # read once: another thread may be learning
+        return self._probabilities(stream, self._checked_points(X, stream))
 
     def _probabilities(self, stream: MixtureStream, points: Points) -> Array:
         """Return probabilities (n, K) at validated rows."""

@@ -8,7 +8,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from seqmed import SeqLapMED, SeqMED
+from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
 
 # Some checks compare two ways to the same optimum (weights against repeated rows, dense against
 # sparse rows) to 1e-7: the duals must be solved further than the default asks.
@@ -38,16 +38,23 @@ MODELS = [
     SeqLapMED(tol=TOL, bias="exact", bias_variance=1.0),
     SeqLapMED(tol=TOL, beta=0.5),
     SeqLapMED(tol=TOL, gamma_A=1e-4, gamma_I=1e-2),
+    GraphPropagation(),
+    SeqGraphMED(),
+    SeqGraphMED(SeqLapMED(), mixture=0.5),
 ]
 
 
 def expected_failed_checks(model):
     """The checks that cannot pass, for the estimators that cannot pass them."""
     expected = {}
-    if isinstance(model, SeqLapMED):
+    if not isinstance(model, SeqMED):
         reason = "it uses -1 and +1 as classes; -1 marks an unlabeled row here, and is refused"
         expected["check_classifiers_classes"] = reason
-    if model.kernel == "linear" and model.bias == "auto":
+    if isinstance(model, GraphPropagation | SeqGraphMED):
+        reason = "a row given twice is two vertices of the graph, and a neighbour of itself"
+        for form in ("dense", "sparse"):
+            expected[f"check_sample_weight_equivalence_on_{form}_data"] = reason
+    elif model.kernel == "linear" and model.bias == "auto":
         reason = "boundaries of a linear kernel without an intercept pass through the origin"
         expected["check_class_weight_classifiers"] = reason
     return expected

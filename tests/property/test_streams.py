@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-from seqmed import SeqLapMED, SeqMED
+from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.kernels import DCMFisher
 
 EXAMPLES = 200
@@ -75,6 +75,8 @@ class Recipe:
     constant: tuple[bool, ...] = field(default=())
 
     def model(self):
+        if self.estimator in (GraphPropagation, SeqGraphMED):
+            return self.estimator(random_state=0, **self.parameters)
         return self.estimator(max_iter=MAX_ITER, random_state=0, **self.parameters)
 
     def features(self, generator, rows):
@@ -450,3 +452,115 @@ def test_the_same_stream_gives_the_same_model_and_predicting_changes_nothing(rec
             assert np.array_equal(
                 watched.decision_function(probes), undisturbed.decision_function(probes)
             )
+
+
+# -- classifiers with a graph ---------------------------------------------------------------------
+
+
+@st.composite
+def graph_recipes(draw, counts=False):
+    """Streams for `GraphPropagation` and `SeqGraphMED`."""
+    estimator = draw(st.sampled_from([GraphPropagation, SeqGraphMED]))
+    recipe = draw(recipes(counts=counts))
+    parameters = {
+        "graph_memory": draw(st.sampled_from([2, 5, 30, 10_000])),
+        "n_neighbors": draw(st.sampled_from([1, 3, 10])),
+        "alpha": draw(st.sampled_from([0.0, 0.5, 0.97])),
+        "metric": draw(st.sampled_from(["auto", "euclidean", "cosine", saturating])),
+        "forgetting": draw(st.sampled_from([1.0, 1.0, 0.9, 0.05])),
+    }
+    if estimator is SeqGraphMED:
+        margins = [None, None, SeqMED(lag=1), SeqLapMED(n_landmarks=4, random_state=0)]
+        parameters |= {
+            "estimator": draw(st.sampled_from(margins)),
+            "mixture": draw(st.sampled_from(["evidence", 0.0, 0.5, 1.0])),
+            "class_prior": draw(st.sampled_from(["evidence", "uniform"])),
+        }
+        if parameters["estimator"] is None:
+            parameters["class_weight"] = draw(st.sampled_from([None, "balanced", {0: 3.0}]))
+    return replace(recipe, estimator=estimator, parameters=parameters)
+
+
+def learn_quietly(model, batch):
+    """Learn one batch; no warning but that of an unfinished dual may come."""
+    X, y, weights = batch
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.partial_fit(X, y, sample_weight=weights)
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(graph_recipes())
+def test_scores_of_a_graph_are_numbers_and_predictions_are_classes_seen(recipe):
+    assert_graph_scores_are_numbers(recipe)
+
+
+@settings(max_examples=EXAMPLES // 4)
+@given(graph_recipes(counts=True))
+def test_scores_of_a_graph_of_counts_are_numbers_too(recipe):
+    assert_graph_scores_are_numbers(recipe)
+
+
+def assert_graph_scores_are_numbers(recipe):
+    """The same after every batch, in any order of labels, within the memory that was given."""
+    model, seen, probes = recipe.model(), set(), recipe.probes()
+    for position in range(len(recipe.batches)):
+        batch = recipe.batch(position)
+        learn_quietly(model, batch)
+        seen |= labels_seen(batch)
+        assert model.n_batches_ == position + 1
+        assert model.classes_.tolist() == sorted(seen)
+        assert model.n_kept_ <= model.graph_memory
+        labeled = np.count_nonzero(model._stream.graph.codes >= 0)
+        assert labeled <= max(1, model.graph_memory // 2)
+        assert np.isfinite(model._stream.graph.influence).all()
+        if recipe.estimator is GraphPropagation:
+            assert model.duality_gap_ >= 0
+        for X in (probes, batch[0]):
+            if not seen:
+                continue
+            scores, probabilities = model.decision_function(X), model.predict_proba(X)
+            assert np.isfinite(scores).all()
+            assert set(model.predict(X).tolist()) <= seen
+            np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
+            best = model.classes_[probabilities.argmax(axis=1)]
+            assert (model.predict(X) == best).all()
+
+
+@settings(max_examples=EXAMPLES // 4)
+@given(graph_recipes())
+def test_a_stream_of_single_rows_is_learned_by_a_graph_too(recipe):
+    model, seen = recipe.model(), set()
+    X, y, weights = recipe.batch(0)
+    for row in range(X.shape[0]):
+        if weights is not None and weights[row] == 0:
+            continue
+        single = (X[row : row + 1], y[row : row + 1], None)
+        learn_quietly(model, single)
+        seen |= labels_seen(single)
+    if seen:
+        probes = recipe.probes()
+        assert np.isfinite(model.decision_function(probes)).all()
+        assert set(model.predict(probes).tolist()) <= seen
+
+
+@settings(max_examples=EXAMPLES // 4)
+@given(graph_recipes())
+def test_the_same_stream_gives_the_same_graph_and_predicting_changes_nothing(recipe):
+    watched, undisturbed = recipe.model(), recipe.model()
+    probes = recipe.probes()
+    for position in range(len(recipe.batches)):
+        batch = recipe.batch(position)
+        learn_quietly(watched, batch)
+        before = pickle.dumps(watched._stream.graph)
+        if watched.classes_.size:
+            scores = watched.decision_function(probes)
+            watched.predict_proba(batch[0])
+            assert np.array_equal(watched.decision_function(probes), scores)
+        assert pickle.dumps(watched._stream.graph) == before
+        learn_quietly(undisturbed, batch)
+    if watched.classes_.size:
+        assert np.array_equal(
+            watched.decision_function(probes), undisturbed.decision_function(probes)
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import pickle
 import tracemalloc
 
@@ -14,7 +15,17 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Perceptron, SGDClassifier
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
 
-from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, graph_mixture, learning, margin
+from seqmed import (
+    GraphPropagation,
+    SeqGraphMED,
+    SeqLapMED,
+    SeqMED,
+    graph_mixture,
+    graphpropagation,
+    learning,
+    margin,
+    seqgraphmed,
+)
 from seqmed.graphpropagation import FIT_BATCH
 from seqmed.propagation.expert import GraphState
 
@@ -54,6 +65,13 @@ def assert_unchanged(model, X, call, error, match):
     assert vars(model).keys() == attributes.keys()
     assert all(vars(model)[name] is value for name, value in attributes.items())
     assert answers(model, X) == before
+
+
+@pytest.mark.parametrize("module", [graphpropagation, seqgraphmed])
+def test_the_examples_of_the_documentation_run(module):
+    failed, attempted = doctest.testmod(module)
+    assert attempted >= 7
+    assert failed == 0
 
 
 # -- labels ---------------------------------------------------------------------------------------
@@ -228,11 +246,12 @@ def test_balanced_class_weight_raises_the_recall_of_a_rare_class():
 
 def test_class_weight_beside_an_estimator_is_refused():
     X, _, labels = stream()
-    own = SeqMED(class_weight={0: 2.0})
-    model = SeqGraphMED(own, class_weight="balanced")
-    with pytest.raises(ValueError, match="set class_weight of the estimator"):
-        model.partial_fit(X, labels)
-    assert not hasattr(model, "n_features_in_")
+    for estimator in (GaussianNB(), SeqMED(class_weight={0: 2.0})):
+        model = SeqGraphMED(estimator, class_weight="balanced")
+        for method in (model.fit, model.partial_fit):
+            with pytest.raises(ValueError, match="set class_weight of the estimator"):
+                method(X, labels)
+        assert not hasattr(model, "n_features_in_")
 
 
 # -- late labels, retraction, forgetting ----------------------------------------------------------
@@ -481,6 +500,27 @@ def test_a_classifier_that_cannot_learn_batches_is_refused():
         SeqGraphMED(Mute()).fit(X, labels)
     with pytest.raises(ValueError, match="precomputed"):
         SeqGraphMED(SeqMED(kernel="precomputed")).fit(X, labels)
+
+
+def test_what_is_no_estimator_is_refused():
+    X, _, labels = stream()
+    for given in (SeqMED, "svm", 3):
+        for method in ("fit", "partial_fit"):
+            with pytest.raises(TypeError, match="expected a classifier such as SeqMED"):
+                getattr(SeqGraphMED(given), method)(X, labels)
+
+
+def test_a_classifier_of_this_package_adds_classes_also_as_the_estimator():
+    """Batches without labels come first, and a class comes later."""
+    X, y, labels = stream()
+    model = SeqGraphMED(GraphPropagation(random_state=0), random_state=0)
+    model.partial_fit(X[:40], np.full(40, -1))
+    old = y < 2
+    model.partial_fit(X[old], labels[old])
+    assert set(model.predict(X).tolist()) == {0, 1}
+    model.partial_fit(X, labels)
+    assert model.estimator_.classes_.tolist() == [0, 1, 2]
+    assert model.score(X, y) > 0.8
 
 
 class Failing(GaussianNB):
