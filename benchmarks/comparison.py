@@ -13,7 +13,8 @@ Streams learn every batch once:
 - SGDClassifier: logistic loss on labeled rows, features standardised by the first batch (not the
   words), with its default learning rate and with a constant one of 0.01;
 - river: nearest neighbours, softmax regression and Hoeffding tree, row by row on labeled rows,
-  features standardised by river for the last two (not the words).
+  features standardised by river for the last two (not the words). The tree is left out of ISOLET:
+  with 26 classes and 617 columns it takes longer than everything else together.
 
 Tables show the better of the two learning rates and the best of river's three by test accuracy,
 which favours them.
@@ -75,6 +76,7 @@ UNLABELED = -1
 TEXT_COLUMNS, TEXT_BATCH = 2**14, 200
 DIGITS_BATCH, DIGITS_TEST = 100, 397
 SEED = 0
+LEFT_OUT = {("isolet-26", "river HoeffdingTree")}
 
 
 # -- data ------------------------------------------------------------------------------------------
@@ -346,6 +348,8 @@ def main() -> None:
             for fraction in fractions:
                 cell = cells.setdefault(task, {}).setdefault(str(fraction), {})
                 for name in options.methods or [*STREAMS, *REFITTED]:
+                    if (task, name) in LEFT_OUT:
+                        continue
                     found = cell.setdefault(
                         name, {"accuracies": {}, "learning_seconds": {}, "predicting_seconds": {}}
                     )

@@ -106,7 +106,8 @@ class SeqGraphMED(GraphClassifier):
 
     Examples
     --------
-    >>>     >>> from sklearn.datasets import load_digits
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_digits
     >>> from seqmed import SeqGraphMED
     >>> X, y = load_digits(return_X_y=True)
     >>> labels = np.where(np.arange(len(y)) % 20 == 0, y, -1)  # one label in twenty
