@@ -90,12 +90,12 @@ def load(task: str, quick: bool) -> Rows:
 
 def usps(quick: bool) -> Rows:
     """Return USPS."""
-    return load_usps(held_out=False, quick=quick)
+    return load_usps(quick)
 
 
 def isolet(quick: bool) -> Rows:
     """Return ISOLET, 26 letters."""
-    return load_isolet("isolet-26", held_out=False, quick=quick)
+    return load_isolet(quick)
 
 
 def sms_spam(quick: bool) -> Rows:
