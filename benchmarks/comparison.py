@@ -51,6 +51,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import river
 import scipy.sparse as sp
 from common import data_file, mean_and_error, print_table, write_json
 from river import compose, linear_model, neighbors, preprocessing, tree
@@ -362,7 +363,8 @@ def main() -> None:
                         timed = fraction == TIMED_FRACTION and mask == TIMED_MASK
                         if name in REFITTED and timed:
                             found["every_batch_seconds"] = every_batch_seconds(name, rows, labels)
-                        write_json(options.out, {"quick": options.quick, "cells": cells})
+                        results = {"quick": options.quick, "river": river.__version__}
+                        write_json(options.out, {**results, "cells": cells})
                     mean = np.mean(list(found["accuracies"].values()))
                     print(f"{task}, {fraction:.0%}, {name}: {mean:.1f}", flush=True)
     summary(cells)
