@@ -229,6 +229,8 @@ def choose(record: ScoreRecord, scaled: bool, weight: float | None, shares: bool
             break
         margin = record.margin * factor / record.margin_scales[:, place, None]
         costs, octaves = best_temperatures(mixed(margin, graph, grid), known, record)
+        overflow = np.isnan(costs)
+        costs, octaves = np.where(overflow, np.inf, costs), np.where(overflow, 0.0, octaves)
         lowest = float(costs.min())
         if best is None or lowest < best[0] - (SHARE_GUARD if best[1] == 0 else 0.0):
             best = lowest, place, costs, octaves

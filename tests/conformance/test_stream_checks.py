@@ -68,7 +68,9 @@ UPKEEP = {
         {"recursion": "exact", "averaging": True, "forgetting": 0.8},
         "dense",
     ),
+    "window": (SeqMED, {"lag": None, "window": 20, "forgetting": 0.8}, "dense"),
     "budget": (SeqMED, {"budget": 30, "averaging": True}, "dense"),
+    "budget-diffuse": (SeqMED, {"bias": "exact", "budget": 30, "averaging": True}, "dense"),
     "budget-landmarks": (SeqLapMED, {"budget": 30, "lag": 2, "forgetting": 0.8}, "csr"),
     "landmarks-budget-averaging": (SeqLapMED, {"budget": 30, "averaging": True}, "dense"),
     "landmarks-forgetting": (SeqLapMED, {"forgetting": 0.8}, "dense"),
@@ -85,7 +87,11 @@ def make_cases():
                     continue  # not defined there: test_bad_input
                 more = {"recursion": recursion, "n_landmarks": 25, "beta": 0.1, "random_state": 0}
                 yield f"{recursion}-{kernel}-{form}", Case(SeqLapMED, {**parameters, **more}, form)
-    finite = {"bias_variance": 1.0, "slack_shape": 0.0, "random_state": 0}
+    diffuse = {"bias": "exact", "random_state": 0}
+    finite = {**diffuse, "bias_variance": 1.0, "slack_shape": 0.0}
+    yield "SeqMED-diffuse-bias", Case(SeqMED, diffuse, "dense")
+    yield "SeqLapMED-diffuse-bias", Case(SeqLapMED, diffuse, "csr")
+    yield "SeqMED-median-bias", Case(SeqMED, {**diffuse, "bias": "median"}, "csr")
     yield "SeqMED-finite-bias", Case(SeqMED, finite, "dense")
     yield "SeqLapMED-finite-bias", Case(SeqLapMED, finite, "dense")
     for name, (estimator, parameters, form) in UPKEEP.items():

@@ -106,14 +106,85 @@ def scores_and_labels(path, X):
     document, tensors = read_container(path)
     assert document["format"] == 1
     model = Part(document["model"]["value"], document["model"]["nodes"], tensors)
-    posterior, book = model._stream.posterior, model._stream.book
+    stream, book = model._stream, model._stream.book
+    name = model.tag()[1]["class"]
+    if name in ("GraphPropagation", "SeqGraphMED"):
+        scores = mixed_scores(stream, X) if name == "SeqGraphMED" else graph_scores(stream.graph, X)
+        return decided(scores, book)
+    scores = margin_scores(stream, X)
+    classes, seen = book.classes.array(), book.counts.array() > 0
+    if book.per_class.value:
+        labels = np.where(seen, book.discounted.array(), np.inf)
+        return decided((scores + 1.0) / 2.0 * np.sqrt(labels[seen].mean() / labels), book)
+    if scores.shape[1] > 1:
+        return decided(scores, book)
+    if seen.sum() == 1:
+        return scores[:, 0], np.repeat(classes[seen], X.shape[0])
+    return scores[:, 0], np.where(scores[:, 0] > 0, classes[-1], classes[0])
+
+
+def decided(scores, book):
+    """Return decision values and labels, from scores of all classes."""
+    classes, seen = book.classes.array(), book.counts.array() > 0
+    labels = classes[np.where(seen, scores, -np.inf).argmax(axis=1)]
+    return (scores[:, 1] - scores[:, 0] if classes.size == 2 else scores), labels
+
+
+def margin_scores(stream, X):
+    """Return the scores f of a `SeqMED` or `SeqLapMED`, one column for every head."""
+    posterior = stream.posterior
     kernel = posterior.recursion.covariance.kernel
     scores = np.zeros((X.shape[0], 1)) + posterior.intercepts.array()
     for part in posterior.mean_parts.items():
         scores += kernel_values(kernel, X, part.points.array()) @ part.coefficients.array()
-    classes, seen = book.classes.array(), book.counts.array() > 0
-    if scores.shape[1] > 1:
-        return scores, classes[np.where(seen, scores, -np.inf).argmax(axis=1)]
-    if seen.sum() == 1:
-        return scores[:, 0], np.repeat(classes[seen], X.shape[0])
-    return scores[:, 0], np.where(scores[:, 0] > 0, classes[-1], classes[0])
+    return scores
+
+
+def squared_distances(saved, X):
+    """Return squared distances of dense rows to the kept ones, infinite to those out of reach."""
+    metric, rows = saved.metric, saved.rows.array().astype(float)
+    if metric.type() == "Euclidean":
+        X = (X - metric.centre.array()) / metric.scale.value
+        return np.array([np.sum((rows - x) ** 2, axis=1) for x in X.astype(np.float32)])
+    if metric.type() == "Cosine":
+        cosines = X @ rows.T / np.linalg.norm(X, axis=1)[:, None]
+        return np.where(cosines > 0, 2.0 - 2.0 * cosines, np.inf)
+    assert metric.type() == "KernelDistance"
+    own = np.array([kernel_values(metric.kernel, x[None], x[None])[0, 0] for x in X])
+    products = kernel_values(metric.kernel, X, rows)
+    return np.maximum(own[:, None] + saved.norms.array() - 2.0 * products, 0.0)
+
+
+def graph_scores(graph, X, class_weights=1.0):
+    """Return class scores of dense rows by the nearest kept rows."""
+    influence, codes = graph.influence.array().astype(float), graph.codes.array()
+    known = np.isin(np.arange(influence.shape[1]), codes)
+    scores = np.tile(known / known.sum(), (X.shape[0], 1))
+    for row, distances in enumerate(squared_distances(graph.rows, X)):
+        nearest = np.argsort(distances, kind="stable")[: graph.rows.n_neighbors.value]
+        nearest = nearest[np.isfinite(distances[nearest])]
+        if nearest.size:
+            farthest = distances[nearest[-1]] or 1.0
+            values = np.exp(-4.0 * distances[nearest] / farthest) @ influence[nearest]
+            values *= class_weights
+            scores[row] = values / values.sum() if values.sum() > 0 else scores[row]
+    return scores
+
+
+def mixed_scores(stream, X):
+    """Return class scores of dense rows by the margin and the graph."""
+    inner, scales, choice = stream.margin.estimator._stream, stream.scales, stream.choice
+    counts, weight = scales.counts.array(), choice.weight.value
+    assert inner.book.per_class.value
+    known = counts > 0
+    expected = counts.sum() / known.sum()
+    chi2 = np.sum((counts[known] - expected) ** 2) / expected
+    shrink = min(1.0, (known.sum() - 1) / max(chi2, 1e-300))
+    shares = shrink + (1.0 - shrink) * counts / expected
+    exponent = (0.0, 0.25, 0.5)[choice.exponent.value]
+    factors = np.sqrt(expected / np.where(known, counts, np.inf)) * shares**exponent
+    margin = (margin_scores(inner, X) + 1.0) / 2.0 * factors
+    graph = graph_scores(stream.graph, X, stream.class_weights.array())
+    sigma = scales.margin.array()[choice.exponent.value]
+    mixed = (1.0 - weight) * margin / sigma + weight * graph / scales.graph.value
+    return choice.temperature.value * np.where(known, mixed, 0.0)

@@ -17,6 +17,13 @@ from tests.reference.model_file import Part, read_container, scores_and_labels
 FILES = sorted(FOLDER.glob("*.safetensors"))
 # Other machines round differently, in the learning and in the predicting.
 ROUNDING = 1e-9
+# Distances and influences in graphs are of single precision.
+SINGLE_ROUNDING = 1e-5
+
+
+def rounding_of(path):
+    return SINGLE_ROUNDING if "Graph" in path.stem else ROUNDING
+
 
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 
@@ -28,8 +35,9 @@ def test_golden_files_are_read(path):
     X = extra["probes"]
     assert path.stem.endswith(extra["name"])
     assert model.predict(X).tolist() == expected["labels"]
+    rounding = rounding_of(path)
     np.testing.assert_allclose(
-        model.predict_proba(X), expected["probabilities"], rtol=ROUNDING, atol=ROUNDING
+        model.predict_proba(X), expected["probabilities"], rtol=rounding, atol=rounding
     )
     contents = persistence.read(path)
     assert contents.classes == model.classes_.tolist()
@@ -64,7 +72,8 @@ def test_golden_files_hold_whatever_there_is():
 
 PLAIN = [
     path for path in FILES
-    if "MED" in path.stem and not path.stem.endswith(("dcm", "precomputed"))
+    if "MED" in path.stem or "Graph" in path.stem
+    if not path.stem.endswith(("dcm", "precomputed"))
 ]  # fmt: skip
 
 
@@ -73,7 +82,8 @@ def test_the_description_is_enough_for_another_reader(path):
     model, extra = persistence.load_with_extra(path)
     X = extra["probes"]
     scores, labels = scores_and_labels(path, X)
-    np.testing.assert_allclose(scores, model.decision_function(X), rtol=ROUNDING, atol=ROUNDING)
+    rounding = rounding_of(path)
+    np.testing.assert_allclose(scores, model.decision_function(X), rtol=rounding, atol=rounding)
     assert labels.tolist() == model.predict(X).tolist()
 
 
