@@ -61,7 +61,7 @@ def test_links_lead_somewhere():
 def test_the_worked_example_of_the_command_line_runs(tmp_path):
     """Its programs and commands, in order; where the page shows a refusal, there is one."""
     page = (ROOT / "docs" / "command-line" / "example.md").read_text()
-    accuracies = []
+    accuracies, losses = [], []
     for language, block in re.findall(r"```(python|text)\n(.*?)```", page, re.DOTALL):
         if language == "python":
             subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True, timeout=120)
@@ -73,6 +73,9 @@ def test_the_worked_example_of_the_command_line_runs(tmp_path):
             for line in (*result.out.splitlines(), *shown.splitlines()):
                 if line.startswith("accuracy  "):
                     accuracies.append(float(line.split()[1]))
+                if line.startswith("log loss  "):
+                    losses.append(float(line.split()[2]))
     before, shown_before, after, shown_after = accuracies
     assert (before, after) == pytest.approx((shown_before, shown_after), abs=2.0)
-    assert after > before
+    assert after >= before
+    assert losses[2] < losses[0]  # found after and before, each followed by what the page shows
