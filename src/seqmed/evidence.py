@@ -13,8 +13,8 @@ from numba import njit
 LARGEST_STEP, PRECISION, STEPS = 2.0, 1e-3, 40
 # Largest |t|. The penalty keeps the minimum well inside unless classes are separable.
 LARGEST_OCTAVE = 12.0
-# Small scores that predict well have two minima: one near 0, where the penalty is small, and a lower
-# one at high temperatures. Newton's method starts again from these octaves.
+# Small scores that predict well have two minima: one near 0, where the penalty is small, and a
+# lower one at high temperatures. Newton's method starts again from these octaves.
 STARTS = (3.0, 6.0, 9.0, 12.0)
 # Rounding error of a cost, relative to it: steps that gain less are not worth halving.
 ROUNDING = 1e-12
