@@ -10,13 +10,14 @@ WORKERS ?= 2
 .PHONY: help demo test check bench clean
 
 help:
-	@echo "make demo   the paper's three figures, in a short form"
+	@echo "make demo   SeqGraphMED beside other classifiers, and the paper's figures in short"
 	@echo "make test   run the tests"
 	@echo "make check  style, types, import rules"
 	@echo "make bench  speed, side by side with other libraries"
 	@echo "make clean  remove the environment and everything generated"
 
 demo: $(READY)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python examples/digits_stream.py --out demo
 	$(BIN)/seqmed reproduce all --quick --out demo
 
 test: $(READY)

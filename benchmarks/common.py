@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import platform
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,23 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     for row in cells:
         rest = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
         print("  ".join([row[0].ljust(widths[0]), *rest]), flush=True)
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def with_tables(page: Path, tables: Mapping[str, str]) -> str:
+    """Return the text of a page with each table between ``<!-- NAME -->`` and ``<!-- end -->``."""
+    text = page.read_text()
+    for name, table in tables.items():
+        marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        text, count = marked.subn(lambda found, new=table: f"{found[1]}{new}\n{found[2]}", text)
+        if count != 1:
+            raise SystemExit(f"{page.name} has {count} places for the table {name}, expected one.")
+    return text
 
 
 def write_json(path: str | None, results: Mapping[str, Any]) -> None:

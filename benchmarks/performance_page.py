@@ -14,6 +14,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from common import markdown, with_tables
+
 HERE = Path(__file__).parent
 RESULTS, PAGE = HERE.parent / "results" / "speed.json", HERE.parent / "docs" / "performance.md"
 DUAL = re.compile(r"n (\d+), C (\d+), tol (\S+), shape (\d)")
@@ -37,12 +39,6 @@ def verdict(row: dict[str, Any]) -> str:
         return ""
     reached = "must" if row["ratio"] <= row["must"] else "**missed**"
     return "aim" if row["ratio"] <= row["aim"] else reached
-
-
-def markdown(header: list[str], rows: list[list[str]]) -> str:
-    """Return a table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def comparison(rows: list[dict[str, Any]]) -> str:
@@ -96,13 +92,7 @@ def main():
     tables["kernel"] = comparison(
         [row for row in sections["solver"] if not DUAL.fullmatch(row["what"])]
     )
-    text = PAGE.read_text()
-    for name, table in tables.items():
-        marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        text, count = marked.subn(lambda found, new=table: f"{found[1]}{new}\n{found[2]}", text)
-        if count != 1:
-            raise SystemExit(f"{PAGE.name} has {count} places for the table {name}, expected one.")
-    PAGE.write_text(text)
+    PAGE.write_text(with_tables(PAGE, tables))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ The mixed score of a class is ``(1 - w) F / sigma_F + w V / sigma_V``: V is the 
 ``F_c = e_c n_c^{-1/2} pi_c^delta`` comes from the margin's score e, the label count n and the label
 share pi of the class. sigma is the root mean square of row-centred scores of unlabeled rows. With
 ``J(w) = min_T [cross-entropy of softmax(T score) on the record + (log2 T)^2]``, in nats, w is the
-smallest weight of a grid with ``J(w) <= min J + GUARD``.
+mean of a grid of weights under the posterior ``p(w) ~ exp(-J(w) - PRIOR w)``.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from numpy.typing import NDArray
 from seqmed import evidence
 from seqmed.arrays import Array, Indices, Mask
 
-WEIGHTS = np.array([0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 1.0])
+WEIGHTS = np.linspace(0.0, 1.0, 11)
 SHARE_EXPONENTS = np.array([0.0, 0.25, 0.5])
 # Labeled rows in the record.
 RECORD = 300
-# Nats that a larger weight, and a larger exponent of the label shares, must gain.
-GUARD, SHARE_GUARD = 1.5, 1.0
-# Weight of the graph while the record is empty.
-FIRST_WEIGHT = 0.1
+# Nats of the prior against a weight of 1, relative to a weight of 0.
+PRIOR = 2.0
+# A smaller mean weight is 0: predictions then need no neighbours.
+SMALLEST_WEIGHT = 0.05
+# Nats that a larger exponent of the label shares must gain.
+SHARE_GUARD = 1.0
 
 
 class Scores(NamedTuple):
@@ -204,6 +206,20 @@ def spread(scores: Array) -> float:
     return size if size > 0 and np.isfinite(size) else 1.0
 
 
+def mean_weight(costs: Array) -> float:
+    """Return the posterior mean of the graph's weight, given J of every weight of the grid."""
+    if not np.isfinite(costs).any():
+        return 0.0
+    logs = -costs - PRIOR * WEIGHTS
+    posterior = np.exp(logs - logs.max())
+    mean = float(posterior @ WEIGHTS / posterior.sum())
+    return mean if mean >= SMALLEST_WEIGHT else 0.0
+
+
+# Weight of the graph while the record is empty: the mean of the prior.
+FIRST_WEIGHT = mean_weight(np.zeros(WEIGHTS.size))
+
+
 def choose(record: ScoreRecord, scaled: bool, weight: float | None, shares: bool) -> Choice:
     """Choose weight, temperature and exponent by the record.
 
@@ -232,9 +248,10 @@ def choose(record: ScoreRecord, scaled: bool, weight: float | None, shares: bool
         if best is None or lowest < best[0] - (SHARE_GUARD if best[1] == 0 else 0.0):
             best = lowest, place, costs, octaves
     assert best is not None
-    lowest, place, costs, octaves = best
-    chosen = int(np.flatnonzero(costs <= lowest + GUARD)[0])
-    return Choice(float(grid[chosen]), float(2.0 ** octaves[chosen]), place)
+    _, place, costs, octaves = best
+    chosen = mean_weight(costs) if weight is None else weight
+    octave = float(np.interp(chosen, grid, octaves))
+    return Choice(chosen, 2.0**octave, place)
 
 
 def mixed(margin: Array, graph: Array, weights: Array) -> Array:

@@ -58,8 +58,8 @@ class SeqGraphMED(GraphClassifier):
         sparse rows and "euclidean" for dense ones. A callable is a kernel, as in
         `GraphPropagation`.
     mixture : "evidence" or float in [0, 1], default="evidence"
-        Weight of the graph. "evidence" is the smallest weight whose evidence on the record is
-        within 1.5 nats of the best.
+        Weight of the graph. "evidence" is the posterior mean of the weight, given the record and a
+        prior that favours the margin.
     class_prior : {"evidence", "uniform"}, default="evidence"
         Whether classes with more labels are favoured. "evidence" does so if it predicts the
         record better, which raises accuracy and lowers the recall of rare classes. Only scores of

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from sklearn import metrics
+from sklearn.base import clone
 
 import seqmed as library
 from seqmed.cli import learn, options, outputs, querying, state
@@ -18,14 +19,27 @@ from seqmed.streams.columns import TEXT_METHODS, TEXT_WEIGHTS
 from seqmed.streams.files import FORMATS
 from tests.integration.command import LEARN, NAMES, log_lines, make_rows, seqmed
 
+MODELS = {
+    "seqgraphmed": library.SeqGraphMED(unlabeled=None, random_state=0),
+    "seqmed": library.SeqMED(random_state=0),
+    "seqlapmed": library.SeqLapMED(unlabeled=None, random_state=0),
+    "graphpropagation": library.GraphPropagation(unlabeled=None, random_state=0),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def estimator(request):
+    return request.param
+
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, estimator):
     """A folder with a model, the rows it has learned, and others with all labels."""
     folder = tmp_path_factory.mktemp("commands")
     make_rows(folder / "rows.csv", 300)
     make_rows(folder / "holdout.csv", 200, seed=1, labeled=1.0)
-    result = seqmed(folder, *LEARN, 50, "--log", "log")
+    chosen = () if estimator == "seqgraphmed" else ("--estimator", estimator)  # the default
+    result = seqmed(folder, *LEARN, 50, "--log", "log", *chosen)
     assert result.code == 0, result.err
     return folder
 
@@ -38,9 +52,9 @@ def points_of(path):
     return points, np.array([row["kind"] for row in rows])
 
 
-def test_learning_at_a_shell_is_learning_in_python(folder):
+def test_learning_at_a_shell_is_learning_in_python(folder, estimator):
     points, labels = points_of(folder / "rows.csv")
-    model = library.SeqLapMED(unlabeled=None, random_state=0)
+    model = clone(MODELS[estimator])
     scored = correct = 0
     for start in range(0, 300, 50):
         batch = slice(start, start + 50)
@@ -57,6 +71,7 @@ def test_learning_at_a_shell_is_learning_in_python(folder):
     last = log_lines(folder / "log")[-1]
     assert last["accuracy_so_far"] == correct / scored
     assert (last["rows_so_far"], last["batch"], last["classes"]) == (300, 6, 3)
+    assert last.get("graph_weight") == getattr(model, "graph_weight_", None)
 
 
 def read_output(path):
@@ -98,8 +113,9 @@ def test_predictions_in_every_format_are_those_of_the_model(folder, name):
         **dict(
             zip((f"score_{each}" for each in NAMES), model.decision_function(points).T, strict=True)
         ),
-        "spread": model.decision_std(points),
     }
+    if hasattr(model, "decision_std"):
+        expected["spread"] = model.decision_std(points)
     assert list(found) == list(expected)
     for column, values in expected.items():
         np.testing.assert_array_equal(found[column], values)
@@ -197,7 +213,7 @@ def test_prequential_evaluation_predicts_before_it_learns(folder):
     assert (folder / "model").read_bytes() == before
 
 
-def test_inspect_tells_what_the_model_has_seen(folder):
+def test_inspect_tells_what_the_model_has_seen(folder, estimator):
     found = json.loads(seqmed(folder, "inspect", "model", "--json").out)
     _, labels = points_of(folder / "rows.csv")
     names, counts = np.unique(labels[labels != ""], return_counts=True)
@@ -210,11 +226,26 @@ def test_inspect_tells_what_the_model_has_seen(folder):
         {"path": os.path.realpath(folder / "rows.csv"), "rows": 300, "finished": True}
     ]
     model = library.load(folder / "model")
-    assert found["memory"]["bytes"] == model.posterior_.nbytes
-    assert found["certificates"]["duality_gap"] == model.duality_gap_
     assert found["columns"]["features"] == ["a", "b", "c"]
+    assert found["model"]["changed"]["random_state"] == 0
     shown = seqmed(folder, "inspect", "model").out
-    for part in ("SeqLapMED(random_state=0", "a, b, c", "300 rows", "rows.csv", "duality gap"):
+    parts = [f"{type(model).__name__}(", "random_state=0", "a, b, c", "300 rows", "rows.csv"]
+    margin = getattr(model, "estimator_", model)
+    if hasattr(margin, "posterior_"):
+        assert found["margin"]["bytes"] == margin.posterior_.nbytes
+        assert found["margin"]["duality_gap"] == model.duality_gap_
+        parts += ["duality gap", f"{margin.posterior_.size} points of {type(margin).__name__}"]
+    if "graph" in estimator:
+        assert found["graph"]["kept_rows"] == model.n_kept_ == 300
+        assert found["graph"]["labeled_rows"] == counts.sum()
+        parts.append("rows of the data: 300 kept rows of the graph")
+    assert ("mixture" in found) == (estimator == "seqgraphmed")
+    if "mixture" in found:
+        assert found["mixture"]["graph_weight"] == model.graph_weight_
+        recorded = model.update_info_.n_recorded
+        assert found["mixture"]["labels_in_record"] == recorded
+        parts += [f"graph weight {model.graph_weight_:g}", f"by {recorded} labels in the record"]
+    for part in parts:
         assert part in shown
 
 
@@ -245,9 +276,10 @@ def test_query_of_more_rows_than_are_compared_at_once(folder):
     np.testing.assert_array_equal(shortlist.points, points[free[best]])
 
 
-def test_query_before_any_label(tmp_path):
+@pytest.mark.parametrize("estimator", MODELS)
+def test_query_before_any_label(tmp_path, estimator):
     make_rows(tmp_path / "rows.csv", 60, labeled=0)
-    assert seqmed(tmp_path, *LEARN, 20).code == 0
+    assert seqmed(tmp_path, *LEARN, 20, "--estimator", estimator).code == 0
     result = seqmed(tmp_path, "query", "model", "rows.csv", "-n", "3")
     rows = [int(line.split(",")[1]) for line in result.out.splitlines()[1:]]
     assert len(set(rows)) == 3
@@ -266,7 +298,16 @@ def test_batches_are_as_before_unless_told_otherwise(tmp_path):
     assert "7 batches, 180 rows" in result.out
 
 
-def test_text_folders_and_groups(tmp_path):
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        (),
+        ("--kernel", "tfidf"),
+        ("--estimator", "seqlapmed", "--kernel", "tfidf"),
+        ("--estimator", "graphpropagation"),
+    ],
+)
+def test_text_folders_and_groups(tmp_path, chosen):
     (tmp_path / "mail").mkdir()
     for day in range(3):
         lines = ["day,words,kind"]
@@ -276,8 +317,8 @@ def test_text_folders_and_groups(tmp_path):
         (tmp_path / "mail" / f"{day}.csv").write_text("\n".join([*lines, ""]))
     result = seqmed(
         tmp_path, "learn", "model", "mail", "--label", "kind", "--text", "words", "--drop", "day",
-        "--batch-by", "day", "--text-method", "vocabulary", "--text-weights", "counts", "--kernel",
-        "tfidf",
+        "--batch-by", "day", "--text-method", "vocabulary", "--text-weights", "counts",
+        *chosen,
     )  # fmt: skip
     assert result.code == 0, result.err
     assert "3 batches, 30 rows" in result.out
@@ -297,7 +338,40 @@ def test_choices_are_those_of_the_library():
     assert tuple(learn.LabelType) == LABEL_TYPES
     assert tuple(learn.TextMethod) == TEXT_METHODS
     assert tuple(learn.TextWeights) == TEXT_WEIGHTS
-    assert set(learn.Estimator) == set(state.ESTIMATORS)
+    assert tuple(learn.Estimator) == tuple(state.ESTIMATORS)
+
+
+def test_parameters_reach_the_margin_and_the_mixture(tmp_path):
+    make_rows(tmp_path / "rows.csv", 60)
+    options = (
+        "--C", "5", "--gamma", "0.5", "--kernel", "poly", "--lag", "3", "--budget", "50",
+        "--averaging", "--graph-memory", "40", "--mixture", "0.3", "--alpha", "0.5",
+        "--n-neighbors", "4", "--metric", "cosine", "--forgetting", "0.9", "--class-weight",
+        "{'setosa': 3}", "--seed", "7", "--param", "degree=2", "--param", "class_prior=uniform",
+    )  # fmt: skip
+    for _ in range(2):  # the same options again are accepted
+        result = seqmed(tmp_path, *LEARN, 20, *options)
+        assert result.code == 0, result.err
+    model = library.load(tmp_path / "model")
+    own = {
+        "graph_memory": 40, "mixture": 0.3, "alpha": 0.5, "n_neighbors": 4, "metric": "cosine",
+        "class_prior": "uniform", "forgetting": 0.9, "class_weight": {"setosa": 3},
+        "random_state": 7, "unlabeled": None,
+    }  # fmt: skip
+    inner = {
+        "C": 5, "gamma": 0.5, "kernel": "poly", "lag": 3, "budget": 50, "averaging": True,
+        "degree": 2, "forgetting": 0.9, "random_state": 7,
+    }  # fmt: skip
+    expected = library.SeqGraphMED(library.SeqMED(**inner), **own)
+    assert repr(model) == repr(expected)
+    assert model.estimator_.class_weight == {"setosa": 3}  # passed on
+    points, labels = points_of(tmp_path / "rows.csv")
+    for start in range(0, 60, 20):
+        batch = slice(start, start + 20)
+        expected.partial_fit(points[batch], [label or None for label in labels[batch].tolist()])
+    np.testing.assert_array_equal(
+        model.decision_function(points), expected.decision_function(points)
+    )
 
 
 def test_the_schema_of_a_model_reads_rows_in_python(folder):

@@ -13,7 +13,9 @@ import pytest
 from pyarrow import parquet
 from pyarrow.csv import read_csv
 
-from seqmed.cli import journal
+from seqmed import SeqGraphMED
+from seqmed.cli import journal, learning, state
+from seqmed.streams import Columns
 from tests.integration.command import (
     LEARN,
     PATIENCE,
@@ -90,7 +92,8 @@ def test_a_full_disk_costs_nothing_but_time(uninterrupted, tmp_path):
     attempts, code = 0, None
     while code != 0:
         # a save forces the file to the disk, then the folder: every turn fails at another of these
-        result = seqmed(tmp_path, *COMMAND, failing=3 + attempts % 8 if attempts < 12 else None)
+        failing = 3 + attempts % 8 if attempts < 12 else None
+        result = seqmed(tmp_path, *COMMAND, "--checkpoint-every", "1", failing=failing)
         code = result.code
         attempts += 1
         if code:
@@ -101,7 +104,17 @@ def test_a_full_disk_costs_nothing_but_time(uninterrupted, tmp_path):
     check_finished(tmp_path, whole)
 
 
-def test_a_folder_of_all_kinds_of_files_goes_on_too(tmp_path):
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        ("seqmed", "--budget", "30"),
+        ("seqlapmed", "--budget", "30"),
+        ("seqgraphmed", "--budget", "30", "--graph-memory", "60"),
+        ("graphpropagation", "--graph-memory", "60"),
+    ],
+    ids=lambda chosen: chosen[0],
+)
+def test_a_folder_of_all_kinds_of_files_goes_on_too(tmp_path, chosen):
     folders = [tmp_path / "whole", tmp_path / "parts"]
     for folder in folders:
         (folder / "data").mkdir(parents=True)
@@ -115,7 +128,7 @@ def test_a_folder_of_all_kinds_of_files_goes_on_too(tmp_path):
             (folder / "data" / f"{number}.csv").unlink()
     command = (
         "learn", "model", "data", "--label", "kind", "--features", "a,b,c", "--scale",
-        "--batch-size", "7", "--log", "log", "--estimator", "seqmed", "--budget", "30",
+        "--batch-size", "7", "--log", "log", "--checkpoint-every", "1", "--estimator", *chosen,
     )  # fmt: skip
     assert seqmed(folders[0], *command).code == 0
     attempts = 0
@@ -126,6 +139,98 @@ def test_a_folder_of_all_kinds_of_files_goes_on_too(tmp_path):
     assert attempts > 5
     check_finished(folders[1], folders[0])
     assert [line["rows_so_far"] for line in log_lines(folders[0] / "log")][-1] == 150
+
+
+class Saves:
+    """Counts the saves of `seqmed learn`, and makes each as slow as is wanted."""
+
+    def __init__(self, monkeypatch, seconds):
+        self.batches, self.seconds = [], seconds
+        save = state.save
+
+        def slow(model, progress, path):
+            self.batches.append(model.n_batches_)
+            save(model, progress, path)
+            time.sleep(self.seconds)
+
+        monkeypatch.setattr(learning.state, "save", slow)
+
+
+def learn_here(folder, data="rows.csv", **options):
+    """Run `seqmed learn` in this process."""
+    given = {
+        "estimator": None, "parameters": {}, "batch_size": 20, "batch_by": None,
+        "checkpoint_every": None, "log": folder / "log", "again": False, "file_format": None,
+        "on_error": "stop",
+    }  # fmt: skip
+    columns = Columns(label="kind", drop=("id",))
+    learning.learn(folder / "model", [folder / data], columns, **{**given, **options})
+
+
+def test_saves_are_as_rare_as_they_are_slow(uninterrupted, tmp_path, monkeypatch):
+    """Of 60 batches the first and the last are saved, if a save takes longer than all of them."""
+    whole, seconds = uninterrupted
+    (tmp_path / "rows.csv").symlink_to(whole / "rows.csv")
+    saves = Saves(monkeypatch, seconds)
+    learn_here(tmp_path)
+    assert saves.batches == [1, BATCHES]
+    check_finished(tmp_path, whole)
+    monkeypatch.setattr(learning, "SAVES_PAY", 0)
+    (tmp_path / "model").unlink()
+    (tmp_path / "log").unlink()
+    saves.batches.clear()
+    saves.seconds = 0
+    learn_here(tmp_path)
+    assert saves.batches == [*range(1, BATCHES + 1), BATCHES]
+
+
+def test_every_batch_of_a_pipe_is_saved(tmp_path):
+    """A save forces the file to the disk, then the folder: the seventh time is in the fourth."""
+    rows = make_rows(tmp_path / "rows.csv", 200)
+    result = seqmed(tmp_path, *LEARN[:2], "-", *LEARN[3:], 20, stdin=rows, failing=7)
+    assert (result.code, "No space left" in result.err) == (2, True)
+    assert state.load(tmp_path / "model")[0].n_batches_ == 3
+
+
+def test_what_was_learned_before_a_bad_row_is_saved(tmp_path, monkeypatch):
+    make_rows(tmp_path / "rows.csv", 100)
+    with (tmp_path / "rows.csv").open("a") as file:
+        file.write("1,oops,2,,100\n")
+    saves = Saves(monkeypatch, 1.0)
+    with pytest.raises(ValueError, match="oops"):
+        learn_here(tmp_path)
+    model, progress = state.load(tmp_path / "model")
+    assert saves.batches == [1, model.n_batches_]
+    assert progress.record.rows == 20 * model.n_batches_ >= 80
+    assert [line["batch"] for line in log_lines(tmp_path / "log")] == [
+        *range(1, model.n_batches_ + 1)
+    ]
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_an_interrupted_batch_is_saved_as_a_whole_or_not_at_all(tmp_path, monkeypatch, learned):
+    """Interrupted once the model has learned a batch, but the progress does not know of it yet."""
+    make_rows(tmp_path / "rows.csv", 100)
+    partial_fit = SeqGraphMED.partial_fit
+
+    def interrupted(model, X, y):
+        if getattr(model, "n_batches_", 0) < 3:
+            return partial_fit(model, X, y)
+        if learned:
+            partial_fit(model, X, y)
+        raise KeyboardInterrupt
+
+    saves = Saves(monkeypatch, 1.0)
+    with monkeypatch.context() as patches:
+        patches.setattr(SeqGraphMED, "partial_fit", interrupted)
+        with pytest.raises(KeyboardInterrupt, match=f"after batch {1 if learned else 3};"):
+            learn_here(tmp_path)
+    assert saves.batches == ([1] if learned else [1, 3])
+    learn_here(tmp_path)
+    (tmp_path / "whole").mkdir()
+    make_rows(tmp_path / "whole" / "rows.csv", 100)
+    learn_here(tmp_path / "whole")
+    check_finished(tmp_path, tmp_path / "whole")
 
 
 def test_a_file_that_may_not_grow_keeps_the_old_model(tmp_path):

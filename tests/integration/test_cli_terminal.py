@@ -65,7 +65,7 @@ def test_control_c_at_a_terminal(tmp_path):
     os.write(terminal.master, b"\x03")
     shown, code = terminal.finish()
     assert code == 130, shown
-    saved = re.search(r"model has been saved after batch (\d+), and the same command", shown)
+    saved = re.search(r"model has been saved after batch (\d+); the same command", shown)
     assert saved is not None
     assert "Traceback" not in shown
     assert [line["batch"] for line in log_lines(tmp_path / "log")][-1] == int(saved[1])
@@ -88,7 +88,7 @@ def test_lines_in_a_pipe(tmp_path, closed):
         assert "no row to learn from" in lines[-1]
         return
     assert process.returncode == 0
-    assert re.fullmatch(r"learning: batch 1, 20 rows, [\d,]+ rows/s", lines[1])
+    assert re.fullmatch(r"learning: batch 1, 20 rows, graph weight [\d.]+, [\d,]+ rows/s", lines[1])
     assert "\x1b" not in out + err
     assert out.startswith("model: 10 batches, 200 rows")
 

@@ -7,6 +7,7 @@ import seqmed.cli.inspecting
 import seqmed.cli.learning
 import seqmed.cli.predicting
 import seqmed.cli.querying  # noqa: F401
-from seqmed import SeqLapMED
+from seqmed import SeqGraphMED, SeqLapMED
 
-SeqLapMED(random_state=0).partial_fit(np.arange(12.0)[:, None], np.arange(12) % 3)
+for model in (SeqLapMED(random_state=0), SeqGraphMED(random_state=0)):
+    model.partial_fit(np.arange(12.0)[:, None], np.arange(12) % 3)

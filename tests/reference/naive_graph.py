@@ -101,9 +101,10 @@ def new_row_scores(distances: Matrix, influence: Matrix, labels: Matrix, k: int)
 
 # -- the mixture ----------------------------------------------------------------------------------
 
-WEIGHTS = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 1.0)
+WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 EXPONENTS = (0.0, 0.25, 0.5)
-GUARD, SHARE_GUARD = 1.5, 1.0
+# Nats of the prior against the graph, and those that label shares must gain.
+PRIOR, SHARE_GUARD = 2.0, 1.0
 # Octaves of the temperature: a coarse grid, then a fine one around its best point.
 COARSE, FINE = np.linspace(-12, 12, 241), np.linspace(-0.1, 0.1, 201)
 
@@ -189,11 +190,11 @@ def choose(table: Table, class_shares: bool = True) -> tuple[float, float, float
         other = min((0.25, 0.5), key=lambda d: lowest[d])
         if lowest[other] < lowest[0.0] - SHARE_GUARD:
             delta = other
-    for w in WEIGHTS:
-        cost, temperature = table[w, delta]
-        if cost <= lowest[delta] + GUARD:
-            return w, temperature, delta
-    raise AssertionError("no weight is within the guard of the best")
+    posterior = [np.exp(lowest[delta] - table[w, delta][0] - PRIOR * w) for w in WEIGHTS]
+    weight = float(np.average(WEIGHTS, weights=posterior))
+    weight = weight if weight >= 0.05 else 0.0
+    octaves = [np.log2(table[w, delta][1]) for w in WEIGHTS]
+    return weight, float(2.0 ** np.interp(weight, WEIGHTS, octaves)), delta
 
 
 def pieces(labeled: Any, n_labels: float) -> list[list[int]]:

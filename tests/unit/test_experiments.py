@@ -7,7 +7,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from seqmed import SeqLapMED
+from seqmed import SeqGraphMED, SeqLapMED
 from seqmed.experiments import curves, figures, isolet, reporting, running
 from seqmed.experiments.data import UNLABELED, categorical_stream, sphere_stream
 from seqmed.experiments.figures import Figure, Method
@@ -95,7 +95,7 @@ class TestCurves:
             "C": 10.0, "beta": beta, "gamma": 0.5, "n_neighbors": 5,
             "weights": "heat", "heat_width": "auto",
         }  # fmt: skip
-        model = SeqLapMED(bias="exact", recursion="exact", **parameters)
+        model = SeqLapMED(recursion="exact", bias="exact", **parameters)
         model.fit(batch.X, batch.labels)
         textbook = curves.laplacian_machine(batch, parameters, slack_shape=1.0)
         np.testing.assert_allclose(
@@ -112,6 +112,18 @@ class TestCurves:
 
         all_four = accuracies(range(4))
         assert accuracies((1, 3)) == [all_four[1], all_four[3]]
+
+    def test_the_mixture_optimises_all_multipliers_of_its_margin(self):
+        stream = tiny_stream((5, 8))
+        parameters = {"C": 10.0, "beta": 0.1, "gamma": 0.5, "n_landmarks": 20}
+        margin = SeqLapMED(window=None, lag=None, random_state=0, **parameters)
+        model, expected = SeqGraphMED(margin, random_state=0), []
+        for batch in stream.batches:
+            model.partial_fit(batch.X, batch.labels, classes=[0, 1])
+            expected.append(model.score(stream.X_test, stream.y_test))
+        scores = list(curves.graph_mixture(stream, parameters, range(4)))
+        assert [score.accuracy for score in scores] == pytest.approx(expected)
+        assert 0 < model.graph_weight_ < 1
 
     def test_unknown_parameters_are_refused(self):
         stream = tiny_stream((5, 7))
@@ -188,7 +200,7 @@ class TestReporting:
         figure = figures.figure2(ours=True)
         levels = {
             "spectral": 0.8, "landmarks": 0.9, "beta0": 0.8, "independent": 0.6, "ours": 0.948,
-            "ours_landmarks": 0.9,
+            "ours_landmarks": 0.9, "ours_mixture": 0.945,
         }  # fmt: skip
         runs = {
             name: levels.get(name, 0.95) + 0.01 * rng.random((trials, 30))
@@ -204,7 +216,7 @@ class TestReporting:
     def test_claims_tell_what_is_there(self):
         told = {claim.text: claim for claim in reporting.claims(self.outcome(20))}
         seen = [claim.seen for claim in told.values()]
-        assert seen == [True, False, True, False, True, False]
+        assert seen == [True, False, True, False, True, False, True]
         ours = next(claim for text, claim in told.items() if text.startswith("ours: averaged"))
         assert "0.200 of the time" in ours.numbers
         landmarks = next(claim for text, claim in told.items() if "landmarks" in text)

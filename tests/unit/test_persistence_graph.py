@@ -8,21 +8,35 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from typing import NamedTuple
 
+import cloudpickle
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
+import skops.io
 from sklearn.base import clone
+from sklearn.linear_model import SGDClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
+import seqmed
 from seqmed import (
     GraphPropagation,
+    PrequentialSearch,
     SeqGraphMED,
     SeqLapMED,
     SeqMED,
+    StreamPipeline,
+    persistence,
 )
 from seqmed.kernels import RBF, Polynomial, TfIdf
-from tests.unit.test_persistence import assert_same, bits, restored
+from seqmed.posterior import distinct_arrays
+from seqmed.propagation.memory import BLOCK
+from tests.unit.test_persistence import assert_same, bits, product, restored
+from tests.unit.test_persistence_damage import document_of, with_document
 
 INSECTS = ("ant", "bee", "cow")
 # Batches learned before a model is saved.
@@ -76,8 +90,6 @@ CASES = {
     "graph, forgetting": Case(GraphPropagation(forgetting=0.7, **FULL)),
     "graph, options": Case(GraphPropagation(n_neighbors=3, alpha=0.5, **FULL)),
     "graph, few rows": Case(GraphPropagation(random_state=0), options={"n": 3, "labeled": 1.0}),
-    "graph, sketches": Case(GraphPropagation(graph_memory=400, random_state=0),
-                            options={"p": 100, "n": 150}),
     "graph, one class": Case(GraphPropagation(**FULL), options={"classes": ("ant",)}),
     "graph, no label": Case(GraphPropagation(**FULL), options={"labeled": 0.0}, retracts=False),
     "graph, numpy's numbers": Case(
@@ -182,3 +194,237 @@ def test_copies_continue(case, copied):
     for _ in continued(case, model):
         pass
     assert_equal(model, other, case)
+
+
+def by_skops(model):
+    content = skops.io.dumps(model)
+    return skops.io.loads(content, trusted=skops.io.get_untrusted_types(data=content))
+
+
+def by_cloudpickle(model):
+    return cloudpickle.loads(cloudpickle.dumps(model))
+
+
+@pytest.mark.parametrize("kept", [by_skops, by_cloudpickle])
+@pytest.mark.parametrize(
+    "name", ["graph", "graph, kernel", "mixture, sparse", "mixture, Laplacian"]
+)
+def test_other_libraries_keep_everything(name, kept):
+    model = learned(CASES[name])
+    assert bits(kept(model)) == bits(model)
+
+
+@pytest.mark.parametrize("estimator", [SGDClassifier(random_state=0), GaussianNB()])
+def test_skops_keeps_other_classifiers(estimator):
+    """This is the remedy that `save` names."""
+    model = learned_with(estimator)
+    loaded = by_skops(model)
+    X, y = batch(1)
+    for _ in range(2):
+        np.testing.assert_array_equal(model.predict_proba(X), loaded.predict_proba(X))
+        for each in (model, loaded):
+            each.partial_fit(X, y)
+
+
+def learned_with(estimator):
+    X, y = batch(0, labeled=1.0)
+    return SeqGraphMED(estimator, random_state=0).partial_fit(X, y, classes=INSECTS)
+
+
+# -- what is written ------------------------------------------------------------------------------
+
+
+def made_rows(seed, n, p):
+    """Return rows of p columns near a space of 10 dimensions, and labels, one in twenty known."""
+    generator = np.random.default_rng(seed)
+    axes = np.random.default_rng(99).normal(size=(10, p))
+    codes = generator.integers(2, size=n)
+    X = (generator.normal(size=(n, 10)) + codes[:, None]) @ axes
+    X += 0.1 * generator.normal(size=(n, p))
+    return X, np.where(np.arange(n) % 20 == 0, codes, -1)
+
+
+def arrays_in(value):
+    return distinct_arrays(value, {}).values()
+
+
+@pytest.mark.parametrize("p", [20, 100, 300])
+def test_the_size_of_a_graph(p, path):
+    model = GraphPropagation(graph_memory=1500, random_state=0)
+    for seed in range(4):
+        model.partial_fit(*made_rows(seed, 500, p))
+    graph = model._stream.graph
+    assert graph.rows.size == 1500
+    assert graph.rows.blocks[0].sketched == (p >= 100)
+    kept = sum(array.nbytes for array in arrays_in(graph.rows.blocks))
+    assert 4 * 1500 * p <= kept <= 1.5 * 4 * 1500 * p
+    rest = (graph.rows.lists, graph.codes, graph.masses, graph.influence, graph.solution)
+    both = kept + sum(array.nbytes for array in arrays_in(rest))
+    assert both < graph.nbytes < both + 8 * p * (2 + p / 3) + 1000  # the metric, and masses
+    assert restored(model, path)._stream.graph.nbytes == graph.nbytes
+
+
+def test_sketches_are_not_written(path):
+    model = GraphPropagation(graph_memory=2 * BLOCK, random_state=0)
+    for seed in range(5):
+        model.partial_fit(*made_rows(seed, 500, 200))
+    graph = model._stream.graph
+    assert [block.size for block in graph.rows.blocks] == [BLOCK, BLOCK]
+    seqmed.save(model, path)
+    sketches = sum(block.sketch.nbytes for block in graph.rows.blocks)
+    assert sketches > 100_000
+    assert path.stat().st_size < graph.nbytes - sketches + 10_000
+    loaded = seqmed.load(path)._stream.graph
+    for before, after in zip(graph.rows.blocks, loaded.rows.blocks, strict=True):
+        for name in ("rows", "norms", "sketch"):
+            np.testing.assert_array_equal(getattr(before, name), getattr(after, name))
+            assert getattr(after, name).flags.writeable
+    assert all(array.flags.writeable for array in loaded.rows.lists)
+    other = seqmed.load(path)
+    for seed in (5, 6):
+        X, y = made_rows(seed, 500, 200)
+        assert_same(model, other, X[:50])
+        assert_same(model.partial_fit(X, y), other.partial_fit(X, y), X[:50])
+
+
+def test_a_model_that_was_fitted_at_once(path):
+    X, y = made_rows(0, 1700, 4)  # two parts
+    model = SeqGraphMED(graph_memory=900, random_state=0).fit(X, y)
+    loaded = restored(model, path)
+    assert_same(model, loaded, X[:20])
+    assert_same(model.partial_fit(X, y), loaded.partial_fit(X, y), X[:20])
+
+
+@pytest.mark.parametrize("kind", [GraphPropagation, SeqGraphMED])
+def test_column_names(kind, path):
+    X, y = batch(0)
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d", "größe"])
+    model = kind(random_state=0).partial_fit(frame, y)
+    loaded = restored(model, path)
+    assert_same(model, loaded, frame)
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.predict(frame[frame.columns[::-1]])
+
+
+UNFITTED = [
+    GraphPropagation(metric=TfIdf(), unlabeled="?", random_state=0),
+    SeqGraphMED(class_weight={"ant": 2.0}, random_state=0),
+    SeqGraphMED(SeqLapMED(kernel="tfidf", random_state=0), random_state=0),
+]
+
+
+@pytest.mark.parametrize("model", UNFITTED, ids=repr)
+def test_models_that_have_learned_nothing(model, path):
+    loaded = restored(model, path)
+    assert repr(loaded) == repr(model)
+    assert bits(loaded) == bits(model)
+    X, y = batch(0)
+    assert_same(clone(model).partial_fit(X, y), loaded.partial_fit(X, y), X)
+
+
+def test_reading_makes_no_model(path, monkeypatch):
+    model = SeqGraphMED(SeqLapMED(random_state=0), random_state=0).partial_fit(*batch(0))
+    seqmed.save(model, path)
+    monkeypatch.setattr(persistence, "ModelDecoder", None)
+    contents = persistence.read(path)
+    assert contents.model == "SeqGraphMED"
+    assert contents.parameters == {**model.get_params(deep=False), "estimator": "SeqLapMED"}
+    assert contents.classes == [*INSECTS]
+    assert (contents.n_features, contents.n_batches) == (5, 1)
+
+
+@pytest.mark.parametrize("kind", [GraphPropagation, SeqGraphMED])
+def test_pipelines(kind, path):
+    model = StreamPipeline([("scale", StandardScaler()), ("model", kind(**FULL))])
+    for seed in range(3):
+        model.partial_fit(*batch(seed))
+    loaded = restored(model, path)
+    for seed in (3, 4):
+        assert_same(model, loaded, batch(9)[0])
+        for each in (model, loaded):
+            each.partial_fit(*batch(seed))
+
+
+def test_searches(path):
+    base = StreamPipeline([("scale", MaxAbsScaler()), ("model", SeqGraphMED(**FULL))])
+    model = PrequentialSearch(base, {"model__n_neighbors": [3, 10]})
+    for seed in range(3):
+        model.partial_fit(*batch(seed))
+    loaded = restored(model, path)
+    for seed in (3, 4):
+        assert_same(model, loaded, batch(9)[0])
+        for each in (model, loaded):
+            each.partial_fit(*batch(seed))
+
+
+# -- what cannot be saved -------------------------------------------------------------------------
+
+
+REFUSED = {
+    "a classifier of another library": (
+        learned_with(SGDClassifier(random_state=0)),
+        r"SeqGraphMED.estimator is SGDClassifier\(.*never executes code. Expected SeqMED or "
+        "SeqLapMED: use one of these as the estimator, or keep the model with skops",
+    ),
+    "another one": (
+        learned_with(GaussianNB()), r"SeqGraphMED.estimator is GaussianNB\(\).*with skops"
+    ),
+    "one that has learned nothing": (SeqGraphMED(GaussianNB()), "estimator is GaussianNB"),
+    "one that is no longer a parameter": (
+        learned_with(GaussianNB()).set_params(estimator=None),
+        r"_stream.margin is GaussianNB\(\).*Expected SeqMED or SeqLapMED.*with skops",
+    ),
+    "a graph in a graph": (
+        SeqGraphMED(GraphPropagation()), "SeqMED or SeqLapMED as its estimator: use one of these"
+    ),
+    "a function for a metric": (
+        GraphPropagation(metric=product),
+        "GraphPropagation.metric is <function product.*never executes code.*cloudpickle",
+    ),
+    "a function for a kernel": (
+        SeqGraphMED(SeqMED(kernel=product)), "SeqMED.kernel is <function product.*cloudpickle"
+    ),
+    "a function in the stream": (
+        GraphPropagation(metric=product).partial_fit(*batch(0)).set_params(metric="auto"),
+        "_stream.*<function product.*never executes code",
+    ),
+    "a wrong parameter": (GraphPropagation(alpha=2.0), "'alpha' parameter"),
+    "a marker": (GraphPropagation(unlabeled=pd.NaT), "GraphPropagation.unlabeled is NaT"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_leaves_the_old_file(model, message, path):
+    seqmed.save(SeqMED(C=7.0), path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=re.compile(message, re.DOTALL)):
+        seqmed.save(model, path)
+    assert path.read_bytes() == before
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_parameters_that_may_not_change_still_may_not(path):
+    loaded = restored(GraphPropagation(metric=RBF(0.5)).partial_fit(*batch(0)), path)
+    with pytest.raises(ValueError, match="alpha was changed"):
+        loaded.set_params(alpha=0.5).partial_fit(*batch(1))
+    loaded.set_params(alpha=0.97).partial_fit(*batch(1))  # the metric is still the same object
+
+
+def norms_elsewhere(path):
+    """Return the file of a model with its norms left out, or put in where they are computed."""
+    document = document_of(path.read_bytes())
+    (rows,) = (
+        node["record"]["fields"]
+        for node in document["model"]["nodes"]
+        if node.get("record", {}).get("type") == "SavedRows"
+    )
+    rows["norms"] = None if rows["norms"] else rows["rows"]
+    return with_document(path.read_bytes(), document)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_norms_are_where_distances_need_them(metric, path):
+    seqmed.save(GraphPropagation(metric=metric).partial_fit(*batch(0)), path)
+    path.write_bytes(norms_elsewhere(path))
+    with pytest.raises(persistence.ModelFileError, match="expected where distances need them"):
+        seqmed.load(path)

@@ -6,10 +6,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 import seqmed
 from seqmed import SeqMED
+from seqmed.kernels import RBF, Precomputed, TfIdf
 from seqmed.persistence import rules
 from seqmed.persistence.registry import kept_state
 from seqmed.race import Dropped
@@ -59,6 +61,12 @@ PLACES = {
     "recursion": "_stream.posterior.recursion",
     "kernel": "_stream.posterior.recursion.covariance.kernel",
     "info": "update_info_",
+    "state": "_stream.graph",
+    "kept": "_stream.graph.rows",
+    "metric": "_stream.graph.rows.metric",
+    "lists": "_stream.graph.rows.lists",
+    "scores": "_stream.record",
+    "margin": "_stream.margin.estimator",
 }
 
 
@@ -179,6 +187,165 @@ RULES = [
     ("PrequentialSearch", "record_.total", np.inf, "counts >= 0"),
     ("PrequentialSearch", "n_batches_", -1, "number of batches"),
 ]  # fmt: skip
+
+
+def each(change):
+    """Return a change of a copy of an array."""
+
+    def changed(array):
+        array = array.copy()
+        change(array)
+        return array
+
+    return changed
+
+
+def shortened(lists):
+    """Return neighbour lists of which the first has one entry."""
+    lists = lists.copy()
+    lists.slots[0, 1:], lists.distances[0, 1:], lists.sizes[0] = -1, np.inf, 1
+    return lists
+
+
+def repeated(record):
+    """Return a record of more scores than are kept."""
+    parts = (np.concatenate([part] * 301) for part in vars(record).values())
+    return type(record)(*parts)
+
+
+def double_first(slots):
+    slots[0, 1] = slots[0, 0]
+
+
+def fitted(kernel="rbf", columns=4, classes=("ant", "bee", "cicada"), sparse=False):
+    """Return a margin expert of a stream of its own."""
+    X = np.abs(np.random.default_rng(0).normal(size=(len(classes), columns)))
+    return SeqMED(kernel=kernel).fit(sp.csr_array(X) if sparse else X, classes)
+
+
+def given(kernel):
+    return Precomputed(np.eye(4))
+
+
+def precomputed():
+    return SeqMED(kernel="precomputed").fit(np.eye(4), ["ant", "bee", "cicada", "ant"])
+
+
+GRAPH_RULES = [
+    ("GraphPropagation", "n_features_in_", 3, "expected p=3"),
+    ("GraphPropagation", "fixed", {}, "parameters that may not change"),
+    ("GraphPropagation", "fixed.graph_memory", 17, "the memory named"),
+    ("GraphPropagation", "fixed.n_neighbors", 4, "the number of neighbours named"),
+    ("GraphPropagation", "fixed.alpha", 0.5, "the alpha named"),
+    ("GraphPropagation", "fixed.alpha", 1.5, "'alpha' parameter"),
+    ("GraphPropagation", "fixed.metric", "cosine", "the metric named"),
+    ("GraphPropagation", "fixed.metric", lambda _: RBF(1.0), "the metric named"),
+    ("GraphPropagation", "fixed.metric", np.zeros(2), "a metric by name"),
+    ("GraphPropagation-sparse", "fixed.metric", "euclidean", "the metric named"),
+    ("GraphPropagation-tfidf-sparse", "fixed.metric", "auto", "the metric named"),
+    ("SeqGraphMED", "fixed.metric", lambda _: TfIdf(), "the metric named"),
+    ("GraphPropagation", "_stream.n_batches", -1, "can be counted"),
+    ("GraphPropagation", "_stream.sparse", True, "the metric named"),
+    ("GraphPropagation-tfidf-sparse", "_stream.sparse", False, "in the format of the stream"),
+    ("GraphPropagation", "book.classes", lambda a: a[::-1], "classes in order"),
+    ("GraphPropagation", "book.counts", np.zeros_like, "labels of classes seen"),
+    ("GraphPropagation", "state.capacity", 15, "as many kept rows"),
+    ("GraphPropagation", "state.codes", put(-2), "indices, or -1"),
+    ("GraphPropagation", "state.codes", lambda a: np.where(a < 0, a, 3), "classes of labels"),
+    ("GraphPropagation", "state.codes", without_last, "kept=16"),
+    ("GraphPropagation", "state.masses", put(-1.0), "masses >= 0"),
+    ("GraphPropagation", "state.masses", np.zeros_like, "masses of labels"),
+    ("GraphPropagation", "state.masses", lambda a: a + 1.0, "masses of labels"),
+    ("GraphPropagation", "state.influence", put(-1.0), "influences >= 0"),
+    ("GraphPropagation", "state.influence", put(np.nan), "NaN or infinity"),
+    ("GraphPropagation", "state.influence", lambda a: a[:, :2], "classes=3"),
+    ("GraphPropagation", "state.solution", put(np.inf), "NaN or infinity"),
+    ("GraphPropagation", "state.solution", without_last, "kept=16"),
+    ("GraphPropagation", "state.solved_masses", put(-1.0), "solved masses"),
+    ("GraphPropagation", "state.solved_masses", without_last, "classes=3"),
+    ("GraphPropagation", "state.n_unlabeled", -1.0, "unlabeled rows"),
+    ("GraphPropagation", "state.n_unlabeled", np.inf, "unlabeled rows"),
+    ("GraphPropagation", "state.n_stale", -1, "counts >= 0"),
+    ("GraphPropagation", "state.n_updates", -1, "counts >= 0"),
+    ("GraphPropagation", "state.seed", -1, "a seed >= 0"),
+    ("GraphPropagation", "kept.n_neighbors", 2, "the length needed"),
+    ("GraphPropagation", "kept.n_neighbors", 0, "the length needed"),
+    ("GraphPropagation", "kept.blocks.0.rows", put(np.nan), "NaN or infinity"),
+    ("GraphPropagation", "kept.blocks.0.rows", without_last, "kept=16"),
+    ("GraphPropagation", "kept.blocks.0.rows", lambda a: a.astype(float), "single precision"),
+    ("GraphPropagation-sparse", "kept.blocks.0.norms", put(0.5), "norms of 1"),
+    ("GraphPropagation-tfidf-sparse", "kept.blocks.0.norms", put(-1.0), "norms >= 0"),
+    ("GraphPropagation-tfidf-sparse", "kept.blocks.0.rows", lambda a: -a, "suit the kernel"),
+    ("GraphPropagation-tfidf-sparse", "metric.kernel.idf", None, "idf"),
+    ("GraphPropagation-tfidf-sparse", "metric.kernel", given, "on rows"),
+    ("GraphPropagation", "metric.scale", 0.0, "a scale > 0"),
+    ("GraphPropagation", "metric.scale", np.nan, "a scale > 0"),
+    ("GraphPropagation", "metric.n_measured", -1, "rows measured"),
+    ("GraphPropagation", "metric.centre", without_last, "p=4"),
+    ("GraphPropagation", "metric.centre", put(np.inf), "NaN or infinity"),
+    ("GraphPropagation", "metric.directions", np.eye(4), "fewer directions"),
+    ("GraphPropagation", "metric.directions", 2 * np.eye(4, 3), "orthonormal"),
+    ("GraphPropagation", "lists.sizes", put(-1), "numbers of neighbours"),
+    ("GraphPropagation", "lists.sizes", put(6), "numbers of neighbours"),
+    ("GraphPropagation", "lists.sizes", put(1), "neighbours that are kept"),
+    ("GraphPropagation", "lists.sizes", without_last, "kept="),
+    ("GraphPropagation", "lists.slots", put(16), "neighbours that are kept"),
+    ("GraphPropagation", "lists.slots", put(-1), "neighbours that are kept"),
+    ("GraphPropagation", "lists.slots", lambda a: np.where(a < 0, -2, a), "-1 for no neighbour"),
+    ("GraphPropagation", "lists.slots", put(0), "other than the row"),
+    ("GraphPropagation", "lists.slots", each(double_first), "each neighbour once"),
+    ("GraphPropagation", "lists.slots", without_last, "kept=16"),
+    ("GraphPropagation", "lists.slots", lambda a: a[:, :4], "length="),
+    ("GraphPropagation", "lists.distances", put(np.inf), "distances of neighbours"),
+    ("GraphPropagation", "lists.distances", put(np.nan), "NaN or infinity"),
+    ("GraphPropagation", "lists.distances", put(-1.0), "distances >= 0"),
+    ("GraphPropagation", "lists.distances", put(1e9), "neighbours in order"),
+    ("GraphPropagation", "lists.horizons", put(-1.0), "horizons >= 0"),
+    ("GraphPropagation", "lists.horizons", put(0.0), "within the horizon"),
+    ("GraphPropagation", "lists.horizons", put(np.nan), "NaN or infinity"),
+    ("GraphPropagation", "lists.horizons", put(np.inf), "all rows in complete lists"),
+    ("GraphPropagation-sparse", "lists.horizons", put(3.0), "within the limit"),
+    ("GraphPropagation", "lists", shortened, "enough neighbours"),
+    ("GraphPropagation", "info.n_entered", -1, "counts >= 0"),
+    ("GraphPropagation", "info.n_iter", -1, "counts >= 0"),
+    ("GraphPropagation", "info.gap", np.nan, "a residual and a gap"),
+    ("GraphPropagation", "info.residual", -1.0, "a residual and a gap"),
+    ("SeqGraphMED", "scores.codes", put(-1), "classes that are indices"),
+    ("SeqGraphMED", "scores.codes", put(3), "classes of the record"),
+    ("SeqGraphMED", "scores.weights", put(-1.0), "weights >= 0"),
+    ("SeqGraphMED", "scores.counts", put(-1.0), "label counts >= 0"),
+    ("SeqGraphMED", "scores.counts", np.zeros_like, "classes that were known"),
+    ("SeqGraphMED", "scores.margin", put(np.nan), "NaN or infinity"),
+    ("SeqGraphMED", "scores.graph", without_last, "scored="),
+    ("SeqGraphMED", "scores.margin_scales", put(0.0), "scales > 0"),
+    ("SeqGraphMED", "scores.margin_scales", lambda a: a[:, :2], "exponents=3"),
+    ("SeqGraphMED", "scores.graph_scales", put(0.0), "scales > 0"),
+    ("SeqGraphMED", "scores", repeated, "at most 300 rows"),
+    ("SeqGraphMED", "_stream.scales.counts", put(-1.0), "label counts >= 0"),
+    ("SeqGraphMED", "_stream.scales.counts", without_last, "classes=3"),
+    ("SeqGraphMED", "_stream.scales.margin", put(0.0), "scales > 0"),
+    ("SeqGraphMED", "_stream.scales.graph", 0.0, "scales > 0"),
+    ("SeqGraphMED", "_stream.scales.graph", np.inf, "scales > 0"),
+    ("SeqGraphMED", "_stream.choice.weight", 1.5, "a weight from 0 to 1"),
+    ("SeqGraphMED", "_stream.choice.weight", 0.123, "a report of the last choice"),
+    ("SeqGraphMED", "_stream.choice.temperature", 0.0, "a temperature > 0"),
+    ("SeqGraphMED", "_stream.choice.exponent", 3, "a known exponent"),
+    ("SeqGraphMED", "_stream.class_weights", put(0.0), "class weights > 0"),
+    ("SeqGraphMED", "_stream.class_weights", without_last, "classes=3"),
+    ("SeqGraphMED", "_stream.probes", np.ones((51, 4)), "at most 50 probes"),
+    ("SeqGraphMED", "_stream.probes", lambda a: a[:, :3], "p=4"),
+    ("SeqGraphMED", "_stream.probes", lambda a: a.astype(np.float32), "probes in the format"),
+    ("SeqGraphMED-sparse", "_stream.probes", lambda a: a.toarray(), "probes in the format"),
+    ("SeqGraphMED", "info.n_pieces", -1, "counts >= 0"),
+    ("SeqGraphMED", "info.n_recorded", 0, "a report of the last choice"),
+    ("SeqGraphMED", "margin", SeqMED(), "an estimator that is fitted"),
+    ("SeqGraphMED", "margin", fitted(columns=3), "as many columns"),
+    ("SeqGraphMED", "margin", fitted(sparse=True), "the same format of rows"),
+    ("SeqGraphMED", "margin", fitted(classes=("ant", "bee", "wasp")), "the same classes"),
+    ("SeqGraphMED", "margin", precomputed(), "a kernel on rows"),
+    ("SeqGraphMED", "margin", fitted("tfidf"), "the metric named"),
+]  # fmt: skip
+RULES += GRAPH_RULES
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 from sklearn.svm import SVC
 
-from seqmed import SeqLapMED, SeqMED
+from seqmed import SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.arrays import Array, distinct_rows
 from seqmed.experiments.data import Batch, Stream
 from seqmed.graph import GraphRecipe, find_neighbours, measure_heat_width, smoothness
@@ -47,7 +47,9 @@ def accuracy(scores: Array, stream: Stream) -> float:
     return float(np.mean((scores > 0) == stream.y_test))
 
 
-def follow(model: SeqMED | SeqLapMED, stream: Stream, wanted: Sequence[int]) -> Iterator[Score]:
+def follow(
+    model: SeqMED | SeqLapMED | SeqGraphMED, stream: Stream, wanted: Sequence[int]
+) -> Iterator[Score]:
     """Let a model learn the stream."""
     for number, batch in enumerate(stream.batches):
         begun = time.process_time()
@@ -124,6 +126,12 @@ def sequential_lapmed(
 ) -> Iterator[Score]:
     """SeqLapMED, by the recursion named in the parameters."""
     return follow(SeqLapMED(tol=TOL, random_state=0, **PAPER_BIAS, **parameters), stream, wanted)
+
+
+def graph_mixture(stream: Stream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[Score]:
+    """SeqGraphMED with a SeqLapMED of these parameters, all of whose multipliers are optimised."""
+    margin = SeqLapMED(tol=TOL, random_state=0, window=None, lag=None, **parameters)
+    return follow(SeqGraphMED(margin, random_state=0), stream, wanted)
 
 
 def independent_lapsvm(

@@ -74,7 +74,6 @@ def mixture_stream_rules(began: Any, state: dict[str, Any]) -> Rules:
     yield "classes of the record", (stream.record.codes < n_classes).all()
     known = np.take_along_axis(stream.record.counts, stream.record.codes[:, None], axis=1)
     yield "a record of classes that were known", (known > 0).all()
-    yield "labels in the scales of classes seen", stream.book.seen[stream.scales.known].all()
     choice = stream.choice
     chosen = (stream.record.size, choice.weight, choice.temperature)
     yield "a report of the last choice", (info.n_recorded, info.weight, info.temperature) == chosen
@@ -147,7 +146,7 @@ def state_rules(graph: GraphState) -> Rules:
     """Yield what holds for a graph."""
     yield "as many kept rows as asked for at most", graph.rows.size <= graph.capacity
     yield "classes that are indices, or -1", (graph.codes >= -1).all()
-    yield "label masses > 0", (graph.masses >= 0).all()
+    yield "label masses >= 0", (graph.masses >= 0).all()
     yield "masses of labels, and of no other rows", ((graph.masses > 0) == (graph.codes >= 0)).all()
     yield "influences >= 0", (graph.influence >= 0).all()
     yield "solved masses >= 0", (graph.solved_masses >= 0).all()
@@ -192,10 +191,10 @@ def list_rules(lists: Lists) -> Rules:
     ordered = np.sort(slots, axis=1)
     twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
     yield "each neighbour once", not twice.any()
+    yield "horizons >= 0", (lists.horizons >= 0).all()
     rows = np.flatnonzero(sizes)
     last = distances[rows, sizes[rows] - 1]
     yield "neighbours within the horizon", (last <= lists.horizons[rows]).all()
-    yield "horizons >= 0", (lists.horizons >= 0).all()
 
 
 def euclidean_rules(metric: Euclidean) -> Rules:

@@ -101,6 +101,8 @@ def refuse_code(value: Any, where: str) -> None:
 
 def remedy_for(value: Any) -> str | None:
     """Return what to do about a value that could only be kept as code, None for any other."""
+    if isinstance(value, np.ndarray):  # most values are, and the protocol below is slow to check
+        return None
     if isinstance(value, BaseEstimator):
         if is_classifier(value):
             return (

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Indices, Mask, Points, no_indices, row_keys
+from seqmed.posterior import distinct_arrays
 from seqmed.propagation.lists import Lists, Single, Slots
 from seqmed.propagation.memory import KeptRows, no_kept_rows
 from seqmed.propagation.metrics import Metric, Stored
@@ -88,6 +89,11 @@ class GraphState:
         n_classes = self.influence.shape[1]
         found = np.bincount(self.codes[labeled], self.masses[labeled], minlength=n_classes)
         return found.astype(np.float64)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays the state consists of, each counted once."""
+        return sum(array.nbytes for array in distinct_arrays(self, {}).values())
 
     def with_classes(self, places: Indices, n_classes: int) -> GraphState:
         """Return the state with old class c at ``places[c]`` of ``n_classes``; -1: forgotten."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.utils.extmath import randomized_svd
 
 from seqmed.arrays import Array, Points, row_norms_squared
 from seqmed.kernels import Kernel, Linear
@@ -20,9 +21,10 @@ from seqmed.validation import check_overflow
 
 # Stored coordinates are at most this large in units of the first batch, so that squares are finite.
 LARGEST_COORDINATE = 1e15
-# A sketch has a multiple of so many columns, as many as hold this share of the sum of squares, and
-# at most this share of the columns of a row. Its directions are measured on so many rows.
-COLUMNS, CAPTURED, NARROWER, MEASURED = 32, 0.9, 1 / 3, 2000
+# A sketch has a multiple of `COLUMNS` columns, as many as hold the share `CAPTURED` of the sum of
+# squares, and at most `WIDEST` or a third of the columns of a row. Its directions are measured
+# once, on `MEASURED` rows: before that searches are cheap.
+COLUMNS, CAPTURED, WIDEST, MEASURED = 32, 0.9, 256, 1000
 # Unit roundoff of single precision.
 ROUNDOFF = 2.0**-24
 
@@ -108,7 +110,7 @@ class Euclidean:
     centre : (p,) median of the first batch.
     scale : largest distance of a coordinate from the centre in the first batch.
     directions : (p, q) orthonormal columns, or (p, 0) if rows are their own sketch.
-    n_measured : rows that the directions were measured on.
+    n_measured : rows kept when the directions were measured; 0 before that.
     """
 
     centre: Array
@@ -146,16 +148,16 @@ class Euclidean:
         return (8 * n_columns + 32) * ROUNDOFF
 
     def remeasured(self, blocks: tuple[Stored, ...], size: int) -> Euclidean | None:
-        """Return the metric with principal directions of the rows, twice as many as before."""
-        most = int(NARROWER * self.centre.size) // COLUMNS * COLUMNS
-        if size < 4 * max(self.n_measured, most / 2) or self.n_measured >= MEASURED or not most:
+        """Return the metric with principal directions of the rows, once there are enough."""
+        most = min(self.centre.size // 3, WIDEST) // COLUMNS * COLUMNS
+        if self.n_measured or size < MEASURED or not most:
             return None
         rows = np.concatenate([block.rows for block in blocks])[:MEASURED].astype(np.float64)
-        values, vectors = np.linalg.eigh(rows.T @ rows)
-        shares = np.cumsum(values[::-1]) / max(values.sum(), np.finfo(float).tiny)
+        _, values, vectors = randomized_svd(rows, most, n_iter=1, random_state=0)
+        shares = np.cumsum(values**2) / max((rows**2).sum(), np.finfo(float).tiny)
         enough = np.flatnonzero(shares[COLUMNS - 2 : most - 1 : COLUMNS] >= CAPTURED)
         columns = COLUMNS * (int(enough[0]) + 1) - 1 if enough.size else 0
-        directions = np.ascontiguousarray(vectors[:, ::-1][:, :columns])
+        directions = np.ascontiguousarray(vectors[:columns].T)
         return replace(self, directions=directions, n_measured=size)
 
     def restored(self, block: Stored) -> Stored:

@@ -1,0 +1,39 @@
+"""The example that `make demo` runs, in a shorter form."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "digits_stream.py"
+
+
+@pytest.fixture
+def example(monkeypatch):
+    spec = importlib.util.spec_from_file_location("digits_stream", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    short = [module.OURS, module.WITHOUT, "SVC, refitted"]
+    monkeypatch.setattr(module, "METHODS", {name: module.METHODS[name] for name in short})
+    monkeypatch.setattr(module, "DRAWS", 2)
+    monkeypatch.setattr(module, "FRACTIONS", (module.FRACTION,))
+    return module
+
+
+def test_the_demo_leaves_its_pictures(example, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["digits_stream.py", "--out", str(tmp_path / "demo")])
+    example.main()
+    for name in ("stream.png", "unlabeled.png"):
+        assert (tmp_path / "demo" / name).stat().st_size > 10_000
+    assert "SVC, refitted" in capsys.readouterr().out
+
+
+def test_rows_held_out_are_not_learned(example):
+    X, labels, X_test, y_test = example.digits(0, 0.05)
+    assert (len(X), len(X_test)) == (1400, example.TEST_ROWS)
+    assert 40 < np.sum(labels != example.UNLABELED) < 110
+    learned = {row.tobytes() for row in X}
+    assert sum(row.tobytes() in learned for row in X_test) <= 2  # a digit or two occur twice
+    assert np.unique(y_test).size == 10
