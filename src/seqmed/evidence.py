@@ -13,9 +13,9 @@ from numba import njit
 LARGEST_STEP, PRECISION, STEPS = 2.0, 1e-3, 40
 # Largest |t|. The penalty keeps the minimum well inside unless classes are separable.
 LARGEST_OCTAVE = 12.0
-# Octaves from which Newton's method may start. Small scores that predict well have one minimum near
-# 0, where the penalty is small, and a lower one at high temperatures.
-STARTS = (0.0, 3.0, 6.0, 9.0, 12.0)
+# Small scores that predict well have two minima: one near 0, where the penalty is small, and a
+# lower one at high temperatures. Newton's method starts again from these octaves.
+STARTS = (3.0, 6.0, 9.0, 12.0)
 # Rounding error of a cost, relative to it: steps that gain less are not worth halving.
 ROUNDING = 1e-12
 
@@ -51,14 +51,9 @@ def cost(margins, weights, octave):
 
 
 @njit(cache=True, nogil=True)
-def best_octave(margins, weights):
-    """Return the smallest cost of ``margins`` (r, K), and the t that has it."""
-    octave = STARTS[0]
+def descend(margins, weights, octave):
+    """Return the cost of the minimum below an octave, and the t that has it."""
     lowest, slope, curvature = cost(margins, weights, octave)
-    for start in STARTS[1:]:
-        found, new_slope, new_curvature = cost(margins, weights, start)
-        if found < lowest:
-            octave, lowest, slope, curvature = start, found, new_slope, new_curvature
     for _ in range(STEPS):
         step = min(max(-slope / max(curvature, 1.0), -LARGEST_STEP), LARGEST_STEP)
         trial = min(max(octave + step, -LARGEST_OCTAVE), LARGEST_OCTAVE)
@@ -71,4 +66,19 @@ def best_octave(margins, weights):
             octave, lowest, slope, curvature = trial, found, new_slope, new_curvature
         if moved <= PRECISION:
             break
+    return lowest, octave
+
+
+@njit(cache=True, nogil=True)
+def best_octave(margins, weights):
+    """Return the smallest cost of ``margins`` (r, K), and the t that has it."""
+    lowest, octave = descend(margins, weights, 0.0)
+    for start in STARTS:
+        if start > octave:
+            _, slope, _ = cost(margins, weights, start)
+            if slope >= 2.0 * start:
+                break  # the cross-entropy, convex in T, rises from here on, and so does the penalty
+            found, trial = descend(margins, weights, start)
+            if found < lowest:
+                lowest, octave = found, trial
     return lowest, octave
