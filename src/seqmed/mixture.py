@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed import evidence
 from seqmed.arrays import Array, Indices, Mask
 
 WEIGHTS = np.linspace(0.0, 1.0, 11)
@@ -269,6 +268,8 @@ def best_temperatures(scores: Array, known: Mask, record: ScoreRecord) -> tuple[
     known : (r, K) classes known when a row was scored.
     record : for true classes and weights.
     """
+    from seqmed import evidence  # numba is imported by the first update
+
     rows = np.arange(record.size)
     margins = scores - scores[:, rows, record.codes][:, :, None]
     margins = np.where(known, margins, -np.inf)

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Indices, stack
-from seqmed.propagation import lists as compiled
-from seqmed.propagation.lists import Lists, Side, Single, Slots, empty_lists
+from seqmed.propagation.lists import Lists, empty_lists
 from seqmed.propagation.metrics import Metric, Stored
 from seqmed.threads import allowed_threads, side_by_side
 
@@ -60,12 +59,14 @@ class KeptRows:
         own : (m,) slots to be left out, one for each query; -1 or None for none.
         length : entries wanted, `n_neighbors` by default.
         """
+        from seqmed.propagation.scan import Scan
+
         length = length or self.n_neighbors
         found = empty_lists(queries.size, length, self.metric.limit)
         own = np.full(queries.size, -1, np.int32) if own is None else own.astype(np.int32)
 
         def fill(part: list[slice]) -> None:
-            scan = Scan(self)
+            scan = Scan(self.metric, self.blocks, self.lists)
             for rows in part:
                 nearest = scan.nearest(queries.take(rows), own[rows], length)
                 for array, values in zip(found, nearest, strict=True):
@@ -81,18 +82,20 @@ class KeptRows:
 
         Slots from `size` on are new and must follow without a gap; what others held is deleted.
         """
+        from seqmed.propagation.scan import Scan, drop  # numba is imported by the first update
+
         if not slots.size:
             return self
         size = max(self.size, int(slots.max()) + 1)
         gone = np.zeros(size, dtype=bool)
         gone[slots] = True
         lists = extended(self.lists, size - self.size, self.metric.limit)
-        compiled.drop(lists, gone)
+        drop(lists, gone)
         horizons = np.empty(slots.size, dtype=np.float32)
         lists.horizons[slots] = -np.inf  # entering rows have their own lists filled last
         kept = replace(self, blocks=with_rows(self.blocks, slots, entering), lists=lists)
         own = slots.astype(np.int32)
-        scan = Scan(kept)
+        scan = Scan(kept.metric, kept.blocks, lists)
         for rows in strips(entering.size):
             nearest = scan.nearest(entering.take(rows), own[rows], lists.slots.shape[1], lists)
             for array, values in zip(lists, nearest, strict=True):
@@ -120,91 +123,6 @@ class KeptRows:
             found = self.search(self.take(short), own=short, length=lists.slots.shape[1])
             for array, values in zip(lists, found, strict=True):
                 array[short] = values
-
-
-class Scan:
-    """A search through all blocks, strip by strip, in memory that is used again."""
-
-    def __init__(self, kept: KeptRows) -> None:
-        self.kept = kept
-        self.metric = kept.metric
-        self.sides = [
-            self.side(block, np.arange(first, first + block.size, dtype=np.int32))
-            for first, block in zip(range(0, kept.size, BLOCK), kept.blocks, strict=True)
-        ]
-        self.memory = np.empty(0, dtype=np.float32)
-
-    def side(self, stored: Stored, slots: Slots) -> Side:
-        """Return rows ready to be compared."""
-        slack = self.metric.slack(stored.rows.shape[1])
-        side = Side(stored.rows, np.float32(1.0 - slack) * stored.norms, slots)
-        return side if self.metric.refines else inexact(side)
-
-    def products(self, queries: Stored) -> list[Single]:
-        """Return inner products (m, b) of at most `STRIP` queries with every block."""
-        needed = queries.size * self.kept.size
-        if self.memory.size < needed:
-            self.memory = np.empty(needed, dtype=np.float32)
-        found, start = [], 0
-        for block in self.kept.blocks:
-            stop = start + queries.size * block.size
-            found.append(self.memory[start:stop].reshape(queries.size, block.size))
-            self.metric.products(queries, block, found[-1])
-            start = stop
-        return found
-
-    def nearest(
-        self, queries: Stored, own: Slots, length: int, receiving: Lists | None = None
-    ) -> Lists:
-        """Return the nearest rows of queries, and insert these in the lists ``receiving``.
-
-        Parameters
-        ----------
-        queries : at most `STRIP` rows.
-        own : (m,) slots to be left out, one for each query; -1 for none.
-        length : entries wanted.
-        receiving : the lists of all kept rows if the queries have just been put among them.
-        """
-        strip, limit = self.side(queries, own), self.metric.limit
-        pairs = list(zip(self.products(queries), self.sides, strict=True))
-        found = empty_lists(queries.size, length, limit)
-        if self.metric.refines:
-            radii = self.radii(pairs, strip, length)
-            found.horizons[:] = np.nextafter(radii, np.float32(np.inf))
-        for values, block in pairs:
-            compiled.offer(values, strip, block, found)
-        if receiving is not None:
-            for values, block in pairs:
-                part = receiving.take(slice(block.slots[0], block.slots[-1] + 1))
-                compiled.receive(values, strip, block, part)
-        return found
-
-    def radii(self, pairs: list[tuple[Single, Side]], strip: Side, length: int) -> Single:
-        """Return squared distances (m,) within which so many rows lie.
-
-        They are those of the row nearest by sketches, and of its own nearest rows.
-        """
-        lists = self.kept.lists
-        best = empty_lists(strip.norms.size, 1, np.inf)
-        for values, block in pairs:
-            known = lists.sizes[block.slots] >= length
-            norms = np.where(known, block.norms, np.float32(np.inf))
-            compiled.offer(values, inexact(strip), inexact(block)._replace(norms=norms), best)
-        guesses = np.hstack([best.slots, lists.slots[best.slots[:, 0]]])
-        guesses[best.sizes == 0] = -1
-        guesses[guesses == strip.slots[:, None]] = -1
-        fits = np.cumsum(guesses >= 0, axis=1) <= length
-        guesses = np.where(fits, guesses, np.int32(-1))
-        radii = np.zeros(strip.norms.size, dtype=np.float32)
-        for _, block in pairs:
-            compiled.widen(radii, guesses, strip, block)
-        radii[(guesses >= 0).sum(axis=1) < length] = np.inf
-        return radii
-
-
-def inexact(side: Side) -> Side:
-    """Return a side without the rows that exact distances are computed from."""
-    return side._replace(rows=np.zeros((side.norms.size, 0), dtype=np.float32))
 
 
 def no_kept_rows(metric: Metric, n_neighbors: int) -> KeptRows:

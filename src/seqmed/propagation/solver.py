@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqmed.propagation.lists import Lists, Single, Slots, multiply
+from seqmed.propagation.lists import Lists, Single, Slots
 
 # Edge weight of the farthest neighbour is exp(-SHARPNESS).
 SHARPNESS = 4.0
@@ -71,6 +71,13 @@ class Graph(NamedTuple):
         multiply(self.slots, self.weights, np.multiply(self.roots[:, None], values, out=work), out)
         out *= (np.float32(-0.5) * alpha * self.roots)[:, None]
         out += values
+
+
+def multiply(slots: Slots, weights: Single, values: Single, out: Single) -> None:
+    """Add ``(A + A') values`` to ``out``; see `seqmed.propagation.loops.multiply`."""
+    from seqmed.propagation import loops  # numba is imported by the first update
+
+    loops.multiply(slots, weights, values, out)
 
 
 def make_graph(lists: Lists, n_neighbors: int) -> Graph:
