@@ -270,8 +270,9 @@ def write_report(outcomes: list[Outcome], missing: list[str], folder: Path, path
         "Test points were never used for a choice: each method chose its parameters on validation "
         "streams from the grids in `seqmed/experiments/figures.py`; a star marks a choice at the "
         "end of its grid. Validation streams of the simulations share nothing with the trials. On "
-        "ISOLET the paper's methods have a fixed setting; the others chose theirs by learning the "
-        "first 90 speakers and scoring the 30 of isolet4, none of whom is ever a test speaker. "
+        "ISOLET the paper's methods and SeqGraphMED have the paper's setting; the others chose "
+        "theirs by learning the first 90 speakers and scoring the 30 of isolet4, none of whom is "
+        "ever a test speaker. "
         "Accuracies are in per cent, differences in points, ± is one standard error over trials. "
         "The time of an update is processor time on one thread, for one of the last batches; "
         "methods that retrain begin anew with all batches so far.",
