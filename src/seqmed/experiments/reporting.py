@@ -32,8 +32,8 @@ FROM_BATCH = 10
 LATE = 5
 # A hundredth of all test points.
 ONE_POINT = 0.01
-# Width and height of a figure, in inches.
-FIGURE = (6.4, 4.4)
+# Width and height of a figure of up to six curves, and height for each further one, in inches.
+FIGURE, CURVE_HEIGHT = (6.4, 4.4), 0.15
 
 
 def mean_and_error(values: np.ndarray) -> tuple[float, float]:
@@ -215,7 +215,9 @@ def draw(outcome: Outcome, folder: Path) -> list[Path]:
     """Write a figure as PNG and SVG; return the paths."""
     methods = outcome.figure.methods
     labelled = {methods[name].label: runs for name, runs in outcome.curves.items()}
-    figure, (axes,) = plotting.panels(1, FIGURE)
+    width, height = FIGURE
+    height += CURVE_HEIGHT * max(0, len(labelled) - 6)  # room for the legend
+    figure, (axes,) = plotting.panels(1, (width, height))
     runs = "1 run" if outcome.trials == 1 else f"mean of {outcome.trials} runs, ± standard error"
     plotting.accuracy_curves(axes, labelled, title=f"{outcome.figure.title}\n({runs})")
     paths = [folder / f"{outcome.figure.name}.{kind}" for kind in ("png", "svg")]
