@@ -130,7 +130,7 @@ def sequential_lapmed(
 
 def graph_mixture(stream: Stream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[Score]:
     """SeqGraphMED with a SeqLapMED of these parameters, all of whose multipliers are optimised."""
-    margin = SeqLapMED(tol=TOL, random_state=0, window=None, lag=None, **parameters)
+    margin = SeqLapMED(tol=TOL, random_state=0, lag=None, **PAPER_BIAS, **parameters)
     return follow(SeqGraphMED(margin, random_state=0), stream, wanted)
 
 
