@@ -244,18 +244,31 @@ def test_a_search_finds_the_nearest_kept_rows(metric, make):
             )
 
 
-def test_an_outlier_in_the_first_batch_does_not_blur_the_others():
-    """Neighbours of ordinary rows are those of the rows in double precision."""
-    rng = np.random.default_rng(2)
-    rows = rng.normal(size=(61, 3))
-    rows[60] = 1e9
-    kept = memory.no_kept_rows(metrics.make_metric("euclidean", rows), NEIGHBORS)
-    kept = kept.put(np.arange(61), kept.metric.store(rows))
+def assert_neighbours_are_those_of_doubles(kept, rows):
+    """Neighbours in single precision are those of rows (n, p) in double precision."""
     distances = naive_graph.euclidean(rows, rows)
     np.fill_diagonal(distances, np.inf)
-    for row in range(60):
+    for row in range(rows.shape[0]):
         nearest = naive_graph.nearest(distances[row], NEIGHBORS)
         assert kept.lists.slots[row, :NEIGHBORS].tolist() == nearest
+
+
+@pytest.mark.parametrize("outlier", [1e9, 1e25, 1e300])
+def test_an_outlier_in_the_first_batch_does_not_blur_the_others(outlier):
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(61, 3))
+    rows[60] = outlier
+    kept = memory.no_kept_rows(metrics.make_metric("euclidean", rows), NEIGHBORS)
+    kept = kept.put(np.arange(61), kept.metric.store(rows))
+    assert_neighbours_are_those_of_doubles(kept, rows[:60])
+
+
+@pytest.mark.parametrize("size", [1e-100, 1e-25, 1e20, 1e100])
+def test_rows_of_any_size_are_told_apart_after_a_first_batch_of_one_row(size):
+    rows = 3.0 + np.random.default_rng(2).normal(size=(60, 3))
+    kept = memory.no_kept_rows(metrics.make_metric("euclidean", size * rows[:1]), NEIGHBORS)
+    kept = kept.put(np.arange(60), kept.metric.store(size * rows))
+    assert_neighbours_are_those_of_doubles(kept, rows)
 
 
 # -- learning -------------------------------------------------------------------------------------
