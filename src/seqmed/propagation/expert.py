@@ -31,6 +31,9 @@ STALE_SHARE = 0.01
 LARGEST_RATIO = 10.0
 # A label that forgetting has left with less than this share of the largest mass is dropped.
 FADED = 1e-6
+# Label masses are no longer discounted once the largest is this small: without new labels only
+# their ratios count, and the last labels must not fade to nothing.
+SMALLEST_MASS = 1e-200
 
 
 class GraphInfo(NamedTuple):
@@ -407,7 +410,9 @@ def forget(state: GraphState, share: float) -> GraphState:
     """
     if share == 1.0:
         return state
-    masses = share * state.masses
+    masses = state.masses
+    if share * masses.max(initial=0.0) >= SMALLEST_MASS:
+        masses = share * masses
     faded = masses <= FADED * masses.max(initial=0.0)
     return replace(
         state,
