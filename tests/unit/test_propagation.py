@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import tracemalloc
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -412,6 +413,23 @@ def test_scores_where_no_label_reaches_are_uniform_over_the_classes_with_labels(
     )
     found = state.scores(state.search(sp.csr_array([[0.0, 0, 0, 1, 1, 1], [0.0] * 6])))
     np.testing.assert_allclose(found, [[0.5, 0.0, 0.5]] * 2)
+
+
+def test_scores_of_many_rows_and_classes_gather_little_at_once(monkeypatch):
+    rng = np.random.default_rng(0)
+    rows, codes = rng.normal(size=(200, 3)), rng.integers(50, size=200)
+    state = begun(rows, capacity=400, n_classes=50)
+    state, _ = learned(state, [(rows, codes, np.ones(200))])
+    found = state.search(rng.normal(size=(20_000, 3)))
+    tracemalloc.start()
+    try:
+        means = state.mean_influence(found)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * means.nbytes  # all neighbours at once are ten times as large
+    monkeypatch.setattr(expert, "LARGEST_GATHER", 1)
+    np.testing.assert_array_equal(state.mean_influence(found.take(slice(9))), means[:9])
 
 
 def test_without_labels_all_scores_are_zero():
