@@ -247,7 +247,9 @@ def measured(stream: MixtureStream) -> Scales:
 
     They are measured on the last unlabeled rows, and on the record while there are few of these.
     """
-    counts = stream.book.discounted
+    # a class whose labels have faded to nothing is still one that was seen
+    tiny = np.finfo(np.float64).tiny
+    counts = np.where(stream.book.seen, np.maximum(stream.book.discounted, tiny), 0.0)
     scores = Scores(*(np.zeros((0, counts.size)) for _ in range(2)))
     if stream.probes.shape[0]:
         scores = left_out_scores(stream, stream.probes)

@@ -180,7 +180,8 @@ def class_factors(counts: Array, scaled: bool) -> Array:
     chi2 = np.where(known, (counts - expected) ** 2, 0.0).sum(axis=-1, keepdims=True) / expected
     shrink = np.minimum(1.0, (n_known - 1) / np.maximum(chi2, 1e-300))
     shares = shrink / n_known + (1.0 - shrink) * counts / np.maximum(totals, 1e-300)
-    roots = np.sqrt(expected / np.where(known, counts, 1.0))
+    # a quotient of roots: that of the counts overflows where a class has faded
+    roots = np.sqrt(expected) / np.sqrt(np.where(known, counts, 1.0))
     exponents = SHARE_EXPONENTS.reshape(-1, *(1,) * counts.ndim)
     return np.where(known, roots * (n_known * shares) ** exponents, 0.0)
 

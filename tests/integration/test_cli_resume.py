@@ -271,6 +271,21 @@ def test_a_torn_line_of_the_log_is_completed(tmp_path):
         assert path.read_bytes() == before + lines.encode()
 
 
+def test_many_lines_are_added_to_the_log_in_linear_time(tmp_path):
+    """Saves that are put off leave thousands of lines for one call."""
+    path = tmp_path / "log"
+    first, rest = (
+        "".join(json.dumps({"batch": n, "time": "x" * 300}) + "\n" for n in numbers)
+        for numbers in (range(10_000), range(10_000, 20_000))
+    )
+    path.write_text(first + rest[:1_000_000])
+    begin = time.process_time()
+    for _ in range(2):
+        journal.append(journal.Pending(str(path), rest))
+    assert time.process_time() - begin < 5
+    assert path.read_text() == first + rest
+
+
 def test_finished_grown_changed_and_again(tmp_path):
     rows = make_rows(tmp_path / "rows.csv", 60)
     assert "60 rows" in seqmed(tmp_path, *LEARN, 20).out

@@ -253,6 +253,11 @@ def test_class_factors_are_roots_of_counts_and_powers_of_shares(counts):
         np.testing.assert_allclose(factor[known] / factor[known][0], expected / expected[0])
 
 
+def test_class_factors_of_a_faded_class_are_finite():
+    factors = mixture.class_factors(np.array([500.0, 5e-324, 3.0]), scaled=True)
+    assert np.isfinite(factors).all()
+
+
 def test_mixed_scores_are_those_of_the_formula():
     rng = np.random.default_rng(6)
     counts = np.array([5.0, 0.0, 2.0, 40.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import tracemalloc
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -245,18 +246,31 @@ def test_a_search_finds_the_nearest_kept_rows(metric, make):
             )
 
 
-def test_an_outlier_in_the_first_batch_does_not_blur_the_others():
-    """Neighbours of ordinary rows are those of the rows in double precision."""
-    rng = np.random.default_rng(2)
-    rows = rng.normal(size=(61, 3))
-    rows[60] = 1e9
-    kept = memory.no_kept_rows(metrics.make_metric("euclidean", rows), NEIGHBORS)
-    kept = kept.put(np.arange(61), kept.metric.store(rows))
+def assert_neighbours_are_those_of_doubles(kept, rows):
+    """Neighbours in single precision are those of rows (n, p) in double precision."""
     distances = naive_graph.euclidean(rows, rows)
     np.fill_diagonal(distances, np.inf)
-    for row in range(60):
+    for row in range(rows.shape[0]):
         nearest = naive_graph.nearest(distances[row], NEIGHBORS)
         assert kept.lists.slots[row, :NEIGHBORS].tolist() == nearest
+
+
+@pytest.mark.parametrize("outlier", [1e9, 1e25, 1e300])
+def test_an_outlier_in_the_first_batch_does_not_blur_the_others(outlier):
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(61, 3))
+    rows[60] = outlier
+    kept = memory.no_kept_rows(metrics.make_metric("euclidean", rows), NEIGHBORS)
+    kept = kept.put(np.arange(61), kept.metric.store(rows))
+    assert_neighbours_are_those_of_doubles(kept, rows[:60])
+
+
+@pytest.mark.parametrize("size", [1e-100, 1e-25, 1e20, 1e100])
+def test_rows_of_any_size_are_told_apart_after_a_first_batch_of_one_row(size):
+    rows = 3.0 + np.random.default_rng(2).normal(size=(60, 3))
+    kept = memory.no_kept_rows(metrics.make_metric("euclidean", size * rows[:1]), NEIGHBORS)
+    kept = kept.put(np.arange(60), kept.metric.store(size * rows))
+    assert_neighbours_are_those_of_doubles(kept, rows)
 
 
 # -- learning -------------------------------------------------------------------------------------
@@ -402,6 +416,23 @@ def test_scores_where_no_label_reaches_are_uniform_over_the_classes_with_labels(
     np.testing.assert_allclose(found, [[0.5, 0.0, 0.5]] * 2)
 
 
+def test_scores_of_many_rows_and_classes_gather_little_at_once(monkeypatch):
+    rng = np.random.default_rng(0)
+    rows, codes = rng.normal(size=(200, 3)), rng.integers(50, size=200)
+    state = begun(rows, capacity=400, n_classes=50)
+    state, _ = learned(state, [(rows, codes, np.ones(200))])
+    found = state.search(rng.normal(size=(20_000, 3)))
+    tracemalloc.start()
+    try:
+        means = state.mean_influence(found)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * means.nbytes  # all neighbours at once are ten times as large
+    monkeypatch.setattr(expert, "LARGEST_GATHER", 1)
+    np.testing.assert_array_equal(state.mean_influence(found.take(slice(9))), means[:9])
+
+
 def test_without_labels_all_scores_are_zero():
     stream = batches(5, share=0.0)
     state, _ = learned(begun(stream[0][0]), stream)
@@ -513,6 +544,17 @@ def test_forgotten_labels_lose_mass_and_are_dropped_in_the_end():
     dropped = expert.forget(state, 0.5)
     assert np.count_nonzero(dropped.codes >= 0) == np.count_nonzero(other[0][1] >= 0)
     assert not dropped.masses[dropped.codes < 0].any()
+
+
+def test_the_last_labels_do_not_fade_to_nothing():
+    """Without newer labels their ratios stay, however many batches pass."""
+    stream = batches(7, n_batches=1)
+    state, _ = learned(begun(stream[0][0]), stream)
+    faded = state
+    for _ in range(2000):
+        faded = expert.forget(faded, 0.5)
+    np.testing.assert_array_equal(faded.codes, state.codes)
+    np.testing.assert_allclose(faded.masses / faded.masses.max(), state.masses / state.masses.max())
 
 
 # -- states ---------------------------------------------------------------------------------------

@@ -893,3 +893,15 @@ def test_rows_labeled_late_are_recorded_without_themselves(metric):
     expected = graph.scores(graph.rows.search(stored, own=np.array(order)))
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert np.abs(graph.scores(graph.search(X[late])) - expected).max() > 1e-3
+
+
+@BOTH
+def test_what_was_learned_outlasts_any_number_of_unlabeled_batches(kind):
+    """Forgetting compares labels with newer ones: without newer ones nothing replaces them."""
+    X, y, _ = stream(n=90)
+    model = kind(forgetting=0.1, random_state=0).partial_fit(X, y)
+    before = model.score(X, y)
+    rows = np.random.default_rng(1).normal(size=(350, 1, X.shape[1]))
+    for row in rows:
+        model.partial_fit(row, [-1])
+    assert model.score(X, y) > before - 0.1

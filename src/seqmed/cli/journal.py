@@ -42,8 +42,18 @@ def append(pending: Pending) -> None:
 
 
 def written(path: Path, content: bytes) -> int:
-    """Return how many bytes of the content a file ends with."""
+    """Return how many bytes of the content a file ends with.
+
+    The first line is searched for as a whole, so that long content takes linear time.
+    """
     with open(path, "rb") as file:
         file.seek(-min(len(content), os.fstat(file.fileno()).st_size), os.SEEK_END)
         tail = file.read()
-    return next(size for size in range(len(tail), -1, -1) if tail.endswith(content[:size]))
+    line = content[: content.find(b"\n") + 1]
+    start = tail.find(line) if line else -1
+    while start >= 0:
+        if content.startswith(tail[start:]):
+            return len(tail) - start
+        start = tail.find(line, start + 1)
+    sizes = range(min(len(tail), len(line)), -1, -1)
+    return next(size for size in sizes if tail.endswith(line[:size]))

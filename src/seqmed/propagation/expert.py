@@ -31,6 +31,11 @@ STALE_SHARE = 0.01
 LARGEST_RATIO = 10.0
 # A label that forgetting has left with less than this share of the largest mass is dropped.
 FADED = 1e-6
+# Values that are gathered at once for the means of neighbours, 4 MB.
+LARGEST_GATHER = 2**20
+# Label masses are no longer discounted once the largest is this small: without new labels only
+# their ratios count, and the last labels must not fade to nothing.
+SMALLEST_MASS = 1e-200
 
 
 class GraphInfo(NamedTuple):
@@ -150,7 +155,12 @@ class GraphState:
             weights, totals[:, None], out=np.zeros_like(weights), where=totals[:, None] > 0
         )
         slots = found.slots[:, : weights.shape[1]]
-        return np.einsum("mk,mkc->mc", weights, self.influence[slots])
+        means = np.empty((slots.shape[0], self.influence.shape[1]), dtype=np.float32)
+        size = max(1, LARGEST_GATHER // max(1, weights.shape[1] * means.shape[1]))
+        for start in range(0, slots.shape[0], size):
+            rows = slice(start, start + size)
+            np.einsum("mk,mkc->mc", weights[rows], self.influence[slots[rows]], out=means[rows])
+        return means
 
 
 def begin(metric: Metric, capacity: int, n_neighbors: int, alpha: float, seed: int) -> GraphState:
@@ -407,7 +417,9 @@ def forget(state: GraphState, share: float) -> GraphState:
     """
     if share == 1.0:
         return state
-    masses = share * state.masses
+    masses = state.masses
+    if share * masses.max(initial=0.0) >= SMALLEST_MASS:
+        masses = share * masses
     faded = masses <= FADED * masses.max(initial=0.0)
     return replace(
         state,

@@ -21,6 +21,9 @@ from seqmed.validation import check_overflow
 
 # Stored coordinates are at most this large in units of the first batch, so that squares are finite.
 LARGEST_COORDINATE = 1e15
+# An outlier of the first batch is in the scale up to this many times the median row, so that the
+# squares of all others do not underflow.
+LARGEST_OUTLIER = 1e6
 # A sketch has a multiple of `COLUMNS` columns, as many as hold the share `CAPTURED` of the sum of
 # squares, and at most `WIDEST` or a third of the columns of a row. Its directions are measured
 # once, on `MEASURED` rows: before that searches are cheap.
@@ -108,7 +111,7 @@ class Euclidean:
     Parameters
     ----------
     centre : (p,) median of the first batch.
-    scale : largest distance of a coordinate from the centre in the first batch.
+    scale : largest distance of a coordinate from the centre in the first batch, outliers bounded.
     directions : (p, q) orthonormal columns, or (p, 0) if rows are their own sketch.
     n_measured : rows kept when the directions were measured; 0 before that.
     """
@@ -267,5 +270,10 @@ def make_metric(name: Any, points: Points, kernel: Kernel | None = None) -> Metr
 def measure_euclidean(points: Array) -> Euclidean:
     """Return the Euclidean metric for a stream that begins with these dense rows."""
     centre = np.median(points, axis=0)  # not the mean: one outlier would cost all rows their digits
-    scale = float(np.abs(points - centre).max(initial=0.0))
-    return Euclidean(centre, scale if scale > 0 else 1.0, np.zeros((centre.size, 0)), 0)
+    sizes = np.abs(points - centre).max(axis=1, initial=0.0)
+    scale, typical = float(sizes.max()), float(np.median(sizes))
+    if typical > 0:
+        scale = min(scale, LARGEST_OUTLIER * typical)
+    # equal rows have no distances to measure: the size of their values is all that is known
+    scale = scale or float(np.abs(centre).max())
+    return Euclidean(centre, scale or 1.0, np.zeros((centre.size, 0)), 0)
