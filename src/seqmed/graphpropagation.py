@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -140,6 +141,40 @@ class GraphClassifier(StreamClassifier):
         except BaseException:
             self.__dict__ = before
             raise
+
+    def decision_function(self, X):
+        """Return the class scores of every row; the largest is that of the class predicted.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Of two classes the score of ``classes_[1]`` less that of ``classes_[0]``.
+        """
+        stream, scores = self._class_scores(X)
+        scores = stream.book.compared(scores)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X):
+        """Return the label of every row, one of the classes of which an example has been seen.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        stream, scores = self._class_scores(X)
+        return stream.book.classes[stream.book.best(scores)]
+
+    @abstractmethod
+    def _class_scores(self, X: Any) -> tuple[Any, Array]:
+        """Return the state, and the score of every class at every row, (n_samples, n_classes)."""
 
     def _begin_graph(self, rows: Rows, seed: int, kernel: Kernel | None) -> GraphState:
         """Return the graph before the first batch; ``kernel`` is whose distances "auto" means."""
@@ -332,36 +367,6 @@ class GraphPropagation(GraphClassifier):
         stream = self._stream
         found = stream.graph.search(self._checked_points(X, stream))
         return stream, stream.graph.scores(found)
-
-    def decision_function(self, X):
-        """Return the class scores of every row, >= 0 and summing to 1 over the classes seen.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Of two classes the score of ``classes_[1]`` less that of ``classes_[0]``.
-        """
-        stream, scores = self._class_scores(X)
-        scores = stream.book.compared(scores)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def predict(self, X):
-        """Return the label of every row, one of the classes of which an example has been seen.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-        """
-        stream, scores = self._class_scores(X)
-        return stream.book.classes[stream.book.best(scores)]
 
     def predict_proba(self, X):
         """Return the normalised class scores of every row. They are not calibrated.

@@ -296,36 +296,6 @@ class SeqGraphMED(GraphClassifier):
         check_overflow(scores)
         return stream, scores
 
-    def decision_function(self, X):
-        """Return the mixed class scores of every row, whose softmax are the probabilities.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Of two classes the score of ``classes_[1]`` less that of ``classes_[0]``.
-        """
-        stream, scores = self._class_scores(X)
-        scores = stream.book.compared(scores)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def predict(self, X):
-        """Return the label of every row, one of the classes of which an example has been seen.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-        """
-        stream, scores = self._class_scores(X)
-        return stream.book.classes[stream.book.best(scores)]
-
     def predict_proba(self, X):
         """Return the probability of every class at every row.
 
