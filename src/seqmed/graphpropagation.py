@@ -59,8 +59,9 @@ class GraphClassifier(StreamClassifier):
     def fit(self, X, y, sample_weight=None):
         """Learn from rows given at once, forgetting all that was learned before.
 
-        The rows are shuffled by `random_state` and learned as a stream, so any number of them is
-        learned in bounded memory. They count as one batch.
+        The rows are shuffled by `random_state` and learned as a stream. The memory of the graph
+        is bounded; that of a margin expert grows with its support vectors, unless it has a
+        budget. All rows count as one batch.
 
         Parameters
         ----------
@@ -204,10 +205,11 @@ class GraphPropagation(GraphClassifier):
     """Label propagation over a stream, in bounded memory.
 
     Rows are vertices of a graph of nearest neighbours, and labels spread along its edges. Kept are
-    a uniform sample of the unlabeled rows and the newest labeled rows. The prior over functions on
-    the graph is ``N(0, (D - alpha W)^{-1})``, W the edge weights and D their sums. The posterior
-    mean for one-hot labels Y is ``U = (D - alpha W)^{-1} Y``; the score of a class at a new row is
-    the weighted mean of U over its nearest kept rows, divided by the number of labels of the class.
+    a uniform sample of the unlabeled rows, and labeled rows; beyond half of the memory a new
+    labeled row replaces a random labeled one. The prior over functions on the graph is
+    ``N(0, (D - alpha W)^{-1})``, W the edge weights and D their sums. The posterior mean for
+    one-hot labels Y is ``U = (D - alpha W)^{-1} Y``; the score of a class at a new row is the
+    weighted mean of U over its nearest kept rows, divided by the number of labels of the class.
 
     A row is unlabeled if its label equals ``unlabeled``, or is NaN (float or object labels) or None
     (object labels).

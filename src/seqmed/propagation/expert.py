@@ -1,7 +1,8 @@
 """Label propagation over a stream: one update, and scores of new rows.
 
-The state keeps a uniform sample of the unlabeled rows and the newest labeled ones, the graph over
-them, and the solution of `seqmed.propagation.solver`. An update replaces some of the kept rows and
+The state keeps a uniform sample of the unlabeled rows and a sample of the labeled ones in which
+newer rows are more frequent, the graph over them, and the solution of
+`seqmed.propagation.solver`. An update replaces some of the kept rows and
 solves again, starting from the last solution.
 """
 
