@@ -1,4 +1,4 @@
-"""Write the tables of README.md and docs/measurements.md anew, from benchmarks/results.
+"""Write tables of README.md, docs/measurements.md and docs/performance.md from results.
 
     python benchmarks/comparison.py --out benchmarks/results/comparison.json
     python benchmarks/comparison_page.py [--check]
@@ -18,8 +18,10 @@ from common import markdown, standard_error, with_tables
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "comparison.json"
-UNLABELED = HERE / "results" / "unlabeled.json"
-README, MEASUREMENTS = HERE.parent / "README.md", HERE.parent / "docs" / "measurements.md"
+UNLABELED, COSTS = HERE / "results" / "unlabeled.json", HERE / "results" / "graph_cost.json"
+README, DOCS = HERE.parent / "README.md", HERE.parent / "docs"
+MEASUREMENTS, PERFORMANCE = DOCS / "measurements.md", DOCS / "performance.md"
+KINDS = {"update": "an update", "predict": "predicting a row"}
 
 TASKS = {
     "usps": "USPS digits", "isolet-26": "ISOLET letters", "sms_spam": "SMS spam",
@@ -108,15 +110,33 @@ def task_table(cells: dict[str, Any]) -> str:
     return markdown(["", *header, "seconds", "fitted after every batch"], rows)
 
 
-def full_table(cells: list[dict[str, Any]]) -> str:
-    """Return accuracies of the methods of `unlabeled.py` that get all rows at once."""
-    names = ("full SVM", "full LapSVM", "label spreading")
+def experts_table(cells: list[dict[str, Any]]) -> str:
+    """Return accuracies of margin, graph and mixture, and what the mixture gains, of all tasks."""
     rows = []
-    for cell in sorted(cells, key=lambda cell: (cell["task"], cell["labels"])):
-        found = [cell["last"][name]["accuracy"] for name in names]
-        texts = [f"{each['mean']:.1f} ± {each['error']:.1f}" for each in found]
-        rows.append([f"{cell['task']}, {cell['labels']:.0%} labels", *texts])
-    return markdown(["", *names], rows)
+    for cell in cells:
+        found = cell["methods"]
+        texts = [number_and_error(each["accuracy"]) for each in found.values()]
+        gain = number_and_error(found["SeqGraphMED"]["gain"], sign="+")
+        rows.append([f"{cell['task']}, {cell['labels']:.0%} labels", *texts, gain])
+    return markdown(["", *cells[0]["methods"], "gain over the margin"], rows)
+
+
+def number_and_error(value: dict[str, float], sign: str = "") -> str:
+    """Return a mean and its standard error as text."""
+    return f"{value['mean']:{sign}.2f} ± {value['error']:.2f}"
+
+
+def cost_table(cells: list[dict[str, Any]]) -> str:
+    """Return times of SeqGraphMED, and their ratios to those of others, of `graph_cost.py`."""
+    names = [name for name in cells[0]["ratios"] if name != "SeqGraphMED"]
+    rows = []
+    for cell in cells:
+        times = cell["times"]["SeqGraphMED"]
+        for kind, unit in (("update", "ms"), ("predict", "µs")):
+            ratios = [f"{cell['ratios'][name][kind]:.2f}" for name in names]
+            label = f"{cell['task']}, {cell['labels']:.0%} labels, {KINDS[kind]}"
+            rows.append([label, f"{times[kind]:.1f} {unit}", *ratios])
+    return markdown(["", "SeqGraphMED", *(f"over {name}" for name in names)], rows)
 
 
 def main() -> None:
@@ -126,9 +146,10 @@ def main() -> None:
     check = parser.parse_args().check
     cells = json.loads(RESULTS.read_text())["cells"]
     by_task = {f"comparison {task}": task_table(cells[task]) for task in TASKS}
-    by_task["unlabeled"] = full_table(json.loads(UNLABELED.read_text())["cells"])
+    by_task["unlabeled"] = experts_table(json.loads(UNLABELED.read_text())["cells"])
+    costs = {"graph cost": cost_table(json.loads(COSTS.read_text())["cells"])}
     overview = {"comparison": f"{readme_table(cells)}\n\n{verdict(cells)}"}
-    for page, tables in ((README, overview), (MEASUREMENTS, by_task)):
+    for page, tables in ((README, overview), (MEASUREMENTS, by_task), (PERFORMANCE, costs)):
         text = with_tables(page, tables)
         if not check:
             page.write_text(text)
