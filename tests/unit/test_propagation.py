@@ -171,6 +171,7 @@ def test_lists_of_euclidean_neighbours_are_exact_after_any_changes(make, p, chan
 def test_lists_of_wide_rows_are_exact_with_sketches_good_and_bad(make, p, monkeypatch):
     monkeypatch.setattr(memory, "BLOCK", 64)
     monkeypatch.setattr(memory, "STRIP", 25)
+    monkeypatch.setattr(metrics, "MEASURED", 100)
     rng = np.random.default_rng(p)
     kept = memory.no_kept_rows(metrics.make_metric("euclidean", make(rng, 50, p)), NEIGHBORS)
     kept = put_new(kept, rng, make, 210, 0, p)
