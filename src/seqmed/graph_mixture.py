@@ -131,12 +131,14 @@ def learn(
     ``new_batch`` tells whether it counts as a batch; a part of a larger one does not.
     """
     share = settings.forgetting if new_batch and stream.n_batches else 1.0
+    # labels are discounted by batches with labels only, as in the margin expert
+    of_labels = share if rows.labeled.any() else 1.0
     stream = stream._replace(
-        graph=expert.forget(stream.graph, share),
-        record=stream.record.forget(share),
+        graph=expert.forget(stream.graph, share, new_labels=bool(rows.labeled.any())),
+        record=stream.record.forget(of_labels),
         n_batches=stream.n_batches + new_batch,
     )
-    book = stream.book.discount(share, no_indices(), np.zeros(0)).declare(rows.declared)
+    book = stream.book.discount(of_labels, no_indices(), np.zeros(0)).declare(rows.declared)
     stream = with_classes(stream, book)
     cuts = mixture.pieces(rows.labeled, float(stream.book.counts.sum()))
     info = None
@@ -249,7 +251,8 @@ def measured(stream: MixtureStream) -> Scales:
     """
     # a class whose labels have faded to nothing is still one that was seen
     tiny = np.finfo(np.float64).tiny
-    counts = np.where(stream.book.seen, np.maximum(stream.book.discounted, tiny), 0.0)
+    counts = stream.margin.label_counts(stream.book)
+    counts = np.where(stream.book.seen, np.maximum(counts, tiny), 0.0)
     scores = Scores(*(np.zeros((0, counts.size)) for _ in range(2)))
     if stream.probes.shape[0]:
         scores = left_out_scores(stream, stream.probes)

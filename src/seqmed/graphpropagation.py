@@ -304,7 +304,8 @@ class GraphPropagation(GraphClassifier):
     ) -> tuple[GraphStream, GraphInfo]:
         share = float(self.forgetting) if new_batch and stream.n_batches else 1.0
         book = stream.book.declare(rows.declared).add(rows.labels, rows.weights[rows.labeled])
-        graph = expert.forget(stream.graph, share)
+        graph = expert.forget(stream.graph, share, new_labels=bool(rows.labeled.any()))
+        share = share if rows.labeled.any() else 1.0
         graph = graph.with_classes(stream.book.places_in(book), book.classes.size)
         codes, masses = coded(rows, book)
         book = book.discount(share, codes[rows.labeled], rows.weights[rows.labeled])

@@ -63,6 +63,9 @@ class MarginExpert(Protocol):
     def scores(self, points: Points, book: ClassBook) -> Array:
         """Return scores (n, K) of the classes of a book; 0 for classes it does not know."""
 
+    def label_counts(self, book: ClassBook) -> Array:
+        """Return the label weight of every class of a book, (K,), as the expert has forgotten."""
+
     def retract(self, points: Points, codes: Any, book: ClassBook) -> tuple[MarginExpert, Rows]:
         """Return the expert without some labels, and those labels."""
 
@@ -110,6 +113,14 @@ class OwnExpert:
         if stream is not None and stream.book.seen.any():
             places = stream.book.places_in(book)
             found[:, places] = stream.book.unscaled(scored(stream.posterior, points))
+        return found
+
+    def label_counts(self, book: ClassBook) -> Array:
+        """Return the discounted label weights of the estimator, whose `forgetting` is its own."""
+        stream = getattr(self.estimator, "_stream", None)
+        found = np.zeros(book.classes.size)
+        if stream is not None and stream.book.classes.size:
+            found[stream.book.places_in(book)] = stream.book.discounted
         return found
 
     def retract(self, points: Points, codes: Any, book: ClassBook) -> tuple[OwnExpert, Rows]:
@@ -218,6 +229,10 @@ class OtherExpert:
         if values.ndim == 1:
             values = np.column_stack([np.zeros_like(values), values])[:, -n_classes:]
         return values
+
+    def label_counts(self, book: ClassBook) -> Array:
+        """Return the discounted label weights of the book."""
+        return book.discounted
 
     def retract(self, points: Points, codes: Any, book: ClassBook) -> tuple[OtherExpert, Rows]:
         """Refuse: the classifier cannot forget a label."""

@@ -905,3 +905,16 @@ def test_what_was_learned_outlasts_any_number_of_unlabeled_batches(kind):
     for row in rows:
         model.partial_fit(row, [-1])
     assert model.score(X, y) > before - 0.1
+
+
+@pytest.mark.parametrize("estimator", [None, SeqMED(forgetting=0.7)])
+def test_without_the_graph_forgetting_is_that_of_the_margin_expert(estimator):
+    """Batches without labels, and a forgetting factor of its own, do not part the two."""
+    X, _, y = stream(n=300, share=0.1)
+    model = SeqGraphMED(
+        estimator, mixture=0.0, class_prior="uniform", forgetting=0.9, random_state=0
+    )
+    for row in range(200):
+        model.partial_fit(X[row : row + 1], y[row : row + 1], classes=[0, 1, 2])
+    margin = model.estimator_
+    np.testing.assert_array_equal(model.predict(X), margin.predict(X))

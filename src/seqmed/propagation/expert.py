@@ -34,9 +34,6 @@ LARGEST_RATIO = 10.0
 FADED = 1e-6
 # Values that are gathered at once for the means of neighbours, 4 MB.
 LARGEST_GATHER = 2**20
-# Label masses are no longer discounted once the largest is this small: without new labels only
-# their ratios count, and the last labels must not fade to nothing.
-SMALLEST_MASS = 1e-200
 
 
 class GraphInfo(NamedTuple):
@@ -411,16 +408,14 @@ def grown(values: Single, n: int) -> Single:
     return np.vstack([values, np.zeros((n, values.shape[1]), dtype=np.float32)])
 
 
-def forget(state: GraphState, share: float) -> GraphState:
+def forget(state: GraphState, share: float, *, new_labels: bool = True) -> GraphState:
     """Return the state with the past discounted by ``share`` in (0, 1].
 
-    Labels lose mass, and unlabeled rows of the past count less in the sample.
+    Unlabeled rows of the past count less in the sample, and labels lose mass if there are new ones.
     """
     if share == 1.0:
         return state
-    masses = state.masses
-    if share * masses.max(initial=0.0) >= SMALLEST_MASS:
-        masses = share * masses
+    masses = share * state.masses if new_labels else state.masses
     faded = masses <= FADED * masses.max(initial=0.0)
     return replace(
         state,
