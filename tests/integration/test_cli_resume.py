@@ -73,7 +73,7 @@ def test_stopped_at_random_moments_it_goes_on(uninterrupted, tmp_path, number, t
         while code != 0:
             process = start(folder, *COMMAND, *options)
             if stopped < times or (len(places) <= 3 and stopped < 10 * times):
-                process.join(generator.uniform(0, seconds / 15))
+                process.join(generator.uniform(0, seconds / 2))
                 if process.exitcode is None:
                     os.kill(process.pid, number)
                     stopped += 1

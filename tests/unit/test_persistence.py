@@ -32,9 +32,15 @@ from seqmed import (
 )
 from seqmed.drift import InputDriftWarning
 from seqmed.kernels import RBF, DCMFisher, Polynomial
+from seqmed.validation import alike
 from tests.conformance.test_stream_checks import CASES, learned, make_batch
 
-SAVABLE = {name: case for name, case in CASES.items() if "callable" not in name}
+# functions and estimators of other libraries cannot be saved
+SAVABLE = {
+    name: case
+    for name, case in CASES.items()
+    if "callable" not in name and not name.endswith("GaussianNB")
+}
 every_case = pytest.mark.parametrize("case", SAVABLE.values(), ids=SAVABLE)
 
 
@@ -87,7 +93,8 @@ def test_a_loaded_model_predicts_and_learns_as_the_saved_one(case, path):
             each.partial_fit(batch.X, batch.y, sample_weight=batch.sample_weight)
         assert_same(model, loaded, X)
     assert vars(loaded).keys() == vars(model).keys()
-    assert clone(loaded).get_params() == loaded.get_params() == model.get_params()
+    assert alike(clone(loaded).get_params(deep=False), loaded.get_params(deep=False))
+    assert alike(loaded.get_params(deep=False), model.get_params(deep=False))
 
 
 def test_the_comparison_of_files_sees_differences():

@@ -8,7 +8,8 @@ import pytest
 from seqmed import SeqLapMED, SeqMED, upkeep
 from seqmed.kernels import FromFunction, evaluate
 from seqmed.posterior import loaded
-from tests.conformance.test_stream_checks import CASES, make_batch
+from tests.conformance.test_stream_checks import POSTERIORS as CASES
+from tests.conformance.test_stream_checks import make_batch
 
 # Of values whose sums have a few hundred terms of up to 100.
 ROUNDING = 1e-10

@@ -18,8 +18,9 @@ from seqmed.kernels import RBF, DCMFisher, Expansion, TfIdf, counts, vectors
 from seqmed.labels import split_labels
 from seqmed.recursion import basis
 from seqmed.sharing import SAMPLE, shared
-from tests.conformance.test_stream_checks import CASES, make_batch
+from tests.conformance.test_stream_checks import POSTERIORS as CASES
 from tests.conformance.test_stream_checks import leaves as all_leaves
+from tests.conformance.test_stream_checks import make_batch
 
 # -- what is compared ------------------------------------------------------------------------------
 
