@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import termios
@@ -24,6 +25,7 @@ class Terminal:
 
         def control():
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # our own parent may ignore Ctrl-C
 
         self.process = popen(
             folder, *arguments, stdin=terminal, stdout=terminal, stderr=terminal,
