@@ -244,7 +244,7 @@ def test_inspect_tells_what_the_model_has_seen(folder, estimator):
         assert found["mixture"]["graph_weight"] == model.graph_weight_
         recorded = model.update_info_.n_recorded
         assert found["mixture"]["labels_in_record"] == recorded
-        parts += [f"graph weight {model.graph_weight_:g}", f"by {recorded} labels in the record"]
+        parts += [f"graph weight {model.graph_weight_:.2f}", f"by {recorded} labels in the record"]
     for part in parts:
         assert part in shown
 

@@ -196,7 +196,8 @@ def expert_lines(found: dict[str, Any]) -> dict[str, str]:
     if "mixture" in found:
         mixture = found["mixture"]
         lines["mixture"] = (
-            f"graph weight {mixture['graph_weight']:g}, temperature {mixture['temperature']:.3g}, "
+            f"graph weight {mixture['graph_weight']:.2f}, "
+            f"temperature {mixture['temperature']:.3g}, "
             f"by {counted(mixture['labels_in_record'], 'label')} in the record"
         )
     if "graph" in found:

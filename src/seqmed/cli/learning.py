@@ -220,7 +220,7 @@ class Learner:
     def _summary(self) -> str:
         record = self.progress.record
         accuracy = f", accuracy {percent(record.accuracy)}" if record.scored else ""
-        weight = f", graph weight {self.model.graph_weight_:g}" if self._mixes else ""
+        weight = f", graph weight {self.model.graph_weight_:.2f}" if self._mixes else ""
         return f"batch {self.model.n_batches_}, {counted(record.rows, 'row')}{accuracy}{weight}"
 
     @property
