@@ -23,9 +23,9 @@ from threadpoolctl import threadpool_limits
 
 from seqmed import SeqLapMED, recursion
 from seqmed.arrays import stack
+from seqmed.covariance.landmarks import LandmarkRecursion
 from seqmed.experiments import isolet
 from seqmed.experiments.data import Batch, Stream
-from seqmed.recursion.landmarks import LandmarkRecursion
 
 RIDGE = 1e-2
 

@@ -298,16 +298,16 @@ def knowledge(posterior: Posterior, bound: float) -> Knowledge:
     The noise is 1 / C by the bounds of the window, or by ``bound`` if it is empty. Labeled rows
     that have been summed into weights (linear kernel), or projected, are no longer there.
     """
-    window, settled = posterior.window, posterior.frozen.points
-    if posterior.covariance.within_anchors:  # then anchors are labeled rows
-        anchors = posterior.on_anchors.points
-        settled = take_rows(anchors, ~found_among(anchors, window.points))
+    window, frozen = posterior.window, posterior.frozen.points
+    if posterior.covariance.on_landmarks:  # then landmarks are labeled rows
+        landmarks = posterior.landmarks.points
+        frozen = take_rows(landmarks, ~found_among(landmarks, window.points))
     compact = posterior.covariance.kernel.compact
     diffuse = not np.isfinite(posterior.bias_variance)
     return Knowledge(
         posterior.covariance,
         0.0 if diffuse else posterior.bias_variance,
-        window.points if compact else stack(settled, window.points),
+        window.points if compact else stack(frozen, window.points),
         1.0 / float(np.median(window.bounds) if window.size else bound),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -14,25 +15,6 @@ Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 Points = Any
 """Rows of data: an (n, p) array or CSR array."""
-
-
-class _Alias:
-    """The memory of an array, as one that may be written to."""
-
-    def __init__(self, array: Array) -> None:
-        self.array = array
-        address, _ = array.__array_interface__["data"]
-        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
-
-
-def writable(array: Array) -> Array:
-    """Return the same doubles, row by row, in an array that may be written to.
-
-    Compiled code knows arrays that may be written to and others as two types; with one there is
-    less to compile. Only what is not in row order already is copied.
-    """
-    array = np.require(array, np.float64, "C")
-    return array if array.flags.writeable else np.asarray(_Alias(array))
 
 
 def row_norms_squared(points: Points) -> Array:
@@ -106,3 +88,25 @@ def row_keys(points: Points) -> list[Any]:
         (rows.indices[a:b].astype(np.int64).tobytes(), rows.data[a:b].tobytes())
         for a, b in itertools.pairwise(rows.indptr)
     ]
+
+
+def bytes_of(value: Any) -> int:
+    """Return the bytes of all arrays within dataclasses, tuples and matrices, each counted once."""
+    return sum(array.nbytes for array in distinct_arrays(value, {}).values())
+
+
+def distinct_arrays(value: Any, found: dict[int, NDArray[Any]]) -> dict[int, NDArray[Any]]:
+    """Return all arrays within dataclasses, tuples and sparse matrices, by identity."""
+    if isinstance(value, np.ndarray):
+        owner = value if value.base is None else value.base
+        found[id(owner)] = value if not isinstance(owner, np.ndarray) else owner
+    elif sp.issparse(value):
+        for array in (value.data, value.indices, value.indptr):
+            distinct_arrays(array, found)
+    elif is_dataclass(value):
+        for part in fields(value):
+            distinct_arrays(getattr(value, part.name), found)
+    elif isinstance(value, tuple):
+        for part in value:
+            distinct_arrays(part, found)
+    return found

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from seqmed import kernels, updating, windows
+from seqmed import kernels, updating, window
 from seqmed.arrays import Points
+from seqmed.covariance.protocol import Recursion
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import Kernel, Precomputed, make_kernel
-from seqmed.learning import StepInfo
-from seqmed.posterior import Recursion
 from seqmed.predicting import PosteriorPredictor
 from seqmed.settings import Settings
+from seqmed.update import UpdateInfo
 from seqmed.updating import Stream
 from seqmed.validation import Rows, square_gram, warn_unless_converged
 
@@ -179,7 +179,7 @@ class SequentialClassifier(PosteriorPredictor):
         warn_unless_converged(info, self.tol)  # an error, if the user has made it one
         return self._commit(new, info)
 
-    def _commit(self, new: Stream, info: StepInfo) -> Self:
+    def _commit(self, new: Stream, info: UpdateInfo) -> Self:
         self.__dict__.update(  # in one stroke, so that no interrupt can come between
             _stream=new,
             classes_=new.book.classes,
@@ -212,13 +212,13 @@ class SequentialClassifier(PosteriorPredictor):
 
     def _find_in_window(self, points: Points, codes: NDArray[np.intp] | None) -> NDArray[np.bool_]:
         """Return a mask of the rows of the window whose labels are to be taken back."""
-        window, book = self._stream.posterior.window, self._stream.book
-        found, missing = windows.find(window, book.own_classes(window.signs), points, codes)
+        kept, book = self._stream.posterior.window, self._stream.book
+        found, missing = window.find(kept, book.own_classes(kept.signs), points, codes)
         if missing is not None:
-            kept = f"budget={self.budget}, " if self.budget is not None else ""
+            budget = f"budget={self.budget}, " if self.budget is not None else ""
             raise ValueError(
-                f"row {missing} of X is not among the {window.size} labeled rows that can still be "
-                f"taken back ({kept}window={self.window}, lag={self.lag}), expected one of them, "
+                f"row {missing} of X is not among the {kept.size} labeled rows that can still be "
+                f"taken back ({budget}window={self.window}, lag={self.lag}), expected one of them, "
                 "as it was learned and with the label it had: the multipliers of other rows are "
                 "frozen. Start a new model with window=None, lag=None and no budget to keep all."
             )
@@ -237,7 +237,7 @@ class SequentialClassifier(PosteriorPredictor):
             window=self.window,
             averaging=self.averaging,
             forgetting=float(self.forgetting),
-            room=None if self.budget is None else self.budget - self._landmarks_within_budget(),
+            capacity=None if self.budget is None else self.budget - self._landmarks_within_budget(),
         )
 
     def _check_bound(self, bound: float, origin: str) -> float:

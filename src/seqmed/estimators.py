@@ -9,13 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from seqmed import recursion
+from seqmed import covariance
 from seqmed.base import SequentialClassifier
+from seqmed.covariance.protocol import Recursion
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import Kernel
 from seqmed.labels import split_labels
-from seqmed.posterior import Covariance, Recursion
-from seqmed.recursion import SpanRecursion
 from seqmed.validation import Rows
 
 DEFAULT_C = 10.0
@@ -115,7 +114,7 @@ class SeqMED(SequentialClassifier):
         Largest duality gap of the last batch's duals, >= 0; NaN if it posed none.
     n_iter_ : int
         Solver steps of the last batch.
-    update_info_ : StepInfo
+    update_info_ : UpdateInfo
         Everything the last batch reported, head by head.
     posterior_ : Posterior
         Mean and covariance as frozen data.
@@ -165,8 +164,9 @@ class SeqMED(SequentialClassifier):
 
     def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
         if self.budget is None or kernel.compact:
-            return recursion.begin("exact", kernel)
-        return SpanRecursion(Covariance(kernel), self._landmarks_within_budget(), seed)
+            return covariance.initial("exact", kernel)
+        landmarks = self._landmarks_within_budget()
+        return covariance.initial("nystroem", kernel, n_landmarks=landmarks, seed=seed)
 
     def _landmarks_within_budget(self) -> int:
         return self.budget // 2
@@ -238,7 +238,7 @@ class SeqLapMED(SequentialClassifier):
         "heat_width": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
         "laplacian": [StrOptions({"normalized", "unnormalized"})],
         "laplacian_power": [Interval(Integral, 1, None, closed="left")],
-        "recursion": [StrOptions(set(recursion.NAMES))],
+        "recursion": [StrOptions(set(covariance.NAMES))],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
         "unlabeled": "no_validation",
     }
@@ -325,7 +325,7 @@ class SeqLapMED(SequentialClassifier):
         landmarks = self.n_landmarks
         if self.budget is not None:
             landmarks = self._landmarks_within_budget()
-        return recursion.begin(self.recursion, kernel, n_landmarks=landmarks, seed=seed)
+        return covariance.initial(self.recursion, kernel, n_landmarks=landmarks, seed=seed)
 
     def _landmarks_within_budget(self) -> int:
         return min(self.n_landmarks, self.budget // 2)

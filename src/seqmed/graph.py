@@ -13,7 +13,6 @@ from scipy.spatial.distance import cdist
 from seqmed.arrays import Array, Indices, Points, row_norms_squared
 from seqmed.kernels import Kernel, blocks
 from seqmed.kernels.vectors import squared_distances
-from seqmed.sharing import shared
 from seqmed.triangular import semidefinite_factor
 
 # Entries of neighbour differences formed at once when exact edge lengths are taken: a megabyte.
@@ -122,7 +121,6 @@ def nearest_by_kernel(kernel: Kernel, points: Points, k: int) -> Neighbours:
     return nearest_first(indices, lengths)
 
 
-@shared
 def nearest(coordinates: Points, k: int) -> Neighbours:
     """Return the k nearest other points of every point by Euclidean distance, the nearest first."""
     n = coordinates.shape[0]
@@ -215,7 +213,6 @@ def weight_matrix(neighbours: Neighbours, recipe: GraphRecipe) -> sp.csr_array:
     return sp.csr_array(weights.maximum(weights.T))
 
 
-@shared
 def laplacian_of(weights: sp.csr_array, kind: str) -> sp.csr_array:
     """Return the Laplacian; a vertex without any weight has a zero row and is not smoothed."""
     degrees = np.asarray(weights.sum(axis=1)).ravel()

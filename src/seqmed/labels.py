@@ -13,7 +13,6 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from seqmed.arrays import Array
-from seqmed.sharing import shared
 
 # What numpy makes of None and NaN when a list of strings around them becomes a string array.
 COERCED_MISSING = ("nan", "None", "<NA>", "NaT")
@@ -85,7 +84,6 @@ def as_label_array(labels: Any) -> NDArray[Any]:
     return array if array.ndim == 1 else column_or_1d(array, warn=True)
 
 
-@shared
 def split_labels(
     labels: Any, marker: Any, *, marks: bool, known: NDArray[Any] | None
 ) -> tuple[NDArray[np.bool_], NDArray[Any]]:

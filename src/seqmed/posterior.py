@@ -1,224 +1,38 @@
-"""What is known after t batches: a Gaussian over functions, its mean and its spread.
+"""The posterior after t batches: a Gaussian over functions, with its mean and its covariance.
 
-The covariance carries everything the unlabeled data has said, the mean everything the labels have.
-The recursions of smoothness produce a covariance of one form,
+Unlabeled rows change the covariance, labels change the mean. In the current covariance k_t the mean
+without its bias is
 
-    k_t(x, x') = k(x, x') - psi(x) . psi(x'),      psi(x) = k(x, Z) Q,
+    m(x) = sum_window k_t(x, x_s) c_s + sum_frozen k_t(x, x_s) c_s + sum_landmarks k_t(x, z) a_z.
 
-the base kernel less what smoothness has already decided, with anchor points Z and a factor Q.
+The multipliers c of the window are optimised again by the next update. Those of frozen support
+vectors are not. Support vectors beyond the budget are projected on the landmarks.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import reduce
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Points, take_rows
-from seqmed.graph import GraphRecipe, Smoothness
-from seqmed.kernels import Expansion, Kernel, blocks, evaluate
-from seqmed.triangular import times_upper
-
-# Share of k(x, x) by which rounding may make its reduction exceed it.
-LARGEST_EXCESS = 1e-6
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """What smoothness takes from the base kernel: anchors Z, (m, p), and a factor Q, (m, r)."""
-
-    anchors: Points
-    factor: Array
-
-    def features(self, kernel: Kernel, points: Points) -> Array:
-        """Return psi of every row, (n, r)."""
-        return times_upper(kernel(points, self.anchors), self.factor)
-
-
-@dataclass(frozen=True)
-class Covariance:
-    """The covariance function of a posterior: a base kernel and, once smoothed, its reduction."""
-
-    kernel: Kernel
-    reduction: Reduction | None = None
-
-    within_anchors: ClassVar[bool] = False
-
-    @property
-    def width(self) -> int:
-        """Kernel values to compute for one point."""
-        return 1 if self.reduction is None else self.reduction.anchors.shape[0]
-
-    def __call__(self, left: Points, right: Points) -> Array:
-        """Return the (n, m) covariances of the function's values on two sets of rows."""
-        values = self.kernel(left, right)
-        if self.reduction is None:
-            return values
-        features = self.reduction.features(self.kernel, left)
-        others = features if left is right else self.reduction.features(self.kernel, right)
-        if left is right:
-            check_reduction(np.diagonal(values), features)
-        return values - features @ others.T
-
-    def diagonal(self, points: Points) -> Array:
-        """Return the variance at every row, (n,), >= 0."""
-        variances = self.kernel.diagonal(points)
-        if self.reduction is not None:
-            features = self.reduction.features(self.kernel, points)
-            variances = variances - np.einsum("ij,ij->i", features, features)
-        return np.maximum(variances, 0.0)
-
-    def in_base_kernel(self, expansion: Expansion) -> tuple[Expansion, ...]:
-        """Return ``sum_s k_t(., x_s) c_s`` as a sum of expansions in the base kernel."""
-        if self.reduction is None:
-            return (expansion,)
-        anchors = self.reduction.anchors
-        inner = self.kernel(expansion.points, anchors).T @ expansion.coefficients
-        return (expansion, Expansion(anchors, self.smoothed(inner)))
-
-    def smoothed(self, at_anchors: Array) -> Array:
-        """Return what smoothness adds to a function, by its values at the anchors.
-
-        Both are (m, heads): values in the base kernel, and coefficients of an expansion in it.
-        """
-        if self.reduction is None:
-            return np.zeros_like(at_anchors)
-        factor = self.reduction.factor
-        return -(factor @ (factor.T @ at_anchors))
-
-
-def check_reduction(variances: Array, features: Array) -> None:
-    """Refuse to go on where the reduction exceeds what there was to reduce.
-
-    In exact arithmetic ``psi(x) . psi(x) <= k(x, x)``. Kernel values so large that rounding breaks
-    this would be amplified by every further batch.
-    """
-    check_variance(variances - np.einsum("ij,ij->i", features, features), variances)
-
-
-def check_variance(rest: Array, variances: Array) -> None:
-    """Refuse variances (n,) that smoothing has made negative by more than rounding does."""
-    if not (rest >= -LARGEST_EXCESS * np.abs(variances)).all():
-        raise ValueError(
-            f"kernel values of up to {np.abs(variances).max():.3g} are too large for this "
-            "smoothing in double precision, or the kernel is not positive semi-definite, expected "
-            "one that is, with values nearer to 1: scale the features (for example with "
-            "StandardScaler), lower beta, or mend the kernel."
-        )
-
-
-class CovarianceFunction(Protocol):
-    """What a posterior asks of its covariance."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """The base kernel."""
-
-    @property
-    def width(self) -> int:
-        """Kernel values to compute for one point."""
-
-    @property
-    def within_anchors(self) -> bool:
-        """Whether ``k_t(., x)`` is a sum over anchors, and ``k(., z)`` itself at an anchor z."""
-
-    def __call__(self, left: Points, right: Points) -> Array:
-        """Return the (n, m) covariances of the function's values on two sets of rows."""
-
-    def diagonal(self, points: Points) -> Array:
-        """Return the variance at every row, (n,), >= 0."""
-
-    def in_base_kernel(self, expansion: Expansion) -> tuple[Expansion, ...]:
-        """Return ``sum_s k_t(., x_s) c_s`` in the base kernel.
-
-        That is the expansion itself and a part on anchors, or the part alone, `within_anchors`.
-        """
-
-    def smoothed(self, at_anchors: Array) -> Array:
-        """Return what smoothness adds to a function, by its values at the anchors.
-
-        Both are (q, heads): values in the base kernel, and coefficients of an expansion in it.
-        """
-
-
-class Projection(NamedTuple):
-    """An expansion brought to other points.
-
-    Attributes
-    ----------
-    coefficients : (q, heads) on the anchors of a recursion.
-    squared_error : (heads,) squared norm, in the base kernel's space, of what was lost.
-    """
-
-    coefficients: Array
-    squared_error: Array
-
-
-class Recursion(Protocol):
-    """A way to carry the covariance from batch to batch (Theorem 2)."""
-
-    @property
-    def covariance(self) -> CovarianceFunction:
-        """The covariance with every batch so far folded in."""
-
-    @property
-    def anchors(self) -> Points | None:
-        """Points (q, p) that outlive a batch, on which expansions may be remembered; or None."""
-
-    @property
-    def origin(self) -> NDArray[np.intp]:
-        """Where each anchor stood before the last fold, (q,); -1 for a new one."""
-
-    @property
-    def grows(self) -> bool:
-        """Whether `fold` has a use for points without a penalty: it will project on some."""
-
-    @property
-    def replacement_cost(self) -> float:
-        """Largest change, by replacing anchors in the last fold, of the variance at one that left.
-
-        As a share of k(z, z).
-        """
-
-    def forget(self, share: float) -> Recursion:
-        """Return the recursion with every penalty so far scaled by ``share`` in (0, 1).
-
-        Its covariance need not follow before the next fold.
-        """
-
-    def fold(self, points: Points, smoothness: Smoothness | None) -> Recursion:
-        """Return the recursion after one more batch.
-
-        ``points`` are its distinct rows, ``smoothness`` is the penalty of their graph (None for
-        none).
-        """
-
-    def reach(self, window: Points, n_new: int) -> Recursion:
-        """Return the recursion with anchors for newly labeled points, if it learns on anchors.
-
-        They are the last ``n_new`` of the window.
-        """
-
-    def project(self, points: Points, coefficients: Array) -> Projection:
-        """Return the nearest function that lives on the lasting anchors."""
-
-    def unexplained(self, points: Points) -> Array:
-        """Return the squared norm, (n,), of what `project` loses of each row's kernel function."""
+from seqmed.arrays import Array, Points, bytes_of, take_rows
+from seqmed.covariance.protocol import CovarianceFunction, Recursion
+from seqmed.graph import GraphRecipe
+from seqmed.kernels import Expansion, blocks, evaluate
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Points that carry the mean.
+    """Points of an expansion of the mean.
 
     Parameters
     ----------
     points : (n, p).
-    coefficients : (n, heads) in the current covariance.
-    averages : (n, heads) of the averaged mean, in the base kernel; zeros without averaging.
+    coefficients : (n, machines) in the current covariance.
+    averages : (n, machines) of the averaged mean, in the base kernel; zeros without averaging.
     """
 
     points: Points
@@ -237,7 +51,7 @@ class Terms:
         return type(self)(**arrays)
 
     def mapped(self, transfer: Array) -> Self:
-        """Return the terms with heads that are combinations of the old ones, (h, H)."""
+        """Return the terms with machines that are combinations of the old ones, (h, H)."""
         return replace(
             self,
             coefficients=self.coefficients @ transfer,
@@ -245,39 +59,47 @@ class Terms:
         )
 
     @property
-    def carrying(self) -> NDArray[np.bool_]:
+    def nonzero(self) -> NDArray[np.bool_]:
         """Mask (n,) of the points with any coefficient."""
         return np.any(self.coefficients != 0, axis=1) | np.any(self.averages != 0, axis=1)
 
+    @property
+    def expansion(self) -> Expansion:
+        """The points with a nonzero coefficient in the current covariance."""
+        rows = np.any(self.coefficients != 0, axis=1)
+        if rows.all():
+            return Expansion(self.points, self.coefficients)
+        return Expansion(take_rows(self.points, rows), self.coefficients[rows])
+
 
 @dataclass(frozen=True)
-class Watched(Terms):
-    """Points of which it is known what settled labels say there.
+class ScoredTerms(Terms):
+    """Terms with the scores of the frozen support vectors at their points.
 
     Parameters
     ----------
-    settled : (n, heads) the sum of the frozen support vectors in the base kernel, coefficients
-        those of the newest mean; NaN where it is not known.
+    frozen_scores : (n, machines) ``sum_frozen k(x, x_s) c_s`` in the base kernel. Kept because it
+        changes only by what enters or leaves the frozen support vectors.
     """
 
-    settled: Array
+    frozen_scores: Array
 
     def mapped(self, transfer: Array) -> Self:
-        """Return the terms with heads that are combinations of the old ones, (h, H)."""
-        return replace(super().mapped(transfer), settled=self.settled @ transfer)
+        """Return the terms with machines that are combinations of the old ones, (h, H)."""
+        return replace(super().mapped(transfer), frozen_scores=self.frozen_scores @ transfer)
 
 
 @dataclass(frozen=True)
-class Window(Watched):
-    """Labeled points whose multipliers are still to be optimised, oldest first.
+class Window(ScoredTerms):
+    """Labeled points whose multipliers the next update optimises again, oldest first.
 
     Parameters
     ----------
-    signs : (n, heads) targets, each -1.0 or +1.0.
+    signs : (n, machines) targets, each -1.0 or +1.0.
     bounds, shapes : (n,) multiplier bounds and slack shapes.
-    weights : (n,) weights of the rows as they were given.
+    weights : (n,) sample weights.
     discounted : (n,) the same, discounted by forgetting.
-    batches : (n,) the number of the batch each came with.
+    batches : (n,) the number of the batch of each.
     """
 
     signs: Array
@@ -296,18 +118,18 @@ class Posterior:
     ----------
     recursion : carries the covariance.
     graph : how a batch becomes a graph, with the heat width once it has been measured.
-    frozen : support vectors whose multipliers are settled, kept exactly.
-    window : labeled points whose multipliers the next update will optimise again.
-    on_anchors : coefficients of settled support vectors projected on the recursion's anchors, and
-        of the averaged mean there; of the whole mean, if every function is a sum over anchors.
+    frozen : support vectors whose multipliers are final, kept exactly.
+    window : labeled points whose multipliers the next update optimises again.
+    landmarks : coefficients of support vectors projected on the recursion's landmarks, and of the
+        averaged mean there.
     mean_parts : the mean used for prediction as expansions in the base kernel, ready to evaluate.
-    intercepts : (heads,) the bias of each head, that of the averaged mean if it is in use.
-    biases : (heads,) the newest bias of each head.
-    bias_means : (heads,) prior mean of the bias, before any label.
-    settled_balances : (heads,) sum of the signed multipliers that are settled: a finite bias
-        variance makes them part of the bias, a diffuse one asks the window to make up for them.
-    solved : (heads,) how many updates have solved a dual of this head.
-    projection_errors : (2, heads) bounds on how far projections so far have moved a score of the
+    intercepts : (machines,) the biases, those of the averaged mean if it is in use.
+    biases : (machines,) the newest biases.
+    bias_means : (machines,) prior means of the biases, before any label.
+    frozen_sums : (machines,) sum of the signed multipliers that are final. A finite bias variance
+        makes them part of the bias; with a diffuse one the multipliers of the window balance them.
+    solved : (machines,) how many updates have solved a dual of this machine.
+    projection_errors : (2, machines) bounds on how far projections so far have moved a score of the
         newest mean, and of the averaged one, at a point of k(x, x) = 1, the multipliers given.
     bias_variance : prior variance of the bias, inf for a diffuse one.
     n_batches : batches learned.
@@ -317,12 +139,12 @@ class Posterior:
     graph: GraphRecipe
     frozen: Terms
     window: Window
-    on_anchors: Watched
+    landmarks: ScoredTerms
     mean_parts: tuple[Expansion, ...]
     intercepts: Array
     biases: Array
     bias_means: Array
-    settled_balances: Array
+    frozen_sums: Array
     solved: NDArray[np.intp]
     projection_errors: Array
     bias_variance: float
@@ -340,7 +162,7 @@ class Posterior:
 
     @property
     def projection_error(self) -> Array:
-        """Bound (heads,) on how far projections have moved any score of k(x, x) = 1.
+        """Bound (machines,) on how far projections have moved any score of k(x, x) = 1.
 
         The multipliers are taken as given: what later updates made of the difference is not in it.
         """
@@ -349,21 +171,22 @@ class Posterior:
     @property
     def support(self) -> Expansion:
         """All points with a coefficient in the current covariance, newest last."""
-        if self.covariance.within_anchors:
-            return loaded(self.on_anchors)
-        kernel = self.covariance.kernel
-        return reduce(kernel.join, (loaded(t) for t in (self.on_anchors, self.frozen, self.window)))
+        if self.covariance.on_landmarks:
+            terms = replace(self.landmarks, coefficients=self.landmark_coefficients())
+            return terms.expansion
+        parts = (self.landmarks.expansion, self.frozen.expansion, self.window.expansion)
+        return reduce(self.covariance.kernel.join, parts)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays the state consists of, each counted once."""
-        return sum(array.nbytes for array in distinct_arrays(self, {}).values())
+        return bytes_of(self)
 
     def mean(self, points: Points) -> Array:
-        """Return the mean score of every row under every head, bias included, (n, heads)."""
+        """Return the mean score of every row under every machine, bias included, (n, machines)."""
         return evaluate(self.covariance.kernel, self.mean_parts, points) + self.intercepts
 
-    def spread(self, points: Points) -> Array:
+    def standard_deviation(self, points: Points) -> Array:
         """Return the standard deviation of the score at every row, (n,).
 
         A finite bias variance is part of it; a diffuse one, being infinite everywhere, is not.
@@ -376,27 +199,26 @@ class Posterior:
             variances += self.bias_variance
         return np.sqrt(variances)
 
+    def frozen_coefficients(self) -> Array:
+        """Return the coefficients (m, machines) of the mean without the window, on the landmarks.
 
-def loaded(terms: Terms) -> Expansion:
-    """Return the points that carry a coefficient in the current covariance."""
-    rows = np.any(terms.coefficients != 0, axis=1)
-    if rows.all():
-        return Expansion(terms.points, terms.coefficients)
-    return Expansion(take_rows(terms.points, rows), terms.coefficients[rows])
+        They are in the base kernel: those of projected support vectors, and what smoothness adds
+        to all frozen ones.
+        """
+        landmarks = self.landmarks
+        if self.covariance.on_landmarks or not landmarks.size:
+            return landmarks.coefficients
+        scores = landmarks.frozen_scores
+        if landmarks.coefficients.any():
+            own = (landmarks.expansion,)
+            scores = scores + evaluate(self.covariance.kernel, own, landmarks.points)
+        added = self.covariance.smoothed(scores)
+        return landmarks.coefficients if added is None else landmarks.coefficients + added
 
-
-def distinct_arrays(value: Any, found: dict[int, NDArray[Any]]) -> dict[int, NDArray[Any]]:
-    """Return all arrays within dataclasses, tuples and sparse matrices, by identity."""
-    if isinstance(value, np.ndarray):
-        owner = value if value.base is None else value.base
-        found[id(owner)] = value if not isinstance(owner, np.ndarray) else owner
-    elif sp.issparse(value):
-        for array in (value.data, value.indices, value.indptr):
-            distinct_arrays(array, found)
-    elif is_dataclass(value):
-        for part in fields(value):
-            distinct_arrays(getattr(value, part.name), found)
-    elif isinstance(value, tuple):
-        for part in value:
-            distinct_arrays(part, found)
-    return found
+    def landmark_coefficients(self) -> Array:
+        """Return those of the whole newest mean, (m, machines)."""
+        frozen, window = self.frozen_coefficients(), self.window.expansion
+        if not frozen.size or not window.points.shape[0]:
+            return frozen
+        geometry = self.covariance.on_window(window.points, self.landmarks.points)
+        return frozen + geometry.on_landmarks(window.coefficients)

@@ -65,7 +65,7 @@ class PosteriorPredictor(StreamClassifier):
             threads_to_score(points.shape[0], posterior.size),
             np.errstate(over="ignore", invalid="ignore"),
         ):
-            spread = posterior.spread(points)
+            spread = posterior.standard_deviation(points)
         check_overflow(spread)
         return spread
 

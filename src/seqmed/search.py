@@ -24,7 +24,6 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from seqmed.arrays import Array
 from seqmed.labels import split_labels
 from seqmed.race import empty_record
-from seqmed.sharing import sharing
 from seqmed.validation import alike
 
 # What learning leaves behind, and a new fit begins without.
@@ -205,16 +204,15 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             record = empty_record(len(candidates))
         given = {"classes": classes, "sample_weight": sample_weight, **parameters}
         given = {name: value for name, value in given.items() if value is not None}
-        with sharing():
-            learned = list(candidates)
-            for place in record.racing:
-                learned[place] = snapshot(candidates[place]).partial_fit(X, y, **given)
-            known = self._common_classes([learned[place] for place in record.racing])
-            # time passes with batches, not with labels that come late
-            new_points = bool(given.get("new_points", True))
-            before = record.discounted(self.discount) if new_points else record
-            # judged as they were before; had they refused the batch, nobody would come here
-            scored = self._judged(candidates, before, X, y, sample_weight, known)
+        learned = list(candidates)
+        for place in record.racing:
+            learned[place] = snapshot(candidates[place]).partial_fit(X, y, **given)
+        known = self._common_classes([learned[place] for place in record.racing])
+        # time passes with batches, not with labels that come late
+        new_points = bool(given.get("new_points", True))
+        before = record.discounted(self.discount) if new_points else record
+        # judged as they were before; had they refused the batch, nobody would come here
+        scored = self._judged(candidates, before, X, y, sample_weight, known)
         n_batches += new_points
         if scored is before:  # nothing to judge by
             return self._commit(learned, record, n_batches, begun)
@@ -232,9 +230,8 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self, "candidates_")
         self._check_unchanged()
         learned = list(self.candidates_)
-        with sharing():
-            for place in self.record_.racing:
-                learned[place] = snapshot(learned[place]).retract(X, y)
+        for place in self.record_.racing:
+            learned[place] = snapshot(learned[place]).retract(X, y)
         return self._commit(learned, self.record_, self.n_batches_, self._begun)
 
     def _begin(self, grid):
@@ -382,8 +379,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             return self.best_estimator_.predict_proba(X)
         members = self.record_.ranking[: self.n_best]
         shares = np.exp(self.record_.right[members] - self.record_.right[members[0]])
-        with sharing():
-            parts = [self.candidates_[place].predict_proba(X) for place in members]
+        parts = [self.candidates_[place].predict_proba(X) for place in members]
         return np.tensordot(shares / shares.sum(), parts, axes=1)
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))

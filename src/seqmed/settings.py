@@ -1,4 +1,4 @@
-"""What governs one update."""
+"""Parameters of one update."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Settings:
-    """What governs one step; all of it may differ from one batch to the next.
+    """Parameters of one update; all of them may differ from one batch to the next.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ class Settings:
     window : labeled rows whose multipliers are optimised together, None for all.
     averaging : whether predictions are by the running mean of the means.
     forgetting : share in (0, 1] that is left of the past at every batch.
-    room : labeled points kept exactly; None for all.
+    capacity : labeled points kept exactly; None for all.
     """
 
     bound: float
@@ -33,4 +33,4 @@ class Settings:
     window: int | None = None
     averaging: bool = False
     forgetting: float = 1.0
-    room: int | None = None
+    capacity: int | None = None

@@ -10,7 +10,6 @@ from scipy.linalg.blas import dtrmm, dtrmv, strmm
 from scipy.linalg.lapack import dpotrf, dpstrf, dtrtri
 
 from seqmed.arrays import Array
-from seqmed.sharing import shared
 from seqmed.threads import product
 
 # Rows up to which a triangular matrix is inverted by LAPACK.
@@ -77,7 +76,6 @@ def triangular_inverse(lower: Array) -> Array:
     return whole
 
 
-@shared
 def semidefinite_factor(matrix: Array) -> Array:
     """Return R, (n, rank), with ``R R' = matrix`` for a symmetric positive semi-definite matrix.
 

@@ -11,15 +11,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed import calibration, learning, sharing
+from seqmed import calibration, update
 from seqmed.arrays import take_rows
 from seqmed.calibration import Calibration
+from seqmed.covariance.protocol import Recursion
 from seqmed.graph import GraphRecipe
 from seqmed.labels import ClassBook, empty_book
-from seqmed.learning import Batch, BiasPrior, StepInfo
-from seqmed.posterior import Posterior, Recursion
+from seqmed.posterior import Posterior
 from seqmed.settings import Settings
 from seqmed.threads import threads_for
+from seqmed.update import Batch, BiasPrior, UpdateInfo
 from seqmed.validation import Rows
 
 
@@ -47,7 +48,7 @@ def begin(
     per_class = bias_variance is None
     bias = BiasPrior(-1.0, 0.0) if bias_variance is None else BiasPrior(0.0, bias_variance)
     return Stream(
-        posterior=learning.begin(recursion, graph, rows.points, bias),
+        posterior=update.initial(recursion, graph, rows.points, bias),
         book=empty_book(per_class=per_class),
         calibration=calibration.begin(),
         fixed=fixed,
@@ -57,7 +58,7 @@ def begin(
 
 def learn(
     stream: Stream, rows: Rows, settings: Settings, class_weight: Any, new_points: bool
-) -> tuple[Stream, StepInfo]:
+) -> tuple[Stream, UpdateInfo]:
     """Learn a batch, or labels that come late if its points are not new.
 
     Labeled rows are scored before they are learned, for the record of what scores are worth.
@@ -76,10 +77,9 @@ def learn(
         class_weights=book.class_weights(class_weight)[codes],
     )
     posterior = with_classes(stream, book)
-    landmarks = getattr(posterior.recursion, "n_landmarks", None)
-    threads = threads_for(max(points.shape[0], posterior.size), landmarks)
-    with threads, sharing.within_update(landmarks is not None):
-        step = learning.step if new_points else learning.label
+    rows_at_once = max(points.shape[0], posterior.size)
+    with threads_for(rows_at_once, posterior.recursion.capacity):
+        step = update.step if new_points else update.add_labels
         posterior, info = step(posterior, batch, settings)
         left = settings.forgetting if info.forgot else 1.0
         book, record = book.discount(left, codes, weights), stream.calibration.forget(left)
@@ -98,7 +98,7 @@ def scored(before: Stream, record: Calibration, batch: Batch, labels: NDArray[An
 
 def take_back(
     stream: Stream, rows: NDArray[np.bool_], settings: Settings
-) -> tuple[Stream, StepInfo]:
+) -> tuple[Stream, UpdateInfo]:
     """Take back the labels of some rows of the window, by a mask (n,)."""
     window = stream.posterior.window
     weights = window.weights[rows]
@@ -113,7 +113,7 @@ def take_back(
     )
     posterior = with_classes(stream, book)
     with threads_for(posterior.size):
-        posterior, info = learning.retract(posterior, batch, rows, settings)
+        posterior, info = update.retract(posterior, batch, rows, settings)
     return stream._replace(posterior=posterior, book=book), info
 
 
@@ -122,4 +122,4 @@ def with_classes(stream: Stream, book: ClassBook) -> Posterior:
     if book.classes.size == stream.book.classes.size:
         return stream.posterior
     transfer, offsets = stream.book.transfer(book)
-    return learning.rehead(stream.posterior, transfer, offsets, known_bias=book.per_class)
+    return update.with_machines(stream.posterior, transfer, offsets, known_bias=book.per_class)

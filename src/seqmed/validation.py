@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from seqmed.arrays import Array, Points, canonical
-from seqmed.learning import StepInfo
+from seqmed.update import UpdateInfo
 
 PACKAGE = __name__.partition(".")[0]
 # Difference between k(x, x') and k(x', x), relative to the largest value, that is still rounding.
@@ -122,7 +122,7 @@ def in_format(points: Points, sparse: bool) -> Points:
     return points.toarray() if sp.issparse(points) else points
 
 
-def warn_unless_converged(info: StepInfo, tol: float) -> None:
+def warn_unless_converged(info: UpdateInfo, tol: float) -> None:
     """Warn, with gap, tol and remedy, if a dual of the step was not solved to ``tol``."""
     worst = max(info.solved, key=lambda solution: solution.violation, default=None)
     if worst is None or worst.status == "converged":

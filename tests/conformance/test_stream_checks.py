@@ -7,7 +7,6 @@ model that has been copied, or saved and loaded, goes on as if it had not been.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import gc
 import pickle
 import warnings
@@ -19,12 +18,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.naive_bayes import GaussianNB
 
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, dual
 from seqmed.propagation import expert
+from tests.support.state import leaves
 
 # -- models and streams ---------------------------------------------------------------------------
 
@@ -195,28 +195,6 @@ def learn_one_more(model, case, seed=50):
 
 
 # -- looking into a state -------------------------------------------------------------------------
-
-
-def leaves(value, path="model"):
-    """Yield (path, leaf) for everything reachable; an array is a leaf."""
-    if isinstance(value, BaseEstimator):
-        yield from leaves(vars(value), path)
-    elif sp.issparse(value):
-        for part in ("data", "indices", "indptr"):
-            yield f"{path}.{part}", getattr(value, part)
-        yield f"{path}.shape", value.shape
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from leaves(item, f"{path}.{key}")
-    elif dataclasses.is_dataclass(value):
-        for field in dataclasses.fields(value):
-            yield from leaves(getattr(value, field.name), f"{path}.{field.name}")
-    elif isinstance(value, list | tuple):
-        yield f"{path}.length", len(value)
-        for position, item in enumerate(value):
-            yield from leaves(item, f"{path}[{position}]")
-    else:
-        yield path, value
 
 
 def arrays(model):

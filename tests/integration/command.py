@@ -115,7 +115,7 @@ def log_lines(path: Path) -> list[dict]:
 def assert_same(first: Path, second: Path) -> None:
     """Compare two models to the last bit, by what they say of new rows and of themselves."""
     from seqmed.persistence import load_with_extra
-    from tests.unit.test_sharing import state_bits
+    from tests.support.state import state_bits
 
     points = np.random.default_rng(9).normal(size=(50, 3)) + 1
     (one, kept), (other, also_kept) = map(load_with_extra, (first, second))

@@ -390,8 +390,8 @@ def kept_rows(posterior):
     parts = [posterior.window.points]
     if not posterior.covariance.kernel.compact:  # else what is settled is a vector of weights
         parts.append(posterior.frozen.points)
-    if carrier.anchors is not None:
-        parts.append(carrier.anchors)
+    if carrier.landmarks is not None:
+        parts.append(carrier.landmarks)
     dense = (part.toarray() if sp.issparse(part) else part for part in parts)
     return {tuple(row) for part in dense for row in (part + 0.0).tolist()}
 
@@ -416,7 +416,7 @@ def test_what_is_kept_stays_within_its_bounds(recipe):
             assert posterior.window.size <= model.budget - 1
             assert info.n_window <= max(model.budget - 1, *labeled)
         if hasattr(model, "n_landmarks") and model.recursion == "landmarks":
-            assert posterior.on_anchors.size <= model.n_landmarks
+            assert posterior.landmarks.size <= model.n_landmarks
         assert (posterior.projection_error >= 0).all()
         assert np.isfinite(posterior.projection_error).all()
         assert (info.projection_cost >= 0).all()

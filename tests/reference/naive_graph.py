@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqmed import theory
+
 Matrix = NDArray[np.float64]
 
 # -- the graph ------------------------------------------------------------------------------------
@@ -66,9 +68,7 @@ def edges(distances: Matrix, k: int) -> Matrix:
 
 def propagated(weights: Matrix, labels: Matrix, alpha: float) -> Matrix:
     """U = (D - alpha W)^{-1} Y; a row without an edge has degree 1."""
-    degrees = weights.sum(axis=1)
-    degrees[degrees == 0] = 1
-    return np.linalg.solve(np.diag(degrees) - alpha * weights, labels)
+    return theory.propagated_labels(weights, labels, alpha)
 
 
 def one_hot(codes: Any, masses: Any, n_classes: int) -> Matrix:

@@ -67,9 +67,9 @@ def naive_covariance(model, X):
     labeled = posterior.window.points
     if not posterior.covariance.kernel.compact:
         settled = posterior.frozen.points
-        if posterior.covariance.within_anchors:
+        if posterior.covariance.on_landmarks:
             known = labeled.tolist()
-            settled = [each for each in posterior.on_anchors.points.tolist() if each not in known]
+            settled = [each for each in posterior.landmarks.points.tolist() if each not in known]
             settled = np.array(settled).reshape(-1, labeled.shape[1])
         labeled = np.vstack([settled, labeled])
     extra = posterior.bias_variance if np.isfinite(posterior.bias_variance) else 0.0

@@ -10,7 +10,6 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
-from seqmed.arrays import writable
 from seqmed.dual import DualProblem, attainable, feasible, loops, smo, solve
 from seqmed.dual.problem import (
     duality_gap,
@@ -1267,16 +1266,6 @@ def test_covariances_are_read_and_never_written(n, order):
     solution = solve(replace(problem, gram=gram), tol=1e-6)
     assert np.array_equal(gram, problem.gram)
     assert np.array_equal(solution.multipliers, solve(problem, tol=1e-6).multipliers)
-
-
-def test_memory_that_may_not_be_written_is_not_copied():
-    array = np.arange(6.0).reshape(2, 3)
-    assert writable(array) is array
-    array.flags.writeable = False
-    again = writable(array)
-    assert again.flags.writeable
-    assert np.shares_memory(again, array)
-    assert np.array_equal(writable(np.asfortranarray(array)), array)
 
 
 @pytest.mark.parametrize("scale", [1e-60, 1e60])

@@ -9,7 +9,8 @@ import pytest
 from sklearn.datasets import make_moons
 from threadpoolctl import threadpool_info
 
-from seqmed import SeqLapMED, SeqMED, solving
+from seqmed import SeqLapMED, SeqMED
+from seqmed.covariance import low_rank
 from seqmed.dual.problem import DualProblem, duality_gap, margins_left
 from seqmed.kernels import RBF
 from seqmed.threads import SMALL, threads_for
@@ -235,7 +236,7 @@ def test_windows_too_large_for_a_kernel_matrix(estimator, options, n_classes, bi
         return model
 
     expected = learned()
-    monkeypatch.setattr(solving, "LARGEST_GRAM", 10)
+    monkeypatch.setattr(low_rank, "LARGEST_GRAM", 10)
     model = learned()
     assert model.decision_function(X) == pytest.approx(expected.decision_function(X), abs=1e-6)
     assert model.duality_gap_ == pytest.approx(expected.duality_gap_, rel=1e-3, abs=1e-4)

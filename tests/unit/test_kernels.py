@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
-from seqmed import SeqLapMED, SeqMED, sharing, threads
+from seqmed import SeqLapMED, SeqMED, threads
 from seqmed.kernels import (
     RBF,
     ComputedGram,
@@ -723,10 +723,7 @@ def test_a_matrix_that_is_not_held(sparse, monkeypatch):
 
 @pytest.mark.parametrize("heads", [1, 3])
 def test_sums_need_no_matrix(heads):
-    """By tiles, with rows among them that are far from the rest, and with a matrix that is shared.
-
-    Sharing changes no bit.
-    """
+    """By tiles, with rows among them that are far from the rest."""
     points, others = vectors(600, seed=7), vectors(300, seed=8)
     points[300] += 1e4
     others[5] -= 1e4
@@ -734,8 +731,6 @@ def test_sums_need_no_matrix(heads):
     coefficients = np.random.default_rng(9).normal(size=(300, heads))
     scores = kernel.sums(points, Expansion(others, coefficients))
     assert scores == pytest.approx(kernel(points, others) @ coefficients, abs=300 * ROUNDING)
-    with sharing.sharing():
-        assert np.array_equal(kernel.sums(points, Expansion(others, coefficients)), scores)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

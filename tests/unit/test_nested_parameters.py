@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.pipeline import StreamPipeline
-from tests.unit.test_sharing import state_bits
+from tests.support.state import state_bits
 
 
 def make_batch(seed, n=40):

@@ -32,8 +32,8 @@ from seqmed import (
     StreamPipeline,
     persistence,
 )
+from seqmed.arrays import distinct_arrays
 from seqmed.kernels import RBF, Polynomial, TfIdf
-from seqmed.posterior import distinct_arrays
 from seqmed.propagation.memory import BLOCK
 from tests.unit.test_persistence import assert_same, bits, product, restored
 from tests.unit.test_persistence_damage import document_of, with_document

@@ -29,8 +29,8 @@ from seqmed import GraphPropagation, PrequentialSearch, SeqGraphMED, SeqLapMED, 
 from seqmed.kernels import vectors
 from seqmed.pipeline import StreamPipeline
 from seqmed.race import Dropped, Record, empty_record
-from tests.conformance.test_stream_checks import in_parts, leaves, make_batch, unsorted
-from tests.unit.test_sharing import Calls, assert_same_bits, bits, state_bits
+from tests.conformance.test_stream_checks import in_parts, make_batch, unsorted
+from tests.support.state import assert_same_bits, bits, leaves, state_bits
 
 # -- candidates whose predictions are known --------------------------------------------------------
 
@@ -287,7 +287,7 @@ def test_candidates_draw_alike():
     X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 3 - 1
     grid = {"C": [2.0, 10.0]}
     model = PrequentialSearch(SeqLapMED(n_landmarks=5), grid).partial_fit(X, y, classes=[0, 1])
-    landmarks = [each.posterior_.recursion.anchors for each in model.candidates_]
+    landmarks = [each.posterior_.recursion.landmarks for each in model.candidates_]
     assert np.array_equal(*landmarks)
     assert model.estimator.random_state is None
     seeds = {each.random_state for each in model.candidates_}
@@ -1402,19 +1402,6 @@ def test_searches_in_several_threads():
         thread.join()
     for model, batches in zip(models, streams, strict=True):
         assert_same_bits(model, learn(clone(model), batches))
-
-
-def test_candidates_share_their_kernel_matrices(monkeypatch):
-    counter = Calls(vectors.Gaussians)
-    monkeypatch.setattr(vectors, "Gaussians", counter)
-    batches = make_stream(3)
-    counts = {}
-    for n in (1, 6):
-        counter.count = 0
-        grid = {"C": np.linspace(2.0, 20.0, n).tolist()}
-        learn(PrequentialSearch(SeqLapMED(**LANDMARKS), grid, drop_limit=None), batches)
-        counts[n] = counter.count
-    assert counts[6] < 2 * counts[1]
 
 
 # -- what it is for --------------------------------------------------------------------------------

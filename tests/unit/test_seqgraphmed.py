@@ -22,9 +22,9 @@ from seqmed import (
     SeqMED,
     graph_mixture,
     graphpropagation,
-    learning,
     margin,
     seqgraphmed,
+    update,
 )
 from seqmed.graphpropagation import FIT_BATCH
 from seqmed.propagation.expert import GraphState
@@ -593,13 +593,13 @@ def test_an_estimator_that_learns_from_unlabeled_rows_gets_the_batch_as_one_grap
     """Also if there are more rows than `fit` learns at a time."""
     X, y, labels = stream(FIT_BATCH + 200 if learn == "fit" else 240, share=0.1)
     seen = []
-    step = learning.step
+    step = update.step
 
     def watched(posterior, batch, settings):
         seen.append(batch.points.shape[0])
         return step(posterior, batch, settings)
 
-    monkeypatch.setattr("seqmed.learning.step", watched)
+    monkeypatch.setattr("seqmed.update.step", watched)
     model = SeqGraphMED(SeqLapMED(random_state=0, n_landmarks=50), random_state=0)
     getattr(model, learn)(X, labels)
     assert model.update_info_.n_pieces > 1

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from seqmed import SeqLapMED, SeqMED, dual, learning, recursion, solving, upkeep
+from seqmed import SeqLapMED, SeqMED, covariance, dual, duals, mean, update
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import RBF
-from seqmed.learning import Batch
 from seqmed.settings import Settings
+from seqmed.update import Batch
 from tests.reference import naive
 from tests.unit.test_identities import (
     GAMMA,
@@ -255,7 +255,7 @@ def test_all_multipliers_together_balance_under_a_diffuse_bias(carrier, n_classe
         posterior = model.posterior_
         assert_close(model.dual_coef_.sum(axis=1), 0.0, 1e-12)
         found = posterior.frozen.coefficients.sum(axis=0)
-        assert_close(posterior.settled_balances, found, 1e-12)
+        assert_close(posterior.frozen_sums, found, 1e-12)
         settled = max(settled, np.abs(found).max())
     assert settled > 0.1
 
@@ -330,7 +330,7 @@ def test_a_warm_start_finds_what_a_cold_one_finds(carrier, monkeypatch):
     stream = make_stream(seed=39)
     warm = learn(make(carrier, lag=None), stream)
     monkeypatch.setattr(
-        solving.dual, "feasible", lambda problem, start: np.zeros_like(problem.bounds)
+        duals.dual, "feasible", lambda problem, start: np.zeros_like(problem.bounds)
     )
     cold = learn(make(carrier, lag=None), stream)
     assert_close(warm.decision_function(new_points()), cold.decision_function(new_points()))
@@ -406,8 +406,9 @@ def test_the_averaged_mean_is_the_mean_of_the_means(carrier, lag, forgetting, n_
     if n_classes == 3:
         assert solved[1] == [True, False, True]
     for means, averages in ((newest, found), (biases, intercepts)):
-        for expected, mean in zip(averaged(means, solved, [forgetting] * 8), averages, strict=True):
-            assert_close(mean, expected)
+        expected = averaged(means, solved, [forgetting] * 8)
+        for one, other in zip(averages, expected, strict=True):
+            assert_close(one, other)
     assert np.abs(found[-1] - newest[-1]).max() > 0.01
     # multipliers are the same: averaging is about predictions, not about what is learned
     assert_close(running.dual_coef_, plain.dual_coef_, 1e-12)
@@ -621,10 +622,8 @@ def test_labels_of_one_class_are_no_reason_to_forget(n_classes, options):
     for t in range(30):
         learn(model, [make_batch(8, 5, n_classes, seed=5900 + t, classes=[t % n_classes])])
         assert not model.update_info_.solved
-    if options:  # the points of the averaged mean are added up in another order
-        assert_close(scores_of(model), learned[0], 1e-13)
-    else:
-        assert np.array_equal(scores_of(model), learned[0])
+    # points that have left the window are added up in another order
+    assert_close(scores_of(model), learned[0], 1e-13)
     assert np.array_equal(model.intercept_, learned[1])
 
 
@@ -714,17 +713,17 @@ def test_projecting_loses_nothing_where_landmarks_span_the_space(
         assert_close(bounded.decision_std(new), unbounded.decision_std(new), 1e-7)
         posterior = bounded.posterior_
         assert posterior.frozen.size + posterior.window.size <= 12
-        assert posterior.on_anchors.size <= 12
-    assert np.abs(posterior.on_anchors.coefficients).max() > 0.1  # it was projected
+        assert posterior.landmarks.size <= 12
+    assert np.abs(posterior.landmarks.coefficients).max() > 0.1  # it was projected
     # cost is the root of a difference of numbers of some hundreds that is rounding
     assert (bounded.posterior_.projection_error < 1e-3).all()
 
 
 def begun(kernel, n_landmarks, points, bias_variance=np.inf):
     """Return the posterior of no batch, with landmarks."""
-    carrier = recursion.begin("landmarks", kernel, n_landmarks=n_landmarks, seed=0)
+    carrier = covariance.initial("landmarks", kernel, n_landmarks=n_landmarks, seed=0)
     recipe = GraphRecipe(n_neighbors=NEIGHBOURS)
-    return learning.begin(carrier, recipe, points, learning.BiasPrior(0.0, bias_variance))
+    return update.initial(carrier, recipe, points, update.BiasPrior(0.0, bias_variance))
 
 
 def as_batch(rows):
@@ -748,35 +747,41 @@ def test_all_points_as_landmarks_lose_nothing_to_projection(
     )
     unbounded = bounded = begun(RBF(GAMMA), 85, stream[0].points, bias_variance)
     for rows in stream:
-        unbounded, _ = learning.step(unbounded, as_batch(rows), settings)
-        bounded, info = learning.step(bounded, as_batch(rows), replace(settings, room=12))
+        unbounded, _ = update.step(unbounded, as_batch(rows), settings)
+        bounded, info = update.step(bounded, as_batch(rows), replace(settings, capacity=12))
         assert_close(bounded.mean(new_points()), unbounded.mean(new_points()))
         assert bounded.frozen.size + bounded.window.size <= 12
         assert (info.projection_cost < 1e-5).all()  # the root of rounding
     assert bounded.recursion.basis.size == 85
     # 39 labels, at most 12 of them kept: the others are remembered by the landmarks alone
-    assert (np.abs(bounded.on_anchors.coefficients) > 0.1).sum() > 10
+    assert (np.abs(bounded.landmarks.coefficients) > 0.1).sum() > 10
     assert unbounded.frozen.size + unbounded.window.size > 25
 
 
 @pytest.fixture
 def projections(monkeypatch):
-    """What `follow` and `within_budget` were given and returned, update by update."""
-    recorded = {"follow": [], "within_budget": []}
+    """What these were given and returned, call by call."""
+    recorded = {"with_recursion": [], "within_budget": []}
 
     def record(name):
-        original = getattr(upkeep, name)
+        original = getattr(mean, name)
 
         def recording(posterior, *given):
             result = original(posterior, *given)
             recorded[name].append((posterior, result))
             return result
 
-        monkeypatch.setattr(upkeep, name, recording)
+        monkeypatch.setattr(mean, name, recording)
 
     for name in recorded:
         record(name)
     return recorded
+
+
+def ready(posterior, averaging):
+    """Return the posterior with its mean, newest or averaged, as expansions."""
+    newest = posterior.landmark_coefficients()
+    return mean.with_mean_parts(posterior, averaging, False, newest)
 
 
 def lost(points, values, anchors):
@@ -816,7 +821,7 @@ def test_the_cost_of_a_projection_is_the_norm_of_what_was_lost(name, n_classes, 
     spent = 0
     for t in range(8):
         learn(model, [make_batch(18, 9, n_classes, seed=6200 + t)])
-        past, followed = projections["follow"][-1]
+        past, followed = projections["with_recursion"][-2]
         before, after = projections["within_budget"][-1]
         costs = after.projection_errors - before.projection_errors
         drops = followed.projection_errors - past.projection_errors
@@ -825,7 +830,7 @@ def test_the_cost_of_a_projection_is_the_norm_of_what_was_lost(name, n_classes, 
             model.update_info_.projection_cost, (drops + costs).max(axis=0), rtol=0, atol=1e-12
         )
         carrier = after.recursion
-        anchors, old = carrier.anchors, past.on_anchors
+        anchors, old = carrier.landmarks, past.landmarks
         left = without(old.points, anchors)
         # roots of differences of numbers near 1: right to 1e-15 before the root
         np.testing.assert_allclose(
@@ -846,7 +851,7 @@ def test_the_cost_of_a_projection_is_the_norm_of_what_was_lost(name, n_classes, 
         spent += bool((cost > 0.01).any())
         # and it bounds what any score changes by, k(x, x) being 1
         points = np.vstack([new_points(200), old])
-        scores = [upkeep.ready(each, averaging=False).mean(points) for each in (before, after)]
+        scores = [ready(each, averaging=False).mean(points) for each in (before, after)]
         changes = np.abs(scores[1] - scores[0]).max(axis=0)
         assert (changes <= cost + 1e-9).all()
         if (cost > 0.01).any():
@@ -863,7 +868,7 @@ def test_the_cost_bounds_what_averaged_scores_change_by(projections):
         cost = after.projection_errors[1] - before.projection_errors[1]
         assert (cost <= model.update_info_.projection_cost + 1e-12).all()
         points = np.vstack([new_points(200), before.frozen.points])
-        scores = [upkeep.ready(each, averaging=True).mean(points) for each in (before, after)]
+        scores = [ready(each, averaging=True).mean(points) for each in (before, after)]
         assert (np.abs(scores[1] - scores[0]).max(axis=0) <= cost + 1e-9).all()
 
 
@@ -891,7 +896,7 @@ def test_the_error_of_the_averaged_mean_is_bounded_under_forgetting(forgetting, 
     """
     model = seq_lap(beta=0.0, averaging=True, forgetting=forgetting, budget=8)
     points = new_points(200)
-    newest = mean = np.zeros(len(points))
+    newest = running = np.zeros(len(points))
     last, binding = np.zeros((2, 1)), False
     for t in range(12):
         rows = make_batch(9, 4 if t < 6 else 2, seed=6420 + 100 * seed + t)
@@ -901,17 +906,17 @@ def test_the_error_of_the_averaged_mean_is_bounded_under_forgetting(forgetting, 
         multipliers = model.update_info_.solutions[0].multipliers
         newest = forgetting * newest + rbf(points, rows.points[known]) @ (signs * multipliers)
         step = max(1.0 / (t + 1), 1.0 - forgetting)
-        mean = mean + step * (newest - mean)
+        running = running + step * (newest - running)
         posterior = model.posterior_
         found = model.decision_function(points) - model.intercept_[0]
         errors = posterior.projection_errors
         assert errors.shape == (2, 1)
         assert np.array_equal(posterior.projection_error, errors.max(axis=0))
-        assert np.abs(found - mean).max() <= errors[1, 0] + 1e-9
-        plain = upkeep.ready(posterior, averaging=False).mean(points)[:, 0] - posterior.biases[0]
+        assert np.abs(found - running).max() <= errors[1, 0] + 1e-9
+        plain = ready(posterior, averaging=False).mean(points)[:, 0] - posterior.biases[0]
         assert np.abs(plain - newest).max() <= errors[0, 0] + 1e-9
         # what was there before is averaged with the newest, and not scaled by forgetting as well
-        past, followed = projections["follow"][-1]
+        past, followed = projections["with_recursion"][-2]
         before, after = projections["within_budget"][-1]
         drops = followed.projection_errors - past.projection_errors
         costs = after.projection_errors - before.projection_errors
@@ -958,8 +963,8 @@ def points_kept(posterior):
     parts = [posterior.window.points]
     if not posterior.covariance.kernel.compact:  # else what is frozen is a vector of weights
         parts.append(posterior.frozen.points)
-    if carrier.anchors is not None:
-        parts.append(carrier.anchors)
+    if carrier.landmarks is not None:
+        parts.append(carrier.landmarks)
     return len({tuple(point) for part in parts for point in part.tolist()})
 
 
@@ -1038,11 +1043,11 @@ def test_which_points_are_one_array_makes_no_difference(name, late):
             gamma=GAMMA, lag=1, averaging=True, forgetting=0.8, random_state=0, **chosen
         )
         learn(model, [make_batch(18, 9, seed=9900 + t) for t in range(3)])
-        assert model.posterior_.on_anchors.averages.any()
+        assert model.posterior_.landmarks.averages.any()
         if apart:
             posterior = model.posterior_
-            anchors = replace(posterior.on_anchors, points=posterior.on_anchors.points.copy())
-            model._stream = model._stream._replace(posterior=replace(posterior, on_anchors=anchors))
+            anchors = replace(posterior.landmarks, points=posterior.landmarks.points.copy())
+            model._stream = model._stream._replace(posterior=replace(posterior, landmarks=anchors))
         if name == "exact":
             model.set_params(beta=0.0)  # nothing is folded
         rows = make_batch(18, 9, seed=9903)

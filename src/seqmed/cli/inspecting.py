@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from seqmed import persistence
+from seqmed.arrays import bytes_of
 from seqmed.cli import parameters, state, terminal
 from seqmed.cli.state import Classifier, Progress
 from seqmed.cli.terminal import counted, percent
@@ -16,7 +17,6 @@ from seqmed.estimators import SeqLapMED, SeqMED
 from seqmed.graphpropagation import GraphPropagation
 from seqmed.mixture import SHARE_EXPONENTS
 from seqmed.seqgraphmed import SeqGraphMED
-from seqmed.sharing import arrays_in
 
 # Of a list that is longer, so many are printed.
 FEW = 20
@@ -111,7 +111,7 @@ def graph_summary(model: SeqGraphMED | GraphPropagation) -> dict[str, Any]:
     graph, info = model._stream.graph, model.update_info_
     report = info.graph if isinstance(model, SeqGraphMED) else info
     return {
-        "bytes": sum(array.nbytes for array in arrays_in(graph)),
+        "bytes": bytes_of(graph),
         "kept_rows": graph.rows.size,
         "labeled_rows": int(np.count_nonzero(graph.codes >= 0)),
         "metric": type(graph.rows.metric).__name__,

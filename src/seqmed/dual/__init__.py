@@ -7,10 +7,8 @@ from typing import Any
 
 from seqmed.arrays import Array, Indices, Mask
 from seqmed.dual.problem import DualProblem, DualSolution, attainable, feasible, with_bias
-from seqmed.sharing import shared
 
 
-@shared
 def solve(
     problem: DualProblem,
     *,

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqmed.arrays import Array, Indices, Mask, writable
+from seqmed.arrays import Array, Indices, Mask
 from seqmed.dual import loops
 from seqmed.dual.loops import MISSING, RUNNING, Rows, refresh, sweep
 from seqmed.dual.problem import (
@@ -103,7 +103,7 @@ def solve(
             "between 0 and its bound: clip the start, or begin with none."
         )
     if isinstance(problem.gram, np.ndarray):
-        problem = replace(problem, gram=writable(problem.gram))
+        problem = replace(problem, gram=np.require(problem.gram, np.float64, ["C", "W"]))
     status, used, patience, shrinking = "rounding", 0, PATIENCE, n > SHRINKABLE
     least, play = float("inf"), None
     while True:

@@ -11,7 +11,6 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from seqmed.arrays import Array, Points, canonical, row_norms_squared
 from seqmed.kernels.protocol import Expansion, Pointwise
-from seqmed.sharing import shared
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +31,6 @@ class TfIdf(Pointwise):
         frequency = np.asarray(weights @ present).ravel()
         return replace(self, idf=np.log((1.0 + weights.sum()) / (1.0 + frequency)) + 1.0)
 
-    @shared
     def coordinates(self, points: Points) -> Points:
         check_counts(points, "tfidf")
         if self.idf is None:
@@ -47,13 +45,11 @@ class TfIdf(Pointwise):
             return sp.csr_array(sp.diags_array(scale) @ weighted)
         return weighted * scale[:, None]
 
-    @shared
     def __call__(self, left: Points, right: Points) -> Array:
         first = self.coordinates(left)
         second = first if left is right else self.coordinates(right)
         return safe_sparse_dot(first, second.T, dense_output=True)
 
-    @shared
     def sums(self, points: Points, expansion: Expansion) -> Array:
         """Return an expansion at every row, (n, heads), by its weights in the coordinates."""
         others = self.coordinates(expansion.points)
@@ -127,7 +123,6 @@ class DCMFisher(Pointwise):
         own.data = digamma(own.data + concentrations) - digamma(concentrations)
         return common, own
 
-    @shared
     def __call__(self, left: Points, right: Points) -> Array:
         common, own = self._scores(left)
         other_common, other_own = (common, own) if left is right else self._scores(right)

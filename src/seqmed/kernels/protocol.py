@@ -36,10 +36,6 @@ class Kernel(Protocol):
     def compact(self) -> bool:
         """Whether `join` sums expansions into one of a fixed size, instead of listing points."""
 
-    @property
-    def remembered(self) -> bool:
-        """Whether values are remembered where `seqmed.sharing` has work shared."""
-
     def freeze(self, points: Points, weights: Array) -> Kernel:
         """Return the kernel with its data-dependent parameters learned from a weighted batch."""
 
@@ -64,7 +60,6 @@ class Pointwise:
 
     on_vectors = True
     compact = False
-    remembered = False
 
     def freeze(self, points: Points, weights: Array) -> Self:
         return self

@@ -11,10 +11,9 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 from sklearn.utils.extmath import safe_sparse_dot
 
-from seqmed.arrays import Array, Indices, Points, no_indices, row_norms_squared
+from seqmed.arrays import Array, Indices, Points, row_norms_squared
 from seqmed.kernels.bounded import sums_by_blocks
 from seqmed.kernels.protocol import Expansion, Pointwise
-from seqmed.sharing import is_remembered, is_worth_forming, shared, shared_within
 from seqmed.threads import side_by_side
 
 # |x - centre|^2 in units of 1/gamma beyond which distances by inner products lose digits of the
@@ -69,15 +68,12 @@ class RBF(Pointwise):
     gamma: float | str = "scale"
     centre: Array | None = None
 
-    remembered = True
-
     def freeze(self, points: Points, weights: Array) -> RBF:
         gamma, centre = resolve_gamma(self.gamma, points, weights), None
         if not sp.issparse(points) and lengths_of(points, gamma).max() > NEAR_ZERO:
             centre = np.average(points, axis=0, weights=weights)
         return replace(self, gamma=gamma, centre=centre)
 
-    @shared
     def __call__(self, left: Points, right: Points) -> Array:
         if sp.issparse(left):
             values = squared_distances(left, right)
@@ -89,21 +85,11 @@ class RBF(Pointwise):
         return gaussians.symmetric(left) if left is right else gaussians.matrix(left)
 
     def sums(self, points: Points, expansion: Expansion) -> Array:
-        """Return an expansion at every row, (n, heads), with no more than a tile in memory.
-
-        A matrix that is likely to be asked for again is formed, and summed alike.
-        """
+        """Return an expansion at every row, (n, heads), with no more than a tile in memory."""
         others, coefficients = expansion
         if sp.issparse(points) or points.shape[0] == 1:
             return sums_by_blocks(self, points, expansion)
-        if not is_worth_forming(points.shape[0] * others.shape[0]):
-            return Gaussians(others, self.centre, float(self.gamma)).sums(points, coefficients)
-        values = self(points[:], others)  # not as symmetric, though they be the same
-        scores = np.zeros((points.shape[0], coefficients.shape[1]))
-        for rows in parts(points.shape[0], even(points.shape[0], strip_rows(*others.shape))):
-            for columns in parts(values.shape[1], TILE_COLUMNS):
-                scores[rows] += values[rows, columns] @ coefficients[columns]
-        return scores
+        return Gaussians(others, self.centre, float(self.gamma)).sums(points, coefficients)
 
     def diagonal(self, points: Points) -> Array:
         return np.ones(points.shape[0])
@@ -128,18 +114,21 @@ class Side(NamedTuple):
         return Side(self.rows[rows], self.factors[rows], self.lengths[rows], far)
 
 
-def centred(rows: Array, centre: Array, left: bool) -> Array:
-    """Return rows as seen from the centre, (n, p), for one side: no array is on both."""
-    return rows - centre
-
-
 def lengths_of(factors: Array, gamma: float) -> Array:
     """Return ``gamma |x|^2`` of every row, (n,)."""
     with np.errstate(over="ignore"):
         return gamma * row_norms_squared(factors)
 
 
-shared_centred, shared_lengths_of = shared_within(centred), shared_within(lengths_of)
+def with_lengths(rows: Array, lengths: Array, scale: float, left: bool) -> Array:
+    """Return scaled rows and their lengths as factors of one product, (n, p + 2)."""
+    n, p = rows.shape
+    factors = np.empty((n, p + 2))
+    with np.errstate(over="ignore"):
+        np.multiply(rows, scale, out=factors[:, :-2])
+    factors[:, -2] = -lengths if left else 1.0
+    factors[:, -1] = 1.0 if left else -lengths
+    return factors
 
 
 class Gaussians:
@@ -155,42 +144,24 @@ class Gaussians:
         self.points, self.centre, self.gamma = points, centre, gamma
         self.size = points.shape[0]
         self.narrow = points.shape[1] <= NARROW
-        self.right = self.whole_side(points, left=False)
+        self.right = self.side(points, left=False)
 
     def side(self, rows: Array, left: bool) -> Side:
         """Return rows ready for products from one side."""
-        factors = rows if self.centre is None else centred(rows, self.centre, left)
+        factors = rows if self.centre is None else rows - self.centre
         lengths = lengths_of(factors, self.gamma)
-        return self.with_lengths(Side(rows, factors, lengths, no_indices()), left)
-
-    def whole_side(self, rows: Array, left: bool) -> Side:
-        """Return the same for all rows there are; of large ones others know."""
-        if rows.size <= TILE * TILE:
-            return self.side(rows, left)
-        factors = rows if self.centre is None else shared_centred(rows, self.centre, left)
-        lengths = shared_lengths_of(factors, self.gamma)
-        return self.with_lengths(Side(rows, factors, lengths, no_indices()), left)
-
-    def with_lengths(self, side: Side, left: bool) -> Side:
-        """Return a side that knows who is far; if it is narrow, with lengths among its factors."""
-        far = np.flatnonzero(~(side.lengths <= FAR_FROM_CENTRE))
-        if not self.narrow:
-            return side._replace(far=far)
-        n, p = side.factors.shape
-        factors = np.empty((n, p + 2))
-        with np.errstate(over="ignore"):
-            np.multiply(side.factors, 2.0 * self.gamma if left else 1.0, out=factors[:, :-2])
-        factors[:, -2] = -side.lengths if left else 1.0
-        factors[:, -1] = 1.0 if left else -side.lengths
-        return side._replace(factors=factors, far=far)
+        far = np.flatnonzero(~(lengths <= FAR_FROM_CENTRE))
+        if self.narrow:
+            factors = with_lengths(factors, lengths, 2.0 * self.gamma if left else 1.0, left)
+        return Side(rows, factors, lengths, far)
 
     def strips_of(self, left: Array) -> Callable[[slice], Side]:
         """Return what gives some rows of ``left``, ready for products.
 
-        All of them are made ready at once if they are few, or if others will want them too.
+        All of them are made ready at once if they are few.
         """
-        if left.size <= TILE * TILE or is_remembered(left.size):
-            return self.whole_side(left, left=True).part
+        if left.size <= TILE * TILE:
+            return self.side(left, left=True).part
         return lambda rows: self.side(left[rows], left=True)
 
     def tile(self, strip: Side, columns: slice, out: Array) -> Array:

@@ -19,6 +19,17 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from seqmed.calibration import Calibration
+from seqmed.covariance import (
+    ExactRecursion,
+    LandmarkRecursion,
+    NystroemRecursion,
+    SpectralRecursion,
+)
+from seqmed.covariance.basis import Basis
+from seqmed.covariance.low_rank import LowRankCovariance, Reduction
+from seqmed.covariance.nystroem import NystroemCovariance
+from seqmed.covariance.protocol import CovarianceFunction, Recursion
+from seqmed.covariance.spectral import Spectrum
 from seqmed.drift import ColumnStatistics, Comparison, Watch
 from seqmed.dual import DualSolution
 from seqmed.estimators import SeqLapMED, SeqMED
@@ -36,42 +47,24 @@ from seqmed.kernels import (
     TfIdf,
 )
 from seqmed.labels import ClassBook
-from seqmed.learning import StepInfo
 from seqmed.margin import MarginExpert, OwnExpert
 from seqmed.mixture import Choice, Scales, ScoreRecord
 from seqmed.persistence.saved_rows import SavedRows, completed, from_saved, to_saved
 from seqmed.pipeline import StreamPipeline
-from seqmed.posterior import (
-    Covariance,
-    CovarianceFunction,
-    Posterior,
-    Recursion,
-    Reduction,
-    Terms,
-    Watched,
-    Window,
-)
+from seqmed.posterior import Posterior, ScoredTerms, Terms, Window
 from seqmed.propagation.expert import GraphInfo, GraphState
 from seqmed.propagation.lists import Lists
 from seqmed.propagation.memory import KeptRows
 from seqmed.propagation.metrics import Cosine, Euclidean, KernelDistance, Metric
 from seqmed.race import Dropped, Record
-from seqmed.recursion import (
-    ExactRecursion,
-    LandmarkRecursion,
-    SpanRecursion,
-    SpectralRecursion,
-)
-from seqmed.recursion.basis import Basis
-from seqmed.recursion.span import SpanCovariance
-from seqmed.recursion.spectral import Spectrum
 from seqmed.search import PrequentialSearch
 from seqmed.seqgraphmed import SeqGraphMED
+from seqmed.update import UpdateInfo
 from seqmed.updating import Stream
 
 KERNELS = (RBF, Linear, Polynomial, TfIdf, DCMFisher, Precomputed)
-COVARIANCES = (Covariance, SpanCovariance)
-RECURSIONS = (ExactRecursion, LandmarkRecursion, SpectralRecursion, SpanRecursion)
+COVARIANCES = (LowRankCovariance, NystroemCovariance)
+RECURSIONS = (ExactRecursion, LandmarkRecursion, SpectralRecursion, NystroemRecursion)
 METRICS = (Euclidean, Cosine, KernelDistance)
 # Estimators of `SeqGraphMED` that can be written.
 MARGINS = (SeqMED, SeqLapMED)
@@ -91,8 +84,8 @@ RECORDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         *KERNELS, *COVARIANCES, *RECURSIONS,
-        Stream, Posterior, Terms, Watched, Window, Expansion, GraphRecipe, Reduction, Basis,
-        Spectrum, ClassBook, Calibration, StepInfo, DualSolution,
+        Stream, Posterior, Terms, ScoredTerms, Window, Expansion, GraphRecipe, Reduction, Basis,
+        Spectrum, ClassBook, Calibration, UpdateInfo, DualSolution,
         Watch, ColumnStatistics, Comparison, Record, Dropped,
         *METRICS, GraphStream, GraphState, GraphInfo, SavedRows, Lists,
         MixtureStream, MixtureInfo, OwnExpert, ScoreRecord, Scales, Choice,
@@ -125,7 +118,7 @@ COLUMNS: dict[str, Any] = {"n_features_in_": int, "feature_names_in_": NDArray[A
 Statistic = NDArray[Any] | None
 
 CLASSIFIER = Kept(
-    attributes={**COLUMNS, "_stream": Stream, "update_info_": StepInfo},
+    attributes={**COLUMNS, "_stream": Stream, "update_info_": UpdateInfo},
     made=("classes_", "n_batches_", "posterior_", "intercept_", "duality_gap_", "n_iter_"),
     make=lambda model: model._commit(model._stream, model.update_info_),
 )

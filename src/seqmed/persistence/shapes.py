@@ -9,50 +9,43 @@ import numpy as np
 import scipy.sparse as sp
 
 from seqmed.calibration import Calibration
+from seqmed.covariance import LandmarkRecursion
+from seqmed.covariance.basis import Basis
+from seqmed.covariance.low_rank import Reduction
+from seqmed.covariance.nystroem import NystroemCovariance
+from seqmed.covariance.spectral import Spectrum
 from seqmed.drift import ColumnStatistics, Comparison, Watch
 from seqmed.dual import DualSolution
 from seqmed.graph_mixture import MixtureStream
 from seqmed.kernels import RBF, DCMFisher, Expansion, Precomputed, TfIdf
 from seqmed.labels import ClassBook
-from seqmed.learning import StepInfo
 from seqmed.mixture import Scales, ScoreRecord
 from seqmed.persistence.registry import RECORDS, as_written, field_names
 from seqmed.persistence.saved_rows import SavedRows
-from seqmed.posterior import Posterior, Reduction, Terms, Watched, Window
+from seqmed.posterior import Posterior, ScoredTerms, Terms, Window
 from seqmed.propagation.expert import GraphState
 from seqmed.propagation.lists import Lists
 from seqmed.propagation.metrics import Euclidean
 from seqmed.race import Record
-from seqmed.recursion import (
-    ExactRecursion,
-    LandmarkRecursion,
-    SpanRecursion,
-    SpectralRecursion,
-)
-from seqmed.recursion.basis import Basis
-from seqmed.recursion.span import SpanCovariance
-from seqmed.recursion.spectral import Spectrum
+from seqmed.update import UpdateInfo
 
 TERMS = {"points": "n p", "coefficients": "n heads", "averages": "n heads"}
-EACH_HEAD = ("intercepts", "biases", "bias_means", "settled_balances", "solved")
+EACH_HEAD = ("intercepts", "biases", "bias_means", "frozen_sums", "solved")
 # The sizes of a record's arrays. Those that have a name, and are not given from outside, must be
 # the same in all arrays of one record.
 SHAPES: dict[type, dict[str, str]] = {
     Posterior: {**dict.fromkeys(EACH_HEAD, "heads"), "projection_errors": "2 heads"},
     Terms: TERMS,
-    Watched: {**TERMS, "settled": "n heads"},
+    ScoredTerms: {**TERMS, "frozen_scores": "n heads"},
     Window: {
-        **TERMS, "settled": "n heads", "signs": "n heads",
+        **TERMS, "frozen_scores": "n heads", "signs": "n heads",
         "bounds": "n", "shapes": "n", "weights": "n", "discounted": "n", "batches": "n",
     },
     Expansion: {"points": "n p", "coefficients": "n heads"},
-    Reduction: {"anchors": "m p", "factor": "m r"},
+    Reduction: {"landmarks": "m p", "factor": "m r"},
     Basis: {"landmarks": "m p", "whitening": "m m", "gram": "m m", "rest": "m m"},
-    ExactRecursion: {"origin": "q"},
-    LandmarkRecursion: {"keys": "m", "origin": "m"},
-    SpectralRecursion: {"origin": "0"},
-    SpanCovariance: {"landmarks": "m p", "whitening": "m m"},
-    SpanRecursion: {"origin": "m"},
+    LandmarkRecursion: {"keys": "m"},
+    NystroemCovariance: {"landmarks": "m p", "whitening": "m m"},
     Spectrum: {"vectors": "r p", "singular_values": "r", "laplacian_values": "r"},
     RBF: {"centre": "p"},
     TfIdf: {"idf": "p"},
@@ -62,7 +55,7 @@ SHAPES: dict[type, dict[str, str]] = {
         ("classes", "counts", "weights", "discounted", "declared"), "classes"
     ),
     Calibration: {"log_likelihoods": "slopes"},
-    StepInfo: {"projection_cost": "heads"},
+    UpdateInfo: {"projection_cost": "heads"},
     DualSolution: {"multipliers": "window"},
     ColumnStatistics: dict.fromkeys(field_names(ColumnStatistics), "columns"),
     Comparison: dict.fromkeys(field_names(Comparison), "columns"),
@@ -88,9 +81,9 @@ SHAPES: dict[type, dict[str, str]] = {
     MixtureStream: {"class_weights": "classes", "probes": "probes p"},
 }  # fmt: skip
 # Rows of data by the names they go by.
-POINTS = ("points", "anchors", "landmarks")
-# Arrays that may hold infinities, and NaN; those of `drift` may hold both.
-UNBOUNDED, UNKNOWN = ("keys", "distances", "horizons"), ("settled",)
+POINTS = ("points", "landmarks")
+# Arrays that may hold infinities; those of `drift` may hold NaN too.
+UNBOUNDED = ("keys", "distances", "horizons")
 ANYTHING = (ColumnStatistics, Comparison, Watch)
 
 
@@ -145,6 +138,4 @@ def holds_numbers(array: Any, name: str) -> bool:
     values = array.data if sp.issparse(array) else array
     if values.dtype.kind != "f":
         return True
-    if name in UNKNOWN:
-        return not np.isinf(values).any()
     return bool((~np.isnan(values) if name in UNBOUNDED else np.isfinite(values)).all())

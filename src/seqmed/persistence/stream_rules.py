@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 
 from seqmed.arrays import Points
 from seqmed.calibration import SLOPES, Calibration
+from seqmed.covariance import (
+    ExactRecursion,
+    LandmarkRecursion,
+    NystroemRecursion,
+    SpectralRecursion,
+)
+from seqmed.covariance.low_rank import LowRankCovariance
 from seqmed.dual import DualSolution
 from seqmed.estimators import SeqLapMED
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import RBF, DCMFisher, Polynomial, Precomputed, TfIdf, make_kernel
 from seqmed.labels import ClassBook
-from seqmed.learning import StepInfo
 from seqmed.persistence.shapes import check_shapes, points_in, records_in
-from seqmed.posterior import Covariance, Posterior, Window
-from seqmed.recursion import (
-    ExactRecursion,
-    LandmarkRecursion,
-    SpanRecursion,
-    SpectralRecursion,
-)
-from seqmed.recursion.span import SpanCovariance
+from seqmed.posterior import Posterior, Window
+from seqmed.update import UpdateInfo
 
 Rules = Iterator[tuple[str, Any]]
 
@@ -73,7 +73,7 @@ def stream_rules(began: Any, state: dict[str, Any]) -> Rules:
     yield "the bias variance named", posterior.bias_variance == variance
     biases = (posterior.intercepts, posterior.biases, posterior.bias_means)
     yield "the known bias of -1", not auto or all((each == -1.0).all() for each in biases)
-    yield "coefficients for every anchor", posterior.on_anchors.size == n_anchors(recursion)
+    yield "coefficients for every landmark", posterior.landmarks.size == n_landmarks(recursion)
     signs = posterior.window.signs
     yield "one class for every row", book.n_heads == 1 or ((signs > 0).sum(axis=1) == 1).all()
     found = np.unique(book.own_classes(signs), return_counts=True)
@@ -91,12 +91,12 @@ def carrier_of(began: Any, kernel: Any) -> type:
     """Return the class of the recursion that a stream begins with."""
     if isinstance(began, SeqLapMED):
         return CARRIERS[began.recursion]
-    return ExactRecursion if began.budget is None or kernel.compact else SpanRecursion
+    return ExactRecursion if began.budget is None or kernel.compact else NystroemRecursion
 
 
-def n_anchors(recursion: Any) -> int:
-    """Return the number of points that outlive a batch."""
-    return 0 if recursion.anchors is None else recursion.anchors.shape[0]
+def n_landmarks(recursion: Any) -> int:
+    """Return the number of landmarks."""
+    return 0 if recursion.landmarks is None else recursion.landmarks.shape[0]
 
 
 def no_rules(record: Any) -> Rules:
@@ -166,36 +166,25 @@ def graph_rules(graph: GraphRecipe) -> Rules:
     yield "a heat width > 0", graph.heat_width is None or graph.heat_width > 0
 
 
-def exact_rules(recursion: ExactRecursion) -> Rules:
-    """Yield what holds for the exact recursion."""
-    yield "an origin for every anchor", recursion.origin.size == n_anchors(recursion)
-    yield "origins that are indices", (recursion.origin >= -1).all()
-
-
 def landmark_rules(recursion: LandmarkRecursion) -> Rules:
     """Yield what holds for the landmark recursion."""
-    size, keys = n_anchors(recursion), recursion.keys
+    size, keys = n_landmarks(recursion), recursion.keys
     yield "keys for landmarks", (keys is None) == (recursion.basis is None)
     yield "one key for each landmark", keys is None or keys.size == size
-    yield "one origin for each landmark", recursion.origin.size == size
-    yield "as many landmarks as asked for at most", max(size, 1) <= recursion.n_landmarks
-    yield "origins that are indices", (recursion.origin >= -1).all()
+    yield "as many landmarks as asked for at most", max(size, 1) <= recursion.capacity
     yield "seed and count >= 0", recursion.seed >= 0 and recursion.n_folds >= 0
     counts = recursion.n_waiting, recursion.n_seen
     yield "numbers of points waiting and seen", 0 <= counts[0] <= counts[1] < np.inf
     reduction = recursion.covariance.reduction
-    yield "a reduction on the landmarks", reduction is None or reduction.anchors.shape[0] == size
+    yield "a reduction on the landmarks", reduction is None or reduction.landmarks.shape[0] == size
 
 
-def span_rules(recursion: SpanRecursion) -> Rules:
-    """Yield what holds for the recursion within a span."""
-    size = n_anchors(recursion)
-    began = isinstance(recursion.covariance, SpanCovariance)
-    plain = isinstance(recursion.covariance, Covariance) and recursion.covariance.reduction is None
-    yield "a covariance on landmarks, once there are any", size > 0 if began else plain
-    yield "one origin for each landmark", recursion.origin.size == size
-    yield "as many landmarks as asked for at most", max(size, 1) <= recursion.n_landmarks
-    yield "origins that are indices", (recursion.origin >= -1).all()
+def nystroem_rules(recursion: NystroemRecursion) -> Rules:
+    """Yield what holds for the recursion by Nystroem features."""
+    size, covariance = n_landmarks(recursion), recursion.covariance
+    plain = isinstance(covariance, LowRankCovariance) and covariance.reduction is None
+    yield "a covariance on landmarks, once there are any", plain if size == 0 else not plain
+    yield "as many landmarks as asked for at most", max(size, 1) <= recursion.capacity
     yield "seed and count >= 0", recursion.seed >= 0 and recursion.n_calls >= 0
     yield "a number of labels seen", 0 <= recursion.n_seen < np.inf
 
@@ -224,7 +213,7 @@ def calibration_rules(calibration: Calibration) -> Rules:
     yield "a record of a weight >= 0", 0 <= calibration.n_scored < np.inf
 
 
-def info_rules(info: StepInfo) -> Rules:
+def info_rules(info: UpdateInfo) -> Rules:
     """Yield what holds for the report of a step."""
     yield "counts >= 0", min(info.n_points, info.n_labeled, info.n_window) >= 0
 
@@ -239,12 +228,11 @@ RECORD_RULES: dict[type, Callable[[Any], Rules]] = {
     Posterior: posterior_rules,
     Window: window_rules,
     GraphRecipe: graph_rules,
-    ExactRecursion: exact_rules,
     LandmarkRecursion: landmark_rules,
     SpectralRecursion: spectral_rules,
-    SpanRecursion: span_rules,
+    NystroemRecursion: nystroem_rules,
     ClassBook: book_rules,
     Calibration: calibration_rules,
-    StepInfo: info_rules,
+    UpdateInfo: info_rules,
     DualSolution: solution_rules,
 }

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Indices, Mask, Points, no_indices, row_keys
-from seqmed.posterior import distinct_arrays
+from seqmed.arrays import Array, Indices, Mask, Points, bytes_of, no_indices, row_keys
 from seqmed.propagation.lists import Lists, Single, Slots
 from seqmed.propagation.memory import KeptRows, no_kept_rows
 from seqmed.propagation.metrics import Metric, Stored
@@ -96,7 +95,7 @@ class GraphState:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays the state consists of, each counted once."""
-        return sum(array.nbytes for array in distinct_arrays(self, {}).values())
+        return bytes_of(self)
 
     def with_classes(self, places: Indices, n_classes: int) -> GraphState:
         """Return the state with old class c at ``places[c]`` of ``n_classes``; -1: forgotten."""

@@ -1,18 +1,18 @@
-"""Learning within a span: labels teach the part of a function that m landmarks can express.
+"""Nystroem features of m landmarks: labels teach a function in the span of their kernels.
 
 With features ``phi(x) = W' k(Z, x)`` of landmarks Z, ``W' K_ZZ W = I``, the covariance that labels
 see is ``phi(x) . phi(x')``: that of the function's projection on the span of all ``k(., z)``. Every
-mean is then a sum over landmarks, whatever the length of the stream, and a label that is settled
-loses nothing.
+mean is then an expansion on the landmarks, whatever the length of the stream, and freezing a
+multiplier loses nothing.
 
-Landmarks are labeled points, a random choice of them where there are too many. Until there are m
-the span holds all that labels can teach, and nothing is approximated. From then on they stay, since
-what is learned stands on them, unless labels come that they express worse than each other.
+Landmarks are labeled points, a random sample of them where there are too many. Until there are m,
+nothing is approximated. From then on they stay, unless labeled points come that they approximate
+worse than they approximate each other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -32,16 +32,16 @@ from seqmed.arrays import (
     stack,
     take_rows,
 )
+from seqmed.covariance.basis import whiten_gram
+from seqmed.covariance.protocol import CovarianceFunction, Folded, Projection
 from seqmed.dual.problem import is_moderate
 from seqmed.graph import Smoothness
-from seqmed.kernels import Expansion, Kernel
-from seqmed.posterior import CovarianceFunction, Projection
-from seqmed.recursion.basis import whiten_gram
+from seqmed.kernels import Kernel
 from seqmed.triangular import is_upper, squared_upper_times, times_upper
 
-# Points of a batch by which it is judged whether the landmarks express it.
+# Points of a batch on which the approximation by the landmarks is tested.
 PROBES = 50
-# Standard errors by which points have to be worse expressed than landmarks are by each other.
+# Standard errors by which points have to be worse approximated than landmarks by each other.
 SURPRISE = 4.0
 # Share of the landmarks that one batch may replace.
 LARGEST_SHARE = 0.5
@@ -51,7 +51,7 @@ LARGEST_AMPLIFICATION = 100.0
 
 
 @dataclass(frozen=True)
-class SpanCovariance:
+class NystroemCovariance:
     """The base kernel, of which labels see the projection on the span of landmarks.
 
     Parameters
@@ -65,7 +65,7 @@ class SpanCovariance:
     landmarks: Points
     whitening: Array
 
-    within_anchors: ClassVar[bool] = True
+    on_landmarks: ClassVar[bool] = True
 
     @cached_property
     def triangular(self) -> bool:
@@ -115,41 +115,23 @@ class SpanCovariance:
         values = self.kernel(points, self.landmarks)
         return times_upper(values, self.whitening, self.triangular)
 
-    def gram(self, points: Points) -> SpanGram:
-        """Return the covariances that labels see at some points, as far as they are needed."""
+    def on_window(self, points: Points, landmarks: Points) -> NystroemGram:
+        """Return the covariance that labels see at the window's points."""
         values = self.kernel(points, self.landmarks)
         single = self.in_single(self.kernel.diagonal(points))
         factor = self.single_whitening if single else self.whitening
-        return SpanGram(values, self.whitening, factor, self.triangular)
+        return NystroemGram(values, self.whitening, factor, self.triangular)
 
     def diagonal(self, points: Points) -> Array:
         """Return the variance at every row, (n,)."""
         return self.kernel.diagonal(points)
 
-    def in_base_kernel(self, expansion: Expansion) -> tuple[Expansion, ...]:
-        """Return the projection of ``sum_s k(., x_s) c_s``, an expansion on the landmarks."""
-        if not expansion.points.shape[0]:
-            return (
-                Expansion(self.landmarks, np.zeros((self.width, expansion.coefficients.shape[1]))),
-            )
-        inner = self.kernel(expansion.points, self.landmarks).T @ expansion.coefficients
-        weights = [squared_upper_times(self.whitening, each, self.triangular) for each in inner.T]
-        return (Expansion(self.landmarks, np.stack(weights, axis=1)),)
+    def smoothed(self, scores: Array) -> None:
+        """Return None: there is no smoothness penalty."""
 
-    def smoothed(self, at_anchors: Array) -> Array:
-        """Return nothing, (m, heads): labels alone teach it."""
-        return np.zeros_like(at_anchors)
-
-    def unexplained(self, points: Points, rows: Indices | slice = slice(None)) -> Array:
-        """Return the squared distance, (k,), of some rows' kernel functions from the span, >= 0.
-
-        A kernel whose values are remembered is asked for all of them, which others will want.
-        """
-        if not self.kernel.remembered:
-            points, rows = points[rows], slice(None)
-        values = self.kernel(points, self.landmarks)[rows]
-        features = times_upper(values, self.whitening, self.triangular)
-        rest = self.kernel.diagonal(points)[rows] - row_norms_squared(features)
+    def unexplained(self, points: Points) -> Array:
+        """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""
+        rest = self.kernel.diagonal(points) - row_norms_squared(self.features(points))
         return np.maximum(rest, 0.0)
 
     @cached_property
@@ -159,11 +141,11 @@ class SpanCovariance:
         return np.divide(1.0, precisions, out=np.zeros_like(precisions), where=precisions > 0)
 
 
-class SpanGram:
-    """Covariances of n points within a span: a product costs little, a block what its points cost.
+class NystroemGram:
+    """Covariances of n points by Nystroem features: products are cheap, entries are computed once.
 
-    Blocks are in single precision where that is precise enough for steps towards the optimum;
-    where it is reached is for products to say, which are in double.
+    Blocks are in single precision where that is precise enough for steps towards the optimum.
+    Products, which decide whether it is reached, are in double precision.
 
     Parameters
     ----------
@@ -216,8 +198,16 @@ class SpanGram:
         self.features.append(features)
         self.held.append(values)
 
+    def gram(self) -> NystroemGram:
+        """Return itself."""
+        return self
+
+    def scores(self, coefficients: Array) -> Array:
+        """Return an expansion on the landmarks at the points, (n, machines)."""
+        return self.values @ coefficients
+
     def on_landmarks(self, coefficients: Array) -> Array:
-        """Return the projections of sums over points, by coefficients (n, heads) and (m, heads)."""
+        """Return the projection of an expansion on the points, (n, machines) to (m, machines)."""
         return np.stack([self.projected(each) for each in coefficients.T], axis=1)
 
     def projected(self, coefficients: Array) -> Array:
@@ -255,70 +245,69 @@ class SpanGram:
         return row_norms_squared(times_upper(self.values, self.whitening, self.triangular))
 
 
-def span_of(kernel: Kernel, landmarks: Points) -> SpanCovariance:
-    """Return the covariance within the span of some landmarks."""
-    return SpanCovariance(kernel, landmarks, whiten_gram(kernel(landmarks, landmarks)))
+def nystroem_covariance(kernel: Kernel, landmarks: Points) -> NystroemCovariance:
+    """Return the covariance by the Nystroem features of some landmarks."""
+    return NystroemCovariance(kernel, landmarks, whiten_gram(kernel(landmarks, landmarks)))
 
 
 @dataclass(frozen=True)
-class SpanRecursion:
+class NystroemRecursion:
     """Carries landmarks in memory O(m^2 + m p), whatever the length of the stream.
 
     Parameters
     ----------
     covariance : the current covariance, the base kernel before the first label.
-    n_landmarks : how many landmarks to grow to.
+    capacity : how many landmarks to grow to.
     seed : entropy of the choice among points.
-    origin : (m,) where each landmark stood before the last change, -1 for a new one.
     n_seen : labels seen, those of the past discounted by forgetting.
     n_calls : how often labeled points were offered.
     """
 
     covariance: CovarianceFunction
-    n_landmarks: int
+    capacity: int
     seed: int
-    origin: Indices = field(default_factory=no_indices)
     n_seen: float = 0.0
     n_calls: int = 0
 
     grows: ClassVar[bool] = False
-    replacement_cost: ClassVar[float] = 0.0
 
     @property
-    def anchors(self) -> Points | None:
+    def landmarks(self) -> Points | None:
         """The landmarks; None before there are any."""
-        return self.covariance.landmarks if isinstance(self.covariance, SpanCovariance) else None
+        return self._nystroem.landmarks if self.covariance.on_landmarks else None
+
+    @property
+    def _nystroem(self) -> NystroemCovariance:
+        """The covariance, once there are landmarks."""
+        assert isinstance(self.covariance, NystroemCovariance)
+        return self.covariance
 
     @property
     def size(self) -> int:
         """Number of landmarks."""
-        return 0 if self.anchors is None else self.anchors.shape[0]
+        return 0 if self.landmarks is None else self.landmarks.shape[0]
 
-    def forget(self, share: float) -> SpanRecursion:
-        """Return the recursion with what it has seen counting for less."""
-        return replace(self, n_seen=share * self.n_seen, origin=np.arange(self.size))
+    def forget(self, share: float) -> NystroemRecursion:
+        """Return the recursion with labels seen so far counting for less."""
+        return replace(self, n_seen=share * self.n_seen)
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> SpanRecursion:
-        """Return the recursion itself: points without labels teach it nothing."""
+    def fold(self, points: Points, smoothness: Smoothness | None) -> Folded:
+        """Return the recursion itself: it does not learn from unlabeled points."""
         assert smoothness is None
-        return self
+        return Folded(self)
 
-    def reach(self, window: Points, n_new: int) -> SpanRecursion:
-        """Return the recursion with landmarks for newly labeled points, where they are needed."""
-        n, everyone = n_new, np.arange(self.size)
-        if not n:
-            return replace(self, origin=everyone)
-        first = window.shape[0] - n
-        labeled = window[first:] if first else window
+    def add_labeled(self, points: Points) -> Folded:
+        """Return the recursion with landmarks from newly labeled points, where they are needed."""
+        n = points.shape[0]
         generator = np.random.default_rng((self.seed, self.n_calls))
         shuffled = generator.permutation(n)
-        seen = replace(self, origin=everyone, n_seen=self.n_seen + n, n_calls=self.n_calls + 1)
-        room = self.n_landmarks - self.size
-        if not room and not self._surprised_by(window, first + shuffled[:PROBES]):
-            return seen
-        known = no_rows(labeled) if self.anchors is None else self.anchors
-        new = shuffled[np.sort(distinct_rows(take_rows(labeled, shuffled)))]
-        new = new[~found_among(take_rows(labeled, new), known)]
+        seen = replace(self, n_seen=self.n_seen + n, n_calls=self.n_calls + 1)
+        room = self.capacity - self.size
+        if not room and not self._misses(take_rows(points, shuffled[:PROBES])):
+            return Folded(seen)
+        known = no_rows(points) if self.landmarks is None else self.landmarks
+        new = shuffled[np.sort(distinct_rows(take_rows(points, shuffled)))]
+        new = new[~found_among(take_rows(points, new), known)]
         leaving = 0
         if not room:  # the batch's share in a uniform sample of all that counts
             share = min(n / seen.n_seen, LARGEST_SHARE)
@@ -326,33 +315,26 @@ class SpanRecursion:
         stays = np.sort(generator.permutation(self.size)[leaving:])
         enters = np.sort(new[: room + leaving])
         if not enters.size:
-            return seen
-        landmarks = stack(take_rows(known, stays), take_rows(labeled, enters))
-        return replace(
-            seen,
-            covariance=span_of(self.covariance.kernel, landmarks),
-            origin=np.append(stays, np.full(enters.size, -1)),
-        )
+            return Folded(seen)
+        landmarks = stack(take_rows(known, stays), take_rows(points, enters))
+        grown = replace(seen, covariance=nystroem_covariance(self.covariance.kernel, landmarks))
+        return Folded(grown, np.append(stays, np.full(enters.size, -1)))
 
-    def _surprised_by(self, window: Points, probes: Indices) -> bool:
-        """Whether the landmarks express some of the window worse than they express each other."""
-        assert isinstance(self.covariance, SpanCovariance)
-        found = self.covariance.unexplained(window, probes)
-        usual = self.covariance.unexplained_by_others
+    def _misses(self, points: Points) -> bool:
+        """Whether the landmarks approximate some points worse than they approximate each other."""
+        found, usual = self._nystroem.unexplained(points), self._nystroem.unexplained_by_others
         spread = max(found.var(), usual.var())
         error = np.sqrt(spread / found.size + usual.var() / usual.size)
         return bool(found.mean() > usual.mean() + SURPRISE * error)
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Return the nearest expansion on the landmarks."""
-        assert isinstance(self.covariance, SpanCovariance)
-        (found,) = self.covariance.in_base_kernel(Expansion(points, coefficients))
-        features = self.covariance.features(points)
+        found = self._nystroem.on_window(points, self._nystroem.landmarks)
+        features = self._nystroem.features(points)
         rest = self.covariance.kernel(points, points) - features @ features.T
         lost = np.sum(coefficients * (rest @ coefficients), axis=0)
-        return Projection(found.coefficients, np.maximum(lost, 0.0))
+        return Projection(found.on_landmarks(coefficients), np.maximum(lost, 0.0))
 
     def unexplained(self, points: Points) -> Array:
         """Return what projecting loses of each row, (n,)."""
-        assert isinstance(self.covariance, SpanCovariance)
-        return self.covariance.unexplained(points)
+        return self._nystroem.unexplained(points)

@@ -9,17 +9,16 @@ folded in exactly. The first two batches are exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import svd
 
-from seqmed.arrays import Array, Points, no_indices
+from seqmed.arrays import Array, Points
+from seqmed.covariance.low_rank import LowRankCovariance, Reduction, damping, fold_exactly
+from seqmed.covariance.protocol import Folded, Projection
 from seqmed.graph import Smoothness
-from seqmed.posterior import Covariance, Projection, Reduction
-from seqmed.recursion.theorem import damping, fold_exactly
 
 EXACT_BATCHES = 2
 
@@ -84,15 +83,19 @@ class SpectralRecursion:
     n_folds : batches folded in.
     """
 
-    covariance: Covariance
+    covariance: LowRankCovariance
     spectrum: Spectrum | None = None
     strength: float = 0.0
     n_folds: int = 0
-    # No anchor outlives its batch, so nothing can be remembered on anchors.
-    anchors: ClassVar[None] = None
+
+    capacity: ClassVar[None] = None
     grows: ClassVar[bool] = False
-    replacement_cost: ClassVar[float] = 0.0
-    origin: NDArray[np.intp] = field(default_factory=no_indices)
+
+    @property
+    def landmarks(self) -> Points | None:
+        """The pseudo-points and the rows of the newest batch: all change with every batch."""
+        reduction = self.covariance.reduction
+        return None if reduction is None else reduction.landmarks
 
     def forget(self, share: float) -> SpectralRecursion:
         """Refuse: running means over all batches cannot be discounted."""
@@ -109,31 +112,34 @@ class SpectralRecursion:
         """Return what projecting loses: everything."""
         return self.covariance.kernel.diagonal(points)
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> SpectralRecursion:
+    def fold(self, points: Points, smoothness: Smoothness | None) -> Folded:
         """Return the recursion after one more batch."""
         if smoothness is None:
-            return self
+            return Folded(self)
         prior = self.covariance
         if self.spectrum is not None and self.n_folds >= EXACT_BATCHES:
             prior = self._from_past(self.spectrum)
-        return SpectralRecursion(
-            covariance=fold_exactly(prior, points, smoothness),
+        covariance = fold_exactly(prior, points, smoothness)
+        assert covariance.reduction is not None
+        recursion = SpectralRecursion(
+            covariance=covariance,
             spectrum=self._remember(spectrum_of(points, smoothness)),
             strength=self.strength + smoothness.strength,
             n_folds=self.n_folds + 1,
         )
+        return Folded(recursion, np.full(covariance.reduction.landmarks.shape[0], -1))
 
-    def reach(self, window: Points, n_new: int) -> SpectralRecursion:
+    def add_labeled(self, points: Points) -> Folded:
         """Return the recursion itself: labels are learned with the whole kernel."""
-        return self
+        return Folded(self)
 
-    def _from_past(self, spectrum: Spectrum) -> Covariance:
+    def _from_past(self, spectrum: Spectrum) -> LowRankCovariance:
         """Return the covariance in which pseudo-points stand for the past."""
         kernel = self.covariance.kernel
         scale = self.strength * spectrum.laplacian_values
         penalty_factor = np.diag(spectrum.singular_values * np.sqrt(scale))
         gram = kernel(spectrum.vectors, spectrum.vectors)
-        return Covariance(kernel, Reduction(spectrum.vectors, damping(penalty_factor, gram)))
+        return LowRankCovariance(kernel, Reduction(spectrum.vectors, damping(penalty_factor, gram)))
 
     def _remember(self, new: Spectrum) -> Spectrum:
         """Return the running means with a batch; one of smaller rank than theirs is left out.

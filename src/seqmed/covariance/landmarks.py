@@ -9,16 +9,16 @@ those that stay.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Points, no_indices, take_rows
+from seqmed.arrays import Array, Indices, Points, take_rows
+from seqmed.covariance.basis import Basis, empty_basis
+from seqmed.covariance.low_rank import LowRankCovariance
+from seqmed.covariance.protocol import Folded, Projection
 from seqmed.graph import Smoothness
-from seqmed.posterior import Covariance, Projection
-from seqmed.recursion.basis import Basis, empty_basis
 
 # Share in the stream below which points wait for those of later batches to stand for them: to
 # replace one landmark costs as much as to replace many.
@@ -32,25 +32,20 @@ class LandmarkRecursion:
     Parameters
     ----------
     covariance : the current covariance.
-    n_landmarks : how many landmarks to grow to.
+    capacity : how many landmarks to grow to.
     seed : entropy of the choice among points.
     basis : what is known on the landmarks, None before the first batch.
     keys : (m,) the draw by which each landmark holds its place; the largest stay.
-    origin : (m,) where each landmark stood before the last fold, -1 for a new one.
-    replacement_cost : largest change, by replacements in the last fold, of the variance at a
-        landmark that left, as a share of k(z, z).
     n_folds : batches folded in.
     n_seen, n_waiting : points seen, and those of them that the next to draw for a place stand for,
         both with those of the past discounted by forgetting.
     """
 
-    covariance: Covariance
-    n_landmarks: int
+    covariance: LowRankCovariance
+    capacity: int
     seed: int
     basis: Basis | None = None
     keys: Array | None = None
-    origin: NDArray[np.intp] = field(default_factory=no_indices)
-    replacement_cost: float = 0.0
     n_folds: int = 0
     n_seen: float = 0.0
     n_waiting: float = 0.0
@@ -58,7 +53,7 @@ class LandmarkRecursion:
     grows: ClassVar[bool] = True
 
     @property
-    def anchors(self) -> Points | None:
+    def landmarks(self) -> Points | None:
         """The landmarks."""
         return None if self.basis is None else self.basis.landmarks
 
@@ -71,7 +66,7 @@ class LandmarkRecursion:
             return self
         covariance = self.covariance
         if covariance.reduction is not None:
-            covariance = Covariance(covariance.kernel)
+            covariance = LowRankCovariance(covariance.kernel)
         return replace(
             self,
             basis=self.basis.forget(share),
@@ -91,22 +86,25 @@ class LandmarkRecursion:
         assert self.basis is not None
         return self.basis.unexplained(self.covariance.kernel, points)
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> LandmarkRecursion:
+    def fold(self, points: Points, smoothness: Smoothness | None) -> Folded:
         """Return the recursion after one more batch; without a penalty, landmarks still grow."""
         kernel = self.covariance.kernel
-        grown = self._with_landmarks_from(points)
+        grown, origin, cost = self._with_landmarks_from(points)
         basis = grown.basis
         assert basis is not None
         if smoothness is not None:
             basis = basis.observe(smoothness.observations(basis.features(kernel, points)))
         covariance = self.covariance if basis.rest is None else basis.covariance(kernel)
-        return replace(grown, basis=basis, covariance=covariance, n_folds=self.n_folds + 1)
+        folded = replace(grown, basis=basis, covariance=covariance, n_folds=self.n_folds + 1)
+        return Folded(folded, origin, cost)
 
-    def reach(self, window: Points, n_new: int) -> LandmarkRecursion:
+    def add_labeled(self, points: Points) -> Folded:
         """Return the recursion itself: labels are learned with the whole kernel."""
-        return self
+        return Folded(self)
 
-    def _with_landmarks_from(self, points: Points) -> LandmarkRecursion:
+    def _with_landmarks_from(
+        self, points: Points
+    ) -> tuple[LandmarkRecursion, Indices | None, float]:
         """Return the recursion with those of ``points`` that draw a place among the landmarks."""
         kernel = self.covariance.kernel
         basis, keys = self.basis, self.keys
@@ -115,22 +113,16 @@ class LandmarkRecursion:
         n = points.shape[0]
         seen, waiting = self.n_seen + n, self.n_waiting + n
         standing = waiting
-        if basis.size == self.n_landmarks:
-            standing = stood_for(n, waiting, seen, self.n_landmarks)
-        drawn = replace(
-            self,
-            origin=np.arange(basis.size),
-            replacement_cost=0.0,
-            n_seen=seen,
-            n_waiting=waiting - standing,
-        )
+        if basis.size == self.capacity:
+            standing = stood_for(n, waiting, seen, self.capacity)
+        drawn = replace(self, n_seen=seen, n_waiting=waiting - standing)
         if not standing:
-            return drawn
+            return drawn, None, 0.0
         draws = draw_keys(n, self.seed, self.n_folds, standing)
-        chosen = self._choose(points, np.append(keys, draws))
+        chosen = largest(np.append(keys, draws), self.capacity)
         stays, enters = chosen[chosen < basis.size], chosen[chosen >= basis.size] - basis.size
         if not enters.size:
-            return drawn
+            return drawn, None, 0.0
         new, cost = take_rows(points, enters), 0.0
         if stays.size == basis.size:
             basis = basis.extend(kernel, new)
@@ -138,17 +130,9 @@ class LandmarkRecursion:
             reduction = self.covariance.reduction
             factor = None if reduction is None else reduction.factor
             basis, cost = basis.exchange(kernel, stays, new, factor)
-        return replace(
-            drawn,
-            basis=basis,
-            keys=np.append(keys[stays], draws[enters]),
-            origin=np.append(stays, np.full(enters.size, -1)),
-            replacement_cost=cost,
-        )
-
-    def _choose(self, points: Points, keys: Array) -> NDArray[np.intp]:
-        """Return which of the landmarks, and then of ``points``, are to be landmarks; sorted."""
-        return largest(keys, self.n_landmarks)
+        origin = np.append(stays, np.full(enters.size, -1))
+        grown = replace(drawn, basis=basis, keys=np.append(keys[stays], draws[enters]))
+        return grown, origin, cost
 
 
 def stood_for(n: int, waiting: float, seen: float, n_landmarks: int) -> float:
@@ -179,7 +163,7 @@ def draw_keys(n: int, seed: int, n_folds: int, standing: float) -> Array:
     return generator.permutation(np.cumsum(keys / (standing - np.arange(n))))
 
 
-def largest(keys: Array, wanted: int) -> NDArray[np.intp]:
+def largest(keys: Array, wanted: int) -> Indices:
     """Return the sorted indices of the ``wanted`` largest keys, all of them if there are fewer."""
     if keys.size <= wanted:
         return np.arange(keys.size)

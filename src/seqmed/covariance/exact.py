@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Points, no_indices
+from seqmed.arrays import Array, Points
+from seqmed.covariance.low_rank import LowRankCovariance, discount, fold_exactly
+from seqmed.covariance.protocol import Folded, Projection
 from seqmed.graph import Smoothness
-from seqmed.posterior import Covariance, Projection
-from seqmed.recursion.theorem import discount, fold_exactly
 
 
 @dataclass(frozen=True)
@@ -20,27 +19,23 @@ class ExactRecursion:
 
     Parameters
     ----------
-    covariance : the current covariance; its anchors are all points so far.
-    origin : (N,) where each anchor stood before the last fold, -1 for a new one.
+    covariance : the current covariance; its landmarks are all points so far.
     """
 
-    covariance: Covariance
-    origin: NDArray[np.intp] = field(default_factory=no_indices)
+    covariance: LowRankCovariance
 
+    capacity: ClassVar[None] = None
     grows: ClassVar[bool] = False
-    replacement_cost: ClassVar[float] = 0.0
 
     @property
-    def anchors(self) -> Points | None:
+    def landmarks(self) -> Points | None:
         """All points folded in so far."""
         reduction = self.covariance.reduction
-        return None if reduction is None else reduction.anchors
+        return None if reduction is None else reduction.landmarks
 
     def forget(self, share: float) -> ExactRecursion:
         """Return the recursion with every penalty so far scaled by ``share``."""
-        reduction = self.covariance.reduction
-        size = 0 if reduction is None else reduction.anchors.shape[0]
-        return ExactRecursion(discount(self.covariance, share), np.arange(size))
+        return ExactRecursion(discount(self.covariance, share))
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Refuse: every point is kept as it is."""
@@ -50,15 +45,14 @@ class ExactRecursion:
         """Return what projecting loses: everything."""
         return self.covariance.kernel.diagonal(points)
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> ExactRecursion:
+    def fold(self, points: Points, smoothness: Smoothness | None) -> Folded:
         """Return the recursion after one more batch."""
-        reduction = self.covariance.reduction
-        before = 0 if reduction is None else reduction.anchors.shape[0]
         if smoothness is None:
-            return ExactRecursion(self.covariance, np.arange(before))
+            return Folded(self)
+        before = 0 if self.landmarks is None else self.landmarks.shape[0]
         origin = np.append(np.arange(before), np.full(points.shape[0], -1))
-        return ExactRecursion(fold_exactly(self.covariance, points, smoothness), origin)
+        return Folded(ExactRecursion(fold_exactly(self.covariance, points, smoothness)), origin)
 
-    def reach(self, window: Points, n_new: int) -> ExactRecursion:
+    def add_labeled(self, points: Points) -> Folded:
         """Return the recursion itself: labels are learned with the whole kernel."""
-        return self
+        return Folded(self)

@@ -1,62 +1,61 @@
-"""Labeled points whose multipliers are still optimised: they enter, leave, are found again."""
+"""The window: labeled points whose multipliers are still optimised."""
 
 from __future__ import annotations
+
+from dataclasses import fields
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Points, no_indices, row_keys, stack
+from seqmed.arrays import Array, Points, row_keys, stack
 from seqmed.posterior import Terms, Window
-from seqmed.upkeep import as_terms
 
 # Difference between two values that rounding may have made: of the value itself, and of sums in
 # which the largest value of the row takes part.
 SAME_VALUE, SAME_SUM = 1e-10, 1e-14
 
 
-def advance(
-    window: Window, entering: Window, lag: int | None, size: int | None, room: int | None
-) -> tuple[Window, Terms]:
-    """Return the window with the points of one more batch, and the points that leave it for that.
+def leaving(
+    window: Window, entering: Window, lag: int | None, size: int | None, capacity: int | None
+) -> NDArray[np.bool_]:
+    """Return a mask (n,) of the points that leave the window when others enter it.
 
-    It holds the last ``lag`` batches that had labels, and at most ``size`` points and ``room``
-    points unless the batch alone has more. Beyond ``size`` the oldest points leave, beyond ``room``
-    those of the smallest multipliers, older before newer. None is no limit.
+    The window holds the last ``lag`` batches that had labels, and at most ``size`` points and
+    ``capacity`` points unless the batch alone has more. Beyond ``size`` the oldest points leave,
+    beyond ``capacity`` those of the smallest multipliers, older before newer. None is no limit.
     """
-    if not entering.size:
-        return window, as_terms(window).take(no_indices())
     leaves = np.zeros(window.size, dtype=bool)
+    if not entering.size:
+        return leaves
     if lag is not None:
         recent = np.union1d(window.batches, entering.batches[-1:])[-lag:]
         leaves = window.batches < recent[0]
     if size is not None:
         leaves[: max(window.size + entering.size - size, 0)] = True
-    if room is not None:
+    if capacity is not None:
         staying = np.flatnonzero(~leaves)
-        excess = min(staying.size + entering.size - room, staying.size)
+        excess = min(staying.size + entering.size - capacity, staying.size)
         if excess > 0:
             weights = np.abs(window.coefficients[staying]).max(axis=1)
             leaves[staying[np.argsort(weights, kind="stable")[:excess]]] = True
-    if leaves.all():
-        return entering, as_terms(window)
-    return joined(window.take(~leaves), entering), as_terms(window).take(leaves)
+    return leaves
 
 
 def joined(first: Window, second: Window) -> Window:
     """Return the points of both, in that order."""
-    return Window(
-        points=stack(first.points, second.points),
-        coefficients=np.vstack([first.coefficients, second.coefficients]),
-        averages=np.vstack([first.averages, second.averages]),
-        settled=np.vstack([first.settled, second.settled]),
-        signs=np.vstack([first.signs, second.signs]),
-        bounds=np.append(first.bounds, second.bounds),
-        shapes=np.append(first.shapes, second.shapes),
-        weights=np.append(first.weights, second.weights),
-        discounted=np.append(first.discounted, second.discounted),
-        batches=np.append(first.batches, second.batches),
-    )
+    if not first.size or not second.size:
+        return first if first.size else second
+    arrays = {}
+    for each in fields(Window):
+        one, other = getattr(first, each.name), getattr(second, each.name)
+        arrays[each.name] = stack(one, other) if one.ndim == 2 else np.append(one, other)
+    return Window(**arrays)
+
+
+def as_terms(window: Window) -> Terms:
+    """Return the window's points and coefficients, without what is needed to optimise them."""
+    return Terms(window.points, window.coefficients, window.averages)
 
 
 def find(
@@ -65,19 +64,19 @@ def find(
     points: Points,
     wanted: NDArray[np.intp] | None,
 ) -> tuple[NDArray[np.bool_], int | None]:
-    """Return a mask of the points of a window that are meant by rows, the newest of equal ones.
+    """Return a mask of the points of a window that equal given rows, the newest of equal ones.
 
     Parameters
     ----------
     window : of n points.
     classes : (n,) their classes.
-    points : (m, p) rows; one that comes twice means two points.
+    points : (m, p) rows; one that comes twice is found twice.
     wanted : (m,) the classes the points must have, None for any.
 
     Returns
     -------
     found : (n,) mask.
-    missing : the first row that is not there, None if all are.
+    missing : the first row that was not found, None if all were.
     """
     found = np.zeros(window.size, dtype=bool)
     keys = row_keys(window.points)
@@ -97,8 +96,8 @@ def find(
 def close_rows(points: Array, row: Array) -> NDArray[np.bool_]:
     """Return a mask (n,) of the points that differ from a row, (p,), by no more than rounding.
 
-    A transformer may give a row alone other last digits than the same row in company: ten digits of
-    every value must agree, or all that the largest value leaves of a smaller one.
+    A transformer may give a single row other last digits than the same row in a batch. Ten digits
+    of every value must agree, or all that the largest value leaves of a smaller one.
     """
     sizes = np.abs(row)
     allowed = np.maximum(SAME_VALUE * sizes, SAME_SUM * sizes.max(initial=0.0))

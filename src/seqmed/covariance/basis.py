@@ -17,9 +17,9 @@ from scipy.linalg import LinAlgError, block_diag, cholesky
 from scipy.linalg.lapack import dpotrf, dpstrf
 
 from seqmed.arrays import Array, Points, no_rows, row_norms_squared, stack, take_rows
+from seqmed.covariance.low_rank import LowRankCovariance, Reduction, check_variance
+from seqmed.covariance.protocol import Projection
 from seqmed.kernels import Kernel, blocks
-from seqmed.posterior import Covariance, Projection, Reduction, check_variance
-from seqmed.sharing import shared
 from seqmed.threads import product
 from seqmed.triangular import (
     is_upper,
@@ -122,11 +122,11 @@ class Basis:
         taken[np.diag_indices_from(taken)] += 1.0
         return upper_times(self.whitening, semidefinite_factor(taken), is_upper(self.whitening))
 
-    def covariance(self, kernel: Kernel) -> Covariance:
+    def covariance(self, kernel: Kernel) -> LowRankCovariance:
         """Return ``k - phi (I - V) phi'``."""
         if self.rest is None:
-            return Covariance(kernel)
-        return Covariance(kernel, Reduction(self.landmarks, self.factor()))
+            return LowRankCovariance(kernel)
+        return LowRankCovariance(kernel, Reduction(self.landmarks, self.factor()))
 
     def observe(self, rows: Array) -> Basis:
         """Return the basis given that F u was observed to be 0 with unit variance, F (r, m)."""
@@ -186,7 +186,6 @@ def whiten_gram(gram: Array) -> Array:
     return whiten(gram, REDUNDANT * np.diagonal(gram).max(initial=0.0))
 
 
-@shared
 def whiten(gram: Array, cutoff: float) -> Array:
     """Return W, (n, n), with ``W' K W`` the identity but for zeros in redundant places.
 
@@ -209,7 +208,6 @@ def whiten(gram: Array, cutoff: float) -> Array:
     return whitening
 
 
-@shared
 def conditioned(covariance: Array, rows: Array) -> Array:
     """Return the covariance given that ``rows @ f`` was observed to be 0 with unit variance."""
     cross = product(rows, covariance)
@@ -227,14 +225,12 @@ def conditioned(covariance: Array, rows: Array) -> Array:
     return rest
 
 
-@shared
 def conditioned_by_factor(covariance: Array, rows: Array) -> Array:
     """Return the same as `conditioned`, semi-definite whatever the rounding, at a higher price."""
     factor = semidefinite_factor(covariance)
     return reduced(factor, rows @ factor, 1.0)
 
 
-@shared
 def relaxed(known: Array, share: float) -> Array:
     """Return ``(I + share H)^{-1}`` for ``V = (I + H)^{-1}``, (m, m), and a share in (0, 1].
 

@@ -1,0 +1,39 @@
+"""The covariance and the recursions that carry it from batch to batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from seqmed.covariance.exact import ExactRecursion
+from seqmed.covariance.landmarks import LandmarkRecursion
+from seqmed.covariance.low_rank import LowRankCovariance
+from seqmed.covariance.nystroem import NystroemRecursion
+from seqmed.covariance.protocol import Recursion
+from seqmed.covariance.spectral import SpectralRecursion
+from seqmed.kernels import Kernel
+
+# Recursions by name, each made from the base kernel's covariance, a number of landmarks and a seed.
+RECURSIONS: dict[str, Callable[[LowRankCovariance, int, int], Recursion]] = {
+    "landmarks": LandmarkRecursion,
+    "exact": lambda covariance, n_landmarks, seed: ExactRecursion(covariance),
+    "spectral": lambda covariance, n_landmarks, seed: SpectralRecursion(covariance),
+    "nystroem": NystroemRecursion,
+}
+# Those that take in a smoothness penalty.
+NAMES = ("landmarks", "exact", "spectral")
+
+
+def initial(name: str, kernel: Kernel, *, n_landmarks: int = 500, seed: int = 0) -> Recursion:
+    """Return the named recursion before any batch: the base kernel is the covariance."""
+    return RECURSIONS[name](LowRankCovariance(kernel), n_landmarks, seed)
+
+
+__all__ = [
+    "NAMES",
+    "RECURSIONS",
+    "ExactRecursion",
+    "LandmarkRecursion",
+    "NystroemRecursion",
+    "SpectralRecursion",
+    "initial",
+]

@@ -1,0 +1,187 @@
+"""Theorem 2: a covariance that a smoothness penalty reduces by a matrix of low rank.
+
+Every recursion of smoothness gives a covariance of one form,
+
+    k_t(x, x') = k(x, x') - psi(x) . psi(x'),      psi(x) = k(x, Z) Q,
+
+with landmarks Z and a factor Q. `seqmed.theory.smoothed_kernel` is the same as an equation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
+
+from seqmed.arrays import Array, Points, stack
+from seqmed.graph import Smoothness
+from seqmed.kernels import ComputedGram, Kernel
+from seqmed.triangular import times_upper
+
+# Share of k(x, x) by which rounding may make its reduction exceed it.
+LARGEST_EXCESS = 1e-6
+# Points of a window whose covariances are held in memory.
+LARGEST_GRAM = 12_000
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """What smoothness takes from the base kernel: landmarks Z, (m, p), and a factor Q, (m, r)."""
+
+    landmarks: Points
+    factor: Array
+
+    def features(self, kernel: Kernel, points: Points) -> Array:
+        """Return psi of every row, (n, r)."""
+        return times_upper(kernel(points, self.landmarks), self.factor)
+
+
+@dataclass(frozen=True)
+class LowRankCovariance:
+    """A base kernel and, once smoothed, its reduction."""
+
+    kernel: Kernel
+    reduction: Reduction | None = None
+
+    on_landmarks: ClassVar[bool] = False
+
+    @property
+    def width(self) -> int:
+        """Kernel values to compute for one point."""
+        return 1 if self.reduction is None else self.reduction.landmarks.shape[0]
+
+    def __call__(self, left: Points, right: Points) -> Array:
+        """Return the (n, m) covariances of the function's values on two sets of rows."""
+        values = self.kernel(left, right)
+        if self.reduction is None:
+            return values
+        features = self.reduction.features(self.kernel, left)
+        others = features if left is right else self.reduction.features(self.kernel, right)
+        if left is right:
+            check_reduction(np.diagonal(values), features)
+        return values - features @ others.T
+
+    def diagonal(self, points: Points) -> Array:
+        """Return the variance at every row, (n,), >= 0."""
+        variances = self.kernel.diagonal(points)
+        if self.reduction is not None:
+            features = self.reduction.features(self.kernel, points)
+            variances = variances - np.einsum("ij,ij->i", features, features)
+        return np.maximum(variances, 0.0)
+
+    def on_window(self, points: Points, landmarks: Points) -> LowRankWindow:
+        """Return the covariance of the window's points."""
+        if not landmarks.shape[0]:
+            return LowRankWindow(self, points, np.zeros((points.shape[0], 0)))
+        return LowRankWindow(self, points, self.kernel(points, landmarks))
+
+    def smoothed(self, scores: Array) -> Array | None:
+        """Return what smoothness adds to a function, from its values at the landmarks."""
+        if self.reduction is None:
+            return None
+        factor = self.reduction.factor
+        return -(factor @ (factor.T @ scores))
+
+
+@dataclass(frozen=True)
+class LowRankWindow:
+    """The covariance of n points, with their kernel values (n, m) at the landmarks."""
+
+    covariance: LowRankCovariance
+    points: Points
+    values: Array
+
+    def gram(self) -> Array | ComputedGram:
+        """Return the covariances between the points; not in memory if there are too many."""
+        kernel, reduction = self.covariance.kernel, self.covariance.reduction
+        features = None
+        if reduction is not None:
+            features = times_upper(self.values, reduction.factor)
+            check_reduction(kernel.diagonal(self.points), features)
+        if self.points.shape[0] > LARGEST_GRAM:
+            return ComputedGram(kernel, self.points, features)
+        gram = kernel(self.points, self.points)
+        return gram if features is None else gram - features @ features.T
+
+    def scores(self, coefficients: Array) -> Array:
+        """Return an expansion on the landmarks at the points, (n, machines)."""
+        return self.values @ coefficients
+
+    def on_landmarks(self, coefficients: Array) -> Array:
+        """Return the landmark part of an expansion on the points, (m, machines)."""
+        part = self.covariance.smoothed(self.values.T @ coefficients)
+        return np.zeros((self.values.shape[1], coefficients.shape[1])) if part is None else part
+
+
+def check_reduction(variances: Array, features: Array) -> None:
+    """Refuse to go on where the reduction exceeds what there was to reduce.
+
+    In exact arithmetic ``psi(x) . psi(x) <= k(x, x)``. Kernel values so large that rounding breaks
+    this would be amplified by every further batch.
+    """
+    check_variance(variances - np.einsum("ij,ij->i", features, features), variances)
+
+
+def check_variance(rest: Array, variances: Array) -> None:
+    """Refuse variances (n,) that smoothing has made negative by more than rounding does."""
+    if not (rest >= -LARGEST_EXCESS * np.abs(variances)).all():
+        raise ValueError(
+            f"kernel values of up to {np.abs(variances).max():.3g} are too large for this "
+            "smoothing in double precision, or the kernel is not positive semi-definite, expected "
+            "one that is, with values nearer to 1: scale the features (for example with "
+            "StandardScaler), lower beta, or mend the kernel."
+        )
+
+
+def damping(penalty_factor: Array, gram: Array) -> Array:
+    """Return J, (n, r), with ``J J' = (I + P K)^{-1} P`` for a penalty ``P = R R'``.
+
+    This is the matrix S of Theorem 2. The paper inverts P, which is singular; in
+    ``S = R (I + R'KR)^{-1} R'`` only a matrix with eigenvalues >= 1 is factored. Where rounding of
+    a huge K, or an indefinite one, spoils that, its negative eigenvalues count as zero.
+    """
+    product = penalty_factor.T @ gram @ penalty_factor
+    product = 0.5 * (product + product.T)
+    try:
+        lower = cholesky(product + np.eye(product.shape[0]), lower=True)
+    except LinAlgError:
+        values, vectors = eigh(product)
+        return (penalty_factor @ vectors) / np.sqrt(1.0 + np.maximum(values, 0.0))
+    return solve_triangular(lower, penalty_factor.T, lower=True).T
+
+
+def fold_exactly(
+    covariance: LowRankCovariance, points: Points, smoothness: Smoothness
+) -> LowRankCovariance:
+    """Return ``k_t = k_{t-1} - k_{t-1}(., X) S k_{t-1}(X, .)`` with X among the landmarks.
+
+    With ``k_{t-1}(., X) = k(., X) - k(., Z) Q psi(X)'`` the new factor has the block columns
+    (Q, 0) and (-Q psi(X)'J, J) on the landmarks (Z, X).
+    """
+    damp = damping(smoothness.factor(), covariance(points, points))
+    kernel, old = covariance.kernel, covariance.reduction
+    if old is None:
+        return LowRankCovariance(kernel, Reduction(points, damp))
+    lifted = -old.factor @ (old.features(kernel, points).T @ damp)
+    corner = np.zeros((points.shape[0], old.factor.shape[1]))
+    factor = np.block([[old.factor, lifted], [corner, damp]])
+    return LowRankCovariance(kernel, Reduction(stack(old.landmarks, points), factor))
+
+
+def discount(covariance: LowRankCovariance, share: float) -> LowRankCovariance:
+    """Return the covariance of a penalty scaled by ``share`` in (0, 1].
+
+    With ``S = Q Q'`` of a penalty P on the landmarks and ``B = Q' K Q``, whose eigenvalues are
+    below 1, that of ``share * P`` is ``share * Q (I - (1 - share) B)^{-1} Q'``.
+    """
+    old = covariance.reduction
+    if old is None or share == 1.0:
+        return covariance
+    factor = old.factor
+    product = factor.T @ covariance.kernel(old.landmarks, old.landmarks) @ factor
+    rest = np.eye(product.shape[0]) - 0.5 * (1.0 - share) * (product + product.T)
+    lower = cholesky(rest, lower=True)
+    scaled = np.sqrt(share) * solve_triangular(lower, factor.T, lower=True).T
+    return LowRankCovariance(covariance.kernel, Reduction(old.landmarks, scaled))

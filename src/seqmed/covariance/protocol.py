@@ -1,0 +1,128 @@
+"""Interfaces of the covariance: a function of two rows, and a recursion that updates it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from seqmed.arrays import Array, Indices, Points
+from seqmed.graph import Smoothness
+from seqmed.kernels import Kernel
+
+
+class WindowCovariance(Protocol):
+    """The covariance between n points of the window and m landmarks."""
+
+    def gram(self) -> Any:
+        """Return the covariances between the points, (n, n), as the dual solver takes them."""
+
+    def scores(self, coefficients: Array) -> Array:
+        """Return ``sum_z k(x, z) a_z`` at the points, (n, machines), from (m, machines)."""
+
+    def on_landmarks(self, coefficients: Array) -> Array:
+        """Return the landmark part of ``sum_s k_t(., x_s) c_s`` in the base kernel, (m, machines).
+
+        ``coefficients`` are those of the points, (n, machines).
+        """
+
+
+class CovarianceFunction(Protocol):
+    """The covariance function k_t of a posterior."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The base kernel."""
+
+    @property
+    def width(self) -> int:
+        """Kernel values to compute for one point."""
+
+    @property
+    def on_landmarks(self) -> bool:
+        """Whether every ``k_t(., x)`` is an expansion on the landmarks alone."""
+
+    def __call__(self, left: Points, right: Points) -> Array:
+        """Return the (n, m) covariances of the function's values on two sets of rows."""
+
+    def diagonal(self, points: Points) -> Array:
+        """Return the variance at every row, (n,), >= 0."""
+
+    def on_window(self, points: Points, landmarks: Points) -> WindowCovariance:
+        """Return the covariance of the window's points."""
+
+    def smoothed(self, scores: Array) -> Array | None:
+        """Return what smoothness adds to a function, from its values at the landmarks.
+
+        Values and coefficients, both (m, machines), are in the base kernel. None if it adds
+        nothing.
+        """
+
+
+class Projection(NamedTuple):
+    """An expansion projected on the landmarks.
+
+    Attributes
+    ----------
+    coefficients : (m, machines) on the landmarks.
+    squared_error : (machines,) squared norm of the residual in the base kernel's space.
+    """
+
+    coefficients: Array
+    squared_error: Array
+
+
+class Folded(NamedTuple):
+    """A recursion after a batch, and what became of its landmarks.
+
+    Attributes
+    ----------
+    recursion : after the batch.
+    origin : (m,) the former index of each landmark, -1 for a new one; None if all are unchanged.
+    replacement_cost : largest change, by replacing landmarks, of the variance at one that was
+        replaced, as a share of k(z, z).
+    """
+
+    recursion: Recursion
+    origin: Indices | None = None
+    replacement_cost: float = 0.0
+
+
+class Recursion(Protocol):
+    """A way to carry the covariance from batch to batch (Theorem 2)."""
+
+    @property
+    def covariance(self) -> CovarianceFunction:
+        """The covariance after every batch so far."""
+
+    @property
+    def landmarks(self) -> Points | None:
+        """Points (m, p) on which the mean is expanded, beside those with multipliers; or None."""
+
+    @property
+    def capacity(self) -> int | None:
+        """The largest number of landmarks; None if it grows with the stream."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether `fold` needs points without a penalty: it takes landmarks from them."""
+
+    def forget(self, share: float) -> Recursion:
+        """Return the recursion with every penalty so far scaled by ``share`` in (0, 1).
+
+        Its covariance may be updated by the next fold only.
+        """
+
+    def fold(self, points: Points, smoothness: Smoothness | None) -> Folded:
+        """Return the recursion after one more batch.
+
+        ``points`` are its distinct rows, ``smoothness`` is the penalty of their graph (None for
+        none).
+        """
+
+    def add_labeled(self, points: Points) -> Folded:
+        """Return the recursion with landmarks for newly labeled points, if it needs them."""
+
+    def project(self, points: Points, coefficients: Array) -> Projection:
+        """Return the nearest expansion on the landmarks."""
+
+    def unexplained(self, points: Points) -> Array:
+        """Return the squared norm, (n,), of what `project` loses of each row's kernel function."""

@@ -1,0 +1,126 @@
+"""The duals of one update (Theorem 1): one per machine over the window, and the new multipliers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seqmed import dual
+from seqmed.arrays import Array
+from seqmed.dual import DualProblem, DualSolution
+from seqmed.posterior import Posterior
+from seqmed.settings import Settings
+
+Solutions = tuple[DualSolution | None, ...]
+
+# Distance beyond its margin at which a point is first left out.
+SPARE = 0.2
+
+
+class Learned(NamedTuple):
+    """The posterior after the solves of one update.
+
+    Attributes
+    ----------
+    posterior : with new multipliers and biases.
+    solutions : one per machine; None where there was no problem to solve.
+    newest : (m, machines), the `Posterior.landmark_coefficients` of the new mean.
+    """
+
+    posterior: Posterior
+    solutions: Solutions
+    newest: Array
+
+
+def learn(prior: Posterior, settings: Settings, *, posed: bool) -> Learned:
+    """Solve one dual per machine over the points of the window, if there is anything new."""
+    window, landmarks = prior.window, prior.landmarks
+    frozen = prior.frozen_coefficients()
+    geometry = prior.covariance.on_window(window.points, landmarks.points)
+    machines = range(prior.biases.size)
+    solutions: Solutions = (None,) * prior.biases.size
+    if posed and any(poses(prior, machine) for machine in machines):
+        gram = geometry.gram()
+        scores = window.frozen_scores + geometry.scores(frozen)
+        solutions = tuple(
+            solve(prior, machine, gram, scores[:, machine], settings) for machine in machines
+        )
+    posterior = with_solutions(prior, solutions)
+    newest = frozen + geometry.on_landmarks(posterior.window.coefficients)
+    return Learned(posterior, solutions, newest)
+
+
+def poses(posterior: Posterior, machine: int) -> bool:
+    """Whether the window poses a dual: not if empty, nor one class to a diffuse bias."""
+    signs = posterior.window.signs[:, machine]
+    if signs.size == 0 or np.isfinite(posterior.bias_variance):
+        return bool(signs.size)
+    return bool(abs(signs.sum()) < signs.size)
+
+
+def solve(
+    prior: Posterior, machine: int, gram: Any, prior_scores: Array, settings: Settings
+) -> DualSolution | None:
+    """Solve the dual of one machine; None where it has no labels, or one class and a diffuse bias.
+
+    It starts from the multipliers of the last update. Where a product with the Gram matrix is
+    cheap and its entries are not, points beyond their margins are first left out.
+    """
+    if not poses(prior, machine):
+        return None
+    window = prior.window
+    signs = np.ascontiguousarray(window.signs[:, machine])
+    diffuse = not np.isfinite(prior.bias_variance)
+    problem = DualProblem(
+        gram=gram,
+        signs=signs,
+        prior_scores=prior_scores if diffuse else prior_scores + prior_bias(prior, machine),
+        bounds=window.bounds,
+        shapes=window.shapes,
+        bias_variance=prior.bias_variance,
+        balance=dual.attainable(signs, window.bounds, -prior.frozen_sums[machine]),
+    )
+    coefficients = window.coefficients[:, machine]
+    solver: dict[str, Any] = {
+        "tol": settings.tol,
+        "max_iter": settings.max_iter,
+        "start": dual.feasible(problem, signs * coefficients),
+        "previous_bias": float(prior.biases[machine]) if prior.solved[machine] else None,
+    }
+    block = getattr(gram, "block", None)
+    if block is None:
+        solution = dual.solve(problem, **solver)
+    else:
+        expected = prior_scores + gram @ coefficients + prior.biases[machine]
+        rows = (signs * expected < 1.0 + SPARE) | (coefficients != 0)
+        solution = dual.solve_from(problem, rows, block, **solver)
+    on_margin = solution.multipliers > 0
+    if settings.bias != "median" or not on_margin.any():
+        return solution
+    scores = prior_scores + gram @ (signs * solution.multipliers)
+    median = float(np.median((signs - scores)[on_margin]))
+    return dual.with_bias(problem, solution, median)
+
+
+def prior_bias(prior: Posterior, machine: int) -> float:
+    """Return the mean of a bias of finite variance, given the frozen multipliers."""
+    return float(prior.bias_means[machine] + prior.bias_variance * prior.frozen_sums[machine])
+
+
+def with_solutions(prior: Posterior, solutions: Solutions) -> Posterior:
+    """Return the posterior with the multipliers and biases of the solutions there are."""
+    window, solved = prior.window, prior.solved.copy()
+    coefficients, biases = window.coefficients.copy(), prior.biases.copy()
+    for machine, solution in enumerate(solutions):
+        signs = window.signs[:, machine]
+        if solution is not None:
+            coefficients[:, machine] = signs * solution.multipliers
+            carried = prior_bias(prior, machine) if np.isfinite(prior.bias_variance) else 0.0
+            biases[machine] = carried + solution.bias
+            solved[machine] += 1
+        elif signs.size and not solved[machine] and biases[machine] == 0:
+            biases[machine] = signs[0]  # one class is all that is known: predict it
+    window = replace(window, coefficients=coefficients)
+    return replace(prior, window=window, biases=biases, solved=solved)

@@ -1,0 +1,275 @@
+"""The mean between two solves: forgetting, new landmarks, freezing, averaging, the budget.
+
+Each function returns a new posterior. `seqmed.posterior` has the form of the mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqmed.arrays import Array, no_rows, take_rows
+from seqmed.covariance.protocol import Folded, Recursion
+from seqmed.kernels import Expansion, Kernel, evaluate
+from seqmed.posterior import Posterior, ScoredTerms, Terms
+from seqmed.window import as_terms
+
+SomeTerms = TypeVar("SomeTerms", bound=Terms)
+SomeScored = TypeVar("SomeScored", bound=ScoredTerms)
+
+# A coefficient this small against the largest of its kind is dropped.
+FADED = 1e-9
+
+
+def forget_labels(posterior: Posterior, share: float) -> Posterior:
+    """Return the posterior with the effect of labels scaled by ``share`` in (0, 1].
+
+    Frozen coefficients and their part of the bias are scaled. In the window it is the bounds and
+    shapes, which is a row's weight. Support vectors of negligible coefficients are dropped.
+    """
+    if share == 1.0:
+        return posterior
+    window = scaled(posterior.window, share)
+    window = replace(
+        window,
+        bounds=share * window.bounds,
+        shapes=share * window.shapes,
+        discounted=share * window.discounted,
+    )
+    frozen = replace(posterior.frozen, coefficients=share * posterior.frozen.coefficients)
+    gone = faded(frozen)
+    newest, averaged = posterior.projection_errors
+    posterior = replace(
+        posterior,
+        window=window.take(window.bounds > FADED * window.bounds.max(initial=0.0)),
+        frozen=frozen.take(~gone),
+        landmarks=scaled(posterior.landmarks, share),
+        frozen_sums=share * posterior.frozen_sums,
+        projection_errors=np.stack([share * newest, averaged]),
+    )
+    return add_frozen_scores(posterior, frozen.take(gone), -1.0)
+
+
+def scaled(terms: SomeScored, share: float) -> SomeScored:
+    """Return the terms with the effect of labels scaled."""
+    return replace(
+        terms,
+        coefficients=share * terms.coefficients,
+        frozen_scores=share * terms.frozen_scores,
+    )
+
+
+def faded(terms: Terms) -> NDArray[np.bool_]:
+    """Return a mask (n,) of the points whose coefficients are negligible."""
+    mask = np.ones(terms.size, dtype=bool)
+    for values in (terms.coefficients, terms.averages):
+        sizes = np.abs(values).max(axis=1, initial=0.0)
+        mask &= sizes <= FADED * sizes.max(initial=0.0)
+    return mask
+
+
+def add_frozen_scores(posterior: Posterior, terms: Terms, sign: float) -> Posterior:
+    """Add ``sign`` times the scores of the terms to the cached scores of frozen support vectors."""
+    if not terms.size:
+        return posterior
+    kernel, parts = posterior.covariance.kernel, (terms.expansion,)
+
+    def with_scores(scored: SomeScored) -> SomeScored:
+        if not scored.size:
+            return scored
+        values = evaluate(kernel, parts, scored.points)
+        return replace(scored, frozen_scores=scored.frozen_scores + sign * values)
+
+    return replace(
+        posterior,
+        window=with_scores(posterior.window),
+        landmarks=with_scores(posterior.landmarks),
+    )
+
+
+def with_recursion(posterior: Posterior, folded: Folded) -> Posterior:
+    """Return the posterior with an updated recursion, its expansions on the new landmarks.
+
+    The coefficients of a landmark that was replaced are projected on the new ones.
+    """
+    recursion, origin = folded.recursion, folded.origin
+    if origin is None:
+        return replace(posterior, recursion=recursion)
+    old, frozen = posterior.landmarks, posterior.frozen
+    points = no_rows(frozen.points) if recursion.landmarks is None else recursion.landmarks
+    machines = posterior.biases.size
+    values = np.hstack([old.coefficients, old.averages])
+    moved = np.zeros((points.shape[0], 2 * machines))
+    scores = np.zeros((points.shape[0], machines))
+    stayed, new = origin >= 0, np.flatnonzero(origin < 0)
+    moved[stayed], scores[stayed] = values[origin[stayed]], old.frozen_scores[origin[stayed]]
+    if new.size and frozen.size:
+        kernel, parts = recursion.covariance.kernel, (frozen.expansion,)
+        scores[new] = evaluate(kernel, parts, take_rows(points, new))
+    errors = posterior.projection_errors
+    left = np.setdiff1d(np.flatnonzero(old.nonzero), origin[stayed])
+    if left.size:
+        found = recursion.project(old.points[left], values[left])
+        moved += found.coefficients
+        errors = errors + norms(found.squared_error)
+    return replace(
+        posterior,
+        recursion=recursion,
+        landmarks=ScoredTerms(points, *halves(moved), scores),
+        projection_errors=errors,
+    )
+
+
+def freeze(posterior: Posterior, leaving: Terms) -> Posterior:
+    """Return the posterior with points that have left the window among the frozen ones.
+
+    Where every function is an expansion on the landmarks, they are added to that one.
+    """
+    if not leaving.size:
+        return posterior
+    sums = posterior.frozen_sums + leaving.coefficients.sum(axis=0)
+    posterior = replace(posterior, frozen_sums=sums)
+    leaving = leaving.take(leaving.nonzero)
+    if not leaving.size:
+        return posterior
+    if posterior.covariance.on_landmarks:
+        landmarks = posterior.landmarks
+        geometry = posterior.covariance.on_window(leaving.points, landmarks.points)
+        coefficients = landmarks.coefficients + geometry.on_landmarks(leaving.coefficients)
+        return replace(posterior, landmarks=replace(landmarks, coefficients=coefficients))
+    frozen = joined(posterior.covariance.kernel, posterior.frozen, leaving)
+    return replace(add_frozen_scores(posterior, leaving, 1.0), frozen=frozen)
+
+
+def joined(kernel: Kernel, first: Terms, second: Terms) -> Terms:
+    """Return the terms of both, summed where the kernel can."""
+    parts = (
+        Expansion(terms.points, np.hstack([terms.coefficients, terms.averages]))
+        for terms in (first, second)
+    )
+    points, values = reduce(kernel.join, parts)
+    return Terms(points, *halves(values))
+
+
+def halves(values: Array) -> tuple[Array, Array]:
+    """Return the left and the right half of the columns, each an array of its own."""
+    machines = values.shape[1] // 2
+    return values[:, :machines].copy(), values[:, machines:].copy()
+
+
+def average(
+    posterior: Posterior, solved: NDArray[np.bool_], forgetting: float, newest: Array
+) -> Posterior:
+    """Return the posterior with its newest mean taken into the running mean of mean functions.
+
+    Parameters
+    ----------
+    posterior : after a solve; ``posterior.solved`` counts it already.
+    solved : (machines,) whether this update has solved a dual of the machine; the averages of
+        others stay as they are.
+    forgetting : share in (0, 1]; below 1 the running mean forgets too.
+    newest : (m, machines) the newest mean's `Posterior.landmark_coefficients`.
+    """
+    counts = np.maximum(posterior.solved, 1)
+    share = np.where(solved, np.maximum(1.0 / counts, 1.0 - forgetting), 0.0)
+    share[posterior.solved == 0] = 1.0  # nothing to average yet: the mean is the newest
+
+    def taken_in(terms: SomeTerms, newest: Array) -> SomeTerms:
+        return replace(terms, averages=terms.averages + share * (newest - terms.averages))
+
+    newest_error, averaged_error = posterior.projection_errors
+    frozen, window = posterior.frozen, posterior.window
+    if not posterior.covariance.on_landmarks:
+        frozen = taken_in(frozen, frozen.coefficients)
+        window = taken_in(window, window.coefficients)
+    errors = [newest_error, averaged_error + share * (newest_error - averaged_error)]
+    return replace(
+        posterior,
+        frozen=frozen,
+        window=window,
+        landmarks=taken_in(posterior.landmarks, newest),
+        intercepts=posterior.intercepts + share * (posterior.biases - posterior.intercepts),
+        projection_errors=np.stack(errors),
+    )
+
+
+def within_budget(posterior: Posterior, capacity: int | None) -> Posterior:
+    """Return the posterior with at most ``capacity`` labeled points kept exactly.
+
+    Window points of the smallest multipliers are frozen first. Then the frozen points that are
+    cheapest to project are projected on the landmarks.
+    """
+    if capacity is None:
+        return posterior
+    window = posterior.window
+    if window.size > capacity:
+        order = np.argsort(np.abs(window.coefficients).max(axis=1), kind="stable")[::-1]
+        kept = np.zeros(window.size, dtype=bool)
+        kept[order[:capacity]] = True
+        leaving = as_terms(window).take(~kept)
+        posterior = freeze(replace(posterior, window=window.take(kept)), leaving)
+    frozen = posterior.frozen
+    excess = frozen.size + posterior.window.size - capacity
+    if excess <= 0 or posterior.covariance.kernel.compact:
+        return posterior
+    leaves = np.zeros(frozen.size, dtype=bool)
+    prices = projection_prices(posterior.recursion, frozen)
+    leaves[np.argsort(prices, kind="stable")[:excess]] = True
+    left = frozen.take(leaves)
+    found = posterior.recursion.project(left.points, np.hstack([left.coefficients, left.averages]))
+    coefficients, averages = halves(found.coefficients)
+    posterior = add_frozen_scores(posterior, left, -1.0)
+    landmarks = posterior.landmarks
+    return replace(
+        posterior,
+        frozen=frozen.take(~leaves),
+        landmarks=replace(
+            landmarks,
+            coefficients=landmarks.coefficients + coefficients,
+            averages=landmarks.averages + averages,
+        ),
+        projection_errors=posterior.projection_errors + norms(found.squared_error),
+    )
+
+
+def norms(squared_errors: Array) -> Array:
+    """Return norms (2, machines), of the newest mean and of the averaged one, from squares."""
+    return np.sqrt(squared_errors.reshape(2, -1))
+
+
+def projection_prices(recursion: Recursion, terms: Terms) -> Array:
+    """Return the squared error of projecting each point alone, (n,), over all machines."""
+    weights = np.sum(terms.coefficients**2 + terms.averages**2, axis=1)
+    return weights * recursion.unexplained(terms.points)
+
+
+def with_mean_parts(
+    posterior: Posterior, averaging: bool, bounded: bool, newest: Array
+) -> Posterior:
+    """Return the posterior with the mean for predictions as expansions in the base kernel.
+
+    Points without a coefficient are left out, unless the state is ``bounded``: it then shares its
+    points with the mean, and its size does not vary with how many of them have a coefficient.
+    ``newest`` (m, machines) are its `Posterior.landmark_coefficients`.
+    """
+    kernel, landmarks = posterior.covariance.kernel, posterior.landmarks
+    own = () if posterior.covariance.on_landmarks else (posterior.frozen, posterior.window)
+    if averaging:
+        parts = tuple(Expansion(terms.points, terms.averages) for terms in (landmarks, *own))
+        return replace(posterior, mean_parts=summed(kernel, parts))
+    kept = tuple(
+        Expansion(terms.points, terms.coefficients) if bounded else terms.expansion for terms in own
+    )
+    parts = (Expansion(landmarks.points, newest), *kept)
+    return replace(posterior, mean_parts=summed(kernel, parts), intercepts=posterior.biases)
+
+
+def summed(kernel: Kernel, parts: tuple[Expansion, ...]) -> tuple[Expansion, ...]:
+    """Return the parts that have points, summed where that makes them smaller (linear weights)."""
+    if kernel.compact:
+        return (reduce(kernel.join, parts),)
+    return tuple(part for part in parts if part.points.shape[0]) or parts[:1]

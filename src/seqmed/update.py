@@ -1,0 +1,372 @@
+"""One update of the posterior: posterior and batch in, posterior out.
+
+A batch passes in this order (Theorems 1 and 2 of the paper, `seqmed.theory`):
+
+1. earlier labels are discounted by the forgetting factor;
+2. the smoothness of its rows is folded into the covariance (Theorem 2);
+3. its labeled rows enter the window, and the multipliers of the oldest are frozen;
+4. one dual per machine gives the multipliers of the window and the bias (Theorem 1);
+5. the new mean is averaged, kept within its budget, and expanded in the base kernel.
+
+Nothing is changed in place: a step that fails leaves the posterior as it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqmed import mean
+from seqmed.arrays import Array, Points, distinct_rows, no_indices, no_rows, take_rows
+from seqmed.covariance.protocol import Folded, Recursion
+from seqmed.dual import DualSolution
+from seqmed.duals import Solutions, learn, poses
+from seqmed.graph import GraphRecipe, find_neighbours, measure_heat_width, smoothness
+from seqmed.kernels import Expansion, evaluate
+from seqmed.posterior import Posterior, ScoredTerms, Terms, Window
+from seqmed.settings import Settings
+from seqmed.window import as_terms, joined, leaving
+
+# Kernel values are multiplied three at a time; beyond this they would overflow.
+LARGEST_VARIANCE = 1e100
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch, ready for a step.
+
+    Parameters
+    ----------
+    points : (n, p) all rows, labeled or not.
+    labeled : (l,) indices of the labeled ones.
+    targets : (l, machines) each -1.0 or +1.0.
+    weights : (l,) positive weights of the labeled rows.
+    class_weights : (l,) positive weights of their classes, which multiply the others.
+    """
+
+    points: Points
+    labeled: NDArray[np.intp]
+    targets: Array
+    weights: Array
+    class_weights: Array
+
+    @cached_property
+    def labeled_points(self) -> Points:
+        """Return a copy of the labeled rows, (l, p)."""
+        return take_rows(self.points, self.labeled)
+
+
+class UpdateInfo(NamedTuple):
+    """The report of an update.
+
+    Attributes
+    ----------
+    solutions : one per machine; None where the batch posed no problem to that machine.
+    n_points : rows of the batch.
+    n_labeled : labeled rows of the batch.
+    n_window : labeled points whose multipliers were optimised.
+    projection_cost : (machines,) norm, in the base kernel's space, of what was lost by projecting
+        points beyond the budget; times ``sqrt(k(x, x))`` it bounds the change of any score.
+    replacement_cost : largest change, by replacing landmarks, of the variance at one that was
+        replaced, as a share of ``k(z, z)``.
+    forgot : whether earlier labels have been discounted by `Settings.forgetting`.
+    """
+
+    solutions: tuple[DualSolution | None, ...]
+    n_points: int
+    n_labeled: int
+    n_window: int
+    projection_cost: Array
+    replacement_cost: float
+    forgot: bool
+
+    @property
+    def solved(self) -> tuple[DualSolution, ...]:
+        """The solutions of the machines that had a problem to solve."""
+        return tuple(solution for solution in self.solutions if solution is not None)
+
+    @property
+    def gap(self) -> float:
+        """The largest duality gap of the update; NaN if no dual was posed."""
+        return max((solution.gap for solution in self.solved), default=float("nan"))
+
+    @property
+    def relative_gap(self) -> float:
+        """The largest gap relative to its objective; NaN if no dual was posed."""
+        return max((solution.relative_gap for solution in self.solved), default=float("nan"))
+
+    @property
+    def n_iter(self) -> int:
+        """Solver iterations of all machines together."""
+        return sum(solution.n_iter for solution in self.solved)
+
+
+class BiasPrior(NamedTuple):
+    """The normal prior of the bias: a variance of 0 is a known bias, inf a diffuse one."""
+
+    mean: float
+    variance: float
+
+
+def initial(recursion: Recursion, graph: GraphRecipe, points: Points, bias: BiasPrior) -> Posterior:
+    """Return the prior of one machine: a mean of zero but for the bias, the base kernel.
+
+    ``points`` gives the format of the rows to come.
+    """
+    machines = 1
+    empty, nothing, none = no_rows(points), np.zeros((0, machines)), np.zeros(0)
+    return Posterior(
+        recursion=recursion,
+        graph=graph,
+        frozen=Terms(empty, nothing, nothing),
+        window=Window(
+            empty, nothing, nothing, nothing, nothing, none, none, none, none, no_indices()
+        ),
+        landmarks=ScoredTerms(empty, nothing, nothing, nothing),
+        mean_parts=(Expansion(empty, nothing),),
+        intercepts=np.full(machines, bias.mean),
+        biases=np.full(machines, bias.mean),
+        bias_means=np.full(machines, bias.mean),
+        frozen_sums=np.zeros(machines),
+        solved=np.zeros(machines, dtype=np.intp),
+        projection_errors=np.zeros((2, machines)),
+        bias_variance=bias.variance,
+        n_batches=0,
+    )
+
+
+def with_machines(
+    posterior: Posterior, transfer: Array, offsets: Array, *, known_bias: bool
+) -> Posterior:
+    """Return the posterior with machines that are signed copies of old ones, or new.
+
+    Parameters
+    ----------
+    posterior : with ``h`` machines.
+    transfer : (h, H) with at most one nonzero entry, -1 or +1, per column; an empty column is a
+        machine that has learned nothing, to which every point of the window is a negative example.
+    offsets : (H,) the intercepts of the new machines, 0 for the copies.
+    known_bias : whether the bias is known to be ``offsets`` in a new machine, whose multipliers for
+        all earlier points are then 0: it has solved every dual so far.
+    """
+    window = posterior.window
+    signs = window.signs @ transfer
+    new = ~np.abs(transfer).any(axis=0)
+    signs[:, new] = -1.0
+    solved = posterior.solved @ np.abs(transfer).astype(np.intp)
+    if known_bias:
+        solved[new] = posterior.solved.max()
+    # Where the window holds every label ever learned, its negative examples teach a new machine.
+    lasting = known_bias or bool(posterior.frozen.size or posterior.landmarks.coefficients.any())
+    return replace(
+        posterior,
+        frozen=posterior.frozen.mapped(transfer),
+        window=replace(window.mapped(transfer), signs=signs),
+        landmarks=posterior.landmarks.mapped(transfer),
+        mean_parts=tuple(
+            Expansion(part.points, part.coefficients @ transfer) for part in posterior.mean_parts
+        ),
+        intercepts=posterior.intercepts @ transfer + offsets,
+        biases=posterior.biases @ transfer + offsets,
+        bias_means=posterior.bias_means @ transfer + (offsets if lasting else 0.0),
+        frozen_sums=posterior.frozen_sums @ transfer,
+        solved=solved,
+        projection_errors=posterior.projection_errors @ np.abs(transfer),
+    )
+
+
+def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Posterior, UpdateInfo]:
+    """Learn one batch."""
+    check_variances(posterior, batch.points)
+    number = posterior.n_batches
+    entering = labeled_window(batch, settings, number)
+    past, forgot = with_forgetting(posterior, entering, settings)
+    folded, graph = fold_geometry(past, batch.points, settings)
+    prior = replace(mean.with_recursion(past, folded), graph=graph, n_batches=number + 1)
+    prior = enter(prior, entering, settings)
+    posed = bool(batch.labeled.size) or prior.covariance is not posterior.covariance
+    if not posed and folded.origin is None:  # the mean is what it was
+        return prior, report(prior, batch, (None,) * prior.biases.size)
+    learned, info = relearn(past, prior, batch, settings, posed=posed)
+    return learned, info._replace(forgot=forgot, replacement_cost=folded.replacement_cost)
+
+
+def add_labels(
+    posterior: Posterior, batch: Batch, settings: Settings
+) -> tuple[Posterior, UpdateInfo]:
+    """Learn labels of points whose geometry was learned before; all rows are labeled.
+
+    They count as labels of the last batch, which forgets for them unless it had labels itself.
+    """
+    check_variances(posterior, batch.points)
+    number, past, forgot = posterior.n_batches - 1, posterior, False
+    entering = labeled_window(batch, settings, number)
+    if number not in posterior.window.batches:
+        past, forgot = with_forgetting(posterior, entering, settings)
+    learned, info = relearn(past, enter(past, entering, settings), batch, settings)
+    return learned, info._replace(forgot=forgot)
+
+
+def retract(
+    posterior: Posterior, batch: Batch, rows: NDArray[np.bool_], settings: Settings
+) -> tuple[Posterior, UpdateInfo]:
+    """Withdraw the labels of some points of the window, by a mask; their geometry stays.
+
+    ``batch`` holds those points, for the report. A machine that has nothing left to learn from is
+    as it was before any label.
+    """
+    window = posterior.window.take(~rows)
+    prior = replace(posterior, window=window)
+    poor = np.array([not poses(prior, machine) for machine in range(prior.biases.size)])
+    untaught = poor & ~np.any(prior.frozen.coefficients != 0, axis=0)
+    untaught &= ~np.any(prior.landmarks.coefficients != 0, axis=0)
+    prior = replace(
+        prior,
+        window=replace(window, coefficients=np.where(poor, 0.0, window.coefficients)),
+        biases=np.where(untaught, unlearned_biases(prior), prior.biases),
+        solved=np.where(untaught, 0, prior.solved),
+    )
+    return relearn(prior, prior, batch, settings)
+
+
+def unlearned_biases(posterior: Posterior) -> Array:
+    """Return the bias of every machine, (machines,), before any label: the mean of its prior."""
+    proper = np.isfinite(posterior.bias_variance)
+    return posterior.bias_means if proper else np.zeros_like(posterior.bias_means)
+
+
+def relearn(
+    past: Posterior, prior: Posterior, batch: Batch, settings: Settings, *, posed: bool = True
+) -> tuple[Posterior, UpdateInfo]:
+    """Optimise the multipliers of the window, and update the mean.
+
+    Parameters
+    ----------
+    past : the posterior before its points were moved, for the cost of moving them.
+    prior : the posterior with its newest window and covariance.
+    batch : the rows of this update.
+    posed : whether there is anything new to optimise for.
+    """
+    learned, solutions, newest = learn(prior, settings, posed=posed)
+    if settings.averaging:
+        solved = np.array([solution is not None for solution in solutions])
+        learned = mean.average(learned, solved, settings.forgetting, newest)
+    kept = mean.within_budget(learned, settings.capacity)
+    if kept is not learned:
+        newest = kept.landmark_coefficients()
+    moved = prior.projection_errors - past.projection_errors
+    projected = kept.projection_errors - learned.projection_errors
+    bounded = settings.capacity is not None
+    info = report(prior, batch, solutions)._replace(projection_cost=(moved + projected).max(axis=0))
+    return mean.with_mean_parts(kept, settings.averaging, bounded, newest), info
+
+
+def report(prior: Posterior, batch: Batch, solutions: Solutions) -> UpdateInfo:
+    """Return the report of an update that neither projected nor forgot anything."""
+    return UpdateInfo(
+        solutions=solutions,
+        n_points=batch.points.shape[0],
+        n_labeled=batch.labeled.size,
+        n_window=prior.window.size,
+        projection_cost=np.zeros(prior.biases.size),
+        replacement_cost=0.0,
+        forgot=False,
+    )
+
+
+def labeled_window(batch: Batch, settings: Settings, number: int) -> Window:
+    """Return the labeled points of a batch as a window; their frozen scores are not known yet."""
+    weights = batch.weights * batch.class_weights
+    nothing = np.zeros_like(batch.targets)
+    return Window(
+        points=batch.labeled_points,
+        coefficients=nothing,
+        averages=nothing,
+        frozen_scores=nothing,
+        signs=batch.targets,
+        bounds=settings.bound * weights,
+        shapes=settings.slack_shape * weights,
+        weights=batch.weights,
+        discounted=batch.weights,
+        batches=np.full(batch.labeled.size, number),
+    )
+
+
+def with_forgetting(
+    posterior: Posterior, entering: Window, settings: Settings
+) -> tuple[Posterior, bool]:
+    """Return the posterior with earlier labels discounted, and whether they were.
+
+    They are if the window, with the new labels, poses a dual.
+    """
+    if settings.forgetting == 1.0 or not entering.size:
+        return posterior, False
+    staying = posterior.window.take(~leaving_of(posterior, entering, settings))
+    grown = replace(posterior, window=joined(staying, entering))
+    if not any(poses(grown, machine) for machine in range(posterior.biases.size)):
+        return posterior, False
+    return mean.forget_labels(posterior, settings.forgetting), True
+
+
+def leaving_of(posterior: Posterior, entering: Window, settings: Settings) -> NDArray[np.bool_]:
+    """Return a mask of the points that leave the window when others enter it."""
+    return leaving(posterior.window, entering, settings.lag, settings.window, settings.capacity)
+
+
+def enter(posterior: Posterior, entering: Window, settings: Settings) -> Posterior:
+    """Return the posterior with newly labeled points in the window, and the oldest frozen."""
+    if not entering.size:
+        return posterior
+    folded = posterior.recursion.add_labeled(entering.points)
+    posterior = mean.with_recursion(posterior, folded)
+    leaves = leaving_of(posterior, entering, settings)
+    window = posterior.window
+    posterior = replace(posterior, window=window.take(~leaves)) if leaves.any() else posterior
+    posterior = mean.freeze(posterior, as_terms(window).take(leaves))
+    if posterior.frozen.size:
+        parts = (posterior.frozen.expansion,)
+        scores = evaluate(posterior.covariance.kernel, parts, entering.points)
+        entering = replace(entering, frozen_scores=scores)
+    return replace(posterior, window=joined(posterior.window, entering))
+
+
+def fold_geometry(
+    posterior: Posterior, points: Points, settings: Settings
+) -> tuple[Folded, GraphRecipe]:
+    """Fold the smoothness of a batch into the covariance; repeated rows count as one vertex.
+
+    The graph's recipe is returned with its heat width, once there are distances to measure it by.
+    """
+    recursion, recipe = posterior.recursion, posterior.graph
+    if settings.forgetting < 1:
+        recursion = recursion.forget(settings.forgetting)
+    needs_points = recursion.grows and (settings.forgetting < 1 or settings.capacity is not None)
+    if settings.smoothing == 0 and not needs_points:
+        return Folded(recursion), recipe
+    kernel = recursion.covariance.kernel
+    vertices = take_rows(points, distinct_rows(points))
+    penalty = None
+    if settings.smoothing > 0:
+        neighbours = find_neighbours(kernel, vertices, recipe.n_neighbors)
+        if recipe.lacks_width:
+            recipe = replace(recipe, heat_width=measure_heat_width(neighbours))
+        penalty = smoothness(neighbours, recipe, settings.smoothing)
+    return recursion.fold(vertices, penalty), recipe
+
+
+def check_variances(posterior: Posterior, points: Points) -> None:
+    """Refuse a batch on which products of kernel values would overflow."""
+    with np.errstate(over="ignore"):
+        variances = posterior.covariance.kernel.diagonal(points)
+    within = variances < LARGEST_VARIANCE
+    if not within.all():
+        row = int(np.flatnonzero(~within)[0])
+        raise ValueError(
+            f"row {row} of the batch has k(x, x) = {variances[row]:.3g}, expected a value below "
+            f"{LARGEST_VARIANCE:g}: scale the features (for example with StandardScaler) or choose "
+            "another kernel."
+        )
