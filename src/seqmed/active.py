@@ -161,10 +161,11 @@ def final_step(model: Any, X: Any) -> tuple[Classifier, Any]:
     if hasattr(model, "best_estimator_"):
         return final_step(model.best_estimator_, X)
     if isinstance(model, Pipeline):
-        for _, step in model.steps[:-1]:
+        steps = model.steps
+        for _, step in steps[:-1]:
             if step is not None and step != "passthrough":
                 X = step.transform(X)
-        return final_step(model.steps[-1][1], X)
+        return final_step(steps[-1][1], X)
     if not isinstance(model, Classifier):
         raise TypeError(
             f"query got a model of type {type(model).__name__}, expected a fitted SeqMED, "
@@ -175,8 +176,9 @@ def final_step(model: Any, X: Any) -> tuple[Classifier, Any]:
 
 
 def asked(model: Any, X: Any) -> tuple[Classifier, Points]:
-    """Return the classifier and the rows that are asked about, once they can be compared."""
+    """Return a snapshot of the classifier, and the rows, once they can be compared."""
     model, X = final_step(model, X)
+    model = model._snapshot()
     points = model._points(X)
     kernel = None if isinstance(model, GraphClassifier) else model.posterior_.covariance.kernel
     if isinstance(kernel, Precomputed):
@@ -214,7 +216,7 @@ def margins(model: Classifier, points: Points) -> Array:
     if book.seen.sum() < 2:
         return np.zeros(points.shape[0])
     if isinstance(model, GraphClassifier):
-        scores = model._probabilities(model._stream, points)
+        scores = model._probabilities(points)
     else:
         scores = book.class_scores(model.posterior_.mean(points))
     scores = scores[:, book.seen]
