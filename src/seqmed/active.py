@@ -43,13 +43,13 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
 from scipy.special import ndtr
 from sklearn.pipeline import Pipeline
 
 from seqmed.arrays import Array, Indices, Points, distinct_rows, found_among, stack, take_rows
 from seqmed.base import SequentialClassifier
 from seqmed.estimators import DEFAULT_C
+from seqmed.factoring import cholesky, solve_lower
 from seqmed.graphpropagation import GraphClassifier
 from seqmed.kernels import Kernel, Linear, Precomputed, blocks
 from seqmed.posterior import CovarianceFunction, Posterior
@@ -321,8 +321,8 @@ def conditional_covariance(known: Knowledge, points: Points) -> Array:
     joint = known.covariance(every, every) + known.bias_variance  # one call: each is dear
     if not size:
         return joint
-    factor = cholesky(noisy(joint[:size, :size], known.noise), lower=True)
-    explained = solve_triangular(factor, joint[:size, size:], lower=True)
+    factor = cholesky(noisy(joint[:size, :size], known.noise))
+    explained = solve_lower(factor, joint[:size, size:])
     return joint[size:, size:] - explained.T @ explained
 
 
@@ -332,12 +332,12 @@ def conditional_variances(known: Knowledge, points: Points) -> Array:
     variances = np.empty(points.shape[0])
     if size:
         gram = covariance(labeled, labeled) + known.bias_variance
-        factor = cholesky(noisy(gram, known.noise), lower=True)
+        factor = cholesky(noisy(gram, known.noise))
     for rows in blocks(points.shape[0], covariance.width + size):
         variances[rows] = covariance.diagonal(points[rows]) + known.bias_variance
         if size:
             across = covariance(labeled, points[rows]) + known.bias_variance
-            variances[rows] -= np.sum(solve_triangular(factor, across, lower=True) ** 2, axis=0)
+            variances[rows] -= np.sum(solve_lower(factor, across) ** 2, axis=0)
     return np.maximum(variances, 0.0)
 
 

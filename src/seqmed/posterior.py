@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Points, take_rows
+from seqmed.factoring import symmetric_product
 from seqmed.graph import GraphRecipe, Smoothness
 from seqmed.kernels import Expansion, Kernel, blocks, evaluate
 from seqmed.triangular import times_upper
@@ -59,10 +60,10 @@ class Covariance:
         if self.reduction is None:
             return values
         features = self.reduction.features(self.kernel, left)
-        others = features if left is right else self.reduction.features(self.kernel, right)
         if left is right:
             check_reduction(np.diagonal(values), features)
-        return values - features @ others.T
+            return values - symmetric_product(features)
+        return values - features @ self.reduction.features(self.kernel, right).T
 
     def diagonal(self, points: Points) -> Array:
         """Return the variance at every row, (n,), >= 0."""

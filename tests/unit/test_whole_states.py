@@ -58,7 +58,7 @@ class Interruption:
 
 
 class Passing(TransformerMixin, BaseEstimator):
-    """A transformer that shifts rows by the number of batches it has learned, and is interrupted."""
+    """A transformer that shifts rows by the number of batches learned, and is interrupted."""
 
     def __init__(self, interruption=None):
         self.interruption = interruption

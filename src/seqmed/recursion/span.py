@@ -33,6 +33,7 @@ from seqmed.arrays import (
     take_rows,
 )
 from seqmed.dual.problem import is_moderate
+from seqmed.factoring import symmetric_product
 from seqmed.graph import Smoothness
 from seqmed.kernels import Expansion, Kernel
 from seqmed.posterior import CovarianceFunction, Projection
@@ -205,7 +206,7 @@ class SpanGram:
         size = self.order.size
         values = self.values[new]
         features = times_upper(values.astype(self.precision), self.factor, self.triangular)
-        known = features @ features.T
+        known = symmetric_product(features)
         if size:
             own, known = known, np.empty((size + new.size,) * 2, dtype=self.precision)
             known[:size, :size], known[size:, size:] = self.known, own
@@ -348,7 +349,7 @@ class SpanRecursion:
         assert isinstance(self.covariance, SpanCovariance)
         (found,) = self.covariance.in_base_kernel(Expansion(points, coefficients))
         features = self.covariance.features(points)
-        rest = self.covariance.kernel(points, points) - features @ features.T
+        rest = self.covariance.kernel(points, points) - symmetric_product(features)
         lost = np.sum(coefficients * (rest @ coefficients), axis=0)
         return Projection(found.coefficients, np.maximum(lost, 0.0))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
+from scipy.linalg import LinAlgError, eigh
 
+from seqmed import factoring
 from seqmed.arrays import Array, Points, stack
+from seqmed.factoring import cholesky, solve_lower
 from seqmed.graph import Smoothness
-from seqmed.posterior import Covariance, Reduction
+from seqmed.posterior import Covariance, Reduction, check_variance
 
 
 def damping(penalty_factor: Array, gram: Array) -> Array:
@@ -15,16 +17,20 @@ def damping(penalty_factor: Array, gram: Array) -> Array:
 
     This is the matrix S of Theorem 2. The paper inverts P, which is singular; in
     ``S = R (I + R'KR)^{-1} R'`` only a matrix with eigenvalues >= 1 is factored. Where rounding of
-    a huge K, or an indefinite one, spoils that, its negative eigenvalues count as zero.
+    a huge K, or an indefinite one, spoils that, its negative eigenvalues count as zero; more than
+    `factoring.LARGEST` rows are refused then.
     """
     product = penalty_factor.T @ gram @ penalty_factor
     product = 0.5 * (product + product.T)
     try:
-        lower = cholesky(product + np.eye(product.shape[0]), lower=True)
+        lower = cholesky(product + np.eye(product.shape[0]))
     except LinAlgError:
+        if product.shape[0] > factoring.LARGEST:
+            variances = np.diagonal(gram)
+            check_variance(np.full_like(variances, -np.inf), variances)
         values, vectors = eigh(product)
         return (penalty_factor @ vectors) / np.sqrt(1.0 + np.maximum(values, 0.0))
-    return solve_triangular(lower, penalty_factor.T, lower=True).T
+    return solve_lower(lower, penalty_factor.T).T
 
 
 def fold_exactly(covariance: Covariance, points: Points, smoothness: Smoothness) -> Covariance:
@@ -55,6 +61,6 @@ def discount(covariance: Covariance, share: float) -> Covariance:
     factor = old.factor
     product = factor.T @ covariance.kernel(old.anchors, old.anchors) @ factor
     rest = np.eye(product.shape[0]) - 0.5 * (1.0 - share) * (product + product.T)
-    lower = cholesky(rest, lower=True)
-    scaled = np.sqrt(share) * solve_triangular(lower, factor.T, lower=True).T
+    lower = cholesky(rest)
+    scaled = np.sqrt(share) * solve_lower(lower, factor.T).T
     return Covariance(covariance.kernel, Reduction(old.anchors, scaled))
