@@ -43,13 +43,13 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
 from scipy.special import ndtr
 from sklearn.pipeline import Pipeline
 
 from seqmed.arrays import Array, Indices, Points, distinct_rows, found_among, stack, take_rows
 from seqmed.base import SequentialClassifier
 from seqmed.estimators import DEFAULT_C
+from seqmed.factoring import cholesky, solve_lower
 from seqmed.graphpropagation import GraphClassifier
 from seqmed.kernels import Kernel, Linear, Precomputed, blocks
 from seqmed.posterior import CovarianceFunction, Posterior
@@ -161,10 +161,11 @@ def final_step(model: Any, X: Any) -> tuple[Classifier, Any]:
     if hasattr(model, "best_estimator_"):
         return final_step(model.best_estimator_, X)
     if isinstance(model, Pipeline):
-        for _, step in model.steps[:-1]:
+        steps = model.steps
+        for _, step in steps[:-1]:
             if step is not None and step != "passthrough":
                 X = step.transform(X)
-        return final_step(model.steps[-1][1], X)
+        return final_step(steps[-1][1], X)
     if not isinstance(model, Classifier):
         raise TypeError(
             f"query got a model of type {type(model).__name__}, expected a fitted SeqMED, "
@@ -175,8 +176,9 @@ def final_step(model: Any, X: Any) -> tuple[Classifier, Any]:
 
 
 def asked(model: Any, X: Any) -> tuple[Classifier, Points]:
-    """Return the classifier and the rows that are asked about, once they can be compared."""
+    """Return a snapshot of the classifier, and the rows, once they can be compared."""
     model, X = final_step(model, X)
+    model = model._snapshot()
     points = model._points(X)
     kernel = None if isinstance(model, GraphClassifier) else model.posterior_.covariance.kernel
     if isinstance(kernel, Precomputed):
@@ -214,7 +216,7 @@ def margins(model: Classifier, points: Points) -> Array:
     if book.seen.sum() < 2:
         return np.zeros(points.shape[0])
     if isinstance(model, GraphClassifier):
-        scores = model._probabilities(model._stream, points)
+        scores = model._probabilities(points)
     else:
         scores = book.class_scores(model.posterior_.mean(points))
     scores = scores[:, book.seen]
@@ -319,8 +321,8 @@ def conditional_covariance(known: Knowledge, points: Points) -> Array:
     joint = known.covariance(every, every) + known.bias_variance  # one call: each is dear
     if not size:
         return joint
-    factor = cholesky(noisy(joint[:size, :size], known.noise), lower=True)
-    explained = solve_triangular(factor, joint[:size, size:], lower=True)
+    factor = cholesky(noisy(joint[:size, :size], known.noise))
+    explained = solve_lower(factor, joint[:size, size:])
     return joint[size:, size:] - explained.T @ explained
 
 
@@ -330,12 +332,12 @@ def conditional_variances(known: Knowledge, points: Points) -> Array:
     variances = np.empty(points.shape[0])
     if size:
         gram = covariance(labeled, labeled) + known.bias_variance
-        factor = cholesky(noisy(gram, known.noise), lower=True)
+        factor = cholesky(noisy(gram, known.noise))
     for rows in blocks(points.shape[0], covariance.width + size):
         variances[rows] = covariance.diagonal(points[rows]) + known.bias_variance
         if size:
             across = covariance(labeled, points[rows]) + known.bias_variance
-            variances[rows] -= np.sum(solve_triangular(factor, across, lower=True) ** 2, axis=0)
+            variances[rows] -= np.sum(solve_lower(factor, across) ** 2, axis=0)
     return np.maximum(variances, 0.0)
 
 

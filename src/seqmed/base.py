@@ -18,6 +18,7 @@ from seqmed.graph import GraphRecipe
 from seqmed.kernels import Kernel, Precomputed, make_kernel
 from seqmed.predicting import PosteriorPredictor
 from seqmed.settings import Settings
+from seqmed.snapshots import snapshot
 from seqmed.update import UpdateInfo
 from seqmed.updating import Stream
 from seqmed.validation import Rows, square_gram, warn_unless_converged
@@ -106,14 +107,14 @@ class SequentialClassifier(PosteriorPredictor):
         -------
         self : the classifier, one batch further. Left as it was if the batch is refused.
         """
-        self._check_parameters(getattr(self, "_stream", None))
+        stream = getattr(self, "_stream", None)
+        self._check_parameters(stream)
         if self.kernel == "precomputed":
             raise ValueError(
                 "partial_fit got kernel='precomputed', expected a kernel that can be evaluated "
                 "between batches: use fit, or pass the kernel as a callable."
             )
         self._check_new_points(new_points)
-        stream = getattr(self, "_stream", None)
         return self._learn(
             X, y, classes, sample_weight, stream=stream, alone=False, new_points=new_points
         )
@@ -142,13 +143,14 @@ class SequentialClassifier(PosteriorPredictor):
                 "retract got kernel='precomputed', expected a kernel on rows: fit again, without "
                 "the labels."
             )
-        points = self._points(X)
-        self._validate_params()
-        stream = self._stream
-        self._check_unchanged(stream.fixed)
-        self._check_retractable()
-        codes = None if y is None else self._codes_to_retract(y, points.shape[0])
-        return self._retract_rows(self._find_in_window(points, codes))
+        model = self._snapshot()
+        points = model._points(X)
+        model._check_parameters(model._stream)
+        model._check_retractable()
+        codes = None if y is None else model._codes_to_retract(y, points.shape[0])
+        model._retract_rows(model._find_in_window(points, codes))
+        self.__dict__ = model.__dict__
+        return self
 
     def _retract_rows(self, rows: NDArray[np.bool_]) -> Self:
         """Take back the labels of some rows of the window, by a mask."""
@@ -159,14 +161,12 @@ class SequentialClassifier(PosteriorPredictor):
         return self._commit(new, info)
 
     def _learn(self, X, y, classes, sample_weight, *, stream, alone, new_points=True):
-        before = self.__dict__.copy()
-        try:
-            rows = self._validate_batch(X, y, classes, sample_weight, stream)
-            self._check_labels(rows, alone=alone, new_points=new_points)
-            return self._learn_rows(rows, stream, new_points=new_points)
-        except BaseException:
-            self.__dict__ = before
-            raise
+        model = snapshot(self)
+        rows = model._validate_batch(X, y, classes, sample_weight, stream)
+        model._check_labels(rows, alone=alone, new_points=new_points)
+        model._learn_rows(rows, stream, new_points=new_points)
+        self.__dict__ = model.__dict__  # in one stroke: for interrupts and other threads
+        return self
 
     def _learn_rows(self, rows: Rows, stream: Stream | None, *, new_points: bool) -> Self:
         """Learn a validated batch."""
@@ -180,7 +180,7 @@ class SequentialClassifier(PosteriorPredictor):
         return self._commit(new, info)
 
     def _commit(self, new: Stream, info: UpdateInfo) -> Self:
-        self.__dict__.update(  # in one stroke, so that no interrupt can come between
+        self.__dict__.update(
             _stream=new,
             classes_=new.book.classes,
             n_batches_=new.posterior.n_batches,

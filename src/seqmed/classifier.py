@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import make_constraint
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from seqmed.arrays import Array, Points, take_rows
+from seqmed.snapshots import snapshot
 from seqmed.validation import Rows, check_weights, checked_rows, in_format
 
 
@@ -34,7 +35,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     All that was learned is in one immutable object, ``_stream``, with the classes so far
     (``book``), the format of the rows (``sparse``) and the parameters that may not change
-    (``fixed``). An update replaces it; every method reads it once.
+    (``fixed``). An update replaces it; every method reads a snapshot.
     """
 
     # Parameters a stream is built on: they may not change between two batches.
@@ -124,13 +125,14 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _codes_to_retract(self, y: Any, n_rows: int) -> NDArray[np.intp]:
         """Return the classes (n,) of the labels that are to be taken back."""
-        labeled, labels = self._split_labels(y, self._stream.book.classes)
+        book = self._stream.book
+        labeled, labels = self._split_labels(y, book.classes)
         if labeled.size != n_rows or not labeled.all():
             raise ValueError(
                 f"retract got {labels.size} labels for {n_rows} rows, expected one for each: leave "
                 "out the rows whose label is to stay, or y for whatever labels the rows have."
             )
-        return self._stream.book.find(labels)
+        return book.find(labels)
 
     def _check_new_points(self, new_points: Any) -> None:
         if not isinstance(new_points, bool | np.bool_):
@@ -156,14 +158,20 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     # -- predictions -----------------------------------------------------------------------------
 
+    def _snapshot(self) -> Self:
+        """Return the fitted classifier as it is now."""
+        model = snapshot(self)
+        check_is_fitted(model, "_stream")
+        return model
+
     def _points(self, X: Any) -> Points:
-        check_is_fitted(self, "_stream")
+        """Return rows in the format of the stream; to be called on a snapshot."""
         return in_format(checked_rows(self, X, reset=False), self._stream.sparse)
 
-    def _checked_points(self, X: Any, stream: Any) -> Points:
+    def _checked_points(self, X: Any) -> Points:
         """Return rows to predict; refuse if no label has been learned."""
         points = self._points(X)
-        if not stream.book.seen.any():
+        if not self._stream.book.seen.any():
             raise NotFittedError(
                 f"this {type(self).__name__} has learned {self.n_batches_} batches without a "
                 "label, expected at least one labeled row before predictions: call partial_fit "
@@ -199,8 +207,8 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         -------
         accuracy : float in [0, 1]
         """
-        check_is_fitted(self, "_stream")
-        labeled, labels = self._split_labels(y, self._stream.book.classes)
+        model = self._snapshot()
+        labeled, labels = model._split_labels(y, model._stream.book.classes)
         if not labels.size:
             raise ValueError(
                 f"score got no labeled row among {labeled.size}, expected at least one: pass true "
@@ -210,7 +218,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
             X = _safe_indexing(*indexable(X), np.flatnonzero(labeled))
             if sample_weight is not None:
                 sample_weight = np.asarray(sample_weight)[labeled]
-        return super().score(X, labels, sample_weight)
+        return ClassifierMixin.score(model, X, labels, sample_weight)
 
     # -- what a subclass decides -----------------------------------------------------------------
 

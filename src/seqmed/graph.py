@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from seqmed.arrays import Array, Indices, Points, row_norms_squared
+from seqmed.factoring import symmetric_product
 from seqmed.kernels import Kernel, blocks
 from seqmed.kernels.vectors import squared_distances
 from seqmed.triangular import semidefinite_factor
@@ -74,7 +75,7 @@ class Smoothness:
         for _ in range(self.power // 2):
             values = self.laplacian @ values
         smoothed = self.laplacian @ values if self.power % 2 else values
-        product = values.T @ smoothed
+        product = symmetric_product(values.T) if smoothed is values else values.T @ smoothed
         return (0.5 * self.strength) * (product + product.T)
 
     def observations(self, functions: Array) -> Array:

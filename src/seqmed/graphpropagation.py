@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from seqmed.arrays import Array, Points, take_rows
 from seqmed.calibration import with_unseen
@@ -20,6 +19,7 @@ from seqmed.labels import ClassBook, empty_book, split_labels
 from seqmed.propagation import expert
 from seqmed.propagation.expert import UNLABELED, GraphInfo, GraphState
 from seqmed.propagation.metrics import make_metric
+from seqmed.snapshots import snapshot
 from seqmed.threads import one_thread
 from seqmed.validation import Rows
 
@@ -77,23 +77,21 @@ class GraphClassifier(StreamClassifier):
         self : the fitted classifier.
         """
         self._validate_params()
-        before = self.__dict__.copy()
-        try:
-            rows = self._validate_batch(X, y, None, sample_weight, None)
-            self._check_labels(rows, alone=True, new_points=True)
-            seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-            order = np.random.default_rng(seed).permutation(rows.weights.size)
-            stream, info = None, None
-            size = self._rows_at_once(order.size)
-            for start in range(0, order.size, size):
-                part = taken(rows, order[start : start + size])
-                if stream is None:
-                    stream = self._begin(part, seed, np.unique(rows.labels))
-                stream, info = self._learn_rows(stream, part, new_points=True, new_batch=not start)
-            return self._commit(stream, info)
-        except BaseException:
-            self.__dict__ = before
-            raise
+        model = snapshot(self)
+        rows = model._validate_batch(X, y, None, sample_weight, None)
+        model._check_labels(rows, alone=True, new_points=True)
+        seed = check_random_state(model.random_state).randint(np.iinfo(np.int32).max)
+        order = np.random.default_rng(seed).permutation(rows.weights.size)
+        stream, info = None, None
+        size = model._rows_at_once(order.size)
+        for start in range(0, order.size, size):
+            part = taken(rows, order[start : start + size])
+            if stream is None:
+                stream = model._begin(part, seed, np.unique(rows.labels))
+            stream, info = model._learn_rows(stream, part, new_points=True, new_batch=not start)
+        model._commit(stream, info)
+        self.__dict__ = model.__dict__  # in one stroke: for interrupts and other threads
+        return self
 
     def _rows_at_once(self, n_rows: int) -> int:
         """Return how many of n rows `fit` learns at a time."""
@@ -127,21 +125,17 @@ class GraphClassifier(StreamClassifier):
         stream = getattr(self, "_stream", None)
         if stream is not None:
             self._check_unchanged(stream.fixed)
-        before = self.__dict__.copy()
-        try:
-            rows = self._validate_batch(X, y, classes, sample_weight, stream)
-            self._check_labels(rows, alone=False, new_points=new_points)
-            if stream is None:
-                seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-                stream = self._begin(rows, seed, rows.declared)
-            elif not new_points:
-                rows = taken(rows, np.flatnonzero(rows.labeled))
-            return self._commit(
-                *self._learn_rows(stream, rows, new_points=new_points, new_batch=new_points)
-            )
-        except BaseException:
-            self.__dict__ = before
-            raise
+        model = snapshot(self)
+        rows = model._validate_batch(X, y, classes, sample_weight, stream)
+        model._check_labels(rows, alone=False, new_points=new_points)
+        if stream is None:
+            seed = check_random_state(model.random_state).randint(np.iinfo(np.int32).max)
+            stream = model._begin(rows, seed, rows.declared)
+        elif not new_points:
+            rows = taken(rows, np.flatnonzero(rows.labeled))
+        model._commit(*model._learn_rows(stream, rows, new_points=new_points, new_batch=new_points))
+        self.__dict__ = model.__dict__  # in one stroke: for interrupts and other threads
+        return self
 
     def decision_function(self, X):
         """Return the class scores of every row; the largest is that of the class predicted.
@@ -316,7 +310,7 @@ class GraphPropagation(GraphClassifier):
         return stream._replace(graph=graph, book=book, n_batches=n_batches), info
 
     def _commit(self, stream: GraphStream, info: GraphInfo) -> Self:
-        self.__dict__.update(  # in one stroke, so that no interrupt can come between
+        self.__dict__.update(
             _stream=stream,
             classes_=stream.book.classes,
             n_batches_=stream.n_batches,
@@ -341,14 +335,15 @@ class GraphPropagation(GraphClassifier):
         -------
         self : the classifier without those labels. Left as it was if one of them is refused.
         """
-        points = self._points(X)
-        self._validate_params()
-        stream = self._stream
-        self._check_unchanged(stream.fixed)
+        model = self._snapshot()
+        points = model._points(X)
+        model._validate_params()
+        stream = model._stream
+        model._check_unchanged(stream.fixed)
         graph = stream.graph
         codes = np.full(points.shape[0], -1)
         if y is not None:
-            codes = self._codes_to_retract(y, points.shape[0])
+            codes = model._codes_to_retract(y, points.shape[0])
         unknown = codes < 0 if y is not None else np.zeros(codes.size, dtype=bool)
         batch = graph.rows.metric.store(points)
         with one_thread():
@@ -366,9 +361,9 @@ class GraphPropagation(GraphClassifier):
         return self._commit(stream._replace(graph=new, book=book), info)
 
     def _class_scores(self, X: Any) -> tuple[GraphStream, Array]:
-        check_is_fitted(self, "_stream")
-        stream = self._stream
-        found = stream.graph.search(self._checked_points(X, stream))
+        model = self._snapshot()
+        stream = model._stream
+        found = stream.graph.search(model._checked_points(X))
         return stream, stream.graph.scores(found)
 
     def predict_proba(self, X):
@@ -383,12 +378,12 @@ class GraphPropagation(GraphClassifier):
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`; rows sum to 1.
         """
-        check_is_fitted(self, "_stream")
-        stream = self._stream  # read once: another thread may be learning
-        return self._probabilities(stream, self._checked_points(X, stream))
+        model = self._snapshot()
+        return model._probabilities(model._checked_points(X))
 
-    def _probabilities(self, stream: GraphStream, points: Points) -> Array:
-        """Return probabilities (n, K) at validated rows."""
+    def _probabilities(self, points: Points) -> Array:
+        """Return probabilities (n, K) at validated rows; to be called on a snapshot."""
+        stream = self._stream
         scores = stream.graph.scores(stream.graph.search(points))
         return with_unseen(stream.book, scores[:, stream.book.seen], scores)
 

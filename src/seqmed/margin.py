@@ -5,7 +5,7 @@ An expert is never changed: learning returns another one.
 
 from __future__ import annotations
 
-from copy import copy, deepcopy
+from copy import deepcopy
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, NamedTuple, Protocol
@@ -18,6 +18,7 @@ from seqmed.base import SequentialClassifier
 from seqmed.classifier import StreamClassifier
 from seqmed.labels import ClassBook
 from seqmed.predicting import scored
+from seqmed.snapshots import snapshot
 from seqmed.validation import Rows, alike, is_estimator
 
 
@@ -88,7 +89,7 @@ class OwnExpert:
     def with_parameters(self, template: Any) -> OwnExpert:
         """Return the expert with the parameters of a template, checked as by `partial_fit`."""
         check_type(self.estimator, template)
-        model = copy(self.estimator)
+        model = snapshot(self.estimator)
         model.__dict__.update(template.get_params(deep=False))
         model._check_parameters(getattr(model, "_stream", None))
         return OwnExpert(model)
@@ -101,7 +102,7 @@ class OwnExpert:
         if not new_points and not labels.size:
             return self
         rows = rows._replace(labeled=labeled, labels=labels)
-        model = copy(self.estimator)
+        model = snapshot(self.estimator)
         model.n_features_in_ = rows.points.shape[1]
         model._learn_rows(rows, getattr(model, "_stream", None), new_points=new_points)
         return OwnExpert(model)
@@ -125,7 +126,7 @@ class OwnExpert:
 
     def retract(self, points: Points, codes: Any, book: ClassBook) -> tuple[OwnExpert, Rows]:
         """Return the expert without some labels of its window, and those labels."""
-        model = copy(self.estimator)
+        model = snapshot(self.estimator)
         model._check_retractable()
         window = model._stream.posterior.window
         found = model._find_in_window(points, codes)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from copy import deepcopy
+from functools import wraps
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
@@ -15,8 +16,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from seqmed import drift
-from seqmed.classifier import StreamClassifier
 from seqmed.drift import InputDriftWarning, Watch
+from seqmed.snapshots import copy_to_teach, snapshot
 
 __all__ = ["InputDriftWarning", "StreamPipeline"]
 
@@ -34,6 +35,18 @@ def _final_has(method: str) -> Callable[[StreamPipeline], bool]:
         return True
 
     return check
+
+
+def _reading(name: str) -> Any:
+    """Return a method of Pipeline that reads one state, whoever learns in the meantime."""
+    method = getattr(Pipeline, name)
+
+    @available_if(_final_has(name))
+    @wraps(method)
+    def reading(self: StreamPipeline, *arguments: Any, **named: Any) -> Any:
+        return method(snapshot(self), *arguments, **named)
+
+    return reading
 
 
 class StreamPipeline(Pipeline):
@@ -55,8 +68,8 @@ class StreamPipeline(Pipeline):
     Parameters
     ----------
     steps : list of (name, estimator)
-        As in Pipeline; the last one needs `partial_fit` to learn batch by batch. `partial_fit`
-        fits clones, which take the place of the estimators given.
+        As in Pipeline; the last one needs `partial_fit` to learn batch by batch. Every batch is
+        learned by copies, which take the place of the estimators before them in one stroke.
     incremental : list or tuple of str, default=()
         Names of transformers that learn from every batch, with their own `partial_fit`, before
         they transform it. All others are frozen after the first batch.
@@ -174,18 +187,12 @@ class StreamPipeline(Pipeline):
         steps, features = self._transformed(X, y, first=first, seen=seen)
         name, final = self.steps[-1]
         state: dict[str, Any] = {}
+        final = clone(final) if first else copy_to_teach(final)
         if first:
-            final = clone(final)
             state.update(_watch=self._begin_watch(X, features, steps), drift_=None)
         elif not seen:
             state.update(self._look(X, features))
-        before = None if first or isinstance(final, StreamClassifier) else deepcopy(final)
-        try:
-            final.partial_fit(features, y, **params)
-        except BaseException:
-            if before is not None:  # seqmed's own classifiers restore themselves
-                final.__dict__ = before.__dict__
-            raise
+        final.partial_fit(features, y, **params)
         self.__dict__.update(state, steps=[*steps, (name, final)])
         return self
 
@@ -205,8 +212,10 @@ class StreamPipeline(Pipeline):
         -------
         self : the pipeline without those labels.
         """
-        check_is_fitted(self)
-        self.steps[-1][1].retract(self._frozen(X), y)
+        pipeline = self._snapshot()
+        *steps, (name, final) = pipeline.steps
+        final = copy_to_teach(final).retract(pipeline._frozen(X), y)
+        self.__dict__.update(steps=[*steps, (name, final)])
         return self
 
     # -- using what was learned ----------------------------------------------------------------
@@ -223,8 +232,20 @@ class StreamPipeline(Pipeline):
         -------
         spread : ndarray of shape (n_samples,)
         """
-        check_is_fitted(self)
-        return self.steps[-1][1].decision_std(self._frozen(X))
+        pipeline = self._snapshot()
+        return pipeline.steps[-1][1].decision_std(pipeline._frozen(X))
+
+    predict = _reading("predict")
+    predict_proba = _reading("predict_proba")
+    predict_log_proba = _reading("predict_log_proba")
+    decision_function = _reading("decision_function")
+    score = _reading("score")
+
+    def _snapshot(self) -> Self:
+        """Return the fitted pipeline as it is now."""
+        pipeline = snapshot(self)
+        check_is_fitted(pipeline)
+        return pipeline
 
     # -- transformers --------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from seqmed import calibration, kernels
 from seqmed.arrays import Array, Points
@@ -22,9 +21,8 @@ class PosteriorPredictor(StreamClassifier):
 
     def _machine_scores(self, X: Any) -> tuple[Stream, Array]:
         """Return the state, and the posterior mean of every machine at every row, (n, heads)."""
-        check_is_fitted(self, "_stream")
-        stream = self._stream
-        return stream, scored(stream.posterior, self._checked_points(X, stream))
+        model = self._snapshot()
+        return model._stream, scored(model._stream.posterior, model._checked_points(X))
 
     def decision_function(self, X):
         """Return the class scores of every row, by the posterior mean.
@@ -60,7 +58,8 @@ class PosteriorPredictor(StreamClassifier):
             ``sqrt(k_t(x, x))``, shared by all classes, with a finite ``bias_variance`` added.
             Unlabeled data shrink it, labels do not: it is a spread, not a calibrated error bar.
         """
-        points, posterior = self._points(X), self._stream.posterior
+        model = self._snapshot()
+        points, posterior = model._points(X), model._stream.posterior
         with (
             threads_to_score(points.shape[0], posterior.size),
             np.errstate(over="ignore", invalid="ignore"),
@@ -107,10 +106,10 @@ class PosteriorPredictor(StreamClassifier):
     @property
     def class_scale_(self):
         """Factors of the class scores with ``bias="auto"``, (n_classes,); 0 for unseen classes."""
-        check_is_fitted(self, "_stream")
-        if not self._stream.book.per_class:
+        book = self._snapshot()._stream.book
+        if not book.per_class:
             raise AttributeError("class_scale_ is only available with bias='auto'.")
-        return self._stream.book.scale
+        return book.scale
 
     @property
     def support_vectors_(self):
@@ -125,21 +124,24 @@ class PosteriorPredictor(StreamClassifier):
     @property
     def coef_(self):
         """Explicit weights of a linear kernel, (n_machines, n_features)."""
-        if not self._is_linear():
+        posterior = self._fitted_posterior()
+        if not isinstance(posterior.covariance.kernel, kernels.Linear):
             raise AttributeError("coef_ is only available with kernel='linear'.")
-        return kernels.linear_weights(self.posterior_.mean_parts[0])
+        return kernels.linear_weights(posterior.mean_parts[0])
 
     def _support(self) -> Expansion:
-        if self._is_linear():
+        posterior = self._fitted_posterior()
+        if isinstance(posterior.covariance.kernel, kernels.Linear):
             raise AttributeError(
                 "kernel='linear' keeps explicit weights instead of support vectors: use coef_."
             )
-        return self.posterior_.support
+        return posterior.support
 
-    def _is_linear(self) -> bool:
-        if not hasattr(self, "posterior_"):
+    def _fitted_posterior(self) -> Posterior:
+        posterior = getattr(self, "posterior_", None)
+        if posterior is None:
             raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first.")
-        return isinstance(self.posterior_.covariance.kernel, kernels.Linear)
+        return posterior
 
 
 def scored(posterior: Posterior, points: Points) -> Array:

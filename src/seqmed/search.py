@@ -9,7 +9,7 @@ them are told apart by the rows on which only one was right.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from seqmed.arrays import Array
 from seqmed.labels import split_labels
 from seqmed.race import empty_record
+from seqmed.snapshots import copy_to_teach, snapshot
 from seqmed.validation import alike
 
 # What learning leaves behind, and a new fit begins without.
@@ -146,14 +147,11 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self : the fitted search. Left as it was if the rows are refused.
         """
         self._validate_params()
-        before = self.__dict__.copy()
-        try:
-            for name in LEARNED:
-                self.__dict__.pop(name, None)
-            self._learn_in_parts(X, y, sample_weight)
-        except BaseException:
-            self.__dict__ = before
-            raise
+        search = snapshot(self)
+        for name in LEARNED:
+            search.__dict__.pop(name, None)
+        search._learn_in_parts(X, y, sample_weight)
+        self.__dict__ = search.__dict__  # in one stroke: for interrupts and other threads
         return self
 
     def _learn_in_parts(self, X, y, sample_weight):
@@ -206,7 +204,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         given = {name: value for name, value in given.items() if value is not None}
         learned = list(candidates)
         for place in record.racing:
-            learned[place] = snapshot(candidates[place]).partial_fit(X, y, **given)
+            learned[place] = copy_to_teach(candidates[place]).partial_fit(X, y, **given)
         known = self._common_classes([learned[place] for place in record.racing])
         # time passes with batches, not with labels that come late
         new_points = bool(given.get("new_points", True))
@@ -227,12 +225,18 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         Candidates whose window no longer holds them make it refuse, and nothing is taken back. How
         candidates were judged by these labels stays in the record.
         """
-        check_is_fitted(self, "candidates_")
-        self._check_unchanged()
-        learned = list(self.candidates_)
-        for place in self.record_.racing:
-            learned[place] = snapshot(learned[place]).retract(X, y)
-        return self._commit(learned, self.record_, self.n_batches_, self._begun)
+        search = self._snapshot()
+        search._check_unchanged()
+        learned = list(search.candidates_)
+        for place in search.record_.racing:
+            learned[place] = copy_to_teach(learned[place]).retract(X, y)
+        return self._commit(learned, search.record_, search.n_batches_, search._begun)
+
+    def _snapshot(self):
+        """Return the fitted search as it is now."""
+        search = snapshot(self)
+        check_is_fitted(search, "candidates_")
+        return search
 
     def _begin(self, grid):
         """Return the candidates before their first batch."""
@@ -328,13 +332,13 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     @property
     def results_(self):
         """How the candidates have done, one entry per candidate in every list."""
-        check_is_fitted(self, "candidates_")
-        record = self.record_
-        ranks = np.zeros(len(self.candidates_), dtype=int)
+        search = self._snapshot()
+        record = search.record_
+        ranks = np.zeros(len(search.candidates_), dtype=int)
         ranks[record.ranking] = 1 + np.arange(record.ranking.size)
         with np.errstate(invalid="ignore"):
             return {
-                "params": [dict(each) for each in self._begun["param_grid"]],
+                "params": [dict(each) for each in search._begun["param_grid"]],
                 "accuracy": (record.right_in_all / record.total_in_all).tolist(),
                 "recent_accuracy": np.where(
                     ranks > 0, record.right / np.float64(record.total), np.nan
@@ -356,11 +360,11 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         -------
         labels : ndarray of shape (n_samples,)
         """
-        check_is_fitted(self, "candidates_")
-        self._check_mixture(self.candidates_)
-        if not mixes(self):
-            return self.best_estimator_.predict(X)
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        search = self._snapshot()
+        search._check_mixture(search.candidates_)
+        if not mixes(search):
+            return search.best_estimator_.predict(X)
+        return search.classes_[search.predict_proba(X).argmax(axis=1)]
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X):
@@ -374,12 +378,13 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
         """
-        check_is_fitted(self, "candidates_")
-        if not mixes(self):
-            return self.best_estimator_.predict_proba(X)
-        members = self.record_.ranking[: self.n_best]
-        shares = np.exp(self.record_.right[members] - self.record_.right[members[0]])
-        parts = [self.candidates_[place].predict_proba(X) for place in members]
+        search = self._snapshot()
+        if not mixes(search):
+            return search.best_estimator_.predict_proba(X)
+        record = search.record_
+        members = record.ranking[: search.n_best]
+        shares = np.exp(record.right[members] - record.right[members[0]])
+        parts = [search.candidates_[place].predict_proba(X) for place in members]
         return np.tensordot(shares / shares.sum(), parts, axes=1)
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
@@ -403,8 +408,8 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     @available_if(lambda self: hasattr(self.estimator, "score"))
     def score(self, X, y, sample_weight=None):
         """Return the accuracy on the labeled rows; unlabeled ones are left out."""
-        check_is_fitted(self, "candidates_")
-        labeled, labels = self._labels(y, self.classes_)
+        search = self._snapshot()
+        labeled, labels = search._labels(y, search.classes_)
         rows = np.flatnonzero(labeled)
         if not rows.size:
             raise ValueError(
@@ -413,7 +418,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             )
         weights = None if sample_weight is None else row_weights(sample_weight, labeled.size)[rows]
         X, _ = indexable(X, labeled)
-        right = self.predict(_safe_indexing(X, rows)) == labels
+        right = search.predict(_safe_indexing(X, rows)) == labels
         return float(np.average(right, weights=weights))
 
 
@@ -453,18 +458,3 @@ def common_seeds(estimator: Any) -> dict[str, int]:
 def clone_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters in which estimators are clones, so that candidates share none."""
     return {name: clone(value, safe=False) for name, value in parameters.items()}
-
-
-def snapshot(estimator: Any) -> Any:
-    """Return a copy that can learn while the estimator stays as it is.
-
-    Classifiers of this library keep their state in values that are never changed, so the copy is
-    shallow; a pipeline's steps are copied one by one, and everything else deeply.
-    """
-    if hasattr(estimator, "_split_labels"):
-        return copy.copy(estimator)
-    if not isinstance(getattr(estimator, "steps", None), Sequence):
-        return copy.deepcopy(estimator)
-    copied = copy.copy(estimator)
-    copied.steps = [(name, snapshot(step)) for name, step in estimator.steps]
-    return copied

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 import scipy.sparse as sp
 from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from seqmed import graph_mixture
 from seqmed import margin as margins
@@ -250,7 +249,7 @@ class SeqGraphMED(GraphClassifier):
 
     def _commit(self, stream: MixtureStream, info: MixtureInfo) -> Self:
         estimator = stream.margin.estimator
-        self.__dict__.update(  # in one stroke, so that no interrupt can come between
+        self.__dict__.update(
             _stream=stream,
             classes_=stream.book.classes,
             n_batches_=stream.n_batches,
@@ -280,21 +279,21 @@ class SeqGraphMED(GraphClassifier):
         -------
         self : the classifier without those labels. Left as it was if one of them is refused.
         """
-        points = self._points(X)
-        self._validate_params()
-        self._check_unchanged(self._stream.fixed)
-        stream = self._with_parameters(self._stream)
-        codes = None if y is None else self._codes_to_retract(y, points.shape[0])
-        return self._commit(*graph_mixture.take_back(stream, points, codes, self._settings()))
+        model = self._snapshot()
+        points = model._points(X)
+        model._validate_params()
+        model._check_unchanged(model._stream.fixed)
+        stream = model._with_parameters(model._stream)
+        codes = None if y is None else model._codes_to_retract(y, points.shape[0])
+        return self._commit(*graph_mixture.take_back(stream, points, codes, model._settings()))
 
     # -- predictions -----------------------------------------------------------------------------
 
     def _class_scores(self, X: Any) -> tuple[MixtureStream, Array]:
-        check_is_fitted(self, "_stream")
-        stream = self._stream
-        scores = graph_mixture.class_scores(stream, self._checked_points(X, stream))
+        model = self._snapshot()
+        scores = graph_mixture.class_scores(model._stream, model._checked_points(X))
         check_overflow(scores)
-        return stream, scores
+        return model._stream, scores
 
     def predict_proba(self, X):
         """Return the probability of every class at every row.
@@ -311,12 +310,12 @@ class SeqGraphMED(GraphClassifier):
             In the order of `classes_`; rows sum to 1, and the largest of a row is that of the class
             `predict` returns.
         """
-        check_is_fitted(self, "_stream")
-        stream = self._stream  # read once: another thread may be learning
-        return self._probabilities(stream, self._checked_points(X, stream))
+        model = self._snapshot()
+        return model._probabilities(model._checked_points(X))
 
-    def _probabilities(self, stream: MixtureStream, points: Points) -> Array:
-        """Return probabilities (n, K) at validated rows."""
+    def _probabilities(self, points: Points) -> Array:
+        """Return probabilities (n, K) at validated rows; to be called on a snapshot."""
+        stream = self._stream
         scores = graph_mixture.class_scores(stream, points)
         check_overflow(scores)
         return with_unseen(stream.book, softmax(scores[:, stream.book.seen], axis=1), scores)

@@ -9,6 +9,7 @@ from scipy.linalg import bandwidth
 from scipy.linalg.blas import dtrmm, dtrmv, strmm
 from scipy.linalg.lapack import dpotrf, dpstrf, dtrtri
 
+from seqmed import factoring
 from seqmed.arrays import Array
 from seqmed.threads import product
 
@@ -83,6 +84,11 @@ def semidefinite_factor(matrix: Array) -> Array:
     longer and stops by itself at the numerical rank.
     """
     n, largest = matrix.shape[0], np.diagonal(matrix).max(initial=0.0)
+    if n > factoring.LARGEST:
+        columns, order = factoring.pivoted_cholesky(matrix)
+        factor = np.empty_like(columns)
+        factor[order] = columns
+        return factor
     # the factor of the matrix in reverse, lower, is an upper one of the matrix, in reverse
     lower, info = dpotrf(np.ascontiguousarray(matrix[::-1, ::-1]).T, lower=1, overwrite_a=1)
     if n and not info and np.square(np.diagonal(lower)).min() > CLEARLY * largest:

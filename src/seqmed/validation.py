@@ -22,6 +22,8 @@ PACKAGE = __name__.partition(".")[0]
 ASYMMETRY = 1e-6
 # Weights, other than 0, that leave bounds and slack terms in the range of doubles.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-50, 1e50
+# Side of a square tile of a matrix that is walked both ways, 32 KB.
+TILE = 64
 # Squares of features, and products of two such squares, must stay finite.
 LARGEST_FEATURE = 1e70
 
@@ -42,20 +44,44 @@ class Rows(NamedTuple):
 
 
 def square_gram(gram: Points) -> Array:
-    """Return a precomputed kernel matrix, dense and symmetric; refuse one that is not square."""
+    """Return a precomputed kernel matrix, a copy, dense and symmetric; refuse any other."""
     gram = gram.toarray() if sp.issparse(gram) else gram
     if gram.shape[0] != gram.shape[1]:
         raise ValueError(
             f"kernel='precomputed' got X of shape {gram.shape}, expected a square matrix: pass the "
             "kernel values between all training rows."
         )
-    difference = float(np.abs(gram - gram.T).max(initial=0.0))
-    if difference > ASYMMETRY * float(np.abs(gram).max(initial=0.0)):
+    symmetric, difference = made_symmetric(gram)
+    if difference > 0 and difference > ASYMMETRY * largest_size(gram):
         raise ValueError(
             f"kernel='precomputed' got a matrix whose halves differ by {difference:.3g}, expected "
             "a symmetric one: pass the kernel values between the training rows, in one order."
         )
-    return 0.5 * (gram + gram.T)
+    return symmetric
+
+
+def made_symmetric(matrix: Array) -> tuple[Array, float]:
+    """Return a copy with the upper half of a matrix in both, and the largest difference of halves.
+
+    Tile by tile: a walk along columns of the whole would miss the cache at every step.
+    """
+    n, difference = matrix.shape[0], 0.0
+    symmetric = np.array(matrix)
+    for rows in (slice(start, start + TILE) for start in range(0, n, TILE)):
+        for columns in (slice(start, start + TILE) for start in range(rows.start, n, TILE)):
+            upper, lower = matrix[rows, columns].T, matrix[columns, rows]
+            if (upper != lower).any():
+                below = np.tri(
+                    upper.shape[0], upper.shape[1], k=columns.start - rows.start - 1, dtype=bool
+                )
+                symmetric[columns, rows][below] = upper[below]
+                difference = max(difference, largest_size(upper - lower))
+    return symmetric, difference
+
+
+def largest_size(values: Array) -> float:
+    """Return the largest absolute value, 0 of none; the values are not copied."""
+    return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
 
 def check_weights(weights: Array) -> None:
@@ -92,8 +118,9 @@ def are_plain(X: Any, estimator: BaseEstimator) -> bool:
 
 def check_magnitude(X: Points) -> None:
     """Refuse features whose squares would overflow."""
-    sizes = np.abs(X.data if sp.issparse(X) else X)  # of the data alone: X itself stays untouched
-    if sizes.max(initial=0.0) > LARGEST_FEATURE:
+    values = X.data if sp.issparse(X) else X  # the data alone: X itself stays untouched
+    if largest_size(values) > LARGEST_FEATURE:
+        sizes = np.abs(values)
         place = int(sizes.argmax())
         if sp.issparse(X):
             row = int(np.searchsorted(X.indptr, place, side="right")) - 1

@@ -13,12 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, block_diag, cholesky
+from scipy.linalg import LinAlgError, block_diag
 from scipy.linalg.lapack import dpotrf, dpstrf
 
+from seqmed import factoring
 from seqmed.arrays import Array, Points, no_rows, row_norms_squared, stack, take_rows
 from seqmed.covariance.low_rank import LowRankCovariance, Reduction, check_variance
 from seqmed.covariance.protocol import Projection
+from seqmed.factoring import cholesky, symmetric_product
 from seqmed.kernels import Kernel, blocks
 from seqmed.threads import product
 from seqmed.triangular import (
@@ -72,7 +74,7 @@ class Basis:
         gram = self._gram_with(kernel, kernel(points, self.landmarks), points)
         features = times_upper(gram[m:, :m], self.whitening)
         cutoff = REDUNDANT * np.diagonal(gram).max(initial=0.0)
-        own = whiten(gram[m:, m:] - features @ features.T, cutoff)
+        own = whiten(gram[m:, m:] - symmetric_product(features), cutoff)
         whitening = np.block([
             [self.whitening, -self.whitening @ (features.T @ own)],
             [np.zeros((n, m)), own],
@@ -104,7 +106,7 @@ class Basis:
         factor = self.factor() if factor is None else factor
         features = times_upper(gram[:, : self.size], factor)
         taken = times_upper(features[now].T, whitening).T
-        rest = np.eye(now.size) - taken @ taken.T
+        rest = np.eye(now.size) - symmetric_product(taken)
         before = row_norms_squared(features[left])
         after = row_norms_squared(times_upper(gram[np.ix_(left, now)], whitening) @ taken)
         variances = np.diagonal(gram)[left]
@@ -195,11 +197,15 @@ def whiten(gram: Array, cutoff: float) -> Array:
     n = gram.shape[0]
     if not np.diagonal(gram).max(initial=0.0) > cutoff:
         return np.zeros((n, n))
-    lower, info = dpotrf(gram, lower=1)
-    order = np.arange(n)
-    if info or not np.square(np.diagonal(lower)).min() > cutoff:
-        lower, pivots, rank, _ = dpstrf(gram, tol=cutoff, lower=1)
-        order = pivots[:rank] - 1
+    if n > factoring.LARGEST:
+        lower, order = factoring.pivoted_cholesky(gram, cutoff)
+        order = order[: lower.shape[1]]
+    else:
+        lower, info = dpotrf(gram, lower=1)
+        order = np.arange(n)
+        if info or not np.square(np.diagonal(lower)).min() > cutoff:
+            lower, pivots, rank, _ = dpstrf(gram, tol=cutoff, lower=1)
+            order = pivots[:rank] - 1
     inverted = triangular_inverse(lower[: order.size, : order.size]).T
     if order.size == n and (order[1:] > order[:-1]).all():
         return np.ascontiguousarray(inverted)
@@ -215,12 +221,12 @@ def conditioned(covariance: Array, rows: Array) -> Array:
     noisy[np.diag_indices_from(noisy)] += 1.0
     own = np.diagonal(covariance)
     try:
-        lower = cholesky(0.5 * (noisy + noisy.T), lower=True)
+        lower = cholesky(0.5 * (noisy + noisy.T))
     except LinAlgError:
         check_variance(np.full_like(own, -np.inf), own)
         raise
     half = lower_times(triangular_inverse(lower), cross)
-    rest = covariance - half.T @ half
+    rest = covariance - symmetric_product(half.T)
     check_variance(np.diagonal(rest), own)
     return rest
 
@@ -242,7 +248,7 @@ def relaxed(known: Array, share: float) -> Array:
 
 def reduced(factor: Array, rows: Array, own: float) -> Array:
     """Return ``C (own I + R' R)^{-1} C'``, (m, m), for a factor C (m, r) and rows R (k, r)."""
-    inner = rows.T @ rows
+    inner = symmetric_product(rows.T)
     inner[np.diag_indices_from(inner)] += own
-    half = lower_times(triangular_inverse(cholesky(inner, lower=True)), factor.T)
-    return half.T @ half
+    half = lower_times(triangular_inverse(cholesky(inner)), factor.T)
+    return symmetric_product(half.T)

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
+from scipy.linalg import LinAlgError, eigh
 
+from seqmed import factoring
 from seqmed.arrays import Array, Points, stack
+from seqmed.factoring import cholesky, solve_lower, symmetric_product
 from seqmed.graph import Smoothness
 from seqmed.kernels import ComputedGram, Kernel
 from seqmed.triangular import times_upper
@@ -58,10 +60,10 @@ class LowRankCovariance:
         if self.reduction is None:
             return values
         features = self.reduction.features(self.kernel, left)
-        others = features if left is right else self.reduction.features(self.kernel, right)
         if left is right:
             check_reduction(np.diagonal(values), features)
-        return values - features @ others.T
+            return values - symmetric_product(features)
+        return values - features @ self.reduction.features(self.kernel, right).T
 
     def diagonal(self, points: Points) -> Array:
         """Return the variance at every row, (n,), >= 0."""
@@ -103,7 +105,7 @@ class LowRankWindow:
         if self.points.shape[0] > LARGEST_GRAM:
             return ComputedGram(kernel, self.points, features)
         gram = kernel(self.points, self.points)
-        return gram if features is None else gram - features @ features.T
+        return gram if features is None else gram - symmetric_product(features)
 
     def scores(self, coefficients: Array) -> Array:
         """Return an expansion on the landmarks at the points, (n, machines)."""
@@ -140,16 +142,20 @@ def damping(penalty_factor: Array, gram: Array) -> Array:
 
     This is the matrix S of Theorem 2. The paper inverts P, which is singular; in
     ``S = R (I + R'KR)^{-1} R'`` only a matrix with eigenvalues >= 1 is factored. Where rounding of
-    a huge K, or an indefinite one, spoils that, its negative eigenvalues count as zero.
+    a huge K, or an indefinite one, spoils that, its negative eigenvalues count as zero; more than
+    `factoring.LARGEST` rows are refused then.
     """
     product = penalty_factor.T @ gram @ penalty_factor
     product = 0.5 * (product + product.T)
     try:
-        lower = cholesky(product + np.eye(product.shape[0]), lower=True)
+        lower = cholesky(product + np.eye(product.shape[0]))
     except LinAlgError:
+        if product.shape[0] > factoring.LARGEST:
+            variances = np.diagonal(gram)
+            check_variance(np.full_like(variances, -np.inf), variances)
         values, vectors = eigh(product)
         return (penalty_factor @ vectors) / np.sqrt(1.0 + np.maximum(values, 0.0))
-    return solve_triangular(lower, penalty_factor.T, lower=True).T
+    return solve_lower(lower, penalty_factor.T).T
 
 
 def fold_exactly(
@@ -182,6 +188,6 @@ def discount(covariance: LowRankCovariance, share: float) -> LowRankCovariance:
     factor = old.factor
     product = factor.T @ covariance.kernel(old.landmarks, old.landmarks) @ factor
     rest = np.eye(product.shape[0]) - 0.5 * (1.0 - share) * (product + product.T)
-    lower = cholesky(rest, lower=True)
-    scaled = np.sqrt(share) * solve_triangular(lower, factor.T, lower=True).T
+    lower = cholesky(rest)
+    scaled = np.sqrt(share) * solve_lower(lower, factor.T).T
     return LowRankCovariance(covariance.kernel, Reduction(old.landmarks, scaled))

@@ -35,6 +35,7 @@ from seqmed.arrays import (
 from seqmed.covariance.basis import whiten_gram
 from seqmed.covariance.protocol import CovarianceFunction, Folded, Projection
 from seqmed.dual.problem import is_moderate
+from seqmed.factoring import symmetric_product
 from seqmed.graph import Smoothness
 from seqmed.kernels import Kernel
 from seqmed.triangular import is_upper, squared_upper_times, times_upper
@@ -187,7 +188,7 @@ class NystroemGram:
         size = self.order.size
         values = self.values[new]
         features = times_upper(values.astype(self.precision), self.factor, self.triangular)
-        known = features @ features.T
+        known = symmetric_product(features)
         if size:
             own, known = known, np.empty((size + new.size,) * 2, dtype=self.precision)
             known[:size, :size], known[size:, size:] = self.known, own
@@ -331,7 +332,7 @@ class NystroemRecursion:
         """Return the nearest expansion on the landmarks."""
         found = self._nystroem.on_window(points, self._nystroem.landmarks)
         features = self._nystroem.features(points)
-        rest = self.covariance.kernel(points, points) - features @ features.T
+        rest = self.covariance.kernel(points, points) - symmetric_product(features)
         lost = np.sum(coefficients * (rest @ coefficients), axis=0)
         return Projection(found.on_landmarks(coefficients), np.maximum(lost, 0.0))
 

@@ -61,6 +61,9 @@ class Precomputed(Pointwise):
     def __call__(self, left: Points, right: Points) -> Array:
         columns = right[:, 0]
         if left.dtype.kind == "i":
+            everyone = np.arange(self.gram.shape[0])
+            if np.array_equal(left[:, 0], everyone) and np.array_equal(columns, everyone):
+                return self.gram
             return self.gram[np.ix_(left[:, 0], columns)]
         return np.asarray(left[:, columns])
 

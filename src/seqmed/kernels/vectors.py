@@ -12,6 +12,7 @@ from scipy.spatial.distance import cdist
 from sklearn.utils.extmath import safe_sparse_dot
 
 from seqmed.arrays import Array, Indices, Points, row_norms_squared
+from seqmed.factoring import symmetric_product
 from seqmed.kernels.bounded import sums_by_blocks
 from seqmed.kernels.protocol import Expansion, Pointwise
 from seqmed.threads import side_by_side
@@ -274,12 +275,19 @@ def parts(stop: int, size: int, start: int = 0) -> Iterator[slice]:
         yield slice(first, min(first + size, stop))
 
 
+def inner_products(left: Points, right: Points) -> Array:
+    """Return the inner products of all rows, (n, m)."""
+    if left is right and not sp.issparse(left):
+        return symmetric_product(left)
+    return safe_sparse_dot(left, right.T, dense_output=True)
+
+
 def squared_distances(left: Points, right: Points) -> Array:
     """Return squared Euclidean distances, (n, m), by inner products."""
     left_norms = row_norms_squared(left)
     right_norms = left_norms if left is right else row_norms_squared(right)
     with np.errstate(over="ignore", invalid="ignore"):
-        distances = safe_sparse_dot(left, right.T, dense_output=True)
+        distances = inner_products(left, right)
         distances *= -2.0
         if left is right:
             distances += left_norms[:, None] + left_norms[None, :]  # symmetric to the last bit
@@ -299,7 +307,7 @@ class Linear(Pointwise):
     compact = True
 
     def __call__(self, left: Points, right: Points) -> Array:
-        return safe_sparse_dot(left, right.T, dense_output=True)
+        return inner_products(left, right)
 
     def diagonal(self, points: Points) -> Array:
         return row_norms_squared(points)
@@ -327,7 +335,7 @@ class Polynomial(Pointwise):
         return replace(self, gamma=resolve_gamma(self.gamma, points, weights))
 
     def __call__(self, left: Points, right: Points) -> Array:
-        products = safe_sparse_dot(left, right.T, dense_output=True)
+        products = inner_products(left, right)
         return (float(self.gamma) * products + self.coef0) ** self.degree
 
     def diagonal(self, points: Points) -> Array:

@@ -27,6 +27,7 @@ from seqmed.persistence.registry import (
     estimator_class,
 )
 from seqmed.persistence.values import Decoder, Encoder, checked, in_range, tagged
+from seqmed.snapshots import snapshot
 
 __all__ = [
     "Contents",
@@ -181,6 +182,7 @@ def to_bytes(model: Any, extra: dict[str, Any] | None) -> tuple[memoryview, byte
     from seqmed import __version__
 
     check_class(type(model), "save got")
+    model = snapshot(model)
     if extra is not None and not (type(extra) is dict and all(type(name) is str for name in extra)):
         raise ValueError(f"extra is {extra!r:.100}, expected a dictionary whose keys are strings.")
     learned, kept = ModelEncoder("model"), Encoder("extra")

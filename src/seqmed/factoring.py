@@ -1,0 +1,119 @@
+"""Cholesky factors and symmetric products of any size, by calls of bounded size.
+
+OpenBLAS with several threads crashes the process in `dsyrk` of 16,000 rows or more, and so in
+`dpotrf`, `dpstrf` and numpy's ``A @ A.T``. Beyond `LARGEST` rows the functions of this module work
+block by block; up to that each is one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+from scipy.linalg.blas import dtrsm
+
+from seqmed.arrays import Array, Indices
+
+# Rows up to which a matrix is factored, or multiplied by its own transpose, in one call.
+LARGEST = 8192
+# Rows of a block beyond that, and columns of a block where pivots are chosen one by one.
+BLOCK, PANEL = 2048, 128
+
+
+def symmetric_product(rows: NDArray[Any]) -> NDArray[Any]:
+    """Return ``rows @ rows.T``, (n, n), exactly symmetric."""
+    n = rows.shape[0]
+    if n <= LARGEST:
+        return rows @ rows.T
+    values = np.empty((n, n), dtype=rows.dtype)
+    for part in blocks(0, n):
+        own = rows[part]
+        values[part, part] = own @ own.T
+        values[part, : part.start] = own @ rows[: part.start].T
+        values[: part.start, part] = values[part, : part.start].T
+    return values
+
+
+def cholesky(matrix: Array) -> Array:
+    """Return the lower factor (n, n) of a positive definite matrix; LinAlgError if it is not."""
+    n = matrix.shape[0]
+    if n <= LARGEST:
+        return linalg.cholesky(matrix, lower=True)
+    lower = np.tril(matrix)
+    for part in blocks(0, n):
+        lower[part, part] = linalg.cholesky(lower[part, part], lower=True)
+        for rows in blocks(part.stop, n):
+            lower[rows, part] = divided(lower[rows, part], lower[part, part])
+        subtract_squares(lower, lower[:, part], part.stop)
+    return lower
+
+
+def divided(rows: Array, lower: Array) -> Array:
+    """Return ``A L'^{-1}``, (k, n), for a lower triangular matrix L (n, n)."""
+    return dtrsm(1.0, lower, rows, side=1, lower=1, trans_a=1)
+
+
+def subtract_squares(matrix: Array, columns: Array, start: int) -> None:
+    """Subtract ``C C'``, C (n, k), from the lower part of a matrix, rows and columns ``start:``.
+
+    What is above the diagonal there is not used again.
+    """
+    for rows in blocks(start, matrix.shape[0]):
+        matrix[rows, start : rows.stop] -= columns[rows] @ columns[start : rows.stop].T
+
+
+def pivoted_cholesky(matrix: Array, cutoff: float | None = None) -> tuple[Array, Indices]:
+    """Return L, (n, rank), and an order with ``L L' = matrix`` in that order of rows and columns.
+
+    For a positive semi-definite matrix. The largest variance left is the next pivot, and those of
+    ``cutoff`` or less count as 0: by default of n roundings of the largest.
+    """
+    n = matrix.shape[0]
+    work, lower, order = matrix.copy(), np.zeros((n, n)), np.arange(n)
+    left = np.diagonal(matrix).copy()
+    if cutoff is None:
+        cutoff = n * float(np.finfo(np.float64).eps) * float(left.max(initial=0.0))
+    for start in range(0, n, PANEL):
+        stop = min(start + PANEL, n)
+        for column in range(start, stop):
+            pivot = column + int(np.argmax(left[column:]))
+            if not left[pivot] > cutoff:
+                return lower[:, :column], order
+            swap(column, pivot, order, left, lower, work, work.T)
+            values = (
+                work[column:, column] - lower[column:, start:column] @ lower[column, start:column]
+            )
+            lower[column, column] = np.sqrt(left[column])
+            lower[column + 1 :, column] = values[1:] / lower[column, column]
+            left[column + 1 :] -= lower[column + 1 :, column] ** 2
+        done = lower[:, start:stop]
+        for rows in blocks(stop, n):
+            work[rows, stop:] -= done[rows] @ done[stop:].T
+    return lower, order
+
+
+def swap(first: int, second: int, *arrays: NDArray[Any]) -> None:
+    """Exchange two entries, or rows, in each of some arrays."""
+    if first != second:
+        for array in arrays:
+            array[[first, second]] = array[[second, first]]
+
+
+def solve_lower(lower: Array, values: Array) -> Array:
+    """Return ``L^{-1} V``, (n, r), for a lower triangular matrix L (n, n)."""
+    n = lower.shape[0]
+    if n <= LARGEST:
+        return linalg.solve_triangular(lower, values, lower=True)
+    half = n // 2
+    first = solve_lower(lower[:half, :half], values[:half])
+    rest = values[half:] - lower[half:, :half] @ first
+    return np.concatenate([first, solve_lower(lower[half:, half:], rest)])
+
+
+def blocks(start: int, stop: int) -> Iterator[slice]:
+    """Yield slices of up to `BLOCK` rows."""
+    for first in range(start, stop, BLOCK):
+        yield slice(first, min(first + BLOCK, stop))
