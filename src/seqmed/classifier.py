@@ -15,7 +15,9 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils._param_validation import make_constraint
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
-from seqmed.arrays import Array, Points, take_rows
+from seqmed.arrays import Array, Mask, Points, take_rows
+from seqmed.classes import find
+from seqmed.labels import aligned, as_label_array, split_labels
 from seqmed.validation import Rows, check_weights, checked_rows, in_format
 
 
@@ -64,13 +66,13 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
             )
         X = checked_rows(self, X, reset=stream is None)
         known = None if stream is None or not stream.book.classes.size else stream.book.classes
-        declared = np.zeros(0) if classes is None else self._check_classes(classes)
+        declared = np.zeros(0) if classes is None else self._check_classes(classes, known)
         if known is None and declared.size:
             known = declared
         labeled, labels = self._split_labels(y, known)
         check_consistent_length(X, labeled)
         if declared.size and labels.size:
-            strange = np.setdiff1d(labels, declared)
+            strange = labels[find(labels, declared) < 0]
             if strange.size:
                 raise ValueError(
                     f"y holds {strange.tolist()[0]!r}, which is not among classes="
@@ -92,21 +94,27 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
             labels, labeled = labels[used[labeled]], labeled[used]
         return Rows(X, labeled, labels, weights, declared, gram)
 
+    def _split_labels(self, y: Any, known: NDArray[Any] | None) -> tuple[Mask, NDArray[Any]]:
+        """Return the mask of labeled rows and their labels; ``known`` classes, if any are."""
+        return split_labels(y, self.unlabeled, known=known)
+
     def _format_rows(self, X: Points, stream: Any) -> tuple[Points, Array | None]:
         """Return rows in the format of the stream, and the user's kernel matrix if there is one."""
         return in_format(X, sp.issparse(X) if stream is None else stream.sparse), None
 
-    def _check_classes(self, classes: Any) -> NDArray[Any]:
+    def _check_classes(self, classes: Any, known: NDArray[Any] | None) -> NDArray[Any]:
         """Return declared classes, sorted; refuse missing labels and the marker among them."""
-        given = np.asarray(sorted(classes) if isinstance(classes, set | frozenset) else classes)
-        if given.ndim != 1:
+        given = list(classes) if isinstance(classes, set | frozenset) else classes
+        if np.ndim(given) != 1:
             raise ValueError(
-                f"classes has shape {given.shape}, expected one dimension: pass a list of labels."
+                f"classes has shape {np.shape(given)}, expected one dimension: pass a list of "
+                "labels."
             )
-        labeled, values = self._split_labels(given, given)
+        given = list(as_label_array(given))  # objects, among which 'nan' is a name
+        labeled, values = self._split_labels(given, known)
         if not labeled.all():
             raise ValueError(
-                f"classes={given.tolist()} holds a value that marks unlabeled rows, expected "
+                f"classes={given} holds a value that marks unlabeled rows, expected "
                 "classes only: leave it out, or choose another marker."
             )
         return np.unique(values)
@@ -210,13 +218,10 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
             X = _safe_indexing(*indexable(X), np.flatnonzero(labeled))
             if sample_weight is not None:
                 sample_weight = np.asarray(sample_weight)[labeled]
-        return super().score(X, labels, sample_weight)
+        predicted, labels = aligned(self.predict(X), labels)
+        return float(np.average(predicted == labels, weights=sample_weight))
 
     # -- what a subclass decides -----------------------------------------------------------------
-
-    @abstractmethod
-    def _split_labels(self, y, known):
-        """Return the mask of labeled rows and their labels; ``known`` classes, if any are."""
 
     @abstractmethod
     def predict_proba(self, X):

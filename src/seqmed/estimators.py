@@ -161,7 +161,7 @@ class SeqMED(SequentialClassifier):
         self.random_state = random_state
 
     def _split_labels(self, y, known):
-        return split_labels(y, None, marks=False, known=known)
+        return split_labels(y, None, known=known)
 
     def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
         if self.budget is None or kernel.compact:
@@ -309,9 +309,6 @@ class SeqLapMED(SequentialClassifier):
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
-
-    def _split_labels(self, y, known):
-        return split_labels(y, self.unlabeled, marks=True, known=known)
 
     def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
         if self.recursion == "spectral" and (sp.issparse(rows.points) or not kernel.on_vectors):

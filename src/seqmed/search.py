@@ -306,7 +306,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         final = getattr(self.estimator, "_final_estimator", self.estimator)
         if hasattr(final, "_split_labels"):
             return final._split_labels(y, known)
-        return split_labels(y, None, marks=False, known=known)
+        return split_labels(y, None, known=known)
 
     def _commit(self, candidates, record, n_batches, begun):
         best = int(record.ranking[0])

@@ -14,11 +14,11 @@ from seqmed import graph_mixture
 from seqmed import margin as margins
 from seqmed.arrays import Array, Points
 from seqmed.calibration import with_unseen
+from seqmed.classes import empty_registry
 from seqmed.estimators import SeqMED
 from seqmed.graph_mixture import MixtureInfo, MixtureSettings, MixtureStream
 from seqmed.graphpropagation import DEFAULT_GRAPH_MEMORY, GraphClassifier
 from seqmed.kernels import Kernel, make_kernel
-from seqmed.labels import empty_book
 from seqmed.validation import Rows, check_overflow, is_estimator
 
 # Kernels whose distances grow with Euclidean ones: the graph then uses those of the rows.
@@ -228,7 +228,7 @@ class SeqGraphMED(GraphClassifier):
             kernel = make_kernel(own, model.gamma, model.degree, model.coef0)
             kernel = kernel.freeze(rows.points, rows.weights)
         graph = self._begin_graph(rows, seed, kernel)
-        book = empty_book(per_class=True)
+        book = empty_registry(per_class=True)
         sparse = sp.issparse(rows.points)
         stream = graph_mixture.begin(graph, margin, book, rows.points, self._fixed(), sparse)
         return graph_mixture.with_classes(stream, book.declare(classes))

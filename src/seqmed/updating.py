@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from seqmed import calibration, learning, sharing
 from seqmed.arrays import take_rows
 from seqmed.calibration import Calibration
+from seqmed.classes import ClassRegistry, empty_registry
 from seqmed.graph import GraphRecipe
-from seqmed.labels import ClassBook, empty_book
 from seqmed.learning import Batch, BiasPrior, StepInfo
 from seqmed.posterior import Posterior, Recursion
 from seqmed.settings import Settings
@@ -27,7 +27,7 @@ class Stream(NamedTuple):
     """Everything a fitted classifier carries from batch to batch."""
 
     posterior: Posterior
-    book: ClassBook
+    book: ClassRegistry
     calibration: Calibration
     fixed: dict[str, Any]
     sparse: bool
@@ -48,7 +48,7 @@ def begin(
     bias = BiasPrior(-1.0, 0.0) if bias_variance is None else BiasPrior(0.0, bias_variance)
     return Stream(
         posterior=learning.begin(recursion, graph, rows.points, bias),
-        book=empty_book(per_class=per_class),
+        book=empty_registry(per_class=per_class),
         calibration=calibration.begin(),
         fixed=fixed,
         sparse=sp.issparse(rows.points),
@@ -117,7 +117,7 @@ def take_back(
     return stream._replace(posterior=posterior, book=book), info
 
 
-def with_classes(stream: Stream, book: ClassBook) -> Posterior:
+def with_classes(stream: Stream, book: ClassRegistry) -> Posterior:
     """Return the posterior with heads for the classes of another book."""
     if book.classes.size == stream.book.classes.size:
         return stream.posterior

@@ -495,14 +495,12 @@ def test_labels_are_split_by_the_very_marker():
     y = np.array([1, 0, 2, 1])
     flags = np.array([True, False, True, True])
     for labels, markers in ((y, [1, True, 1.0]), (flags, [True, 1])):
-        expected = [
-            bits(split_labels(labels, marker, marks=True, known=y)[0]) for marker in markers
-        ]
+        expected = [bits(split_labels(labels, marker)[0]) for marker in markers]
         assert len({each[2] for each in expected}) == 2
         for order in (range(len(markers)), reversed(range(len(markers)))):
             with sharing.sharing():
                 for which in order:
-                    found = split_labels(labels, markers[which], marks=True, known=y)
+                    found = split_labels(labels, markers[which])
                     assert bits(found[0]) == expected[which]
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from seqmed.calibration import Calibration
+from seqmed.classes import ClassRegistry
 from seqmed.drift import ColumnStatistics, Comparison, Watch
 from seqmed.dual import DualSolution
 from seqmed.estimators import SeqLapMED, SeqMED
@@ -35,7 +36,6 @@ from seqmed.kernels import (
     Precomputed,
     TfIdf,
 )
-from seqmed.labels import ClassBook
 from seqmed.learning import StepInfo
 from seqmed.margin import MarginExpert, OwnExpert
 from seqmed.mixture import Choice, Scales, ScoreRecord
@@ -92,7 +92,7 @@ RECORDS: dict[str, Any] = {
     for kind in (
         *KERNELS, *COVARIANCES, *RECURSIONS,
         Stream, Posterior, Terms, Watched, Window, Expansion, GraphRecipe, Reduction, Basis,
-        Spectrum, ClassBook, Calibration, StepInfo, DualSolution,
+        Spectrum, ClassRegistry, Calibration, StepInfo, DualSolution,
         Watch, ColumnStatistics, Comparison, Record, Dropped,
         *METRICS, GraphStream, GraphState, GraphInfo, SavedRows, Lists,
         MixtureStream, MixtureInfo, OwnExpert, ScoreRecord, Scales, Choice,
