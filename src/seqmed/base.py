@@ -40,6 +40,7 @@ class SequentialClassifier(PosteriorPredictor):
         "averaging": ["boolean"],
         "forgetting": [Interval(Real, 0.0, 1.0, closed="right")],
         "budget": [Interval(Integral, 2, None, closed="left"), None],
+        "unlabeled": "no_validation",
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "tol": [Interval(Real, 0.0, None, closed="neither")],
         "max_iter": [Interval(Integral, -1, None, closed="left")],
@@ -161,7 +162,7 @@ class SequentialClassifier(PosteriorPredictor):
     def _learn(self, X, y, classes, sample_weight, *, stream, alone, new_points=True):
         before = self.__dict__.copy()
         try:
-            rows = self._validate_batch(X, y, classes, sample_weight, stream)
+            rows = self._validate_batch(X, y, classes, sample_weight, stream, alone=alone)
             self._check_labels(rows, alone=alone, new_points=new_points)
             return self._learn_rows(rows, stream, new_points=new_points)
         except BaseException:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from seqmed.arrays import Array, Mask, Points, take_rows
 from seqmed.classes import find
-from seqmed.labels import aligned, as_label_array, split_labels
+from seqmed.labels import aligned, as_label_array, is_marked, is_minus_one, split_labels
 from seqmed.validation import Rows, check_weights, checked_rows, in_format
 
 
@@ -41,6 +41,9 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     # Parameters a stream is built on: they may not change between two batches.
     _fixed_parameters: tuple[str, ...] = ()
+    # Whether unlabeled rows are learned from. If not, -1 may be a class beside ``unlabeled=-1``.
+    _semi_supervised = True
+    unlabeled: Any
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -57,9 +60,12 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     # -- validation ------------------------------------------------------------------------------
 
     def _validate_batch(
-        self, X: Any, y: Any, classes: Any, sample_weight: Any, stream: Any
+        self, X: Any, y: Any, classes: Any, sample_weight: Any, stream: Any, *, alone: bool = False
     ) -> Rows:
-        """Return a batch as it is learned; ``stream`` is the state so far, None before it."""
+        """Return a batch as it is learned.
+
+        ``stream`` is the state so far, None before it; ``alone`` tells whether no batch follows.
+        """
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
@@ -69,7 +75,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         declared = np.zeros(0) if classes is None else self._check_classes(classes, known)
         if known is None and declared.size:
             known = declared
-        labeled, labels = self._split_labels(y, known)
+        labeled, labels = self._split_labels(y, known, alone=alone)
         check_consistent_length(X, labeled)
         if declared.size and labels.size:
             strange = labels[find(labels, declared) < 0]
@@ -92,11 +98,19 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         if not used.all():
             X, weights = take_rows(X, used), weights[used]
             labels, labeled = labels[used[labeled]], labeled[used]
+        if not declared.size:  # a marker that is a class remains one, if its labels are retracted
+            declared = labels[is_marked(labels, self.unlabeled)][:1]
         return Rows(X, labeled, labels, weights, declared, gram)
 
-    def _split_labels(self, y: Any, known: NDArray[Any] | None) -> tuple[Mask, NDArray[Any]]:
-        """Return the mask of labeled rows and their labels; ``known`` classes, if any are."""
-        return split_labels(y, self.unlabeled, known=known)
+    def _split_labels(
+        self, y: Any, known: NDArray[Any] | None, *, alone: bool = False
+    ) -> tuple[Mask, NDArray[Any]]:
+        """Return the mask of labeled rows and their labels.
+
+        ``known`` classes, if any are; ``alone`` tells whether these are all labels there will be.
+        """
+        signs_are_classes = alone and not self._semi_supervised
+        return split_labels(y, self.unlabeled, known=known, signs_are_classes=signs_are_classes)
 
     def _format_rows(self, X: Points, stream: Any) -> tuple[Points, Array | None]:
         """Return rows in the format of the stream, and the user's kernel matrix if there is one."""
@@ -111,7 +125,10 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
                 "labels."
             )
         given = list(as_label_array(given))  # objects, among which 'nan' is a name
-        labeled, values = self._split_labels(given, known)
+        marker = self.unlabeled
+        if not self._semi_supervised and is_minus_one(marker):
+            marker = None
+        labeled, values = split_labels(given, marker, known=known)
         if not labeled.all():
             raise ValueError(
                 f"classes={given} holds a value that marks unlabeled rows, expected "

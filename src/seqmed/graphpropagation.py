@@ -208,8 +208,7 @@ class GraphPropagation(GraphClassifier):
     one-hot labels Y is ``U = (D - alpha W)^{-1} Y``; the score of a class at a new row is the
     weighted mean of U over its nearest kept rows, divided by the number of labels of the class.
 
-    A row is unlabeled if its label equals ``unlabeled``, or is NaN (float or object labels) or None
-    (object labels).
+    A row is unlabeled if its label equals ``unlabeled``, or is NaN, None, NaT or an empty string.
 
     Parameters
     ----------
@@ -224,7 +223,7 @@ class GraphPropagation(GraphClassifier):
         callable is a kernel: it maps (n, p) and (m, p) rows to (n, m) values k, and the squared
         distance is ``k(x, x) + k(x', x') - 2 k(x, x')``.
     unlabeled : object, default=-1
-        Marker of a missing label; None if only None and NaN are missing.
+        Marker of a missing label; None if only NaN, None, NaT and empty strings are missing.
     forgetting : float in (0, 1], default=1.0
         Forgetting factor per batch: labels lose weight, and kept rows are replaced sooner.
     random_state : int, RandomState instance or None, default=None

@@ -406,7 +406,7 @@ def whole_floats(values: NDArray[Any], known: NDArray[Any] | None) -> NDArray[An
         so_far = "" if known is None else f" The classes so far are {described(known)}."
         raise ValueError(
             f"Unknown label type: continuous. y holds floats such as {broken[0]:g}, expected whole "
-            f"numbers: convert classes to strings, or use a regressor.{so_far}"
+            f"numbers, as classes are discrete: convert them to strings, or use a regressor.{so_far}"
         )
     return values + 0.0
 
@@ -551,6 +551,8 @@ def does_not_fit(values: NDArray[Any], known: NDArray[Any]) -> ValueError:
 
 def unknown_type(name: str, label: Any, known: NDArray[Any] | None) -> ValueError:
     """Return the refusal of labels of a type that cannot be learned."""
+    if name.startswith("complex"):
+        name = f"{name}: Complex data not supported"
     expected = "expected integers, floats, booleans, strings, bytes or dates"
     if known is not None and known.size:
         expected = f"but the classes so far are {described(known)}"

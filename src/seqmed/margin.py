@@ -171,7 +171,7 @@ class OtherExpert:
     def learn(self, lesson: Lesson) -> OtherExpert:
         """Return the expert after one mini-batch: a copy of the classifier that has learned it."""
         rows, model = lesson.rows, deepcopy(self.estimator)
-        takes_all = "unlabeled" in model.get_params(deep=False)
+        takes_all = learns_from_unlabeled(model)
         chosen = lesson.part if takes_all else lesson.part & rows.labeled
         if not chosen.any():
             return self
@@ -268,6 +268,12 @@ def begin(estimator: BaseEstimator) -> MarginExpert:
 def is_own(estimator: Any) -> bool:
     """Whether an estimator is a `SeqMED` or a `SeqLapMED`."""
     return isinstance(estimator, SequentialClassifier)
+
+
+def learns_from_unlabeled(estimator: Any) -> bool:
+    """Whether an estimator learns from unlabeled rows."""
+    marked = "unlabeled" in estimator.get_params(deep=False)
+    return getattr(estimator, "_semi_supervised", marked)
 
 
 def takes_weights(estimator: Any) -> bool:

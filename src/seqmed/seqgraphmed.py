@@ -34,8 +34,8 @@ class SeqGraphMED(GraphClassifier):
     the last 300 of these scores choose the weight of the graph and calibrate the probabilities. The
     graph takes part only as far as this record speaks for it.
 
-    A row is unlabeled if its label equals ``unlabeled``, or is NaN (float or object labels) or None
-    (object labels). A saved model contains kept rows of the stream.
+    A row is unlabeled if its label equals ``unlabeled``, or is NaN, None, NaT or an empty string. A
+    saved model contains kept rows of the stream.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ class SeqGraphMED(GraphClassifier):
         The margin expert. None is a `SeqMED` with the `class_weight`, `forgetting` and
         `random_state` of this classifier. Any classifier with `partial_fit` and
         `decision_function` (or `predict_proba`) may be given; it uses its own parameters. One
-        with a parameter `unlabeled` gets all rows, any other the labeled ones. The estimator is
-        copied. Parameters of a `SeqMED` or `SeqLapMED` may change between batches as they may in
-        these classifiers; those of other estimators may not.
+        with a parameter `unlabeled`, except `SeqMED`, gets all rows, any other the labeled ones.
+        The estimator is copied. Parameters of a `SeqMED` or `SeqLapMED` may change between batches
+        as they may in these classifiers; those of other estimators may not.
     graph_memory : int >= 2, default=10000
         Rows kept for the graph at most. At most half of them are labeled.
     n_neighbors : int >= 1, default=10
@@ -65,7 +65,7 @@ class SeqGraphMED(GraphClassifier):
         record better, which raises accuracy and lowers the recall of rare classes. Only scores of
         a `SeqMED` or `SeqLapMED` with ``bias="auto"`` are adjusted.
     unlabeled : object, default=-1
-        Marker of a missing label; None if only None and NaN are missing.
+        Marker of a missing label; None if only NaN, None, NaT and empty strings are missing.
     forgetting : float in (0, 1], default=1.0
         Forgetting factor per batch of the graph, of the record, and of the default estimator.
         Below 1 for streams that drift.
@@ -216,8 +216,9 @@ class SeqGraphMED(GraphClassifier):
 
     def _rows_at_once(self, n_rows: int) -> int:
         # an estimator that learns from unlabeled rows sees all of them as one batch
-        template = self._template()
-        return n_rows if "unlabeled" in template.get_params() else super()._rows_at_once(n_rows)
+        if margins.learns_from_unlabeled(self._template()):
+            return n_rows
+        return super()._rows_at_once(n_rows)
 
     def _begin(self, rows: Rows, seed: int, classes: Any) -> MixtureStream:
         margin = margins.begin(self._template())
