@@ -406,7 +406,8 @@ def whole_floats(values: NDArray[Any], known: NDArray[Any] | None) -> NDArray[An
         so_far = "" if known is None else f" The classes so far are {described(known)}."
         raise ValueError(
             f"Unknown label type: continuous. y holds floats such as {broken[0]:g}, expected whole "
-            f"numbers, as classes are discrete: convert them to strings, or use a regressor.{so_far}"
+            "numbers, as classes are discrete: convert them to strings, or use a regressor."
+            f"{so_far}"
         )
     return values + 0.0
 
