@@ -92,16 +92,9 @@ class Standardised:
         return self.model.score(self.scaler.transform(X), y) if fitted else np.nan
 
 
-class LabelsOnly(SeqMED):
-    """SeqMED, which marks a missing label by None."""
-
-    def partial_fit(self, X, y, classes):
-        return super().partial_fit(X, np.where(y == UNLABELED, None, y), classes=classes)
-
-
 METHODS = {
     "SeqGraphMED": lambda: SeqGraphMED(random_state=0),
-    "SeqMED, labels only": LabelsOnly,
+    "SeqMED, labels only": SeqMED,
     "SGDClassifier": lambda: Standardised(
         SGDClassifier(loss="log_loss", learning_rate="constant", eta0=0.01, random_state=0)
     ),

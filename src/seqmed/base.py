@@ -41,6 +41,7 @@ class SequentialClassifier(PosteriorPredictor):
         "averaging": ["boolean"],
         "forgetting": [Interval(Real, 0.0, 1.0, closed="right")],
         "budget": [Interval(Integral, 2, None, closed="left"), None],
+        "unlabeled": "no_validation",
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "tol": [Interval(Real, 0.0, None, closed="neither")],
         "max_iter": [Interval(Integral, -1, None, closed="left")],
@@ -162,7 +163,7 @@ class SequentialClassifier(PosteriorPredictor):
 
     def _learn(self, X, y, classes, sample_weight, *, stream, alone, new_points=True):
         model = snapshot(self)
-        rows = model._validate_batch(X, y, classes, sample_weight, stream)
+        rows = model._validate_batch(X, y, classes, sample_weight, stream, alone=alone)
         model._check_labels(rows, alone=alone, new_points=new_points)
         model._learn_rows(rows, stream, new_points=new_points)
         self.__dict__ = model.__dict__  # in one stroke: for interrupts and other threads

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from seqmed.arrays import Array
+from seqmed.classes import ClassRegistry
 from seqmed.kernels import blocks
-from seqmed.labels import ClassBook
 
 # Scores of +-1 are the margin, with C close to slack_shape scores of ``1 - slack_shape / C``. Half
 # octaves from flat to steep enough for either.
@@ -102,7 +102,7 @@ def begin() -> Calibration:
 
 def record(
     calibration: Calibration,
-    book: ClassBook,
+    book: ClassRegistry,
     scores: Array,
     codes: NDArray[np.intp],
     weights: Array,
@@ -125,13 +125,13 @@ def record(
     return calibration.add(of_classes, places[codes[usable]], weights[usable])
 
 
-def probabilities(calibration: Calibration, book: ClassBook, scores: Array) -> Array:
+def probabilities(calibration: Calibration, book: ClassRegistry, scores: Array) -> Array:
     """Return the probability of every class known, (n, K), from scores of the heads, (n, heads)."""
     of_classes = book.class_scores(scores)
     return with_unseen(book, calibration.probabilities(of_classes[:, book.seen]), of_classes)
 
 
-def with_unseen(book: ClassBook, seen: Array, of_classes: Array) -> Array:
+def with_unseen(book: ClassRegistry, seen: Array, of_classes: Array) -> Array:
     """Return the probability of every class known, (n, K), from those of the classes seen.
 
     A class that was declared, and of which no example has come, has what Laplace's rule of

@@ -15,7 +15,9 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils._param_validation import make_constraint
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
-from seqmed.arrays import Array, Points, take_rows
+from seqmed.arrays import Array, Mask, Points, take_rows
+from seqmed.classes import find
+from seqmed.labels import aligned, as_label_array, is_marked, is_minus_one, split_labels
 from seqmed.snapshots import snapshot
 from seqmed.validation import Rows, check_weights, checked_rows, in_format
 
@@ -40,6 +42,9 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     # Parameters a stream is built on: they may not change between two batches.
     _fixed_parameters: tuple[str, ...] = ()
+    # Whether unlabeled rows are learned from. If not, -1 may be a class beside ``unlabeled=-1``.
+    _semi_supervised = True
+    unlabeled: Any
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -56,22 +61,25 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     # -- validation ------------------------------------------------------------------------------
 
     def _validate_batch(
-        self, X: Any, y: Any, classes: Any, sample_weight: Any, stream: Any
+        self, X: Any, y: Any, classes: Any, sample_weight: Any, stream: Any, *, alone: bool = False
     ) -> Rows:
-        """Return a batch as it is learned; ``stream`` is the state so far, None before it."""
+        """Return a batch as it is learned.
+
+        ``stream`` is the state so far, None before it; ``alone`` tells whether no batch follows.
+        """
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         X = checked_rows(self, X, reset=stream is None)
         known = None if stream is None or not stream.book.classes.size else stream.book.classes
-        declared = np.zeros(0) if classes is None else self._check_classes(classes)
+        declared = np.zeros(0) if classes is None else self._check_classes(classes, known)
         if known is None and declared.size:
             known = declared
-        labeled, labels = self._split_labels(y, known)
+        labeled, labels = self._split_labels(y, known, alone=alone)
         check_consistent_length(X, labeled)
         if declared.size and labels.size:
-            strange = np.setdiff1d(labels, declared)
+            strange = labels[find(labels, declared) < 0]
             if strange.size:
                 raise ValueError(
                     f"y holds {strange.tolist()[0]!r}, which is not among classes="
@@ -91,23 +99,40 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         if not used.all():
             X, weights = take_rows(X, used), weights[used]
             labels, labeled = labels[used[labeled]], labeled[used]
+        if not declared.size:  # a marker that is a class remains one, if its labels are retracted
+            declared = labels[is_marked(labels, self.unlabeled)][:1]
         return Rows(X, labeled, labels, weights, declared, gram)
+
+    def _split_labels(
+        self, y: Any, known: NDArray[Any] | None, *, alone: bool = False
+    ) -> tuple[Mask, NDArray[Any]]:
+        """Return the mask of labeled rows and their labels.
+
+        ``known`` classes, if any are; ``alone`` tells whether these are all labels there will be.
+        """
+        signs_are_classes = alone and not self._semi_supervised
+        return split_labels(y, self.unlabeled, known=known, signs_are_classes=signs_are_classes)
 
     def _format_rows(self, X: Points, stream: Any) -> tuple[Points, Array | None]:
         """Return rows in the format of the stream, and the user's kernel matrix if there is one."""
         return in_format(X, sp.issparse(X) if stream is None else stream.sparse), None
 
-    def _check_classes(self, classes: Any) -> NDArray[Any]:
+    def _check_classes(self, classes: Any, known: NDArray[Any] | None) -> NDArray[Any]:
         """Return declared classes, sorted; refuse missing labels and the marker among them."""
-        given = np.asarray(sorted(classes) if isinstance(classes, set | frozenset) else classes)
-        if given.ndim != 1:
+        given = list(classes) if isinstance(classes, set | frozenset) else classes
+        if np.ndim(given) != 1:
             raise ValueError(
-                f"classes has shape {given.shape}, expected one dimension: pass a list of labels."
+                f"classes has shape {np.shape(given)}, expected one dimension: pass a list of "
+                "labels."
             )
-        labeled, values = self._split_labels(given, given)
+        given = list(as_label_array(given))  # objects, among which 'nan' is a name
+        marker = self.unlabeled
+        if not self._semi_supervised and is_minus_one(marker):
+            marker = None
+        labeled, values = split_labels(given, marker, known=known)
         if not labeled.all():
             raise ValueError(
-                f"classes={given.tolist()} holds a value that marks unlabeled rows, expected "
+                f"classes={given} holds a value that marks unlabeled rows, expected "
                 "classes only: leave it out, or choose another marker."
             )
         return np.unique(values)
@@ -218,13 +243,10 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
             X = _safe_indexing(*indexable(X), np.flatnonzero(labeled))
             if sample_weight is not None:
                 sample_weight = np.asarray(sample_weight)[labeled]
-        return ClassifierMixin.score(model, X, labels, sample_weight)
+        predicted, labels = aligned(model.predict(X), labels)
+        return float(np.average(predicted == labels, weights=sample_weight))
 
     # -- what a subclass decides -----------------------------------------------------------------
-
-    @abstractmethod
-    def _split_labels(self, y, known):
-        """Return the mask of labeled rows and their labels; ``known`` classes, if any are."""
 
     @abstractmethod
     def predict_proba(self, X):

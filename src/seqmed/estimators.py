@@ -14,7 +14,6 @@ from seqmed.base import SequentialClassifier
 from seqmed.covariance.protocol import Recursion
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import Kernel
-from seqmed.labels import split_labels
 from seqmed.validation import Rows
 
 DEFAULT_C = 10.0
@@ -28,8 +27,12 @@ class SeqMED(SequentialClassifier):
 
     A maximum-margin kernel classifier whose Gaussian posterior after one batch is the prior of the
     next. With one batch it is the MED classifier, with ``slack_shape=0`` the support vector
-    machine. Rows without a label (None or NaN) teach nothing; in the first batch they count in what
-    is measured there (``gamma="scale"``, idf).
+    machine. Unlabeled rows teach nothing; in the first batch they count in what is measured there
+    (``gamma="scale"``, idf).
+
+    A row is unlabeled if its label equals ``unlabeled``, or is NaN, None, NaT or an empty string.
+    If y holds only -1 and +1, `fit` takes both for classes, and `partial_fit` wants to be told: by
+    ``classes=[-1, 1]`` or ``unlabeled=None``. Once -1 is a class it remains one.
 
     Parameters
     ----------
@@ -81,6 +84,8 @@ class SeqMED(SequentialClassifier):
         landmarks, labeled rows within whose span labels are learned: until there are more labels
         than that nothing is approximated. The other half are labeled rows of the window. With
         more labels in a batch than that, ``lag=1, averaging=True`` is the better choice.
+    unlabeled : object, default=-1
+        Marker of a missing label; None if only NaN, None, NaT and empty strings are missing.
     class_weight : {"balanced"}, dict or None, default=None
         Weights of classes. "balanced" is by the labels seen so far, this batch included.
     tol : float > 0, default=1e-3
@@ -136,6 +141,7 @@ class SeqMED(SequentialClassifier):
         averaging=False,
         forgetting=1.0,
         budget=None,
+        unlabeled=-1,
         class_weight=None,
         tol=1e-3,
         max_iter=-1,
@@ -154,13 +160,13 @@ class SeqMED(SequentialClassifier):
         self.averaging = averaging
         self.forgetting = forgetting
         self.budget = budget
+        self.unlabeled = unlabeled
         self.class_weight = class_weight
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def _split_labels(self, y, known):
-        return split_labels(y, None, marks=False, known=known)
+    _semi_supervised = False
 
     def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
         if self.budget is None or kernel.compact:
@@ -185,8 +191,8 @@ class SeqLapMED(SequentialClassifier):
     or not, makes close points score alike. What the graphs have said is carried from batch to batch
     in the covariance (`recursion`), what the labels have said in the mean.
 
-    A row is unlabeled if its label equals ``unlabeled``, or is NaN (float or object labels) or None
-    (object labels). In arrays of strings a numeric marker is looked for as a string.
+    A row is unlabeled if its label equals ``unlabeled``, or is NaN, None, NaT or an empty string.
+    In arrays of strings a numeric marker is looked for as a string.
 
     Parameters
     ----------
@@ -217,7 +223,7 @@ class SeqLapMED(SequentialClassifier):
     n_landmarks : int >= 1, default=500
         Landmarks to grow to, taken from the stream as it comes.
     unlabeled : object, default=-1
-        Marker of a missing label; None if only None and NaN are missing.
+        Marker of a missing label; None if only NaN, None, NaT and empty strings are missing.
     random_state : int, RandomState instance or None, default=None
         Seed of the choice of landmarks.
 
@@ -240,7 +246,6 @@ class SeqLapMED(SequentialClassifier):
         "laplacian_power": [Interval(Integral, 1, None, closed="left")],
         "recursion": [StrOptions(set(covariance.NAMES))],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
-        "unlabeled": "no_validation",
     }
 
     _fixed_parameters = (
@@ -309,9 +314,6 @@ class SeqLapMED(SequentialClassifier):
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
-
-    def _split_labels(self, y, known):
-        return split_labels(y, self.unlabeled, marks=True, known=known)
 
     def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
         if self.recursion == "spectral" and (sp.issparse(rows.points) or not kernel.on_vectors):

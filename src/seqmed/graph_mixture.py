@@ -18,7 +18,7 @@ import numpy as np
 
 from seqmed import mixture
 from seqmed.arrays import Array, Indices, Points, no_indices, no_rows, stack, take_rows
-from seqmed.labels import ClassBook
+from seqmed.classes import ClassRegistry
 from seqmed.margin import Lesson, MarginExpert
 from seqmed.mixture import Choice, Scales, ScoreRecord, Scores
 from seqmed.propagation import expert
@@ -65,7 +65,7 @@ class MixtureStream(NamedTuple):
 
     graph: GraphState
     margin: MarginExpert
-    book: ClassBook
+    book: ClassRegistry
     record: ScoreRecord
     scales: Scales
     choice: Choice
@@ -97,7 +97,7 @@ class MixtureInfo(NamedTuple):
 def begin(
     graph: GraphState,
     margin: MarginExpert,
-    book: ClassBook,
+    book: ClassRegistry,
     points: Points,
     fixed: dict,
     sparse: bool,
@@ -190,7 +190,7 @@ def learn_piece(
     return stream._replace(scales=measured(stream)), info
 
 
-def with_classes(stream: MixtureStream, book: ClassBook) -> MixtureStream:
+def with_classes(stream: MixtureStream, book: ClassRegistry) -> MixtureStream:
     """Return the stream with columns for the classes of another book."""
     size = book.classes.size
     if size == stream.book.classes.size:

@@ -13,9 +13,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed.arrays import Array, Points, take_rows
 from seqmed.calibration import with_unseen
+from seqmed.classes import ClassRegistry, empty_registry
 from seqmed.classifier import StreamClassifier
 from seqmed.kernels import Kernel, make_kernel
-from seqmed.labels import ClassBook, empty_book, split_labels
 from seqmed.propagation import expert
 from seqmed.propagation.expert import UNLABELED, GraphInfo, GraphState
 from seqmed.propagation.metrics import make_metric
@@ -32,7 +32,7 @@ class GraphStream(NamedTuple):
     """Everything `GraphPropagation` carries from batch to batch."""
 
     graph: GraphState
-    book: ClassBook
+    book: ClassRegistry
     n_batches: int
     fixed: dict[str, Any]
     sparse: bool
@@ -52,9 +52,6 @@ class GraphClassifier(StreamClassifier):
     }
 
     _fixed_parameters = ("graph_memory", "n_neighbors", "alpha", "metric")
-
-    def _split_labels(self, y, known):
-        return split_labels(y, self.unlabeled, marks=True, known=known)
 
     def fit(self, X, y, sample_weight=None):
         """Learn from rows given at once, forgetting all that was learned before.
@@ -205,8 +202,7 @@ class GraphPropagation(GraphClassifier):
     one-hot labels Y is ``U = (D - alpha W)^{-1} Y``; the score of a class at a new row is the
     weighted mean of U over its nearest kept rows, divided by the number of labels of the class.
 
-    A row is unlabeled if its label equals ``unlabeled``, or is NaN (float or object labels) or None
-    (object labels).
+    A row is unlabeled if its label equals ``unlabeled``, or is NaN, None, NaT or an empty string.
 
     Parameters
     ----------
@@ -221,7 +217,7 @@ class GraphPropagation(GraphClassifier):
         callable is a kernel: it maps (n, p) and (m, p) rows to (n, m) values k, and the squared
         distance is ``k(x, x) + k(x', x') - 2 k(x, x')``.
     unlabeled : object, default=-1
-        Marker of a missing label; None if only None and NaN are missing.
+        Marker of a missing label; None if only NaN, None, NaT and empty strings are missing.
     forgetting : float in (0, 1], default=1.0
         Forgetting factor per batch: labels lose weight, and kept rows are replaced sooner.
     random_state : int, RandomState instance or None, default=None
@@ -290,7 +286,7 @@ class GraphPropagation(GraphClassifier):
 
     def _begin(self, rows: Rows, seed: int, classes: Any) -> GraphStream:
         graph = self._begin_graph(rows, seed, None)
-        book = empty_book(per_class=True)
+        book = empty_registry(per_class=True)
         return GraphStream(graph, book, 0, self._fixed(), sp.issparse(rows.points))
 
     def _learn_rows(
@@ -388,7 +384,7 @@ class GraphPropagation(GraphClassifier):
         return with_unseen(stream.book, scores[:, stream.book.seen], scores)
 
 
-def coded(rows: Rows, book: ClassBook) -> tuple[Any, Array]:
+def coded(rows: Rows, book: ClassRegistry) -> tuple[Any, Array]:
     """Return classes and label weights of all rows, both (n,); -1 and 0 for unlabeled ones."""
     codes = np.full(rows.weights.size, UNLABELED)
     codes[rows.labeled] = book.encode(rows.labels)

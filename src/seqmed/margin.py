@@ -15,8 +15,9 @@ from sklearn.base import BaseEstimator, clone
 
 from seqmed.arrays import Array, Mask, Points, take_rows
 from seqmed.base import SequentialClassifier
+from seqmed.classes import ClassRegistry, find, union
 from seqmed.classifier import StreamClassifier
-from seqmed.labels import ClassBook
+from seqmed.labels import as_objects, typed
 from seqmed.predicting import scored
 from seqmed.snapshots import snapshot
 from seqmed.validation import Rows, alike, is_estimator
@@ -38,7 +39,7 @@ class Lesson(NamedTuple):
     part: Mask
     begins: bool
     new_points: bool
-    book: ClassBook
+    book: ClassRegistry
 
 
 class MarginExpert(Protocol):
@@ -61,13 +62,13 @@ class MarginExpert(Protocol):
     def learn(self, lesson: Lesson) -> MarginExpert:
         """Return the expert after one mini-batch."""
 
-    def scores(self, points: Points, book: ClassBook) -> Array:
+    def scores(self, points: Points, book: ClassRegistry) -> Array:
         """Return scores (n, K) of the classes of a book; 0 for classes it does not know."""
 
-    def label_counts(self, book: ClassBook) -> Array:
+    def label_counts(self, book: ClassRegistry) -> Array:
         """Return the label weight of every class of a book, (K,), as the expert has forgotten."""
 
-    def retract(self, points: Points, codes: Any, book: ClassBook) -> tuple[MarginExpert, Rows]:
+    def retract(self, points: Points, codes: Any, book: ClassRegistry) -> tuple[MarginExpert, Rows]:
         """Return the expert without some labels, and those labels."""
 
 
@@ -107,7 +108,7 @@ class OwnExpert:
         model._learn_rows(rows, getattr(model, "_stream", None), new_points=new_points)
         return OwnExpert(model)
 
-    def scores(self, points: Points, book: ClassBook) -> Array:
+    def scores(self, points: Points, book: ClassRegistry) -> Array:
         """Return scores (n, K), not scaled by label counts."""
         stream = getattr(self.estimator, "_stream", None)
         found = np.zeros((points.shape[0], book.classes.size))
@@ -116,7 +117,7 @@ class OwnExpert:
             found[:, places] = stream.book.unscaled(scored(stream.posterior, points))
         return found
 
-    def label_counts(self, book: ClassBook) -> Array:
+    def label_counts(self, book: ClassRegistry) -> Array:
         """Return the discounted label weights of the estimator, whose `forgetting` is its own."""
         stream = getattr(self.estimator, "_stream", None)
         found = np.zeros(book.classes.size)
@@ -124,7 +125,7 @@ class OwnExpert:
             found[stream.book.places_in(book)] = stream.book.discounted
         return found
 
-    def retract(self, points: Points, codes: Any, book: ClassBook) -> tuple[OwnExpert, Rows]:
+    def retract(self, points: Points, codes: Any, book: ClassRegistry) -> tuple[OwnExpert, Rows]:
         """Return the expert without some labels of its window, and those labels."""
         model = snapshot(self.estimator)
         model._check_retractable()
@@ -171,19 +172,19 @@ class OtherExpert:
     def learn(self, lesson: Lesson) -> OtherExpert:
         """Return the expert after one mini-batch: a copy of the classifier that has learned it."""
         rows, model = lesson.rows, deepcopy(self.estimator)
-        takes_all = "unlabeled" in model.get_params(deep=False)
+        takes_all = learns_from_unlabeled(model)
         chosen = lesson.part if takes_all else lesson.part & rows.labeled
         if not chosen.any():
             return self
         self._check_classes(lesson)
         y = np.full(rows.weights.size, None, dtype=object)
-        y[rows.labeled] = rows.labels
+        y[rows.labeled] = as_objects(rows.labels)
         if not takes_all:
             y = rows.labels[lesson.part[rows.labeled]]
         options: dict[str, Any] = {}
         if not hasattr(model, "classes_"):
             # all of the batch: a later mini-batch may have classes that this one has not
-            options["classes"] = np.union1d(lesson.book.classes, rows.labels)
+            options["classes"] = union(lesson.book.classes, rows.labels)
         weights = rows.weights[chosen]
         if not (weights == 1).all():
             if not takes_weights(model):
@@ -201,7 +202,7 @@ class OtherExpert:
         known = getattr(self.estimator, "classes_", None)
         if known is None or isinstance(self.estimator, StreamClassifier):
             return
-        new = np.setdiff1d(lesson.book.classes, known)
+        new = lesson.book.classes[find(lesson.book.classes, typed(np.asarray(known))) < 0]
         if new.size:
             raise ValueError(
                 f"y holds {new.tolist()[0]!r}, a class that {type(self.estimator).__name__} has "
@@ -209,7 +210,7 @@ class OtherExpert:
                 "first call of partial_fit, or use SeqMED, which adds classes as they come."
             )
 
-    def scores(self, points: Points, book: ClassBook) -> Array:
+    def scores(self, points: Points, book: ClassRegistry) -> Array:
         """Return decision values, or log-probabilities where there are none, (n, K)."""
         found = np.zeros((points.shape[0], book.classes.size))
         classes = getattr(self.estimator, "classes_", None)
@@ -217,7 +218,7 @@ class OtherExpert:
             return found
         with np.errstate(divide="ignore"):  # a class may be declared and have no example yet
             values = self._values(points, len(classes))
-        places = book.find(np.asarray(classes))
+        places = book.find(typed(np.asarray(classes)))
         found[:, places[places >= 0]] = values[:, places >= 0]
         return found
 
@@ -231,11 +232,11 @@ class OtherExpert:
             values = np.column_stack([np.zeros_like(values), values])[:, -n_classes:]
         return values
 
-    def label_counts(self, book: ClassBook) -> Array:
+    def label_counts(self, book: ClassRegistry) -> Array:
         """Return the discounted label weights of the book."""
         return book.discounted
 
-    def retract(self, points: Points, codes: Any, book: ClassBook) -> tuple[OtherExpert, Rows]:
+    def retract(self, points: Points, codes: Any, book: ClassRegistry) -> tuple[OtherExpert, Rows]:
         """Refuse: the classifier cannot forget a label."""
         raise ValueError(
             f"{type(self.estimator).__name__} cannot take labels back, expected SeqMED or "
@@ -268,6 +269,12 @@ def begin(estimator: BaseEstimator) -> MarginExpert:
 def is_own(estimator: Any) -> bool:
     """Whether an estimator is a `SeqMED` or a `SeqLapMED`."""
     return isinstance(estimator, SequentialClassifier)
+
+
+def learns_from_unlabeled(estimator: Any) -> bool:
+    """Whether an estimator learns from unlabeled rows."""
+    marked = "unlabeled" in estimator.get_params(deep=False)
+    return getattr(estimator, "_semi_supervised", marked)
 
 
 def takes_weights(estimator: Any) -> bool:

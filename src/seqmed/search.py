@@ -163,7 +163,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if sample_weight is not None:
             weights = row_weights(sample_weight, used.size)
             used = np.flatnonzero(weights) if weights.any() else used
-        labeled, labels = self._labels(_safe_indexing(y, used), None)
+        labeled, labels = self._labels(_safe_indexing(y, used), None, alone=True)
         if not labels.size:
             raise ValueError(
                 f"PrequentialSearch.fit got no labeled row among {labeled.size}, expected at least "
@@ -302,12 +302,12 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         )
         return record.add(correct, weights[rows])
 
-    def _labels(self, y, known):
+    def _labels(self, y, known, *, alone=False):
         """Return who is labeled, and the labels, by the estimator's own conventions."""
         final = getattr(self.estimator, "_final_estimator", self.estimator)
         if hasattr(final, "_split_labels"):
-            return final._split_labels(y, known)
-        return split_labels(y, None, marks=False, known=known)
+            return final._split_labels(y, known, alone=alone)
+        return split_labels(y, None, known=known)
 
     def _commit(self, candidates, record, n_batches, begun):
         best = int(record.ranking[0])

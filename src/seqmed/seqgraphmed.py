@@ -13,11 +13,11 @@ from seqmed import graph_mixture
 from seqmed import margin as margins
 from seqmed.arrays import Array, Points
 from seqmed.calibration import with_unseen
+from seqmed.classes import empty_registry
 from seqmed.estimators import SeqMED
 from seqmed.graph_mixture import MixtureInfo, MixtureSettings, MixtureStream
 from seqmed.graphpropagation import DEFAULT_GRAPH_MEMORY, GraphClassifier
 from seqmed.kernels import Kernel, make_kernel
-from seqmed.labels import empty_book
 from seqmed.validation import Rows, check_overflow, is_estimator
 
 # Kernels whose distances grow with Euclidean ones: the graph then uses those of the rows.
@@ -33,8 +33,8 @@ class SeqGraphMED(GraphClassifier):
     the last 300 of these scores choose the weight of the graph and calibrate the probabilities. The
     graph takes part only as far as this record speaks for it.
 
-    A row is unlabeled if its label equals ``unlabeled``, or is NaN (float or object labels) or None
-    (object labels). A saved model contains kept rows of the stream.
+    A row is unlabeled if its label equals ``unlabeled``, or is NaN, None, NaT or an empty string. A
+    saved model contains kept rows of the stream.
 
     Parameters
     ----------
@@ -42,9 +42,9 @@ class SeqGraphMED(GraphClassifier):
         The margin expert. None is a `SeqMED` with the `class_weight`, `forgetting` and
         `random_state` of this classifier. Any classifier with `partial_fit` and
         `decision_function` (or `predict_proba`) may be given; it uses its own parameters. One
-        with a parameter `unlabeled` gets all rows, any other the labeled ones. The estimator is
-        copied. Parameters of a `SeqMED` or `SeqLapMED` may change between batches as they may in
-        these classifiers; those of other estimators may not.
+        with a parameter `unlabeled`, except `SeqMED`, gets all rows, any other the labeled ones.
+        The estimator is copied. Parameters of a `SeqMED` or `SeqLapMED` may change between batches
+        as they may in these classifiers; those of other estimators may not.
     graph_memory : int >= 2, default=10000
         Rows kept for the graph at most. At most half of them are labeled.
     n_neighbors : int >= 1, default=10
@@ -64,7 +64,7 @@ class SeqGraphMED(GraphClassifier):
         record better, which raises accuracy and lowers the recall of rare classes. Only scores of
         a `SeqMED` or `SeqLapMED` with ``bias="auto"`` are adjusted.
     unlabeled : object, default=-1
-        Marker of a missing label; None if only None and NaN are missing.
+        Marker of a missing label; None if only NaN, None, NaT and empty strings are missing.
     forgetting : float in (0, 1], default=1.0
         Forgetting factor per batch of the graph, of the record, and of the default estimator.
         Below 1 for streams that drift.
@@ -215,8 +215,9 @@ class SeqGraphMED(GraphClassifier):
 
     def _rows_at_once(self, n_rows: int) -> int:
         # an estimator that learns from unlabeled rows sees all of them as one batch
-        template = self._template()
-        return n_rows if "unlabeled" in template.get_params() else super()._rows_at_once(n_rows)
+        if margins.learns_from_unlabeled(self._template()):
+            return n_rows
+        return super()._rows_at_once(n_rows)
 
     def _begin(self, rows: Rows, seed: int, classes: Any) -> MixtureStream:
         margin = margins.begin(self._template())
@@ -227,7 +228,7 @@ class SeqGraphMED(GraphClassifier):
             kernel = make_kernel(own, model.gamma, model.degree, model.coef0)
             kernel = kernel.freeze(rows.points, rows.weights)
         graph = self._begin_graph(rows, seed, kernel)
-        book = empty_book(per_class=True)
+        book = empty_registry(per_class=True)
         sparse = sp.issparse(rows.points)
         stream = graph_mixture.begin(graph, margin, book, rows.points, self._fixed(), sparse)
         return graph_mixture.with_classes(stream, book.declare(classes))

@@ -13,7 +13,7 @@ from sklearn.model_selection import BaseCrossValidator, PredefinedSplit, Stratif
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_consistent_length
 
-from seqmed.labels import as_label_array, missing_labels, refuse_ambiguous_signs, split_labels
+from seqmed.labels import as_label_array, holds_only_signs, is_missing, split_labels
 
 Indices = NDArray[np.intp]
 Fold = tuple[Indices, Indices]
@@ -137,7 +137,7 @@ class SemiSupervisedSplit(BaseCrossValidator):
             )
         y = as_label_array(y)
         self._refuse_ambiguous(y)
-        labeled, labels = split_labels(y, self.unlabeled, marks=True, known=None)
+        labeled, labels = split_labels(y, self.unlabeled)
         check_consistent_length(X, labeled, groups)
         if not labels.size:
             raise ValueError(
@@ -148,15 +148,13 @@ class SemiSupervisedSplit(BaseCrossValidator):
         return labeled, labels
 
     def _refuse_ambiguous(self, y: NDArray[Any]) -> None:
-        try:
-            refuse_ambiguous_signs(y[~missing_labels(y)], self.unlabeled)
-        except ValueError:
+        if holds_only_signs(y[~is_missing(y)], self.unlabeled):
             raise ValueError(
                 "SemiSupervisedSplit got y of only -1 and +1, and -1 marks unlabeled rows: "
                 "expected labels among which -1 cannot be a class. If -1 is a class, set "
                 "unlabeled=None (missing labels are then None or NaN); if -1 means unlabeled, name "
                 "the one class differently."
-            ) from None
+            )
 
     def _pairs(
         self, X: Any, labeled: NDArray[np.bool_], labels: NDArray[Any], groups: Any

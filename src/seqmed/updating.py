@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from seqmed import calibration, update
 from seqmed.arrays import take_rows
 from seqmed.calibration import Calibration
+from seqmed.classes import ClassRegistry, empty_registry
 from seqmed.covariance.protocol import Recursion
 from seqmed.graph import GraphRecipe
-from seqmed.labels import ClassBook, empty_book
 from seqmed.posterior import Posterior
 from seqmed.settings import Settings
 from seqmed.threads import threads_for
@@ -28,7 +28,7 @@ class Stream(NamedTuple):
     """Everything a fitted classifier carries from batch to batch."""
 
     posterior: Posterior
-    book: ClassBook
+    book: ClassRegistry
     calibration: Calibration
     fixed: dict[str, Any]
     sparse: bool
@@ -49,7 +49,7 @@ def begin(
     bias = BiasPrior(-1.0, 0.0) if bias_variance is None else BiasPrior(0.0, bias_variance)
     return Stream(
         posterior=update.initial(recursion, graph, rows.points, bias),
-        book=empty_book(per_class=per_class),
+        book=empty_registry(per_class=per_class),
         calibration=calibration.begin(),
         fixed=fixed,
         sparse=sp.issparse(rows.points),
@@ -117,7 +117,7 @@ def take_back(
     return stream._replace(posterior=posterior, book=book), info
 
 
-def with_classes(stream: Stream, book: ClassBook) -> Posterior:
+def with_classes(stream: Stream, book: ClassRegistry) -> Posterior:
     """Return the posterior with heads for the classes of another book."""
     if book.classes.size == stream.book.classes.size:
         return stream.posterior

@@ -12,12 +12,12 @@ from sklearn.base import clone
 
 from seqmed import SeqLapMED, SeqMED, calibration
 from seqmed.calibration import PRIOR_OCTAVE, PRIOR_SPREAD, SLIP, SLOPES
-from seqmed.labels import empty_book
+from seqmed.classes import empty_registry
 
 
 def book_of(labels, declared=()):
     return (
-        empty_book(per_class=False)
+        empty_registry(per_class=False)
         .declare(np.array(declared))
         .add(np.array(labels), np.ones(len(labels)))
     )

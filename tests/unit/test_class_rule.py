@@ -9,7 +9,7 @@ import pytest
 
 import seqmed
 from seqmed import SeqLapMED, SeqMED, active, calibration
-from seqmed.labels import empty_book
+from seqmed.classes import empty_registry
 from tests.reference import naive
 
 TIGHT = 1e-10
@@ -316,7 +316,7 @@ def test_there_is_no_class_scale_with_a_diffuse_bias(blobs, bias):
 
 
 def test_a_class_that_has_faded_away_keeps_finite_scores():
-    book = empty_book(per_class=True).add(np.array([0, 1]), np.ones(2))
+    book = empty_registry(per_class=True).add(np.array([0, 1]), np.ones(2))
     book = book.discount(1.0, np.array([0, 1]), np.ones(2))
     for _ in range(4000):
         book = book.discount(0.5, np.array([1]), np.ones(1))

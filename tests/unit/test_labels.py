@@ -12,7 +12,7 @@ from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 
 from seqmed import SeqLapMED, SeqMED
-from seqmed.labels import empty_book
+from seqmed.classes import empty_registry
 
 NAMES = ("ham", "spam")
 
@@ -342,21 +342,25 @@ def test_int_classes_stay_ints_when_a_batch_comes_as_floats_with_nan(blobs):
     assert model.classes_.tolist() == [0, 1, 2]
 
 
-def test_bool_classes_stay_bools_when_a_batch_comes_as_floats_with_nan(blobs):
+def test_bool_classes_take_booleans_only(blobs):
     points, labels = blobs
     model = SeqMED().partial_fit(points, labels == 1)
-    model.partial_fit(points, np.where(np.arange(60) < 10, np.nan, labels))
+    with pytest.raises(ValueError, match=r"floats \(1.0\), but .* booleans \(False\)"):
+        model.partial_fit(points, np.where(np.arange(60) < 10, np.nan, 1.0))
     assert model.classes_.dtype == bool
     model.partial_fit(points, [None, *(labels == 1).tolist()[1:]])
     assert model.predict(points).dtype == bool
 
 
-@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.float32])
-def test_the_type_of_the_first_batch_stays_while_no_class_is_new(blobs, kind):
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [(np.int8, np.int64), (np.uint64, np.int64), (np.int64, np.int64), (np.float32, np.float64)],
+)
+def test_the_first_labels_fix_the_type_not_its_size(blobs, given, kept):
     points, labels = blobs
-    model = SeqMED().partial_fit(points, labels.astype(kind)).partial_fit(points, labels)
-    assert model.classes_.dtype == kind
-    assert model.predict(points).dtype == kind
+    model = SeqMED().partial_fit(points, labels.astype(given)).partial_fit(points, labels + 200)
+    assert model.classes_.dtype == kept
+    assert model.classes_.tolist() == [0, 1, 200, 201]
 
 
 def test_longer_class_names_are_not_cut_off(blobs):
@@ -371,10 +375,10 @@ def test_longer_class_names_are_not_cut_off(blobs):
 @pytest.mark.parametrize(
     ("first", "second", "words"),
     [
-        (["a", "b"], [0, 1], ("numbers", "strings", "same type")),
-        ([0, 1], ["a", "b"], ("numbers", "strings", "same type")),
-        (["a", "b"], [0.0, np.nan], ("numbers", "strings", "same type")),
-        ([False, True], ["a", "b"], ("numbers", "strings", "same type")),
+        (["a", "b"], [0, 1], ("integers", "strings", "same type")),
+        ([0, 1], ["a", "b"], ("integers", "strings", "same type")),
+        (["a", "b"], [0.0, np.nan], ("floats", "strings", "same type")),
+        ([False, True], ["a", "b"], ("booleans", "strings", "same type")),
     ],
 )
 def test_strings_and_numbers_in_different_batches_are_refused(blobs, first, second, words):
@@ -694,13 +698,13 @@ def test_many_classes_among_few_labels_are_nothing_to_warn_of(blobs, estimator, 
 
 
 def test_the_book_encodes_by_value():
-    book = empty_book(per_class=False).add(np.array(["bee", "dog", "ant"]), np.ones(3))
+    book = empty_registry(per_class=False).add(np.array(["bee", "dog", "ant"]), np.ones(3))
     assert book.encode(np.array(["dog", "bee"])).tolist() == [2, 1]
     assert book.encode(np.array([], dtype=str)).size == 0
 
 
 def test_the_book_adds_weights_and_keeps_them_when_it_grows():
-    book = empty_book(per_class=False).add(np.array([2, 5, 2]), np.array([1.0, 2.0, 0.5]))
+    book = empty_registry(per_class=False).add(np.array([2, 5, 2]), np.array([1.0, 2.0, 0.5]))
     assert book.weights.tolist() == [1.5, 2.0]
     grown = book.add(np.array([3, 5]), np.array([4.0, 1.0]))
     assert grown.classes.tolist() == [2, 3, 5]
@@ -711,7 +715,7 @@ def test_the_book_adds_weights_and_keeps_them_when_it_grows():
 
 
 def book_of(classes):
-    return empty_book(per_class=False).add(np.array(classes), np.ones(len(classes)))
+    return empty_registry(per_class=False).add(np.array(classes), np.ones(len(classes)))
 
 
 def test_targets_are_one_against_the_rest():

@@ -471,6 +471,8 @@ PLANS = {
     "a mask of large numbers": (array("mask", np.full(1, 2, np.uint8)), "said to be 'mask'"),
     "text beyond Unicode": (array("text", np.full((1, 1), 0x110000, np.uint32)), "said to be"),
     "text without letters": (array("text", np.zeros((5, 0), np.uint32)), "said to be 'text'"),
+    "bytes of floats": (array("bytes", np.zeros((1, 1))), "said to be 'bytes'"),
+    "bytes without bytes": (array("bytes", np.zeros((5, 0), np.uint8)), "said to be 'bytes'"),
     "endless text": (array("text", np.zeros((0, 2**40), np.uint32)), "said to be 'text'"),
     "a column too far": (rows([1, 2], [1.0], [2], [0, 1]), "do not fit together"),
     "a column before the first": (rows([1, 2], [1.0], [-1], [0, 1]), "do not fit together"),

@@ -820,8 +820,8 @@ def test_unlabeled_rows_are_not_judged(estimator, marker):
 def test_minus_one_is_a_class_to_who_does_not_mark_with_it():
     X, y = two_class_batch(0)
     signs = np.where(y == 1, 1, -1)
-    for estimator in (SeqMED(random_state=0), SeqLapMED(unlabeled=None, random_state=0)):
-        model = PrequentialSearch(estimator, {"C": [2.0, 10.0]})
+    for kind in (SeqMED, SeqLapMED):
+        model = PrequentialSearch(kind(unlabeled=None, random_state=0), {"C": [2.0, 10.0]})
         model.partial_fit(X, signs).partial_fit(X, signs)
         assert model.classes_.tolist() == [-1, 1]
         assert model.record_.total == 20

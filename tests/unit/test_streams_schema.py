@@ -243,7 +243,7 @@ def test_boolean_labels(tmp_path, kind):
 def test_what_marks_unlabeled_rows(tmp_path):
     cells = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>", "-1", "none", "?"]
     path = write_csv(tmp_path / "a.csv", "x,y\n" + "".join(f"1,{cell}\n" for cell in cells))
-    assert labels_of(path) == [None] * 9 + ["-1", "none", "?"]
+    assert labels_of(path) == [None] * 10 + ["none", "?"]
     columns = Columns(label="y", unlabeled="?")
     assert labels_of(path, columns=columns) == [None] * 9 + ["-1", "none", None]
     assert labels_of(path, columns=Columns(label="y", unlabeled="")) == [None, *cells[1:]]

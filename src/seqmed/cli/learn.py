@@ -54,7 +54,8 @@ def learn(
     unlabeled: Annotated[
         str | None,
         typer.Option(
-            help="What else marks a row without a label, besides an empty cell, NA and their like.",
+            help="What marks a row without a label, besides an empty cell, NA and their like: by "
+            "default -1.",
             rich_help_panel=COLUMNS,
         ),
     ] = None,

@@ -93,7 +93,7 @@ def full_names(model: Classifier, given: Mapping[str, Any]) -> dict[str, Any]:
     Parameters of the estimator of a `SeqGraphMED` are known by their own names too. Those of
     `COMMON` are set for both.
     """
-    known = set(model.get_params()) - {"unlabeled", "estimator"}
+    known = set(model.get_params()) - {"estimator", "unlabeled", NESTED + "unlabeled"}
     found = {}
     for name, value in given.items():
         nested = NESTED + name

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from seqmed.persistence.container import Tensors, pack, unpack
 from seqmed.persistence.files import read_file, remove_leftovers, replace_file
 from seqmed.persistence.models import ModelDecoder, ModelEncoder, Outline
@@ -55,8 +53,6 @@ ABOUT: dict[str, Any] = {
     "n_features": int | None,
     "n_batches": int | None,
 }
-# Labels of kinds that JSON has no numbers for, as it has them: floats of any size, times as text.
-CLOSEST = {"f": np.dtype(np.float64), "M": np.dtype(str), "m": np.dtype(str)}
 
 
 class ModelFileError(ValueError):
@@ -246,12 +242,18 @@ def check_class(kind: type, subject: str) -> None:
         )
 
 
+def as_text(label: bytes) -> str:
+    """Return a label of bytes in the way Python writes it."""
+    return label.decode("ascii", "backslashreplace")
+
+
 def about(model: Any) -> dict[str, Any]:
     """Return what the header says of a model, for those who do not load it."""
     final = getattr(model, "_final_estimator", model)
     classes = getattr(final, "classes_", None)
     if classes is not None:
-        classes = classes.astype(CLOSEST.get(classes.dtype.kind, classes.dtype)).tolist()
+        classes = classes.astype(str) if classes.dtype.kind == "M" else classes
+        classes = [as_text(each) if type(each) is bytes else each for each in classes.tolist()]
     counts = {
         "n_features": getattr(model, "n_features_in_", None),
         "n_batches": getattr(final, "n_batches_", None),

@@ -12,9 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from seqmed.arrays import Points
+from seqmed.classes import ClassRegistry
 from seqmed.graph_mixture import PROBES, MixtureInfo, MixtureStream
 from seqmed.kernels import DCMFisher, Linear, Precomputed, TfIdf
-from seqmed.labels import ClassBook
 from seqmed.margin import OwnExpert
 from seqmed.mixture import RECORD, SHARE_EXPONENTS, Choice, Scales, ScoreRecord
 from seqmed.persistence.saved_rows import SavedRows
@@ -91,7 +91,7 @@ def margin_rules(margin: OwnExpert, stream: MixtureStream, width: int) -> Rules:
     yield "an estimator of a kernel on rows", not isinstance(kernel, Precomputed)
 
 
-def same_classes(first: ClassBook, second: ClassBook) -> bool:
+def same_classes(first: ClassRegistry, second: ClassRegistry) -> bool:
     """Whether two books have the same classes, of the same type."""
     kinds = first.classes.dtype.kind == second.classes.dtype.kind
     return kinds and np.array_equal(first.classes, second.classes)
@@ -254,7 +254,7 @@ def mixture_info_rules(info: MixtureInfo) -> Rules:
 
 
 GRAPH_RULES: dict[type, Callable[[Any], Rules]] = {
-    ClassBook: RECORD_RULES[ClassBook],
+    ClassRegistry: RECORD_RULES[ClassRegistry],
     GraphState: state_rules,
     SavedRows: saved_rules,
     Euclidean: euclidean_rules,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from seqmed.calibration import Calibration
+from seqmed.classes import ClassRegistry
 from seqmed.covariance import (
     ExactRecursion,
     LandmarkRecursion,
@@ -46,7 +47,6 @@ from seqmed.kernels import (
     Precomputed,
     TfIdf,
 )
-from seqmed.labels import ClassBook
 from seqmed.margin import MarginExpert, OwnExpert
 from seqmed.mixture import Choice, Scales, ScoreRecord
 from seqmed.persistence.saved_rows import SavedRows, completed, from_saved, to_saved
@@ -85,7 +85,7 @@ RECORDS: dict[str, Any] = {
     for kind in (
         *KERNELS, *COVARIANCES, *RECURSIONS,
         Stream, Posterior, Terms, ScoredTerms, Window, Expansion, GraphRecipe, Reduction, Basis,
-        Spectrum, ClassBook, Calibration, UpdateInfo, DualSolution,
+        Spectrum, ClassRegistry, Calibration, UpdateInfo, DualSolution,
         Watch, ColumnStatistics, Comparison, Record, Dropped,
         *METRICS, GraphStream, GraphState, GraphInfo, SavedRows, Lists,
         MixtureStream, MixtureInfo, OwnExpert, ScoreRecord, Scales, Choice,

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from seqmed.calibration import Calibration
+from seqmed.classes import ClassRegistry
 from seqmed.covariance import LandmarkRecursion
 from seqmed.covariance.basis import Basis
 from seqmed.covariance.low_rank import Reduction
@@ -18,7 +19,6 @@ from seqmed.drift import ColumnStatistics, Comparison, Watch
 from seqmed.dual import DualSolution
 from seqmed.graph_mixture import MixtureStream
 from seqmed.kernels import RBF, DCMFisher, Expansion, Precomputed, TfIdf
-from seqmed.labels import ClassBook
 from seqmed.mixture import Scales, ScoreRecord
 from seqmed.persistence.registry import RECORDS, as_written, field_names
 from seqmed.persistence.saved_rows import SavedRows
@@ -51,7 +51,7 @@ SHAPES: dict[type, dict[str, str]] = {
     TfIdf: {"idf": "p"},
     DCMFisher: {"concentrations": "p", "precisions": "p"},
     Precomputed: {"gram": "features features"},
-    ClassBook: dict.fromkeys(
+    ClassRegistry: dict.fromkeys(
         ("classes", "counts", "weights", "discounted", "declared"), "classes"
     ),
     Calibration: {"log_likelihoods": "slopes"},

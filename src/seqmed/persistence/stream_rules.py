@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from seqmed.arrays import Points
 from seqmed.calibration import SLOPES, Calibration
+from seqmed.classes import ClassRegistry
 from seqmed.covariance import (
     ExactRecursion,
     LandmarkRecursion,
@@ -26,7 +27,7 @@ from seqmed.dual import DualSolution
 from seqmed.estimators import SeqLapMED
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import RBF, DCMFisher, Polynomial, Precomputed, TfIdf, make_kernel
-from seqmed.labels import ClassBook
+from seqmed.labels import is_label_type
 from seqmed.persistence.shapes import check_shapes, points_in, records_in
 from seqmed.posterior import Posterior, Window
 from seqmed.update import UpdateInfo
@@ -81,7 +82,7 @@ def stream_rules(began: Any, state: dict[str, Any]) -> Rules:
     yield "one solution for every head", len(info.solutions) == book.n_heads
 
 
-def holds(book: ClassBook, classes: NDArray[np.intp], counts: NDArray[np.intp]) -> bool:
+def holds(book: ClassRegistry, classes: NDArray[np.intp], counts: NDArray[np.intp]) -> bool:
     """Whether a book has counted so many labels of these classes, by their places."""
     known = (classes < book.classes.size).all()
     return bool(known and (book.counts[classes] >= counts).all())
@@ -199,10 +200,10 @@ def spectral_rules(recursion: SpectralRecursion) -> Rules:
         yield "a count of batches", spectrum.count >= 1
 
 
-def book_rules(book: ClassBook) -> Rules:
-    """Yield what holds for a book of classes."""
+def book_rules(book: ClassRegistry) -> Rules:
+    """Yield what holds for a registry of classes."""
     classes = book.classes
-    yield "labels of a kind that can be learned", classes.dtype.kind in "biufUmM"
+    yield "labels of a type that can be learned", is_label_type(classes.dtype)
     yield "classes in order, each once", (classes[1:] > classes[:-1]).all()
     yield "counts and weights >= 0", ((book.counts >= 0) & (book.weights >= 0)).all()
     yield "discounted weights >= 0", (book.discounted >= 0).all()
@@ -231,7 +232,7 @@ RECORD_RULES: dict[type, Callable[[Any], Rules]] = {
     LandmarkRecursion: landmark_rules,
     SpectralRecursion: spectral_rules,
     NystroemRecursion: nystroem_rules,
-    ClassBook: book_rules,
+    ClassRegistry: book_rules,
     Calibration: calibration_rules,
     UpdateInfo: info_rules,
     DualSolution: solution_rules,

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from seqmed.persistence.container import DTYPES
 
-# How a tensor is to be read; a fifth way is a span or point of time, by the name of its type.
+# How a tensor is to be read; another way is a span or point of time, by the name of its type.
 PLAIN, TRANSPOSED, MASK, TEXT, WIDE = "plain", "transposed", "mask", "text", "longdouble"
+BYTES = "bytes"
 TIME = re.compile(
     r"(datetime64|timedelta64)(\[([1-9]\d{0,8})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"
 )
@@ -41,13 +42,17 @@ def to_tensor(array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
         width = max(array.dtype.itemsize // 4, 1)
         letters = array.astype(f"U{width}").reshape(-1).view(np.uint32)
         return TEXT, letters.reshape(*array.shape, width)
+    if array.dtype.kind == "S":
+        width = max(array.dtype.itemsize, 1)
+        letters = array.astype(f"S{width}").reshape(-1).view(np.uint8)
+        return BYTES, letters.reshape(*array.shape, width)
     if array.dtype.kind in "mM" and TIME.fullmatch(array.dtype.name):
         return array.dtype.name, array.view(np.int64)
     if array.dtype == np.longdouble and (array.astype(np.float64) == array).all():
         return WIDE, array.astype(np.float64)
     raise ValueError(
         f"an array of dtype {array.dtype} cannot be kept in a model file, expected integers, "
-        "floats of up to 64 bits, booleans, strings or times: convert it"
+        "floats of up to 64 bits, booleans, strings, bytes or times: convert it"
     )
 
 
@@ -65,6 +70,10 @@ def from_tensor(kind: Any, tensor: NDArray[Any]) -> NDArray[Any]:
         width = tensor.shape[-1]
         if 0 < width <= LONGEST_TEXT and (tensor <= LARGEST_CODE_POINT).all():
             return tensor.reshape(-1).view(f"U{width}").reshape(tensor.shape[:-1])
+    if kind == BYTES and tensor.dtype == np.uint8 and tensor.ndim:
+        width = tensor.shape[-1]
+        if 0 < width <= LONGEST_TEXT:
+            return tensor.reshape(-1).view(f"S{width}").reshape(tensor.shape[:-1])
     if isinstance(kind, str) and TIME.fullmatch(kind) and tensor.dtype == np.int64:
         return tensor.view(kind)
     raise ValueError(f"a tensor of {tensor.dtype} is said to be {kind!r}, which it cannot be")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Points
 from seqmed.streams.cells import plain
-from seqmed.streams.classes import label_of, label_text, label_type
+from seqmed.streams.classes import check_signs, label_of, label_text, label_type
 from seqmed.streams.columns import Columns
 from seqmed.streams.errors import LABEL, BadRow, Fault, Skipped, StreamError, notice, shown
 from seqmed.streams.features import encode, freeze
@@ -249,6 +249,9 @@ class Stream:
         texts = [text for part in parts for text in part.labels]
         labels = [text for text in texts if text is not None]
         if schema.label_type is None and labels:
+            if columns.unlabeled is None:
+                stored = [value for part in parts for value in part.values[str(columns.label)]]
+                check_signs(labels, stored, str(columns.label))
             schema = replace(schema, label_type=label_type(labels, str(columns.label)))
         words = [word for part in parts for word in part.values.get(columns.text or "", ())]
         if not schema.frozen:

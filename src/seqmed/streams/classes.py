@@ -11,6 +11,8 @@ from seqmed.streams.errors import StreamError, shown
 
 INTEGER, BOOLEAN, STRING = LABEL_TYPES = ("integer", "boolean", "string")
 TRUTH = {"true": True, "1": True, "false": False, "0": False}
+# What marks an unlabeled row if nothing is said, as in the estimators.
+DEFAULT_MARKER = "-1"
 # Characters that a class must have for a change in one of them to look like a typing error.
 LONG_ENOUGH = 4
 
@@ -25,8 +27,8 @@ def label_text(value: Any, unlabeled: str | None) -> str | None:
     Parameters
     ----------
     value : as it was stored.
-    unlabeled : what marks unlabeled rows besides `MISSING_WORDS`; None for nothing else, and the
-        empty string for nothing but an empty cell.
+    unlabeled : what marks unlabeled rows besides `MISSING_WORDS`; None for -1, and the empty string
+        for nothing but an empty cell.
     """
     text = plain(value)
     return None if text is None else text_label(text, unlabeled)
@@ -36,8 +38,8 @@ def label_text(value: Any, unlabeled: str | None) -> str | None:
 def text_label(text: str, unlabeled: str | None) -> str | None:
     """Return the label that a text stands for, as in `label_text`."""
     text = whole(text)
-    markers = MISSING_WORDS if unlabeled is None else (*MISSING_WORDS, whole(unlabeled.strip()))
-    return None if text in markers and unlabeled != "" else text
+    marker = DEFAULT_MARKER if unlabeled is None else whole(unlabeled.strip())
+    return None if text in (*MISSING_WORDS, marker) and unlabeled != "" else text
 
 
 def whole(text: str) -> str:
@@ -63,6 +65,23 @@ def label_type(texts: Iterable[str], column: str) -> str:
             "another with --label, or take every number for a class with --label-type string."
         )
     return STRING
+
+
+def check_signs(texts: Iterable[str], values: Iterable[Any], column: str) -> None:
+    """Refuse first labels that are only -1 and +1, where -1 marks unlabeled rows by default.
+
+    Parameters
+    ----------
+    texts : the labels, those that mark unlabeled rows left out.
+    values : the column as it was stored.
+    column : its name.
+    """
+    if set(texts) <= {"1", "+1"} and any(label_text(each, "") == DEFAULT_MARKER for each in values):
+        raise StreamError(
+            f"column {column!r} holds only -1 and +1, and -1 marks unlabeled rows: expected labels "
+            "among which -1 cannot be a class. If -1 is a class, name what else marks unlabeled "
+            "rows, for example --unlabeled NA; if -1 means unlabeled, pass --unlabeled -1."
+        )
 
 
 @lru_cache(maxsize=4096)

@@ -30,7 +30,7 @@ class Columns:
     drop : columns that are not features.
     text : a column whose words are features.
     unlabeled : what marks unlabeled rows besides an empty cell and NA, NaN, null, None and their
-        like; the empty string if only an empty cell does.
+        like; None for -1, as in the estimators, and the empty string if only an empty cell does.
     label_type : "integer", "boolean" or "string"; None to tell by the first labels.
     scale : whether features are standardised, with the means and spreads of the first batch. Those
         of text are not.

@@ -1,0 +1,283 @@
+"""The classes known so far, and one-vs-rest targets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqmed.arrays import Array
+from seqmed.labels import aligned, compact, split_labels
+
+
+@dataclass(frozen=True)
+class ClassRegistry:
+    """The classes known so far and how much of each has been seen.
+
+    Parameters
+    ----------
+    classes : (K,) sorted distinct labels.
+    counts : (K,) labels seen of each; 0 for a class only declared.
+    weights : (K,) their total weights.
+    discounted : (K,) their total weights, discounted by forgetting.
+    declared : (K,) mask of the classes that were named beforehand, and stay without examples.
+    per_class : whether every class has a machine of its own, with a known bias of -1; if not, two
+        classes share one machine.
+    """
+
+    classes: NDArray[Any]
+    counts: NDArray[np.intp]
+    weights: Array
+    discounted: Array
+    declared: NDArray[np.bool_]
+    per_class: bool
+
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        """Mask (K,) of the classes of which an example has been seen."""
+        return self.counts > 0
+
+    @property
+    def n_heads(self) -> int:
+        """The number of machines, at least one: see ``per_class``."""
+        if self.per_class:
+            return max(self.classes.size, 1)
+        return 1 if self.classes.size <= 2 else self.classes.size
+
+    def encode(self, values: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the index of every label among the classes; all must be known."""
+        return self.find(values)
+
+    def find(self, values: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the index of every label among the classes, -1 for one that is not known."""
+        return find(values, self.classes)
+
+    def add(self, values: NDArray[Any], weights: Array) -> ClassRegistry:
+        """Return the registry after seeing weighted labels, new classes included.
+
+        Discounted weights stay as they are: see `discount`.
+        """
+        grown = self._with(values)
+        codes = grown.encode(values)
+        size = grown.classes.size
+        return replace(
+            grown,
+            counts=grown.counts + np.bincount(codes, minlength=size),
+            weights=grown.weights + np.bincount(codes, weights, minlength=size),
+        )
+
+    def discount(self, share: float, codes: NDArray[np.intp], weights: Array) -> ClassRegistry:
+        """Return the registry with discounted weights after an update with these labels.
+
+        Those of earlier labels are scaled by ``share`` in (0, 1].
+        """
+        new = np.bincount(codes, weights, minlength=self.classes.size)
+        return replace(self, discounted=share * self.discounted + new)
+
+    def declare(self, values: NDArray[Any]) -> ClassRegistry:
+        """Return the registry with these classes known, whether seen or not."""
+        grown = self._with(values)
+        if values.size == 0:
+            return grown
+        declared = grown.declared.copy()
+        declared[grown.encode(np.unique(values))] = True
+        return replace(grown, declared=declared)
+
+    def remove(self, codes: NDArray[np.intp], weights: Array, discounted: Array) -> ClassRegistry:
+        """Return the registry without some weighted labels that were seen.
+
+        A class of which none is left, and that was not declared, is no longer known.
+        """
+        counts = self.counts.copy()
+        np.subtract.at(counts, codes, 1)
+        kept = (counts > 0) | self.declared
+
+        def less(totals: Array, taken: Array) -> Array:
+            rest = totals - np.bincount(codes, taken, minlength=totals.size)
+            return np.where(counts > 0, np.maximum(rest, 0.0), 0.0)[kept]
+
+        return replace(
+            self,
+            classes=compact(self.classes[kept]),
+            counts=counts[kept],
+            weights=less(self.weights, weights),
+            discounted=less(self.discounted, discounted),
+            declared=self.declared[kept],
+        )
+
+    def _with(self, values: NDArray[Any]) -> ClassRegistry:
+        """Return the registry with these classes in it."""
+        if values.size == 0:
+            return self
+        if (self.find(values) >= 0).all():
+            return self
+        classes = union(self.classes, values)
+        grown = ClassRegistry(
+            classes,
+            np.zeros(classes.size, dtype=np.intp),
+            np.zeros(classes.size),
+            np.zeros(classes.size),
+            np.zeros(classes.size, dtype=bool),
+            self.per_class,
+        )
+        if self.classes.size:
+            places = find(self.classes, classes)
+            for name in ("counts", "weights", "discounted", "declared"):
+                getattr(grown, name)[places] = getattr(self, name)
+        return grown
+
+    def targets(self, codes: NDArray[np.intp]) -> Array:
+        """Return one-vs-rest targets, (l, heads): +1 for the head's own class, -1 otherwise.
+
+        The single head of up to two classes belongs to the last of them.
+        """
+        if self.n_heads == 1:
+            own = np.array([self.classes.size - 1])
+        else:
+            own = np.arange(self.classes.size)
+        return np.where(codes[:, None] == own[None, :], 1.0, -1.0)
+
+    def class_weights(self, given: Any) -> Array:
+        """Return the weight of every class, (K,), from the estimator's ``class_weight``.
+
+        "balanced" is by the labels seen so far: rare classes weigh more.
+        """
+        if given is None:
+            return np.ones(self.classes.size)
+        if isinstance(given, dict):
+            chosen = self._chosen_weights(given)
+            if not all(isinstance(value, Real) and 0 < float(value) < np.inf for value in chosen):
+                raise ValueError(
+                    f"class_weight got {given!r}, expected positive finite weights: to leave a "
+                    "class out, remove its rows."
+                )
+            return np.array(chosen, dtype=np.float64)
+        weights = np.ones(self.classes.size)
+        seen = self.seen
+        weights[seen] = self.weights.sum() / (seen.sum() * self.weights[seen])
+        return weights
+
+    def _chosen_weights(self, given: dict[Any, Any]) -> list[Any]:
+        """Return the weight that a dict has for every class, 1 for a class it does not name."""
+        chosen: list[Any] = [1.0] * self.classes.size
+        for label, weight in given.items():
+            place = find(split_labels([label], None, known=self.classes)[1], self.classes)
+            if place.size and place[0] >= 0:
+                chosen[place[0]] = weight
+        return chosen
+
+    def own_classes(self, signs: Array) -> NDArray[np.intp]:
+        """Return the class of every row of one-vs-rest targets, (l, heads), by its place."""
+        if self.n_heads == 1:
+            return np.where(signs[:, 0] > 0, self.classes.size - 1, 0)
+        return signs.argmax(axis=1)
+
+    @property
+    def scale(self) -> Array:
+        """The factors of the class scores, (K,); 0 for a class without a label.
+
+        With a machine per class they are ``sqrt(nbar / n_c) / 2``, n_c the discounted weight of the
+        labels of a class and nbar its mean over the classes seen; otherwise 1.
+        """
+        if not self.per_class:
+            return np.ones(self.classes.size)
+        scale = np.zeros(self.classes.size)
+        if self.seen.any():
+            # a class whose labels have faded to nothing is still one that was seen
+            labels = np.maximum(self.discounted[self.seen], np.finfo(np.float64).tiny)
+            scale[self.seen] = 0.5 * np.sqrt(labels.mean()) / np.sqrt(labels)
+        return scale
+
+    def unscaled(self, scores: Array) -> Array:
+        """Return class scores (n, K) before they are scaled by label counts, from (n, heads)."""
+        return 0.5 * (scores + 1.0) if self.per_class else self.class_scores(scores)
+
+    def class_scores(self, scores: Array) -> Array:
+        """Return the score of every class known, (n, K), from those of the machines, (n, heads).
+
+        With a machine per class, whose bias is -1, the score of a class is ``scale (f_c + 1)``.
+        Where two classes share a machine the first scores 0 and the second f. The score of a class
+        without a label takes no part in any decision.
+        """
+        if self.per_class:
+            return self.scale * (scores + 1.0)
+        if self.classes.size == 2:
+            return np.hstack([np.zeros_like(scores), scores])
+        return scores
+
+    def decisions(self, scores: Array) -> Array:
+        """Return decision values, (n, 1) for up to two classes, else (n, K), from (n, heads)."""
+        return self.compared(self.class_scores(scores))
+
+    def compared(self, scores: Array) -> Array:
+        """Return decision values, (n, 1) for up to two classes, else (n, K), of class scores."""
+        return scores[:, 1:] - scores[:, :1] if self.classes.size == 2 else scores
+
+    def winners(self, scores: Array) -> NDArray[np.intp]:
+        """Return the class of every row of scores, (n, heads), by its place among all; one seen."""
+        return self.best(self.class_scores(scores))
+
+    def best(self, scores: Array) -> NDArray[np.intp]:
+        """Return the class of the largest class score, (n, K), among those seen."""
+        return np.where(self.seen, scores, -np.inf).argmax(axis=1)
+
+    def places_in(self, grown: ClassRegistry) -> NDArray[np.intp]:
+        """Return where every class stands in a book of other classes, (K,), -1 if it does not."""
+        return grown.find(self.classes)
+
+    def transfer(self, grown: ClassRegistry) -> tuple[Array, Array]:
+        """Return how heads carry over to a book of more or fewer classes, for `learning.rehead`.
+
+        A class's score is its own head's, and in a single head of two classes the first one's is
+        the negative of the second's. A class nothing is known of starts at -1: whatever has been
+        seen was not of it. With a machine per class that is the known bias, labels or none.
+        """
+        old_heads = 0 if self.classes.size == 0 else self.n_heads
+        former = grown.places_in(self)
+        own = former if grown.n_heads > 1 else former[-1:]
+        transfer = np.zeros((max(old_heads, 1), grown.n_heads))
+        offsets = np.zeros(grown.n_heads)
+        for head, place in enumerate(own):
+            if place >= 0:
+                transfer[:, head] = self._head_of(place)
+            elif grown.n_heads == 1 and self.classes.size == 1:
+                transfer[:, head] = -self._head_of(0)
+            elif self.seen.any():
+                offsets[head] = -1.0
+        if self.per_class:
+            offsets = np.where(transfer.any(axis=0), 0.0, -1.0)
+        return transfer, offsets
+
+    def _head_of(self, place: int) -> Array:
+        """Return the score of a class as a combination of heads, (heads,)."""
+        column = np.zeros(self.n_heads)
+        if self.n_heads == 1:
+            column[0] = 1.0 if place == self.classes.size - 1 else -1.0
+        else:
+            column[place] = 1.0
+        return column
+
+
+def empty_registry(per_class: bool) -> ClassRegistry:
+    """Return a registry without classes."""
+    nothing, none = np.zeros(0, dtype=np.intp), np.zeros(0)
+    return ClassRegistry(nothing, nothing, none, none, np.zeros(0, dtype=bool), per_class)
+
+
+def find(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the index of every label among sorted classes of its type, -1 if it is not there."""
+    if values.size == 0 or classes.size == 0:
+        return np.full(values.size, -1, dtype=np.intp)
+    values, classes = aligned(values, classes)
+    places = np.minimum(np.searchsorted(classes, values), classes.size - 1)
+    return np.where(classes[places] == values, places, -1)
+
+
+def union(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+    """Return the classes of two arrays of labels of one type, sorted."""
+    if not first.size or not second.size:
+        return np.unique(first if first.size else second)
+    return compact(np.union1d(*aligned(first, second)))

@@ -1,0 +1,307 @@
+"""Every label type after every other: the same classes, a refusal, or unlabeled rows; no merge.
+
+What a batch holds is written beside it as exact Python values, and what must come of two batches is
+worked out from these alone.
+"""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+
+import seqmed
+from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
+from seqmed.pipeline import StreamPipeline
+from seqmed.search import PrequentialSearch
+
+BIG = 2**53  # from here on not every integer is a float
+INTEGERS, FLOATS, BOOLEANS = "integers", "floats", "booleans"
+STRINGS, BYTES, DATES = "strings", "bytes", "dates"
+DAY = 86_400 * 10**9  # in nanoseconds
+NOON = datetime.datetime(1970, 1, 2, 12)
+YEARS_LATER = (datetime.date(9999, 1, 1) - datetime.date(1970, 1, 1)).days * DAY
+
+
+class Labels(NamedTuple):
+    """The labels of a batch.
+
+    Attributes
+    ----------
+    y : as a user passes them.
+    kind : their type; what the refusal must name, if they cannot be learned at all.
+    values : exactly what they are, None for unlabeled rows; dates in nanoseconds since 1970. None
+        in all if they cannot be learned.
+    """
+
+    y: Any
+    kind: str
+    values: list[Any] | None
+
+
+def objects(*values):
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def masked(values, mask):
+    return np.ma.MaskedArray(values, mask=mask)
+
+
+TYPES = {
+    # integers
+    "list of ints": Labels([0, 1, 2], INTEGERS, [0, 1, 2]),
+    "int8": Labels(np.array([1, -7, 100], dtype=np.int8), INTEGERS, [1, -7, 100]),
+    "int64 beyond floats": Labels(np.array([BIG, BIG + 1, 1]), INTEGERS, [BIG, BIG + 1, 1]),
+    "big-endian int": Labels(np.array([1, 256], dtype=">i4"), INTEGERS, [1, 256]),
+    "small uint64": Labels(np.array([1, 2], dtype=np.uint64), INTEGERS, [1, 2]),
+    "large uint64": Labels(
+        np.array([2**63, 2**63 + 1, 2**64 - 1, 1], dtype=np.uint64),
+        INTEGERS,
+        [2**63, 2**63 + 1, 2**64 - 1, 1],
+    ),
+    "ints beyond int64": Labels([2**63 + 1, None, 2], INTEGERS, [2**63 + 1, None, 2]),
+    "ints with NaN": Labels([BIG + 1, float("nan"), BIG], INTEGERS, [BIG + 1, None, BIG]),
+    "Int64": Labels(
+        pd.Series([BIG + 1, pd.NA, BIG], dtype="Int64"), INTEGERS, [BIG + 1, None, BIG]
+    ),
+    "UInt64": Labels(
+        pd.Series([2**63 + 1, pd.NA, 0], dtype="UInt64"), INTEGERS, [2**63 + 1, None, 0]
+    ),
+    "categories of ints": Labels(
+        pd.Series(pd.Categorical([BIG + 1, None, BIG], categories=[BIG, BIG + 1])),
+        INTEGERS,
+        [BIG + 1, None, BIG],
+    ),
+    "Arrow int64 in pandas": Labels(
+        pd.Series([BIG + 1, None, 3], dtype="int64[pyarrow]"), INTEGERS, [BIG + 1, None, 3]
+    ),
+    "pyarrow int64": Labels(pa.array([BIG + 1, None, 0]), INTEGERS, [BIG + 1, None, 0]),
+    "masked ints": Labels(masked([BIG + 1, 5, 2], [0, 1, 0]), INTEGERS, [BIG + 1, None, 2]),
+    # floats
+    "float64": Labels(np.array([0.0, 1.0, np.nan]), FLOATS, [0, 1, None]),
+    "float32": Labels(np.array([2.0**24, 3.0], dtype=np.float32), FLOATS, [2**24, 3]),
+    "large floats": Labels([2.0**60, 2.0**63, 1.0], FLOATS, [2**60, 2**63, 1]),
+    "huge floats": Labels(np.array([1e300, 1.0]), FLOATS, [int(1e300), 1]),
+    "Float64": Labels(pd.Series([0.0, pd.NA, 2.0], dtype="Float64"), FLOATS, [0, None, 2]),
+    "negative zero": Labels(np.array([-0.0, 1.0], dtype=np.longdouble), FLOATS, [0, 1]),
+    "ints among floats": Labels([1, 2.0, None], FLOATS, [1, 2, None]),
+    # booleans
+    "bool": Labels(np.array([True, False]), BOOLEANS, [True, False]),
+    "boolean": Labels(
+        pd.Series([True, pd.NA, False], dtype="boolean"), BOOLEANS, [True, None, False]
+    ),
+    # strings
+    "list of strings": Labels(
+        ["x", "\ud800", None, "é\0a"], STRINGS, ["x", "\ud800", None, "é\0a"]
+    ),
+    "str array": Labels(np.array(["x", "a longer one", ""]), STRINGS, ["x", "a longer one", None]),
+    "digits": Labels(objects("0", "1", ""), STRINGS, ["0", "1", None]),
+    "string": Labels(pd.Series(["x", pd.NA, "True"], dtype="string"), STRINGS, ["x", None, "True"]),
+    "categories": Labels(pd.Series(["x", None, "z"], dtype="category"), STRINGS, ["x", None, "z"]),
+    "Arrow strings": Labels(pa.array(["x", "", None, "y"]), STRINGS, ["x", None, None, "y"]),
+    "StringDType": Labels(
+        np.array(["x", "nan", "w"], dtype=np.dtypes.StringDType()), STRINGS, ["x", "nan", "w"]
+    ),
+    # bytes
+    "bytes array": Labels(np.array([b"x", b"long", b""]), BYTES, [b"x", b"long", None]),
+    "list of bytes": Labels([b"x", b"\xff\0\xfe", None], BYTES, [b"x", b"\xff\0\xfe", None]),
+    # dates
+    "days": Labels(
+        np.array(["1970-01-02", "NaT", "1970-01-01"], dtype="M8[D]"), DATES, [DAY, None, 0]
+    ),
+    "years": Labels(np.array(["1970", "9999"], dtype="M8[Y]"), DATES, [0, YEARS_LATER]),
+    "nanoseconds": Labels(np.array([DAY, DAY + 1, 0], dtype="M8[ns]"), DATES, [DAY, DAY + 1, 0]),
+    "Timestamps": Labels(
+        pd.Series([pd.Timestamp("1970-01-02 12:00"), None, pd.Timestamp(0)]),
+        DATES,
+        [DAY + DAY // 2, None, 0],
+    ),
+    "dates and times": Labels(
+        [datetime.date(1970, 1, 2), NOON, pd.NaT, np.datetime64(1, "us")],
+        DATES,
+        [DAY, DAY + DAY // 2, None, 1000],
+    ),
+    "Arrow timestamps": Labels(
+        pa.array([0, None, DAY + 1], pa.timestamp("ns")), DATES, [0, None, DAY + 1]
+    ),
+    # no labels at all
+    "only NaT": Labels(np.full(3, "NaT", dtype="M8[ns]"), "", [None] * 3),
+    "only None": Labels([None, pd.NA, pd.NaT], "", [None] * 3),
+    # refused
+    "timedeltas": Labels(np.array([1, 2], dtype="m8[ns]"), "timedelta64", None),
+    "Decimals": Labels([Decimal(1), Decimal(2)], "Decimal", None),
+    "tuples": Labels(objects((1, 2), (3, 4)), "tuple", None),
+    "complex": Labels(np.array([1j, 2]), "complex", None),
+    "a null at the end": Labels(["x", "x\0"], "null character", None),
+    "mixture": Labels([True, 1, None], "booleans, integers", None),
+    "too wide a range": Labels([-1 - 2**62, 2**63], "int64", None),
+    "fractions": Labels(np.array([0.5, 1.0]), "floats", None),
+    "time zone": Labels(pd.Series(pd.to_datetime(["1970-01-02"] * 2, utc=True)), "time zone", None),
+    "attoseconds": Labels(np.array([1, 2], dtype="M8[as]"), "datetime64[as]", None),
+    "integers that are no floats": Labels([BIG + 1, 1.0], "64 bits", None),
+}
+
+
+def test_there_are_forty_types_that_can_be_learned():
+    assert sum(labels.values is not None for labels in TYPES.values()) == 40
+
+
+# -- what must come of two batches -----------------------------------------------------------------
+
+
+def held(labels):
+    """Return the distinct values of a batch, unlabeled rows left out."""
+    return {value for value in labels.values if value is not None}
+
+
+def storable(kind, values):
+    """Whether values of one type have an array type that is exact for all of them."""
+    if kind == INTEGERS:
+        low, high = min(values), max(values)
+        return -(2**63) <= low <= high < 2**63 or 0 <= low <= high < 2**64
+    if kind == FLOATS:
+        return all(Fraction(float(value)) == value for value in values)
+    if kind == DATES:
+        limits = {1000: 1000 * 2**63, 1: 2**63}
+        return any(
+            all(value % unit == 0 and abs(value) < limit for value in values)
+            for unit, limit in limits.items()
+        )
+    return True
+
+
+def expected(first, second):
+    """Return the classes of two batches, and None if the second does not fit the first."""
+    if second.values is None:
+        return None
+    if not held(second):
+        return held(first)
+    numbers = {first.kind, second.kind} == {INTEGERS, FLOATS}
+    if first.kind != second.kind and not numbers:
+        return None
+    every = held(first) | held(second)
+    return every if storable(first.kind, every) else None
+
+
+def exactly(kind, classes):
+    """Return an array of classes as the Python values of `Labels`."""
+    if kind == DATES:
+        factor = {"datetime64[us]": 1000, "datetime64[ns]": 1}[str(classes.dtype)]
+        return [factor * int(value) for value in classes.view(np.int64)]
+    values = classes.tolist()
+    if kind in (INTEGERS, FLOATS):
+        assert {type(value) for value in values} == {int if kind == INTEGERS else float}
+        return [int(value) for value in values]
+    plain = {BOOLEANS: bool, STRINGS: str, BYTES: bytes}
+    assert {type(value) for value in values} == {plain[kind]}
+    return values
+
+
+# Every value of all types has a place of its own, so that a model that learned it predicts it.
+PLACES = {
+    (kind, value): place
+    for place, (kind, value) in enumerate(
+        sorted(
+            {
+                (INTEGERS if labels.kind == FLOATS else labels.kind, value)
+                for labels in TYPES.values()
+                if labels.values is not None
+                for value in held(labels)
+            },
+            key=repr,
+        )
+    )
+}
+
+
+def points_of(labels):
+    """Return a row for every label, equal for equal labels and far from all others."""
+    kind = INTEGERS if labels.kind == FLOATS else labels.kind
+    points = np.zeros((len(labels.y), 1 + len(PLACES)))
+    for row, value in enumerate(labels.values or []):
+        points[row, PLACES.get((kind, value), -1)] = 10.0
+    return points
+
+
+def learned(model, labels):
+    return model.partial_fit(points_of(labels), labels.y)
+
+
+def state_of(model):
+    """Return what an update would replace."""
+    final = model.steps[-1][1] if isinstance(model, StreamPipeline) else model
+    return final._stream if hasattr(final, "_stream") else final.candidates_
+
+
+def check_pair(model, first, second, path):
+    """Learn two batches, and compare with what must come of it."""
+    if first.values is None:
+        with pytest.raises(ValueError, match=r"y holds|y mixes") as refusal:
+            learned(model, first)
+        assert first.kind in str(refusal.value)
+        assert not hasattr(model, "classes_")
+        return
+    learned(model, first)
+    classes, kind = expected(first, second), first.kind
+    if not held(first):  # then the second is the first
+        kind = second.kind
+        classes = None if second.values is None else held(second)
+    before, batches = state_of(model), [first, second]
+    if classes is None:
+        with pytest.raises(ValueError, match=r"y holds|y mixes") as refusal:
+            learned(model, second)
+        assert second.kind in str(refusal.value)
+        if second.values is not None:
+            assert kind in str(refusal.value)
+        assert state_of(model) is before
+        classes, batches = held(first), [first]
+    else:
+        learned(model, second)
+    if not classes:
+        assert model.classes_.size == 0
+        return
+    assert exactly(kind, model.classes_) == sorted(classes)
+    seqmed.save(model, path)
+    loaded = seqmed.load(path)
+    assert loaded.classes_.dtype == model.classes_.dtype
+    for labels in batches:
+        rows = [row for row, value in enumerate(labels.values) if value is not None]
+        if rows:
+            given = [labels.values[row] for row in rows]
+            for each in (model, loaded):
+                assert exactly(kind, each.predict(points_of(labels)[rows])) == given
+            assert model.score(points_of(labels), labels.y) == 1.0
+
+
+@pytest.mark.parametrize("first", TYPES)
+def test_every_type_after_every_other(first, tmp_path):
+    for second in TYPES:
+        model = SeqMED(gamma=0.1)
+        check_pair(model, TYPES[first], TYPES[second], tmp_path / "model")
+
+
+MODELS = {
+    "SeqLapMED": SeqLapMED(gamma=0.1, n_neighbors=1, beta=0.0, random_state=0),
+    "SeqGraphMED": SeqGraphMED(SeqMED(gamma=0.1), mixture=0.0, random_state=0),
+    "GraphPropagation": GraphPropagation(n_neighbors=1, random_state=0),
+    "StreamPipeline": StreamPipeline([("model", SeqMED(gamma=0.1))], drift_limit=None),
+    "PrequentialSearch": PrequentialSearch(SeqMED(gamma=0.1), {"C": [5.0, 10.0]}),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("shift", [0, 1, 7, 20])
+def test_a_sample_of_pairs_in_other_models(name, shift, tmp_path):
+    every = list(TYPES.values())
+    for place, first in enumerate(every):
+        second = every[(place + shift) % len(every)]
+        check_pair(clone(MODELS[name]), first, second, tmp_path / "model")
