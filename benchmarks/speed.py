@@ -4,8 +4,8 @@ Sections (--only NAME for one):
 
 - solver: the dual, over scikit-learn's SVC (LIBSVM) on the same precomputed Gram matrix, to the
   same tolerance; slack_shape 0 is the same problem, 1 is MED;
-- precomputed: `SeqMED.fit` over `SVC.fit` on the same kernel matrix, with one machine as SVC has, and
-  with the default of one per class; the best of many turns;
+- precomputed: `SeqMED.fit` over `SVC.fit` on the same kernel matrix, with one machine as SVC has,
+  and with the default of one per class; the best of many turns;
 - lapmed: a fit on 4000 rows with ten labels, over a LapSVM that inverts dense matrices, and over
   scikit-learn's LabelSpreading;
 - stream: whole streams. Figure 1 over retraining SVC at every batch; ISOLET on landmarks over
