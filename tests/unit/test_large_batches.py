@@ -1,4 +1,4 @@
-"""One large labeled batch within a budget: learned in mini-batches, at a cost linear in its rows."""
+"""One large labeled batch within a budget: mini-batches, at a cost linear in its rows."""
 
 from __future__ import annotations
 
