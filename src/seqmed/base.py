@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import ClassVar, Self
 
@@ -176,9 +177,28 @@ class SequentialClassifier(PosteriorPredictor):
         settings = self._settings(
             float(rows.weights[rows.labeled].sum()), float(rows.weights.sum())
         )
-        new, info = updating.learn(stream, rows, settings, self.class_weight, new_points)
-        warn_unless_converged(info, self.tol)  # an error, if the user has made it one
-        return self._commit(new, info)
+        for number, part in enumerate(self._mini_batches(rows, stream)):
+            first = new_points and number == 0
+            stream, info = updating.learn(stream, part, settings, self.class_weight, first)
+            warn_unless_converged(info, self.tol)  # an error, if the user has made it one
+        return self._commit(stream, info)
+
+    def _mini_batches(self, rows: Rows, stream: Stream) -> Iterator[Rows]:
+        """Yield a batch in parts of so many labels as may be learned at once, in random order.
+
+        The first has all rows, so that the batch has one graph; the other labels come late.
+        """
+        most = self._labels_at_once()
+        if most is None or rows.labels.size <= most:
+            yield rows
+            return
+        places = np.flatnonzero(rows.labeled)
+        order = np.random.default_rng(stream.posterior.n_batches).permutation(places.size)
+        for start in range(0, order.size, most):
+            chosen = np.sort(order[start : start + most])
+            labeled = np.zeros_like(rows.labeled)
+            labeled[places[chosen]] = True
+            yield rows._replace(labeled=labeled, labels=rows.labels[chosen])
 
     def _commit(self, new: Stream, info: UpdateInfo) -> Self:
         self.__dict__.update(
@@ -280,6 +300,10 @@ class SequentialClassifier(PosteriorPredictor):
     @abstractmethod
     def _landmarks_within_budget(self) -> int:
         """Return how many of the points kept are landmarks; the rest is for labeled points."""
+
+    def _labels_at_once(self) -> int | None:
+        """Return how many labels of a batch are learned by one dual, None for all."""
+        return None
 
     @abstractmethod
     def _graph_recipe(self) -> GraphRecipe:

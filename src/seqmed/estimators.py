@@ -20,6 +20,8 @@ DEFAULT_C = 10.0
 # Chosen by prequential accuracy on streams of their own: docs/decisions, 0016 and 0027.
 DEFAULT_WINDOW = 500
 DEFAULT_BETA = 0.01
+# Labels of a batch that are learned by one dual within a budget, per labeled point that is kept.
+LABELS_AT_ONCE = 4
 
 
 class SeqMED(SequentialClassifier):
@@ -201,7 +203,9 @@ class SeqLapMED(SequentialClassifier):
         As in `SeqMED`.
     budget : int >= 2 or None, default=None
         Bound on the points kept in all. None keeps every support vector. Support vectors beyond it
-        are projected on landmarks, which are drawn from the stream and take up to half of it.
+        are projected on landmarks, which are drawn from the stream and take up to half of it. A
+        batch with more than four times as many labels as the rest of it has room for is learned in
+        random mini-batches of that size, all on the graph of the whole batch.
     beta : float >= 0 or None, default=None
         Weight of the smoothness term, 0 for none. None is 0.01.
     gamma_A, gamma_I : float > 0 and float >= 0, or None, default=None
@@ -331,6 +335,11 @@ class SeqLapMED(SequentialClassifier):
 
     def _landmarks_within_budget(self) -> int:
         return min(self.n_landmarks, self.budget // 2)
+
+    def _labels_at_once(self) -> int | None:
+        if self.budget is None:
+            return None
+        return LABELS_AT_ONCE * (self.budget - self._landmarks_within_budget())
 
     def _check_recursion(self) -> None:
         """Refuse what a recursion cannot do, with the reason."""

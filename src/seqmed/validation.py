@@ -71,9 +71,8 @@ def made_symmetric(matrix: Array) -> tuple[Array, float]:
         for columns in (slice(start, start + TILE) for start in range(rows.start, n, TILE)):
             upper, lower = matrix[rows, columns].T, matrix[columns, rows]
             if (upper != lower).any():
-                below = np.tri(
-                    upper.shape[0], upper.shape[1], k=columns.start - rows.start - 1, dtype=bool
-                )
+                height, width = upper.shape
+                below = np.tri(height, width, k=columns.start - rows.start - 1, dtype=bool)
                 symmetric[columns, rows][below] = upper[below]
                 difference = max(difference, largest_size(upper - lower))
     return symmetric, difference

@@ -1,5 +1,6 @@
 """Whatever goes wrong is said in one line, with an exit code, and without a traceback."""
 
+import os
 import subprocess
 import sys
 
@@ -163,6 +164,24 @@ def test_a_corrupt_model(folder):
         said = refused(folder, *command)
         assert "model cannot be loaded: its checksum does not fit its content" in said
     assert (folder / "model").read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"", b"no model\n" * 10])
+def test_a_file_that_is_no_model(folder, content):
+    (folder / "model").write_bytes(content)
+    for command in (LEARN[:3], ("predict", "model", "rows.csv"), ("inspect", "model")):
+        assert "a seqmed model file, expected one that" in refused(folder, *command)
+    assert (folder / "model").read_bytes() == content
+
+
+def test_links_in_a_circle_as_a_model(folder):
+    (folder / "model").unlink()
+    (folder / "model").symlink_to("model")
+    assert "model: Too many levels of symbolic links: remove the link" in refused(
+        folder, *LEARN, 20
+    )
+    assert (folder / "model").is_symlink()
+    assert not [name for name in os.listdir(folder) if name.startswith(".")]
 
 
 def test_a_model_of_another_make(folder):

@@ -11,13 +11,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import inspect
+import io
 import json
+import pickle
 import re
 import struct
 import subprocess
 import sys
 import tracemalloc
 import warnings
+import zipfile
 
 import numpy as np
 import pytest
@@ -138,8 +141,53 @@ def test_damaged_files_are_refused(tmp_path):
         path.write_bytes(changed)
         with pytest.raises(ModelFileError, match=r"damaged\.model cannot be loaded") as refusal:
             seqmed.load(path)
-        assert "checksum" in str(refusal.value)
+        assert re.search("checksum|not a seqmed model file", str(refusal.value))
     assert DAMAGED / (len(ORIGINALS) * len(DAMAGES)) > 10
+
+
+def zipped():
+    """Return a zip file."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("model", "content" * 50)
+    return file.getvalue()
+
+
+NO_MODELS = {
+    "empty": b"",
+    "few bytes": b"model",
+    "text": b"This is a text of more than thirty-two bytes, and about no model.\n",
+    "csv": b"a,b,label\n" + b"1.0,2.0,spam\n" * 20,
+    "json": b'{"__metadata__":{"seqmed":"not quite"}}',
+    "zip": zipped(),
+    "pickle": pickle.dumps(list(range(100))),
+    "zeros": bytes(1000),
+    "safetensors": safetensors.numpy.save({"weight": np.zeros(9)}),
+    "safetensors with metadata": safetensors.numpy.save({"w": np.zeros(9)}, {"format": "pt"}),
+}
+
+
+@pytest.mark.parametrize("name", NO_MODELS)
+def test_a_file_that_is_no_model_is_called_so(name, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(NO_MODELS[name])
+    for call in (seqmed.load, persistence.read):
+        with pytest.raises(
+            ModelFileError, match="not a seqmed model file, expected one"
+        ) as refusal:
+            call(path)
+        assert "checksum" not in str(refusal.value)
+
+
+def test_a_model_that_was_cut_off_is_called_so():
+    content = min(ORIGINALS.values(), key=len)
+    for size in (9, 20, 100, len(content) // 2, len(content) - 1):
+        with pytest.raises(ModelFileError, match=f"cut off after {size} bytes, expected"):
+            loaded(content[:size])
+    with pytest.raises(ModelFileError, match=rf"expected {len(content)}, the checksum included"):
+        loaded(content[:-1])
+    with pytest.raises(ModelFileError, match="has been altered"):
+        loaded(content + b"more")
 
 
 def test_every_single_byte_counts():
@@ -148,7 +196,7 @@ def test_every_single_byte_counts():
     changed = bytearray(content)
     for place in range(len(content)):
         changed[place] ^= 1
-        with pytest.raises(ModelFileError, match="checksum"):
+        with pytest.raises(ModelFileError, match=r"checksum|not a seqmed model file"):
             loaded(bytes(changed))
         changed[place] ^= 1
     assert bytes(changed) == content

@@ -200,3 +200,16 @@ def test_what_is_not_there_is_an_error_of_the_system(tmp_path):
         seqmed.load(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="nowhere"):
         seqmed.save(OLD, tmp_path / "nowhere" / "model")
+
+
+def test_links_in_a_circle_are_refused_and_stay(tmp_path):
+    """They were replaced by a file."""
+    first, second, itself = (tmp_path / name for name in ("first", "second", "itself"))
+    first.symlink_to("second")
+    second.symlink_to("first")
+    itself.symlink_to("itself")
+    for link in (first, second, itself):
+        with pytest.raises(OSError, match=r"symbolic links.*" + link.name):
+            seqmed.save(NEW, link)
+    assert sorted(tmp_path.iterdir()) == [first, itself, second]
+    assert all(link.is_symlink() for link in tmp_path.iterdir())

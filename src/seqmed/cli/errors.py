@@ -73,6 +73,8 @@ def system_error(error: OSError) -> str:
         remedy = "make room, and run the same command again: what was saved before is intact."
     elif error.errno in (errno.ENOENT, errno.ENOTDIR):
         remedy = "check the path."
+    elif error.errno == errno.ELOOP:
+        remedy = "remove the link, which leads back to itself, or choose another path."
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         remedy = "check the permissions, or choose another place."
     else:

@@ -42,18 +42,34 @@ def append(pending: Pending) -> None:
 
 
 def written(path: Path, content: bytes) -> int:
-    """Return how many bytes of the content a file ends with.
-
-    The first line is searched for as a whole, so that long content takes linear time.
-    """
+    """Return how many bytes of the content a file ends with."""
     with open(path, "rb") as file:
         file.seek(-min(len(content), os.fstat(file.fileno()).st_size), os.SEEK_END)
         tail = file.read()
     line = content[: content.find(b"\n") + 1]
-    start = tail.find(line) if line else -1
-    while start >= 0:
-        if content.startswith(tail[start:]):
-            return len(tail) - start
-        start = tail.find(line, start + 1)
-    sizes = range(min(len(tail), len(line)), -1, -1)
-    return next(size for size in sizes if tail.endswith(line[:size]))
+    start = tail.find(line) if line else 0
+    # without the first line there can only be a part of it
+    tail = tail[start:] if start >= 0 else tail[len(tail) - min(len(tail), len(line)) :]
+    return len(tail) if content.startswith(tail) else overlap(tail, content)
+
+
+def overlap(text: bytes, pattern: bytes) -> int:
+    """Return how many bytes of a pattern a text ends with, in linear time.
+
+    By the algorithm of Knuth, Morris and Pratt: ``borders[i]`` is the length of the longest part
+    that the first i bytes of the pattern both begin and end with.
+    """
+    borders = [0, 0]
+    for byte in pattern[1 : len(text)]:
+        borders.append(extended(pattern, borders, borders[-1], byte))
+    size = 0
+    for byte in text:
+        size = extended(pattern, borders, borders[size] if size == len(pattern) else size, byte)
+    return size
+
+
+def extended(pattern: bytes, borders: list[int], size: int, byte: int) -> int:
+    """Return the length of the match, so far of ``size`` bytes, after one more byte of the text."""
+    while size and pattern[size] != byte:
+        size = borders[size]
+    return size + 1 if pattern[size] == byte else 0

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seqmed.cli.errors import CommandError
+from seqmed.persistence.files import real_path
 
 try:
     import fcntl
@@ -25,7 +26,7 @@ def locked(path: Path) -> Iterator[None]:
     if fcntl is None:
         yield
         return
-    target = Path(os.path.realpath(path))
+    target = real_path(path)
     side = target.with_name(f".{target.name}.lock")
     descriptor = acquire(side, path)
     try:

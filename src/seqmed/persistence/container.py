@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ CHECKSUM = "sha256"
 CHECKSUM_BYTES = 32
 # The entry of the safetensors metadata that holds the header.
 ENTRY = "seqmed"
+# How the safetensors header of a model file begins.
+SIGNATURE = f'{{"__metadata__":{{"{ENTRY}":"'.encode()
 # Bytes that state the length of the safetensors header, and how long readers let it be.
 LENGTH_BYTES = 8
 LARGEST_HEADER = 100_000_000
@@ -67,10 +70,7 @@ def unpack(content: bytes) -> tuple[dict[str, Any], Tensors]:
     """Return the header and the arrays of a file; a ValueError says why it is refused."""
     body = memoryview(content)[:-CHECKSUM_BYTES]
     if hashlib.sha256(body).digest() != content[-CHECKSUM_BYTES:]:
-        raise ValueError(
-            "its checksum does not fit its content, expected a model file as it was saved: it is "
-            "none, or has been altered or cut off. Take an unaltered copy"
-        )
+        raise ValueError(damage(content))
     metadata = outline(content).get("__metadata__")
     if not isinstance(metadata, dict) or set(metadata) != {ENTRY}:
         raise ValueError(f"it has no header, expected the entry {ENTRY!r} alone in its metadata")
@@ -78,6 +78,30 @@ def unpack(content: bytes) -> tuple[dict[str, Any], Tensors]:
     if not isinstance(header, dict):
         raise ValueError(f"its header is a {type(header).__name__}, expected an object")
     return header, tensors_in(content)
+
+
+def damage(content: bytes) -> str:
+    """Return what is wrong with a file whose checksum does not fit."""
+    begun = content[LENGTH_BYTES : LENGTH_BYTES + len(SIGNATURE)]
+    if not begun or not SIGNATURE.startswith(begun):
+        found = "it is empty and so not" if not content else "it is not"
+        return (
+            f"{found} a seqmed model file, expected one that seqmed.save or seqmed learn has "
+            "written: check the path"
+        )
+    length = int.from_bytes(content[:LENGTH_BYTES], "little")
+    with suppress(ValueError, TypeError, KeyError):
+        header = parse(content[LENGTH_BYTES : LENGTH_BYTES + length].decode())
+        length += header[CHECKSUM]["data_offsets"][1]
+    if len(content) < LENGTH_BYTES + length:
+        return (
+            f"it is a model file that has been cut off after {len(content)} bytes, expected "
+            f"{LENGTH_BYTES + length}, the checksum included, or more: take a whole copy"
+        )
+    return (
+        "its checksum does not fit its content, expected a model file as it was saved: it has been "
+        "altered. Take an unaltered copy"
+    )
 
 
 def outline(content: bytes) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def replace_file(path: str | os.PathLike[str], parts: Iterable[bytes | memoryvie
     temporary one is removed. The permissions of the old file are kept, a new one has those of the
     process's mask; through a symbolic link the file it points to is written.
     """
-    target = Path(os.path.realpath(path))
+    target = real_path(path)
     there = target.exists()
     if there and not target.is_file():
         raise ValueError(f"{path} is a folder, a pipe or a device: choose the name of a file.")
@@ -47,6 +47,14 @@ def replace_file(path: str | os.PathLike[str], parts: Iterable[bytes | memoryvie
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(target.parent)
+
+
+def real_path(path: str | os.PathLike[str]) -> Path:
+    """Return the path without symbolic links; OSError where they lead in a circle."""
+    real = os.path.realpath(path)
+    if os.path.islink(real):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
+    return Path(real)
 
 
 def sync_folder(folder: Path) -> None:
@@ -68,6 +76,6 @@ def remove_leftovers(path: str | os.PathLike[str]) -> None:
 
     Only for a caller who knows, by a lock, that nobody else is writing the file.
     """
-    target = Path(os.path.realpath(path))
+    target = real_path(path)
     for leftover in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 16}.tmp"):
         leftover.unlink(missing_ok=True)
