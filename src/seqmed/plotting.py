@@ -25,16 +25,23 @@ PANEL = (4.6, 4.2)
 NAMED_CLASSES = 20
 
 
-def panels(number: int, size: tuple[float, float] = PANEL) -> tuple[Figure, list[Axes]]:
-    """Return a figure to be saved, not shown, and its panels side by side."""
+def require_matplotlib() -> None:
+    """Raise an ImportError that says how to install matplotlib, if it is missing."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise ImportError(
-            f"{error}; figures are drawn with matplotlib, install it with: pip install "
-            "'seqmed[plot]'"
+            "figures need matplotlib, which is not installed: run pip install '.[plot]' in the "
+            "folder of the source, or pip install matplotlib."
         ) from error
+
+
+def panels(number: int, size: tuple[float, float] = PANEL) -> tuple[Figure, list[Axes]]:
+    """Return a figure to be saved, not shown, and its panels side by side."""
+    require_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(number * size[0], size[1]), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, [figure.add_subplot(1, number, place + 1) for place in range(number)]

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -213,21 +215,46 @@ def test_a_traceback_with_debug(folder):
     assert result.err.splitlines()[-1].startswith("seqmed: nothing.csv does not exist")
 
 
-@pytest.mark.parametrize("package", ["pyarrow", "matplotlib", "rich"])
-def test_a_missing_package_is_named_with_its_extra(folder, package):
+def without_matplotlib(folder, *arguments):
+    """Run a command, or a program, where matplotlib is not installed."""
     script = (
-        f"import sys; sys.modules[{package!r}] = None; "
-        "from seqmed.cli import main; "
-        "sys.argv = ['seqmed', 'evaluate', 'model', 'rows.csv', '--plot', 'x.png']; main()"
+        "import sys, runpy; sys.modules['matplotlib'] = None; sys.argv = sys.argv[1:]\n"
+        "name = sys.argv[0]\n"
+        "run = runpy.run_path if name.endswith('.py') else runpy.run_module\n"
+        "run(name, run_name='__main__')"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=False
+    return subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE,
+    )  # fmt: skip
+
+
+def test_a_plot_without_matplotlib_is_refused_before_anything_is_read(folder):
+    result = without_matplotlib(
+        folder, "seqmed", "evaluate", "model", "nothing.csv", "--plot", "x.png"
     )
-    assert result.returncode in (1, 2)
-    last = result.stderr.splitlines()[-1]
-    assert last.startswith("seqmed: ")
-    assert "pip install 'seqmed[" in last
-    assert "Traceback" not in result.stderr
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("seqmed: figures need matplotlib")
+    assert "pip install '.[plot]'" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_figures_are_reproduced_without_matplotlib_but_for_the_pictures(tmp_path):
+    options = ("--quick", "--trials", 1, "--jobs", 2, "--out", "out")
+    result = without_matplotlib(tmp_path, "seqmed", "reproduce", "figure1", *options)
+    assert result.returncode == 0, result.stderr
+    assert "pip install '.[plot]'" in " ".join(result.stdout.split())
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "RESULTS.md", "results.json", "work",
+    }  # fmt: skip
+    assert "figure1.png" not in (tmp_path / "out" / "RESULTS.md").read_text()
+
+
+def test_what_the_command_imports_is_installed_with_the_package():
+    settings = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    needed = {each.split(">")[0] for each in settings["project"]["dependencies"]}
+    assert {"typer", "rich", "pyarrow", "unlzw3"} <= needed
+    assert set(settings["project"]["optional-dependencies"]) == {"plot", "bench", "dev"}
 
 
 def test_a_model_that_is_being_taught_is_locked(folder):

@@ -535,14 +535,6 @@ def test_row_numbers_of_pandas_are_no_features(tmp_path):
         assert joined(batches)[0].tolist() == [[1], [2], [3]]
 
 
-def test_the_library_does_not_need_pyarrow():
-    code = "import sys; sys.modules['pyarrow'] = None; import seqmed; import seqmed.streams"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert b"import seqmed.streams" not in done.stdout
-    assert b"ImportError" in done.stderr
-    assert b"pip install 'seqmed[cli]'" in done.stderr
-
-
 @pytest.mark.parametrize("kind", TEXTS)
 def test_fraction_grows_to_one(tmp_path, kind):
     stream = Stream(write(tmp_path / f"a.{kind}", make_columns(20_000)), Columns(label="y"))

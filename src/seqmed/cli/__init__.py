@@ -6,18 +6,12 @@ nothing but typer, so that help and completion are there at once.
 
 from __future__ import annotations
 
-import sys
-
 HELP = "Classifiers that learn from a stream when most of the data has no labels."
 
 
 def main() -> None:
     """Run the `seqmed` command."""
-    try:
-        import rich  # noqa: F401
-        import typer
-    except ImportError as error:
-        sys.exit(f"seqmed: {error}; install the command line with: pip install 'seqmed[cli]'")
+    import typer
 
     from seqmed.cli.evaluate import evaluate
     from seqmed.cli.inspect import inspect

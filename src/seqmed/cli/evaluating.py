@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from seqmed import plotting
 from seqmed.arrays import take_rows
 from seqmed.cli import state, terminal
 from seqmed.cli.errors import CommandError, naming
@@ -93,6 +94,8 @@ def evaluate(
     on_error: str,
 ) -> None:
     """Predict labeled rows and print how that went."""
+    if plot is not None:
+        plotting.require_matplotlib()
     model, progress = state.load(path)
     batches: dict[str, Any] = {}
     if prequential:
@@ -181,8 +184,6 @@ def show(tally: Tally, rows: int, model: Classifier) -> None:
 
 def draw(tally: Tally, path: Path, accuracies: Sequence[float]) -> None:
     """Draw calibration, confusion and, if there is any, accuracy batch by batch."""
-    from seqmed import plotting
-
     figure, panels = plotting.panels(3 if accuracies else 2)
     filled = tally.counts > 0
     plotting.reliability(

@@ -20,6 +20,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from seqmed import plotting
 from seqmed.cli.errors import INTERRUPTED
 from seqmed.cli.reproduce import Which
 from seqmed.experiments import figures, isolet, reporting, running
@@ -46,6 +47,7 @@ def reproduce(
     outcomes: list[Outcome] = []
     missing: list[str] = []
     interrupted = refused = False
+    pictures = can_draw(console)
     for figure in (
         figures.figure1(ours=ours),
         figures.figure2(ours=ours),
@@ -71,12 +73,14 @@ def reproduce(
             outcome = running.collect(figure, trials=count, folder=work)
         if outcome is not None:
             outcomes.append(outcome)
-            paths = reporting.draw(outcome, out)
+            paths = reporting.draw(outcome, out) if pictures else []
             if wanted:
                 show(console, outcome, paths)
     if outcomes:
         reporting.write_json(outcomes, out / "results.json")
-        reporting.write_report(outcomes, missing, out, report or out / "RESULTS.md")
+        reporting.write_report(
+            outcomes, missing, out, report or out / "RESULTS.md", pictures=pictures
+        )
         console.print(f"Numbers: {out / 'results.json'}. Report: {report or out / 'RESULTS.md'}.")
     if interrupted:
         console.print("Interrupted: the same command goes on where this one stopped.")
@@ -123,7 +127,18 @@ def show(console: Console, outcome: Outcome, paths: list[Path]) -> None:
     console.print(table)
     for claim in reporting.claims(outcome):
         console.print(f"{claim.text}? {claim.verdict}: {claim.numbers}", highlight=False)
-    console.print(f"Figure: {', '.join(str(path) for path in paths)}")
+    if paths:
+        console.print(f"Figure: {', '.join(str(path) for path in paths)}")
+
+
+def can_draw(console: Console) -> bool:
+    """Return whether pictures can be drawn; say how to make that possible if not."""
+    try:
+        plotting.require_matplotlib()
+    except ImportError as error:
+        console.print(f"No pictures will be drawn: {error}", markup=False, highlight=False)
+        return False
+    return True
 
 
 class Refusal(NamedTuple):

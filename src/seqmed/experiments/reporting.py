@@ -262,7 +262,9 @@ def write_json(outcomes: list[Outcome], path: Path) -> None:
     write(path, content)
 
 
-def write_report(outcomes: list[Outcome], missing: list[str], folder: Path, path: Path) -> None:
+def write_report(
+    outcomes: list[Outcome], missing: list[str], folder: Path, path: Path, *, pictures: bool = True
+) -> None:
     """Write RESULTS.md: pictures, tables, and each claim with its numbers."""
     lines = [
         "# Results",
@@ -286,7 +288,9 @@ def write_report(outcomes: list[Outcome], missing: list[str], folder: Path, path
     for outcome in outcomes:
         figure = outcome.figure
         picture = os.path.relpath(folder / f"{figure.name}.png", path.parent)
-        lines += [f"## {figure.title}", "", f"![{figure.title}]({picture})", ""]
+        lines += [f"## {figure.title}", ""]
+        if pictures:
+            lines += [f"![{figure.title}]({picture})", ""]
         lines += [f"| {' | '.join(HEADINGS)} |", "|" + "---|" * len(HEADINGS)]
         lines += [f"| {' | '.join(row)} |" for row in summary(outcome)]
         found = claims(outcome)
