@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqmed.arrays import Array
+from seqmed.persistence.files import write_output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +25,7 @@ LONG_LABEL = 24
 # Width and height of one of several panels, in inches; classes that can be named beside a matrix.
 PANEL = (4.6, 4.2)
 NAMED_CLASSES = 20
+FORMATS = ("png", "svg", "pdf")
 
 
 def require_matplotlib() -> None:
@@ -51,8 +54,19 @@ def save(figure: Figure, path: Path) -> None:
     """Write a figure in the format of the file's name; the same figure gives the same file."""
     import matplotlib
 
+    kind, content = picture_format(path), io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "seqmed"}):
-        figure.savefig(path, dpi=200, metadata={"Date": None} if path.suffix == ".svg" else None)
+        metadata = {"Date": None} if kind == "svg" else None
+        figure.savefig(content, format=kind, dpi=200, metadata=metadata)
+    write_output(path, [content.getvalue()])
+
+
+def picture_format(path: Path) -> str:
+    """Return the format that the name of a picture stands for; png if it has no ending."""
+    kind = path.suffix[1:].lower() or FORMATS[0]
+    if kind not in FORMATS:
+        raise ValueError(f"{path} ends in {path.suffix!r}, expected .png, .svg or .pdf: rename it.")
+    return kind
 
 
 def reliability(axes: Axes, probabilities: Array, accuracies: Array, counts: Array) -> Axes:

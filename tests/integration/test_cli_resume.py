@@ -160,8 +160,8 @@ def learn_here(folder, data="rows.csv", **options):
     """Run `seqmed learn` in this process."""
     given = {
         "estimator": None, "parameters": {}, "batch_size": 20, "batch_by": None,
-        "checkpoint_every": None, "log": folder / "log", "again": False, "file_format": None,
-        "on_error": "stop",
+        "checkpoint_every": None, "log": folder / "log", "force": False, "again": False,
+        "file_format": None, "on_error": "stop",
     }  # fmt: skip
     columns = Columns(label="kind", drop=("id",))
     learning.learn(folder / "model", [folder / data], columns, **{**given, **options})

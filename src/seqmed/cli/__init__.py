@@ -6,6 +6,8 @@ nothing but typer, so that help and completion are there at once.
 
 from __future__ import annotations
 
+import sys
+
 HELP = "Classifiers that learn from a stream when most of the data has no labels."
 
 
@@ -13,16 +15,23 @@ def main() -> None:
     """Run the `seqmed` command."""
     import typer
 
+    from seqmed.cli.errors import for_people
     from seqmed.cli.evaluate import evaluate
     from seqmed.cli.inspect import inspect
     from seqmed.cli.learn import learn
     from seqmed.cli.predict import predict
     from seqmed.cli.query import query
     from seqmed.cli.reproduce import reproduce
+    from seqmed.cli.standard_streams import prepare
 
     app = typer.Typer(
         name="seqmed", help=HELP, no_args_is_help=True, pretty_exceptions_enable=False
     )
     for command in (learn, predict, evaluate, inspect, query, reproduce):
         app.command(no_args_is_help=command is not reproduce)(command)
-    app()
+    prepare()
+    with for_people("--debug" in sys.argv):
+        try:
+            app()
+        finally:
+            sys.stdout.flush()

@@ -14,6 +14,7 @@ from seqmed.arrays import take_rows
 from seqmed.cli import state, terminal
 from seqmed.cli.errors import CommandError, naming
 from seqmed.cli.inputs import labeled, labeled_stream, placing, tell_skipped
+from seqmed.cli.overwriting import refuse_existing, refuse_shared
 from seqmed.cli.state import Classifier
 from seqmed.cli.terminal import counted, percent
 
@@ -89,13 +90,17 @@ def evaluate(
     prequential: bool,
     batch_size: int | None,
     plot: Path | None,
+    force: bool,
     as_json: bool,
     file_format: str | None,
     on_error: str,
 ) -> None:
     """Predict labeled rows and print how that went."""
     if plot is not None:
+        refuse_shared({"--plot": plot}, path, data, file_format)
+        refuse_existing(plot, force=force)
         plotting.require_matplotlib()
+        plotting.picture_format(plot)
     model, progress = state.load(path)
     batches: dict[str, Any] = {}
     if prequential:

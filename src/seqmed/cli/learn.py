@@ -134,6 +134,10 @@ def learn(
             metavar="FILE", help="Add a JSON line for every batch.", rich_help_panel=BATCHES
         ),
     ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Add to a FILE that is no log.", rich_help_panel=BATCHES),
+    ] = False,
     again: Annotated[
         bool,
         typer.Option("--again", help="Learn finished files once more.", rich_help_panel=BATCHES),
@@ -265,6 +269,7 @@ def learn(
             batch_by=batch_by,
             checkpoint_every=checkpoint_every,
             log=log,
+            force=force,
             again=again,
             file_format=options.name_of(file_format),
             on_error=on_error.value,

@@ -62,11 +62,13 @@ def query(
     *,
     output: Path,
     to: str | None,
+    force: bool,
     keep: Sequence[str],
     file_format: str | None,
     on_error: str,
 ) -> None:
     """Write where the rows are that are most worth a label."""
+    to = outputs.checked_kind(output, to, path, data, file_format, force=force)
     model, progress = state.load(path)
     columns = outputs.header(keep, {})
     stream = Stream(

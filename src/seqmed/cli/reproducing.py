@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -21,7 +20,8 @@ from rich.progress import (
 from rich.table import Table
 
 from seqmed import plotting
-from seqmed.cli.errors import INTERRUPTED
+from seqmed.cli.errors import INTERRUPTED, CommandError
+from seqmed.cli.overwriting import identities, refuse_existing
 from seqmed.cli.reproduce import Which
 from seqmed.experiments import figures, isolet, reporting, running
 from seqmed.experiments.figures import Figure
@@ -39,22 +39,26 @@ def reproduce(
     exact: bool,
     ours: bool,
     data_dir: Path | None,
+    force: bool,
 ) -> None:
     """Compute the figures asked for; see `seqmed reproduce --help`."""
     console = Console()
+    report = report or out / "RESULTS.md"
     jobs = jobs or os.cpu_count() or 1
     work = out / "work"
     outcomes: list[Outcome] = []
     missing: list[str] = []
     interrupted = refused = False
     pictures = can_draw(console)
-    for figure in (
+    chosen = (
         figures.figure1(ours=ours),
         figures.figure2(ours=ours),
         figures.figure2b(ours=ours),
         figures.figure3(data_dir, exact=exact, ours=ours),
         *([figures.figure3b(data_dir)] if ours else []),
-    ):
+    )
+    refuse_overwriting(reporting.outputs(chosen, out), out, report, force=force)
+    for figure in chosen:
         figure = figures.quick(figure) if quick else figure
         simulated = not figure.name.startswith(Which.figure3)
         count = trials if trials is not None and simulated else figure.trials
@@ -78,15 +82,25 @@ def reproduce(
                 show(console, outcome, paths)
     if outcomes:
         reporting.write_json(outcomes, out / "results.json")
-        reporting.write_report(
-            outcomes, missing, out, report or out / "RESULTS.md", pictures=pictures
-        )
-        console.print(f"Numbers: {out / 'results.json'}. Report: {report or out / 'RESULTS.md'}.")
+        reporting.write_report(outcomes, missing, out, report, pictures=pictures)
+        console.print(f"Numbers: {out / 'results.json'}. Report: {report}.")
     if interrupted:
         console.print("Interrupted: the same command goes on where this one stopped.")
-        raise typer.Exit(INTERRUPTED)
+        raise SystemExit(INTERRUPTED)
     if refused:
-        raise typer.Exit(1)
+        raise SystemExit(1)
+
+
+def refuse_overwriting(files: list[Path], out: Path, report: Path, *, force: bool) -> None:
+    """Refuse to write over files that no earlier run has written."""
+    if any(identities(report) & identities(each) for each in files):
+        raise CommandError(f"--report {report} is a file of --out {out}: choose another name.")
+    if not reporting.is_results(out):
+        for each in files:
+            if each.exists():
+                refuse_existing(each, force=force)
+    if report.exists() and not reporting.is_report(report):
+        refuse_existing(report, force=force)
 
 
 def compute(
