@@ -166,12 +166,12 @@ def test_quotes_line_ends_marks_and_unicode(tmp_path):
     assert rows == [1, 2, 3, 4]
 
 
-def test_a_row_without_a_line_end_at_the_end_is_a_row(tmp_path):
-    assert joined(read_text(tmp_path, "a,y\n1,p\n2,q")[0])[:2][1] == ["p", "q"]
-    assert joined(read_text(tmp_path, '{"a":1,"y":"p"}\n{"a":2,"y":"q"}', "b.jsonl")[0])[1] == [
-        "p",
-        "q",
-    ]
+def test_a_final_row_without_a_line_end_is_a_row(tmp_path):
+    for content, name in (
+        ("a,y\n1,p\n2,q", "a.csv"),
+        ('{"a":1,"y":"p"}\n{"a":2,"y":"q"}', "b.jsonl"),
+    ):
+        assert joined(read_text(tmp_path, content, name, final=True)[0])[1] == ["p", "q"]
 
 
 def test_blank_lines_are_no_rows(tmp_path):
@@ -202,7 +202,10 @@ def test_integers_beyond_every_integer_type(tmp_path):
     columns = {"a": [1.0, float(big), 2.0], "y": [0, 1, 0]}
     expected = joined(read(write(tmp_path / "data.parquet", columns))[0])[0]
     lines = [json.dumps({"a": value, "y": 0}) for value in (1, big, 2)]
-    for content, name in ((f"a,y\n1,0\n{big},0\n2,0\n", "b.csv"), ("\n".join(lines), "b.jsonl")):
+    for content, name in (
+        (f"a,y\n1,0\n{big},0\n2,0\n", "b.csv"),
+        ("\n".join([*lines, ""]), "b.jsonl"),
+    ):
         assert joined(read_text(tmp_path, content, name)[0])[0].tobytes() == expected.tobytes()
     unsigned = pa.table({"a": pa.array([2**64 - 1, 1], pa.uint64()), "y": [0, 1]})
     parquet.write_table(unsigned, tmp_path / "c.parquet")

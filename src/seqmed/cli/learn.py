@@ -142,6 +142,14 @@ def learn(
         bool,
         typer.Option("--again", help="Learn finished files once more.", rich_help_panel=BATCHES),
     ] = False,
+    final: Annotated[
+        bool,
+        typer.Option(
+            "--final",
+            help="Learn a last line without a line end, instead of leaving it for the next run.",
+            rich_help_panel=BATCHES,
+        ),
+    ] = False,
     estimator: Annotated[
         Estimator | None,
         typer.Option(help="Classifier (default: seqgraphmed).", rich_help_panel=MODEL),
@@ -271,6 +279,7 @@ def learn(
             log=log,
             force=force,
             again=again,
+            final=final,
             file_format=options.name_of(file_format),
             on_error=on_error.value,
         )

@@ -51,6 +51,7 @@ def learn(
     log: Path | None,
     force: bool,
     again: bool,
+    final: bool,
     file_format: str | None,
     on_error: str,
 ) -> None:
@@ -72,6 +73,7 @@ def learn(
             on_error=on_error,
             position=progress.position,
             again=again,
+            final=final,
             file_format=file_format,
         )
         if not stream.resumable:

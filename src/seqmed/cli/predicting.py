@@ -33,6 +33,7 @@ def predict(
         data,
         schema=without_labels(progress.known_schema),
         on_error=on_error,
+        final=True,
         file_format=file_format,
         keep=keep,
     )

@@ -76,6 +76,7 @@ def query(
         schema=progress.known_schema,
         batch_size=ROWS_AT_ONCE,
         on_error=on_error,
+        final=True,
         file_format=file_format,
         label_required=False,
         keep=keep,

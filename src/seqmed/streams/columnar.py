@@ -58,6 +58,7 @@ class Columnar:
     """
 
     complete = True
+    deferred = False
 
     def __init__(self, store: Store, name: str, kind: str):
         self.names = check_names(store.names, name)
