@@ -1,11 +1,16 @@
 """Whatever goes wrong is said in one line, with an exit code, and without a traceback."""
 
+import json
+import os
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from pyarrow import feather, parquet
+from pyarrow.csv import read_csv
+from pyarrow.json import read_json
 
 from tests.integration.command import LEARN, PATIENCE, make_rows, popen, seqmed
 
@@ -304,3 +309,37 @@ def test_help_imports_nothing_heavy():
         subprocess.run(
             [sys.executable, "-c", script, *arguments], check=True, stdout=subprocess.DEVNULL
         )
+
+
+def test_file_names_that_are_no_text(folder):
+    strange = Path(os.fsdecode(b"caf\xe9"))
+    data = folder / strange
+    data.mkdir()
+    table = read_csv(make_rows(folder / "x.csv", 40))
+    parquet.write_table(table, folder / "x.parquet")
+    feather.write_feather(table, folder / "x.feather")
+    for kind in ("csv", "parquet", "feather"):
+        (folder / f"x.{kind}").rename(data / f"{strange}.{kind}")
+    model, log = f"{strange}.model", f"{strange}.log"
+    learn = ("learn", model, strange, "--label", "kind", "--drop", "id", "--log", log)
+    assert "120 rows" in seqmed(folder, *learn).out
+    assert "nothing new" in seqmed(folder, *learn).out
+    data.rename(folder / "plain")
+    assert "nothing new" in seqmed(folder, "learn", model, "plain", "--log", log).out
+    (folder / "plain").rename(data)
+    seen = json.loads(seqmed(folder, "inspect", model, "--json").out)
+    assert seen["file"]["path"] == r"caf\xe9.model"
+    shown = {rf"caf\xe9/caf\xe9.{kind}" for kind in ("csv", "feather", "parquet")}
+    for kind in ("csv", "jsonl", "parquet"):
+        out = folder / f"{strange}.{kind}"
+        assert seqmed(folder, "predict", model, strange, "-o", out.name).code == 0
+        with out.open("rb") as file:
+            found = {"csv": read_csv, "jsonl": read_json, "parquet": parquet.read_table}[kind](file)
+        assert set(found["file"].to_pylist()) == shown
+    for arguments in (("inspect", model), ("query", model, strange, "-n", "3")):
+        assert r"caf\xe9" in seqmed(folder, *arguments).out
+    plot = f"{strange}.png"
+    assert seqmed(folder, "evaluate", model, strange, "--plot", plot).code == 0
+    assert (folder / plot).read_bytes().startswith(b"\x89PNG")
+    for arguments in (("predict", model, f"{strange}.gone"), ("inspect", f"{strange}.gone")):
+        assert "gone does not exist" in refused(folder, *arguments)

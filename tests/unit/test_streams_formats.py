@@ -538,6 +538,20 @@ def test_row_numbers_of_pandas_are_no_features(tmp_path):
         assert joined(batches)[0].tolist() == [[1], [2], [3]]
 
 
+def test_numbers_without_a_name_are_not_taken_for_row_numbers(tmp_path):
+    for header in ("a,,y", ",b,y"):
+        content = f"{header}\n1.5,-2,0\n2.5,3,1\n1.5,-2,1\n"
+        with pytest.raises(StreamError, match=r"numbers without a name \(for example .*: name it"):
+            read_text(tmp_path, content)
+        names = [name for name in header.split(",")[:2] if name]
+        chosen = Columns(label="y", features=names)
+        assert read_text(tmp_path, content, columns=chosen)[1].schema.features == tuple(names)
+    with pytest.warns(StreamWarning, match=r"'' \(empty\)"):
+        assert read_text(tmp_path, "a,y,\n1,0,\n2,1,\n")[1].schema.features == ("a",)
+    content = "Unnamed: 0,Unnamed: 2,y\n0.5,7,0\n0.5,8,1\n"  # which pandas makes of no name
+    assert read_text(tmp_path, content)[1].schema.features == ("Unnamed: 0", "Unnamed: 2")
+
+
 @pytest.mark.parametrize("kind", TEXTS)
 def test_fraction_grows_to_one(tmp_path, kind):
     stream = Stream(write(tmp_path / f"a.{kind}", make_columns(20_000)), Columns(label="y"))

@@ -112,7 +112,12 @@ def as_input(path: Path, kind: str | None) -> Input:
                 f"{path} ends in {path.suffix!r}, expected one of {', '.join(SUFFIXES)} (the text "
                 "formats also with .gz): rename it, or name its format with --format."
             )
-    return Input(str(path), path.resolve(), kind, compressed, resumable)
+    return Input(shown_path(path), path.resolve(), kind, compressed, resumable)
+
+
+def shown_path(path: str | os.PathLike[str]) -> str:
+    r"""Return a path as text; bytes that are no UTF-8 are written as \xe9."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def files_in(folder: Path, kind: str | None) -> list[Input]:
