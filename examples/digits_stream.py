@@ -240,6 +240,11 @@ def main():
         style = "bold" if name == OURS else None
         table.add_row(name, f"{runs[:, -1].mean():.1%} ± {error:.1%}", style=style)
     console.print(table)
+    try:
+        plotting.require_matplotlib()
+    except ImportError as error:
+        console.print(f"No pictures: {error}", markup=False)
+        return
     draw_stream(curves, out / "stream.png")
     draw_unlabeled(out / "unlabeled.png")
     console.print(f"Pictures: {out / 'stream.png'}, {out / 'unlabeled.png'}")

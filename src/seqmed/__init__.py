@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from seqmed import active
     from seqmed.estimators import SeqLapMED, SeqMED
     from seqmed.graphpropagation import GraphPropagation
-    from seqmed.persistence import load, save
+    from seqmed.loading import load
+    from seqmed.persistence import save
     from seqmed.pipeline import InputDriftWarning, StreamPipeline
     from seqmed.search import PrequentialSearch
     from seqmed.seqgraphmed import SeqGraphMED
@@ -43,7 +44,7 @@ HOMES = {
     "SeqLapMED": "estimators",
     "SeqMED": "estimators",
     "StreamPipeline": "pipeline",
-    "load": "persistence",
+    "load": "loading",
     "save": "persistence",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqmed.arrays import Array
+from seqmed.persistence.files import write_output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,18 +25,26 @@ LONG_LABEL = 24
 # Width and height of one of several panels, in inches; classes that can be named beside a matrix.
 PANEL = (4.6, 4.2)
 NAMED_CLASSES = 20
+FORMATS = ("png", "svg", "pdf")
+
+
+def require_matplotlib() -> None:
+    """Raise an ImportError that says how to install matplotlib, if it is missing."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "figures need matplotlib, which is not installed: run pip install '.[plot]' in the "
+            "folder of the source, or pip install matplotlib."
+        ) from error
 
 
 def panels(number: int, size: tuple[float, float] = PANEL) -> tuple[Figure, list[Axes]]:
     """Return a figure to be saved, not shown, and its panels side by side."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            f"{error}; figures are drawn with matplotlib, install it with: pip install "
-            "'seqmed[plot]'"
-        ) from error
+    require_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(number * size[0], size[1]), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, [figure.add_subplot(1, number, place + 1) for place in range(number)]
@@ -44,8 +54,19 @@ def save(figure: Figure, path: Path) -> None:
     """Write a figure in the format of the file's name; the same figure gives the same file."""
     import matplotlib
 
+    kind, content = picture_format(path), io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "seqmed"}):
-        figure.savefig(path, dpi=200, metadata={"Date": None} if path.suffix == ".svg" else None)
+        metadata = {"Date": None} if kind == "svg" else None
+        figure.savefig(content, format=kind, dpi=200, metadata=metadata)
+    write_output(path, [content.getvalue()])
+
+
+def picture_format(path: Path) -> str:
+    """Return the format that the name of a picture stands for; png if it has no ending."""
+    kind = path.suffix[1:].lower() or FORMATS[0]
+    if kind not in FORMATS:
+        raise ValueError(f"{path} ends in {path.suffix!r}, expected .png, .svg or .pdf: rename it.")
+    return kind
 
 
 def reliability(axes: Axes, probabilities: Array, accuracies: Array, counts: Array) -> Axes:

@@ -225,7 +225,7 @@ def test_inspect_tells_what_the_model_has_seen(folder, estimator):
     assert found["seen"]["files"] == [
         {"path": os.path.realpath(folder / "rows.csv"), "rows": 300, "finished": True}
     ]
-    model = library.load(folder / "model")
+    model = state.load(folder / "model")[0]
     assert found["columns"]["features"] == ["a", "b", "c"]
     assert found["model"]["changed"]["random_state"] == 0
     shown = seqmed(folder, "inspect", "model").out
@@ -264,7 +264,7 @@ def test_query_chooses_what_the_library_chooses(folder):
 
 def test_query_of_more_rows_than_are_compared_at_once(folder):
     points, labels = points_of(folder / "rows.csv")
-    model, free = library.load(folder / "model"), np.flatnonzero(labels == "")
+    model, free = state.load(folder / "model"), np.flatnonzero(labels == "")[0]
     doubts = library.active.doubt(model, points[free])
     shortlist = querying.Shortlist(model, 20)
     for start in range(0, free.size, 30):
@@ -352,7 +352,7 @@ def test_parameters_reach_the_margin_and_the_mixture(tmp_path):
     for _ in range(2):  # the same options again are accepted
         result = seqmed(tmp_path, *LEARN, 20, *options)
         assert result.code == 0, result.err
-    model = library.load(tmp_path / "model")
+    model = state.load(tmp_path / "model")[0]
     own = {
         "graph_memory": 40, "mixture": 0.3, "alpha": 0.5, "n_neighbors": 4, "metric": "cosine",
         "class_prior": "uniform", "forgetting": 0.9, "class_weight": {"setosa": 3},

@@ -1,10 +1,16 @@
 """Whatever goes wrong is said in one line, with an exit code, and without a traceback."""
 
+import json
 import os
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
+from pyarrow import feather, parquet
+from pyarrow.csv import read_csv
+from pyarrow.json import read_json
 
 from tests.integration.command import LEARN, PATIENCE, make_rows, popen, seqmed
 
@@ -232,21 +238,46 @@ def test_a_traceback_with_debug(folder):
     assert result.err.splitlines()[-1].startswith("seqmed: nothing.csv does not exist")
 
 
-@pytest.mark.parametrize("package", ["pyarrow", "matplotlib", "rich"])
-def test_a_missing_package_is_named_with_its_extra(folder, package):
+def without_matplotlib(folder, *arguments):
+    """Run a command, or a program, where matplotlib is not installed."""
     script = (
-        f"import sys; sys.modules[{package!r}] = None; "
-        "from seqmed.cli import main; "
-        "sys.argv = ['seqmed', 'evaluate', 'model', 'rows.csv', '--plot', 'x.png']; main()"
+        "import sys, runpy; sys.modules['matplotlib'] = None; sys.argv = sys.argv[1:]\n"
+        "name = sys.argv[0]\n"
+        "run = runpy.run_path if name.endswith('.py') else runpy.run_module\n"
+        "run(name, run_name='__main__')"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=False
+    return subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE,
+    )  # fmt: skip
+
+
+def test_a_plot_without_matplotlib_is_refused_before_anything_is_read(folder):
+    result = without_matplotlib(
+        folder, "seqmed", "evaluate", "model", "nothing.csv", "--plot", "x.png"
     )
-    assert result.returncode in (1, 2)
-    last = result.stderr.splitlines()[-1]
-    assert last.startswith("seqmed: ")
-    assert "pip install 'seqmed[" in last
-    assert "Traceback" not in result.stderr
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("seqmed: figures need matplotlib")
+    assert "pip install '.[plot]'" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_figures_are_reproduced_without_matplotlib_but_for_the_pictures(tmp_path):
+    options = ("--quick", "--trials", 1, "--jobs", 2, "--out", "out")
+    result = without_matplotlib(tmp_path, "seqmed", "reproduce", "figure1", *options)
+    assert result.returncode == 0, result.stderr
+    assert "pip install '.[plot]'" in " ".join(result.stdout.split())
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "RESULTS.md", "results.json", "work",
+    }  # fmt: skip
+    assert "figure1.png" not in (tmp_path / "out" / "RESULTS.md").read_text()
+
+
+def test_what_the_command_imports_is_installed_with_the_package():
+    settings = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    needed = {each.split(">")[0] for each in settings["project"]["dependencies"]}
+    assert {"typer", "rich", "pyarrow", "unlzw3"} <= needed
+    assert set(settings["project"]["optional-dependencies"]) == {"plot", "bench", "dev"}
 
 
 def test_a_model_that_is_being_taught_is_locked(folder):
@@ -296,3 +327,37 @@ def test_help_imports_nothing_heavy():
         subprocess.run(
             [sys.executable, "-c", script, *arguments], check=True, stdout=subprocess.DEVNULL
         )
+
+
+def test_file_names_that_are_no_text(folder):
+    strange = Path(os.fsdecode(b"caf\xe9"))
+    data = folder / strange
+    data.mkdir()
+    table = read_csv(make_rows(folder / "x.csv", 40))
+    parquet.write_table(table, folder / "x.parquet")
+    feather.write_feather(table, folder / "x.feather")
+    for kind in ("csv", "parquet", "feather"):
+        (folder / f"x.{kind}").rename(data / f"{strange}.{kind}")
+    model, log = f"{strange}.model", f"{strange}.log"
+    learn = ("learn", model, strange, "--label", "kind", "--drop", "id", "--log", log)
+    assert "120 rows" in seqmed(folder, *learn).out
+    assert "nothing new" in seqmed(folder, *learn).out
+    data.rename(folder / "plain")
+    assert "nothing new" in seqmed(folder, "learn", model, "plain", "--log", log).out
+    (folder / "plain").rename(data)
+    seen = json.loads(seqmed(folder, "inspect", model, "--json").out)
+    assert seen["file"]["path"] == r"caf\xe9.model"
+    shown = {rf"caf\xe9/caf\xe9.{kind}" for kind in ("csv", "feather", "parquet")}
+    for kind in ("csv", "jsonl", "parquet"):
+        out = folder / f"{strange}.{kind}"
+        assert seqmed(folder, "predict", model, strange, "-o", out.name).code == 0
+        with out.open("rb") as file:
+            found = {"csv": read_csv, "jsonl": read_json, "parquet": parquet.read_table}[kind](file)
+        assert set(found["file"].to_pylist()) == shown
+    for arguments in (("inspect", model), ("query", model, strange, "-n", "3")):
+        assert r"caf\xe9" in seqmed(folder, *arguments).out
+    plot = f"{strange}.png"
+    assert seqmed(folder, "evaluate", model, strange, "--plot", plot).code == 0
+    assert (folder / plot).read_bytes().startswith(b"\x89PNG")
+    for arguments in (("predict", model, f"{strange}.gone"), ("inspect", f"{strange}.gone")):
+        assert "gone does not exist" in refused(folder, *arguments)

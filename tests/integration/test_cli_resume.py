@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -160,8 +161,8 @@ def learn_here(folder, data="rows.csv", **options):
     """Run `seqmed learn` in this process."""
     given = {
         "estimator": None, "parameters": {}, "batch_size": 20, "batch_by": None,
-        "checkpoint_every": None, "log": folder / "log", "again": False, "file_format": None,
-        "on_error": "stop",
+        "checkpoint_every": None, "log": folder / "log", "force": False, "again": False,
+        "final": False, "file_format": None, "on_error": "stop",
     }  # fmt: skip
     columns = Columns(label="kind", drop=("id",))
     learning.learn(folder / "model", [folder / data], columns, **{**given, **options})
@@ -301,3 +302,53 @@ def test_finished_grown_changed_and_again(tmp_path):
     assert result.code == 2
     assert "rows.csv has changed before the end of row 100" in result.err
     assert (tmp_path / "model").read_bytes() == learned
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_file_that_grows_by_halves_of_lines_is_learned_once(tmp_path, kind):
+    """Batches of one row: the model is that of the whole file, to the last bit."""
+    (tmp_path / "whole").mkdir()
+    rows = make_rows(tmp_path / "whole" / "rows.csv", 25, labeled=1)
+    if kind == "jsonl":
+        lines = [json.dumps(row) for row in read_csv(rows).to_pylist()]
+        rows = tmp_path / "whole" / "rows.jsonl"
+        rows.write_text("\n".join([*lines, ""]))
+    learn_here(tmp_path / "whole", rows.name, batch_size=1)
+    content = rows.read_bytes()
+    cuts = np.random.default_rng(0).integers(200, len(content), size=12)
+    for cut in [*sorted(cuts.tolist()), len(content)]:
+        (tmp_path / rows.name).write_bytes(content[:cut])
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            learn_here(tmp_path, rows.name, batch_size=1)
+        left = [str(each.message) for each in said if "has no line end" in str(each.message)]
+        assert bool(left) == (content[cut - 1 : cut] != b"\n")
+    check_finished(tmp_path, tmp_path / "whole")
+
+
+def test_a_last_line_without_a_line_end(tmp_path):
+    rows = make_rows(tmp_path / "rows.csv", 40, labeled=1)
+    rows.write_text(rows.read_text().rstrip("\n"))
+    for _ in range(2):
+        result = seqmed(tmp_path, *LEARN, 20)
+        assert (result.code, "2 batches, 39 rows" in result.out) == (0, True)
+        assert "line 41: the last line has no line end" in result.err
+    for command in (("predict",), ("evaluate", "--json"), ("query", "-n", "1")):
+        result = seqmed(tmp_path, command[0], "model", "rows.csv", *command[1:])
+        assert "no line end" not in result.err
+    assert seqmed(tmp_path, "predict", "model", "rows.csv").out.count("\n") == 41
+    assert '"rows": 40' in seqmed(tmp_path, "evaluate", "model", "rows.csv", "--json").out
+    result = seqmed(tmp_path, *LEARN, 20, "--final")
+    assert (result.code, result.err.count("no line end")) == (0, 0)
+    assert "3 batches, 40 rows" in result.out
+    assert "nothing new" in seqmed(tmp_path, *LEARN, 20).out
+    make_rows(rows, 1, seed=5, start=40)  # after a line end that is still missing
+    result = seqmed(tmp_path, *LEARN, 20)
+    assert (result.code, "has changed before the end of row 40" in result.err) == (2, True)
+
+
+def test_the_end_of_a_pipe_is_final(tmp_path):
+    rows = make_rows(tmp_path / "rows.csv", 40)
+    rows.write_text(rows.read_text().rstrip("\n"))
+    result = seqmed(tmp_path, *LEARN[:2], "-", *LEARN[3:], 20, stdin=rows)
+    assert (result.code, "2 batches, 40 rows" in result.out) == (0, True)

@@ -129,3 +129,71 @@ def test_completion_is_offered(monkeypatch):
     shown, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert b"_COMPLETE" in shown
+
+
+COMMANDS = (
+    ("--help",),
+    (*LEARN, "20"),
+    ("predict", "model", "rows.csv"),
+    ("evaluate", "model", "rows.csv", "--json"),
+    ("inspect", "model"),
+    ("query", "model", "rows.csv", "-n", "3"),
+)
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory):
+    """A folder with rows and a model of them."""
+    folder = tmp_path_factory.mktemp("taught")
+    make_rows(folder / "rows.csv", 60)
+    assert seqmed(folder, *LEARN, 20).code == 0
+    return folder
+
+
+def closing(descriptor):
+    """Start every command with a standard stream closed; the others go to a pipe."""
+    streams = {1: "stdout", 2: "stderr"}
+    return {"preexec_fn": lambda: os.close(descriptor), streams[3 - descriptor]: subprocess.PIPE}
+
+
+def ended(folder, **options):
+    """Run all commands at once, each with an exit code and what it said."""
+    processes = [popen(folder, *each, stdin=subprocess.DEVNULL, **options) for each in COMMANDS]
+    said = [process.communicate(timeout=PATIENCE) for process in processes]
+    return [(process.returncode, *texts) for process, texts in zip(processes, said, strict=True)]
+
+
+def test_every_command_ends_with_141_where_nobody_reads(taught):
+    reader, writer = os.pipe()
+    os.close(reader)
+    for code, _, err in ended(taught, stdout=writer, stderr=subprocess.PIPE):
+        assert (code, b"Error" in err) == (141, False), err
+    os.close(writer)
+
+
+def test_no_command_hides_that_its_results_are_lost(taught):
+    with open("/dev/full", "wb") as full:
+        lost = [
+            *ended(taught, **closing(1)),
+            *ended(taught, stdout=full, stderr=subprocess.PIPE),
+        ]
+    for code, _, err in lost:
+        assert code == 2, err
+        last = err.decode().splitlines()[-1]
+        assert last.startswith("seqmed: standard output: ")
+        assert b"Error" not in err
+
+
+def test_every_command_works_where_nobody_reads_its_messages(taught):
+    for code, out, _ in ended(taught, **closing(2)):
+        assert (code, bool(out)) == (0, True)
+
+
+def test_standard_input_that_is_closed_has_no_rows(taught):
+    process = popen(
+        taught, "learn", "new", "-", "--label", "kind",
+        preexec_fn=lambda: os.close(0), stderr=subprocess.PIPE,
+    )  # fmt: skip
+    _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2
+    assert b"no row to learn from" in said

@@ -30,6 +30,16 @@ def test_the_demo_leaves_its_pictures(example, tmp_path, monkeypatch, capsys):
     assert "SVC, refitted" in capsys.readouterr().out
 
 
+def test_the_demo_goes_on_without_matplotlib(example, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["digits_stream.py", "--out", str(tmp_path / "demo")])
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    example.main()
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "SVC, refitted" in shown
+    assert "pip install '.[plot]'" in shown
+    assert not list((tmp_path / "demo").iterdir())
+
+
 def test_rows_held_out_are_not_learned(example):
     X, labels, X_test, y_test = example.digits(0, 0.05)
     assert (len(X), len(X_test)) == (1400, example.TEST_ROWS)

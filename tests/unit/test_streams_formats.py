@@ -166,12 +166,12 @@ def test_quotes_line_ends_marks_and_unicode(tmp_path):
     assert rows == [1, 2, 3, 4]
 
 
-def test_a_row_without_a_line_end_at_the_end_is_a_row(tmp_path):
-    assert joined(read_text(tmp_path, "a,y\n1,p\n2,q")[0])[:2][1] == ["p", "q"]
-    assert joined(read_text(tmp_path, '{"a":1,"y":"p"}\n{"a":2,"y":"q"}', "b.jsonl")[0])[1] == [
-        "p",
-        "q",
-    ]
+def test_a_final_row_without_a_line_end_is_a_row(tmp_path):
+    for content, name in (
+        ("a,y\n1,p\n2,q", "a.csv"),
+        ('{"a":1,"y":"p"}\n{"a":2,"y":"q"}', "b.jsonl"),
+    ):
+        assert joined(read_text(tmp_path, content, name, final=True)[0])[1] == ["p", "q"]
 
 
 def test_blank_lines_are_no_rows(tmp_path):
@@ -202,7 +202,10 @@ def test_integers_beyond_every_integer_type(tmp_path):
     columns = {"a": [1.0, float(big), 2.0], "y": [0, 1, 0]}
     expected = joined(read(write(tmp_path / "data.parquet", columns))[0])[0]
     lines = [json.dumps({"a": value, "y": 0}) for value in (1, big, 2)]
-    for content, name in ((f"a,y\n1,0\n{big},0\n2,0\n", "b.csv"), ("\n".join(lines), "b.jsonl")):
+    for content, name in (
+        (f"a,y\n1,0\n{big},0\n2,0\n", "b.csv"),
+        ("\n".join([*lines, ""]), "b.jsonl"),
+    ):
         assert joined(read_text(tmp_path, content, name)[0])[0].tobytes() == expected.tobytes()
     unsigned = pa.table({"a": pa.array([2**64 - 1, 1], pa.uint64()), "y": [0, 1]})
     parquet.write_table(unsigned, tmp_path / "c.parquet")
@@ -535,12 +538,18 @@ def test_row_numbers_of_pandas_are_no_features(tmp_path):
         assert joined(batches)[0].tolist() == [[1], [2], [3]]
 
 
-def test_the_library_does_not_need_pyarrow():
-    code = "import sys; sys.modules['pyarrow'] = None; import seqmed; import seqmed.streams"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert b"import seqmed.streams" not in done.stdout
-    assert b"ImportError" in done.stderr
-    assert b"pip install 'seqmed[cli]'" in done.stderr
+def test_numbers_without_a_name_are_not_taken_for_row_numbers(tmp_path):
+    for header in ("a,,y", ",b,y"):
+        content = f"{header}\n1.5,-2,0\n2.5,3,1\n1.5,-2,1\n"
+        with pytest.raises(StreamError, match=r"numbers without a name \(for example .*: name it"):
+            read_text(tmp_path, content)
+        names = [name for name in header.split(",")[:2] if name]
+        chosen = Columns(label="y", features=names)
+        assert read_text(tmp_path, content, columns=chosen)[1].schema.features == tuple(names)
+    with pytest.warns(StreamWarning, match=r"'' \(empty\)"):
+        assert read_text(tmp_path, "a,y,\n1,0,\n2,1,\n")[1].schema.features == ("a",)
+    content = "Unnamed: 0,Unnamed: 2,y\n0.5,7,0\n0.5,8,1\n"  # which pandas makes of no name
+    assert read_text(tmp_path, content)[1].schema.features == ("Unnamed: 0", "Unnamed: 2")
 
 
 @pytest.mark.parametrize("kind", TEXTS)

@@ -6,13 +6,14 @@ import io
 import random
 import resource
 import struct
+import warnings
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import ipc
 
-from seqmed.streams import Columns, Stream, StreamError, text
+from seqmed.streams import Columns, Stream, StreamError, StreamWarning, text
 from seqmed.streams.files import Bytes
 from seqmed.streams.grammar import Grammar
 from tests.unit.stream_files import FORMATS, TEXTS, make_columns, write
@@ -114,21 +115,27 @@ def test_records_do_not_depend_on_the_blocks_they_come_in(monkeypatch, delimiter
     for _ in range(150):
         letters = ("a", "1", '"', '""', '"', "\n", "\r\n", "\r", delimiter, delimiter)
         content = "".join(chance.choices(letters, k=chance.randrange(1, 60))).encode()
-        expected = records(content, grammar)
-        assert letters_of(b"".join(record for _, record in expected)) == letters_of(content)
+        final, growing = (records(content, grammar, grows) for grows in (False, True))
+        assert letters_of(b"".join(record for _, record in final)) == letters_of(content)
+        assert final[: len(growing)] == growing
+        assert (final == growing) == (content.rstrip(b"\r")[-1:] in (b"\n", b""))
         for block in (1, 2, 3, 7, 20):
             monkeypatch.setattr(text, "BLOCK", block)
-            assert records(content, grammar) == expected
+            assert records(content, grammar, False) == final
+            assert records(content, grammar, True) == growing
         monkeypatch.undo()
 
 
-def records(content, grammar):
+def records(content, grammar, grows):
     """The records of a text, each with its line."""
     file = io.BytesIO(content)
-    source = text.Text(Bytes(file.read, file.seek, lambda: 0.0), "text")
+    source = text.Text(Bytes(file.read, file.seek, lambda: 0.0), "text", grows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StreamWarning)
+        chunks = list(source.chunks(grammar.split, 1))
     return [
         (chunk.line_of(place), chunk.record(place))
-        for chunk in source.chunks(grammar.split, 1)
+        for chunk in chunks
         for place in range(chunk.ends.size)
     ]
 

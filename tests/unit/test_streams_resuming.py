@@ -196,13 +196,16 @@ def test_a_file_that_was_empty_and_has_grown_is_read(tmp_path, kind):
 
 def test_an_incomplete_last_line_is_left_until_it_is_complete(tmp_path):
     path = tmp_path / "data.csv"
-    for cut in ("3", "3,", "3,4", '3,4,"q', "-,4,p"):
-        path.write_text("a,b,y\n1,2,p\n1,2,q\n" + cut)
-        with pytest.warns(StreamWarning, match="line 4: the last line has no line end and is not"):
-            batches, stream = read(path)
+    for cut in ("3", "3,", "3,4", '3,4,"q', "-,4,p", '3,4,"q"', '3,4,"q"\r', '3,4,"q\nr'):
+        path.write_text("a,b,y\n1,2,p\n1,2,q\n" + cut, newline="")
+        for _ in range(2):  # said again, as long as it is left
+            with pytest.warns(StreamWarning, match="line 4: the last line has no line end"):
+                batches, stream = read(path)
         assert joined(batches)[0].tolist() == [[1, 2], [1, 2]]
         assert stream.skipped.total == 0
         more = "-3,4,p\n" if cut[0] == "-" else '3,4,"q"\n'
+        if "r" in cut:
+            more = '3,4,"q\nr"\n'
         path.write_text("a,b,y\n1,2,p\n1,2,q\n" + more)
         rest, stream = go_on(path, state_of(stream))
         assert joined(rest)[3] == [3]
@@ -225,19 +228,41 @@ def test_an_incomplete_line_of_json(tmp_path):
         batches, stream = read(path)
     assert joined(batches)[3] == [1]
     path.write_text('{"a": 1, "y": "p"}\n{"a": 2, "y": "q"}')
-    rest, stream = go_on(path, state_of(stream))
-    assert joined(rest)[1] == ["q"]
+    with pytest.warns(StreamWarning, match="line 2: the last line"):
+        rest, stream = go_on(path, state_of(stream))
+    assert not rest
+    for more in ("", "", "\n"):
+        path.write_text('{"a": 1, "y": "p"}\n{"a": 2, "y": "q"}' + more)
+        rest, stream = go_on(path, state_of(stream), final=True)
+        assert [batch.y.tolist() for batch in rest] == [["q"]][: len(rest)]
+        path.touch()
+    assert stream.position.files[0].rows == 2
+
+
+@pytest.mark.parametrize("name", ["data.csv", "data.jsonl", "data.csv.gz"])
+def test_nothing_is_learned_or_decided_by_a_file_that_is_only_begun(tmp_path, name):
+    """The columns are those of the first complete rows, wherever they are."""
+    text = {"data.jsonl": ['{"a": 1', '{"a": "x", "y": 1}'], "data.csv": ["a,", "a,y\nx,1"]}
+    for begun in text[name.removesuffix(".gz")]:
+        content = begun.encode()
+        (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+        (tmp_path / "other.csv").write_text("a,y\n1,0\n2,1\n")
+        with pytest.warns(StreamWarning, match=r"data.*, line [12]: the last line has no line end"):
+            batches, stream = read([tmp_path / name, tmp_path / "other.csv"])
+        assert joined(batches)[0].tolist() == [[1], [2]]
+        assert stream.schema.features == ("a",)
+        assert stream.position.files[0].rows == 0
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_a_complete_last_line_may_get_its_line_end_later(tmp_path, end):
     path = tmp_path / "data.csv"
     path.write_bytes(f"a,y{end}1,p{end}2,q".encode())
-    batches, stream = read(path)
+    batches, stream = read(path, final=True)
     assert joined(batches)[3] == [1, 2]
     for more in (end[:1], end, f"{end}3,p", f"{end}3,p{end}"):
         path.write_bytes(f"a,y{end}1,p{end}2,q{more}".encode())
-        rest, later = go_on(path, state_of(stream))
+        rest, later = go_on(path, state_of(stream), final=True)
         assert joined(rest)[3] == ([3] if "3" in more else [])
         assert later.position.files[0].rows == 2 + len(rest)
 
@@ -245,7 +270,7 @@ def test_a_complete_last_line_may_get_its_line_end_later(tmp_path, end):
 def test_a_last_line_that_was_read_and_then_became_longer_is_refused(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("a,y\n1,0\n2,1")
-    _, stream = read(path)
+    _, stream = read(path, final=True)
     path.write_text("a,y\n1,0\n2,12\n3,0\n")
     with pytest.raises(StreamError, match=r"has changed before the end of row 2"):
         go_on(path, state_of(stream))

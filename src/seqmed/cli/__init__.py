@@ -13,22 +13,25 @@ HELP = "Classifiers that learn from a stream when most of the data has no labels
 
 def main() -> None:
     """Run the `seqmed` command."""
-    try:
-        import rich  # noqa: F401
-        import typer
-    except ImportError as error:
-        sys.exit(f"seqmed: {error}; install the command line with: pip install 'seqmed[cli]'")
+    import typer
 
+    from seqmed.cli.errors import for_people
     from seqmed.cli.evaluate import evaluate
     from seqmed.cli.inspect import inspect
     from seqmed.cli.learn import learn
     from seqmed.cli.predict import predict
     from seqmed.cli.query import query
     from seqmed.cli.reproduce import reproduce
+    from seqmed.cli.standard_streams import prepare
 
     app = typer.Typer(
         name="seqmed", help=HELP, no_args_is_help=True, pretty_exceptions_enable=False
     )
     for command in (learn, predict, evaluate, inspect, query, reproduce):
         app.command(no_args_is_help=command is not reproduce)(command)
-    app()
+    prepare()
+    with for_people("--debug" in sys.argv):
+        try:
+            app()
+        finally:
+            sys.stdout.flush()

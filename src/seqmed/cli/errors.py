@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import typer
-
+from seqmed.cli.standard_streams import BROKEN_PIPE
 from seqmed.cli.terminal import say
 
-DEFECT, REFUSED, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+DEFECT, REFUSED, INTERRUPTED = 1, 2, 130
 # What the system says when there is no room: disk, quota, limit on the size of a file.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -39,9 +37,7 @@ def for_people(debug: bool) -> Iterator[None]:
         try:
             yield
         except BrokenPipeError:
-            # whoever reads has had enough; what is left in the buffer must not be written at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(BROKEN_PIPE) from None
+            raise SystemExit(BROKEN_PIPE) from None
         except KeyboardInterrupt as error:
             fail(str(error) or "interrupted.", INTERRUPTED, debug)
         except MemoryError:
@@ -50,8 +46,6 @@ def for_people(debug: bool) -> Iterator[None]:
             fail(system_error(error), REFUSED, debug)
         except (ValueError, ImportError) as error:
             fail(str(error), REFUSED, debug)
-        except typer.Exit:
-            raise
         except Exception as error:
             told = f"{type(error).__name__}: {error}. This is a defect: run the command again with "
             fail(f"{told}--debug, and report what it says.", DEFECT, debug)
@@ -62,7 +56,7 @@ def fail(message: str, code: int, debug: bool) -> None:
     if debug:
         traceback.print_exc()
     say(f"seqmed: {message}")
-    raise typer.Exit(code) from None
+    raise SystemExit(code) from None
 
 
 def system_error(error: OSError) -> str:
@@ -71,7 +65,9 @@ def system_error(error: OSError) -> str:
     reason = error.strerror or str(error)
     if error.errno in NO_ROOM:
         remedy = "make room, and run the same command again: what was saved before is intact."
-    elif error.errno in (errno.ENOENT, errno.ENOTDIR):
+    elif error.errno == errno.EBADF:
+        remedy = "it is closed, and the result could not be written: redirect it to a file."
+    elif error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR):
         remedy = "check the path."
     elif error.errno == errno.ELOOP:
         remedy = "remove the link, which leads back to itself, or choose another path."

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from seqmed import plotting
 from seqmed.arrays import take_rows
 from seqmed.cli import state, terminal
 from seqmed.cli.errors import CommandError, naming
 from seqmed.cli.inputs import labeled, labeled_stream, placing, tell_skipped
+from seqmed.cli.overwriting import refuse_existing, refuse_shared
 from seqmed.cli.state import Classifier
 from seqmed.cli.terminal import counted, percent
 
@@ -88,11 +90,17 @@ def evaluate(
     prequential: bool,
     batch_size: int | None,
     plot: Path | None,
+    force: bool,
     as_json: bool,
     file_format: str | None,
     on_error: str,
 ) -> None:
     """Predict labeled rows and print how that went."""
+    if plot is not None:
+        refuse_shared({"--plot": plot}, path, data, file_format)
+        refuse_existing(plot, force=force)
+        plotting.require_matplotlib()
+        plotting.picture_format(plot)
     model, progress = state.load(path)
     batches: dict[str, Any] = {}
     if prequential:
@@ -181,8 +189,6 @@ def show(tally: Tally, rows: int, model: Classifier) -> None:
 
 def draw(tally: Tally, path: Path, accuracies: Sequence[float]) -> None:
     """Draw calibration, confusion and, if there is any, accuracy batch by batch."""
-    from seqmed import plotting
-
     figure, panels = plotting.panels(3 if accuracies else 2)
     filled = tally.counts > 0
     plotting.reliability(

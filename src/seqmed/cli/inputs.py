@@ -35,7 +35,7 @@ def labeled_stream(data: Sequence[Path], schema: Schema, **options: Any) -> Stre
     """Return a stream in which every file must have the column of labels."""
     if schema.columns.label is None:
         raise CommandError("the model was made without a column of labels: make one with --label.")
-    return Stream(data, schema=schema, **options)
+    return Stream(data, schema=schema, final=True, **options)
 
 
 @contextmanager

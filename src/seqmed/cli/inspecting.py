@@ -17,6 +17,7 @@ from seqmed.estimators import SeqLapMED, SeqMED
 from seqmed.graphpropagation import GraphPropagation
 from seqmed.mixture import SHARE_EXPONENTS
 from seqmed.seqgraphmed import SeqGraphMED
+from seqmed.streams.files import shown_path
 
 # Of a list that is longer, so many are printed.
 FEW = 20
@@ -38,7 +39,7 @@ def description(path: Path, model: Classifier, progress: Progress) -> dict[str, 
     schema, book = progress.known_schema, model._stream.book
     return {
         "file": {
-            "path": str(path),
+            "path": shown_path(path),
             "bytes": contents.n_bytes,
             "format": contents.format,
             "library": contents.library,
@@ -69,7 +70,7 @@ def description(path: Path, model: Classifier, progress: Progress) -> dict[str, 
             "batch_size": progress.batch_size,
             "batch_by": progress.batch_by,
             "files": [
-                {"path": each.path, "rows": each.rows, "finished": each.finished}
+                {"path": shown_path(each.path), "rows": each.rows, "finished": each.finished}
                 for each in progress.position.files
             ],
         },

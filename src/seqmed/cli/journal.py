@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from seqmed.cli.errors import naming
 
+FIRST = b'{"batch": '  # how every line begins
+
 
 class Pending(NamedTuple):
     """Lines of the last checkpoint, which may not have reached the log.
@@ -24,6 +26,14 @@ class Pending(NamedTuple):
 
     path: str
     text: str
+
+
+def is_log(path: Path) -> bool:
+    """Whether a file is a log, or the beginning of one."""
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        return FIRST.startswith(file.read(len(FIRST)))
 
 
 def append(pending: Pending) -> None:

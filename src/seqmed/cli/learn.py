@@ -135,9 +135,21 @@ def learn(
             metavar="FILE", help="Add a JSON line for every batch.", rich_help_panel=BATCHES
         ),
     ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Add to a FILE that is no log.", rich_help_panel=BATCHES),
+    ] = False,
     again: Annotated[
         bool,
         typer.Option("--again", help="Learn finished files once more.", rich_help_panel=BATCHES),
+    ] = False,
+    final: Annotated[
+        bool,
+        typer.Option(
+            "--final",
+            help="Learn a last line without a line end, instead of leaving it for the next run.",
+            rich_help_panel=BATCHES,
+        ),
     ] = False,
     estimator: Annotated[
         Estimator | None,
@@ -266,7 +278,9 @@ def learn(
             batch_by=batch_by,
             checkpoint_every=checkpoint_every,
             log=log,
+            force=force,
             again=again,
+            final=final,
             file_format=options.name_of(file_format),
             on_error=on_error.value,
         )

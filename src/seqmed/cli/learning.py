@@ -28,6 +28,7 @@ from seqmed.cli.errors import CommandError
 from seqmed.cli.inputs import placing, tell_skipped
 from seqmed.cli.journal import Pending
 from seqmed.cli.locking import locked
+from seqmed.cli.overwriting import refuse_existing, refuse_shared
 from seqmed.cli.state import Classifier, Outcome, Progress, Record
 from seqmed.cli.terminal import counted, percent, say
 from seqmed.seqgraphmed import SeqGraphMED
@@ -48,11 +49,16 @@ def learn(
     batch_by: str | None,
     checkpoint_every: int | None,
     log: Path | None,
+    force: bool,
     again: bool,
+    final: bool,
     file_format: str | None,
     on_error: str,
 ) -> None:
     """Learn what is new in the data, and tell what came of it."""
+    refuse_shared({"MODEL": path, "--log": log}, None, data, file_format)
+    if log is not None and not journal.is_log(log):
+        refuse_existing(log, force=force, use="add to it")
     with locked(path):
         persistence.remove_leftovers(path)
         model, progress = begin_or_resume(path, columns, estimator, parameters)
@@ -67,6 +73,7 @@ def learn(
             on_error=on_error,
             position=progress.position,
             again=again,
+            final=final,
             file_format=file_format,
         )
         if not stream.resumable:
@@ -136,7 +143,7 @@ class Learner:
                         self._save()
                     record = self.progress.record
                     bar.report(stream.fraction, record.rows - start.record.rows, self._summary())
-        except (KeyboardInterrupt, ValueError):
+        except (KeyboardInterrupt, SystemExit, ValueError):
             # a refused batch or row leaves the model and its position as they were before it
             if self.saved_batches < self._progress_batches == self.model.n_batches_:
                 self._save()

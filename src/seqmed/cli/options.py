@@ -59,6 +59,7 @@ Output = Annotated[
     Path,
     typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output."),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace an output that exists.")]
 To = Annotated[
     OutputFormat | None,
     typer.Option(help="Format of the output (default: by the name of OUT, else csv)."),

@@ -12,7 +12,8 @@ from typing import Any
 
 from seqmed.cli.errors import CommandError, naming
 from seqmed.cli.options import STANDARD_OUTPUT
-from seqmed.persistence.files import replace_file
+from seqmed.cli.overwriting import refuse_existing, refuse_shared
+from seqmed.persistence.files import is_pipe_or_device, write_output
 from seqmed.streams import Batch
 from seqmed.streams.cells import plain
 
@@ -51,24 +52,39 @@ def header(keep: Sequence[str], more: Header) -> dict[str, Kind]:
     return {**own, **dict.fromkeys(keep, TEXT), **more}
 
 
-def write(path: Path, kind: str | None, columns: Header, chunks: Iterable[Chunk]) -> None:
-    """Write a table to a file, which then is there as a whole or not at all, or to the output."""
+def checked_kind(
+    path: Path,
+    kind: str | None,
+    model: Path,
+    data: Sequence[Path],
+    file_format: str | None,
+    *,
+    force: bool,
+) -> str:
+    """Return the format of an output; refuse one that would overwrite something."""
+    refuse_shared({"--output": path}, model, data, file_format)
+    refuse_existing(path, force=force)
     kind = kind or kind_of(path)
+    if kind == "parquet" and path == STANDARD_OUTPUT and sys.stdout.isatty():
+        raise CommandError("Parquet is not for a terminal to show: name a file with -o.")
+    return kind
+
+
+def write(path: Path, kind: str, columns: Header, chunks: Iterable[Chunk]) -> None:
+    """Write a table to a file, which then is there as a whole or not at all, or to the output."""
     pieces = WRITERS[kind](columns, chunks)
     if path == STANDARD_OUTPUT:
-        if kind == "parquet" and sys.stdout.isatty():
-            raise CommandError("Parquet is not for a terminal to show: name a file with -o.")
         for piece in pieces:
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
         return
     with naming(path):
-        replace_file(path, pieces)
+        write_output(path, pieces)
 
 
 def kind_of(path: Path) -> str:
-    """Return the format that the name of a file stands for."""
-    if path == STANDARD_OUTPUT:
+    """Return the format that the name of a file stands for; csv for pipes and devices."""
+    if path == STANDARD_OUTPUT or (not path.suffix and is_pipe_or_device(path)):
         return "csv"
     if path.suffix.lower() not in SUFFIXES:
         raise CommandError(

@@ -21,16 +21,19 @@ def predict(
     *,
     output: Path,
     to: str | None,
+    force: bool,
     keep: Sequence[str],
     file_format: str | None,
     on_error: str,
 ) -> None:
     """Write predictions of all rows."""
+    to = outputs.checked_kind(output, to, path, data, file_format, force=force)
     model, progress = state.load(path)
     stream = Stream(
         data,
         schema=without_labels(progress.known_schema),
         on_error=on_error,
+        final=True,
         file_format=file_format,
         keep=keep,
     )

@@ -62,11 +62,13 @@ def query(
     *,
     output: Path,
     to: str | None,
+    force: bool,
     keep: Sequence[str],
     file_format: str | None,
     on_error: str,
 ) -> None:
     """Write where the rows are that are most worth a label."""
+    to = outputs.checked_kind(output, to, path, data, file_format, force=force)
     model, progress = state.load(path)
     columns = outputs.header(keep, {})
     stream = Stream(
@@ -74,6 +76,7 @@ def query(
         schema=progress.known_schema,
         batch_size=ROWS_AT_ONCE,
         on_error=on_error,
+        final=True,
         file_format=file_format,
         label_required=False,
         keep=keep,

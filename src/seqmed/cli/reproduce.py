@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from seqmed.cli import options
+from seqmed.cli.errors import for_people
+
 
 class Which(StrEnum):
     """What to reproduce."""
@@ -44,22 +47,26 @@ def reproduce(
         Path | None,
         typer.Option(help="Folder with isolet.npz (else SEQMED_DATA, the cache, a download)."),
     ] = None,
+    force: options.Force = False,
+    debug: options.Debug = False,
 ) -> None:
     """Reproduce the experiments of Hou and Hero's paper.
 
     Finished work is kept in OUT/work: the same command after an interruption goes on where it
     stopped.
     """
-    from seqmed.cli import reproducing
+    with for_people(debug):
+        from seqmed.cli import reproducing
 
-    reproducing.reproduce(
-        which,
-        trials=trials,
-        jobs=jobs,
-        out=out,
-        report=report,
-        quick=quick,
-        exact=exact,
-        ours=ours,
-        data_dir=data_dir,
-    )
+        reproducing.reproduce(
+            which,
+            trials=trials,
+            jobs=jobs,
+            out=out,
+            report=report,
+            quick=quick,
+            exact=exact,
+            ours=ours,
+            data_dir=data_dir,
+            force=force,
+        )

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -20,7 +19,9 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from seqmed.cli.errors import INTERRUPTED
+from seqmed import plotting
+from seqmed.cli.errors import INTERRUPTED, CommandError
+from seqmed.cli.overwriting import identities, refuse_existing
 from seqmed.cli.reproduce import Which
 from seqmed.experiments import figures, isolet, reporting, running
 from seqmed.experiments.figures import Figure
@@ -38,21 +39,26 @@ def reproduce(
     exact: bool,
     ours: bool,
     data_dir: Path | None,
+    force: bool,
 ) -> None:
     """Compute the figures asked for; see `seqmed reproduce --help`."""
     console = Console()
+    report = report or out / "RESULTS.md"
     jobs = jobs or os.cpu_count() or 1
     work = out / "work"
     outcomes: list[Outcome] = []
     missing: list[str] = []
     interrupted = refused = False
-    for figure in (
+    pictures = can_draw(console)
+    chosen = (
         figures.figure1(ours=ours),
         figures.figure2(ours=ours),
         figures.figure2b(ours=ours),
         figures.figure3(data_dir, exact=exact, ours=ours),
         *([figures.figure3b(data_dir)] if ours else []),
-    ):
+    )
+    refuse_overwriting(reporting.outputs(chosen, out), out, report, force=force)
+    for figure in chosen:
         figure = figures.quick(figure) if quick else figure
         simulated = not figure.name.startswith(Which.figure3)
         count = trials if trials is not None and simulated else figure.trials
@@ -71,18 +77,30 @@ def reproduce(
             outcome = running.collect(figure, trials=count, folder=work)
         if outcome is not None:
             outcomes.append(outcome)
-            paths = reporting.draw(outcome, out)
+            paths = reporting.draw(outcome, out) if pictures else []
             if wanted:
                 show(console, outcome, paths)
     if outcomes:
         reporting.write_json(outcomes, out / "results.json")
-        reporting.write_report(outcomes, missing, out, report or out / "RESULTS.md")
-        console.print(f"Numbers: {out / 'results.json'}. Report: {report or out / 'RESULTS.md'}.")
+        reporting.write_report(outcomes, missing, out, report, pictures=pictures)
+        console.print(f"Numbers: {out / 'results.json'}. Report: {report}.")
     if interrupted:
         console.print("Interrupted: the same command goes on where this one stopped.")
-        raise typer.Exit(INTERRUPTED)
+        raise SystemExit(INTERRUPTED)
     if refused:
-        raise typer.Exit(1)
+        raise SystemExit(1)
+
+
+def refuse_overwriting(files: list[Path], out: Path, report: Path, *, force: bool) -> None:
+    """Refuse to write over files that no earlier run has written."""
+    if any(identities(report) & identities(each) for each in files):
+        raise CommandError(f"--report {report} is a file of --out {out}: choose another name.")
+    if not reporting.is_results(out):
+        for each in files:
+            if each.exists():
+                refuse_existing(each, force=force)
+    if report.exists() and not reporting.is_report(report):
+        refuse_existing(report, force=force)
 
 
 def compute(
@@ -123,7 +141,18 @@ def show(console: Console, outcome: Outcome, paths: list[Path]) -> None:
     console.print(table)
     for claim in reporting.claims(outcome):
         console.print(f"{claim.text}? {claim.verdict}: {claim.numbers}", highlight=False)
-    console.print(f"Figure: {', '.join(str(path) for path in paths)}")
+    if paths:
+        console.print(f"Figure: {', '.join(str(path) for path in paths)}")
+
+
+def can_draw(console: Console) -> bool:
+    """Return whether pictures can be drawn; say how to make that possible if not."""
+    try:
+        plotting.require_matplotlib()
+    except ImportError as error:
+        console.print(f"No pictures will be drawn: {error}", markup=False, highlight=False)
+        return False
+    return True
 
 
 class Refusal(NamedTuple):

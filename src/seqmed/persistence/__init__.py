@@ -30,7 +30,6 @@ from seqmed.snapshots import snapshot
 __all__ = [
     "Contents",
     "ModelFileError",
-    "load",
     "load_with_extra",
     "read",
     "remove_leftovers",
@@ -107,30 +106,11 @@ def save(model: Any, path: AnyPath, *, extra: dict[str, Any] | None = None) -> N
     replace_file(path, to_bytes(model, extra))
 
 
-def load(path: AnyPath) -> Any:
-    """Return the model in a file; it predicts, and goes on learning, as the one that was saved.
+def load_with_extra(path: AnyPath) -> tuple[Any, dict[str, Any] | None]:
+    """Return the model in a file, and what was kept with it (None if nothing).
 
     Nothing in the file is executed, and every part is checked before it is used.
-
-    Parameters
-    ----------
-    path : str or path-like
-
-    Returns
-    -------
-    model : of the class that was saved.
-
-    Raises
-    ------
-    ModelFileError
-        If the file is not a model file as it was saved, or of a format or of parts that this
-        version does not know. A file that cannot be read at all is an OSError.
     """
-    return load_with_extra(path)[0]
-
-
-def load_with_extra(path: AnyPath) -> tuple[Any, dict[str, Any] | None]:
-    """Return the model in a file, as `load` does, and what was kept with it (None if nothing)."""
     with refusals(path):
         header, tensors = open_header(read_file(path))
     with refusals(path, ADVICE):

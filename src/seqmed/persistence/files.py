@@ -13,6 +13,8 @@ from pathlib import Path
 
 # What a file system answers that cannot write a folder's entries to the disk on demand.
 CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP)
+# Names of open descriptors, whatever is behind them.
+DESCRIPTORS = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
@@ -55,6 +57,30 @@ def real_path(path: str | os.PathLike[str]) -> Path:
     if os.path.islink(real):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
     return Path(real)
+
+
+def write_output(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:
+    """Write a file as a whole, as `replace_file` does, or part by part to a pipe or a device."""
+    if not is_pipe_or_device(path):
+        replace_file(path, parts)
+        return
+    # appended: what stands behind an open descriptor may be a file with content
+    with open(os.open(path, os.O_WRONLY | os.O_APPEND), "wb", buffering=0) as file:
+        for part in parts:
+            view = memoryview(part)
+            while view:
+                view = view[file.write(view) :]
+
+
+def is_pipe_or_device(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a pipe or a device, or names an open descriptor, as /dev/stdout does."""
+    if os.path.abspath(path).startswith(DESCRIPTORS):
+        return True
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def sync_folder(folder: Path) -> None:

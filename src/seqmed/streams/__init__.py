@@ -5,13 +5,6 @@ labels of one type, and a position from which reading goes on another time. See
 docs/stream-input.md.
 """
 
-try:
-    import pyarrow  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        f"{error}; files are read with pyarrow, install it with: pip install 'seqmed[cli]'"
-    ) from error
-
 from seqmed.streams.batches import Batch, Stream
 from seqmed.streams.classes import likely_typo
 from seqmed.streams.columns import Columns

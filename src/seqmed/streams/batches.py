@@ -84,6 +84,9 @@ class Stream:
     position : of the batch after which to go on, None to begin.
     again : whether to read files once more that have been finished. If the last time was
         interrupted, it is completed instead.
+    final : whether a last line of a file that has no line end is read. Without it, such a line is
+        left for the next time, with a notice: it may still be being written. The end of a pipe is
+        always final.
     file_format : of all files; None to tell by their names, and of a pipe by its first character.
     label_required : whether a file without the column of labels is refused, rather than taken as
         unlabeled.
@@ -108,6 +111,7 @@ class Stream:
         on_error: str = "stop",
         position: Position | None = None,
         again: bool = False,
+        final: bool = False,
         file_format: str | None = None,
         label_required: bool = True,
         keep: Sequence[str] = (),
@@ -136,6 +140,7 @@ class Stream:
             label_required=label_required,
             position=position or Position(),
             again=again,
+            final=final,
         )
         self.schema, self.position = schema, self._reading.position
         self._batch_size, self._batch_by, self._keep = batch_size, batch_by, tuple(keep)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +59,7 @@ class Columnar:
     """
 
     complete = True
+    deferred = False
 
     def __init__(self, store: Store, name: str, kind: str):
         self.names = check_names(store.names, name)
@@ -178,7 +180,9 @@ def sampled(column: Any) -> list[Any]:
 def open_parquet(path: Path, name: str) -> Iterator[Columnar]:
     """Open a Parquet file; columns are read through buffers rather than whole."""
     with refusing(name, "Parquet"):
-        file = parquet.ParquetFile(path, buffer_size=BLOCK // 16, pre_buffer=False)
+        file = parquet.ParquetFile(
+            pa.OSFile(os.fsencode(path)), buffer_size=BLOCK // 16, pre_buffer=False
+        )
     with file:
         names = file.schema_arrow.names
 
@@ -196,7 +200,7 @@ def open_parquet(path: Path, name: str) -> Iterator[Columnar]:
 def open_feather(path: Path, name: str) -> Iterator[Columnar]:
     """Open a Feather or Arrow file, or an Arrow stream in a file; one record batch at a time."""
     with refusing(name, "Feather"):
-        file = pa.OSFile(str(path))
+        file = pa.OSFile(os.fsencode(path))
     with file:
 
         def reader(chosen: list[int] | None) -> Any:

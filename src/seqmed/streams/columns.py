@@ -16,7 +16,7 @@ HASHING, VOCABULARY = TEXT_METHODS = ("hashing", "vocabulary")
 UNIT, COUNTS = TEXT_WEIGHTS = ("unit", "counts")
 LARGEST_TEXT_SIZE = 2**31 - 1
 # Row numbers, as pandas writes them unless told not to, and writes them again.
-UNNAMED, UNNAMED_AGAIN = ("", "__index_level_0__"), "Unnamed: "
+ROW_NUMBERS, UNNAMED, UNNAMED_AGAIN = "__index_level_0__", "", "Unnamed: 0"
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,8 @@ def choose(
     """Return the features of a stream whose first file is ``table``, and the columns not used.
 
     Without a choice of the user, a column is a feature if more than half of its values in the
-    first rows are numbers; row numbers without a name, and the column of batches, are not.
+    first rows are numbers; row numbers, and the column of batches, are not. Other numbers without a
+    name are refused.
     """
     needed = [*(columns.features or ()), *columns.drop, columns.text, batch_by]
     refuse_missing([name for name in needed if name is not None], table, source)
@@ -139,12 +140,18 @@ def numeric(table: Table, others: set[str | None], source: str) -> list[str]:
         texts = [value for value in values if not isinstance(value, int | float)]
         if name in others:
             continue
-        if name in UNNAMED or name.startswith(UNNAMED_AGAIN):
-            said.append(f"{name!r} (row numbers)")
-        elif not values:
+        if not values:
             said.append(f"{name!r} (empty)")
+        elif are_row_numbers(name, values):
+            said.append(f"{name!r} (row numbers)")
         elif 2 * len(texts) >= len(values):
             said.append(f"{name!r} (for example {shown(texts[0])})")
+        elif name == UNNAMED:
+            raise StreamError(
+                f"{source} has a column of numbers without a name (for example "
+                f"{shown(values[0])}), expected a name for every column: name it in the file, or "
+                "choose columns with --features."
+            )
         else:
             features.append(name)
     if said:
@@ -153,6 +160,18 @@ def numeric(table: Table, others: set[str | None], source: str) -> list[str]:
             "--features, a column of words with --text, or be silent about a column with --drop."
         )
     return features
+
+
+def are_row_numbers(name: str, values: Sequence[Any]) -> bool:
+    """Whether a column is the index of a data frame, by its name and its first values."""
+    if name == ROW_NUMBERS:
+        return True
+    if name != UNNAMED and not name.startswith(UNNAMED_AGAIN):
+        return False
+    if not all(isinstance(each, int | float) and each >= 0 for each in values):
+        return False
+    whole = all(isinstance(each, int) or each.is_integer() for each in values)
+    return whole and len(set(values)) == len(values)
 
 
 def refuse_missing(names: Sequence[str], table: Table, source: str) -> None:

@@ -41,23 +41,26 @@ class Delimited:
     ----------
     text : from its beginning.
     delimiter : what separates fields, one character.
-    grows : whether rows may be added to it later.
     """
 
     complete = True
 
-    def __init__(self, text: Text, delimiter: str, grows: bool):
-        self._text, self._grows = text, grows
+    def __init__(self, text: Text, delimiter: str):
+        self._text = text
         self._grammar = Grammar(delimiter)
         first = text.peek(self._grammar.split, 1)
         self._head = text.mark + text.take(len(first.raw))
-        self.names = self._read_header(first.record(0)) if first.ends.size else ()
+        record = first.record(0) if first.ends.size else text.buffer
+        if b"\r" in record.strip(b"\r\n") and self._grammar.fields(record) is None:
+            raise StreamError(
+                f"{text.name}: the first line has a carriage return in it: convert the line ends "
+                "to \\n."
+            )
+        self.names = self._read_header(record) if first.ends.size else ()
 
     def _read_header(self, record: bytes) -> tuple[str, ...]:
         where = f"{self._text.name}: the first line"
         fields = self._grammar.fields(record)
-        if fields is None and b"\r" in record.rstrip(b"\r\n"):
-            raise StreamError(f"{where} has a carriage return in it: convert the line ends to \\n.")
         try:
             names = [field.decode() for field in fields or ()]
         except UnicodeDecodeError:
@@ -95,7 +98,11 @@ class Delimited:
 
     def pieces(self, wanted: Wanted, start: Start) -> Iterator[Piece]:
         parser = Parser(self._grammar, self.names, wanted)
-        return self._text.pieces(self._grammar.split, parser.parse, self._head, start, self._grows)
+        return self._text.pieces(self._grammar.split, parser.parse, self._head, start)
+
+    @property
+    def deferred(self) -> bool:
+        return self._text.deferred
 
     def fraction(self) -> float:
         return self._text.fraction()

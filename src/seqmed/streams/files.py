@@ -30,6 +30,7 @@ SUFFIXES = {
     ".npz": "npz",
 }
 STANDARD_INPUT = "-"
+HIDDEN = (".", "_")
 
 
 class Input(NamedTuple):
@@ -111,17 +112,21 @@ def as_input(path: Path, kind: str | None) -> Input:
                 f"{path} ends in {path.suffix!r}, expected one of {', '.join(SUFFIXES)} (the text "
                 "formats also with .gz): rename it, or name its format with --format."
             )
-    return Input(str(path), path.resolve(), kind, compressed, resumable)
+    return Input(shown_path(path), path.resolve(), kind, compressed, resumable)
+
+
+def shown_path(path: str | os.PathLike[str]) -> str:
+    r"""Return a path as text; bytes that are no UTF-8 are written as \xe9."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def files_in(folder: Path, kind: str | None) -> list[Input]:
     """Return the files of a folder in the order of their names, hidden ones left out."""
     inputs, others = [], []
     for path in sorted(folder.iterdir(), key=lambda each: each.name):
-        if path.name.startswith((".", "_")):
+        if path.name.startswith(HIDDEN):
             continue
-        known = path.name.lower().removesuffix(".gz").endswith(tuple(SUFFIXES))
-        if path.is_file() and (kind is not None or known):
+        if is_readable(path, kind):
             inputs.append(as_input(path, kind))
         else:
             others.append(path.name)
@@ -136,6 +141,12 @@ def files_in(folder: Path, kind: str | None) -> list[Input]:
             "formats are read."
         )
     return inputs
+
+
+def is_readable(path: Path, kind: str | None) -> bool:
+    """Whether an entry of a folder is a file of a known or given format, and not hidden."""
+    known = path.name.lower().removesuffix(".gz").endswith(tuple(SUFFIXES))
+    return path.is_file() and not path.name.startswith(HIDDEN) and (kind is not None or known)
 
 
 class Bytes(NamedTuple):

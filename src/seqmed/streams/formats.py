@@ -31,8 +31,14 @@ SIGNATURES = {
 
 
 @contextmanager
-def open_table(source: Input) -> Iterator[Table]:
-    """Open a file or pipe."""
+def open_table(source: Input, *, final: bool) -> Iterator[Table]:
+    """Open a file or pipe.
+
+    Parameters
+    ----------
+    source : the file or pipe.
+    final : whether a last line without a line end is complete, as it is in a pipe.
+    """
     if source.kind in BINARY:
         if source.path is None or not source.resumable:
             raise StreamError(
@@ -43,12 +49,12 @@ def open_table(source: Input) -> Iterator[Table]:
             yield table
         return
     with opened(source) as handle:
-        text = Text(handle, source.name)
+        text = Text(handle, source.name, grows=source.resumable and not final)
         kind = source.kind or kind_of(text)
         if kind == "jsonl":
-            yield JsonLines(text, source.resumable)
+            yield JsonLines(text)
         else:
-            yield Delimited(text, DELIMITERS[kind], source.resumable)
+            yield Delimited(text, DELIMITERS[kind])
 
 
 def kind_of(text: Text) -> str:

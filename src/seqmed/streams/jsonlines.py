@@ -26,15 +26,14 @@ class JsonLines:
     Parameters
     ----------
     text : from its beginning.
-    grows : whether rows may be added to it later.
     """
 
     complete = False
 
-    def __init__(self, text: Text, grows: bool):
-        self._text, self._grows = text, grows
+    def __init__(self, text: Text):
+        self._text = text
         chunk = text.peek(line_ends)
-        if chunk.ends.size and chunk.record(0).startswith(b"["):
+        if text.buffer.lstrip(b"\r\n").startswith(b"["):
             raise StreamError(
                 f"{text.name} begins with '[', expected an object on every line: convert the "
                 "array, for example with jq -c '.[]'."
@@ -53,8 +52,12 @@ class JsonLines:
     def pieces(self, wanted: Wanted, start: Start) -> Iterator[Piece]:
         self._first = []
         return self._text.pieces(
-            line_ends, lambda chunk: parse(chunk, wanted), self._text.mark, start, self._grows
+            line_ends, lambda chunk: parse(chunk, wanted), self._text.mark, start
         )
+
+    @property
+    def deferred(self) -> bool:
+        return self._text.deferred
 
     def fraction(self) -> float:
         return self._text.fraction()

@@ -81,6 +81,7 @@ class Archive:
     """
 
     complete = True
+    deferred = False
 
     def __init__(self, file: zipfile.ZipFile, name: str):
         self._file, self._name = file, name

@@ -20,7 +20,7 @@ LARGEST = 2**63
 
 
 class Stamp(NamedTuple):
-    """Size of a file and when it was modified, in ns; 0 where that is too fresh to be trusted."""
+    """Size of a file and when it was modified, in ns; 0 if it is to be read again in any case."""
 
     size: int
     modified: int
@@ -109,6 +109,10 @@ class Cursor:
         self._content.update(raw)
         self._offset += len(raw)
         self.rows += rows
+
+    def distrust(self) -> None:
+        """Have the file looked at the next time even if it is as it was."""
+        self._stamp = self._stamp._replace(modified=0)
 
     def position(self, finished: bool) -> FilePosition:
         """Return how far the file has been read."""

@@ -28,6 +28,7 @@ class Reading:
     label_required : whether a file without labels is refused.
     position : how far the inputs have been read before.
     again : whether to read them once more; see `plan`.
+    final : whether last lines without a line end are read; see `open_table`.
 
     Attributes
     ----------
@@ -47,13 +48,14 @@ class Reading:
         label_required: bool,
         position: Position,
         again: bool,
+        final: bool,
     ):
         self.schema = schema
         self.number = 0
         self.cursor: Cursor | None = None
         self._columns, self._batch_by = columns, batch_by
         self._others = [*([] if batch_by is None else [batch_by]), *keep]
-        self._label_required = label_required
+        self._label_required, self._final = label_required, final
         self._noticed = set(self._others)
         wanted = None if schema is None else self.wanted(schema)
         self._tasks, self._position = plan(inputs, position, again, wanted)
@@ -97,11 +99,13 @@ class Reading:
     def _pieces_of(self, task: Task) -> Iterator[Piece]:
         source, start = task.source, task.start
         before = stamp(Path(source.key)) if source.resumable else Stamp(0, 0)
-        with open_table(source) as self._table:
+        with open_table(source, final=self._final) as self._table:
             self.cursor = Cursor(source.key, start.rows, start.offset, task.content, before)
             if self._table.has_rows():
                 self.schema = schema = self._checked(self._table, source.name)
                 yield from self._table.pieces(self.wanted(schema), start)
+            if self._table.deferred:
+                self.cursor.distrust()
         if source.resumable:
             self._position = self._position.with_file(self.cursor.position(finished=True))
         self._table = self.cursor = None

@@ -155,7 +155,7 @@ def values_read(source: Input, rows: int, wanted: Wanted | None) -> Any:
     content = fresh_hash()
     if not rows or wanted is None:
         return content
-    with open_table(source) as table:
+    with open_table(source, final=True) as table:
         if not set(wanted.numbers) <= set(table.names):
             return None
         for piece in table.pieces(wanted, Start()):

@@ -76,10 +76,14 @@ class Table(Protocol):
     ----------
     names : its columns, in its own order.
     complete : whether these are all; JSON lines may have others later.
+    deferred : whether a last row without a line end was left for the next time.
     """
 
     names: tuple[str, ...]
     complete: bool
+
+    @property
+    def deferred(self) -> bool: ...
 
     def sample(self) -> dict[str, list[Any]]:
         """Return the values of all columns in the first rows, None where there is none.

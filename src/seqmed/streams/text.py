@@ -35,13 +35,11 @@ class Chunk:
     raw : the bytes, blank lines included.
     ends : (n,) where every record ends in them.
     line : the number of the first line, from 1.
-    open : whether the last record has no line end; then it is the last of the text.
     """
 
     raw: bytes
     ends: Ends
     line: int
-    open: bool = False
 
     def record(self, place: int) -> bytes:
         """Return a record with its line end, without blank lines before it."""
@@ -73,10 +71,18 @@ class Text:
     ----------
     source : the open file.
     name : of the file, for messages.
+    grows : whether it may be written to later. A last record without a line end may then be
+        incomplete: it is left for the next time.
+
+    Attributes
+    ----------
+    deferred : whether a last record was left for the next time.
     """
 
-    def __init__(self, source: Bytes, name: str):
+    def __init__(self, source: Bytes, name: str, grows: bool):
         self.name = name
+        self.deferred = False
+        self._grows = grows
         self.buffer = b""
         self.at_end = False
         self._source = source
@@ -110,15 +116,34 @@ class Text:
         However the bytes come in, the records are the same.
         """
         while True:
-            last = self.at_end or len(self.buffer) >= LONGEST_ROW
+            last = self._ended or len(self.buffer) >= LONGEST_ROW
             ends = split(self.buffer[:LONGEST_ROW], last)[:count]
-            if last or ends.size == count:
+            if last or self.at_end or ends.size == count:
                 return Chunk(self.buffer[: ends[-1] if ends.size else 0], ends, 1)
             self.fill()
 
     def has_records(self, split: Split) -> bool:
         """Return whether there is a record, or at least more than can be looked at."""
-        return self.peek(split, 1).ends.size > 0 or not self.at_end
+        if self.peek(split, 1).ends.size or not self.at_end:
+            return True
+        if not self._ended:
+            self._defer(1)
+        return False
+
+    @property
+    def _ended(self) -> bool:
+        """Whether nothing comes after the buffer, and what is left in it is complete."""
+        last_line = self.buffer[self.buffer.rfind(b"\n") + 1 :] if self.at_end else b""
+        return self.at_end and not (self._grows and last_line.strip(b"\r"))
+
+    def _defer(self, line: int) -> None:
+        """Leave what is left, from that line on, for the next time."""
+        line += self.buffer[: -len(self.buffer.lstrip(b"\r\n"))].count(b"\n")
+        self.deferred, self.buffer = True, b""
+        notice(
+            f"{self.name}, line {line}: the last line has no line end and may still be being "
+            "written: it was left for the next run. Read it with --final."
+        )
 
     def chunks(self, split: Split, line: int) -> Iterator[Chunk]:
         """Yield all records that are left; the first line has the number ``line``.
@@ -126,7 +151,7 @@ class Text:
         A record that is too long ends with its first line.
         """
         while self.buffer or not self.at_end:
-            ends, size = split(self.buffer, self.at_end), len(self.buffer)
+            ends, size = split(self.buffer, self._ended), len(self.buffer)
             if (ends[0] if ends.size else size) > LONGEST_ROW:
                 if b"\n" not in self.buffer[:LONGEST_ROW]:
                     raise StreamError(
@@ -135,18 +160,20 @@ class Text:
                     )
                 ends = split(self.buffer[:LONGEST_ROW], True)[:1]
                 size = int(ends[-1]) if ends.size else LONGEST_ROW
-            elif not self.at_end:
+            elif not self._ended:
                 if not ends.size:
-                    self.fill()
+                    if self.at_end:
+                        self._defer(line)
+                    else:
+                        self.fill()
                     continue
                 size = int(ends[-1])
             raw = self.take(size)
-            unfinished = bool(ends.size) and ends[-1] == size and not raw.endswith(b"\n")
-            yield Chunk(raw, ends, line, unfinished)
+            yield Chunk(raw, ends, line)
             line += raw.count(b"\n")
 
     def pieces(
-        self, split: Split, parse: Callable[[Chunk], Cells], head: bytes, start: Start, grows: bool
+        self, split: Split, parse: Callable[[Chunk], Cells], head: bytes, start: Start
     ) -> Iterator[Piece]:
         """Yield all rows that are left.
 
@@ -155,8 +182,6 @@ class Text:
         split, parse : how a text becomes records, and records rows.
         head : what has been taken of the text before, if it is not begun elsewhere.
         start : where to begin.
-        grows : whether rows may be added later. A last row that has no line end and is bad may
-            then be one that is still being written: it is left for the next time.
         """
         if start.offset:
             self.jump(start.offset)
@@ -164,17 +189,8 @@ class Text:
         else:
             lines = head.count(b"\n")
         for chunk in self.chunks(split, lines + 1):
-            numbers, values, faults = parse(chunk)
-            raw, ends, last = chunk.raw, chunk.ends, chunk.ends.size - 1
-            if grows and chunk.open and last in faults:
-                notice(
-                    f"{self.name}, line {chunk.line_of(last)}: the last line has no line end and "
-                    f"is not complete ({faults.pop(last).reason}): it was left for the next time."
-                )
-                numbers, ends = numbers[:last], ends[:last]
-                values = {name: column[:last] for name, column in values.items()}
-                raw = raw[: ends[-1] if last else 0]
-            yield Piece(numbers, values, faults, head + raw, ends + len(head), chunk.line_of)
+            ends = chunk.ends + len(head)
+            yield Piece(*parse(chunk), head + chunk.raw, ends, chunk.line_of)
             head = b""
 
     def fraction(self) -> float:

@@ -1,0 +1,82 @@
+"""Refusing outputs that would overwrite something."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from seqmed.cli.errors import CommandError
+from seqmed.cli.options import STANDARD_OUTPUT
+from seqmed.persistence.files import is_pipe_or_device
+from seqmed.streams.files import STANDARD_INPUT, is_readable
+
+# A file is one of these, under all its names: its path without links, its device and inode.
+Identity = str | tuple[int, int]
+
+
+def refuse_shared(
+    outputs: Mapping[str, Path | None],
+    model: Path | None,
+    data: Sequence[Path],
+    file_format: str | None,
+) -> None:
+    """Refuse outputs that are the model, an input or one another, by whatever name or link.
+
+    Parameters
+    ----------
+    outputs : by the option or argument that names them; None where there is none.
+    model : that is only read; None if it is among the outputs.
+    data, file_format : the inputs: files, folders of files, or standard input.
+    """
+    taken: dict[Identity, str] = {}
+    if model is not None:
+        taken |= dict.fromkeys(identities(model), "the model")
+    for path in files_of(data, file_format):
+        name = f"the input {path}" if isinstance(path, Path) else "standard input"
+        taken |= dict.fromkeys(identities(path), name)
+    for option, output in outputs.items():
+        if output is None:
+            continue
+        own = identities(1 if output == STANDARD_OUTPUT else output)
+        owner = next((taken[each] for each in own if each in taken), None)
+        if owner is not None:
+            raise CommandError(
+                f"{option} {output} is {owner}, which it would overwrite: choose another file."
+            )
+        taken |= dict.fromkeys(own, f"{option} {output}")
+
+
+def refuse_existing(path: Path, *, force: bool, use: str = "replace it") -> None:
+    """Refuse a file that exists, unless by force; a folder in any case."""
+    if path == STANDARD_OUTPUT or is_pipe_or_device(path):
+        return
+    if path.is_dir():
+        raise CommandError(f"{path} is a folder, expected the name of a file.")
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    if target.exists() and not force:
+        raise CommandError(f"{path} exists: choose another name, or {use} with --force.")
+
+
+def files_of(data: Sequence[Path], file_format: str | None) -> Iterator[Path | int]:
+    """Yield the files that paths stand for; standard input by its descriptor."""
+    for path in data:
+        if os.fspath(path) == STANDARD_INPUT:
+            yield 0
+        elif path.is_dir():
+            yield from (each for each in path.iterdir() if is_readable(each, file_format))
+        else:
+            yield path
+
+
+def identities(path: Path | int) -> set[Identity]:
+    """Return what a file or descriptor is known by; nothing for terminals and other devices."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return {os.path.realpath(path)} if isinstance(path, Path) else set()
+    return set() if stat.S_ISCHR(status.st_mode) else {(status.st_dev, status.st_ino)}

@@ -1,0 +1,76 @@
+"""Standard streams that may be closed, full, or without a reader; signals that end a command."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from typing import Any, NoReturn, TextIO
+
+BROKEN_PIPE = 141  # as shells have it: 128 + SIGPIPE
+SIGNALS = ("SIGTERM", "SIGHUP")
+
+
+class Results(io.FileIO):
+    """Standard output. If its reader has left, the command ends as others do by SIGPIPE."""
+
+    def write(self, content: Any) -> int:
+        try:
+            return super().write(content)
+        except OSError as error:
+            discard(self.fileno())
+            if isinstance(error, BrokenPipeError):
+                raise SystemExit(BROKEN_PIPE) from None
+            raise OSError(error.errno, error.strerror, "standard output") from None
+
+
+class Messages(io.FileIO):
+    """Standard error. Messages that cannot be written are dropped: the work goes on."""
+
+    def write(self, content: Any) -> int:
+        try:
+            return super().write(content)
+        except OSError:
+            discard(self.fileno())
+            return len(content)
+
+
+def discard(descriptor: int) -> None:
+    """Let nothing that is still buffered for a descriptor fail once more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def prepare() -> None:
+    """Replace standard streams and signal handlers for a command."""
+    while (descriptor := os.open(os.devnull, os.O_RDONLY)) <= 2:
+        pass  # a stream was closed: no file of ours may get its number
+    os.close(descriptor)
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = replaced(sys.stdout, Results(1, "w", closefd=False))
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = replaced(sys.stderr, Messages(2, "w", closefd=False))
+    for number in (getattr(signal, name) for name in SIGNALS if hasattr(signal, name)):
+        if signal.getsignal(number) is signal.SIG_DFL:  # not where it is ignored, as by nohup
+            signal.signal(number, end)
+
+
+def replaced(before: TextIO | None, raw: io.FileIO) -> TextIO:
+    """Return a text stream over a descriptor; file names that are no text are escaped."""
+    if before is not None:
+        before.flush()
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding="utf-8" if before is None else before.encoding,
+        errors="backslashreplace",
+        line_buffering=raw.isatty(),
+    )
+
+
+def end(number: int, frame: Any) -> NoReturn:
+    """End the command by a signal, so that temporary files are removed."""
+    raise SystemExit(128 + number)

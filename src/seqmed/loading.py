@@ -1,0 +1,49 @@
+"""Loading a model together with the preprocessing it was learned with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seqmed.persistence import AnyPath, load_with_extra, refusals
+from seqmed.pipeline import StreamPipeline
+
+
+def load(path: AnyPath) -> Any:
+    """Return the model in a file; it predicts, and goes on learning, as the one that was saved.
+
+    Nothing in the file is executed, and every part is checked before it is used.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    model : of the class that was saved.
+        A model made by `seqmed learn` that scales, counts words, or does not use all columns is
+        returned as the step "model" of a StreamPipeline, whose step "columns" does that: pass it
+        data frames or dictionaries of columns, or arrays of the columns in `feature_names_in_`. It
+        predicts as the command does. It cannot be saved: use `seqmed learn` to go on with the file.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is not a model file as it was saved, or of a format or of parts that this
+        version does not know. A file that cannot be read at all is an OSError.
+    """
+    model, extra = load_with_extra(path)
+    stored = None if extra is None else extra.get("schema")
+    if not isinstance(stored, dict) or not {"columns", "features", "ignored"} <= set(stored):
+        return model
+
+    from seqmed.streams.encoder import ColumnEncoder
+    from seqmed.streams.schema import Schema
+
+    with refusals(path):
+        schema = Schema.from_dict(stored)
+    if not (schema.columns.scale or schema.columns.text is not None or schema.ignored):
+        return model
+    steps = [("columns", ColumnEncoder(schema)), ("model", model)]
+    pipeline = StreamPipeline(steps, drift_limit=None)
+    pipeline.__dict__.update(_watch=None, drift_=None)  # as after its first batch
+    return pipeline
