@@ -23,6 +23,7 @@ from seqmed.margin import Lesson, MarginExpert
 from seqmed.mixture import Choice, Scales, ScoreRecord, Scores
 from seqmed.propagation import expert
 from seqmed.propagation.expert import UNLABELED, GraphInfo, GraphState
+from seqmed.propagation.lists import empty_lists
 from seqmed.threads import one_thread
 from seqmed.validation import Rows
 
@@ -174,10 +175,16 @@ def learn_piece(
     chosen = np.flatnonzero(lesson.part)
     all_codes = np.full(rows.weights.size, UNLABELED)
     all_codes[labeled] = codes
-    graph = stream.graph
+    graph, slots = stream.graph, np.full(rows.weights.size, -1)
     stored = graph.rows.metric.store(take_rows(rows.points, chosen))
     masses = np.where(all_codes >= 0, rows.weights, 0.0)[chosen]
-    graph, info = expert.learn(graph, stored, all_codes[chosen], masses, late=not lesson.new_points)
+    entering = None
+    if lesson.new_points:
+        entering = expert.choose_entering(graph, all_codes[chosen])
+        slots[chosen[entering.rows]] = entering.slots
+    graph, info = expert.learn(
+        graph, stored, all_codes[chosen], masses, late=not lesson.new_points, entering=entering
+    )
     margin = stream.margin.learn(lesson._replace(book=book))
     given = class_weight if isinstance(class_weight, dict) else None
     unlabeled = chosen[all_codes[chosen] < 0][-PROBES:]
@@ -187,7 +194,7 @@ def learn_piece(
         class_weights=book.class_weights(given),
         probes=stack(stream.probes, take_rows(rows.points, unlabeled))[-PROBES:],
     )
-    return stream._replace(scales=measured(stream)), info
+    return stream._replace(scales=measured(stream, slots[unlabeled])), info
 
 
 def with_classes(stream: MixtureStream, book: ClassRegistry) -> MixtureStream:
@@ -224,7 +231,9 @@ def recorded(
     if not usable.any():
         return stream.record
     points = take_rows(rows.points, labeled[usable])
-    scores = left_out_scores(stream, points) if late else expert_scores(stream, points)
+    scores = (
+        left_out_scores(stream, points, no_indices()) if late else expert_scores(stream, points)
+    )
     finite = np.isfinite(scores.margin).all(axis=1)
     scores = Scores(scores.margin[finite], scores.graph[finite])
     weights = rows.weights[labeled[usable]]
@@ -244,10 +253,11 @@ def expert_scores(
     return Scores(of_margin, of_graph)
 
 
-def measured(stream: MixtureStream) -> Scales:
+def measured(stream: MixtureStream, slots: Indices) -> Scales:
     """Return the scales of the experts that have learned a mini-batch.
 
     They are measured on the last unlabeled rows, and on the record while there are few of these.
+    ``slots`` are those of the newest of these rows, -1 for a row that is not kept.
     """
     # a class whose labels have faded to nothing is still one that was seen
     tiny = np.finfo(np.float64).tiny
@@ -255,7 +265,7 @@ def measured(stream: MixtureStream) -> Scales:
     counts = np.where(stream.book.seen, np.maximum(counts, tiny), 0.0)
     scores = Scores(*(np.zeros((0, counts.size)) for _ in range(2)))
     if stream.probes.shape[0]:
-        scores = left_out_scores(stream, stream.probes)
+        scores = left_out_scores(stream, stream.probes, slots)
     missing = PROBES - stream.probes.shape[0]
     if missing > 0:
         record = stream.record
@@ -268,20 +278,31 @@ def measured(stream: MixtureStream) -> Scales:
     return mixture.measured_scales(scores, counts, stream.margin.scaled)
 
 
-def left_out_scores(stream: MixtureStream, points: Points) -> Scores:
-    """Return the scores of rows that may be kept, each left out of its own neighbours."""
+def left_out_scores(stream: MixtureStream, points: Points, slots: Indices) -> Scores:
+    """Return the scores of rows that may be kept, each left out of its own neighbours.
+
+    ``slots`` are those of the last of these rows, -1 if unknown. Where a slot is known, so are the
+    neighbours, which saves a tenth of the time of a small update.
+    """
     kept = stream.graph.rows
-    stored = kept.metric.store(points)
-    found = kept.search(stored, length=kept.n_neighbors + 1)
-    equal = 0.0 if kept.metric.refines else SAME_ROW * stored.norms
-    own = (found.distances[:, 0] <= equal) & (found.sizes > 0)
-    shifted = found.copy()
-    for name in ("slots", "distances"):
-        getattr(shifted, name)[own, :-1] = getattr(found, name)[own, 1:]
-    sizes = np.minimum(found.sizes - own, kept.n_neighbors).astype(np.int32)
+    slots = np.append(np.full(points.shape[0] - slots.size, -1), slots)
+    found = empty_lists(slots.size, kept.lists.slots.shape[1], np.inf)
+    known, unknown = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
+    for array, values in zip(found, kept.lists.take(slots[known]), strict=True):
+        array[known] = values
+    if unknown.size:
+        stored = kept.metric.store(take_rows(points, unknown))
+        nearest = kept.search(stored, length=kept.n_neighbors + 1)
+        equal = 0.0 if kept.metric.refines else SAME_ROW * stored.norms
+        own = (nearest.distances[:, 0] <= equal) & (nearest.sizes > 0)
+        for name in ("slots", "distances"):
+            values = getattr(nearest, name)
+            values[own, :-1] = values[own, 1:].copy()
+            getattr(found, name)[unknown, : values.shape[1]] = values
+        found.sizes[unknown] = np.minimum(nearest.sizes - own, kept.n_neighbors)
     with np.errstate(over="ignore", invalid="ignore"):
         margin = stream.margin.scores(points, stream.book)
-    return Scores(margin, stream.graph.scores(shifted._replace(sizes=sizes), stream.class_weights))
+    return Scores(margin, stream.graph.scores(found, stream.class_weights))
 
 
 def class_scores(stream: MixtureStream, points: Points) -> Array:
@@ -313,7 +334,7 @@ def take_back(
     declared = stream.margin.estimator._stream.book.declared
     book = replace(stream.book, declared=declared).remove(codes, taken.weights, discounted)
     stream = with_classes(stream._replace(graph=retraction.state, margin=margin), book)
-    stream = stream._replace(scales=measured(stream))
+    stream = stream._replace(scales=measured(stream, no_indices()))
     choice = mixture.choose(stream.record, margin.scaled, settings.weight, settings.shares)
     stream = stream._replace(choice=choice)
     return stream, MixtureInfo(

@@ -248,6 +248,7 @@ def learn(
     masses: Array,
     *,
     late: bool = False,
+    entering: Entering | None = None,
 ) -> tuple[GraphState, GraphInfo]:
     """Learn a batch: take some of its rows into the memory, and solve again.
 
@@ -258,11 +259,12 @@ def learn(
     codes, masses : (m,) classes and weights of their labels; -1 and 0 for unlabeled rows.
     late : whether the labels are of rows learned before. A kept row is then given its label; a row
         that is no longer kept enters again.
+    entering : as chosen by `choose_entering`, if that has been called.
     """
     if late:
         state, placed = place_labels(state, batch, codes, masses)
         batch, codes, masses = batch.take(~placed), codes[~placed], masses[~placed]
-    rows, slots = choose_entering(state, codes)
+    rows, slots = entering or choose_entering(state, codes)
     kept = state.rows.put(slots, batch.take(rows))
     added = kept.size - state.rows.size
     codes_kept = np.append(state.codes, np.full(added, UNLABELED, np.int32))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numba.cpython.unsafe.numbers import trailing_zeros
 
-# Distances that are compared with a horizon several at a time; most are too large.
-CHUNK = 64
+# Distances that are compared with a horizon at a time; most are too large.
+WORD = 64
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
@@ -19,47 +20,51 @@ def squared_distance(first, second):
     return total
 
 
-@njit(cache=True, nogil=True)
-def insert(lists, row, slot, distance):
-    """Insert an entry nearer than the horizon; a full list gives up its last entry."""
-    slots, distances = lists.slots[row], lists.distances[row]
-    size = lists.sizes[row]
+@njit(cache=True, nogil=True, inline="always")
+def insert(slots, distances, size, horizon, slot, distance):
+    """Insert an entry nearer than the horizon in a list; a full one gives up its last entry.
+
+    Returns the size and the horizon of the list.
+    """
+    place = size
     if size == slots.size:
         if distance >= distances[size - 1]:
-            lists.horizons[row] = distance
-            return
-        lists.horizons[row] = distances[size - 1]
+            return size, distance
         place = size - 1
+        horizon = distances[place]
     else:
-        place = size
-        lists.sizes[row] = size + 1
+        size += 1
     while place > 0 and distances[place - 1] > distance:
         slots[place] = slots[place - 1]
         distances[place] = distances[place - 1]
         place -= 1
     slots[place] = slot
     distances[place] = distance
+    return size, horizon
 
 
-@njit(cache=True, nogil=True)
-def next_below(products, norms, start, limit):
-    """Return the first place from ``start`` on with ``norm - 2 product < limit``, the size if none.
+@njit(cache=True, nogil=True, inline="always")
+def below(products, norms, start, limit):
+    """Return the rows from ``start`` on with ``norm - 2 product < limit`` as bits of a word.
 
-    Places are unsigned: signed ones might be negative, and the loop would not be vectorised.
+    Indices are unsigned: signed ones might be negative, and the loop would not be vectorised.
     """
-    size, chunk = np.uint64(products.size), np.uint64(CHUNK)
-    place = np.uint64(start)
-    while place < size:
-        stop = min(place + chunk, size)
-        count = np.int32(0)
-        for k in range(place, stop):
-            count += np.int32(norms[k] - np.float32(2.0) * products[k] < limit)
-        if count:
-            for k in range(place, stop):
-                if norms[k] - np.float32(2.0) * products[k] < limit:
-                    return np.int64(k)
-        place = stop
-    return np.int64(size)
+    word, bits = np.uint64(0), np.uint64(WORD)
+    if start + bits <= np.uint64(products.size):
+        for k in range(bits):
+            near = norms[start + k] - np.float32(2.0) * products[start + k] < limit
+            word |= np.uint64(near) << k
+    else:
+        for k in range(np.uint64(products.size) - start):
+            near = norms[start + k] - np.float32(2.0) * products[start + k] < limit
+            word |= np.uint64(near) << k
+    return word
+
+
+@njit(cache=True, nogil=True, inline="always")
+def lowest_bit(word):
+    """Return the place of the lowest bit of a word that is set."""
+    return np.uint64(trailing_zeros(word))  # type: ignore[call-arg]
 
 
 @njit(cache=True, nogil=True)
@@ -75,20 +80,29 @@ def offer(products, queries, block, lists):
     queries, block : the two sides.
     lists : of the m queries; changed in place.
     """
-    exact, size = block.rows.shape[1] == 0, products.shape[1]
+    rows, norms, slots = block
+    query_rows, query_norms, query_slots = queries
+    all_slots, all_distances, horizons, sizes = lists
+    exact = rows.shape[1] == 0
     for query in range(products.shape[0]):
-        values, norm = products[query], queries.norms[query]
-        row = next_below(values, block.norms, 0, lists.horizons[query] - norm)
-        while row < size:
-            if block.slots[row] != queries.slots[query]:
+        values, norm, own = products[query], query_norms[query], query_slots[query]
+        point, entries, distances = query_rows[query], all_slots[query], all_distances[query]
+        size, horizon = sizes[query], horizons[query]
+        for start in range(np.uint64(0), np.uint64(values.size), np.uint64(WORD)):
+            word = below(values, norms, start, horizon - norm)
+            while word:
+                row = start + lowest_bit(word)
+                word &= word - np.uint64(1)
+                if slots[row] == own:
+                    continue
                 if exact:
-                    distance = norm + (block.norms[row] - np.float32(2.0) * values[row])
+                    distance = norm + (norms[row] - np.float32(2.0) * values[row])
                     distance = max(distance, np.float32(0.0))
                 else:
-                    distance = squared_distance(queries.rows[query], block.rows[row])
-                if distance < lists.horizons[query]:
-                    insert(lists, query, block.slots[row], distance)
-            row = next_below(values, block.norms, row + 1, lists.horizons[query] - norm)
+                    distance = squared_distance(point, rows[row])
+                if distance < horizon:
+                    size, horizon = insert(entries, distances, size, horizon, slots[row], distance)
+        sizes[query], horizons[query] = size, horizon
 
 
 @njit(cache=True, nogil=True)
@@ -97,34 +111,49 @@ def receive(products, queries, block, lists):
 
     ``lists`` are those of the b rows; changed in place. A row of horizon -inf receives nothing.
     """
-    exact, size = block.rows.shape[1] == 0, products.shape[1]
-    gaps = block.norms - lists.horizons  # horizons shrink meanwhile, so these are lower bounds
+    rows, norms, _ = block
+    query_rows, query_norms, query_slots = queries
+    slots, distances, horizons, sizes = lists
+    exact = rows.shape[1] == 0
+    gaps = norms - horizons  # horizons shrink meanwhile, so these are lower bounds
     for query in range(products.shape[0]):
-        values, norm = products[query], queries.norms[query]
-        row = next_below(values, gaps, 0, -norm)
-        while row < size:
-            if exact:
-                distance = norm + (block.norms[row] - np.float32(2.0) * values[row])
-                distance = max(distance, np.float32(0.0))
-            else:
-                distance = squared_distance(queries.rows[query], block.rows[row])
-            if distance < lists.horizons[row]:
-                insert(lists, row, queries.slots[query], distance)
-            row = next_below(values, gaps, row + 1, -norm)
+        values, norm, point = products[query], query_norms[query], query_rows[query]
+        for start in range(np.uint64(0), np.uint64(values.size), np.uint64(WORD)):
+            word = below(values, gaps, start, -norm)
+            while word:
+                row = start + lowest_bit(word)
+                word &= word - np.uint64(1)
+                if exact:
+                    distance = norm + (norms[row] - np.float32(2.0) * values[row])
+                    distance = max(distance, np.float32(0.0))
+                else:
+                    distance = squared_distance(point, rows[row])
+                if distance < horizons[row]:
+                    sizes[row], horizons[row] = insert(
+                        slots[row], distances[row], sizes[row], horizons[row],
+                        query_slots[query], distance,
+                    )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
-def widen(radii, guesses, queries, block):
-    """Raise ``radii`` (m,) to the distances of guessed neighbours that are in a block.
+def measure(guesses, queries, block, lists):
+    """Insert guessed neighbours (m, g) that are in a block in the lists of the queries.
 
-    ``guesses`` (m, g) are slots, -1 for none; the slots of the block follow each other.
+    Guesses are slots, -1 for none; the slots of the block follow each other.
     """
-    for query in range(radii.size):
-        for entry in range(guesses.shape[1]):
-            row = guesses[query, entry] - block.slots[0]
-            if 0 <= row < block.norms.size:
-                distance = squared_distance(queries.rows[query], block.rows[row])
-                radii[query] = max(radii[query], distance)
+    rows, norms, slots = block
+    query_rows, all_slots, all_distances = queries.rows, lists.slots, lists.distances
+    horizons, sizes = lists.horizons, lists.sizes
+    for query in range(guesses.shape[0]):
+        for guess in guesses[query]:
+            row = guess - slots[0]
+            if 0 <= row < norms.size:
+                distance = squared_distance(query_rows[query], rows[row])
+                if distance < horizons[query]:
+                    sizes[query], horizons[query] = insert(
+                        all_slots[query], all_distances[query], sizes[query], horizons[query],
+                        guess, distance,
+                    )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
@@ -146,7 +175,7 @@ def drop(lists, gone):
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def multiply(slots, weights, values, out):
-    """Add ``(A + A') values`` to ``out``, both (n, K), for edge weights A given by lists.
+    """Add ``(A + A') values`` to ``out``, both (n, K), for a matrix A given by lists.
 
     ``weights`` (n, k) is 0 where a list has fewer than k entries. Indices are unsigned, so that the
     loops over columns are vectorised; they are best with a multiple of 8 columns.
@@ -155,9 +184,35 @@ def multiply(slots, weights, values, out):
     for row in range(np.uint64(weights.shape[0])):
         for entry in range(np.uint64(weights.shape[1])):
             weight = weights[row, entry]
-            if weight > 0:
+            if weight != 0:
                 other = np.uint64(slots[row, entry])
                 for column in range(columns):
                     out[row, column] += weight * values[other, column]
                 for column in range(columns):
                     out[other, column] += weight * values[row, column]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def advance(values, residual, direction, image, step):
+    """Go a step (K,) in a direction with this image, all (n, K); return the squares of residuals.
+
+    Two or three times as fast as the same with numpy, as is `turn`.
+    """
+    columns = np.uint64(values.shape[1])
+    squares = np.zeros(columns, dtype=np.float32)
+    for row in range(np.uint64(values.shape[0])):
+        for column in range(columns):
+            values[row, column] += step[column] * direction[row, column]
+        for column in range(columns):
+            residual[row, column] -= step[column] * image[row, column]
+        for column in range(columns):
+            squares[column] += residual[row, column] * residual[row, column]
+    return squares
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def turn(direction, residual, ratio):
+    """Replace a direction (n, K) by the residual plus ``ratio`` (K,) times itself."""
+    for row in range(np.uint64(direction.shape[0])):
+        for column in range(np.uint64(direction.shape[1])):
+            direction[row, column] = residual[row, column] + ratio[column] * direction[row, column]

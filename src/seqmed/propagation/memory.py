@@ -18,8 +18,9 @@ from seqmed.propagation.lists import Lists, empty_lists
 from seqmed.propagation.metrics import Metric, Stored
 from seqmed.threads import allowed_threads, side_by_side
 
-# Rows of a block, and queries searched for at once.
-BLOCK, STRIP = 1024, 256
+# Rows of a block, and queries searched for at once: many, so that a block stays in the cache for
+# them. Blocks of a power of two would make products a third slower.
+BLOCK, STRIP = 960, 1024
 # Entries of a list for every neighbour of the graph. The spare ones make up for deletions.
 SPARE = 1.6
 

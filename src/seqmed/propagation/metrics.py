@@ -27,7 +27,7 @@ LARGEST_OUTLIER = 1e6
 # A sketch has a multiple of `COLUMNS` columns, as many as hold the share `CAPTURED` of the sum of
 # squares, and at most `WIDEST` or a third of the columns of a row. Its directions are measured
 # once, on `MEASURED` rows: before that searches are cheap.
-COLUMNS, CAPTURED, WIDEST, MEASURED = 32, 0.9, 256, 1000
+COLUMNS, CAPTURED, WIDEST, MEASURED = 16, 0.9, 256, 1000
 # Unit roundoff of single precision.
 ROUNDOFF = 2.0**-24
 
@@ -155,12 +155,14 @@ class Euclidean:
         most = min(self.centre.size // 3, WIDEST) // COLUMNS * COLUMNS
         if self.n_measured or size < MEASURED or not most:
             return None
-        rows = np.concatenate([block.rows for block in blocks])[:MEASURED].astype(np.float64)
+        rows = np.concatenate([block.rows for block in blocks])[:MEASURED]
+        rows /= max(np.abs(rows).max(), np.finfo(np.float32).tiny)  # no product overflows
         _, values, vectors = randomized_svd(rows, most, n_iter=1, random_state=0)
-        shares = np.cumsum(values**2) / max((rows**2).sum(), np.finfo(float).tiny)
+        total = max((rows**2).sum(), np.finfo(np.float32).tiny)
+        shares = np.cumsum(values**2) / total
         enough = np.flatnonzero(shares[COLUMNS - 2 : most - 1 : COLUMNS] >= CAPTURED)
         columns = COLUMNS * (int(enough[0]) + 1) - 1 if enough.size else 0
-        directions = np.ascontiguousarray(vectors[:columns].T)
+        directions = np.linalg.qr(vectors[:columns].T.astype(np.float64))[0]
         return replace(self, directions=directions, n_measured=size)
 
     def restored(self, block: Stored) -> Stored:

@@ -11,6 +11,10 @@ from seqmed.propagation.metrics import Metric, Stored
 
 __all__ = ["Scan", "drop"]
 
+# Rows nearest by inner products that are compared exactly, beyond those wanted: the farthest that
+# is wanted bounds the search.
+GUESSES = 3
+
 
 class Scan:
     """A search through all blocks, strip by strip, in memory that is used again."""
@@ -30,19 +34,6 @@ class Scan:
         side = Side(stored.rows, np.float32(1.0 - slack) * stored.norms, slots)
         return side if self.metric.refines else inexact(side)
 
-    def products(self, queries: Stored) -> list[Single]:
-        """Return inner products (m, b) of at most `STRIP` queries with every block."""
-        needed = queries.size * self.lists.sizes.size
-        if self.memory.size < needed:
-            self.memory = np.empty(needed, dtype=np.float32)
-        found, start = [], 0
-        for block in self.blocks:
-            stop = start + queries.size * block.size
-            found.append(self.memory[start:stop].reshape(queries.size, block.size))
-            self.metric.products(queries, block, found[-1])
-            start = stop
-        return found
-
     def nearest(
         self, queries: Stored, own: Slots, length: int, receiving: Lists | None = None
     ) -> Lists:
@@ -56,11 +47,20 @@ class Scan:
         receiving : the lists of all kept rows if the queries have just been put among them.
         """
         strip, limit = self.side(queries, own), self.metric.limit
-        pairs = list(zip(self.products(queries), self.sides, strict=True))
         found = empty_lists(queries.size, length, limit)
+        guesses = empty_lists(queries.size, length + GUESSES, np.inf)
+        pairs, start = [], 0
+        self.reserve(queries.size * self.lists.sizes.size)
+        for stored, block in zip(self.blocks, self.sides, strict=True):
+            stop = start + queries.size * stored.size
+            values = self.memory[start:stop].reshape(queries.size, stored.size)
+            self.metric.products(queries, stored, values)
+            if self.metric.refines:
+                loops.offer(values, inexact(strip), inexact(block), guesses)
+            pairs.append((values, block))
+            start = stop
         if self.metric.refines:
-            radii = self.radii(pairs, strip, length)
-            found.horizons[:] = np.nextafter(radii, np.float32(np.inf))
+            found.horizons[:] = np.nextafter(self.radii(guesses.slots, strip, length), np.inf)
         for values, block in pairs:
             loops.offer(values, strip, block, found)
         if receiving is not None:
@@ -69,27 +69,17 @@ class Scan:
                 loops.receive(values, strip, block, part)
         return found
 
-    def radii(self, pairs: list[tuple[Single, Side]], strip: Side, length: int) -> Single:
-        """Return squared distances (m,) within which so many rows lie.
+    def reserve(self, size: int) -> None:
+        """Make room for so many inner products."""
+        if self.memory.size < size:
+            self.memory = np.empty(size, dtype=np.float32)
 
-        They are those of the row nearest by sketches, and of its own nearest rows.
-        """
-        lists = self.lists
-        best = empty_lists(strip.norms.size, 1, np.inf)
-        for values, block in pairs:
-            known = lists.sizes[block.slots] >= length
-            norms = np.where(known, block.norms, np.float32(np.inf))
-            loops.offer(values, inexact(strip), inexact(block)._replace(norms=norms), best)
-        guesses = np.hstack([best.slots, lists.slots[best.slots[:, 0]]])
-        guesses[best.sizes == 0] = -1
-        guesses[guesses == strip.slots[:, None]] = -1
-        fits = np.cumsum(guesses >= 0, axis=1) <= length
-        guesses = np.where(fits, guesses, np.int32(-1))
-        radii = np.zeros(strip.norms.size, dtype=np.float32)
-        for _, block in pairs:
-            loops.widen(radii, guesses, strip, block)
-        radii[(guesses >= 0).sum(axis=1) < length] = np.inf
-        return radii
+    def radii(self, guesses: Slots, strip: Side, length: int) -> Single:
+        """Return squared distances (m,) within which so many of the guessed rows (m, g) lie."""
+        lists = empty_lists(strip.norms.size, length, np.inf)
+        for block in self.sides:
+            loops.measure(guesses, strip, block, lists)
+        return lists.distances[:, -1]
 
 
 def inexact(side: Side) -> Side:

@@ -65,27 +65,20 @@ class Graph(NamedTuple):
     weights: Single
     roots: Single
 
-    def apply(self, values: Single, alpha: np.float32, out: Single, work: Single) -> None:
-        """Write ``values - alpha S values`` to ``out``, all (n, K); ``work`` is overwritten."""
-        out[:] = 0.0
-        multiply(self.slots, self.weights, np.multiply(self.roots[:, None], values, out=work), out)
-        out *= (np.float32(-0.5) * alpha * self.roots)[:, None]
-        out += values
-
-
-def multiply(slots: Slots, weights: Single, values: Single, out: Single) -> None:
-    """Add ``(A + A') values`` to ``out``; see `seqmed.propagation.loops.multiply`."""
-    from seqmed.propagation import loops  # numba is imported by the first update
-
-    loops.multiply(slots, weights, values, out)
+    def scaled(self, alpha: float) -> Single:
+        """Return edge weights (n, k) of ``-alpha S``."""
+        factors = np.float32(-0.5 * alpha) * self.roots[:, None]
+        return factors * self.weights * self.roots[self.slots]
 
 
 def make_graph(lists: Lists, n_neighbors: int) -> Graph:
     """Return the graph of the nearest ``n_neighbors`` entries of every list."""
+    from seqmed.propagation import loops  # numba is imported by the first update
+
     weights = edge_weights(lists.distances, lists.sizes, n_neighbors)
     slots = lists.slots[:, : weights.shape[1]]
     degrees = np.zeros((weights.shape[0], 1), dtype=np.float32)
-    multiply(slots, weights, np.ones_like(degrees), degrees)
+    loops.multiply(slots, weights, np.ones_like(degrees), degrees)
     degrees = np.float32(0.5) * degrees[:, 0]
     roots = np.zeros_like(degrees)
     np.divide(1.0, np.sqrt(degrees), out=roots, where=degrees > 0)
@@ -104,30 +97,27 @@ def solve(graph: Graph, labels: Single, alpha: float, start: Single) -> Solution
     alpha : in [0, 1).
     start : (n, K) float32, where to begin.
     """
+    from seqmed.propagation import loops
+
     n_columns = labels.shape[1]
     scale = np.where(graph.roots > 0, graph.roots, np.float32(1.0))
-    target = padded(scale[:, None] * labels)
-    factor = np.float32(alpha)
-    values = padded(start)
-    residual, work = np.empty_like(values), np.empty_like(values)
-    graph.apply(values, factor, residual, work)
-    np.subtract(target, residual, out=residual)
-    direction, image = residual.copy(), np.empty_like(values)
-    square = column_squares(residual)
-    goal = np.float32(TOLERANCE**2) * column_squares(target)
+    target, values, weights = padded(scale[:, None] * labels), padded(start), graph.scaled(alpha)
+    image = values.copy()
+    loops.multiply(graph.slots, weights, values, image)
+    residual = target - image
+    direction = residual.copy()
+    square, norms = column_squares(residual), column_squares(target)
+    goal = np.float32(TOLERANCE**2) * norms
     steps = 0
     while (square > goal).any() and steps < LARGEST_NUMBER_OF_STEPS:
-        graph.apply(direction, factor, image, work)
+        image[:] = direction
+        loops.multiply(graph.slots, weights, direction, image)
         curvature = np.einsum("ij,ij->j", direction, image)
         step = np.divide(square, curvature, out=np.zeros_like(square), where=curvature > 0)
-        values += np.multiply(step, direction, out=work)
-        residual -= np.multiply(step, image, out=work)
-        new = column_squares(residual)
+        new = loops.advance(values, residual, direction, image, step)
         ratio = np.divide(new, square, out=np.zeros_like(new), where=square > 0)
-        direction *= ratio
-        direction += residual
+        loops.turn(direction, residual, ratio)
         square, steps = new, steps + 1
-    norms = column_squares(target)
     shares = np.divide(square, norms, out=np.zeros_like(square), where=norms > 0)
     return Solution(values[:, :n_columns], steps, float(np.sqrt(shares.max(initial=0.0))))
 
