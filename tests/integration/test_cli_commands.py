@@ -264,7 +264,7 @@ def test_query_chooses_what_the_library_chooses(folder):
 
 def test_query_of_more_rows_than_are_compared_at_once(folder):
     points, labels = points_of(folder / "rows.csv")
-    model, free = state.load(folder / "model"), np.flatnonzero(labels == "")[0]
+    model, free = state.load(folder / "model")[0], np.flatnonzero(labels == "")
     doubts = library.active.doubt(model, points[free])
     shortlist = querying.Shortlist(model, 20)
     for start in range(0, free.size, 30):

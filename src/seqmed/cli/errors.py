@@ -67,7 +67,7 @@ def system_error(error: OSError) -> str:
         remedy = "make room, and run the same command again: what was saved before is intact."
     elif error.errno == errno.EBADF:
         remedy = "it is closed, and the result could not be written: redirect it to a file."
-    elif error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR):
+    elif error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR):
         remedy = "check the path."
     elif error.errno == errno.ELOOP:
         remedy = "remove the link, which leads back to itself, or choose another path."
