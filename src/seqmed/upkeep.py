@@ -50,7 +50,8 @@ def forget_labels(posterior: Posterior, share: float) -> Posterior:
     newest, averaged = posterior.projection_errors
     posterior = replace(
         posterior,
-        window=window.take(window.bounds > FADED * window.bounds.max(initial=0.0)),
+        # against the labels to come, which count in full
+        window=window.take(window.bounds > FADED * posterior.window.bounds.max(initial=0.0)),
         frozen=frozen.take(~gone),
         on_anchors=scaled(posterior.on_anchors, share),
         settled_balances=share * posterior.settled_balances,
