@@ -22,7 +22,7 @@ from seqmed.settings import Settings
 from seqmed.snapshots import snapshot
 from seqmed.update import UpdateInfo
 from seqmed.updating import Stream
-from seqmed.validation import Rows, square_gram, warn_unless_converged
+from seqmed.validation import Rows, check_strength, square_gram, warn_unless_converged
 
 
 class SequentialClassifier(PosteriorPredictor):
@@ -177,19 +177,19 @@ class SequentialClassifier(PosteriorPredictor):
         settings = self._settings(
             float(rows.weights[rows.labeled].sum()), float(rows.weights.sum())
         )
-        for number, part in enumerate(self._mini_batches(rows, stream)):
+        for number, part in enumerate(self._mini_batches(rows, stream, settings.room)):
             first = new_points and number == 0
             stream, info = updating.learn(stream, part, settings, self.class_weight, first)
             warn_unless_converged(info, self.tol)  # an error, if the user has made it one
         return self._commit(stream, info)
 
-    def _mini_batches(self, rows: Rows, stream: Stream) -> Iterator[Rows]:
+    def _mini_batches(self, rows: Rows, stream: Stream, room: int | None) -> Iterator[Rows]:
         """Yield a batch in parts of so many labels as may be learned at once, in random order.
 
         The first has all rows, so that the batch has one graph; the other labels come late.
         """
-        most = self._labels_at_once()
-        if most is None or rows.labels.size <= most:
+        most = rows.labels.size if room is None else self._labels_at_once(room)
+        if rows.labels.size <= most:
             yield rows
             return
         places = np.flatnonzero(rows.labeled)
@@ -262,6 +262,7 @@ class SequentialClassifier(PosteriorPredictor):
         )
 
     def _check_bound(self, bound: float, origin: str) -> float:
+        check_strength(bound, origin)
         if bound <= self.slack_shape:
             raise ValueError(
                 f"{origin}, expected C > slack_shape={self.slack_shape:g}: at or below it every "
@@ -301,9 +302,9 @@ class SequentialClassifier(PosteriorPredictor):
     def _landmarks_within_budget(self) -> int:
         """Return how many of the points kept are landmarks; the rest is for labeled points."""
 
-    def _labels_at_once(self) -> int | None:
-        """Return how many labels of a batch are learned by one dual, None for all."""
-        return None
+    @abstractmethod
+    def _labels_at_once(self, room: int) -> int:
+        """Return how many labels of a batch one dual may have, if ``room`` labeled points stay."""
 
     @abstractmethod
     def _graph_recipe(self) -> GraphRecipe:

@@ -14,7 +14,7 @@ from seqmed.base import SequentialClassifier
 from seqmed.covariance.protocol import Recursion
 from seqmed.graph import GraphRecipe
 from seqmed.kernels import Kernel
-from seqmed.validation import Rows
+from seqmed.validation import Rows, check_strength
 
 DEFAULT_C = 10.0
 # Chosen by prequential accuracy on streams of their own: docs/decisions, 0016 and 0027.
@@ -22,6 +22,8 @@ DEFAULT_WINDOW = 500
 DEFAULT_BETA = 0.01
 # Labels of a batch that are learned by one dual within a budget, per labeled point that is kept.
 LABELS_AT_ONCE = 4
+# The same at least where labels are learned by features of landmarks, which lose nothing.
+FEATURES_AT_ONCE = 2000
 
 
 class SeqMED(SequentialClassifier):
@@ -178,6 +180,9 @@ class SeqMED(SequentialClassifier):
 
     def _landmarks_within_budget(self) -> int:
         return self.budget // 2
+
+    def _labels_at_once(self, room: int) -> int:
+        return max(FEATURES_AT_ONCE, LABELS_AT_ONCE * room)
 
     def _graph_recipe(self) -> GraphRecipe:
         return GraphRecipe()
@@ -336,10 +341,8 @@ class SeqLapMED(SequentialClassifier):
     def _landmarks_within_budget(self) -> int:
         return min(self.n_landmarks, self.budget // 2)
 
-    def _labels_at_once(self) -> int | None:
-        if self.budget is None:
-            return None
-        return LABELS_AT_ONCE * (self.budget - self._landmarks_within_budget())
+    def _labels_at_once(self, room: int) -> int:
+        return LABELS_AT_ONCE * room
 
     def _check_recursion(self) -> None:
         """Refuse what a recursion cannot do, with the reason."""
@@ -375,6 +378,7 @@ class SeqLapMED(SequentialClassifier):
         """Return C and the smoothing strength ``2 beta`` of a batch."""
         if self.gamma_A is None and self.gamma_I is None:
             beta = DEFAULT_BETA if self.beta is None else self.beta
+            check_strength(beta, f"beta={beta:g}")
             return self._check_bound(self.C, f"C={self.C:g}"), 2.0 * beta
         if self.beta is not None or self.C != DEFAULT_C:
             raise ValueError(
@@ -387,9 +391,13 @@ class SeqLapMED(SequentialClassifier):
                 f"got gamma_A={self.gamma_A}, gamma_I={self.gamma_I}, expected both: set the "
                 "missing one, or use C and beta."
             )
-        smoothing = self.gamma_I / (self.gamma_A * weight**2)
+        smoothing = self.gamma_I / self.gamma_A / weight / weight
+        given = f"gamma_A={self.gamma_A:g}, gamma_I={self.gamma_I:g}"
+        check_strength(
+            0.5 * smoothing, f"{given} with {weight:g} rows makes beta={smoothing / 2:g}"
+        )
         if labeled_weight == 0:
             return np.inf, smoothing
-        bound = 1.0 / (2.0 * labeled_weight * self.gamma_A)
+        bound = 0.5 / labeled_weight / self.gamma_A
         origin = f"gamma_A={self.gamma_A:g} with {labeled_weight:g} labels makes C={bound:g}"
         return self._check_bound(bound, origin), smoothing

@@ -208,7 +208,8 @@ def weight_matrix(neighbours: Neighbours, recipe: GraphRecipe) -> sp.csr_array:
         values = np.ones(n * k)
     else:
         width = recipe.heat_width or 1.0  # None only where every edge has length zero
-        values = np.exp(-neighbours.distances.ravel() / (4.0 * width))
+        with np.errstate(over="ignore"):
+            values = np.exp(-neighbours.distances.ravel() / (4.0 * width))
     rows = np.repeat(np.arange(n), k)
     weights = sp.csr_array((values, (rows, neighbours.indices.ravel())), shape=(n, n))
     return sp.csr_array(weights.maximum(weights.T))

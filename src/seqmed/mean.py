@@ -45,7 +45,8 @@ def forget_labels(posterior: Posterior, share: float) -> Posterior:
     newest, averaged = posterior.projection_errors
     posterior = replace(
         posterior,
-        window=window.take(window.bounds > FADED * window.bounds.max(initial=0.0)),
+        # against the labels to come, which count in full
+        window=window.take(window.bounds > FADED * posterior.window.bounds.max(initial=0.0)),
         frozen=frozen.take(~gone),
         landmarks=scaled(posterior.landmarks, share),
         frozen_sums=share * posterior.frozen_sums,

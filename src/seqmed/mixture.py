@@ -28,6 +28,8 @@ RECORD = 300
 PRIOR = 2.0
 # A smaller mean weight is 0: predictions then need no neighbours.
 SMALLEST_WEIGHT = 0.05
+# Sizes of scores whose squares are in the range of doubles.
+SMALLEST_SQUARED, LARGEST_SQUARED = 1e-100, 1e100
 # Nats that a larger exponent of the label shares must gain.
 SHARE_GUARD = 1.0
 
@@ -202,8 +204,14 @@ def spread(scores: Array) -> float:
     if not scores.size:
         return 1.0
     centred = scores - scores.mean(axis=1, keepdims=True)
-    size = float(np.sqrt(np.mean(centred**2)))
-    return size if size > 0 and np.isfinite(size) else 1.0
+    largest = float(np.abs(centred).max())
+    if not 0.0 < largest < np.inf:
+        return 1.0
+    if not SMALLEST_SQUARED < largest < LARGEST_SQUARED:
+        centred, unit = centred / largest, largest
+    else:
+        unit = 1.0
+    return unit * float(np.sqrt(np.mean(centred**2)))
 
 
 def mean_weight(costs: Array) -> float:

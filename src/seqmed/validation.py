@@ -24,6 +24,8 @@ ASYMMETRY = 1e-6
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-50, 1e50
 # Side of a square tile of a matrix that is walked both ways, 32 KB.
 TILE = 64
+# The same of C and beta.
+LARGEST_STRENGTH = 1e100
 # Squares of features, and products of two such squares, must stay finite.
 LARGEST_FEATURE = 1e70
 
@@ -81,6 +83,15 @@ def made_symmetric(matrix: Array) -> tuple[Array, float]:
 def largest_size(values: Array) -> float:
     """Return the largest absolute value, 0 of none; the values are not copied."""
     return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+
+
+def check_strength(value: float, origin: str) -> None:
+    """Refuse a C or a beta whose products would overflow; ``origin`` names it."""
+    if not value <= LARGEST_STRENGTH:
+        raise ValueError(
+            f"{origin}, expected at most {LARGEST_STRENGTH:g}: lower it, for no result depends on "
+            "so large a value."
+        )
 
 
 def check_weights(weights: Array) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqmed import SeqGraphMED, SeqLapMED, dual, estimators, solving
+from seqmed import SeqGraphMED, SeqLapMED, SeqMED, estimators, solving
+from seqmed.dual import DualProblem
 
 BUDGET = 20
 KEPT = BUDGET // 2
@@ -21,34 +22,26 @@ def rows(n, seed=0):
 
 @pytest.fixture
 def sizes(monkeypatch):
-    """Return the list of the sizes of all duals that are solved."""
+    """Return the list of the sizes of all duals that are posed."""
     found = []
 
-    def counted(problem, **options):
-        found.append(problem.signs.size)
-        return dual.solve(problem, **options)
+    def counted(**fields):
+        found.append(fields["signs"].size)
+        return DualProblem(**fields)
 
-    monkeypatch.setattr(solving, "dual", CountingDual(counted))
+    monkeypatch.setattr(solving, "DualProblem", counted)
+    monkeypatch.setattr(estimators, "FEATURES_AT_ONCE", AT_ONCE)
     return found
-
-
-class CountingDual:
-    """The module `seqmed.dual` with another `solve`."""
-
-    def __init__(self, solve):
-        self.solve = solve
-
-    def __getattr__(self, name):
-        return getattr(dual, name)
 
 
 @pytest.mark.parametrize(
     "make",
     [
+        lambda: SeqMED(budget=BUDGET, random_state=0),
         lambda: SeqLapMED(budget=BUDGET, random_state=0),
         lambda: SeqGraphMED(SeqLapMED(budget=BUDGET, random_state=0), random_state=0),
     ],
-    ids=["SeqLapMED", "SeqGraphMED"],
+    ids=["SeqMED", "SeqLapMED", "SeqGraphMED"],
 )
 def test_the_cost_is_linear_in_the_rows(make, sizes):
     """A dual of n points costs n^2 kernel values; none is larger than what is kept allows."""
@@ -113,3 +106,14 @@ def test_rows_in_the_order_of_their_classes():
     new, truth = rows(2000, 1)
     model = SeqLapMED(budget=100, random_state=0).fit(points[order], labels[order])
     assert model.score(new, truth) > 0.65
+
+
+def test_features_of_landmarks_are_learned_from_many_labels_at_once(monkeypatch):
+    """2000 at least: mini-batches cost accuracy there, to 2 points in 100."""
+    monkeypatch.setattr(estimators, "FEATURES_AT_ONCE", 500)
+    points, labels = rows(1500)
+    new, truth = rows(2000, 1)
+    found = SeqMED(budget=100, random_state=0).fit(points, labels).score(new, truth)
+    monkeypatch.setattr(estimators, "FEATURES_AT_ONCE", 10_000)
+    whole = SeqMED(budget=100, random_state=0).fit(points, labels).score(new, truth)
+    assert whole - 0.02 < found != whole

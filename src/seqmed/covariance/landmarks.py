@@ -70,7 +70,7 @@ class LandmarkRecursion:
         return replace(
             self,
             basis=self.basis.forget(share),
-            keys=self.keys / share,
+            keys=forgotten(self.keys, share),
             covariance=covariance,
             n_seen=share * self.n_seen,
             n_waiting=share * self.n_waiting,
@@ -161,6 +161,12 @@ def draw_keys(n: int, seed: int, n_folds: int, standing: float) -> Array:
         return keys
     # the largest of N is the N-th root of one, the next largest that of the N - 1 below it
     return generator.permutation(np.cumsum(keys / (standing - np.arange(n))))
+
+
+def forgotten(keys: Array, share: float) -> Array:
+    """Return the keys of the past divided by ``share`` in (0, 1), finite."""
+    with np.errstate(over="ignore"):
+        return np.maximum(keys / share, np.finfo(np.float64).min)
 
 
 def largest(keys: Array, wanted: int) -> Indices:

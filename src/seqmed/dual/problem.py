@@ -279,7 +279,8 @@ def dual_objective(problem: DualProblem, multipliers: Array, left: Array) -> flo
     shrunk = np.log1p(-multipliers[soft] / problem.bounds[soft])
     value += float(problem.shapes[soft] @ shrunk)
     if np.isfinite(problem.bias_variance):
-        value -= 0.5 * problem.bias_variance * float(coefficients.sum()) ** 2
+        total = float(coefficients.sum())
+        value -= 0.5 * problem.bias_variance * total * total
     return value
 
 
