@@ -177,18 +177,18 @@ class SequentialClassifier(PosteriorPredictor):
         settings = self._settings(
             float(rows.weights[rows.labeled].sum()), float(rows.weights.sum())
         )
-        for number, part in enumerate(self._mini_batches(rows, stream, settings.room)):
+        for number, part in enumerate(self._mini_batches(rows, stream, settings.capacity)):
             first = new_points and number == 0
             stream, info = updating.learn(stream, part, settings, self.class_weight, first)
             warn_unless_converged(info, self.tol)  # an error, if the user has made it one
         return self._commit(stream, info)
 
-    def _mini_batches(self, rows: Rows, stream: Stream, room: int | None) -> Iterator[Rows]:
+    def _mini_batches(self, rows: Rows, stream: Stream, capacity: int | None) -> Iterator[Rows]:
         """Yield a batch in parts of so many labels as may be learned at once, in random order.
 
         The first has all rows, so that the batch has one graph; the other labels come late.
         """
-        most = rows.labels.size if room is None else self._labels_at_once(room)
+        most = rows.labels.size if capacity is None else self._labels_at_once(capacity)
         if rows.labels.size <= most:
             yield rows
             return

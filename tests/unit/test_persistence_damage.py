@@ -204,7 +204,7 @@ def test_every_single_byte_counts():
 
 @pytest.mark.parametrize("content", [b"", b"{}", bytes(8), bytes(40), b"id,label\n1,2\n" * 100])
 def test_other_files_are_refused(content):
-    with pytest.raises(ModelFileError, match="expected a model file as it was saved"):
+    with pytest.raises(ModelFileError, match="not a seqmed model file"):
         loaded(content)
 
 

@@ -90,7 +90,7 @@ def damage(content: bytes) -> str:
             "written: check the path"
         )
     length = int.from_bytes(content[:LENGTH_BYTES], "little")
-    with suppress(ValueError, TypeError, KeyError):
+    with suppress(ValueError, TypeError, LookupError):
         header = parse(content[LENGTH_BYTES : LENGTH_BYTES + length].decode())
         length += header[CHECKSUM]["data_offsets"][1]
     if len(content) < LENGTH_BYTES + length:
