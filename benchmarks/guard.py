@@ -2,9 +2,9 @@
 
 Three methods learn the same streams: SeqMED (the margin expert alone), GraphPropagation (the graph
 expert alone) and SeqGraphMED, all with defaults. The sets are scikit-learn's own and made-up ones
-(`guard_sets.py`). Rules of `seqmed.mixture` may be chosen on the choosing half; the confirming half
-only confirms. `defaults.py` uses breast_cancer, wine and two moons too, all of the choosing half;
-no other program uses the rest. Digits serve for batch sizes only.
+(`guard_sets.py`). Rules of `seqmed.mixture.weighting` may be chosen on the choosing half; the
+confirming half only confirms. `defaults.py` uses breast_cancer, wine and two moons too, all of the
+choosing half; no other program uses the rest. Digits serve for batch sizes only.
 
 1. Few labels: streams of at most 1000 rows in batches of 100, 5 to 100 of them labeled at random.
    Other rules for the weight are evaluated on the same records and scores (`RULES`).
@@ -34,7 +34,9 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import average_precision_score, balanced_accuracy_score, log_loss
 from sklearn.preprocessing import StandardScaler
 
-from seqmed import GraphPropagation, SeqGraphMED, SeqMED, graph_mixture, mixture
+from seqmed import GraphPropagation, SeqGraphMED, SeqMED
+from seqmed.mixture import update as mixture_update
+from seqmed.mixture import weighting
 
 # Targets, in points of accuracy unless said otherwise.
 BELOW_BETTER = 0.5  # the mixture below the better expert, overall, from 20 labels on
@@ -132,7 +134,7 @@ class Rule(NamedTuple):
 
     weight: Callable[[Any, Any, int], float]
     first: float | None = None
-    grid: Any = mixture.WEIGHTS
+    grid: Any = weighting.WEIGHTS
 
 
 def smallest_within(nats: Callable[[int], float]) -> Rule:
@@ -146,7 +148,7 @@ def posterior_mean(log_prior: Callable[[Any], Any]) -> Rule:
 
     def weight(J: Any, w: Any, n: int) -> float:
         mean = float(softmax(-J + log_prior(w)) @ w)
-        return mean if mean >= mixture.SMALLEST_WEIGHT else 0.0
+        return mean if mean >= weighting.SMALLEST_WEIGHT else 0.0
 
     return Rule(weight)
 
@@ -170,25 +172,25 @@ RULES = {
 def by_rules(model: Any, stream: Stream) -> dict[str, tuple[float, float]]:
     """Return accuracy and weight of a SeqGraphMED for every rule, with its scores and record."""
     state = model._stream
-    scores = graph_mixture.expert_scores(state, stream.X_test)
+    scores = mixture_update.expert_scores(state, stream.X_test)
     found = {}
     for name, rule in RULES.items():
         size = state.record.size
         choice = state.choice
         if size:
             with (
-                patch.object(mixture, "WEIGHTS", rule.grid),
+                patch.object(weighting, "WEIGHTS", rule.grid),
                 patch.object(
-                    mixture, "mean_weight", lambda J, r=rule, n=size: r.weight(J, r.grid, n)
+                    weighting, "mean_weight", lambda J, r=rule, n=size: r.weight(J, r.grid, n)
                 ),
             ):
-                choice = mixture.choose(state.record, state.margin.scaled, None, True)
+                choice = weighting.choose(state.record, state.margin.scaled, None, True)
         else:
             first = rule.first
             if first is None:
                 first = rule.weight(np.zeros(rule.grid.size), rule.grid, 0)
             choice = choice._replace(weight=first)
-        mixed = mixture.mix(scores, state.scales, choice, state.margin.scaled)
+        mixed = weighting.mix(scores, state.scales, choice, state.margin.scaled)
         labels = state.book.classes[state.book.best(mixed)]
         found[name] = 100 * float(np.mean(labels == stream.y_test)), float(choice.weight)
     return found

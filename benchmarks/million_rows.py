@@ -87,9 +87,10 @@ class Timers:
 
 def learn() -> None:
     """Run the command with timers, and write their times and the peak memory."""
-    from seqmed import SeqGraphMED, cli, graph_mixture, persistence
+    from seqmed import SeqGraphMED, cli, model_file
     from seqmed.cli import state
-    from seqmed.margin import OwnExpert
+    from seqmed.mixture import update as mixture_update
+    from seqmed.mixture.experts import OwnExpert
     from seqmed.streams import Stream
 
     timers = Timers()
@@ -97,11 +98,11 @@ def learn() -> None:
     state.outcome = timers.around("predicting", state.outcome)
     SeqGraphMED.partial_fit = timers.around("other learning", SeqGraphMED.partial_fit)
     OwnExpert.learn = timers.around("margin", OwnExpert.learn)
-    graph_mixture.expert.learn = timers.around("graph", graph_mixture.expert.learn)
-    graph_mixture.recorded = timers.around("mixture", graph_mixture.recorded)
-    graph_mixture.measured = timers.around("mixture", graph_mixture.measured)
-    graph_mixture.mixture.choose = timers.around("mixture", graph_mixture.mixture.choose)
-    persistence.save = timers.around("saving", persistence.save)
+    mixture_update.expert.learn = timers.around("graph", mixture_update.expert.learn)
+    mixture_update.recorded = timers.around("mixture", mixture_update.recorded)
+    mixture_update.measured = timers.around("mixture", mixture_update.measured)
+    mixture_update.mixture.choose = timers.around("mixture", mixture_update.mixture.choose)
+    model_file.save = timers.around("saving", model_file.save)
     begin = time.perf_counter()
     try:
         cli.main()

@@ -50,9 +50,10 @@ from sklearn.semi_supervised import LabelSpreading
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
-from seqmed import SeqLapMED, SeqMED, graph
+from seqmed import SeqLapMED, SeqMED
 from seqmed.dual import DualProblem, solve
 from seqmed.experiments import data, isolet
+from seqmed.graph import laplacian as graphs
 from seqmed.kernels import RBF, TfIdf
 
 REPEATS = 5
@@ -163,9 +164,9 @@ def lapmed(quick: bool) -> Iterator[Result]:
 
     def dense_lapsvm():
         kernel = RBF(1 / 30)
-        neighbours = graph.find_neighbours(kernel, X, 10)
-        recipe = graph.GraphRecipe(heat_width=graph.measure_heat_width(neighbours))
-        laplacian = graph.laplacian_of(graph.weight_matrix(neighbours, recipe), "normalized")
+        neighbours = graphs.find_neighbours(kernel, X, 10)
+        recipe = graphs.GraphRecipe(heat_width=graphs.measure_heat_width(neighbours))
+        laplacian = graphs.laplacian_of(graphs.weight_matrix(neighbours, recipe), "normalized")
         gram = kernel(X, X)
         inverse = inv(np.eye(n) + 0.02 * (laplacian @ gram))
         deformed = gram @ inverse
@@ -233,9 +234,9 @@ def letters(quick: bool) -> Iterator[Result]:
         labels = np.concatenate([part.labels for part in parts[:last]])
         shown = labels != -1
         kernel = RBF(0.005)
-        neighbours = graph.find_neighbours(kernel, X, 10)
-        recipe = graph.GraphRecipe(heat_width=graph.measure_heat_width(neighbours))
-        laplacian = graph.laplacian_of(graph.weight_matrix(neighbours, recipe), "normalized")
+        neighbours = graphs.find_neighbours(kernel, X, 10)
+        recipe = graphs.GraphRecipe(heat_width=graphs.measure_heat_width(neighbours))
+        laplacian = graphs.laplacian_of(graphs.weight_matrix(neighbours, recipe), "normalized")
         gram = kernel(X, X)
         deformed = gram @ inv(np.eye(len(X)) + laplacian @ gram)
         SVC(C=100.0, kernel="precomputed").fit(deformed[np.ix_(shown, shown)], labels[shown])

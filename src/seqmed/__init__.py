@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seqmed import active
-    from seqmed.estimators import SeqLapMED, SeqMED
-    from seqmed.graphpropagation import GraphPropagation
+    from seqmed.estimators.graph_propagation import GraphPropagation
+    from seqmed.estimators.seqgraphmed import SeqGraphMED
+    from seqmed.estimators.seqlapmed import SeqLapMED
+    from seqmed.estimators.seqmed import SeqMED
     from seqmed.loading import load
-    from seqmed.persistence import save
-    from seqmed.pipeline import InputDriftWarning, StreamPipeline
-    from seqmed.search import PrequentialSearch
-    from seqmed.seqgraphmed import SeqGraphMED
-    from seqmed.splitting import SemiSupervisedSplit
+    from seqmed.model_file import save
+    from seqmed.pipelines.stream_pipeline import InputDriftWarning, StreamPipeline
+    from seqmed.selection.search import PrequentialSearch
+    from seqmed.selection.splitting import SemiSupervisedSplit
 
 __version__ = "0.1.0"
 
@@ -36,16 +37,16 @@ __all__ = [
 # Where the public names live. They are imported when first used: scikit-learn takes a second, which
 # a shell that asks the command for completions would wait for at every key.
 HOMES = {
-    "GraphPropagation": "graphpropagation",
-    "InputDriftWarning": "pipeline",
-    "PrequentialSearch": "search",
-    "SemiSupervisedSplit": "splitting",
-    "SeqGraphMED": "seqgraphmed",
-    "SeqLapMED": "estimators",
-    "SeqMED": "estimators",
-    "StreamPipeline": "pipeline",
+    "GraphPropagation": "estimators.graph_propagation",
+    "InputDriftWarning": "pipelines.stream_pipeline",
+    "PrequentialSearch": "selection.search",
+    "SemiSupervisedSplit": "selection.splitting",
+    "SeqGraphMED": "estimators.seqgraphmed",
+    "SeqLapMED": "estimators.seqlapmed",
+    "SeqMED": "estimators.seqmed",
+    "StreamPipeline": "pipelines.stream_pipeline",
     "load": "loading",
-    "save": "persistence",
+    "save": "model_file",
 }
 
 

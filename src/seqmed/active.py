@@ -47,16 +47,15 @@ from scipy.special import ndtr
 from sklearn.pipeline import Pipeline
 
 from seqmed.arrays import Array, Indices, Points, distinct_rows, found_among, stack, take_rows
-from seqmed.base import SequentialClassifier
-from seqmed.estimators import DEFAULT_C
-from seqmed.factoring import cholesky, solve_lower
-from seqmed.graphpropagation import GraphClassifier
+from seqmed.estimators.graph_propagation import GraphClassifier
+from seqmed.estimators.sequential import DEFAULT_C, SequentialClassifier
+from seqmed.graph.metrics import KernelDistance
+from seqmed.graph.propagation import GraphState
 from seqmed.kernels import Kernel, Linear, Precomputed, blocks
+from seqmed.kernels.bounded import check_overflow
+from seqmed.linalg.factorisation import cholesky, solve_lower
 from seqmed.posterior import CovarianceFunction, Posterior
-from seqmed.propagation.expert import GraphState
-from seqmed.propagation.metrics import KernelDistance
 from seqmed.threads import threads_for
-from seqmed.validation import check_overflow
 
 __all__ = ["doubt", "query"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from seqmed.persistence import AnyPath, load_with_extra, refusals
-from seqmed.pipeline import StreamPipeline
+from seqmed.model_file import AnyPath, load_with_extra, refusals
+from seqmed.pipelines.stream_pipeline import StreamPipeline
 
 
 def load(path: AnyPath) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqmed.arrays import Array
-from seqmed.persistence.files import write_output
+from seqmed.model_file.files import write_output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

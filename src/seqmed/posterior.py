@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Points, bytes_of, take_rows
 from seqmed.covariance.protocol import CovarianceFunction, Recursion
-from seqmed.graph import GraphRecipe
+from seqmed.graph.laplacian import GraphRecipe
 from seqmed.kernels import Expansion, blocks, evaluate
 
 

@@ -85,6 +85,6 @@ def propagated_labels(W: Array, Y: Array, alpha: float) -> Array:
     """Return ``(D - alpha W)^{-1} Y``, (n, classes): the influence of every class at every row.
 
     Y holds the weight of a row's label in the column of its class. The fast path is the conjugate
-    gradients of `seqmed.propagation.solver`.
+    gradients of `seqmed.graph.conjugate_gradients`.
     """
     return graph_covariance(W, alpha) @ Y

@@ -25,7 +25,7 @@ from seqmed.arrays import Array, Points, distinct_rows, no_indices, no_rows, tak
 from seqmed.covariance.protocol import Folded, Recursion
 from seqmed.dual import DualSolution
 from seqmed.duals import Solutions, learn, poses
-from seqmed.graph import GraphRecipe, find_neighbours, measure_heat_width, smoothness
+from seqmed.graph.laplacian import GraphRecipe, find_neighbours, measure_heat_width, smoothness
 from seqmed.kernels import Expansion, evaluate
 from seqmed.posterior import Posterior, ScoredTerms, Terms, Window
 from seqmed.settings import Settings

@@ -23,7 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.naive_bayes import GaussianNB
 
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, dual
-from seqmed.propagation import expert
+from seqmed.graph import propagation
 from tests.support.state import leaves
 
 # -- models and streams ---------------------------------------------------------------------------
@@ -406,7 +406,7 @@ def assert_failing_solver_leaves_no_trace(case, failure, monkeypatch):
     for name in ("solve", "solve_from"):
         monkeypatch.setattr(dual, name, made_to_fail(getattr(dual, name)))
     if case.of_graph:  # the second of all solves, of whichever expert
-        monkeypatch.setattr(expert, "solve", made_to_fail(expert.solve))
+        monkeypatch.setattr(propagation, "solve", made_to_fail(propagation.solve))
         if case.estimator is GraphPropagation:  # which has one only
             calls.append(None)
     with pytest.raises(failure):

@@ -26,7 +26,7 @@ from seqmed import (
     StreamPipeline,
 )
 from seqmed.kernels import DCMFisher, Polynomial, TfIdf
-from seqmed.persistence import FORMAT
+from seqmed.model_file import FORMAT
 
 FOLDER = Path(__file__).parent
 INSECTS = ("ant", "bee", "cicada")

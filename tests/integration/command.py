@@ -114,7 +114,7 @@ def log_lines(path: Path) -> list[dict]:
 
 def assert_same(first: Path, second: Path) -> None:
     """Compare two models to the last bit, by what they say of new rows and of themselves."""
-    from seqmed.persistence import load_with_extra
+    from seqmed.model_file import load_with_extra
     from tests.support.state import state_bits
 
     points = np.random.default_rng(9).normal(size=(50, 3)) + 1

@@ -375,7 +375,7 @@ def test_parameters_reach_the_margin_and_the_mixture(tmp_path):
 
 
 def test_the_schema_of_a_model_reads_rows_in_python(folder):
-    _, extra = library.persistence.load_with_extra(folder / "model")
+    _, extra = library.model_file.load_with_extra(folder / "model")
     schema = library.streams.Schema.from_dict(extra["schema"])
     (batch,) = Stream(folder / "holdout.csv", schema=schema)
     assert batch.X.shape == (200, 3)

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import seqmed
-from seqmed.persistence import ModelFileError, load_with_extra
-from seqmed.pipeline import StreamPipeline
+from seqmed.model_file import ModelFileError, load_with_extra
+from seqmed.pipelines.stream_pipeline import StreamPipeline
 from tests.integration.command import make_rows
 from tests.integration.command import seqmed as command
 

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from seqmed import GraphPropagation, PrequentialSearch, SeqGraphMED, SeqMED, active
 from seqmed.active import doubt, query, regret
-from seqmed.pipeline import StreamPipeline
+from seqmed.pipelines.stream_pipeline import StreamPipeline
 
 MODELS = {
     "SeqGraphMED": SeqGraphMED(unlabeled=None, random_state=0),

@@ -16,7 +16,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from seqmed import SeqLapMED, SeqMED, validation
+from seqmed import SeqLapMED, SeqMED
+from seqmed.estimators import validation
 
 ESTIMATORS = [SeqMED, SeqLapMED]
 

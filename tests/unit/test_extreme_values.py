@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.active import query
-from seqmed.pipeline import StreamPipeline
-from seqmed.search import PrequentialSearch
+from seqmed.pipelines.stream_pipeline import StreamPipeline
+from seqmed.selection.search import PrequentialSearch
 
 VALUES = [5e-324, 1e-300, 1e-200, 1e-100, 1e100, 1e200, 1e300]
 LABELS = np.arange(30) % 3

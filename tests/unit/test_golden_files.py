@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 import seqmed
-from seqmed import persistence
-from seqmed.persistence.registry import CLASSES, RECORDS
+from seqmed import model_file
+from seqmed.model_file.registry import CLASSES, RECORDS
 from tests.data.make_golden import FOLDER, MODELS, make_batch
 from tests.reference.model_file import Part, read_container, scores_and_labels
 
@@ -30,7 +30,7 @@ every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 
 @every_file
 def test_golden_files_are_read(path):
-    model, extra = persistence.load_with_extra(path)
+    model, extra = model_file.load_with_extra(path)
     expected = json.loads(path.with_suffix(".json").read_text())
     X = extra["probes"]
     assert path.stem.endswith(extra["name"])
@@ -39,14 +39,14 @@ def test_golden_files_are_read(path):
     np.testing.assert_allclose(
         model.predict_proba(X), expected["probabilities"], rtol=rounding, atol=rounding
     )
-    contents = persistence.read(path)
+    contents = model_file.read(path)
     assert contents.classes == model.classes_.tolist()
     assert contents.model == type(model).__name__
 
 
 @every_file
 def test_models_of_golden_files_go_on(path):
-    model, extra = persistence.load_with_extra(path)
+    model, extra = model_file.load_with_extra(path)
     if extra["name"].endswith("precomputed"):
         return
     before = model.predict_proba(extra["probes"])
@@ -79,7 +79,7 @@ PLAIN = [
 
 @pytest.mark.parametrize("path", PLAIN, ids=lambda path: path.stem)
 def test_the_description_is_enough_for_another_reader(path):
-    model, extra = persistence.load_with_extra(path)
+    model, extra = model_file.load_with_extra(path)
     X = extra["probes"]
     scores, labels = scores_and_labels(path, X)
     rounding = rounding_of(path)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from seqmed import SeqLapMED, graph
-from seqmed.graph import (
+from seqmed import SeqLapMED
+from seqmed.graph import laplacian
+from seqmed.graph.laplacian import (
     GraphRecipe,
     Smoothness,
     edge_lengths,
@@ -108,9 +109,9 @@ def test_edges_in_blocks(monkeypatch):
     indices = np.random.default_rng(0).integers(40, size=(40, 3))
     expected = np.square(points[:, None] - points[indices]).sum(axis=2)
     for entries in (1, 20, 10**6):
-        monkeypatch.setattr(graph, "EDGE_BLOCK", entries)
+        monkeypatch.setattr(laplacian, "EDGE_BLOCK", entries)
         for rows in (points, sp.csr_array(points)):
-            np.testing.assert_allclose(graph.edge_lengths(rows, indices), expected, rtol=1e-14)
+            np.testing.assert_allclose(laplacian.edge_lengths(rows, indices), expected, rtol=1e-14)
 
 
 def test_power_one_is_the_stored_laplacian():
@@ -141,7 +142,7 @@ def test_an_offset_common_to_all_data_changes_no_edge(offset, p):
 
 @pytest.mark.parametrize("by", ["search", "all-distances"])
 def test_neighbours_are_the_nearest_others_and_lengths_are_squared(by, monkeypatch):
-    monkeypatch.setattr(graph, "SMALL_BATCH", 0 if by == "search" else 25)
+    monkeypatch.setattr(laplacian, "SMALL_BATCH", 0 if by == "search" else 25)
     points = vectors(25, seed=7)
     distances = naive.squared_distances(points)
     found = find_neighbours(Linear(), points, 4)
@@ -156,22 +157,22 @@ def test_lengths_in_which_digits_cancel_are_right_too(monkeypatch):
     rows = vectors(24, p=40, seed=8)
     offsets = 1e-9 * vectors(24, p=40, seed=9)
     points = np.vstack([rows, rows + offsets, -3.0 * rows])
-    found, others = graph.nearest(points, 4), naive.squared_distances(points)
+    found, others = laplacian.nearest(points, 4), naive.squared_distances(points)
     expected = np.take_along_axis(others, found.indices, axis=1)
     assert (expected[:48, 0] < 1e-15).all()  # a twin
     # the points themselves are only known to a digit in 1e16, seen from their mean
     np.testing.assert_allclose(found.distances, expected, rtol=1e-5, atol=0)
     np.testing.assert_allclose(found.distances[:, 1:], expected[:, 1:], rtol=1e-12, atol=0)
     assert (np.diff(found.distances, axis=1) >= 0).all()
-    monkeypatch.setattr(graph, "CANCELLED", 0.0)
-    assert np.abs(graph.nearest(points, 4).distances[:48, 0] / expected[:48, 0] - 1).max() > 1.0
+    monkeypatch.setattr(laplacian, "CANCELLED", 0.0)
+    assert np.abs(laplacian.nearest(points, 4).distances[:48, 0] / expected[:48, 0] - 1).max() > 1.0
 
 
 def assert_nearest(points, rtol):
     """Expect four neighbours of every point to be as near as any four; return what was found."""
     distances = naive.squared_distances(points)
     np.fill_diagonal(distances, np.inf)
-    found, expected = graph.nearest(points, 4), np.sort(distances, axis=1)[:, :4]
+    found, expected = laplacian.nearest(points, 4), np.sort(distances, axis=1)[:, :4]
     chosen = np.take_along_axis(distances, found.indices, axis=1)
     np.testing.assert_allclose(chosen, expected, rtol=rtol, atol=0)
     return found.distances, expected
@@ -193,7 +194,7 @@ def test_tight_clusters_far_apart_keep_their_neighbours():
 
 
 def test_edge_lengths_in_several_blocks(monkeypatch):
-    monkeypatch.setattr("seqmed.graph.EDGE_BLOCK", 7)
+    monkeypatch.setattr("seqmed.graph.laplacian.EDGE_BLOCK", 7)
     points = vectors(20, seed=8)
     distances = naive.squared_distances(points)
     indices = np.array(naive.nearest(distances, 3))

@@ -10,7 +10,7 @@ from sklearn.svm import SVC
 
 from seqmed import SeqLapMED, SeqMED
 from seqmed.covariance.spectral import spectrum_of
-from seqmed.graph import Smoothness
+from seqmed.graph.laplacian import Smoothness
 from tests.reference import naive
 
 TOL = 1e-10

@@ -19,8 +19,8 @@ from sklearn.base import clone
 
 import seqmed
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
-from seqmed.pipeline import StreamPipeline
-from seqmed.search import PrequentialSearch
+from seqmed.pipelines.stream_pipeline import StreamPipeline
+from seqmed.selection.search import PrequentialSearch
 
 BIG = 2**53  # from here on not every integer is a float
 INTEGERS, FLOATS, BOOLEANS = "integers", "floats", "booleans"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqmed import SeqGraphMED, SeqLapMED, SeqMED, estimators, solving
+from seqmed import SeqGraphMED, SeqLapMED, SeqMED, duals
 from seqmed.dual import DualProblem
+from seqmed.estimators import seqlapmed, seqmed
 
 BUDGET = 20
 KEPT = BUDGET // 2
-AT_ONCE = estimators.LABELS_AT_ONCE * KEPT
+AT_ONCE = seqlapmed.LABELS_AT_ONCE * KEPT
 
 
 def rows(n, seed=0):
@@ -29,8 +30,8 @@ def sizes(monkeypatch):
         found.append(fields["signs"].size)
         return DualProblem(**fields)
 
-    monkeypatch.setattr(solving, "DualProblem", counted)
-    monkeypatch.setattr(estimators, "FEATURES_AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(duals, "DualProblem", counted)
+    monkeypatch.setattr(seqmed, "FEATURES_AT_ONCE", AT_ONCE)
     return found
 
 
@@ -94,7 +95,7 @@ def test_accuracy_is_that_of_one_dual_or_better(budget, monkeypatch):
     points, labels = rows(1500)
     new, truth = rows(2000, 1)
     found = SeqLapMED(budget=budget, random_state=0).fit(points, labels).score(new, truth)
-    monkeypatch.setattr(estimators, "LABELS_AT_ONCE", 10_000)
+    monkeypatch.setattr(seqlapmed, "LABELS_AT_ONCE", 10_000)
     whole = SeqLapMED(budget=budget, random_state=0).fit(points, labels).score(new, truth)
     assert found > whole - 0.02
 
@@ -110,10 +111,10 @@ def test_rows_in_the_order_of_their_classes():
 
 def test_features_of_landmarks_are_learned_from_many_labels_at_once(monkeypatch):
     """2000 at least: mini-batches cost accuracy there, to 2 points in 100."""
-    monkeypatch.setattr(estimators, "FEATURES_AT_ONCE", 500)
+    monkeypatch.setattr(seqmed, "FEATURES_AT_ONCE", 500)
     points, labels = rows(1500)
     new, truth = rows(2000, 1)
     found = SeqMED(budget=100, random_state=0).fit(points, labels).score(new, truth)
-    monkeypatch.setattr(estimators, "FEATURES_AT_ONCE", 10_000)
+    monkeypatch.setattr(seqmed, "FEATURES_AT_ONCE", 10_000)
     whole = SeqMED(budget=100, random_state=0).fit(points, labels).score(new, truth)
     assert whole - 0.02 < found != whole

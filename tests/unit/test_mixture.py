@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from seqmed import SeqGraphMED, mixture
-from seqmed.mixture import Choice, Scales, Scores
-from seqmed.propagation.memory import KeptRows
+from seqmed import SeqGraphMED
+from seqmed.graph.kept_rows import KeptRows
+from seqmed.mixture import weighting
+from seqmed.mixture.weighting import Choice, Scales, Scores
 from tests.reference import naive_graph
 
 # Nats by which a cost at a temperature within 1e-3 octaves of the best may be above the lowest.
@@ -54,9 +55,9 @@ def random_pairs(
 def record_of(pairs, n_classes):
     """The same record as the package keeps it, one row at a time."""
     places = np.arange(0)
-    record = mixture.empty_record().with_classes(places, n_classes)
+    record = weighting.empty_record().with_classes(places, n_classes)
     for pair in pairs:
-        scales = mixture.measured_scales(Scores(*pair.probes), pair.counts, scaled=True)
+        scales = weighting.measured_scales(Scores(*pair.probes), pair.counts, scaled=True)
         scores = Scores(pair.margin[None, :], pair.graph[None, :])
         record = record.add(scores, scales, np.array([pair.code]), np.array([pair.weight]))
     return record
@@ -85,18 +86,18 @@ def test_evidence_and_choice_equal_the_naive_ones(name):
         pairs = random_pairs(rng, n_rows, n_classes, **options)
         record, table = record_of(pairs, n_classes), naive_graph.evidence_table(pairs)
         assert record.size == n_rows
-        factors = mixture.class_factors(record.counts, scaled=True)
+        factors = weighting.class_factors(record.counts, scaled=True)
         graph = record.graph / record.graph_scales[:, None]
         for place, delta in enumerate(naive_graph.EXPONENTS):
             margin = record.margin * factors[place] / record.margin_scales[:, place, None]
-            scores = mixture.mixed(margin, graph, mixture.WEIGHTS)
-            costs, _ = mixture.best_temperatures(scores, record.counts > 0, record)
+            scores = weighting.mixed(margin, graph, weighting.WEIGHTS)
+            costs, _ = weighting.best_temperatures(scores, record.counts > 0, record)
             expected = [table[w, delta][0] for w in naive_graph.WEIGHTS]
             np.testing.assert_allclose(costs, expected, atol=COST_PRECISION)
-        found = mixture.choose(record, scaled=True, weight=None, shares=True)
+        found = weighting.choose(record, scaled=True, weight=None, shares=True)
         weight, temperature, delta = naive_graph.choose(table)
         assert found.weight == pytest.approx(weight, abs=WEIGHT_PRECISION)
-        assert mixture.SHARE_EXPONENTS[found.exponent] == delta
+        assert weighting.SHARE_EXPONENTS[found.exponent] == delta
         assert abs(np.log2(found.temperature / temperature)) < OCTAVE_PRECISION
 
 
@@ -107,7 +108,7 @@ def test_the_cases_cover_all_kinds_of_choices():
         pairs = random_pairs(
             np.random.default_rng((0, n_rows, n_classes)), n_rows, n_classes, **options
         )
-        chosen.append(mixture.choose(record_of(pairs, n_classes), True, None, True))
+        chosen.append(weighting.choose(record_of(pairs, n_classes), True, None, True))
     assert {choice.weight for choice in chosen} >= {0.0}
     assert max(choice.weight for choice in chosen) > 0.5
     assert {choice.exponent > 0 for choice in chosen} == {True, False}
@@ -132,9 +133,9 @@ def test_the_temperature_is_the_global_minimum(seed, size, signal, rows, n_class
     scores += size * rng.normal(size=scores.shape)
     known = np.ones(scores.shape, dtype=bool)
     scales = Scales(np.ones(n_classes), np.ones(3), 1.0)
-    record = mixture.empty_record().with_classes(np.arange(0), n_classes)
+    record = weighting.empty_record().with_classes(np.arange(0), n_classes)
     record = record.add(Scores(scores, scores), scales, codes, np.ones(rows))
-    cost, octave = mixture.best_temperatures(scores[None], known, record)
+    cost, octave = weighting.best_temperatures(scores[None], known, record)
 
     def naive_cost(octaves):
         logs = 2.0 ** octaves[:, None, None] * scores[None]
@@ -152,25 +153,25 @@ def test_a_short_record_keeps_the_weight_near_the_prior_and_a_long_one_does_not(
     """The graph is better: its weight grows with the record, from the mean of the prior."""
     prior = np.exp(-2.0 * np.arange(11) / 10)
     mean = float(prior @ np.arange(11) / 10 / prior.sum())
-    assert pytest.approx(mean) == mixture.FIRST_WEIGHT
+    assert pytest.approx(mean) == weighting.FIRST_WEIGHT
     weights = []
     for n_rows in (2, 15, 60, 200):
         pairs = random_pairs(np.random.default_rng(3), n_rows, 3, noise=(3.0, 0.3))
-        weights.append(mixture.choose(record_of(pairs, 3), True, None, False).weight)
+        weights.append(weighting.choose(record_of(pairs, 3), True, None, False).weight)
     assert mean < weights[0] < weights[1] < weights[2] < weights[3]
     assert weights[3] > 0.8
 
 
 def test_an_empty_record_gives_the_first_choice():
-    empty = mixture.empty_record()
-    assert mixture.choose(empty, True, None, True) == Choice(mixture.FIRST_WEIGHT, 1.0, 0)
-    assert mixture.choose(empty, True, 0.65, True) == Choice(0.65, 1.0, 0)
+    empty = weighting.empty_record()
+    assert weighting.choose(empty, True, None, True) == Choice(weighting.FIRST_WEIGHT, 1.0, 0)
+    assert weighting.choose(empty, True, 0.65, True) == Choice(0.65, 1.0, 0)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
 def test_a_fixed_weight_is_kept_and_its_temperature_fitted(weight):
     pairs = random_pairs(np.random.default_rng(5), 40, 3)
-    chosen = mixture.choose(record_of(pairs, 3), True, weight, False)
+    chosen = weighting.choose(record_of(pairs, 3), True, weight, False)
     assert chosen.weight == weight
     expected = naive_graph.evidence(pairs, weight)[1]
     assert abs(np.log2(chosen.temperature / expected)) < OCTAVE_PRECISION
@@ -180,13 +181,13 @@ def test_label_shares_take_no_part_unless_they_may():
     n_rows, n_classes, options = CASES["rare classes"]
     pairs = random_pairs(np.random.default_rng(1), n_rows, n_classes, **options)
     record = record_of(pairs, n_classes)
-    assert mixture.choose(record, True, None, True).exponent > 0
-    assert mixture.choose(record, True, None, False).exponent == 0
-    assert mixture.choose(record, False, None, True).exponent == 0
+    assert weighting.choose(record, True, None, True).exponent > 0
+    assert weighting.choose(record, True, None, False).exponent == 0
+    assert weighting.choose(record, False, None, True).exponent == 0
 
 
 def test_rows_scored_with_one_class_known_are_not_recorded():
-    record = mixture.empty_record().with_classes(np.arange(0), 2)
+    record = weighting.empty_record().with_classes(np.arange(0), 2)
     scores = Scores(np.ones((3, 2)), np.ones((3, 2)))
     one = Scales(np.array([4.0, 0.0]), np.ones(3), 1.0)
     assert record.add(scores, one, np.array([0, 0, 1]), np.ones(3)).size == 0
@@ -197,7 +198,7 @@ def test_rows_scored_with_one_class_known_are_not_recorded():
 
 
 def test_the_record_holds_the_last_three_hundred_rows():
-    record = mixture.empty_record().with_classes(np.arange(0), 2)
+    record = weighting.empty_record().with_classes(np.arange(0), 2)
     scales = Scales(np.ones(2), np.ones(3), 1.0)
     for value in range(0, 700, 7):
         scores = np.tile(np.arange(value, value + 7.0)[:, None], (1, 2))
@@ -215,10 +216,10 @@ def test_the_record_forgets_by_weight():
     np.testing.assert_allclose(record.forget(0.5).weights, 0.5)
     for pair in pairs:
         pair.weight *= 0.01
-    chosen = mixture.choose(record.forget(0.01), True, None, True)
+    chosen = weighting.choose(record.forget(0.01), True, None, True)
     weight, temperature, delta = naive_graph.choose(naive_graph.evidence_table(pairs))
     assert chosen.weight == pytest.approx(weight, abs=WEIGHT_PRECISION)
-    assert mixture.SHARE_EXPONENTS[chosen.exponent] == delta
+    assert weighting.SHARE_EXPONENTS[chosen.exponent] == delta
     assert abs(np.log2(chosen.temperature / temperature)) < OCTAVE_PRECISION
 
 
@@ -230,7 +231,7 @@ def test_columns_of_the_record_move_with_their_classes():
     np.testing.assert_array_equal(moved.margin[:, 1:], record.margin)
     np.testing.assert_array_equal(moved.codes, record.codes + 1)
     assert not (moved.counts > 0)[:, 0].any()
-    before, after = (mixture.choose(each, True, None, True) for each in (record, moved))
+    before, after = (weighting.choose(each, True, None, True) for each in (record, moved))
     np.testing.assert_allclose(after, before, rtol=1e-6)
     fewer = record.with_classes(np.array([0, -1, 1]), 2)
     kept = np.flatnonzero(record.codes != 1)
@@ -242,7 +243,7 @@ def test_columns_of_the_record_move_with_their_classes():
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=6))
 def test_class_factors_are_roots_of_counts_and_powers_of_shares(counts):
     counts = np.array(counts, dtype=float)
-    factors = mixture.class_factors(counts, scaled=True)
+    factors = weighting.class_factors(counts, scaled=True)
     assert np.isfinite(factors).all()
     known = counts > 0
     assert not factors[:, ~known].any()
@@ -254,7 +255,7 @@ def test_class_factors_are_roots_of_counts_and_powers_of_shares(counts):
 
 
 def test_class_factors_of_a_faded_class_are_finite():
-    factors = mixture.class_factors(np.array([500.0, 5e-324, 3.0]), scaled=True)
+    factors = weighting.class_factors(np.array([500.0, 5e-324, 3.0]), scaled=True)
     assert np.isfinite(factors).all()
 
 
@@ -262,11 +263,11 @@ def test_mixed_scores_are_those_of_the_formula():
     rng = np.random.default_rng(6)
     counts = np.array([5.0, 0.0, 2.0, 40.0])
     probes, scores = (Scores(rng.normal(size=(n, 4)), rng.random((n, 4))) for n in (50, 7))
-    scales = mixture.measured_scales(probes, counts, scaled=True)
+    scales = weighting.measured_scales(probes, counts, scaled=True)
     known = counts > 0
     for weight in (0.0, 0.35, 1.0):
         for place, delta in enumerate(naive_graph.EXPONENTS):
-            found = mixture.mix(scores, scales, Choice(weight, 3.0, place), scaled=True)
+            found = weighting.mix(scores, scales, Choice(weight, 3.0, place), scaled=True)
             margin = naive_graph.margin_scores(scores.margin, counts, delta)
             margin /= naive_graph.sigma(naive_graph.margin_scores(probes.margin, counts, delta))
             graph = scores.graph[:, known] / naive_graph.sigma(probes.graph[:, known])
@@ -276,28 +277,28 @@ def test_mixed_scores_are_those_of_the_formula():
 
 
 def test_equal_scores_have_the_scale_one():
-    assert mixture.spread(np.zeros((0, 3))) == 1.0
-    assert mixture.spread(np.full((5, 3), 7.0)) == 1.0
-    assert mixture.spread(np.array([[1.0, -1.0]])) == 1.0
-    assert mixture.spread(np.array([[4.0, 0.0]])) == 2.0
+    assert weighting.spread(np.zeros((0, 3))) == 1.0
+    assert weighting.spread(np.full((5, 3), 7.0)) == 1.0
+    assert weighting.spread(np.array([[1.0, -1.0]])) == 1.0
+    assert weighting.spread(np.array([[4.0, 0.0]])) == 2.0
 
 
 @settings(max_examples=200)
 @given(st.lists(st.booleans(), min_size=1, max_size=80), st.integers(0, 200))
 def test_mini_batches_equal_the_naive_ones(labeled, n_labels):
-    cuts = mixture.pieces(np.array(labeled), float(n_labels))
+    cuts = weighting.pieces(np.array(labeled), float(n_labels))
     found = [list(range(cut.start, cut.stop)) for cut in cuts]
     assert found == naive_graph.pieces(labeled, n_labels)
 
 
 def test_mini_batches_by_hand():
     """Four labels, then four (a quarter of 4 and 8 is less), then a quarter of 8, 12, 16..."""
-    cuts = mixture.pieces(np.ones(30, dtype=bool), 0.0)
+    cuts = weighting.pieces(np.ones(30, dtype=bool), 0.0)
     assert [cut.stop - cut.start for cut in cuts] == [4, 4, 4, 4, 4, 5, 5]
-    assert mixture.pieces(np.zeros(5, dtype=bool), 0.0) == [slice(0, 5)]
+    assert weighting.pieces(np.zeros(5, dtype=bool), 0.0) == [slice(0, 5)]
     late = np.array([False, True, True, True, True, False, False, True, False])
-    assert mixture.pieces(late, 0.0) == [slice(0, 5), slice(5, 9)]
-    assert mixture.pieces(late, 40.0) == [slice(0, 9)]
+    assert weighting.pieces(late, 0.0) == [slice(0, 5), slice(5, 9)]
+    assert weighting.pieces(late, 40.0) == [slice(0, 9)]
 
 
 # -- within the classifier ------------------------------------------------------------------------
@@ -335,7 +336,7 @@ def test_a_margin_of_weight_zero_is_not_evaluated(monkeypatch):
     def forbidden(*arguments, **keywords):
         raise AssertionError("the margin was asked")
 
-    monkeypatch.setattr("seqmed.margin.scored", forbidden)
+    monkeypatch.setattr("seqmed.mixture.experts.scored", forbidden)
     assert (model.predict(X) == y).mean() > 0.8
     with pytest.raises(AssertionError, match="the margin was asked"):
         SeqGraphMED(mixture=0.5, random_state=0).partial_fit(X, labels)
@@ -350,7 +351,7 @@ def test_probabilities_are_the_softmax_of_the_mixed_scores():
     info = model.update_info_
     assert info.n_recorded > 40
     assert info.weight == model.graph_weight_
-    choice = mixture.choose(model._stream.record, True, None, True)
+    choice = weighting.choose(model._stream.record, True, None, True)
     assert choice == model._stream.choice
 
 

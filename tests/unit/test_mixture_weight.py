@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from seqmed import mixture
-from seqmed.mixture import ScoreRecord, choose, mean_weight
+from seqmed.mixture import weighting
+from seqmed.mixture.weighting import ScoreRecord, choose, mean_weight
 
 
 def record_of(margin_right: int, graph_right: int, n: int) -> ScoreRecord:
@@ -19,7 +19,7 @@ def record_of(margin_right: int, graph_right: int, n: int) -> ScoreRecord:
         margin=scores(margin_right),
         graph=scores(graph_right),
         counts=np.full((n, 2), 5.0),
-        margin_scales=np.ones((n, mixture.SHARE_EXPONENTS.size)),
+        margin_scales=np.ones((n, weighting.SHARE_EXPONENTS.size)),
         graph_scales=np.ones(n),
         codes=codes,
         weights=np.ones(n),
@@ -31,29 +31,29 @@ def weight_of(record: ScoreRecord) -> float:
 
 
 def test_equal_costs_leave_the_prior():
-    grid = mixture.WEIGHTS
-    prior = np.exp(-mixture.PRIOR * grid)
+    grid = weighting.WEIGHTS
+    prior = np.exp(-weighting.PRIOR * grid)
     expected = prior @ grid / prior.sum()
     assert mean_weight(np.full(grid.size, 7.0)) == pytest.approx(expected)
-    assert weight_of(mixture.empty_record()) == pytest.approx(expected)
+    assert weight_of(weighting.empty_record()) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("best", "expected"), [(0, 0.0), (-1, 1.0)])
 def test_a_decisive_record_overrules_the_prior(best, expected):
-    costs = np.full(mixture.WEIGHTS.size, 1e4)
+    costs = np.full(weighting.WEIGHTS.size, 1e4)
     costs[best] = 0.0
     assert mean_weight(costs) == expected
 
 
 def test_weight_follows_the_better_expert_and_the_length_of_the_record():
-    first = weight_of(mixture.empty_record())
+    first = weight_of(weighting.empty_record())
     for n in (4, 40, 200):
         assert weight_of(record_of(n // 2, n, n)) > first > weight_of(record_of(n, n // 2, n))
     assert weight_of(record_of(100, 200, 200)) > weight_of(record_of(2, 4, 4))
 
 
 def test_a_small_weight_is_zero():
-    costs = 100.0 * mixture.WEIGHTS
+    costs = 100.0 * weighting.WEIGHTS
     assert mean_weight(costs) == 0.0
 
 

@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED
-from seqmed.pipeline import StreamPipeline
+from seqmed.pipelines.stream_pipeline import StreamPipeline
 from tests.support.state import state_bits
 
 

@@ -28,11 +28,11 @@ from seqmed import (
     SeqLapMED,
     SeqMED,
     StreamPipeline,
-    persistence,
+    model_file,
 )
-from seqmed.drift import InputDriftWarning
+from seqmed.estimators.validation import alike
 from seqmed.kernels import RBF, DCMFisher, Polynomial
-from seqmed.validation import alike
+from seqmed.pipelines.drift import InputDriftWarning
 from tests.conformance.test_stream_checks import CASES, learned, make_batch
 
 # functions and estimators of other libraries cannot be saved
@@ -46,7 +46,7 @@ every_case = pytest.mark.parametrize("case", SAVABLE.values(), ids=SAVABLE)
 
 def bits(model, extra=None):
     """The file of a model."""
-    return b"".join(persistence.to_bytes(model, extra))
+    return b"".join(model_file.to_bytes(model, extra))
 
 
 def restored(model, path):
@@ -290,7 +290,7 @@ def test_labels_of_every_type(labels, path):
     assert loaded.classes_.dtype == model.classes_.dtype
     assert_same(model, loaded, X)
     expected = model.classes_.astype(str) if model.classes_.dtype.kind in "MS" else model.classes_
-    assert persistence.read(path).classes == expected.tolist()
+    assert model_file.read(path).classes == expected.tolist()
     for each in (model, loaded):
         each.partial_fit(X, labels[codes])
     assert_same(model, loaded, X)
@@ -334,7 +334,7 @@ def test_pipelines_of_scalers(scaler, incremental, path):
     for seed in range(2):  # 24 rows at a time: those of the second batch wait to be compared
         model.partial_fit(*stretched(seed))
     loaded = restored(model, path)
-    assert persistence.read(path).n_batches == 2
+    assert model_file.read(path).n_batches == 2
     for seed in (2, 3, 4):
         assert_same(model, loaded, stretched(9)[0])
         for each in (model, loaded):
@@ -417,7 +417,7 @@ def test_extra_comes_back_exactly(path):
         "nested": {"again": {"": []}},
     }
     seqmed.save(SeqMED(), path, extra=extra)
-    _, loaded = persistence.load_with_extra(path)
+    _, loaded = model_file.load_with_extra(path)
     assert repr(loaded) == repr(extra)
     assert list(loaded) == list(extra)
     for name in ("mean", "empty", "single", "mask", "words", "names"):
@@ -427,13 +427,13 @@ def test_extra_comes_back_exactly(path):
         np.testing.assert_array_equal(loaded[name], extra[name])
     assert [type(each) for each in loaded["numbers"]] == [type(each) for each in extra["numbers"]]
     assert (loaded["counts"] != extra["counts"]).nnz == 0
-    assert repr(persistence.read(path).extra) == repr(extra)
+    assert repr(model_file.read(path).extra) == repr(extra)
 
 
 def test_one_array_in_two_places_is_one(path):
     array = np.arange(3)
     seqmed.save(SeqMED(), path, extra={"first": array, "second": [array, array.copy()]})
-    _, extra = persistence.load_with_extra(path)
+    _, extra = model_file.load_with_extra(path)
     assert extra["second"][0] is extra["first"]
     assert extra["second"][1] is not extra["first"]
 
@@ -460,12 +460,12 @@ def test_extra_of_other_types_is_refused(extra, message, path):
 
 
 def test_a_header_that_could_not_be_read_is_not_written(path, monkeypatch):
-    monkeypatch.setattr(persistence.container, "LARGEST_HEADER", 10_000)
+    monkeypatch.setattr(model_file.container, "LARGEST_HEADER", 10_000)
     seqmed.save(SeqMED(), path)
     with pytest.raises(ValueError, match="keep long lists in extra as arrays"):
         seqmed.save(SeqMED(), path, extra={"words": ["word"] * 1000})
-    monkeypatch.setattr(persistence.container, "LARGEST_HEADER", 100)
-    with pytest.raises(persistence.ModelFileError, match="expected at most 100,"):
+    monkeypatch.setattr(model_file.container, "LARGEST_HEADER", 100)
+    with pytest.raises(model_file.ModelFileError, match="expected at most 100,"):
         seqmed.load(path)
 
 
@@ -473,9 +473,9 @@ def test_reading_makes_no_model(path, monkeypatch):
     X, y = batch(0)
     model = make_pipeline(StandardScaler(), SeqLapMED(kernel=RBF(0.5))).partial_fit(X, y)
     seqmed.save(model, path, extra={"row": 24})
-    monkeypatch.setattr(persistence, "ModelDecoder", None)
-    contents = persistence.read(path)
-    assert contents == persistence.Contents(
+    monkeypatch.setattr(model_file, "ModelDecoder", None)
+    contents = model_file.read(path)
+    assert contents == model_file.Contents(
         format=1,
         library=seqmed.__version__,
         model="StreamPipeline",
@@ -490,7 +490,7 @@ def test_reading_makes_no_model(path, monkeypatch):
         n_bytes=path.stat().st_size,
     )
     seqmed.save(SeqMED(kernel=RBF(0.5), random_state=np.random.RandomState(0)), path)
-    contents = persistence.read(path)
+    contents = model_file.read(path)
     assert contents.classes is contents.n_features is contents.n_batches is contents.extra is None
     assert contents.parameters["kernel"] == "RBF"
     assert contents.parameters["random_state"] == "RandomState"

@@ -28,10 +28,10 @@ import safetensors.numpy
 from sklearn.exceptions import ConvergenceWarning
 
 import seqmed
-from seqmed import GraphPropagation, SeqGraphMED, SeqMED, persistence
-from seqmed.persistence import ModelFileError
-from seqmed.persistence.models import ModelEncoder
-from seqmed.persistence.registry import CLASSES
+from seqmed import GraphPropagation, SeqGraphMED, SeqMED, model_file
+from seqmed.model_file import ModelFileError
+from seqmed.model_file.models import ModelEncoder
+from seqmed.model_file.registry import CLASSES
 from tests.data.make_golden import FOLDER
 
 ORIGINALS = {path.stem: path.read_bytes() for path in sorted(FOLDER.glob("*.safetensors"))}
@@ -74,8 +74,8 @@ def tensor_names(header):
 
 
 def loaded(content):
-    with persistence.refusals("a file"):
-        return persistence.build(*persistence.open_header(content))[0]
+    with model_file.refusals("a file"):
+        return model_file.build(*model_file.open_header(content))[0]
 
 
 # -- damage ---------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ NO_MODELS = {
 def test_a_file_that_is_no_model_is_called_so(name, tmp_path):
     path = tmp_path / "file"
     path.write_bytes(NO_MODELS[name])
-    for call in (seqmed.load, persistence.read):
+    for call in (seqmed.load, model_file.read):
         with pytest.raises(
             ModelFileError, match="not a seqmed model file, expected one"
         ) as refusal:
@@ -361,7 +361,7 @@ def test_forged_files_are_refused_or_hold_a_model(tmp_path):
         path.write_bytes(forge(content, generator))
         if number % 4 == 0:
             with contextlib.suppress(ModelFileError):
-                persistence.read(path)
+                model_file.read(path)
         try:
             model = seqmed.load(path)
         except ModelFileError:
@@ -562,7 +562,7 @@ def test_huge_sizes_take_no_memory():
 AUDITED = """
 import sys
 from seqmed import load
-from seqmed.persistence import ModelFileError, read
+from seqmed.model_file import ModelFileError, read
 for path in sys.argv[2:]:
     load(path)  # whatever the library itself needs is imported and compiled now
 events = []

@@ -15,7 +15,7 @@ import pytest
 
 import seqmed
 from seqmed import SeqMED
-from seqmed.persistence import ModelFileError, files, load_with_extra, read, remove_leftovers
+from seqmed.model_file import ModelFileError, files, load_with_extra, read, remove_leftovers
 
 OLD, NEW = SeqMED(C=2.0), SeqMED(C=3.0)
 

@@ -30,11 +30,11 @@ from seqmed import (
     SeqLapMED,
     SeqMED,
     StreamPipeline,
-    persistence,
+    model_file,
 )
 from seqmed.arrays import distinct_arrays
+from seqmed.graph.kept_rows import BLOCK
 from seqmed.kernels import RBF, Polynomial, TfIdf
-from seqmed.propagation.memory import BLOCK
 from tests.unit.test_persistence import assert_same, bits, product, restored
 from tests.unit.test_persistence_damage import document_of, with_document
 
@@ -325,8 +325,8 @@ def test_models_that_have_learned_nothing(model, path):
 def test_reading_makes_no_model(path, monkeypatch):
     model = SeqGraphMED(SeqLapMED(random_state=0), random_state=0).partial_fit(*batch(0))
     seqmed.save(model, path)
-    monkeypatch.setattr(persistence, "ModelDecoder", None)
-    contents = persistence.read(path)
+    monkeypatch.setattr(model_file, "ModelDecoder", None)
+    contents = model_file.read(path)
     assert contents.model == "SeqGraphMED"
     assert contents.parameters == {**model.get_params(deep=False), "estimator": "SeqLapMED"}
     assert contents.classes == [*INSECTS]
@@ -426,5 +426,5 @@ def norms_elsewhere(path):
 def test_norms_are_where_distances_need_them(metric, path):
     seqmed.save(GraphPropagation(metric=metric).partial_fit(*batch(0)), path)
     path.write_bytes(norms_elsewhere(path))
-    with pytest.raises(persistence.ModelFileError, match="expected where distances need them"):
+    with pytest.raises(model_file.ModelFileError, match="expected where distances need them"):
         seqmed.load(path)

@@ -12,9 +12,9 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 import seqmed
 from seqmed import SeqMED
 from seqmed.kernels import RBF, Precomputed, TfIdf
-from seqmed.persistence import rules
-from seqmed.persistence.registry import kept_state
-from seqmed.race import Dropped
+from seqmed.model_file import rules
+from seqmed.model_file.registry import kept_state
+from seqmed.selection.race import Dropped
 from tests.data.make_golden import FOLDER
 
 

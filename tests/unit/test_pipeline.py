@@ -31,10 +31,11 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, OneHotEncoder, Sta
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, drift
-from seqmed.drift import compare, measure
-from seqmed.pipeline import InputDriftWarning, StreamPipeline
-from seqmed.splitting import SemiSupervisedSplit
+from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
+from seqmed.pipelines import drift
+from seqmed.pipelines.drift import compare, measure
+from seqmed.pipelines.stream_pipeline import InputDriftWarning, StreamPipeline
+from seqmed.selection.splitting import SemiSupervisedSplit
 
 
 def make_batch(seed, n=40, p=3):
@@ -477,7 +478,7 @@ LEARNERS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::seqmed.drift.InputDriftWarning")
+@pytest.mark.filterwarnings("ignore::seqmed.pipelines.drift.InputDriftWarning")
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_a_refused_batch_leaves_no_trace(learner, bad):

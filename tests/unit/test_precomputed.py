@@ -7,7 +7,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from seqmed import SeqMED, validation
+from seqmed import SeqMED
+from seqmed.estimators import validation
 from seqmed.kernels import Precomputed
 
 GENERATOR = np.random.default_rng(0)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from seqmed import GraphPropagation
+from seqmed.graph import conjugate_gradients, kept_rows, metrics, propagation
 from seqmed.kernels import make_kernel
-from seqmed.propagation import expert, memory, metrics, solver
 from tests.reference import naive_graph
 
 NEIGHBORS, ALPHA = 10, 0.97
@@ -32,8 +32,8 @@ def cauchy(left, right):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Several blocks of rows and several strips of queries, with few rows."""
-    monkeypatch.setattr(memory, "BLOCK", 16)
-    monkeypatch.setattr(memory, "STRIP", 5)
+    monkeypatch.setattr(kept_rows, "BLOCK", 16)
+    monkeypatch.setattr(kept_rows, "STRIP", 5)
 
 
 # -- rows -----------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 20)), min_size=1
 @given(st.sampled_from(KINDS), st.sampled_from([1, 2, 8, 40]), CHANGES, st.integers(0, 10_000))
 def test_lists_of_euclidean_neighbours_are_exact_after_any_changes(make, p, changes, seed):
     rng = np.random.default_rng(seed)
-    kept = memory.no_kept_rows(metrics.make_metric("euclidean", make(rng, 20, p)), NEIGHBORS)
+    kept = kept_rows.no_kept_rows(metrics.make_metric("euclidean", make(rng, 20, p)), NEIGHBORS)
     for n_new, n_overwritten in [(8, 0), *changes]:
         kept = put_new(kept, rng, make, n_new, n_overwritten, p)
         assert_lists_are_exact(kept, **rounding(kept))
@@ -169,11 +169,11 @@ def test_lists_of_euclidean_neighbours_are_exact_after_any_changes(make, p, chan
 @pytest.mark.parametrize("make", KINDS)
 @pytest.mark.parametrize("p", [100, 300])
 def test_lists_of_wide_rows_are_exact_with_sketches_good_and_bad(make, p, monkeypatch):
-    monkeypatch.setattr(memory, "BLOCK", 64)
-    monkeypatch.setattr(memory, "STRIP", 25)
+    monkeypatch.setattr(kept_rows, "BLOCK", 64)
+    monkeypatch.setattr(kept_rows, "STRIP", 25)
     monkeypatch.setattr(metrics, "MEASURED", 200)
     rng = np.random.default_rng(p)
-    kept = memory.no_kept_rows(metrics.make_metric("euclidean", make(rng, 50, p)), NEIGHBORS)
+    kept = kept_rows.no_kept_rows(metrics.make_metric("euclidean", make(rng, 50, p)), NEIGHBORS)
     kept = put_new(kept, rng, make, 210, 0, p)
     sketched = kept.blocks[0].sketched
     assert sketched or make in (cloud, integers, all_equal, turning, far_away, drifting)
@@ -192,7 +192,7 @@ def test_lists_of_wide_rows_are_exact_with_sketches_good_and_bad(make, p, monkey
 @pytest.mark.usefixtures("small_blocks")
 def test_lists_are_exact_across_blocks_and_strips(make):
     rng = np.random.default_rng(11)
-    kept = memory.no_kept_rows(metrics.make_metric("euclidean", make(rng, 20, 3)), NEIGHBORS)
+    kept = kept_rows.no_kept_rows(metrics.make_metric("euclidean", make(rng, 20, 3)), NEIGHBORS)
     for n_new, n_overwritten in ((17, 0), (40, 17), (3, 50), (0, 30), (1, 0)):
         kept = put_new(kept, rng, make, n_new, n_overwritten, 3)
         assert_lists_are_exact(kept, **rounding(kept))
@@ -206,7 +206,7 @@ def test_lists_of_cosine_neighbours_are_exact_after_any_changes(changes, seed, p
         return words(rng, n, p) if sparse else words(rng, n, p).toarray()
 
     rng = np.random.default_rng(seed)
-    kept = memory.no_kept_rows(metrics.make_metric("cosine", make(rng, 20, p)), NEIGHBORS)
+    kept = kept_rows.no_kept_rows(metrics.make_metric("cosine", make(rng, 20, p)), NEIGHBORS)
     for n_new, n_overwritten in [(8, 0), *changes]:
         kept = put_new(kept, rng, make, n_new, n_overwritten, p)
         assert_lists_are_exact(kept, **rounding(kept))
@@ -218,7 +218,7 @@ def test_lists_of_kernel_neighbours_are_exact_after_any_changes(changes, seed, n
     rng = np.random.default_rng(seed)
     rows = cloud(rng, 20, 3)
     kernel = make_kernel(name, "scale", 2, 1.0).freeze(rows, np.ones(20))
-    kept = memory.no_kept_rows(metrics.make_metric("auto", rows, kernel), NEIGHBORS)
+    kept = kept_rows.no_kept_rows(metrics.make_metric("auto", rows, kernel), NEIGHBORS)
     for n_new, n_overwritten in [(8, 0), *changes]:
         kept = put_new(kept, rng, cloud, n_new, n_overwritten, 3)
         assert_lists_are_exact(kept, **rounding(kept))
@@ -227,11 +227,11 @@ def test_lists_of_kernel_neighbours_are_exact_after_any_changes(changes, seed, n
 @pytest.mark.parametrize(("metric", "make"), [("euclidean", flat), ("cosine", words)])
 def test_a_search_finds_the_nearest_kept_rows(metric, make):
     rng = np.random.default_rng(0)
-    kept = memory.no_kept_rows(metrics.make_metric(metric, make(rng, 50, 12)), NEIGHBORS)
+    kept = kept_rows.no_kept_rows(metrics.make_metric(metric, make(rng, 50, 12)), NEIGHBORS)
     kept = put_new(kept, rng, make, 150, 0, 12)
     queries = kept.metric.store(make(rng, 30, 12))
-    whole = memory.no_kept_rows(kept.metric, NEIGHBORS)
-    joined = memory.joined(kept.take(np.arange(150)), queries)
+    whole = kept_rows.no_kept_rows(kept.metric, NEIGHBORS)
+    joined = kept_rows.joined(kept.take(np.arange(150)), queries)
     whole = whole.put(np.arange(180), joined)
     distances = all_distances(whole)[150:, :150]
     for own in (None, np.arange(30)):
@@ -260,7 +260,7 @@ def test_an_outlier_in_the_first_batch_does_not_blur_the_others(outlier):
     rng = np.random.default_rng(2)
     rows = rng.normal(size=(61, 3))
     rows[60] = outlier
-    kept = memory.no_kept_rows(metrics.make_metric("euclidean", rows), NEIGHBORS)
+    kept = kept_rows.no_kept_rows(metrics.make_metric("euclidean", rows), NEIGHBORS)
     kept = kept.put(np.arange(61), kept.metric.store(rows))
     assert_neighbours_are_those_of_doubles(kept, rows[:60])
 
@@ -268,7 +268,7 @@ def test_an_outlier_in_the_first_batch_does_not_blur_the_others(outlier):
 @pytest.mark.parametrize("size", [1e-100, 1e-25, 1e20, 1e100])
 def test_rows_of_any_size_are_told_apart_after_a_first_batch_of_one_row(size):
     rows = 3.0 + np.random.default_rng(2).normal(size=(60, 3))
-    kept = memory.no_kept_rows(metrics.make_metric("euclidean", size * rows[:1]), NEIGHBORS)
+    kept = kept_rows.no_kept_rows(metrics.make_metric("euclidean", size * rows[:1]), NEIGHBORS)
     kept = kept.put(np.arange(60), kept.metric.store(size * rows))
     assert_neighbours_are_those_of_doubles(kept, rows)
 
@@ -277,7 +277,7 @@ def test_rows_of_any_size_are_told_apart_after_a_first_batch_of_one_row(size):
 
 
 def begun(rows, metric="euclidean", capacity=60, alpha=ALPHA, seed=0, n_classes=3):
-    state = expert.begin(metrics.make_metric(metric, rows), capacity, NEIGHBORS, alpha, seed)
+    state = propagation.begin(metrics.make_metric(metric, rows), capacity, NEIGHBORS, alpha, seed)
     return state.with_classes(np.arange(0), n_classes)
 
 
@@ -296,7 +296,9 @@ def batches(seed, n_batches=5, size=25, n_classes=3, share=0.3, p=4):
 def learned(state, stream, **options):
     info = None
     for rows, codes, masses in stream:
-        state, info = expert.learn(state, state.rows.metric.store(rows), codes, masses, **options)
+        state, info = propagation.learn(
+            state, state.rows.metric.store(rows), codes, masses, **options
+        )
     return state, info
 
 
@@ -336,7 +338,7 @@ def metric_stream(name, seed):
 @pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.97])
 def test_the_solution_is_that_of_a_dense_solve(name, alpha, monkeypatch):
-    monkeypatch.setattr(solver, "TOLERANCE", 1e-5)
+    monkeypatch.setattr(conjugate_gradients, "TOLERANCE", 1e-5)
     stream = metric_stream(name, 1)
     metric = name
     if name == "kernel":
@@ -359,21 +361,21 @@ def test_the_residual_is_within_the_tolerance_and_as_reported(seed, alpha):
         if not (state.codes >= 0).any():
             continue
         residual = true_residual(state)
-        assert residual <= 1.05 * solver.TOLERANCE
+        assert residual <= 1.05 * conjugate_gradients.TOLERANCE
         np.testing.assert_allclose(residual, info.residual, rtol=0.05, atol=1e-4)
         assert info.gap == info.residual**2 / (2 * (1 - alpha))
 
 
 def test_a_warm_start_ends_where_a_cold_one_does(monkeypatch):
-    monkeypatch.setattr(solver, "TOLERANCE", 1e-5)
+    monkeypatch.setattr(conjugate_gradients, "TOLERANCE", 1e-5)
     stream = batches(2, n_batches=8)
     warm, _ = learned(begun(stream[0][0]), stream)
     nothing = np.zeros_like(warm.solution)
     cold = replace(warm, solution=nothing, influence=nothing)
-    cold, info = expert.solved(cold, np.arange(0), labels_changed=True)
+    cold, info = propagation.solved(cold, np.arange(0), labels_changed=True)
     assert info.n_iter > 3
     np.testing.assert_allclose(warm.influence, cold.influence, atol=1e-4)
-    again, info = expert.solved(warm, np.arange(0), labels_changed=True)
+    again, info = propagation.solved(warm, np.arange(0), labels_changed=True)
     assert info.n_iter <= 1
     np.testing.assert_allclose(again.influence, warm.influence, atol=1e-5)
 
@@ -388,7 +390,7 @@ def test_a_warm_start_saves_steps():
 
 
 def test_scores_of_new_rows_are_the_naive_ones(monkeypatch):
-    monkeypatch.setattr(solver, "TOLERANCE", 1e-5)
+    monkeypatch.setattr(conjugate_gradients, "TOLERANCE", 1e-5)
     stream = batches(4)
     state, _ = learned(begun(stream[0][0], capacity=80), stream)
     queries = batches(40)[0][0]
@@ -429,7 +431,7 @@ def test_scores_of_many_rows_and_classes_gather_little_at_once(monkeypatch):
     finally:
         tracemalloc.stop()
     assert peak < 4 * means.nbytes  # all neighbours at once are ten times as large
-    monkeypatch.setattr(expert, "LARGEST_GATHER", 1)
+    monkeypatch.setattr(propagation, "LARGEST_GATHER", 1)
     np.testing.assert_array_equal(state.mean_influence(found.take(slice(9))), means[:9])
 
 
@@ -449,7 +451,7 @@ def kept_by(codes, size, capacity, seed):
     most = 0
     for start in range(0, len(codes), size):
         batch = codes[start : start + size]
-        rows, slots = expert.choose_entering(state, batch)
+        rows, slots = propagation.choose_entering(state, batch)
         assert len(set(slots.tolist())) == slots.size
         owners = np.append(owners, np.zeros(max(0, slots.max(initial=-1) + 1 - owners.size), int))
         owners[slots] = start + rows
@@ -521,7 +523,7 @@ def test_forgetting_brings_newer_rows_into_the_sample():
         rng = np.random.default_rng(0)
         state = begun(np.zeros((1, 1)), capacity=40)
         for batch in range(20):
-            state = expert.forget(state, factor)
+            state = propagation.forget(state, factor)
             rows = batch + rng.random((20, 1))
             state, _ = learned(state, [(rows, np.full(20, -1), np.zeros(20))])
         stored = state.rows.take(np.arange(40)).rows[:, 0]
@@ -534,14 +536,14 @@ def test_forgetting_brings_newer_rows_into_the_sample():
 def test_forgotten_labels_lose_mass_and_are_dropped_in_the_end():
     stream = batches(7, n_batches=1)
     state, _ = learned(begun(stream[0][0]), stream)
-    half = expert.forget(state, 0.5)
+    half = propagation.forget(state, 0.5)
     np.testing.assert_array_equal(half.masses, 0.5 * state.masses)
-    assert expert.forget(state, 1.0) is state
+    assert propagation.forget(state, 1.0) is state
     other = batches(8, n_batches=1)
     for _ in range(25):
-        state = expert.forget(state, 0.5)
+        state = propagation.forget(state, 0.5)
     state, _ = learned(state, other)
-    dropped = expert.forget(state, 0.5)
+    dropped = propagation.forget(state, 0.5)
     assert np.count_nonzero(dropped.codes >= 0) == np.count_nonzero(other[0][1] >= 0)
     assert not dropped.masses[dropped.codes < 0].any()
 
@@ -549,7 +551,7 @@ def test_forgotten_labels_lose_mass_and_are_dropped_in_the_end():
 def test_labels_keep_their_mass_until_there_are_new_ones():
     stream = batches(7, n_batches=1)
     state, _ = learned(begun(stream[0][0]), stream)
-    later = expert.forget(state, 0.5, new_labels=False)
+    later = propagation.forget(state, 0.5, new_labels=False)
     np.testing.assert_array_equal(later.masses, state.masses)
     assert later.n_unlabeled == 0.5 * state.n_unlabeled
 
@@ -573,8 +575,8 @@ def test_a_state_is_never_altered():
         states.append((state, copy.deepcopy(state), state.scores(state.search(queries))))
     late = (stream[-1][0][:5], np.zeros(5, dtype=int), np.ones(5))
     learned(state, [late], late=True)
-    expert.take_labels_back(state, state.rows.metric.store(stream[-1][0]), stream[-1][1])
-    expert.forget(state, 0.5)
+    propagation.take_labels_back(state, state.rows.metric.store(stream[-1][0]), stream[-1][1])
+    propagation.forget(state, 0.5)
     state.with_classes(np.array([1, -1, 0]), 2)
     for before, copied, scores in states:
         for ours, theirs in zip(arrays_of(before), arrays_of(copied), strict=True):
@@ -627,7 +629,7 @@ def test_late_labels_change_the_labels_and_not_the_graph(metric):
     np.testing.assert_allclose(
         new.scores(new.search(queries)), whole.scores(whole.search(queries)), atol=0.02
     )
-    back = expert.take_labels_back(new, new.rows.metric.store(rows[late]), np.full(8, 1)).state
+    back = propagation.take_labels_back(new, new.rows.metric.store(rows[late]), np.full(8, 1)).state
     same_graph(back, state)
     np.testing.assert_array_equal(back.codes, state.codes)
     np.testing.assert_array_equal(back.masses, state.masses)
@@ -639,14 +641,16 @@ def test_labels_are_found_among_many_equal_rows():
     codes = np.full(60, -1)
     codes[[17, 44]] = 0, 1
     state, _ = learned(begun(rows, capacity=200), [(rows, codes, (codes >= 0) + 0.0)])
-    retraction = expert.take_labels_back(state, state.rows.metric.store(rows[:1]), np.array([1]))
+    retraction = propagation.take_labels_back(
+        state, state.rows.metric.store(rows[:1]), np.array([1])
+    )
     assert retraction.found.all()
     assert np.count_nonzero(retraction.state.codes >= 0) == 1
     late, _ = learned(state, [(rows[:50], np.full(50, 2), np.ones(50))], late=True)
     assert late.rows.size == 60
     assert np.count_nonzero(late.codes == 2) == 50
     twice = np.array([-1, -1, -1])
-    retraction = expert.take_labels_back(state, state.rows.metric.store(rows[:3]), twice)
+    retraction = propagation.take_labels_back(state, state.rows.metric.store(rows[:3]), twice)
     assert np.count_nonzero(retraction.found) == 2
 
 
@@ -682,7 +686,7 @@ def test_a_class_is_added_later_and_removed():
     assert (moved.scores(moved.search(rows)).argmax(axis=1) == 1).all()
     fewer = moved.with_classes(np.array([0, -1, 1, 2]), 3)
     assert not fewer.masses[fewer.codes < 0].any()
-    fewer, _ = expert.solved(fewer, np.arange(0), labels_changed=True)
+    fewer, _ = propagation.solved(fewer, np.arange(0), labels_changed=True)
     np.testing.assert_allclose(fewer.class_masses, state.class_masses)
 
 
@@ -699,12 +703,14 @@ def test_weights_of_any_size_give_numbers(forgetting, capacity):
         [(rows, codes, _)] = batches(int(rng.integers(1000)), n_batches=1, share=0.7)
         masses = np.where(codes >= 0, 10.0**exponent, 0.0)
         state = (
-            begun(rows, capacity=capacity) if state is None else expert.forget(state, forgetting)
+            begun(rows, capacity=capacity)
+            if state is None
+            else propagation.forget(state, forgetting)
         )
         state, info = learned(state, [(rows, codes, masses)])
         assert np.isfinite(state.influence).all()
-        assert info.residual <= solver.TOLERANCE
-        assert true_residual(state) <= 1.1 * solver.TOLERANCE
+        assert info.residual <= conjugate_gradients.TOLERANCE
+        assert true_residual(state) <= 1.1 * conjugate_gradients.TOLERANCE
         scores = state.scores(state.search(rows))
         assert np.isfinite(scores).all()
         np.testing.assert_allclose(scores.sum(axis=1), 1.0)

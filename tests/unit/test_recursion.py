@@ -10,7 +10,7 @@ from seqmed.covariance.basis import REDUNDANT, Basis, whiten
 from seqmed.covariance.landmarks import LandmarkRecursion
 from seqmed.covariance.low_rank import LowRankCovariance, damping
 from seqmed.covariance.spectral import spectrum_of
-from seqmed.graph import Smoothness
+from seqmed.graph.laplacian import Smoothness
 from seqmed.kernels import RBF, Linear, Polynomial, bounded
 from tests.reference import naive
 

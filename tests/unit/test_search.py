@@ -27,8 +27,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from seqmed import GraphPropagation, PrequentialSearch, SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.kernels import vectors
-from seqmed.pipeline import StreamPipeline
-from seqmed.race import Dropped, Record, empty_record
+from seqmed.pipelines.stream_pipeline import StreamPipeline
+from seqmed.selection.race import Dropped, Record, empty_record
 from tests.conformance.test_stream_checks import in_parts, make_batch, unsorted
 from tests.support.state import assert_same_bits, bits, leaves, state_bits
 

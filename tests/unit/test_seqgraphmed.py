@@ -15,19 +15,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Perceptron, SGDClassifier
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
 
-from seqmed import (
-    GraphPropagation,
-    SeqGraphMED,
-    SeqLapMED,
-    SeqMED,
-    graph_mixture,
-    graphpropagation,
-    margin,
-    seqgraphmed,
-    update,
-)
-from seqmed.graphpropagation import FIT_BATCH
-from seqmed.propagation.expert import GraphState
+from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, update
+from seqmed.estimators import graph_propagation, seqgraphmed
+from seqmed.estimators.graph_propagation import FIT_BATCH
+from seqmed.graph.propagation import GraphState
+from seqmed.mixture import experts
+from seqmed.mixture import update as mixture_update
 
 BOTH = pytest.mark.parametrize("kind", [GraphPropagation, SeqGraphMED])
 
@@ -67,7 +60,7 @@ def assert_unchanged(model, X, call, error, match):
     assert answers(model, X) == before
 
 
-@pytest.mark.parametrize("module", [graphpropagation, seqgraphmed])
+@pytest.mark.parametrize("module", [graph_propagation, seqgraphmed])
 def test_the_examples_of_the_documentation_run(module):
     failed, attempted = doctest.testmod(module)
     assert attempted >= 7
@@ -774,7 +767,7 @@ def test_predictions_are_of_one_whole_state_while_another_is_learned(kind, metho
     if kind is SeqGraphMED:
         model = kind(mixture=0.5, random_state=0).partial_fit(X[old], labels[old])
     expected = getattr(model, method)(X)
-    search, scored = GraphState.search, margin.scored
+    search, scored = GraphState.search, experts.scored
     learned = []
 
     def learn_first():
@@ -791,7 +784,7 @@ def test_predictions_are_of_one_whole_state_while_another_is_learned(kind, metho
         return scored(posterior, points)
 
     monkeypatch.setattr(GraphState, "search", searched)
-    monkeypatch.setattr(margin, "scored", scored_later)
+    monkeypatch.setattr(experts, "scored", scored_later)
     np.testing.assert_array_equal(getattr(model, method)(X), expected)
     assert learned
     assert model.classes_.tolist() == [0, 1, 2]
@@ -861,13 +854,13 @@ def test_the_record_holds_scores_from_before_a_row_was_learned(monkeypatch):
     """Every labeled row of a known class is scored once, by a state that has not learned it."""
     X, _, labels = stream()
     counts = []
-    scored = graph_mixture.expert_scores
+    scored = mixture_update.expert_scores
 
     def watched(stream, points, **options):
         counts.append((stream.book.counts.sum(), stream.graph.class_masses.sum(), len(points)))
         return scored(stream, points, **options)
 
-    monkeypatch.setattr(graph_mixture, "expert_scores", watched)
+    monkeypatch.setattr(mixture_update, "expert_scores", watched)
     model = SeqGraphMED(random_state=0).partial_fit(X, labels)
     assert sum(n for _, _, n in counts) == model.update_info_.n_recorded
     assert len(counts) == model.update_info_.n_pieces - 1

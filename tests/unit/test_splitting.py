@@ -34,7 +34,7 @@ from sklearn.model_selection import (
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
 from seqmed import SeqLapMED
-from seqmed.splitting import SemiSupervisedSplit
+from seqmed.selection.splitting import SemiSupervisedSplit
 
 ROWS = 60
 CODES = np.where(np.arange(ROWS) % 3 == 1, -1, np.arange(ROWS) % 2)  # every third row unlabeled

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from seqmed import triangular
-from seqmed.triangular import (
+from seqmed.linalg import triangular
+from seqmed.linalg.triangular import (
     is_upper,
     lower_times,
     semidefinite_factor,

@@ -12,8 +12,8 @@ from sklearn.datasets import load_digits
 
 import seqmed
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
-from seqmed.pipeline import StreamPipeline
-from seqmed.search import PrequentialSearch
+from seqmed.pipelines.stream_pipeline import StreamPipeline
+from seqmed.selection.search import PrequentialSearch
 from seqmed.streams import Columns, Stream, StreamError
 
 CLASSIFIERS = {

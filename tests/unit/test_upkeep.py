@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from seqmed import SeqLapMED, SeqMED, covariance, dual, duals, mean, update
-from seqmed.graph import GraphRecipe
+from seqmed.graph.laplacian import GraphRecipe
 from seqmed.kernels import RBF
 from seqmed.settings import Settings
 from seqmed.update import Batch

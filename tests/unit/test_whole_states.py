@@ -15,10 +15,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import StandardScaler
 
-from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, load, persistence, save
+from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, load, model_file, save
 from seqmed.active import doubt, query
-from seqmed.pipeline import StreamPipeline
-from seqmed.search import PrequentialSearch
+from seqmed.pipelines.stream_pipeline import StreamPipeline
+from seqmed.selection.search import PrequentialSearch
 
 CENTRES = np.array([[0.0, 0.0, 0.0], [3.0, 0.0, 0.0], [0.0, 3.0, 0.0], [0.0, 0.0, 3.0]])
 X = np.vstack([CENTRES, CENTRES[::-1] + 0.7, CENTRES.mean(axis=0, keepdims=True)])
@@ -209,7 +209,7 @@ def test_saving_while_a_batch_is_learned(name, moment, monkeypatch, tmp_path):
     """Whenever the batch comes, the file holds the model before it or after it."""
     model = first_batch(SAVED[name]())
     before = model.predict_proba(X)
-    interruption, encode, calls = Interruption(), persistence.ModelEncoder.encode, []
+    interruption, encode, calls = Interruption(), model_file.ModelEncoder.encode, []
     interruption.action = lambda: model.partial_fit(*SECOND)
 
     def interrupted(self, value, where):
@@ -218,7 +218,7 @@ def test_saving_while_a_batch_is_learned(name, moment, monkeypatch, tmp_path):
             interruption()
         return encode(self, value, where)
 
-    monkeypatch.setattr(persistence.ModelEncoder, "encode", interrupted)
+    monkeypatch.setattr(model_file.ModelEncoder, "encode", interrupted)
     save(model, tmp_path / "model")
     assert interruption.action is None
     found = load(tmp_path / "model").predict_proba(X)

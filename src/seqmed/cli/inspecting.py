@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from seqmed import persistence
+from seqmed import model_file
 from seqmed.arrays import bytes_of
 from seqmed.cli import parameters, state, terminal
 from seqmed.cli.state import Classifier, Progress
 from seqmed.cli.terminal import counted, percent
-from seqmed.estimators import SeqLapMED, SeqMED
-from seqmed.graphpropagation import GraphPropagation
-from seqmed.mixture import SHARE_EXPONENTS
-from seqmed.seqgraphmed import SeqGraphMED
+from seqmed.estimators.graph_propagation import GraphPropagation
+from seqmed.estimators.seqgraphmed import SeqGraphMED
+from seqmed.estimators.seqlapmed import SeqLapMED
+from seqmed.estimators.seqmed import SeqMED
+from seqmed.mixture.weighting import SHARE_EXPONENTS
 from seqmed.streams.files import shown_path
 
 # Of a list that is longer, so many are printed.
@@ -35,7 +36,7 @@ def inspect(path: Path, *, as_json: bool) -> None:
 
 def description(path: Path, model: Classifier, progress: Progress) -> dict[str, Any]:
     """Return everything that is known of a model, as plain values."""
-    contents, record = persistence.read(path), progress.record
+    contents, record = model_file.read(path), progress.record
     schema, book = progress.known_schema, model._stream.book
     return {
         "file": {

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from seqmed import persistence
+from seqmed import model_file
 from seqmed.cli import journal, parameters, state, terminal
 from seqmed.cli.errors import CommandError
 from seqmed.cli.inputs import placing, tell_skipped
@@ -31,7 +31,7 @@ from seqmed.cli.locking import locked
 from seqmed.cli.overwriting import refuse_existing, refuse_shared
 from seqmed.cli.state import Classifier, Outcome, Progress, Record
 from seqmed.cli.terminal import counted, percent, say
-from seqmed.seqgraphmed import SeqGraphMED
+from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.streams import Batch, Columns, Stream, StreamWarning, likely_typo
 
 # Seconds of work for every second that a save takes.
@@ -60,7 +60,7 @@ def learn(
     if log is not None and not journal.is_log(log):
         refuse_existing(log, force=force, use="add to it")
     with locked(path):
-        persistence.remove_leftovers(path)
+        model_file.remove_leftovers(path)
         model, progress = begin_or_resume(path, columns, estimator, parameters)
         if batch_size is not None or batch_by is not None:
             progress = replace(progress, batch_size=batch_size, batch_by=batch_by)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seqmed.cli.errors import CommandError
-from seqmed.persistence.files import real_path
+from seqmed.model_file.files import real_path
 
 try:
     import fcntl

@@ -13,7 +13,7 @@ from typing import Any
 from seqmed.cli.errors import CommandError, naming
 from seqmed.cli.options import STANDARD_OUTPUT
 from seqmed.cli.overwriting import refuse_existing, refuse_shared
-from seqmed.persistence.files import is_pipe_or_device, write_output
+from seqmed.model_file.files import is_pipe_or_device, write_output
 from seqmed.streams import Batch
 from seqmed.streams.cells import plain
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from seqmed.cli.errors import CommandError
 from seqmed.cli.options import STANDARD_OUTPUT
-from seqmed.persistence.files import is_pipe_or_device
+from seqmed.model_file.files import is_pipe_or_device
 from seqmed.streams.files import STANDARD_INPUT, is_readable
 
 # A file is one of these, under all its names: its path without links, its device and inode.

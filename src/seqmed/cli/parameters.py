@@ -9,8 +9,8 @@ from typing import Any
 
 from seqmed.cli.errors import CommandError
 from seqmed.cli.state import ESTIMATORS, Classifier
-from seqmed.estimators import SeqMED
-from seqmed.seqgraphmed import SeqGraphMED
+from seqmed.estimators.seqgraphmed import SeqGraphMED
+from seqmed.estimators.seqmed import SeqMED
 
 DEFAULT_ESTIMATOR = next(iter(ESTIMATORS))
 # How `set_params` names the parameters of the estimator within `SeqGraphMED`, and those that are

@@ -10,14 +10,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from seqmed import persistence
+from seqmed import model_file
 from seqmed.arrays import take_rows
 from seqmed.cli.errors import CommandError, naming
 from seqmed.cli.inputs import labeled
 from seqmed.cli.journal import Pending
-from seqmed.estimators import SeqLapMED, SeqMED
-from seqmed.graphpropagation import GraphPropagation
-from seqmed.seqgraphmed import SeqGraphMED
+from seqmed.estimators.graph_propagation import GraphPropagation
+from seqmed.estimators.seqgraphmed import SeqGraphMED
+from seqmed.estimators.seqlapmed import SeqLapMED
+from seqmed.estimators.seqmed import SeqMED
 from seqmed.streams import Batch, Position, Schema
 from seqmed.streams.errors import read_fields, refuse_stored
 
@@ -173,14 +174,14 @@ class Progress:
 def save(model: Classifier, progress: Progress, path: Path) -> None:
     """Save a model and its progress in one stroke."""
     with naming(path):
-        persistence.save(model, path, extra=progress.to_extra())
+        model_file.save(model, path, extra=progress.to_extra())
 
 
 def load(path: Path) -> tuple[Classifier, Progress]:
     """Return the model in a file and its progress."""
     if not path.exists():
         raise CommandError(f"{path} does not exist: check the path, or make it with seqmed learn.")
-    model, extra = persistence.load_with_extra(path)
+    model, extra = model_file.load_with_extra(path)
     if not isinstance(model, Classifier) or extra is None:
         kind = type(model).__name__ + (" without a schema" if extra is None else "")
         raise CommandError(

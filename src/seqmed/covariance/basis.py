@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, block_diag
 from scipy.linalg.lapack import dpotrf, dpstrf
 
-from seqmed import factoring
 from seqmed.arrays import Array, Points, no_rows, row_norms_squared, stack, take_rows
 from seqmed.covariance.low_rank import LowRankCovariance, Reduction, check_variance
 from seqmed.covariance.protocol import Projection
-from seqmed.factoring import cholesky, symmetric_product
 from seqmed.kernels import Kernel, blocks
-from seqmed.threads import product
-from seqmed.triangular import (
+from seqmed.linalg import factorisation
+from seqmed.linalg.factorisation import cholesky, symmetric_product
+from seqmed.linalg.triangular import (
     is_upper,
     lower_times,
     semidefinite_factor,
@@ -31,6 +30,7 @@ from seqmed.triangular import (
     triangular_inverse,
     upper_times,
 )
+from seqmed.threads import product
 
 # A landmark whose kernel function is this close to the span of the others (squared distance, as a
 # share of the largest k(z, z)) adds no direction: dividing by so little would carry rounding.
@@ -197,8 +197,8 @@ def whiten(gram: Array, cutoff: float) -> Array:
     n = gram.shape[0]
     if not np.diagonal(gram).max(initial=0.0) > cutoff:
         return np.zeros((n, n))
-    if n > factoring.LARGEST:
-        lower, order = factoring.pivoted_cholesky(gram, cutoff)
+    if n > factorisation.LARGEST:
+        lower, order = factorisation.pivoted_cholesky(gram, cutoff)
         order = order[: lower.shape[1]]
     else:
         lower, info = dpotrf(gram, lower=1)

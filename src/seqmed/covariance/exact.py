@@ -10,7 +10,7 @@ import numpy as np
 from seqmed.arrays import Array, Points
 from seqmed.covariance.low_rank import LowRankCovariance, discount, fold_exactly
 from seqmed.covariance.protocol import Folded, Projection
-from seqmed.graph import Smoothness
+from seqmed.graph.laplacian import Smoothness
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from seqmed.arrays import Array, Indices, Points, take_rows
 from seqmed.covariance.basis import Basis, empty_basis
 from seqmed.covariance.low_rank import LowRankCovariance
 from seqmed.covariance.protocol import Folded, Projection
-from seqmed.graph import Smoothness
+from seqmed.graph.laplacian import Smoothness
 
 # Share in the stream below which points wait for those of later batches to stand for them: to
 # replace one landmark costs as much as to replace many.

@@ -15,12 +15,12 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import LinAlgError, eigh
 
-from seqmed import factoring
 from seqmed.arrays import Array, Points, stack
-from seqmed.factoring import cholesky, solve_lower, symmetric_product
-from seqmed.graph import Smoothness
+from seqmed.graph.laplacian import Smoothness
 from seqmed.kernels import ComputedGram, Kernel
-from seqmed.triangular import times_upper
+from seqmed.linalg import factorisation
+from seqmed.linalg.factorisation import cholesky, solve_lower, symmetric_product
+from seqmed.linalg.triangular import times_upper
 
 # Share of k(x, x) by which rounding may make its reduction exceed it.
 LARGEST_EXCESS = 1e-6
@@ -143,14 +143,14 @@ def damping(penalty_factor: Array, gram: Array) -> Array:
     This is the matrix S of Theorem 2. The paper inverts P, which is singular; in
     ``S = R (I + R'KR)^{-1} R'`` only a matrix with eigenvalues >= 1 is factored. Where rounding of
     a huge K, or an indefinite one, spoils that, its negative eigenvalues count as zero; more than
-    `factoring.LARGEST` rows are refused then.
+    `factorisation.LARGEST` rows are refused then.
     """
     product = penalty_factor.T @ gram @ penalty_factor
     product = 0.5 * (product + product.T)
     try:
         lower = cholesky(product + np.eye(product.shape[0]))
     except LinAlgError:
-        if product.shape[0] > factoring.LARGEST:
+        if product.shape[0] > factorisation.LARGEST:
             variances = np.diagonal(gram)
             check_variance(np.full_like(variances, -np.inf), variances)
         values, vectors = eigh(product)

@@ -35,10 +35,10 @@ from seqmed.arrays import (
 from seqmed.covariance.basis import whiten_gram
 from seqmed.covariance.protocol import CovarianceFunction, Folded, Projection
 from seqmed.dual.problem import is_moderate
-from seqmed.factoring import symmetric_product
-from seqmed.graph import Smoothness
+from seqmed.graph.laplacian import Smoothness
 from seqmed.kernels import Kernel
-from seqmed.triangular import is_upper, squared_upper_times, times_upper
+from seqmed.linalg.factorisation import symmetric_product
+from seqmed.linalg.triangular import is_upper, squared_upper_times, times_upper
 
 # Points of a batch on which the approximation by the landmarks is tested.
 PROBES = 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 from seqmed.arrays import Array, Indices, Points
-from seqmed.graph import Smoothness
+from seqmed.graph.laplacian import Smoothness
 from seqmed.kernels import Kernel
 
 

@@ -18,7 +18,7 @@ from scipy.linalg import svd
 from seqmed.arrays import Array, Points
 from seqmed.covariance.low_rank import LowRankCovariance, Reduction, damping, fold_exactly
 from seqmed.covariance.protocol import Folded, Projection
-from seqmed.graph import Smoothness
+from seqmed.graph.laplacian import Smoothness
 
 EXACT_BATCHES = 2
 

@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.arrays import Array, distinct_rows
 from seqmed.experiments.data import Batch, Stream
-from seqmed.graph import GraphRecipe, find_neighbours, measure_heat_width, smoothness
+from seqmed.graph.laplacian import GraphRecipe, find_neighbours, measure_heat_width, smoothness
 from seqmed.kernels import RBF, Kernel, TfIdf
 
 Parameters = dict[str, Any]

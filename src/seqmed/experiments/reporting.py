@@ -14,7 +14,7 @@ from seqmed import plotting
 from seqmed.experiments.curves import Parameters
 from seqmed.experiments.figures import Figure
 from seqmed.experiments.running import Outcome, fingerprint, versions, write
-from seqmed.persistence.files import write_output
+from seqmed.model_file.files import write_output
 
 
 class Claim(NamedTuple):

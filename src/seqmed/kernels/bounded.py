@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Indices, Points, row_norms_squared, take_rows
 from seqmed.kernels.protocol import Expansion, Kernel
@@ -79,3 +80,13 @@ class ComputedGram:
         """Return the diagonal, (n,)."""
         diagonal = self.kernel.diagonal(self.points)
         return diagonal if self.features is None else diagonal - row_norms_squared(self.features)
+
+
+def check_overflow(values: NDArray[np.floating]) -> None:
+    """Refuse rows on which the kernel overflows."""
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values.reshape(values.shape[0], -1)).all(axis=1))[0])
+        raise ValueError(
+            f"the kernel overflows on row {row} of X, expected finite values: scale the features "
+            "as in the batches the model has learned."
+        )

@@ -12,9 +12,9 @@ from scipy.spatial.distance import cdist
 from sklearn.utils.extmath import safe_sparse_dot
 
 from seqmed.arrays import Array, Indices, Points, row_norms_squared
-from seqmed.factoring import symmetric_product
 from seqmed.kernels.bounded import sums_by_blocks
 from seqmed.kernels.protocol import Expansion, Pointwise
+from seqmed.linalg.factorisation import symmetric_product
 from seqmed.threads import side_by_side
 
 # |x - centre|^2 in units of 1/gamma beyond which distances by inner products lose digits of the

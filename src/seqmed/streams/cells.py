@@ -6,8 +6,8 @@ import math
 import re
 from typing import Any
 
+from seqmed.estimators.validation import LARGEST_FEATURE
 from seqmed.streams.errors import MISSING, NOT_A_NUMBER, NOT_FINITE
-from seqmed.validation import LARGEST_FEATURE
 
 # What stands for a value that is not there, besides nothing at all.
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array
+from seqmed.estimators.validation import LARGEST_FEATURE
 from seqmed.streams.cells import encodable, plain
 from seqmed.streams.errors import MISSING, NOT_FINITE, Fault, StreamError, shown
-from seqmed.validation import LARGEST_FEATURE
 
 # Rows by which the columns of a first file are judged: few, so that no pipe is kept waiting.
 SAMPLE = 100

@@ -1,0 +1,1 @@
+"""The classifiers: parameters, documentation, validation."""

@@ -1,0 +1,199 @@
+"""What may come in, what may go out, and what is said if not."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import validate_data
+
+from seqmed.arrays import Array, Points, canonical
+from seqmed.update import UpdateInfo
+
+PACKAGE = __name__.partition(".")[0]
+# Difference between k(x, x') and k(x', x), relative to the largest value, that is still rounding.
+ASYMMETRY = 1e-6
+# Weights, other than 0, that leave bounds and slack terms in the range of doubles.
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-50, 1e50
+# Side of a square tile of a matrix that is walked both ways, 32 KB.
+TILE = 64
+# The same of C and beta.
+LARGEST_STRENGTH = 1e100
+# Squares of features, and products of two such squares, must stay finite.
+LARGEST_FEATURE = 1e70
+
+
+class Rows(NamedTuple):
+    """A validated batch: points, who is labeled, their labels, and the weight of every row.
+
+    ``declared`` are the classes the caller named; ``gram`` is the user's kernel matrix where the
+    points are indices into one.
+    """
+
+    points: Points
+    labeled: NDArray[np.bool_]
+    labels: NDArray[Any]
+    weights: Array
+    declared: NDArray[Any]
+    gram: Array | None = None
+
+
+def square_gram(gram: Points) -> Array:
+    """Return a precomputed kernel matrix, a copy, dense and symmetric; refuse any other."""
+    gram = gram.toarray() if sp.issparse(gram) else gram
+    if gram.shape[0] != gram.shape[1]:
+        raise ValueError(
+            f"kernel='precomputed' got X of shape {gram.shape}, expected a square matrix: pass the "
+            "kernel values between all training rows."
+        )
+    symmetric, difference = made_symmetric(gram)
+    if difference > 0 and difference > ASYMMETRY * largest_size(gram):
+        raise ValueError(
+            f"kernel='precomputed' got a matrix whose halves differ by {difference:.3g}, expected "
+            "a symmetric one: pass the kernel values between the training rows, in one order."
+        )
+    return symmetric
+
+
+def made_symmetric(matrix: Array) -> tuple[Array, float]:
+    """Return a copy with the upper half of a matrix in both, and the largest difference of halves.
+
+    Tile by tile: a walk along columns of the whole would miss the cache at every step.
+    """
+    n, difference = matrix.shape[0], 0.0
+    symmetric = np.array(matrix)
+    for rows in (slice(start, start + TILE) for start in range(0, n, TILE)):
+        for columns in (slice(start, start + TILE) for start in range(rows.start, n, TILE)):
+            upper, lower = matrix[rows, columns].T, matrix[columns, rows]
+            if (upper != lower).any():
+                height, width = upper.shape
+                below = np.tri(height, width, k=columns.start - rows.start - 1, dtype=bool)
+                symmetric[columns, rows][below] = upper[below]
+                difference = max(difference, largest_size(upper - lower))
+    return symmetric, difference
+
+
+def largest_size(values: Array) -> float:
+    """Return the largest absolute value, 0 of none; the values are not copied."""
+    return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+
+
+def check_strength(value: float, origin: str) -> None:
+    """Refuse a C or a beta whose products would overflow; ``origin`` names it."""
+    if not value <= LARGEST_STRENGTH:
+        raise ValueError(
+            f"{origin}, expected at most {LARGEST_STRENGTH:g}: lower it, for no result depends on "
+            "so large a value."
+        )
+
+
+def check_weights(weights: Array) -> None:
+    """Refuse weights of a size that no bound could be multiplied by."""
+    strange = (weights > 0) & ((weights < SMALLEST_WEIGHT) | (weights > LARGEST_WEIGHT))
+    if strange.any():
+        raise ValueError(
+            f"sample_weight holds {weights[strange][0]:.3g}, expected 0 or values from "
+            f"{SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:g}: scale the weights, or leave the row out."
+        )
+
+
+def checked_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Points:
+    """Return rows as doubles, dense or CSR; refuse what cannot be learned from.
+
+    ``reset`` for the first rows of a stream, which say how many features there are. Doubles like
+    theirs need no more than a look at their values.
+    """
+    if reset or not are_plain(X, estimator):
+        X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64)
+    check_magnitude(X)
+    return X
+
+
+def are_plain(X: Any, estimator: BaseEstimator) -> bool:
+    """Whether rows are finite doubles in an array of the known width, without names to compare."""
+    if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2 or not X.size:
+        return False
+    if X.shape[1] != estimator.n_features_in_ or hasattr(estimator, "feature_names_in_"):
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(X.sum()))
+
+
+def check_magnitude(X: Points) -> None:
+    """Refuse features whose squares would overflow."""
+    values = X.data if sp.issparse(X) else X  # the data alone: X itself stays untouched
+    if largest_size(values) > LARGEST_FEATURE:
+        sizes = np.abs(values)
+        place = int(sizes.argmax())
+        if sp.issparse(X):
+            row = int(np.searchsorted(X.indptr, place, side="right")) - 1
+        else:
+            row = place // X.shape[1]
+        raise ValueError(
+            f"row {row} of X holds a value of size {sizes.max():.3g}, expected at most "
+            f"{LARGEST_FEATURE:g}: scale the features, for example with StandardScaler."
+        )
+
+
+def in_format(points: Points, sparse: bool) -> Points:
+    """Return rows in the format the stream began with, CSR or dense."""
+    if sparse:
+        return canonical(sp.csr_array(points))
+    return points.toarray() if sp.issparse(points) else points
+
+
+def warn_unless_converged(info: UpdateInfo, tol: float) -> None:
+    """Warn, with gap, tol and remedy, if a dual of the step was not solved to ``tol``."""
+    worst = max(info.solved, key=lambda solution: solution.violation, default=None)
+    if worst is None or worst.status == "converged":
+        return
+    remedy = {
+        "max_iter": "raise max_iter, raise tol, or scale the features",
+        "rounding": "raise tol or scale the features: no step in double precision helps",
+    }[worst.status]
+    warnings.warn(
+        f"the dual was not solved to tol={tol:g}: KKT violation {worst.violation:.3g}, "
+        f"duality gap {worst.gap:.3g} ({worst.relative_gap:.1e} of the objective) after "
+        f"{worst.n_iter} iterations; {remedy}.",
+        ConvergenceWarning,
+        stacklevel=callers_level(),
+    )
+
+
+def callers_level() -> int:
+    """Return the ``stacklevel`` of a warning that is to name the line that called the package."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
+        level, frame = level + 1, frame.f_back
+    return level - 1
+
+
+def is_estimator(value: Any) -> bool:
+    """Whether a value is an estimator, and not a class of them."""
+    return hasattr(value, "get_params") and not isinstance(value, type)
+
+
+def alike(first: Any, second: Any) -> bool:
+    """Whether two values of a parameter are the same; estimators are if their parameters are."""
+    if first is second:
+        return True
+    if isinstance(first, Real) and isinstance(second, Real):
+        return bool(first == second or (first != first and second != second))
+    if type(first) is not type(second):
+        return False
+    if is_estimator(first):
+        return alike(first.get_params(deep=False), second.get_params(deep=False))
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(alike(first[k], second[k]) for k in first)
+    if isinstance(first, list | tuple):
+        return len(first) == len(second) and all(map(alike, first, second))
+    if isinstance(first, np.ndarray):
+        return np.array_equal(first, second)
+    return bool(first == second)

@@ -1,0 +1,1 @@
+"""Graphs: the Laplacian of a batch, the graph over kept rows, label propagation."""

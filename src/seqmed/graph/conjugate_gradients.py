@@ -1,0 +1,135 @@
+"""The graph prior and its posterior mean: ``U = (D - alpha W)^{-1} Y``, by conjugate gradients.
+
+Edge weights are ``w_ij = exp(-4 d_ij^2 / d_i^2)`` over the k nearest neighbours j of row i, where
+d_i is the distance of the last of them; W is ``(A + A') / 2`` for these weights A, and D its
+degrees. With ``S = D^{-1/2} W D^{-1/2}`` and ``Z = D^{1/2} U`` the system is
+``(I - alpha S) Z = D^{-1/2} Y``, whose eigenvalues lie between 1 - alpha and 1 + alpha.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from seqmed.graph.neighbours import Lists, Single, Slots
+
+# Edge weight of the farthest neighbour is exp(-SHARPNESS).
+SHARPNESS = 4.0
+# Relative residual at which a column counts as solved, and a bound on iterations that the
+# condition number (1 + alpha) / (1 - alpha) keeps out of reach up to alpha = .9999.
+TOLERANCE, LARGEST_NUMBER_OF_STEPS = 1e-2, 500
+
+
+# Columns that are multiplied at once; others are slower.
+VECTOR = 8
+
+
+class Solution(NamedTuple):
+    """A solution of the graph's linear systems.
+
+    Attributes
+    ----------
+    values : (n, K) float32, Z.
+    n_iter : steps of conjugate gradients.
+    residual : largest relative residual of a column.
+    """
+
+    values: Single
+    n_iter: int
+    residual: float
+
+
+def edge_weights(distances: Single, sizes: Slots, n_neighbors: int) -> Single:
+    """Return heat weights (n, k) of the nearest entries of lists, 0 where there are fewer."""
+    k = min(n_neighbors, distances.shape[1])
+    nearest = distances[:, :k]
+    used = np.arange(k) < sizes[:, None]
+    last = np.minimum(sizes, k) - 1
+    widths = np.take_along_axis(distances, np.maximum(last, 0)[:, None], axis=1)
+    shares = np.divide(nearest, widths, out=np.zeros_like(nearest), where=used & (widths > 0))
+    return np.where(used, np.exp(np.float32(-SHARPNESS) * shares), np.float32(0.0))
+
+
+class Graph(NamedTuple):
+    """A weighted graph given by neighbour lists.
+
+    Attributes
+    ----------
+    slots : (n, k) the neighbours of every row.
+    weights : (n, k) float32 edge weights; 0 for no edge.
+    roots : (n,) float32, ``D^{-1/2}``; 0 for a row without an edge.
+    """
+
+    slots: Slots
+    weights: Single
+    roots: Single
+
+    def scaled(self, alpha: float) -> Single:
+        """Return edge weights (n, k) of ``-alpha S``."""
+        factors = np.float32(-0.5 * alpha) * self.roots[:, None]
+        return factors * self.weights * self.roots[self.slots]
+
+
+def make_graph(lists: Lists, n_neighbors: int) -> Graph:
+    """Return the graph of the nearest ``n_neighbors`` entries of every list."""
+    from seqmed.graph import loops  # numba is imported by the first update
+
+    weights = edge_weights(lists.distances, lists.sizes, n_neighbors)
+    slots = lists.slots[:, : weights.shape[1]]
+    degrees = np.zeros((weights.shape[0], 1), dtype=np.float32)
+    loops.multiply(slots, weights, np.ones_like(degrees), degrees)
+    degrees = np.float32(0.5) * degrees[:, 0]
+    roots = np.zeros_like(degrees)
+    np.divide(1.0, np.sqrt(degrees), out=roots, where=degrees > 0)
+    return Graph(slots, weights, roots)
+
+
+def solve(graph: Graph, labels: Single, alpha: float, start: Single) -> Solution:
+    """Solve ``(I - alpha S) Z = D^{-1/2} Y`` for every column of ``labels`` (n, K).
+
+    A row without an edge has degree 1 here, so that its own label is its solution.
+
+    Parameters
+    ----------
+    graph : of n rows.
+    labels : (n, K) float32, Y.
+    alpha : in [0, 1).
+    start : (n, K) float32, where to begin.
+    """
+    from seqmed.graph import loops
+
+    n_columns = labels.shape[1]
+    scale = np.where(graph.roots > 0, graph.roots, np.float32(1.0))
+    target, values, weights = padded(scale[:, None] * labels), padded(start), graph.scaled(alpha)
+    image = values.copy()
+    loops.multiply(graph.slots, weights, values, image)
+    residual = target - image
+    direction = residual.copy()
+    square, norms = column_squares(residual), column_squares(target)
+    goal = np.float32(TOLERANCE**2) * norms
+    steps = 0
+    while (square > goal).any() and steps < LARGEST_NUMBER_OF_STEPS:
+        image[:] = direction
+        loops.multiply(graph.slots, weights, direction, image)
+        curvature = np.einsum("ij,ij->j", direction, image)
+        step = np.divide(square, curvature, out=np.zeros_like(square), where=curvature > 0)
+        new = loops.advance(values, residual, direction, image, step)
+        ratio = np.divide(new, square, out=np.zeros_like(new), where=square > 0)
+        loops.turn(direction, residual, ratio)
+        square, steps = new, steps + 1
+    shares = np.divide(square, norms, out=np.zeros_like(square), where=norms > 0)
+    return Solution(values[:, :n_columns], steps, float(np.sqrt(shares.max(initial=0.0))))
+
+
+def padded(values: Single) -> Single:
+    """Return a copy with columns of zeros up to a multiple of `VECTOR`."""
+    n, columns = values.shape
+    result = np.zeros((n, -(-columns // VECTOR) * VECTOR), dtype=np.float32)
+    result[:, :columns] = values
+    return result
+
+
+def column_squares(values: Single) -> Single:
+    """Return the squared norm of every column, (K,)."""
+    return np.einsum("ij,ij->j", values, values)

@@ -1,0 +1,232 @@
+"""The smoothness of one batch: neighbours, weights, and the graph Laplacian, kept sparse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from seqmed.arrays import Array, Indices, Points, row_norms_squared
+from seqmed.kernels import Kernel, blocks
+from seqmed.kernels.vectors import squared_distances
+from seqmed.linalg.factorisation import symmetric_product
+from seqmed.linalg.triangular import semidefinite_factor
+
+# Entries of neighbour differences formed at once when exact edge lengths are taken: a megabyte.
+EDGE_BLOCK = 2**17
+# Entries of a sparse row that are expected not to be zero.
+SPARSE_WIDTH = 32
+# Rows, and rows for each column, up to which the nearest are found by computing all distances.
+SMALL_BATCH, WIDE = 2048, 8
+# Squared distance, relative to squared norms, below which inner products leave it too few digits.
+CANCELLED = 1e-3
+# The same of the farthest neighbour, below which others may be as near.
+UNSURE = 1e-6
+# Squared distance between two points of feature space that is rounding, relative to their norms.
+ZERO_DISTANCE = 1e-14
+
+
+@dataclass(frozen=True)
+class GraphRecipe:
+    """How a batch becomes a graph.
+
+    Parameters
+    ----------
+    n_neighbors : neighbours per point, >= 1, the point itself not counted.
+    weights : "heat" for ``exp(-d^2 / (4 w))``, or "binary".
+    heat_width : the width ``w > 0`` of heat weights; None until it has been measured.
+    laplacian : "normalized" for ``I - D^-1/2 W D^-1/2``, or "unnormalized" for ``D - W``.
+    power : exponent >= 1 of the Laplacian.
+    """
+
+    n_neighbors: int = 10
+    weights: str = "heat"
+    heat_width: float | None = None
+    laplacian: str = "normalized"
+    power: int = 1
+
+    @property
+    def lacks_width(self) -> bool:
+        """Whether heat weights wait for a width to be measured."""
+        return self.weights == "heat" and self.heat_width is None
+
+
+class Neighbours(NamedTuple):
+    """The k nearest other points of every point: indices and squared distances, both (n, k)."""
+
+    indices: NDArray[np.intp]
+    distances: Array
+
+
+@dataclass(frozen=True)
+class Smoothness:
+    """The penalty ``strength * f' L^power f`` on the values ``f`` (n,) of a function on a batch."""
+
+    laplacian: sp.csr_array
+    power: int
+    strength: float
+
+    def quadratic(self, values: Array) -> Array:
+        """Return ``strength * F' L^power F`` for functions in columns, (n, r) to (r, r)."""
+        for _ in range(self.power // 2):
+            values = self.laplacian @ values
+        smoothed = self.laplacian @ values if self.power % 2 else values
+        product = symmetric_product(values.T) if smoothed is values else values.T @ smoothed
+        return (0.5 * self.strength) * (product + product.T)
+
+    def observations(self, functions: Array) -> Array:
+        """Return F, (r, m), with ``F' F = strength * V' L^power V`` for functions V (n, m).
+
+        The penalty of a combination u is ``|F u|^2``: r observations of zero, at most n and m.
+        """
+        n, m = functions.shape
+        if n > m:
+            return semidefinite_factor(self.quadratic(functions)).T
+        return self.factor().T @ functions
+
+    def factor(self) -> Array:
+        """Return R, (n, rank), with ``R R' = strength * L^power``."""
+        dense = np.linalg.matrix_power(self.laplacian.toarray(), self.power)
+        return semidefinite_factor(self.strength * dense)
+
+
+def find_neighbours(kernel: Kernel, points: Points, n_neighbors: int) -> Neighbours:
+    """Return the nearest neighbours within a batch of distinct points, self excluded.
+
+    Where the kernel gives no coordinates, distances are those of its feature space.
+    """
+    n = points.shape[0]
+    k = min(n_neighbors, n - 1)
+    if k < 1:
+        return Neighbours(np.empty((n, 0), dtype=np.intp), np.empty((n, 0)))
+    coordinates = kernel.coordinates(points)
+    return nearest_by_kernel(kernel, points, k) if coordinates is None else nearest(coordinates, k)
+
+
+def nearest_by_kernel(kernel: Kernel, points: Points, k: int) -> Neighbours:
+    """Return the k nearest other points of every point in feature space, in bounded memory."""
+    n = points.shape[0]
+    norms = kernel.diagonal(points)
+    indices, lengths = np.empty((n, k), dtype=np.intp), np.empty((n, k))
+    for rows in blocks(n, n):
+        sums = norms[rows, None] + norms
+        distances = sums - 2.0 * kernel(points[rows], points)
+        distances[distances < ZERO_DISTANCE * sums] = 0.0
+        distances[np.arange(len(sums)), np.arange(n)[rows]] = np.inf
+        indices[rows] = np.argpartition(distances, k - 1, axis=1)[:, :k]
+        lengths[rows] = np.take_along_axis(distances, indices[rows], axis=1)
+    return nearest_first(indices, lengths)
+
+
+def nearest(coordinates: Points, k: int) -> Neighbours:
+    """Return the k nearest other points of every point by Euclidean distance, the nearest first."""
+    n = coordinates.shape[0]
+    if not sp.issparse(coordinates):
+        coordinates = coordinates - coordinates.mean(axis=0)
+        if n <= min(SMALL_BATCH, WIDE * coordinates.shape[1]):
+            return nearest_of_few(coordinates, k)
+    from sklearn.neighbors import NearestNeighbors  # a quarter of the time of `import seqmed`
+
+    search = NearestNeighbors(n_neighbors=k).fit(coordinates)
+    indices = search.kneighbors(return_distance=False)
+    return Neighbours(indices, edge_lengths(coordinates, indices))
+
+
+def nearest_of_few(coordinates: Array, k: int) -> Neighbours:
+    """Return the same for few rows around zero, by all of their inner products.
+
+    Rows whose neighbours these cannot tell from others are compared with all by differences, and
+    lengths in which digits cancel are taken from differences.
+    """
+    norms = row_norms_squared(coordinates)
+    squares = squared_distances(coordinates, coordinates)
+    np.fill_diagonal(squares, np.inf)
+    indices = np.argpartition(squares, k - 1, axis=1)[:, :k]
+    lengths = np.take_along_axis(squares, indices, axis=1)
+    unsure = np.flatnonzero(lengths.max(axis=1) < UNSURE * (norms + norms[indices].max(axis=1)))
+    for row in unsure:
+        exact = cdist(coordinates[row : row + 1], coordinates, "sqeuclidean")[0]
+        exact[row] = np.inf
+        indices[row] = np.argpartition(exact, k - 1)[:k]
+        lengths[row] = exact[indices[row]]
+    blurred = (lengths < CANCELLED * (norms[:, None] + norms[indices])).any(axis=1)
+    if blurred.any():
+        lengths[blurred] = edge_lengths(coordinates, indices, np.flatnonzero(blurred))
+    return nearest_first(indices, lengths)
+
+
+def nearest_first(indices: NDArray[np.intp], lengths: Array) -> Neighbours:
+    """Return neighbours in the order of their distances."""
+    order = np.argsort(lengths, axis=1, kind="stable")
+    return Neighbours(
+        np.take_along_axis(indices, order, axis=1), np.take_along_axis(lengths, order, axis=1)
+    )
+
+
+def edge_lengths(
+    coordinates: Points, indices: NDArray[np.intp], starts: Indices | None = None
+) -> Array:
+    """Return squared distances from points to their listed neighbours, from differences.
+
+    ``starts`` (m,) are the points to do so for, None for all n of them.
+    """
+    starts = np.arange(indices.shape[0]) if starts is None else starts
+    indices = indices[starts]
+    n, k = indices.shape
+    lengths = np.empty((n, k))
+    width = SPARSE_WIDTH if sp.issparse(coordinates) else coordinates.shape[1]
+    size = max(1, EDGE_BLOCK // max(1, k * width))
+    for first in range(0, n, size):
+        rows = slice(first, first + size)
+        if sp.issparse(coordinates):
+            difference = coordinates[np.repeat(starts[rows], k)]
+            difference = difference - coordinates[indices[rows].ravel()]
+            squares = np.asarray(difference.multiply(difference).sum(axis=1))
+            lengths[rows] = squares.reshape(-1, k)
+        else:
+            difference = coordinates[indices[rows]]
+            difference -= coordinates[starts[rows], None]
+            lengths[rows] = np.einsum("ijk,ijk->ij", difference, difference)
+    return lengths
+
+
+def measure_heat_width(neighbours: Neighbours) -> float | None:
+    """Return a quarter of the mean squared neighbour distance; None where there is no distance."""
+    lengths = neighbours.distances
+    width = 0.25 * float(lengths.mean()) if lengths.size else 0.0
+    return width if width > 0 else None
+
+
+def weight_matrix(neighbours: Neighbours, recipe: GraphRecipe) -> sp.csr_array:
+    """Return the symmetric (n, n) matrix of edge weights, ``max(W, W')``."""
+    n, k = neighbours.indices.shape
+    if recipe.weights == "binary":
+        values = np.ones(n * k)
+    else:
+        width = recipe.heat_width or 1.0  # None only where every edge has length zero
+        with np.errstate(over="ignore"):
+            values = np.exp(-neighbours.distances.ravel() / (4.0 * width))
+    rows = np.repeat(np.arange(n), k)
+    weights = sp.csr_array((values, (rows, neighbours.indices.ravel())), shape=(n, n))
+    return sp.csr_array(weights.maximum(weights.T))
+
+
+def laplacian_of(weights: sp.csr_array, kind: str) -> sp.csr_array:
+    """Return the Laplacian; a vertex without any weight has a zero row and is not smoothed."""
+    degrees = np.asarray(weights.sum(axis=1)).ravel()
+    if kind == "unnormalized":
+        return sp.csr_array(sp.diags_array(degrees) - weights)
+    connected = degrees > np.finfo(np.float64).tiny
+    scale = np.where(connected, 1.0 / np.sqrt(np.where(connected, degrees, 1.0)), 0.0)
+    scaled = sp.diags_array(scale) @ weights @ sp.diags_array(scale)
+    return sp.csr_array(sp.diags_array(connected.astype(np.float64)) - scaled)
+
+
+def smoothness(neighbours: Neighbours, recipe: GraphRecipe, strength: float) -> Smoothness:
+    """Return the penalty of one batch from its neighbours."""
+    laplacian = laplacian_of(weight_matrix(neighbours, recipe), recipe.laplacian)
+    return Smoothness(laplacian, recipe.power, strength)

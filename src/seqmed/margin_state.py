@@ -1,0 +1,127 @@
+"""One batch through all that a fitted classifier carries: classes, posterior, calibration.
+
+Nothing here is changed in place, nothing is numerical, and what comes in has been validated.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from seqmed import calibration, update
+from seqmed.arrays import take_rows
+from seqmed.calibration import Calibration
+from seqmed.classes import ClassRegistry, empty_registry
+from seqmed.covariance.protocol import Recursion
+from seqmed.estimators.validation import Rows
+from seqmed.graph.laplacian import GraphRecipe
+from seqmed.posterior import Posterior
+from seqmed.settings import Settings
+from seqmed.threads import threads_for
+from seqmed.update import Batch, BiasPrior, UpdateInfo
+
+
+class MarginState(NamedTuple):
+    """Everything a fitted classifier carries from batch to batch."""
+
+    posterior: Posterior
+    book: ClassRegistry
+    calibration: Calibration
+    fixed: dict[str, Any]
+    sparse: bool
+
+
+def initial(
+    recursion: Recursion,
+    graph: GraphRecipe,
+    rows: Rows,
+    bias_variance: float | None,
+    fixed: dict[str, Any],
+) -> MarginState:
+    """Return a stream before its first batch, ``rows``, which gives the format of those to come.
+
+    A ``bias_variance`` of None is a machine per class, each with a known bias of -1.
+    """
+    per_class = bias_variance is None
+    bias = BiasPrior(-1.0, 0.0) if bias_variance is None else BiasPrior(0.0, bias_variance)
+    return MarginState(
+        posterior=update.initial(recursion, graph, rows.points, bias),
+        book=empty_registry(per_class=per_class),
+        calibration=calibration.begin(),
+        fixed=fixed,
+        sparse=sp.issparse(rows.points),
+    )
+
+
+def learn(
+    stream: MarginState, rows: Rows, settings: Settings, class_weight: Any, new_points: bool
+) -> tuple[MarginState, UpdateInfo]:
+    """Learn a batch, or labels that come late if its points are not new.
+
+    Labeled rows are scored before they are learned, for the record of what scores are worth.
+    """
+    labeled = np.flatnonzero(rows.labeled)
+    points, weights = rows.points, rows.weights[labeled]
+    book = stream.book.declare(rows.declared).add(rows.labels, weights)
+    if not new_points:
+        points, labeled = take_rows(points, labeled), np.arange(labeled.size)
+    codes = book.encode(rows.labels)
+    batch = Batch(
+        points=points,
+        labeled=labeled,
+        targets=book.targets(codes),
+        weights=weights,
+        class_weights=book.class_weights(class_weight)[codes],
+    )
+    posterior = with_classes(stream, book)
+    rows_at_once = max(points.shape[0], posterior.size)
+    with threads_for(rows_at_once, posterior.recursion.capacity):
+        step = update.step if new_points else update.add_labels
+        posterior, info = step(posterior, batch, settings)
+        left = settings.forgetting if info.forgot else 1.0
+        book, record = book.discount(left, codes, weights), stream.calibration.forget(left)
+        if labeled.size and stream.book.seen.sum() > 1:
+            record = scored(stream, record, batch, rows.labels)
+    return stream._replace(posterior=posterior, book=book, calibration=record), info
+
+
+def scored(
+    before: MarginState, record: Calibration, batch: Batch, labels: NDArray[Any]
+) -> Calibration:
+    """Return the record with labeled rows as they were scored before they were learned."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = before.posterior.mean(batch.labeled_points)
+    codes = before.book.find(labels)
+    return calibration.record(record, before.book, scores, codes, batch.weights)
+
+
+def take_back(
+    stream: MarginState, rows: NDArray[np.bool_], settings: Settings
+) -> tuple[MarginState, UpdateInfo]:
+    """Take back the labels of some rows of the window, by a mask (n,)."""
+    window = stream.posterior.window
+    weights = window.weights[rows]
+    codes = stream.book.own_classes(window.signs[rows])
+    book = stream.book.remove(codes, weights, window.discounted[rows])
+    batch = Batch(
+        points=take_rows(window.points, rows),
+        labeled=np.arange(weights.size),
+        targets=window.signs[rows],
+        weights=weights,
+        class_weights=np.ones(weights.size),
+    )
+    posterior = with_classes(stream, book)
+    with threads_for(posterior.size):
+        posterior, info = update.retract(posterior, batch, rows, settings)
+    return stream._replace(posterior=posterior, book=book), info
+
+
+def with_classes(stream: MarginState, book: ClassRegistry) -> Posterior:
+    """Return the posterior with heads for the classes of another book."""
+    if book.classes.size == stream.book.classes.size:
+        return stream.posterior
+    transfer, offsets = stream.book.transfer(book)
+    return update.with_machines(stream.posterior, transfer, offsets, known_bias=book.per_class)

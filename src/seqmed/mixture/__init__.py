@@ -1,0 +1,1 @@
+"""The mixture of a margin and a graph: experts, evidence, weight."""

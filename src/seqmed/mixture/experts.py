@@ -1,0 +1,301 @@
+"""The margin expert beside the graph: a classifier of this package, or any other with partial_fit.
+
+An expert is never changed: learning returns another one.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+
+from seqmed.arrays import Array, Mask, Points, take_rows
+from seqmed.classes import ClassRegistry, find, union
+from seqmed.estimators.base import StreamClassifier
+from seqmed.estimators.prediction import scored
+from seqmed.estimators.sequential import SequentialClassifier
+from seqmed.estimators.validation import Rows, alike, is_estimator
+from seqmed.labels import as_objects, typed
+from seqmed.snapshots import snapshot
+
+
+class Lesson(NamedTuple):
+    """One mini-batch for an expert.
+
+    Attributes
+    ----------
+    rows : the whole batch it belongs to.
+    part : (n,) mask of its rows in the batch.
+    begins : whether it is the first of its batch.
+    new_points : whether the rows are new; False for late labels.
+    book : the classes, this mini-batch included.
+    """
+
+    rows: Rows
+    part: Mask
+    begins: bool
+    new_points: bool
+    book: ClassRegistry
+
+
+class MarginExpert(Protocol):
+    """A classifier beside the graph.
+
+    Attributes
+    ----------
+    estimator : the fitted classifier.
+    scaled : whether its scores are to be scaled by label counts.
+    """
+
+    @property
+    def estimator(self) -> Any: ...
+    @property
+    def scaled(self) -> bool: ...
+
+    def with_parameters(self, template: Any) -> MarginExpert:
+        """Return the expert with the parameters of a template; refuse those that may not change."""
+
+    def learn(self, lesson: Lesson) -> MarginExpert:
+        """Return the expert after one mini-batch."""
+
+    def scores(self, points: Points, book: ClassRegistry) -> Array:
+        """Return scores (n, K) of the classes of a book; 0 for classes it does not know."""
+
+    def label_counts(self, book: ClassRegistry) -> Array:
+        """Return the label weight of every class of a book, (K,), as the expert has forgotten."""
+
+    def retract(self, points: Points, codes: Any, book: ClassRegistry) -> tuple[MarginExpert, Rows]:
+        """Return the expert without some labels, and those labels."""
+
+
+@dataclass(frozen=True)
+class OwnExpert:
+    """`SeqMED` or `SeqLapMED`.
+
+    Unlabeled rows are part of the first mini-batch of a batch, so that the batch has one graph; the
+    labels of later mini-batches come late. So a mini-batch is no batch for `lag` or `forgetting`.
+    """
+
+    estimator: Any
+
+    @property
+    def scaled(self) -> bool:
+        """Whether there is one machine per class with a known bias."""
+        return self.estimator.bias == "auto"
+
+    def with_parameters(self, template: Any) -> OwnExpert:
+        """Return the expert with the parameters of a template, checked as by `partial_fit`."""
+        check_type(self.estimator, template)
+        model = snapshot(self.estimator)
+        model.__dict__.update(template.get_params(deep=False))
+        model._check_parameters(getattr(model, "_stream", None))
+        return OwnExpert(model)
+
+    def learn(self, lesson: Lesson) -> OwnExpert:
+        """Return the expert after one mini-batch."""
+        rows, new_points = lesson.rows, lesson.begins and lesson.new_points
+        labeled = rows.labeled & lesson.part
+        labels = rows.labels[lesson.part[rows.labeled]]
+        if not new_points and not labels.size:
+            return self
+        rows = rows._replace(labeled=labeled, labels=labels)
+        model = snapshot(self.estimator)
+        model.n_features_in_ = rows.points.shape[1]
+        model._learn_rows(rows, getattr(model, "_stream", None), new_points=new_points)
+        return OwnExpert(model)
+
+    def scores(self, points: Points, book: ClassRegistry) -> Array:
+        """Return scores (n, K), not scaled by label counts."""
+        stream = getattr(self.estimator, "_stream", None)
+        found = np.zeros((points.shape[0], book.classes.size))
+        if stream is not None and stream.book.seen.any():
+            places = stream.book.places_in(book)
+            found[:, places] = stream.book.unscaled(scored(stream.posterior, points))
+        return found
+
+    def label_counts(self, book: ClassRegistry) -> Array:
+        """Return the discounted label weights of the estimator, whose `forgetting` is its own."""
+        stream = getattr(self.estimator, "_stream", None)
+        found = np.zeros(book.classes.size)
+        if stream is not None and stream.book.classes.size:
+            found[stream.book.places_in(book)] = stream.book.discounted
+        return found
+
+    def retract(self, points: Points, codes: Any, book: ClassRegistry) -> tuple[OwnExpert, Rows]:
+        """Return the expert without some labels of its window, and those labels."""
+        model = snapshot(self.estimator)
+        model._check_retractable()
+        window = model._stream.posterior.window
+        found = model._find_in_window(points, codes)
+        labels = model.classes_[model._stream.book.own_classes(window.signs[found])]
+        taken = Rows(
+            take_rows(window.points, found), np.ones(labels.size, dtype=bool), labels,
+            window.weights[found], np.zeros(0),
+        )  # fmt: skip
+        model._retract_rows(found)
+        return OwnExpert(model), taken
+
+
+@dataclass(frozen=True)
+class OtherExpert:
+    """Any classifier with `partial_fit`, and `decision_function` or `predict_proba`.
+
+    Parameters
+    ----------
+    estimator : the classifier.
+    given : the parameters of the template it was cloned from.
+    """
+
+    estimator: Any
+    given: dict[str, Any]
+
+    scaled = False
+
+    def with_parameters(self, template: Any) -> OtherExpert:
+        """Return the expert itself; refuse a template with other parameters than it has."""
+        check_type(self.estimator, template)
+        now = all_parameters(template)
+        for name in self.given | now:
+            before, after = self.given.get(name), now.get(name)
+            if not alike(before, after):
+                raise ValueError(
+                    f"estimator__{name} was changed from {before!r} to {after!r} in mid-stream, "
+                    f"expected it to stay, as {type(self.estimator).__name__} has begun with it: "
+                    "set it back, or start a new model."
+                )
+        return self
+
+    def learn(self, lesson: Lesson) -> OtherExpert:
+        """Return the expert after one mini-batch: a copy of the classifier that has learned it."""
+        rows, model = lesson.rows, deepcopy(self.estimator)
+        takes_all = learns_from_unlabeled(model)
+        chosen = lesson.part if takes_all else lesson.part & rows.labeled
+        if not chosen.any():
+            return self
+        self._check_classes(lesson)
+        y = np.full(rows.weights.size, None, dtype=object)
+        y[rows.labeled] = as_objects(rows.labels)
+        if not takes_all:
+            y = rows.labels[lesson.part[rows.labeled]]
+        options: dict[str, Any] = {}
+        if not hasattr(model, "classes_"):
+            # all of the batch: a later mini-batch may have classes that this one has not
+            options["classes"] = union(lesson.book.classes, rows.labels)
+        weights = rows.weights[chosen]
+        if not (weights == 1).all():
+            if not takes_weights(model):
+                raise ValueError(
+                    f"{type(model).__name__} got sample_weight, expected none: its partial_fit "
+                    "takes no weights. Leave sample_weight out, or use another estimator."
+                )
+            options["sample_weight"] = weights
+        model.partial_fit(
+            take_rows(rows.points, chosen), y if y.size == chosen.sum() else y[chosen], **options
+        )
+        return OtherExpert(model, self.given)
+
+    def _check_classes(self, lesson: Lesson) -> None:
+        known = getattr(self.estimator, "classes_", None)
+        if known is None or isinstance(self.estimator, StreamClassifier):
+            return
+        new = lesson.book.classes[find(lesson.book.classes, typed(np.asarray(known))) < 0]
+        if new.size:
+            raise ValueError(
+                f"y holds {new.tolist()[0]!r}, a class that {type(self.estimator).__name__} has "
+                f"not been told of, expected one of {known.tolist()}: pass all classes= in the "
+                "first call of partial_fit, or use SeqMED, which adds classes as they come."
+            )
+
+    def scores(self, points: Points, book: ClassRegistry) -> Array:
+        """Return decision values, or log-probabilities where there are none, (n, K)."""
+        found = np.zeros((points.shape[0], book.classes.size))
+        classes = getattr(self.estimator, "classes_", None)
+        if classes is None or not len(classes):
+            return found
+        with np.errstate(divide="ignore"):  # a class may be declared and have no example yet
+            values = self._values(points, len(classes))
+        places = book.find(typed(np.asarray(classes)))
+        found[:, places[places >= 0]] = values[:, places >= 0]
+        return found
+
+    def _values(self, points: Points, n_classes: int) -> Array:
+        """Return scores (n, K) of the classes the estimator knows."""
+        if not hasattr(self.estimator, "decision_function"):
+            smallest = np.finfo(float).tiny
+            return np.log(np.maximum(self.estimator.predict_proba(points), smallest))
+        values = np.asarray(self.estimator.decision_function(points), dtype=float)
+        if values.ndim == 1:
+            values = np.column_stack([np.zeros_like(values), values])[:, -n_classes:]
+        return values
+
+    def label_counts(self, book: ClassRegistry) -> Array:
+        """Return the discounted label weights of the book."""
+        return book.discounted
+
+    def retract(self, points: Points, codes: Any, book: ClassRegistry) -> tuple[OtherExpert, Rows]:
+        """Refuse: the classifier cannot forget a label."""
+        raise ValueError(
+            f"{type(self.estimator).__name__} cannot take labels back, expected SeqMED or "
+            "SeqLapMED as the estimator: start a new model without the labels."
+        )
+
+
+def begin(estimator: BaseEstimator) -> MarginExpert:
+    """Return the expert of an estimator, which is copied without anything it has learned."""
+    if is_own(estimator):
+        model: Any = type(estimator)(**estimator.get_params(deep=False))
+        if model.kernel == "precomputed":
+            raise ValueError(
+                "estimator has kernel='precomputed', expected a kernel that can be evaluated "
+                "between batches: pass the kernel as a callable."
+            )
+        return OwnExpert(model)
+    model = clone(estimator)
+    missing = [name for name in ("partial_fit",) if not hasattr(model, name)]
+    if not (hasattr(model, "decision_function") or hasattr(model, "predict_proba")):
+        missing.append("decision_function or predict_proba")
+    if missing:
+        raise TypeError(
+            f"estimator={type(model).__name__} has no {' and no '.join(missing)}, expected a "
+            "classifier that learns batch by batch, for example SeqMED or SGDClassifier."
+        )
+    return OtherExpert(model, all_parameters(estimator))
+
+
+def is_own(estimator: Any) -> bool:
+    """Whether an estimator is a `SeqMED` or a `SeqLapMED`."""
+    return isinstance(estimator, SequentialClassifier)
+
+
+def learns_from_unlabeled(estimator: Any) -> bool:
+    """Whether an estimator learns from unlabeled rows."""
+    marked = "unlabeled" in estimator.get_params(deep=False)
+    return getattr(estimator, "_semi_supervised", marked)
+
+
+def takes_weights(estimator: Any) -> bool:
+    """Whether `partial_fit` of an estimator takes ``sample_weight``, by name or among others."""
+    parameters = signature(estimator.partial_fit).parameters
+    passed_on = any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
+    return "sample_weight" in parameters or passed_on
+
+
+def all_parameters(estimator: Any) -> dict[str, Any]:
+    """Return the parameters of an estimator and of those within it, whose types stand for them."""
+    return {
+        name: type(value) if is_estimator(value) else value
+        for name, value in estimator.get_params().items()
+    }
+
+
+def check_type(before: Any, now: Any) -> None:
+    """Refuse an estimator of another type than the expert was begun with."""
+    if type(before) is not type(now):
+        raise ValueError(
+            f"estimator was changed from a {type(before).__name__} to a {type(now).__name__} in "
+            "mid-stream, expected its type to stay: set it back, or start a new model."
+        )

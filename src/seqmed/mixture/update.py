@@ -1,0 +1,342 @@
+"""One batch through margin, graph and mixture.
+
+A batch is learned in mini-batches (`seqmed.mixture.weighting.pieces`), each in this order:
+
+1. both experts score its labeled rows, which enter the record;
+2. the graph takes in some of its rows and solves again; the margin expert learns its labels;
+3. both experts score the last unlabeled rows again, which gives their scales.
+
+After the last mini-batch the record chooses how the scores are mixed. Nothing is changed in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seqmed.arrays import Array, Indices, Points, no_indices, no_rows, stack, take_rows
+from seqmed.classes import ClassRegistry
+from seqmed.estimators.validation import Rows
+from seqmed.graph import propagation
+from seqmed.graph.neighbours import empty_lists
+from seqmed.graph.propagation import UNLABELED, GraphInfo, GraphState
+from seqmed.mixture import weighting
+from seqmed.mixture.experts import Lesson, MarginExpert
+from seqmed.mixture.weighting import Choice, Scales, ScoreRecord, Scores
+from seqmed.threads import one_thread
+
+# Unlabeled rows on which the scales of the experts' scores are measured.
+PROBES = 50
+# Squared distance of equal rows by products of single precision, relative to the squared norm.
+SAME_ROW = 1e-6
+
+
+class MixtureSettings(NamedTuple):
+    """What governs one update.
+
+    Attributes
+    ----------
+    weight : of the graph if it is fixed; None to choose it by evidence.
+    shares : whether label shares may count.
+    forgetting : factor per batch, in (0, 1].
+    class_weight : as the estimator's parameter.
+    """
+
+    weight: float | None
+    shares: bool
+    forgetting: float
+    class_weight: Any
+
+
+class MixtureStream(NamedTuple):
+    """Everything `SeqGraphMED` carries from batch to batch.
+
+    Attributes
+    ----------
+    graph, margin : the two experts.
+    book : the classes so far.
+    record, scales, choice : how the experts are mixed.
+    class_weights : (K,) factors of the graph's scores.
+    probes : the last unlabeled rows.
+    n_batches : batches learned.
+    fixed, sparse : parameters that may not change, and the format of the rows.
+    """
+
+    graph: GraphState
+    margin: MarginExpert
+    book: ClassRegistry
+    record: ScoreRecord
+    scales: Scales
+    choice: Choice
+    class_weights: Array
+    probes: Points
+    n_batches: int
+    fixed: dict[str, Any]
+    sparse: bool
+
+
+class MixtureInfo(NamedTuple):
+    """What an update has to report.
+
+    Attributes
+    ----------
+    graph : of the graph's last solve.
+    n_pieces : mini-batches the batch was cut in.
+    n_recorded : labeled rows in the record.
+    weight, temperature : of the mixture.
+    """
+
+    graph: GraphInfo
+    n_pieces: int
+    n_recorded: int
+    weight: float
+    temperature: float
+
+
+def begin(
+    graph: GraphState,
+    margin: MarginExpert,
+    book: ClassRegistry,
+    points: Points,
+    fixed: dict,
+    sparse: bool,
+) -> MixtureStream:
+    """Return a stream before its first batch, ``points``."""
+    return MixtureStream(
+        graph=graph,
+        margin=margin,
+        book=book,
+        record=weighting.empty_record(),
+        scales=Scales(np.zeros(0), np.ones(weighting.SHARE_EXPONENTS.size), 1.0),
+        choice=Choice(weighting.FIRST_WEIGHT, 1.0, 0),
+        class_weights=np.zeros(0),
+        probes=no_rows(points),
+        n_batches=0,
+        fixed=fixed,
+        sparse=sparse,
+    )
+
+
+def learn(
+    stream: MixtureStream,
+    rows: Rows,
+    settings: MixtureSettings,
+    *,
+    new_points: bool,
+    new_batch: bool,
+) -> tuple[MixtureStream, MixtureInfo]:
+    """Learn a batch, or labels that come late if its points are not new.
+
+    ``new_batch`` tells whether it counts as a batch; a part of a larger one does not.
+    """
+    share = settings.forgetting if new_batch and stream.n_batches else 1.0
+    # labels are discounted by batches with labels only, as in the margin expert
+    of_labels = share if rows.labeled.any() else 1.0
+    stream = stream._replace(
+        graph=propagation.forget(stream.graph, share, new_labels=bool(rows.labeled.any())),
+        record=stream.record.forget(of_labels),
+        n_batches=stream.n_batches + new_batch,
+    )
+    book = stream.book.discount(of_labels, no_indices(), np.zeros(0)).declare(rows.declared)
+    stream = with_classes(stream, book)
+    cuts = weighting.pieces(rows.labeled, float(stream.book.counts.sum()))
+    info = None
+    with one_thread():
+        for number, cut in enumerate(cuts):
+            part = np.zeros(rows.weights.size, dtype=bool)
+            part[cut] = True
+            lesson = Lesson(rows, part, number == 0 and new_batch, new_points, stream.book)
+            stream, info = learn_piece(stream, lesson, settings.class_weight)
+    assert info is not None
+    choice = weighting.choose(stream.record, stream.margin.scaled, settings.weight, settings.shares)
+    stream = stream._replace(choice=choice)
+    return stream, MixtureInfo(
+        info, len(cuts), stream.record.size, choice.weight, choice.temperature
+    )
+
+
+def learn_piece(
+    stream: MixtureStream, lesson: Lesson, class_weight: Any
+) -> tuple[MixtureStream, GraphInfo]:
+    """Learn one mini-batch."""
+    rows = lesson.rows
+    shown = lesson.part[rows.labeled]
+    labeled = np.flatnonzero(rows.labeled & lesson.part)
+    labels, weights = rows.labels[shown], rows.weights[labeled]
+    book = stream.book.add(labels, weights)
+    codes = book.encode(labels)
+    book = book.discount(1.0, codes, weights)
+    stream = with_classes(stream, book)
+    record = recorded(stream, rows, labeled, codes, late=not lesson.new_points)
+    stream = stream._replace(record=record)
+
+    chosen = np.flatnonzero(lesson.part)
+    all_codes = np.full(rows.weights.size, UNLABELED)
+    all_codes[labeled] = codes
+    graph, slots = stream.graph, np.full(rows.weights.size, -1)
+    stored = graph.rows.metric.store(take_rows(rows.points, chosen))
+    masses = np.where(all_codes >= 0, rows.weights, 0.0)[chosen]
+    entering = None
+    if lesson.new_points:
+        entering = propagation.choose_entering(graph, all_codes[chosen])
+        slots[chosen[entering.rows]] = entering.slots
+    graph, info = propagation.learn(
+        graph, stored, all_codes[chosen], masses, late=not lesson.new_points, entering=entering
+    )
+    margin = stream.margin.learn(lesson._replace(book=book))
+    given = class_weight if isinstance(class_weight, dict) else None
+    unlabeled = chosen[all_codes[chosen] < 0][-PROBES:]
+    stream = stream._replace(
+        graph=graph,
+        margin=margin,
+        class_weights=book.class_weights(given),
+        probes=stack(stream.probes, take_rows(rows.points, unlabeled))[-PROBES:],
+    )
+    return stream._replace(scales=measured(stream, slots[unlabeled])), info
+
+
+def with_classes(stream: MixtureStream, book: ClassRegistry) -> MixtureStream:
+    """Return the stream with columns for the classes of another book."""
+    size = book.classes.size
+    if size == stream.book.classes.size:
+        return stream._replace(book=book)
+    places = stream.book.places_in(book)
+    return stream._replace(
+        book=book,
+        graph=stream.graph.with_classes(places, size),
+        record=stream.record.with_classes(places, size),
+        scales=stream.scales._replace(counts=moved(stream.scales.counts, places, size)),
+        class_weights=moved(stream.class_weights, places, size),
+    )
+
+
+def moved(values: Array, places: Indices, size: int) -> Array:
+    """Return values of classes (K,) at their places among ``size`` classes, 0 for new ones."""
+    result = np.zeros(size)
+    result[places[places >= 0]] = values[places >= 0]
+    return result
+
+
+def recorded(
+    stream: MixtureStream, rows: Rows, labeled: Indices, codes: Indices, *, late: bool
+) -> ScoreRecord:
+    """Return the record with labeled rows as both experts score them before they are learned.
+
+    ``late`` tells whether the rows may be kept already, as unlabeled ones.
+    """
+    known = stream.scales.known
+    usable = known[codes] if known.sum() > 1 else np.zeros(codes.size, dtype=bool)
+    if not usable.any():
+        return stream.record
+    points = take_rows(rows.points, labeled[usable])
+    scores = (
+        left_out_scores(stream, points, no_indices()) if late else expert_scores(stream, points)
+    )
+    finite = np.isfinite(scores.margin).all(axis=1)
+    scores = Scores(scores.margin[finite], scores.graph[finite])
+    weights = rows.weights[labeled[usable]]
+    return stream.record.add(scores, stream.scales, codes[usable][finite], weights[finite])
+
+
+def expert_scores(
+    stream: MixtureStream, points: Points, *, margin: bool = True, graph: bool = True
+) -> Scores:
+    """Return the scores of both experts, zeros for one that is not asked."""
+    nothing = np.zeros((points.shape[0], stream.book.classes.size))
+    with np.errstate(over="ignore", invalid="ignore"):
+        of_margin = stream.margin.scores(points, stream.book) if margin else nothing
+    of_graph = nothing
+    if graph:
+        of_graph = stream.graph.scores(stream.graph.search(points), stream.class_weights)
+    return Scores(of_margin, of_graph)
+
+
+def measured(stream: MixtureStream, slots: Indices) -> Scales:
+    """Return the scales of the experts that have learned a mini-batch.
+
+    They are measured on the last unlabeled rows, and on the record while there are few of these.
+    ``slots`` are those of the newest of these rows, -1 for a row that is not kept.
+    """
+    # a class whose labels have faded to nothing is still one that was seen
+    tiny = np.finfo(np.float64).tiny
+    counts = stream.margin.label_counts(stream.book)
+    counts = np.where(stream.book.seen, np.maximum(counts, tiny), 0.0)
+    scores = Scores(*(np.zeros((0, counts.size)) for _ in range(2)))
+    if stream.probes.shape[0]:
+        scores = left_out_scores(stream, stream.probes, slots)
+    missing = PROBES - stream.probes.shape[0]
+    if missing > 0:
+        record = stream.record
+        scores = Scores(
+            np.vstack([scores.margin, record.margin[-missing:]]),
+            np.vstack([scores.graph, record.graph[-missing:]]),
+        )
+    finite = np.isfinite(scores.margin).all(axis=1)
+    scores = Scores(scores.margin[finite], scores.graph[finite])
+    return weighting.measured_scales(scores, counts, stream.margin.scaled)
+
+
+def left_out_scores(stream: MixtureStream, points: Points, slots: Indices) -> Scores:
+    """Return the scores of rows that may be kept, each left out of its own neighbours.
+
+    ``slots`` are those of the last of these rows, -1 if unknown. Where a slot is known, so are the
+    neighbours, which saves a tenth of the time of a small update.
+    """
+    kept = stream.graph.rows
+    slots = np.append(np.full(points.shape[0] - slots.size, -1), slots)
+    found = empty_lists(slots.size, kept.lists.slots.shape[1], np.inf)
+    known, unknown = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
+    for array, values in zip(found, kept.lists.take(slots[known]), strict=True):
+        array[known] = values
+    if unknown.size:
+        stored = kept.metric.store(take_rows(points, unknown))
+        nearest = kept.search(stored, length=kept.n_neighbors + 1)
+        equal = 0.0 if kept.metric.refines else SAME_ROW * stored.norms
+        own = (nearest.distances[:, 0] <= equal) & (nearest.sizes > 0)
+        for name in ("slots", "distances"):
+            values = getattr(nearest, name)
+            values[own, :-1] = values[own, 1:].copy()
+            getattr(found, name)[unknown, : values.shape[1]] = values
+        found.sizes[unknown] = np.minimum(nearest.sizes - own, kept.n_neighbors)
+    with np.errstate(over="ignore", invalid="ignore"):
+        margin = stream.margin.scores(points, stream.book)
+    return Scores(margin, stream.graph.scores(found, stream.class_weights))
+
+
+def class_scores(stream: MixtureStream, points: Points) -> Array:
+    """Return mixed class scores (n, K), in units in which softmax gives probabilities.
+
+    An expert of weight 0 is not asked.
+    """
+    weight = stream.choice.weight
+    scores = expert_scores(stream, points, margin=weight < 1, graph=weight > 0)
+    return weighting.mix(scores, stream.scales, stream.choice, stream.margin.scaled)
+
+
+def take_back(
+    stream: MixtureStream, points: Points, codes: Any, settings: MixtureSettings
+) -> tuple[MixtureStream, MixtureInfo]:
+    """Take back the labels of some rows; the rows stay as unlabeled ones, the record stays.
+
+    ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have.
+    """
+    margin, taken = stream.margin.retract(points, codes, stream.book)
+    codes = stream.book.encode(taken.labels)
+    graph = stream.graph
+    stored = graph.rows.metric.store(taken.points)
+    with one_thread():
+        retraction = propagation.take_labels_back(graph, stored, codes)
+    # of labels that are no longer kept, the discount is the mean of their class
+    means = stream.book.discounted[codes] / stream.book.weights[codes]
+    discounted = np.where(retraction.found, retraction.masses, means * taken.weights)
+    declared = stream.margin.estimator._stream.book.declared
+    book = replace(stream.book, declared=declared).remove(codes, taken.weights, discounted)
+    stream = with_classes(stream._replace(graph=retraction.state, margin=margin), book)
+    stream = stream._replace(scales=measured(stream, no_indices()))
+    choice = weighting.choose(stream.record, margin.scaled, settings.weight, settings.shares)
+    stream = stream._replace(choice=choice)
+    return stream, MixtureInfo(
+        retraction.info, 0, stream.record.size, choice.weight, choice.temperature
+    )

@@ -1,0 +1,242 @@
+"""Models in files: one file each, that cannot be damaged unnoticed and never executes code.
+
+A file is written as a whole or not at all (`files`), and ends with a checksum of itself
+(`container`). Its header names the parts of a model (`values`, `models`), which are looked up among
+those the library knows (`registry`) and are put together once they keep the rules that every model
+keeps (`rules`). The format is described in docs/model-file.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from seqmed.model_file.container import Tensors, pack, unpack
+from seqmed.model_file.files import read_file, remove_leftovers, replace_file
+from seqmed.model_file.models import ModelDecoder, ModelEncoder, Outline
+from seqmed.model_file.registry import (
+    ESTIMATORS,
+    SCALERS,
+    check_names,
+    check_types,
+    estimator_class,
+)
+from seqmed.model_file.values import Decoder, Encoder, checked, in_range, tagged
+from seqmed.snapshots import snapshot
+
+__all__ = [
+    "Contents",
+    "ModelFileError",
+    "load_with_extra",
+    "read",
+    "remove_leftovers",
+    "save",
+]
+
+AnyPath = str | os.PathLike[str]
+
+FORMAT = 1
+# What to do about a file whose checksum is right and whose content is not.
+ADVICE = (
+    " Its checksum is right, so this is no accident: it was not written by seqmed.save, or by a "
+    "version that knows more. Use a file that was, or a newer version."
+)
+# Characters of a reason that are shown: a file may hold, and a reason repeat, any text.
+LONGEST_REASON = 500
+# What the header says of a model, and in which types.
+ABOUT: dict[str, Any] = {
+    "classes": list | None,
+    "n_features": int | None,
+    "n_batches": int | None,
+}
+
+
+class ModelFileError(ValueError):
+    """A file is refused, for the reason given: it is no model file, altered, or not understood."""
+
+
+class Contents(NamedTuple):
+    """What a model file says of itself.
+
+    Attributes
+    ----------
+    format : version of the file format.
+    library : version of the library that wrote it.
+    model : name of the model's class.
+    parameters : its constructor's; what is no plain value or array goes by the name of its class.
+    classes : labels known so far, None before the first batch; times as text.
+    n_features : columns, None before the first batch.
+    n_batches : batches learned, the model's position in its stream; None before the first.
+    extra : what the caller kept with the model, None if nothing.
+    n_bytes : size of the file.
+    """
+
+    format: int
+    library: str
+    model: str
+    parameters: dict[str, Any]
+    classes: list[Any] | None
+    n_features: int | None
+    n_batches: int | None
+    extra: dict[str, Any] | None
+    n_bytes: int
+
+
+def save(model: Any, path: AnyPath, *, extra: dict[str, Any] | None = None) -> None:
+    """Save a model in one file, from which `load` makes one that predicts and learns identically.
+
+    An old file of that name is replaced in one stroke, once the new one is on the disk; should
+    saving fail, it is as it was.
+
+    Parameters
+    ----------
+    model : SeqMED, SeqLapMED, SeqGraphMED, GraphPropagation, PrequentialSearch or StreamPipeline
+        Fitted or not. The transformers of a pipeline may be StandardScaler, MinMaxScaler and
+        MaxAbsScaler; the estimator of SeqGraphMED may be SeqMED or SeqLapMED. Refused are kernels
+        that are functions, and estimators of other classes: keeping them would mean to keep code.
+        The file contains rows of the data: support vectors, landmarks, kept rows of a graph.
+    path : str or path-like
+    extra : dict, default=None
+        What else to keep, under names: None, booleans, numbers, strings, arrays (dense or CSR), and
+        lists, tuples and dictionaries of them. `load_with_extra` and `read` return it.
+    """
+    replace_file(path, to_bytes(model, extra))
+
+
+def load_with_extra(path: AnyPath) -> tuple[Any, dict[str, Any] | None]:
+    """Return the model in a file, and what was kept with it (None if nothing).
+
+    Nothing in the file is executed, and every part is checked before it is used.
+    """
+    with refusals(path):
+        header, tensors = open_header(read_file(path))
+    with refusals(path, ADVICE):
+        return build(header, tensors)
+
+
+def read(path: AnyPath) -> Contents:
+    """Return what a file says of its model, and what was kept with it, without making the model.
+
+    The checksum is verified; the model itself is not looked at.
+    """
+    with refusals(path):
+        content = read_file(path)
+        header, tensors = open_header(content)
+    with refusals(path, ADVICE):
+        nodes = header["model"]["nodes"]
+        outline = Outline(nodes, tensors)
+        _, place = tagged(header["model"]["value"])
+        _, root = tagged(nodes[in_range(place, len(nodes), "a node")])
+        check_names(checked(root, dict), ("class", "parameters", "state"), (), "model")
+        check_class(estimator_class(root["class"]), "it holds")
+        return Contents(
+            format=header["format"],
+            library=header["library"],
+            model=root["class"],
+            parameters=outline.decode_named(root["parameters"]),
+            **header["about"],
+            extra=decode_extra(Decoder(header["extra"]["nodes"], tensors), header),
+            n_bytes=len(content),
+        )
+
+
+@contextmanager
+def refusals(path: AnyPath, advice: str = "") -> Iterator[None]:
+    """Name the file in whatever is said against its content, and add some advice."""
+    try:
+        yield
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        reason = str(error).rstrip(".")[:LONGEST_REASON]
+        raise ModelFileError(f"{os.fspath(path)} cannot be loaded: {reason}.{advice}") from error
+
+
+def to_bytes(model: Any, extra: dict[str, Any] | None) -> tuple[memoryview, bytes]:
+    """Return the content of the file that holds a model, in two parts."""
+    from seqmed import __version__
+
+    check_class(type(model), "save got")
+    model = snapshot(model)
+    if extra is not None and not (type(extra) is dict and all(type(name) is str for name in extra)):
+        raise ValueError(f"extra is {extra!r:.100}, expected a dictionary whose keys are strings.")
+    learned, kept = ModelEncoder("model"), Encoder("extra")
+    root, more = learned.encode(model, type(model).__name__), kept.encode(extra, "extra")
+    header = {
+        "format": FORMAT,
+        "library": __version__,
+        "about": about(model),
+        "model": {"nodes": learned.nodes, "value": root},
+        "extra": {"nodes": kept.nodes, "value": more},
+    }
+    return pack(header, {**learned.tensors, **kept.tensors})
+
+
+def build(header: dict[str, Any], tensors: Tensors) -> tuple[Any, dict[str, Any] | None]:
+    """Return the model in a file, and what was kept with it, once they are found to be sound."""
+    kept = Decoder(header["extra"]["nodes"], tensors)
+    learned = ModelDecoder(header["model"]["nodes"], tensors)
+    model, extra = learned.decode(header["model"]["value"]), decode_extra(kept, header)
+    check_class(type(model), "it holds")
+    if json.dumps(about(model)) != json.dumps(header["about"]):
+        raise ValueError("its header says of the model what the model is not")
+    unused = set(tensors) - learned.used - kept.used
+    if unused:
+        raise ValueError(f"it holds tensors that nothing refers to: {sorted(unused)}")
+    return model, extra
+
+
+def open_header(content: bytes) -> tuple[dict[str, Any], Tensors]:
+    """Return the header of a file, its outer parts as they should be, and its tensors."""
+    header, tensors = unpack(content)
+    version = header.get("format")
+    if type(version) is not int or version != FORMAT:
+        raise ValueError(
+            f"it is of format {version!r}, written by seqmed {header.get('library')!r}, expected "
+            f"format {FORMAT}: install that version, or a newer one"
+        )
+    check_names(header, ("format", "library", "about", "model", "extra"), (), "header")
+    checked(header["library"], str)
+    check_names(checked(header["about"], dict), ABOUT, (), "header")
+    check_types(header["about"], ABOUT, "header")
+    for part in ("model", "extra"):
+        check_names(checked(header[part], dict), ("nodes", "value"), (), part)
+        checked(header[part]["nodes"], list)
+    return header, tensors
+
+
+def decode_extra(decoder: Decoder, header: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what was kept with a model."""
+    extra = decoder.decode(header["extra"]["value"])
+    return None if extra is None else checked(extra, dict)
+
+
+def check_class(kind: type, subject: str) -> None:
+    """Refuse what is no model, or not one of the classes that can be kept."""
+    if kind not in ESTIMATORS or kind in SCALERS:
+        names = ", ".join(each.__name__ for each in ESTIMATORS if each not in SCALERS)
+        raise ValueError(
+            f"{subject} a {kind.__name__}, expected one of {names}, and no class derived from it: "
+            "keep other objects with skops."
+        )
+
+
+def as_text(label: bytes) -> str:
+    """Return a label of bytes in the way Python writes it."""
+    return label.decode("ascii", "backslashreplace")
+
+
+def about(model: Any) -> dict[str, Any]:
+    """Return what the header says of a model, for those who do not load it."""
+    final = getattr(model, "_final_estimator", model)
+    classes = getattr(final, "classes_", None)
+    if classes is not None:
+        classes = classes.astype(str) if classes.dtype.kind == "M" else classes
+        classes = [as_text(each) if type(each) is bytes else each for each in classes.tolist()]
+    counts = {
+        "n_features": getattr(model, "n_features_in_", None),
+        "n_batches": getattr(final, "n_batches_", None),
+    }
+    whole = {name: None if count is None else int(count) for name, count in counts.items()}
+    return {"classes": classes, **whole}

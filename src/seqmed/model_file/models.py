@@ -1,0 +1,196 @@
+"""Estimators and the records they hold as JSON, and back."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, is_classifier
+
+from seqmed.kernels import FromFunction, Kernel
+from seqmed.mixture.experts import OtherExpert
+from seqmed.model_file import rules
+from seqmed.model_file.registry import (
+    CLASSES,
+    ESTIMATORS,
+    MARGINS,
+    READ_AS,
+    RECORDS,
+    SCALERS,
+    as_written,
+    check_names,
+    check_types,
+    estimator_class,
+    field_names,
+    field_types,
+    kept_state,
+)
+from seqmed.model_file.values import Decoder, Encoder, checked, in_range
+
+# The random generator of a RandomState that can be kept, and the size of its state.
+GENERATOR, GENERATOR_WORDS = "MT19937", 624
+
+
+class ModelEncoder(Encoder):
+    """An encoder that knows estimators, records and random states too."""
+
+    def encode(self, value: Any, where: str) -> Any:
+        """Return a value as JSON; ``where`` names it in errors."""
+        if isinstance(value, type) and value in ESTIMATORS:
+            return {"class": value.__name__}
+        return super().encode(value, where)
+
+    def node(self, value: Any, where: str) -> dict[str, Any]:
+        """Return the node of a value that two places may share."""
+        value = as_written(value)
+        name = type(value).__name__
+        if type(value) in ESTIMATORS:
+            return {"estimator": {"class": name, **self._estimator(value, name)}}
+        if type(value) is RECORDS.get(name):
+            parts = {each: getattr(value, each) for each in field_names(value)}
+            written = self.encode_named(parts, where)
+            check_types(parts, field_types(RECORDS[name]), name)
+            return {"record": {"type": name, "fields": written}}
+        if type(value) is np.random.RandomState:
+            return {"random_state": self._random_state(value, where)}
+        refuse_code(value, where)
+        return super().node(value, where)
+
+    def _estimator(self, estimator: Any, where: str) -> dict[str, Any]:
+        parameters, state = estimator.get_params(deep=False), kept_state(estimator)
+        known = {*parameters, *state, *ESTIMATORS[type(estimator)].made}
+        strange = sorted(set(vars(estimator)) - known)
+        if strange:
+            raise ValueError(
+                f"{where} has {', '.join(strange)}, which a model file has no place for, expected "
+                "parameters and what was learned: remove it, and set it again after loading."
+            )
+        written = {
+            "parameters": self.encode_named(parameters, where),
+            "state": self.encode_named(state, where),
+        }
+        check_types(state, ESTIMATORS[type(estimator)].attributes, where)
+        rules.check(estimator, state)
+        return written
+
+    def _random_state(self, generator: np.random.RandomState, where: str) -> dict[str, Any]:
+        state: Any = generator.get_state(legacy=False)
+        if state["bit_generator"] != GENERATOR:
+            raise ValueError(
+                f"{where} draws from {state['bit_generator']}, expected {GENERATOR}: pass a seed, "
+                "or np.random.RandomState(seed)."
+            )
+        parts = {"key": state["state"]["key"].copy(), "position": state["state"]["pos"]}
+        return self.encode_named(
+            {**parts, "has_gauss": state["has_gauss"], "gauss": state["gauss"]}, where
+        )
+
+
+def refuse_code(value: Any, where: str) -> None:
+    """Refuse what could only be kept as code, with a remedy for each kind."""
+    value = value.estimator if isinstance(value, OtherExpert) else value
+    remedy = remedy_for(value)
+    if remedy is not None:
+        raise ValueError(
+            f"{where} is {value!r}, which a model file cannot hold: it never executes code. "
+            f"{remedy}"
+        )
+
+
+def remedy_for(value: Any) -> str | None:
+    """Return what to do about a value that could only be kept as code, None for any other."""
+    if isinstance(value, np.ndarray):  # most values are, and the protocol below is slow to check
+        return None
+    if isinstance(value, BaseEstimator):
+        if is_classifier(value):
+            return (
+                f"Expected {' or '.join(kind.__name__ for kind in MARGINS)}: use one of these as "
+                "the estimator, or keep the model with skops."
+            )
+        scalers = ", ".join(kind.__name__ for kind in SCALERS)
+        return (
+            f"Expected {', '.join(CLASSES)}: transform the rows beforehand or by one of "
+            f"{scalers}, or keep the model with skops."
+        )
+    if callable(value) or isinstance(value, FromFunction | Kernel):
+        return (
+            "Expected the name of a kernel, or a kernel of seqmed.kernels: use one of these, or "
+            "keep the model with cloudpickle and load it from nobody you do not trust."
+        )
+    return None
+
+
+class ModelDecoder(Decoder):
+    """A decoder that makes estimators, records and random states, once they keep their rules."""
+
+    def decode(self, value: Any) -> Any:
+        """Return the value that some JSON stands for."""
+        if isinstance(value, dict) and set(value) == {"class"}:
+            return estimator_class(value["class"])
+        return super().decode(value)
+
+    def build(self, tag: str, content: Any) -> Any:
+        """Return what a node stands for."""
+        builders: dict[str, Callable[[Any], Any]] = {
+            "estimator": self._build_estimator,
+            "record": self._build_record,
+            "random_state": self._build_random_state,
+        }
+        return builders[tag](content) if tag in builders else super().build(tag, content)
+
+    def _build_estimator(self, content: Any) -> Any:
+        check_names(checked(content, dict), ("class", "parameters", "state"), (), "estimator")
+        kind = estimator_class(content["class"])
+        name, kept = kind.__name__, ESTIMATORS[kind]
+        parameters = self.decode_named(content["parameters"])
+        check_names(parameters, inspect.signature(kind).parameters, (), name)
+        state = self.decode_named(content["state"])
+        check_names(state, kept.attributes, kept.optional if state else kept.attributes, name)
+        check_types(state, kept.attributes, name)
+        estimator = kind(**parameters)
+        rules.check(estimator, state)
+        vars(estimator).update(state)
+        if state:
+            kept.make(estimator)
+        return estimator
+
+    def _build_record(self, content: Any) -> Any:
+        check_names(checked(content, dict), ("type", "fields"), (), "record")
+        name = content["type"]
+        kind = RECORDS.get(name) if isinstance(name, str) else None
+        if kind is None:
+            raise ValueError(f"it holds a record {name!r}, which this version does not know")
+        parts = self.decode_named(content["fields"])
+        check_names(parts, field_types(kind), (), name)
+        check_types(parts, field_types(kind), name)
+        record = kind(**parts)
+        return READ_AS[kind](record) if kind in READ_AS else record
+
+    def _build_random_state(self, content: Any) -> np.random.RandomState:
+        parts = self.decode_named(content)
+        check_names(parts, ("key", "position", "has_gauss", "gauss"), (), "random state")
+        key = checked(parts["key"], np.ndarray)
+        if key.dtype != np.uint32 or key.shape != (GENERATOR_WORDS,):
+            raise ValueError(f"a random state has {key.shape} words of {key.dtype}")
+        generator = np.random.RandomState()
+        generator.set_state((
+            GENERATOR,
+            key,
+            in_range(parts["position"], GENERATOR_WORDS + 1, "a position"),
+            in_range(parts["has_gauss"], 2, "whether a number is left"),
+            checked(parts["gauss"], float),
+        ))  # fmt: skip
+        return generator
+
+
+class Outline(Decoder):
+    """A decoder of parameters that makes no estimator, record or random state: only their names."""
+
+    def build(self, tag: str, content: Any) -> Any:
+        """Return what a node stands for, or its name."""
+        if tag in ("estimator", "record", "random_state"):
+            named = checked(content, dict)
+            return str(named.get("class", named.get("type", "RandomState")))
+        return super().build(tag, content)

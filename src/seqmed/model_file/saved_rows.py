@@ -1,0 +1,75 @@
+"""Kept rows of a graph as they are written: one array of rows, without sketches.
+
+Sketches are computed from the rows when a model is loaded, and so are norms if the metric computes
+its distances from the rows. No result depends on the last bits of either. The norms of other
+metrics are part of their distances, and are written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from seqmed.arrays import Points
+from seqmed.graph.kept_rows import BLOCK, KeptRows
+from seqmed.graph.metrics import Metric, without_sketch
+from seqmed.graph.neighbours import Lists, Single
+
+
+class SavedRows(NamedTuple):
+    """`KeptRows` as they are written.
+
+    Attributes
+    ----------
+    metric, n_neighbors, lists : as in `KeptRows`.
+    rows : (n, p) all rows, in single precision.
+    norms : (n,) squared norms; None if they are computed from the rows.
+    """
+
+    metric: Metric
+    n_neighbors: int
+    rows: Points
+    norms: Single | None
+    lists: Lists
+
+
+def to_saved(kept: KeptRows) -> SavedRows:
+    """Return kept rows as they are written."""
+    parts = [block.rows for block in kept.blocks]
+    if any(map(sp.issparse, parts)):
+        rows = sp.csr_array(sp.vstack(parts, format="csr"))
+    else:
+        rows = np.concatenate(parts)
+    norms = None
+    if not kept.metric.refines:
+        norms = np.concatenate([block.norms for block in kept.blocks])
+    return SavedRows(kept.metric, kept.n_neighbors, rows, norms, kept.lists)
+
+
+def from_saved(saved: SavedRows) -> KeptRows:
+    """Return kept rows that `completed` is to complete, once they are found to be sound.
+
+    All arrays are copied: compiled code is compiled anew for arrays that cannot be written to, and
+    blocks that are replaced leave no memory behind.
+    """
+    rows, norms = saved.rows, saved.norms
+    if rows.ndim != 2 or not rows.shape[0]:
+        raise ValueError(f"the kept rows have the shape {rows.shape}, expected at least one row")
+    if (norms is None) != saved.metric.refines:
+        raise ValueError("the norms of kept rows are expected where distances need them")
+    if norms is None:
+        norms = np.zeros(rows.shape[0], dtype=np.float32)
+    starts = range(0, rows.shape[0], BLOCK)
+    blocks = tuple(
+        without_sketch(rows[start : start + BLOCK].copy(), norms[start : start + BLOCK].copy())
+        for start in starts
+    )
+    return KeptRows(saved.metric, saved.n_neighbors, blocks, saved.lists.copy())
+
+
+def completed(kept: KeptRows) -> KeptRows:
+    """Return kept rows with their sketches."""
+    return replace(kept, blocks=tuple(map(kept.metric.restored, kept.blocks)))

@@ -1,0 +1,102 @@
+"""Arrays as tensors of plain numbers, and back: the same values, type and layout in memory.
+
+How an array lies in memory is part of it: sums over rows and over columns round differently, and a
+model that is loaded has to go on to the last bit as the one that was saved.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqmed.model_file.container import DTYPES
+
+# How a tensor is to be read; another way is a span or point of time, by the name of its type.
+PLAIN, TRANSPOSED, MASK, TEXT, WIDE = "plain", "transposed", "mask", "text", "longdouble"
+BYTES = "bytes"
+TIME = re.compile(
+    r"(datetime64|timedelta64)(\[([1-9]\d{0,8})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"
+)
+LARGEST_CODE_POINT = 0x10FFFF
+# Characters of a string that numpy can hold.
+LONGEST_TEXT = 2**28
+
+
+def to_tensor(array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
+    """Return how to read a tensor, and the tensor, in C order.
+
+    Byte order becomes the machine's own, and gaps between values are closed; else nothing is lost.
+    """
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    if array.dtype in DTYPES.values():
+        if by_columns(array):
+            return TRANSPOSED, in_c_order(array.T)
+        return PLAIN, in_c_order(array)
+    array = in_c_order(array)
+    if array.dtype.kind == "b":
+        return MASK, array.view(np.uint8)
+    if array.dtype.kind == "U":
+        width = max(array.dtype.itemsize // 4, 1)
+        letters = array.astype(f"U{width}").reshape(-1).view(np.uint32)
+        return TEXT, letters.reshape(*array.shape, width)
+    if array.dtype.kind == "S":
+        width = max(array.dtype.itemsize, 1)
+        letters = array.astype(f"S{width}").reshape(-1).view(np.uint8)
+        return BYTES, letters.reshape(*array.shape, width)
+    if array.dtype.kind in "mM" and TIME.fullmatch(array.dtype.name):
+        return array.dtype.name, array.view(np.int64)
+    if array.dtype == np.longdouble and (array.astype(np.float64) == array).all():
+        return WIDE, array.astype(np.float64)
+    raise ValueError(
+        f"an array of dtype {array.dtype} cannot be kept in a model file, expected integers, "
+        "floats of up to 64 bits, booleans, strings, bytes or times: convert it"
+    )
+
+
+def from_tensor(kind: Any, tensor: NDArray[Any]) -> NDArray[Any]:
+    """Return the array that was made a tensor, refusing what no array is made into."""
+    if kind == PLAIN:
+        return tensor
+    if kind == TRANSPOSED:
+        return tensor.T
+    if kind == MASK and tensor.dtype == np.uint8 and (tensor <= 1).all():
+        return tensor.view(np.bool_)
+    if kind == WIDE and tensor.dtype == np.float64:
+        return tensor.astype(np.longdouble)
+    if kind == TEXT and tensor.dtype == np.uint32 and tensor.ndim:
+        width = tensor.shape[-1]
+        if 0 < width <= LONGEST_TEXT and (tensor <= LARGEST_CODE_POINT).all():
+            return tensor.reshape(-1).view(f"U{width}").reshape(tensor.shape[:-1])
+    if kind == BYTES and tensor.dtype == np.uint8 and tensor.ndim:
+        width = tensor.shape[-1]
+        if 0 < width <= LONGEST_TEXT:
+            return tensor.reshape(-1).view(f"S{width}").reshape(tensor.shape[:-1])
+    if isinstance(kind, str) and TIME.fullmatch(kind) and tensor.dtype == np.int64:
+        return tensor.view(kind)
+    raise ValueError(f"a tensor of {tensor.dtype} is said to be {kind!r}, which it cannot be")
+
+
+def in_c_order(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array, or a copy of it, with its last axis contiguous; of the same shape."""
+    return np.asarray(array, order="C")
+
+
+def by_columns(array: NDArray[Any]) -> bool:
+    """Whether an array lies in memory column by column, as the transpose of one in C order does."""
+    if array.ndim < 2 or array.strides == c_strides(array.shape, array.itemsize):
+        return False
+    if array.strides == c_strides(array.shape[::-1], array.itemsize)[::-1]:
+        return True
+    return abs(array.strides[0]) < abs(array.strides[-1])
+
+
+def c_strides(shape: tuple[int, ...], step: int) -> tuple[int, ...]:
+    """Return the strides that a new array of this shape has, its values ``step`` bytes apart."""
+    strides = []
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size or 1
+    return tuple(reversed(strides))

@@ -1,0 +1,216 @@
+"""Plain values and arrays as JSON, and back, exactly: types, key order, which arrays are one.
+
+JSON's own null, booleans, integers, finite numbers, strings and lists stand for themselves. All
+else is an object with a single key that says what it is. Arrays, and whatever else two places may
+share, stand in a list of *nodes*, to which places refer by number. A node refers to earlier ones
+only, so that nothing can contain itself.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from seqmed.model_file.container import Tensors
+from seqmed.model_file.tensors import from_tensor, to_tensor
+
+# Numbers that JSON has no words for.
+NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
+
+class Encoder:
+    """Makes JSON of values, and collects the nodes and tensors they refer to.
+
+    Parameters
+    ----------
+    prefix : begins the names of the tensors.
+
+    Attributes
+    ----------
+    nodes : list of JSON objects, each referring to earlier ones only.
+    tensors : arrays by name.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.nodes: list[dict[str, Any]] = []
+        self.tensors: Tensors = {}
+        self._places: dict[int, tuple[int, Any]] = {}
+
+    def encode(self, value: Any, where: str) -> Any:
+        """Return a value as JSON; ``where`` names it in errors."""
+        kind = type(value)
+        if value is None or kind in (bool, int, str):
+            return value
+        if kind is float:
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if kind is list:
+            return self._encode_all(value, where)
+        if kind is tuple:
+            return {"tuple": self._encode_all(value, where)}
+        if kind is dict:
+            return {"dict": [self._encode_item(*item, where=where) for item in value.items()]}
+        if id(value) not in self._places:
+            node = self.node(value, where)
+            self._places[id(value)] = (len(self.nodes), value)  # held, so that its id stays its own
+            self.nodes.append(node)
+        return {"node": self._places[id(value)][0]}
+
+    def node(self, value: Any, where: str) -> dict[str, Any]:
+        """Return the node of a value that two places may share."""
+        if type(value) in (np.ndarray, np.memmap) and value.dtype.kind != "O":
+            return {"array": self._store(value, where)}
+        if type(value) is np.ndarray and value.ndim == 1 and set(map(type, value)) == {str}:
+            return {"names": value.tolist()}
+        if isinstance(value, np.generic):
+            return {"scalar": self._store(np.asarray(value), where)}
+        if sp.issparse(value) and value.ndim == 2:
+            rows = sp.csr_array(value)
+            parts = {name: getattr(rows, name) for name in ("data", "indices", "indptr")}
+            return {"csr": {"shape": list(rows.shape), **self.encode_named(parts, where)}}
+        raise ValueError(
+            f"{where} is {value!r}, of type {type(value).__name__}, expected None, booleans, "
+            "numbers, strings, arrays, and lists, tuples and dictionaries of them: leave it out, "
+            "or convert it."
+        )
+
+    def encode_named(self, values: dict[str, Any], where: str) -> dict[str, Any]:
+        """Return values that have names as a JSON object."""
+        return {name: self.encode(each, f"{where}.{name}") for name, each in values.items()}
+
+    def _encode_item(self, key: Any, value: Any, *, where: str) -> list[Any]:
+        return [self.encode(key, f"a key of {where}"), self.encode(value, f"{where}[{key!r}]")]
+
+    def _encode_all(self, values: Any, where: str) -> list[Any]:
+        return [self.encode(each, f"{where}[{place}]") for place, each in enumerate(values)]
+
+    def _store(self, array: NDArray[Any], where: str) -> list[str]:
+        try:
+            kind, tensor = to_tensor(array)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}.") from error
+        name = f"{self.prefix}.{len(self.tensors)}"
+        self.tensors[name] = tensor
+        return [kind, name]
+
+
+class Decoder:
+    """Makes values of JSON, refusing with a ValueError whatever an `Encoder` does not write.
+
+    Parameters
+    ----------
+    nodes : JSON objects, each referring to earlier ones only.
+    tensors : arrays by name.
+
+    Attributes
+    ----------
+    used : names of the tensors that nodes refer to.
+    """
+
+    def __init__(self, nodes: Any, tensors: Tensors) -> None:
+        self.tensors = tensors
+        self.used: set[str] = set()
+        self.objects: list[Any] = []
+        for node in checked(nodes, list):
+            self.objects.append(self.build(*tagged(node)))
+
+    def decode(self, value: Any) -> Any:
+        """Return the value that some JSON stands for."""
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("a number is too large for a float")
+        if isinstance(value, list):
+            return [self.decode(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        tag, content = tagged(value)
+        if tag == "node":
+            return self.objects[in_range(content, len(self.objects), "a node")]
+        if tag == "float" and content in NOT_FINITE:
+            return NOT_FINITE[content]
+        if tag == "tuple":
+            return tuple(self.decode(checked(content, list)))
+        if tag == "dict":
+            pairs = [checked(pair, list, 2) for pair in self.decode(checked(content, list))]
+            found = dict(pairs)
+            if len(found) != len(pairs):
+                raise ValueError("a dictionary has a key twice")
+            return found
+        raise ValueError(f"{tag!r} stands where a value is expected")
+
+    def build(self, tag: str, content: Any) -> Any:
+        """Return what a node stands for."""
+        if tag == "array":
+            return self._fetch(content)
+        if tag == "names":
+            names = [checked(name, str) for name in checked(content, list)]
+            return np.array(names, dtype=object)
+        if tag == "scalar":
+            scalar = self._fetch(content)
+            if scalar.ndim:
+                raise ValueError(f"a single value has the shape {scalar.shape}")
+            return scalar[()]
+        if tag == "csr":
+            return self._build_rows(content)
+        raise ValueError(f"a node is of the unknown kind {tag!r}")
+
+    def decode_named(self, content: Any) -> dict[str, Any]:
+        """Return the values of a JSON object by name."""
+        return {name: self.decode(each) for name, each in checked(content, dict).items()}
+
+    def _fetch(self, content: Any) -> NDArray[Any]:
+        kind, name = checked(content, list, 2)
+        if checked(name, str) not in self.tensors:
+            raise ValueError(f"tensor {name!r} is missing")
+        self.used.add(name)
+        return from_tensor(kind, self.tensors[name])
+
+    def _build_rows(self, content: Any) -> sp.csr_array:
+        parts = self.decode_named(content)
+        if set(parts) != {"shape", "data", "indices", "indptr"}:
+            raise ValueError(f"a sparse array consists of {sorted(parts)}")
+        n, p = (in_range(size, 2**63, "a size") for size in checked(parts["shape"], list, 2))
+        data, indices, indptr = (
+            checked(parts[name], np.ndarray) for name in ("data", "indices", "indptr")
+        )
+        fits = (
+            data.ndim == indices.ndim == indptr.ndim == 1
+            and indices.dtype == indptr.dtype
+            and indices.dtype in (np.int32, np.int64)
+            and data.dtype.kind in "biuf"
+            and data.size == indices.size
+            and indptr.size == n + 1
+            and indptr[0] == 0
+            and indptr[-1] == data.size
+            and (indptr[1:] >= indptr[:-1]).all()
+            and ((indices >= 0) & (indices < p)).all()
+        )
+        if not fits:
+            raise ValueError("the parts of a sparse array do not fit together")
+        rows = sp.csr_array((n, p), dtype=data.dtype)
+        rows.data, rows.indices, rows.indptr = data, indices, indptr  # no change of index type
+        return rows
+
+
+def tagged(node: Any) -> tuple[str, Any]:
+    """Return the single key of a JSON object, and what it holds."""
+    if not isinstance(node, dict) or len(node) != 1:
+        raise ValueError("an object of one key is expected in the header")
+    return next(iter(node.items()))
+
+
+def checked(value: Any, kind: Any, length: int | None = None) -> Any:
+    """Return a value that is of a kind and, if one is asked for, of a length."""
+    if not isinstance(value, kind) or (length is not None and len(value) != length):
+        raise ValueError(f"a {kind.__name__} is expected where a {type(value).__name__} stands")
+    return value
+
+
+def in_range(value: Any, end: int, what: str) -> int:
+    """Return an integer that is neither negative nor as large as ``end``."""
+    if type(value) is not int or not 0 <= value < end:
+        raise ValueError(f"{value!r} is given for {what}, of which there are {end}")
+    return value

@@ -1,0 +1,1 @@
+"""Pipelines that learn from a stream, and the drift of their input."""

@@ -1,1 +1,0 @@
-"""The graph expert: label propagation over a bounded sample of a stream."""

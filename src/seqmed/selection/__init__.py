@@ -1,0 +1,1 @@
+"""Choosing parameters, splits and rows to label."""
