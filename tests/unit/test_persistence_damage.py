@@ -161,7 +161,9 @@ NO_MODELS = {
     "json": b'{"__metadata__":{"seqmed":"not quite"}}',
     "zip": zipped(),
     "pickle": pickle.dumps(list(range(100))),
+    "braces": b"{}",
     "zeros": bytes(1000),
+    "eight zeros": bytes(8),
     "safetensors": safetensors.numpy.save({"weight": np.zeros(9)}),
     "safetensors with metadata": safetensors.numpy.save({"w": np.zeros(9)}, {"format": "pt"}),
 }
@@ -200,12 +202,6 @@ def test_every_single_byte_counts():
             loaded(bytes(changed))
         changed[place] ^= 1
     assert bytes(changed) == content
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", bytes(8), bytes(40), b"id,label\n1,2\n" * 100])
-def test_other_files_are_refused(content):
-    with pytest.raises(ModelFileError, match="not a seqmed model file"):
-        loaded(content)
 
 
 # -- forgery --------------------------------------------------------------------------------------
