@@ -95,7 +95,7 @@ class Calibration:
         return total / shares[used].sum()
 
 
-def begin() -> Calibration:
+def no_record() -> Calibration:
     """Return the record before any label has been scored."""
     return Calibration()
 

@@ -34,7 +34,7 @@ class MarginState(NamedTuple):
     sparse: bool
 
 
-def initial(
+def empty_state(
     recursion: Recursion,
     graph: GraphRecipe,
     rows: Rows,
@@ -48,9 +48,9 @@ def initial(
     per_class = bias_variance is None
     bias = BiasPrior(-1.0, 0.0) if bias_variance is None else BiasPrior(0.0, bias_variance)
     return MarginState(
-        posterior=update.initial(recursion, graph, rows.points, bias),
+        posterior=update.prior_of(recursion, graph, rows.points, bias),
         book=empty_registry(per_class=per_class),
-        calibration=calibration.begin(),
+        calibration=calibration.no_record(),
         fixed=fixed,
         sparse=sp.issparse(rows.points),
     )

@@ -74,6 +74,8 @@ class UpdateInfo(NamedTuple):
     replacement_cost : largest change, by replacing landmarks, of the variance at one that was
         replaced, as a share of ``k(z, z)``.
     forgot : whether earlier labels have been discounted by `Settings.forgetting`.
+
+    A batch of many labels may be learned in mini-batches. Solutions are those of the last one.
     """
 
     solutions: tuple[DualSolution | None, ...]
@@ -83,6 +85,19 @@ class UpdateInfo(NamedTuple):
     projection_cost: Array
     replacement_cost: float
     forgot: bool
+
+    def after(self, earlier: list[UpdateInfo]) -> UpdateInfo:
+        """Return the report of a batch whose earlier mini-batches had these reports."""
+        if not earlier:
+            return self
+        every = [*earlier, self]
+        return self._replace(
+            n_points=earlier[0].n_points,
+            n_labeled=sum(info.n_labeled for info in every),
+            projection_cost=np.sum([info.projection_cost for info in every], axis=0),
+            replacement_cost=max(info.replacement_cost for info in every),
+            forgot=any(info.forgot for info in every),
+        )
 
     @property
     def solved(self) -> tuple[DualSolution, ...]:
@@ -112,7 +127,9 @@ class BiasPrior(NamedTuple):
     variance: float
 
 
-def initial(recursion: Recursion, graph: GraphRecipe, points: Points, bias: BiasPrior) -> Posterior:
+def prior_of(
+    recursion: Recursion, graph: GraphRecipe, points: Points, bias: BiasPrior
+) -> Posterior:
     """Return the prior of one machine: a mean of zero but for the bias, the base kernel.
 
     ``points`` gives the format of the rows to come.

@@ -14,14 +14,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from seqmed import SeqLapMED, SeqMED, active
-from seqmed.active import (
-    conditional_covariance,
-    conditional_variances,
-    doubt,
-    knowledge,
-    query,
-    regret,
-)
+from seqmed.active import doubt, query, regret
+from seqmed.uncertainty import conditional_covariance, conditional_variances
 
 MODELS = {
     "SeqMED": (SeqMED, {}),
@@ -136,7 +130,7 @@ class TestAgainstTheNaiveVersion:
     def test_conditional_covariance(self, name, stream):
         X, y = stream
         model = taught(name, X, y)
-        known = knowledge(model.posterior_, model.C)
+        known = model._uncertainty(X[60:])
         assert known.labeled.shape[0] > 0
         expected = naive_covariance(model, X[60:])
         found = conditional_covariance(known, X[60:])
@@ -200,7 +194,7 @@ class TestChoice:
     def test_boundary_before_confidence_at_equal_spread(self):
         model = SeqMED(gamma=1.0).fit([[0.0], [10.0]], [0, 1])
         X = np.array([[-0.6], [0.6], [5.0], [9.4], [10.6]])
-        given = np.diagonal(conditional_covariance(knowledge(model.posterior_, model.C), X))
+        given = np.diagonal(conditional_covariance(model._uncertainty(X), X))
         assert given[2] == pytest.approx(1.0)  # far from every label, and undecided
         assert query(model, X, 1).tolist() == [2]
         for gaps in ([0.0, 0.5, 1.0], [0.3, 0.31, 5.0]):
@@ -248,14 +242,16 @@ class TestBeforeLabels:
     def test_one_class_is_no_boundary(self, blobs):
         X, _ = blobs
         model = SeqMED().partial_fit(X[:30], ["ham"] * 5 + [None] * 25)
-        assert not active.margins(model, X[30:]).any()
+        assert not model._uncertainty(X[30:]).margins.any()
         assert query(model, X[30:], 3).size == 3
 
     def test_declared_classes_without_examples_have_no_margin(self, three_blobs):
         X, y = three_blobs
         model = SeqMED().partial_fit(X[:60], y[:60])
         other = SeqMED().partial_fit(X[:60], y[:60], classes=[0, 1, 2, 3])
-        np.testing.assert_allclose(active.margins(model, X[60:]), active.margins(other, X[60:]))
+        np.testing.assert_allclose(
+            model._uncertainty(X[60:]).margins, other._uncertainty(X[60:]).margins
+        )
 
 
 class TestManyRows:
@@ -268,8 +264,10 @@ class TestManyRows:
     def test_those_in_doubt_are_compared(self, name, stream):
         X, y = stream
         model = taught(name, X, y)
-        known = knowledge(model.posterior_, model.C)
-        own = regret(active.margins(model, X[60:]), np.sqrt(conditional_variances(known, X[60:])))
+        known = model._uncertainty(X[60:])
+        own = regret(
+            model._uncertainty(X[60:]).margins, np.sqrt(conditional_variances(known, X[60:]))
+        )
         doubtful = np.argsort(-own, kind="stable")[:10]
         assert set(query(model, X[60:], 10)) == set(doubtful)
         rows = query(model, X[60:], 25)

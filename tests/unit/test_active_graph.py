@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 from sklearn.preprocessing import StandardScaler
 
-from seqmed import GraphPropagation, PrequentialSearch, SeqGraphMED, SeqMED, active
+from seqmed import GraphPropagation, PrequentialSearch, SeqGraphMED, SeqMED, active, uncertainty
 from seqmed.active import doubt, query, regret
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 
@@ -97,9 +97,9 @@ def test_rows_are_distinct_and_the_model_is_not_changed(name):
 
 def prior(model, asked):
     """Return covariance, margins and variances of looks before there is a label."""
-    known = active.knowledge_of(model)
+    known = model._uncertainty(asked)
     assert known.labeled.shape == (0, 4)
-    covariance = known.covariance(*[active.compared(model, asked)] * 2)
+    covariance = known.covariance(*[known.points] * 2)
     return covariance, np.zeros(len(asked)), np.full(len(asked), 1.1)
 
 
@@ -146,10 +146,10 @@ def test_pipelines_and_searches():
 def test_many_labels_are_thinned(monkeypatch):
     model, asked = taught("GraphPropagation"), make_rows(30, seed=1)[0]
     every = doubt(model, asked)
-    monkeypatch.setattr(active, "CONDITIONED", 12)
-    assert active.graph_knowledge(model._stream.graph).labeled.shape[0] == 12
+    monkeypatch.setattr(uncertainty, "CONDITIONED", 12)
+    assert model._uncertainty(asked).labeled.shape[0] == 12
     assert (doubt(model, asked) >= every - 1e-6).all()  # less is known
-    monkeypatch.setattr(active, "CONDITIONED", 24)
+    monkeypatch.setattr(uncertainty, "CONDITIONED", 24)
     np.testing.assert_array_equal(doubt(model, asked), every)
 
 

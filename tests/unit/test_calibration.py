@@ -53,7 +53,7 @@ def test_probabilities_are_those_of_the_reference(n_classes):
     book = book_of(range(n_classes))
     scores, labels = rng.normal(size=(40, heads)), rng.integers(0, n_classes, 40)
     weights = rng.uniform(0.2, 2, 40)
-    record = calibration.record(calibration.begin(), book, scores, labels, weights)
+    record = calibration.record(calibration.no_record(), book, scores, labels, weights)
     expected = [
         naive_probabilities(
             list(zip(scores.tolist(), labels, weights, strict=True)), row, n_classes
@@ -68,10 +68,10 @@ def test_a_record_is_a_sum_that_can_be_forgotten():
     rng = np.random.default_rng(0)
     book = book_of([0, 1])
     parts = [(rng.normal(size=(9, 1)), rng.integers(0, 2, 9), rng.random(9)) for _ in range(3)]
-    record = calibration.begin()
+    record = calibration.no_record()
     for part in parts:
         record = calibration.record(record.forget(0.7), book, *part)
-    alone = [calibration.record(calibration.begin(), book, *part) for part in parts]
+    alone = [calibration.record(calibration.no_record(), book, *part) for part in parts]
     shares = [0.49, 0.7, 1.0]
     expected = sum(s * a.log_likelihoods for s, a in zip(shares, alone, strict=True))
     np.testing.assert_allclose(record.log_likelihoods, expected, rtol=1e-12)
@@ -99,7 +99,7 @@ def test_the_largest_probability_is_that_of_the_class_predicted(case):
     """Ties, scores that differ in the last bit, denormal ones, classes without an example."""
     k, scores, seen, labels_scored = case
     book = book_of([label for label in range(k) if seen[label]], declared=range(k))
-    record = calibration.begin()
+    record = calibration.no_record()
     if book.seen.sum() > 1 and labels_scored:
         weights = np.full(6, labels_scored)
         codes = np.resize(np.flatnonzero(book.seen), 6)

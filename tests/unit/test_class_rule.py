@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import seqmed
-from seqmed import SeqLapMED, SeqMED, active, calibration
+from seqmed import SeqLapMED, SeqMED, calibration
 from seqmed.classes import empty_registry
 from tests.reference import naive
 
@@ -361,7 +361,7 @@ def test_rows_beyond_the_window_cannot_be_taken_back():
 
 def test_the_record_keeps_the_class_scores_of_the_time():
     batches = batches_of(ARRIVALS["three classes"], size=15)
-    model, record = learned(batches[:1]), calibration.begin()
+    model, record = learned(batches[:1]), calibration.no_record()
     for points, labels, weights in batches[1:]:
         scores = model.decision_function(points)
         record = record.add(scores, labels.astype(np.intp), weights)
@@ -379,7 +379,7 @@ def test_margins_of_queries_are_in_units_of_the_machines(n_classes):
     codes = np.repeat(np.arange(n_classes), np.arange(1, n_classes + 1) * 3)
     model = SeqMED(gamma=GAMMA).fit(cloud(codes, 4), codes)
     scores = model.class_scale_ * (model.posterior_.mean(PROBES) + 1)
-    for row, margin in zip(scores, active.margins(model, PROBES), strict=True):
+    for row, margin in zip(scores, model._uncertainty(PROBES).margins, strict=True):
         second, best = np.argsort(row)[-2:]
         deviation = np.hypot(model.class_scale_[best], model.class_scale_[second])
         assert margin == pytest.approx((row[best] - row[second]) / deviation)

@@ -118,3 +118,11 @@ def test_features_of_landmarks_are_learned_from_many_labels_at_once(monkeypatch)
     monkeypatch.setattr(seqmed, "FEATURES_AT_ONCE", 10_000)
     whole = SeqMED(budget=100, random_state=0).fit(points, labels).score(new, truth)
     assert whole - 0.02 < found != whole
+
+
+def test_the_report_is_of_the_whole_batch():
+    model = SeqLapMED(budget=BUDGET, random_state=0).fit(*rows(300))
+    info = model.update_info_
+    assert (info.n_points, info.n_labeled) == (300, 300)
+    assert info.n_window <= AT_ONCE + KEPT
+    assert (model.posterior_.projection_error <= info.projection_cost + 1e-12).all()

@@ -960,7 +960,7 @@ def test_sparse_rows_are_watched_as_dense_ones(generator):
         if step == 1:
             X[:, 1] = 1.0
             X[:, 5] += 9.0
-    watches = [drift.begin(make(stream[0]), None) for make in (np.asarray, sp.csr_array)]
+    watches = [drift.first_watch(make(stream[0]), None) for make in (np.asarray, sp.csr_array)]
     seen = []
     for X in stream[1:]:
         (dense, first, text), (sparse, second, other) = (

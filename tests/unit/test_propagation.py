@@ -277,7 +277,9 @@ def test_rows_of_any_size_are_told_apart_after_a_first_batch_of_one_row(size):
 
 
 def begun(rows, metric="euclidean", capacity=60, alpha=ALPHA, seed=0, n_classes=3):
-    state = propagation.begin(metrics.make_metric(metric, rows), capacity, NEIGHBORS, alpha, seed)
+    state = propagation.empty_graph(
+        metrics.make_metric(metric, rows), capacity, NEIGHBORS, alpha, seed
+    )
     return state.with_classes(np.arange(0), n_classes)
 
 

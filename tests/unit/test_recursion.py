@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from seqmed.arrays import stack
-from seqmed.covariance import initial
+from seqmed.covariance import make_recursion
 from seqmed.covariance.basis import REDUNDANT, Basis, whiten
 from seqmed.covariance.landmarks import LandmarkRecursion
 from seqmed.covariance.low_rank import LowRankCovariance, damping
@@ -86,7 +86,7 @@ def test_damping_is_the_matrix_of_theorem_two(rank):
 def test_before_any_batch_the_covariance_is_the_base_kernel():
     left, right = vectors(5, seed=3), vectors(7, seed=4)
     for name in ("exact", "landmarks", "spectral"):
-        covariance = initial(name, RBF(0.4)).covariance
+        covariance = make_recursion(name, RBF(0.4)).covariance
         assert np.array_equal(covariance(left, right), RBF(0.4)(left, right))
 
 
@@ -98,7 +98,7 @@ def test_before_any_batch_the_covariance_is_the_base_kernel():
 def test_exact_equals_the_unrolled_block_kernel(kernel, reference, power):
     stream = make_stream([15, 20, 1, 12], power=power, seed=1)
     left, right = vectors(9, seed=5), vectors(8, seed=6)
-    state = initial("exact", kernel)
+    state = make_recursion("exact", kernel)
     for t, (batch, penalty) in enumerate(stream):
         state = state.fold(batch.points, penalty).recursion
         expected = naive.unrolled_kernel(reference, references(stream)[: t + 1])
@@ -109,14 +109,14 @@ def test_exact_equals_the_unrolled_block_kernel(kernel, reference, power):
 def test_exact_holds_for_strong_smoothing():
     stream = make_stream([15, 15, 15], betas=[1e4, 1e4, 1e4], seed=2)
     expected = naive.unrolled_kernel(naive.rbf(0.4), references(stream))
-    state = fold_all(initial("exact", RBF(0.4)), stream)
+    state = fold_all(make_recursion("exact", RBF(0.4)), stream)
     # the reference inverts I + Lam K, of condition about 1e5 times 15: it is good to 1e-10 itself
     assert_same_kernel(state.covariance, expected, vectors(9, seed=7), vectors(8, seed=8), 1e-9)
 
 
 def test_exact_on_csr_equals_dense():
     stream = make_stream([15, 20, 12], seed=3)
-    dense, sparse = initial("exact", RBF(0.4)), initial("exact", RBF(0.4))
+    dense, sparse = make_recursion("exact", RBF(0.4)), make_recursion("exact", RBF(0.4))
     for batch, penalty in stream:
         dense = dense.fold(batch.points, penalty).recursion
         sparse = sparse.fold(sp.csr_array(batch.points), penalty).recursion
@@ -132,13 +132,13 @@ def test_exact_on_csr_equals_dense():
 def test_a_point_may_come_again_in_a_later_batch():
     stream = make_stream([15], seed=4) * 3
     expected = naive.unrolled_kernel(naive.rbf(0.4), references(stream))
-    state = fold_all(initial("exact", RBF(0.4)), stream)
+    state = fold_all(make_recursion("exact", RBF(0.4)), stream)
     assert_same_kernel(state.covariance, expected, vectors(9, seed=10), stream[0][0].points, EXACT)
 
 
 @pytest.mark.parametrize("name", ["exact", "landmarks", "spectral"])
 def test_a_batch_of_no_smoothness_changes_nothing_but_the_books(name):
-    state = fold_all(initial(name, RBF(0.4)), make_stream([15, 10], seed=5))
+    state = fold_all(make_recursion(name, RBF(0.4)), make_stream([15, 10], seed=5))
     point = vectors(1, seed=11)
     nothing = Smoothness(sp.csr_array((1, 1)), 1, 1.0)
     left, right = vectors(9, seed=12), vectors(8, seed=13)
@@ -159,7 +159,7 @@ def test_in_the_feature_space_of_a_linear_kernel(name):
     # G = I + sum 2 beta F'LF with F = X, and k = f' G^{-1} f; rank p, so landmarks are exact too
     stream = make_stream([15, 20, 12], seed=6)
     left, right = vectors(9, seed=14), vectors(8, seed=15)
-    state, G = initial(name, Linear()), np.eye(4)
+    state, G = make_recursion(name, Linear()), np.eye(4)
     for batch, penalty in stream:
         state = state.fold(batch.points, penalty).recursion
         G = G + 2 * batch.beta * batch.points.T @ batch.laplacian @ batch.points
@@ -181,7 +181,7 @@ def test_all_points_as_landmarks_are_exact(gamma, power):
     stream = make_stream([15, 20, 12], power=power, seed=7)
     assert condition(naive.rbf(gamma), stream) < WELL_CONDITIONED
     expected = naive.unrolled_kernel(naive.rbf(gamma), references(stream))
-    state = fold_all(initial("landmarks", RBF(gamma), n_landmarks=47), stream)
+    state = fold_all(make_recursion("landmarks", RBF(gamma), n_landmarks=47), stream)
     left, right = vectors(9, seed=16), vectors(8, seed=17)
     assert_same_kernel(state.covariance, expected, left, right, ALL_LANDMARKS)
     assert_same_kernel(state.covariance, expected, left, stream[0][0].points, ALL_LANDMARKS)
@@ -214,7 +214,7 @@ def test_ill_conditioned_landmarks_err_no_more_than_the_cutoff_allows(gamma):
         whitening.T @ features, np.diag(used.astype(float)), rtol=0, atol=np.sqrt(REDUNDANT)
     )
     assert np.diagonal(gram - features @ features.T).max() <= REDUNDANT
-    state = fold_all(initial("landmarks", RBF(gamma), n_landmarks=40), stream)
+    state = fold_all(make_recursion("landmarks", RBF(gamma), n_landmarks=40), stream)
     assert state.basis.whitening.any(axis=0).sum() == used.sum()
     strength = np.linalg.norm(2 * batch.beta * batch.laplacian, 2)
     lost = np.sqrt(40 * REDUNDANT)
@@ -230,7 +230,7 @@ def test_ill_conditioned_landmarks_that_grow_stay_close(gamma):
     stream = make_stream([15, 20, 12], seed=7)
     assert condition(naive.rbf(gamma), stream) > WELL_CONDITIONED
     expected = naive.unrolled_kernel(naive.rbf(gamma), references(stream))
-    state = fold_all(initial("landmarks", RBF(gamma), n_landmarks=47), stream)
+    state = fold_all(make_recursion("landmarks", RBF(gamma), n_landmarks=47), stream)
     # a direction left out carries at most the root of the cut-off of a function's spread
     points = np.vstack([vectors(30, seed=18), stream[0][0].points])
     assert_same_kernel(state.covariance, expected, points, points, np.sqrt(REDUNDANT))
@@ -239,7 +239,7 @@ def test_ill_conditioned_landmarks_that_grow_stay_close(gamma):
 def test_landmarks_grown_batch_by_batch_equal_all_at_once():
     stream = make_stream([15, 20, 12], seed=9)
     assert condition(naive.rbf(1.0), stream) < WELL_CONDITIONED
-    grown = fold_all(initial("landmarks", RBF(1.0), n_landmarks=47), stream)
+    grown = fold_all(make_recursion("landmarks", RBF(1.0), n_landmarks=47), stream)
     points = np.vstack([batch.points for batch in references(stream)])
     at_once = fold_all(given_landmarks(RBF(1.0), points), stream)
     assert np.array_equal(grown.basis.landmarks, points)
@@ -275,7 +275,7 @@ def test_few_landmarks_equal_the_printed_formula(power):
 def test_landmarks_that_grow_and_move_equal_the_formula():
     # 25 landmarks: 15 of the first batch, then a sample of everything seen
     stream = make_stream([15, 20, 12, 18], seed=11)
-    state = initial("landmarks", RBF(0.7), n_landmarks=25, seed=3)
+    state = make_recursion("landmarks", RBF(0.7), n_landmarks=25, seed=3)
     left, right = vectors(9, seed=24), vectors(8, seed=25)
     landmarks = []
     for t, (batch, penalty) in enumerate(stream):
@@ -296,7 +296,7 @@ def test_landmarks_that_grow_and_move_equal_the_formula():
 
 def test_landmarks_grow_to_their_number_before_any_is_replaced():
     stream = make_stream([15, 20, 12], seed=11)
-    state = initial("landmarks", RBF(0.7), n_landmarks=47, seed=3)
+    state = make_recursion("landmarks", RBF(0.7), n_landmarks=47, seed=3)
     for t, (batch, penalty) in enumerate(stream):
         state, _, replacement_cost = state.fold(batch.points, penalty)
         seen = np.vstack([batch.points for batch in references(stream)[: t + 1]])
@@ -328,7 +328,9 @@ def test_the_landmark_references_agree():
 def test_the_same_seed_draws_the_same_landmarks():
     stream = make_stream([15, 20, 12], seed=13)
     drawn = [
-        fold_all(initial("landmarks", RBF(0.7), n_landmarks=8, seed=seed), stream).basis.landmarks
+        fold_all(
+            make_recursion("landmarks", RBF(0.7), n_landmarks=8, seed=seed), stream
+        ).basis.landmarks
         for seed in (1, 1, 2)
     ]
     assert np.array_equal(drawn[0], drawn[1])
@@ -374,8 +376,8 @@ def test_repeated_landmarks_do_no_harm():
 
 def test_landmarks_on_csr_equal_dense():
     stream = make_stream([15, 20, 12], seed=17)
-    dense = initial("landmarks", RBF(0.7), n_landmarks=25, seed=4)
-    sparse = initial("landmarks", RBF(0.7), n_landmarks=25, seed=4)
+    dense = make_recursion("landmarks", RBF(0.7), n_landmarks=25, seed=4)
+    sparse = make_recursion("landmarks", RBF(0.7), n_landmarks=25, seed=4)
     for batch, penalty in stream:
         dense = dense.fold(batch.points, penalty).recursion
         sparse = sparse.fold(sp.csr_array(batch.points), penalty).recursion
@@ -393,7 +395,7 @@ def test_landmarks_on_csr_equal_dense():
 def test_a_projection_does_not_depend_on_the_blocks(values, monkeypatch):
     landmarks, points = vectors(6, seed=61), vectors(15, seed=62)
     coefficients = vectors(15, p=2, seed=63)
-    state = initial("landmarks", RBF(0.4), n_landmarks=6).fold(landmarks, None).recursion
+    state = make_recursion("landmarks", RBF(0.4), n_landmarks=6).fold(landmarks, None).recursion
     kernel = naive.rbf(0.4)
     nearest = np.linalg.solve(kernel(landmarks, landmarks), kernel(landmarks, points))
     rest = kernel(points, points) - kernel(points, landmarks) @ nearest
@@ -406,7 +408,7 @@ def test_a_projection_does_not_depend_on_the_blocks(values, monkeypatch):
 
 def test_memory_of_landmarks_is_constant():
     stream = make_stream([15] * 5, seed=18)
-    state = initial("landmarks", RBF(0.7), n_landmarks=20)
+    state = make_recursion("landmarks", RBF(0.7), n_landmarks=20)
     sizes = []
     for batch, penalty in stream:
         state = state.fold(batch.points, penalty).recursion
@@ -429,7 +431,7 @@ def orientation_of(stream):
 def test_spectral_equals_the_printed_formulas(kernel, reference, power):
     stream = make_stream([15, 20, 12, 18, 14], power=power, seed=19)
     left, right = vectors(9, seed=37), vectors(8, seed=38)
-    state = initial("spectral", kernel)
+    state = make_recursion("spectral", kernel)
     for t, (batch, penalty) in enumerate(stream):
         state = state.fold(batch.points, penalty).recursion
         expected = naive.spectral_kernel(
@@ -442,7 +444,7 @@ def test_spectral_equals_the_printed_formulas(kernel, reference, power):
 def test_spectral_is_exact_for_two_batches_and_not_beyond():
     stream = make_stream([15, 20, 12], seed=20)
     left, right = vectors(9, seed=39), vectors(8, seed=40)
-    state = initial("spectral", RBF(0.4))
+    state = make_recursion("spectral", RBF(0.4))
     for t, (batch, penalty) in enumerate(stream):
         state = state.fold(batch.points, penalty).recursion
         exact = naive.unrolled_kernel(naive.rbf(0.4), references(stream)[: t + 1])
@@ -455,7 +457,7 @@ def test_the_rank_is_that_of_the_smaller_of_the_first_two_batches():
     # ranks 6, 3 (cut to 3), then larger ones cut, and one smaller that is left out
     stream = make_stream([9, 3, 12, 2, 11], p=6, seed=21)
     left, right = vectors(9, p=6, seed=41), vectors(8, p=6, seed=42)
-    state = initial("spectral", RBF(0.2))
+    state = make_recursion("spectral", RBF(0.2))
     for t, (batch, penalty) in enumerate(stream):
         state = state.fold(batch.points, penalty).recursion
         expected = naive.spectral_kernel(
@@ -467,7 +469,7 @@ def test_the_rank_is_that_of_the_smaller_of_the_first_two_batches():
 
 def test_a_batch_of_smaller_rank_leaves_the_averages():
     stream = make_stream([9, 8, 2, 11], p=6, seed=22)
-    before = fold_all(initial("spectral", RBF(0.2)), stream[:2])
+    before = fold_all(make_recursion("spectral", RBF(0.2)), stream[:2])
     after = before.fold(stream[2][0].points, stream[2][1]).recursion
     assert after.spectrum is before.spectrum
     assert after.strength == pytest.approx(before.strength + 2 * stream[2][0].beta, rel=1e-15)
@@ -483,8 +485,8 @@ def test_signs_of_singular_vectors_do_not_matter():
         else (batch, penalty)
         for t, (batch, penalty) in enumerate(stream)
     ]
-    plain = fold_all(initial("spectral", RBF(0.4)), stream)
-    other = fold_all(initial("spectral", RBF(0.4)), mirrored)
+    plain = fold_all(make_recursion("spectral", RBF(0.4)), stream)
+    other = fold_all(make_recursion("spectral", RBF(0.4)), mirrored)
     left, right = vectors(9, seed=43), vectors(8, seed=44)
     np.testing.assert_allclose(
         plain.covariance(left, right), other.covariance(left, right), rtol=0, atol=1e-12
@@ -518,7 +520,7 @@ def test_rayleigh_quotients_lie_in_the_range_of_the_laplacian():
 
 def test_memory_of_the_spectral_recursion_is_constant():
     stream = make_stream([15] * 5, seed=25)
-    state = initial("spectral", RBF(0.7))
+    state = make_recursion("spectral", RBF(0.7))
     anchors = []
     for batch, penalty in stream:
         state = state.fold(batch.points, penalty).recursion
@@ -533,7 +535,7 @@ def test_memory_of_the_spectral_recursion_is_constant():
 @pytest.mark.parametrize("name", ["exact", "landmarks", "spectral"])
 @pytest.mark.parametrize(("kernel", "reference"), KERNELS)
 def test_the_covariance_stays_positive_semidefinite(name, kernel, reference):
-    state = initial(name, kernel, n_landmarks=20)
+    state = make_recursion(name, kernel, n_landmarks=20)
     for batch, penalty in make_stream([15, 20, 12, 18, 14], seed=26):
         state = state.fold(batch.points, penalty).recursion
         points = np.vstack([vectors(25, seed=45), batch.points])
@@ -545,7 +547,7 @@ def test_the_covariance_stays_positive_semidefinite(name, kernel, reference):
 @pytest.mark.parametrize("name", ["exact", "landmarks"])
 @pytest.mark.parametrize(("kernel", "reference"), KERNELS)
 def test_every_batch_shrinks_the_covariance(name, kernel, reference):
-    state = initial(name, kernel, n_landmarks=79)
+    state = make_recursion(name, kernel, n_landmarks=79)
     points = vectors(25, seed=46)
     before = reference(points, points)
     size = max(1.0, np.linalg.eigvalsh(before)[-1])
@@ -560,7 +562,7 @@ def test_every_batch_shrinks_the_covariance(name, kernel, reference):
 @pytest.mark.parametrize(("kernel", "reference"), KERNELS)
 def test_replaced_landmarks_take_their_knowledge_along_and_nothing_else(kernel, reference):
     """A marginal is exact for those that stay: there a batch shrinks the covariance, as ever."""
-    state = initial("landmarks", kernel, n_landmarks=20)
+    state = make_recursion("landmarks", kernel, n_landmarks=20)
     replaced = 0
     for batch, penalty in make_stream([15, 20, 12, 18, 14], seed=27):
         before = state
@@ -579,7 +581,7 @@ def test_replaced_landmarks_take_their_knowledge_along_and_nothing_else(kernel, 
 
 def test_the_spectral_covariance_is_below_the_base_kernel():
     # it replaces the past, so it need not shrink from batch to batch
-    state = initial("spectral", RBF(0.4))
+    state = make_recursion("spectral", RBF(0.4))
     points = vectors(25, seed=47)
     base = naive.rbf(0.4)(points, points)
     for batch, penalty in make_stream([15, 20, 12, 18, 14], seed=28):
@@ -592,7 +594,9 @@ def test_the_spectral_covariance_is_below_the_base_kernel():
 @pytest.mark.parametrize("name", ["exact", "landmarks", "spectral"])
 @pytest.mark.parametrize(("kernel", "reference"), KERNELS)
 def test_the_diagonal_is_that_of_the_matrix(name, kernel, reference):
-    state = fold_all(initial(name, kernel, n_landmarks=20), make_stream([15, 20, 12], seed=29))
+    state = fold_all(
+        make_recursion(name, kernel, n_landmarks=20), make_stream([15, 20, 12], seed=29)
+    )
     points = vectors(25, seed=48)
     values = state.covariance(points, points)
     size = max(1.0, np.abs(reference(points, points)).max())
@@ -603,7 +607,9 @@ def test_the_diagonal_is_that_of_the_matrix(name, kernel, reference):
 
 @pytest.mark.parametrize("name", ["exact", "landmarks", "spectral"])
 def test_the_landmark_part_is_the_difference_from_the_base_kernel(name):
-    state = fold_all(initial(name, RBF(0.4), n_landmarks=20), make_stream([15, 20, 12], seed=30))
+    state = fold_all(
+        make_recursion(name, RBF(0.4), n_landmarks=20), make_stream([15, 20, 12], seed=30)
+    )
     support, coefficients = vectors(10, seed=49), vectors(10, p=2, seed=50)
     new = vectors(25, seed=51)
     geometry = state.covariance.on_window(support, state.landmarks)
@@ -617,7 +623,7 @@ def test_the_landmark_part_is_the_difference_from_the_base_kernel(name):
 @pytest.mark.parametrize("name", ["exact", "landmarks", "spectral"])
 def test_folding_leaves_the_old_state_alone(name):
     stream = make_stream([15, 20, 12], seed=31)
-    state = fold_all(initial(name, RBF(0.4), n_landmarks=20), stream[:2])
+    state = fold_all(make_recursion(name, RBF(0.4), n_landmarks=20), stream[:2])
     points = vectors(25, seed=52)
     before = state.covariance(points, points)
     state.fold(stream[2][0].points, stream[2][1])

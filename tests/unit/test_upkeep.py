@@ -721,9 +721,9 @@ def test_projecting_loses_nothing_where_landmarks_span_the_space(
 
 def begun(kernel, n_landmarks, points, bias_variance=np.inf):
     """Return the posterior of no batch, with landmarks."""
-    carrier = covariance.initial("landmarks", kernel, n_landmarks=n_landmarks, seed=0)
+    carrier = covariance.make_recursion("landmarks", kernel, n_landmarks=n_landmarks, seed=0)
     recipe = GraphRecipe(n_neighbors=NEIGHBOURS)
-    return update.initial(carrier, recipe, points, update.BiasPrior(0.0, bias_variance))
+    return update.prior_of(carrier, recipe, points, update.BiasPrior(0.0, bias_variance))
 
 
 def as_batch(rows):

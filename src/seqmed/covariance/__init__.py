@@ -17,19 +17,17 @@ RECURSIONS: dict[str, Callable[[LowRankCovariance, int, int], Recursion]] = {
     "landmarks": LandmarkRecursion,
     "exact": lambda covariance, n_landmarks, seed: ExactRecursion(covariance),
     "spectral": lambda covariance, n_landmarks, seed: SpectralRecursion(covariance),
-    "nystroem": NystroemRecursion,
 }
-# Those that take in a smoothness penalty.
-NAMES = ("landmarks", "exact", "spectral")
 
 
-def initial(name: str, kernel: Kernel, *, n_landmarks: int = 500, seed: int = 0) -> Recursion:
+def make_recursion(
+    name: str, kernel: Kernel, *, n_landmarks: int = 500, seed: int = 0
+) -> Recursion:
     """Return the named recursion before any batch: the base kernel is the covariance."""
     return RECURSIONS[name](LowRankCovariance(kernel), n_landmarks, seed)
 
 
 __all__ = [
-    "NAMES",
     "RECURSIONS",
     "ExactRecursion",
     "LandmarkRecursion",

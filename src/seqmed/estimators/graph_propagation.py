@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from seqmed import uncertainty
 from seqmed.arrays import Array, Points, take_rows
 from seqmed.calibration import with_unseen
 from seqmed.classes import ClassRegistry, empty_registry
@@ -22,6 +23,7 @@ from seqmed.graph.propagation import UNLABELED, GraphInfo, GraphState
 from seqmed.kernels import Kernel, make_kernel
 from seqmed.snapshots import snapshot
 from seqmed.threads import one_thread
+from seqmed.uncertainty import Uncertainty
 
 DEFAULT_GRAPH_MEMORY = 10_000
 # Rows that `fit` learns at a time.
@@ -168,13 +170,31 @@ class GraphClassifier(StreamClassifier):
     def _class_scores(self, X: Any) -> tuple[Any, Array]:
         """Return the state, and the score of every class at every row, (n_samples, n_classes)."""
 
+    @abstractmethod
+    def _probabilities(self, points: Points) -> Array:
+        """Return the probability of every class at validated rows, (n, n_classes)."""
+
+    def _n_support(self) -> int:
+        """Return how many points a query compares rows with."""
+        return uncertainty.CONDITIONED
+
+    def _uncertainty(self, points: Points) -> Uncertainty:
+        """Return the uncertainty of the decisions at some rows."""
+        stream = self._stream
+        probabilities = np.zeros((points.shape[0], 0))
+        if stream.book.seen.sum() > 1:
+            probabilities = self._probabilities(points)
+        return uncertainty.of_graph(stream.graph, stream.book, points, probabilities)
+
     def _begin_graph(self, rows: Rows, seed: int, kernel: Kernel | None) -> GraphState:
         """Return the graph before the first batch; ``kernel`` is whose distances "auto" means."""
         metric = self.metric
         if callable(metric):
             metric = make_kernel(metric, "scale", 3, 0.0).freeze(rows.points, rows.weights)
         metric = make_metric(metric, rows.points, kernel)
-        return propagation.begin(metric, self.graph_memory, self.n_neighbors, self.alpha, int(seed))
+        return propagation.empty_graph(
+            metric, self.graph_memory, self.n_neighbors, self.alpha, int(seed)
+        )
 
     def _fixed(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._fixed_parameters}

@@ -125,13 +125,13 @@ class PosteriorPredictor(StreamClassifier):
     def coef_(self):
         """Explicit weights of a linear kernel, (n_machines, n_features)."""
         posterior = self._fitted_posterior()
-        if not isinstance(posterior.covariance.kernel, kernels.Linear):
+        if not posterior.covariance.kernel.compact:
             raise AttributeError("coef_ is only available with kernel='linear'.")
         return kernels.linear_weights(posterior.mean_parts[0])
 
     def _support(self) -> Expansion:
         posterior = self._fitted_posterior()
-        if isinstance(posterior.covariance.kernel, kernels.Linear):
+        if posterior.covariance.kernel.compact:
             raise AttributeError(
                 "kernel='linear' keeps explicit weights instead of support vectors: use coef_."
             )

@@ -15,14 +15,10 @@ from seqmed.classes import empty_registry
 from seqmed.estimators.graph_propagation import DEFAULT_GRAPH_MEMORY, GraphClassifier
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import Rows, is_estimator
-from seqmed.kernels import Kernel, make_kernel
 from seqmed.kernels.bounded import check_overflow
 from seqmed.mixture import experts as margins
 from seqmed.mixture import update as mixture_update
 from seqmed.mixture.update import MixtureInfo, MixtureSettings, MixtureStream
-
-# Kernels whose distances grow with Euclidean ones: the graph then uses those of the rows.
-EUCLIDEAN_KERNELS = ("rbf", "linear")
 
 
 class SeqGraphMED(GraphClassifier):
@@ -221,17 +217,13 @@ class SeqGraphMED(GraphClassifier):
         return super()._rows_at_once(n_rows)
 
     def _begin(self, rows: Rows, seed: int, classes: Any) -> MixtureStream:
-        margin = margins.begin(self._template())
-        kernel: Kernel | None = None
-        own = getattr(margin.estimator, "kernel", "rbf")
-        if isinstance(margin, margins.OwnExpert) and own not in EUCLIDEAN_KERNELS:
-            model = margin.estimator
-            kernel = make_kernel(own, model.gamma, model.degree, model.coef0)
-            kernel = kernel.freeze(rows.points, rows.weights)
-        graph = self._begin_graph(rows, seed, kernel)
+        margin = margins.make_expert(self._template())
+        graph = self._begin_graph(rows, seed, margin.frozen_kernel(rows))
         book = empty_registry(per_class=True)
         sparse = sp.issparse(rows.points)
-        stream = mixture_update.begin(graph, margin, book, rows.points, self._fixed(), sparse)
+        stream = mixture_update.initial_state(
+            graph, margin, book, rows.points, self._fixed(), sparse
+        )
         return mixture_update.with_classes(stream, book.declare(classes))
 
     def _learn_rows(

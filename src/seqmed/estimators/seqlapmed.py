@@ -17,7 +17,7 @@ from seqmed.estimators.sequential import (
     LABELS_AT_ONCE,
     SequentialClassifier,
 )
-from seqmed.estimators.validation import Rows, check_strength
+from seqmed.estimators.validation import Registered, Rows, check_strength
 from seqmed.graph.laplacian import GraphRecipe
 from seqmed.kernels import Kernel
 
@@ -86,7 +86,7 @@ class SeqLapMED(SequentialClassifier):
         "heat_width": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
         "laplacian": [StrOptions({"normalized", "unnormalized"})],
         "laplacian_power": [Interval(Integral, 1, None, closed="left")],
-        "recursion": [StrOptions(set(covariance.NAMES))],
+        "recursion": [Registered(covariance.RECURSIONS)],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
     }
 
@@ -169,7 +169,7 @@ class SeqLapMED(SequentialClassifier):
         landmarks = self.n_landmarks
         if self.budget is not None:
             landmarks = self._landmarks_within_budget()
-        return covariance.initial(self.recursion, kernel, n_landmarks=landmarks, seed=seed)
+        return covariance.make_recursion(self.recursion, kernel, n_landmarks=landmarks, seed=seed)
 
     def _landmarks_within_budget(self) -> int:
         return min(self.n_landmarks, self.budget // 2)

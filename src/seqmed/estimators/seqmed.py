@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqmed import covariance
+from seqmed.covariance import ExactRecursion, NystroemRecursion
+from seqmed.covariance.low_rank import LowRankCovariance
 from seqmed.covariance.protocol import Recursion
 from seqmed.estimators.sequential import (
     DEFAULT_C,
@@ -168,9 +169,9 @@ class SeqMED(SequentialClassifier):
 
     def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
         if self.budget is None or kernel.compact:
-            return covariance.initial("exact", kernel)
+            return ExactRecursion(LowRankCovariance(kernel))
         landmarks = self._landmarks_within_budget()
-        return covariance.initial("nystroem", kernel, n_landmarks=landmarks, seed=seed)
+        return NystroemRecursion(LowRankCovariance(kernel), landmarks, seed)
 
     def _landmarks_within_budget(self) -> int:
         return self.budget // 2

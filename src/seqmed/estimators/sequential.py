@@ -12,16 +12,23 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from seqmed import kernels, margin_state, window
+from seqmed import kernels, margin_state, uncertainty, window
 from seqmed.arrays import Points
 from seqmed.covariance.protocol import Recursion
 from seqmed.estimators.prediction import PosteriorPredictor
-from seqmed.estimators.validation import Rows, check_strength, square_gram, warn_unless_converged
+from seqmed.estimators.validation import (
+    Registered,
+    Rows,
+    check_strength,
+    square_gram,
+    warn_unless_converged,
+)
 from seqmed.graph.laplacian import GraphRecipe
 from seqmed.kernels import Kernel, Precomputed, make_kernel
 from seqmed.margin_state import MarginState
 from seqmed.settings import Settings
 from seqmed.snapshots import snapshot
+from seqmed.uncertainty import Uncertainty
 from seqmed.update import UpdateInfo
 
 DEFAULT_C = 10.0
@@ -35,7 +42,7 @@ class SequentialClassifier(PosteriorPredictor):
     """A classifier that carries its posterior from batch to batch as the next prior."""
 
     _parameter_constraints: ClassVar[dict] = {
-        "kernel": [StrOptions(set(kernels.NAMES)), callable],
+        "kernel": [Registered(kernels.KERNELS, "precomputed"), callable],
         "gamma": [StrOptions({"scale", "auto"}), Interval(Real, 0.0, None, closed="neither")],
         "degree": [Interval(Integral, 1, None, closed="left")],
         "coef0": [Interval(Real, 0.0, None, closed="left")],
@@ -183,11 +190,13 @@ class SequentialClassifier(PosteriorPredictor):
         settings = self._settings(
             float(rows.weights[rows.labeled].sum()), float(rows.weights.sum())
         )
-        for number, part in enumerate(self._mini_batches(rows, stream, settings.capacity)):
-            first = new_points and number == 0
+        infos: list[UpdateInfo] = []
+        for part in self._mini_batches(rows, stream, settings.capacity):
+            first = new_points and not infos
             stream, info = margin_state.learn(stream, part, settings, self.class_weight, first)
             warn_unless_converged(info, self.tol)  # an error, if the user has made it one
-        return self._commit(stream, info)
+            infos.append(info)
+        return self._commit(stream, infos[-1].after(infos[:-1]))
 
     def _mini_batches(
         self, rows: Rows, stream: MarginState, capacity: int | None
@@ -237,7 +246,7 @@ class SequentialClassifier(PosteriorPredictor):
         carrier = self._begin_recursion(kernel, rows, seed)
         fixed = {name: getattr(self, name) for name in self._fixed_parameters}
         variance = None if self.bias == "auto" else float(self.bias_variance)
-        return margin_state.initial(carrier, self._graph_recipe(), rows, variance, fixed)
+        return margin_state.empty_state(carrier, self._graph_recipe(), rows, variance, fixed)
 
     def _find_in_window(self, points: Points, codes: NDArray[np.intp] | None) -> NDArray[np.bool_]:
         """Return a mask of the rows of the window whose labels are to be taken back."""
@@ -299,6 +308,22 @@ class SequentialClassifier(PosteriorPredictor):
                 f"bias={self.bias!r} requires bias_variance=inf, got {self.bias_variance:g}. Set "
                 "bias='exact' to use a finite variance."
             )
+
+    # -- queries ---------------------------------------------------------------------------------
+
+    def _n_support(self) -> int:
+        """Return how many points a query compares rows with."""
+        return self._stream.posterior.size
+
+    def _uncertainty(self, points: Points) -> Uncertainty:
+        """Return the uncertainty of the decisions at some rows."""
+        if self.kernel == "precomputed":
+            raise ValueError(
+                "query got a model with kernel='precomputed', expected a kernel that can be "
+                "evaluated between any two rows: pass the kernel as a callable."
+            )
+        stream = self._stream
+        return uncertainty.of_posterior(stream.posterior, stream.book, points, self.C)
 
     # -- what a subclass decides -----------------------------------------------------------------
 

@@ -1,9 +1,10 @@
-"""What may come in, what may go out, and what is said if not."""
+"""Input validation and warnings."""
 
 from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
 from seqmed.arrays import Array, Points, canonical
@@ -28,6 +30,21 @@ TILE = 64
 LARGEST_STRENGTH = 1e100
 # Squares of features, and products of two such squares, must stay finite.
 LARGEST_FEATURE = 1e70
+
+
+class Registered(StrOptions):
+    """Parameter constraint: a name in a registry, as it is when the parameter is checked."""
+
+    def __init__(self, registry: Mapping[str, Any], *others: str) -> None:
+        super().__init__({*registry, *others})
+        self.registry, self.others = registry, others
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        """Whether a value is one of the names."""
+        return isinstance(val, str) and (val in self.registry or val in self.others)
+
+    def __str__(self) -> str:
+        return f"a str among {{{', '.join(map(repr, sorted({*self.registry, *self.others})))}}}"
 
 
 class Rows(NamedTuple):

@@ -160,7 +160,9 @@ class GraphState:
         return means
 
 
-def begin(metric: Metric, capacity: int, n_neighbors: int, alpha: float, seed: int) -> GraphState:
+def empty_graph(
+    metric: Metric, capacity: int, n_neighbors: int, alpha: float, seed: int
+) -> GraphState:
     """Return the state before the first batch."""
     return GraphState(
         rows=no_kept_rows(metric, n_neighbors),

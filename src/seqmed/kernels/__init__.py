@@ -10,7 +10,14 @@ from seqmed.kernels.given import FromFunction, Precomputed
 from seqmed.kernels.protocol import Expansion, Kernel
 from seqmed.kernels.vectors import RBF, Linear, Polynomial, linear_weights
 
-NAMES = ("rbf", "linear", "poly", "tfidf", "dcm", "precomputed")
+# Kernels by name, each made from gamma, degree and coef0.
+KERNELS: dict[str, Callable[[float | str, int, float], Kernel]] = {
+    "rbf": lambda gamma, degree, coef0: RBF(gamma),
+    "linear": lambda gamma, degree, coef0: Linear(),
+    "poly": Polynomial,
+    "tfidf": lambda gamma, degree, coef0: TfIdf(),
+    "dcm": lambda gamma, degree, coef0: DCMFisher(),
+}
 
 
 def make_kernel(
@@ -20,27 +27,25 @@ def make_kernel(
 
     "precomputed" is not among them: it comes with a matrix, `Precomputed`.
     """
-    if kernel == "rbf":
-        return RBF(gamma)
-    if kernel == "linear":
-        return Linear()
-    if kernel == "poly":
-        return Polynomial(gamma, degree, coef0)
-    if kernel == "tfidf":
-        return TfIdf()
-    if kernel == "dcm":
-        return DCMFisher()
+    if isinstance(kernel, str) and kernel in KERNELS:
+        return KERNELS[kernel](gamma, degree, coef0)
     if isinstance(kernel, Kernel) and not isinstance(kernel, type):
         return kernel
     if callable(kernel) and not isinstance(kernel, type) and not hasattr(kernel, "freeze"):
         return FromFunction(kernel)
     raise ValueError(
-        f"kernel={kernel!r}: expected one of {NAMES}, a function of two sets of rows, or an object "
-        "with all methods of seqmed.kernels.Kernel; a class must be called first."
+        f"kernel={kernel!r}: expected one of {names()}, a function of two sets of rows, or an "
+        "object with all methods of seqmed.kernels.Kernel; a class must be called first."
     )
 
 
+def names() -> tuple[str, ...]:
+    """Return the names of all kernels."""
+    return (*KERNELS, "precomputed")
+
+
 __all__ = [
-    "NAMES", "RBF", "ComputedGram", "DCMFisher", "Expansion", "FromFunction", "Kernel", "Linear",
+    "KERNELS", "RBF", "ComputedGram", "DCMFisher", "Expansion", "FromFunction", "Kernel", "Linear",
     "Polynomial", "Precomputed", "TfIdf", "blocks", "evaluate", "linear_weights", "make_kernel",
+    "names",
 ]  # fmt: skip

@@ -1,10 +1,11 @@
 """The margin expert beside the graph: a classifier of this package, or any other with partial_fit.
 
-An expert is never changed: learning returns another one.
+An expert is never changed: learning returns another one. `EXPERTS` says which kind an estimator is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from inspect import Parameter, signature
@@ -19,8 +20,12 @@ from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.prediction import scored
 from seqmed.estimators.sequential import SequentialClassifier
 from seqmed.estimators.validation import Rows, alike, is_estimator
+from seqmed.kernels import Kernel, make_kernel
 from seqmed.labels import as_objects, typed
 from seqmed.snapshots import snapshot
+
+# Kernels whose graph is that of Euclidean distances.
+EUCLIDEAN_KERNELS = ("rbf", "linear")
 
 
 class Lesson(NamedTuple):
@@ -56,6 +61,9 @@ class MarginExpert(Protocol):
     @property
     def scaled(self) -> bool: ...
 
+    def frozen_kernel(self, rows: Rows) -> Kernel | None:
+        """Return the kernel that the graph's distances are taken from; None for Euclidean ones."""
+
     def with_parameters(self, template: Any) -> MarginExpert:
         """Return the expert with the parameters of a template; refuse those that may not change."""
 
@@ -86,6 +94,14 @@ class OwnExpert:
     def scaled(self) -> bool:
         """Whether there is one machine per class with a known bias."""
         return self.estimator.bias == "auto"
+
+    def frozen_kernel(self, rows: Rows) -> Kernel | None:
+        """Return the estimator's kernel as the first batch freezes it, unless it is Euclidean."""
+        model = self.estimator
+        if model.kernel in EUCLIDEAN_KERNELS:
+            return None
+        kernel = make_kernel(model.kernel, model.gamma, model.degree, model.coef0)
+        return kernel.freeze(rows.points, rows.weights)
 
     def with_parameters(self, template: Any) -> OwnExpert:
         """Return the expert with the parameters of a template, checked as by `partial_fit`."""
@@ -154,6 +170,9 @@ class OtherExpert:
     given: dict[str, Any]
 
     scaled = False
+
+    def frozen_kernel(self, rows: Rows) -> None:
+        """Return None: the classifier's own similarity is not known."""
 
     def with_parameters(self, template: Any) -> OtherExpert:
         """Return the expert itself; refuse a template with other parameters than it has."""
@@ -244,16 +263,29 @@ class OtherExpert:
         )
 
 
-def begin(estimator: BaseEstimator) -> MarginExpert:
+def make_expert(estimator: BaseEstimator) -> MarginExpert:
     """Return the expert of an estimator, which is copied without anything it has learned."""
-    if is_own(estimator):
-        model: Any = type(estimator)(**estimator.get_params(deep=False))
-        if model.kernel == "precomputed":
-            raise ValueError(
-                "estimator has kernel='precomputed', expected a kernel that can be evaluated "
-                "between batches: pass the kernel as a callable."
-            )
-        return OwnExpert(model)
+    return next(make(estimator) for applies, make in EXPERTS if applies(estimator))
+
+
+def is_own(estimator: Any) -> bool:
+    """Whether an estimator is a `SeqMED` or a `SeqLapMED`."""
+    return isinstance(estimator, SequentialClassifier)
+
+
+def own_expert(estimator: BaseEstimator) -> OwnExpert:
+    """Return the expert of a classifier of this package."""
+    model: Any = type(estimator)(**estimator.get_params(deep=False))
+    if model.kernel == "precomputed":
+        raise ValueError(
+            "estimator has kernel='precomputed', expected a kernel that can be evaluated "
+            "between batches: pass the kernel as a callable."
+        )
+    return OwnExpert(model)
+
+
+def other_expert(estimator: BaseEstimator) -> OtherExpert:
+    """Return the expert of any other classifier."""
     model = clone(estimator)
     missing = [name for name in ("partial_fit",) if not hasattr(model, name)]
     if not (hasattr(model, "decision_function") or hasattr(model, "predict_proba")):
@@ -266,9 +298,11 @@ def begin(estimator: BaseEstimator) -> MarginExpert:
     return OtherExpert(model, all_parameters(estimator))
 
 
-def is_own(estimator: Any) -> bool:
-    """Whether an estimator is a `SeqMED` or a `SeqLapMED`."""
-    return isinstance(estimator, SequentialClassifier)
+# Kinds of experts, the first that applies to an estimator being used.
+EXPERTS: list[tuple[Callable[[Any], bool], Callable[[Any], MarginExpert]]] = [
+    (is_own, own_expert),
+    (lambda estimator: True, other_expert),
+]
 
 
 def learns_from_unlabeled(estimator: Any) -> bool:

@@ -95,7 +95,7 @@ class MixtureInfo(NamedTuple):
     temperature: float
 
 
-def begin(
+def initial_state(
     graph: GraphState,
     margin: MarginExpert,
     book: ClassRegistry,

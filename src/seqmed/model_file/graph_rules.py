@@ -13,13 +13,12 @@ import scipy.sparse as sp
 
 from seqmed.arrays import Points
 from seqmed.classes import ClassRegistry
-from seqmed.estimators.seqgraphmed import EUCLIDEAN_KERNELS
 from seqmed.graph.kept_rows import SPARE
 from seqmed.graph.metrics import Cosine, Euclidean, KernelDistance
 from seqmed.graph.neighbours import Lists
 from seqmed.graph.propagation import GraphInfo, GraphState
 from seqmed.kernels import DCMFisher, Linear, Precomputed, TfIdf
-from seqmed.mixture.experts import OwnExpert
+from seqmed.mixture.experts import EUCLIDEAN_KERNELS, OwnExpert
 from seqmed.mixture.update import PROBES, MixtureInfo, MixtureStream
 from seqmed.mixture.weighting import RECORD, SHARE_EXPONENTS, Choice, Scales, ScoreRecord
 from seqmed.model_file.saved_rows import SavedRows

@@ -357,7 +357,7 @@ class Watch:
         return padded[:, found]
 
 
-def begin(points: Points, names: tuple[str, ...] | None) -> Watch:
+def first_watch(points: Points, names: tuple[str, ...] | None) -> Watch:
     """Return a watch on the columns of a first batch."""
     return Watch(measure(points), names, np.zeros(points.shape[1], dtype=bool))
 

@@ -299,12 +299,12 @@ class StreamPipeline(Pipeline):
             return None
         columns = drift.numeric_columns(X)
         if columns is not None:
-            return True, drift.begin(*columns)
+            return True, drift.first_watch(*columns)
         columns = drift.numeric_columns(self._frozen(X) if features is None else features)
         if columns is None:
             return None
         rows, names = columns
-        return False, drift.begin(rows, names or feature_names(steps, rows.shape[1]))
+        return False, drift.first_watch(rows, names or feature_names(steps, rows.shape[1]))
 
     def _look(self, X: Any, features: Any) -> dict[str, Any]:
         """Return what to remember after comparing a batch with the first, and warn if needed."""

@@ -1,0 +1,125 @@
+"""A kernel, a recursion and an expert from outside the package: one class and one line each."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import GaussianNB
+
+from seqmed import SeqGraphMED, SeqLapMED, SeqMED, covariance, kernels
+from seqmed.covariance.exact import ExactRecursion
+from seqmed.covariance.protocol import Folded
+from seqmed.kernels.protocol import Pointwise
+from seqmed.mixture import experts
+
+
+def rows(n=120, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    return rng.normal(size=(n, 3)) + 2.5 * np.eye(3)[y], y
+
+
+@dataclass(frozen=True)
+class Laplace(Pointwise):
+    """``exp(-gamma |x - x'|_1)``."""
+
+    gamma: float = 1.0
+
+    def __call__(self, left, right):
+        return np.exp(-self.gamma * np.abs(left[:, None] - right[None]).sum(axis=2))
+
+    def diagonal(self, points):
+        return np.ones(points.shape[0])
+
+
+def test_a_kernel(monkeypatch):
+    X, y = rows()
+    with pytest.raises(ValueError, match="'kernel'"):
+        SeqMED("laplace").fit(X, y)
+    monkeypatch.setitem(kernels.KERNELS, "laplace", lambda gamma, degree, coef0: Laplace(0.5))
+    for estimator in (SeqMED, SeqLapMED):
+        model = estimator("laplace", random_state=0)
+        model.partial_fit(X[:60], y[:60]).partial_fit(X[60:], y[60:])
+        assert model.score(*rows(seed=1)) > 0.8
+    mixture = SeqGraphMED(SeqMED("laplace"), random_state=0).fit(X, np.where(y < 9, y, -1))
+    assert mixture.score(*rows(seed=1)) > 0.8
+    same = SeqMED(lambda a, b: Laplace(0.5)(a, b)).partial_fit(X, y)
+    named = SeqMED("laplace").partial_fit(X, y)
+    np.testing.assert_allclose(same.decision_function(X), named.decision_function(X), atol=1e-9)
+
+
+@dataclass(frozen=True)
+class EveryOther:
+    """The exact recursion with every other batch left out."""
+
+    exact: ExactRecursion
+    n_folds: int = 0
+
+    capacity = None
+    grows = False
+
+    @property
+    def covariance(self):
+        return self.exact.covariance
+
+    @property
+    def landmarks(self):
+        return self.exact.landmarks
+
+    def forget(self, share):
+        return replace(self, exact=self.exact.forget(share))
+
+    def fold(self, points, smoothness):
+        if self.n_folds % 2:
+            return Folded(replace(self, n_folds=self.n_folds + 1))
+        folded = self.exact.fold(points, smoothness)
+        return folded._replace(recursion=EveryOther(folded.recursion, self.n_folds + 1))
+
+    def add_labeled(self, points):
+        return Folded(self)
+
+    def project(self, points, coefficients):
+        return self.exact.project(points, coefficients)
+
+    def unexplained(self, points):
+        return self.exact.unexplained(points)
+
+
+def test_a_recursion(monkeypatch):
+    X, y = rows()
+    with pytest.raises(ValueError, match="'recursion'"):
+        SeqLapMED(recursion="every other").fit(X, y)
+    monkeypatch.setitem(
+        covariance.RECURSIONS,
+        "every other",
+        lambda base, n_landmarks, seed: EveryOther(ExactRecursion(base)),
+    )
+    model = SeqLapMED(recursion="every other", beta=0.5)
+    exact = SeqLapMED(recursion="exact", beta=0.5)
+    for start in range(0, 120, 40):
+        part = slice(start, start + 40)
+        model.partial_fit(X[part], y[part])
+        exact.set_params(beta=0.0 if start == 40 else 0.5).partial_fit(X[part], y[part])
+    np.testing.assert_allclose(model.decision_function(X), exact.decision_function(X), atol=1e-6)
+
+
+def test_an_expert(monkeypatch):
+    """One that counts its lessons."""
+    lessons = []
+
+    class Counted(experts.OtherExpert):
+        def learn(self, lesson):
+            lessons.append(int(lesson.part.sum()))
+            learned = super().learn(lesson)
+            return Counted(learned.estimator, learned.given)
+
+    def counted(estimator):
+        expert = experts.other_expert(estimator)
+        return Counted(expert.estimator, expert.given)
+
+    applies = (lambda estimator: isinstance(estimator, GaussianNB), counted)
+    monkeypatch.setattr(experts, "EXPERTS", [applies, *experts.EXPERTS])
+    X, y = rows()
+    model = SeqGraphMED(GaussianNB(), random_state=0).partial_fit(X, y, classes=[0, 1, 2])
+    assert sum(lessons) == 120
+    assert model.score(*rows(seed=1)) > 0.8
