@@ -91,10 +91,14 @@ class UpdateInfo(NamedTuple):
         if not earlier:
             return self
         every = [*earlier, self]
+        cost = self.projection_cost
+        for info in earlier:  # classes may have been added since
+            same = info.projection_cost.size == cost.size
+            cost = cost + (info.projection_cost if same else info.projection_cost.max())
         return self._replace(
             n_points=earlier[0].n_points,
             n_labeled=sum(info.n_labeled for info in every),
-            projection_cost=np.sum([info.projection_cost for info in every], axis=0),
+            projection_cost=cost,
             replacement_cost=max(info.replacement_cost for info in every),
             forgot=any(info.forgot for info in every),
         )
