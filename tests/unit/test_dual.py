@@ -14,8 +14,8 @@ from seqmed.dual import DualProblem, attainable, feasible, loops, smo, solve
 from seqmed.dual.problem import (
     duality_gap,
     exact_bias,
+    kkt_residuals,
     margins_left,
-    standing,
 )
 from tests.reference import newton
 from tests.reference.convex import dual_value, primal_value, solve_convex
@@ -37,8 +37,8 @@ EPSILON = np.finfo(float).eps
 
 def kkt_violation(problem, multipliers):
     """Return the KKT violation of multipliers, >= 0, by a new product with K."""
-    stands = standing(problem, multipliers, margins_left(problem, multipliers))
-    return max(stands.violation, 0.0)
+    residuals = kkt_residuals(problem, multipliers, margins_left(problem, multipliers))
+    return max(residuals.violation, 0.0)
 
 
 # -- problems --------------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def test_gap_is_primal_minus_dual_and_brackets_the_optimum(case, tol):
 def feasible_point(problem, generator):
     """Multipliers inside the bounds, some of them zero, y'a as it has to be for a diffuse bias.
 
-    What is asked of one side stands on all of it, as the same share of every bound; the rest
+    What is asked of one side residuals on all of it, as the same share of every bound; the rest
     balances.
     """
     n = problem.signs.size
@@ -629,7 +629,7 @@ def test_a_start_is_made_feasible_by_scaling_down_if_that_is_enough():
         assert np.ptp(scaled) <= 1e-15
         assert 0 < scaled[0] < 1
         np.testing.assert_array_equal(found[~heavy], uneven[~heavy])
-    # nothing to scale down: what is asked for stands on the other side
+    # nothing to scale down: what is asked for residuals on the other side
     found = feasible(problem, np.zeros(20))
     np.testing.assert_array_equal(found[~positive], 0.0)
     assert found[positive].sum() == pytest.approx(3.0, abs=1e-14)
@@ -755,10 +755,10 @@ def test_the_bias_where_every_multiplier_is_at_the_edge_of_rounding(n_trusted):
         problem = replace(problem, bounds=np.array([1e-160, 1.0]))
     assert ((problem.bounds - multipliers) ** 2 == 0).sum() == 2 - n_trusted
     assert (multipliers < problem.bounds).all()
-    stands = standing(problem, multipliers, margins_left(problem, multipliers))
-    demand = stands.demand
+    residuals = kkt_residuals(problem, multipliers, margins_left(problem, multipliers))
+    demand = residuals.demand
     assert np.isfinite(demand).all()
-    bias = exact_bias(problem, multipliers, stands, None)
+    bias = exact_bias(problem, multipliers, residuals, None)
     assert bias == pytest.approx(demand[1] if n_trusted else demand.mean(), rel=1e-14)
 
 
@@ -1132,9 +1132,9 @@ def eager(monkeypatch):
     """Points are left out as early as there are ten of them, and counted."""
     left_out, without_others = [], smo.without_others
 
-    def counted(play, kept):
+    def counted(active, kept):
         left_out.append(int((~kept).sum()))
-        return without_others(play, kept)
+        return without_others(active, kept)
 
     monkeypatch.setattr(smo, "SHRINKABLE", 10)
     monkeypatch.setattr(smo, "without_others", counted)

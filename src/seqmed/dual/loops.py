@@ -35,7 +35,7 @@ CONVERGED, RUNNING, STUCK, MISSING = 0, 1, 2, 3
 
 
 class Rows(NamedTuple):
-    """Rows of the covariance over the n points in play, as far as they have been fetched.
+    """Rows of the covariance over the n points active, as far as they have been fetched.
 
     Attributes
     ----------

@@ -8,15 +8,15 @@ One update of a maximum entropy discrimination classifier is the concave problem
 with one multiplier ``a_i`` per labeled point. ``K`` is the prior covariance on these points, ``m``
 the prior mean, ``C_i`` the bound of a multiplier and ``e_i`` the shape of its slack prior: 1 is
 maximum entropy discrimination, 0 is the support vector machine, whose log term is the hard box
-``a_i <= C_i``. The balance ``t`` is 0 unless settled multipliers are to be made up for. A finite
+``a_i <= C_i``. The sum ``t`` is 0 unless it balances frozen multipliers. A finite
 prior variance ``v`` of the bias drops the equality and adds ``v`` to ``K``.
 
-Everything is phrased through the *signed coefficients* ``c = Y a`` and the *demand*
+Everything is written in the *signed coefficients* ``c = Y a`` and the *implied bias*
 
-    demand_i = y_i (1 - e_i / (C_i - a_i)) - m_i - (K c)_i,
+    demand_i = y_i (1 - e_i / (C_i - a_i)) - m_i - (K c)_i
 
-the bias that point ``i`` alone would ask for. At the optimum all support vectors demand the same
-bias, and that is the bias.
+of point ``i`` alone. At the optimum all support vectors imply the same bias, which is the bias.
+`seqmed.theory.dual_objective` is the problem as one equation.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class DualSolution(NamedTuple):
     bias : the exact bias; under a finite variance its deviation from the prior mean.
     gap : duality gap, >= 0, an upper bound on the distance of either objective to the optimum.
     objective : value of the dual.
-    violation : largest disagreement between two demands, the quantity ``tol`` is about.
+    violation : largest difference of two implied biases, to be below ``tol``.
     status : "converged", "max_iter", or "rounding" (no floating point step makes progress).
     n_iter : number of pair steps taken.
     """
@@ -145,16 +145,15 @@ def margins_left(problem: DualProblem, multipliers: Array) -> Array:
     return problem.signs - problem.prior_scores - problem.gram @ coefficients
 
 
-class Standing(NamedTuple):
-    """How multipliers stand with the optimality conditions.
+class KKTResiduals(NamedTuple):
+    """KKT residuals of the dual.
 
     Attributes
     ----------
     left : (n,) what is missing to a score of ``y_i`` before the bias, see `margins_left`.
-    demand : (n,) the bias each point asks for.
-    blur : (n,) how far rounding one multiplier moves its demand. Close to its bound a multiplier
-        is so stiff that its last digit alone does; a disagreement of that size is not a violation
-        anybody could mend.
+    demand : (n,) implied bias of each point.
+    blur : (n,) change of the implied bias by rounding one multiplier. Close to its bound the last
+        digit of a multiplier changes it much; no solver could reduce a violation of that size.
     may_grow, may_shrink : (n,) masks of the signed coefficients that may.
     lowest, highest : the bias that the conditions allow. Lowest is the largest demand among
         coefficients that could still grow, highest the smallest among those that could still
@@ -171,24 +170,24 @@ class Standing(NamedTuple):
 
     @property
     def violation(self) -> float:
-        """By how much two demands contradict each other: not positive at the optimum."""
+        """Largest difference of two implied biases: not positive at the optimum."""
         return self.lowest - self.highest
 
     @property
     def contested(self) -> Mask:
-        """A mask (n,) of the points whose demand contradicts another's.
+        """A mask (n,) of the points whose implied bias violates another's.
 
-        The others are at a bound, and pulled beyond it: as things are, no step would move them.
+        The others are at a bound and would only move beyond it: no step would change them.
         """
         return (self.may_grow & (self.demand > self.highest)) | (
             self.may_shrink & (self.demand < self.lowest)
         )
 
 
-def standing(
+def kkt_residuals(
     problem: DualProblem, multipliers: Array, left: Array, total: float | None = None
-) -> Standing:
-    """Return how multipliers (n,) with missing margins ``left`` (n,) stand.
+) -> KKTResiduals:
+    """Return the KKT residuals of multipliers (n,) with missing margins ``left`` (n,).
 
     ``total`` is ``y'a``, should there be other points.
     """
@@ -210,13 +209,13 @@ def standing(
     if np.isfinite(problem.bias_variance):
         own = problem.bias_variance * float(problem.signs @ multipliers if total is None else total)
         lowest, highest = max(lowest, own), min(highest, own)
-    return Standing(left, demand, blur, may_grow, may_shrink, lowest, highest)
+    return KKTResiduals(left, demand, blur, may_grow, may_shrink, lowest, highest)
 
 
 def exact_bias(
-    problem: DualProblem, multipliers: Array, stands: Standing, previous: float | None
+    problem: DualProblem, multipliers: Array, residuals: KKTResiduals, previous: float | None
 ) -> float:
-    """Return the multiplier of ``y'a = t``: what every free support vector demands.
+    """Return the multiplier of ``y'a = t``: the implied bias of every free support vector.
 
     Where no free support vector fixes it, ``previous`` is moved as little as the optimality
     conditions ask; with no ``previous`` the middle of their interval is taken, as LIBSVM does.
@@ -224,15 +223,15 @@ def exact_bias(
     """
     if np.isfinite(problem.bias_variance):
         return problem.bias_variance * float(problem.signs @ multipliers)
-    free = stands.may_grow & stands.may_shrink
+    free = residuals.may_grow & residuals.may_shrink
     if free.any():
-        trust = 1.0 / (1.0 + stands.blur[free] / ROUNDING)
+        trust = 1.0 / (1.0 + residuals.blur[free] / ROUNDING)
         trust = trust / trust.max() if trust.any() else np.ones_like(trust)
-        return float(trust @ stands.demand[free] / trust.sum())
+        return float(trust @ residuals.demand[free] / trust.sum())
     if previous is None:
-        ends = [end for end in (stands.lowest, stands.highest) if np.isfinite(end)]
+        ends = [end for end in (residuals.lowest, residuals.highest) if np.isfinite(end)]
         return float(np.mean(ends))
-    return float(min(max(previous, stands.lowest), stands.highest))
+    return float(min(max(previous, residuals.lowest), residuals.highest))
 
 
 def duality_gap(problem: DualProblem, multipliers: Array, left: Array, bias: float) -> float:
@@ -292,23 +291,23 @@ def certify(
     status: str,
     n_iter: int,
     previous_bias: float | None = None,
-    stands: Standing | None = None,
+    residuals: KKTResiduals | None = None,
 ) -> DualSolution:
     """Turn multipliers into a solution: bias, gap and violation from one fresh product with K.
 
-    ``status`` is what to report should the violation exceed ``tol``; ``stands`` is how the
+    ``status`` is what to report should the violation exceed ``tol``; ``residuals`` is how the
     multipliers stand, where it has just been computed.
     """
-    if stands is None:
-        stands = standing(problem, multipliers, margins_left(problem, multipliers))
-    bias = exact_bias(problem, multipliers, stands, previous_bias)
+    if residuals is None:
+        residuals = kkt_residuals(problem, multipliers, margins_left(problem, multipliers))
+    bias = exact_bias(problem, multipliers, residuals, previous_bias)
     return DualSolution(
         multipliers=multipliers,
         bias=bias,
-        gap=duality_gap(problem, multipliers, stands.left, bias),
-        objective=dual_objective(problem, multipliers, stands.left),
-        violation=max(stands.violation, 0.0),
-        status="converged" if stands.violation <= tol else status,
+        gap=duality_gap(problem, multipliers, residuals.left, bias),
+        objective=dual_objective(problem, multipliers, residuals.left),
+        violation=max(residuals.violation, 0.0),
+        status="converged" if residuals.violation <= tol else status,
         n_iter=n_iter,
     )
 

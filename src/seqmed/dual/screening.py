@@ -21,11 +21,11 @@ from seqmed.dual import loops, smo
 from seqmed.dual.problem import (
     DualProblem,
     DualSolution,
-    Standing,
+    KKTResiduals,
     attainable,
     certify,
+    kkt_residuals,
     margins_left,
-    standing,
 )
 
 Block = Callable[[Mask], tuple[Indices, NDArray[np.floating]]]
@@ -34,9 +34,9 @@ Block = Callable[[Mask], tuple[Indices, NDArray[np.floating]]]
 SPARE = 0.1
 # Points up to which their covariances are held, beyond that 512 MB of their rows.
 LARGEST_BLOCK = 12_000
-# Points to begin with at most; from then on those in play are at most doubled at a time.
+# Points to begin with at most; from then on those active are at most doubled at a time.
 BEGINNING = 3000
-# Steps that a point in play is good for, before margins are computed afresh.
+# Steps that a point active is good for, before margins are computed afresh.
 STEPS_PER_POINT = 100
 # Fresh margins in a row without progress, as long as steps are taken.
 LONGEST_STALL = 30
@@ -68,19 +68,19 @@ def solve_from(
     multipliers, used, status = start.copy(), 0, "rounding"
     rows = first_rows(problem, rows, multipliers > 0)
     least, patience, stalled = float("inf"), smo.PATIENCE, 0
-    play, outcome = None, loops.RUNNING
+    active, outcome = None, loops.RUNNING
     while True:
-        stands = standing(problem, multipliers, margins_left(problem, multipliers))
-        violation = stands.violation
+        residuals = kkt_residuals(problem, multipliers, margins_left(problem, multipliers))
+        violation = residuals.violation
         if violation <= tol or status == "max_iter" or not patience:
             break
-        if play is not None:
-            missed = fall_short(problem, stands, rows, multipliers)
+        if active is not None:
+            missed = fall_short(problem, residuals, rows, multipliers)
             rows = rows | thinned(missed, max(BEGINNING, int(rows.sum())))
-        if play is None or rows.sum() > play.places.size:
-            play = play_of(problem, rows, block, multipliers, stands.left)
+        if active is None or rows.sum() > active.places.size:
+            active = play_of(problem, rows, block, multipliers, residuals.left)
         else:
-            play = play._replace(left=stands.left[play.places])
+            active = active._replace(left=residuals.left[active.places])
             stalled = 0 if violation < least else stalled + 1
             if outcome != loops.RUNNING:  # it has gone as far as it could
                 patience = smo.PATIENCE if violation < 0.5 * least else patience - 1
@@ -90,8 +90,8 @@ def solve_from(
         target = smo.COARSE * tol if least == float("inf") and not rows.all() else tol
         least = min(least, violation)
         total = float(problem.signs @ multipliers)
-        most = min(allowed - used, STEPS_PER_POINT * play.places.size)
-        outcome, steps, play = smo.descend(play, multipliers, total, target, most, False)
+        most = min(allowed - used, STEPS_PER_POINT * active.places.size)
+        outcome, steps, active = smo.descend(active, multipliers, total, target, most, False)
         used += steps
         if used >= allowed:
             status = "max_iter"
@@ -112,14 +112,14 @@ def solve_from(
         status=status,
         n_iter=used,
         previous_bias=previous_bias,
-        stands=stands,
+        residuals=residuals,
     )
 
 
 def play_of(
     problem: DualProblem, rows: Mask, block: Block, multipliers: Array, left: Array
-) -> smo.Play:
-    """Return the play of some points, by a mask; if they are many, without their rows."""
+) -> smo.ActiveSet:
+    """Return the active set of some points, by a mask; if they are many, without their rows."""
     if rows.sum() <= LARGEST_BLOCK:
         places, gram = block(rows)
         variances, own = gram.diagonal().astype(np.float64), np.arange(places.size)
@@ -144,12 +144,14 @@ def play_of(
     )
     traits = np.stack((part.signs, part.bounds, part.shapes, variances))
     shifts = np.empty((3, places.size))
-    play = smo.Play(places, part, multipliers[places], left[places], shifts, traits, held)
-    loops.refresh(traits, play.multipliers, shifts)
-    return play
+    active = smo.ActiveSet(places, part, multipliers[places], left[places], shifts, traits, held)
+    loops.refresh(traits, active.multipliers, shifts)
+    return active
 
 
-def fall_short(problem: DualProblem, stands: Standing, rows: Mask, multipliers: Array) -> Mask:
+def fall_short(
+    problem: DualProblem, residuals: KKTResiduals, rows: Mask, multipliers: Array
+) -> Mask:
     """Return a mask (n,) of the other points to be taken in, none if no multiplier would help.
 
     That is judged by the bias of those that are in.
@@ -157,14 +159,14 @@ def fall_short(problem: DualProblem, stands: Standing, rows: Mask, multipliers: 
     if np.isfinite(problem.bias_variance):
         bias = problem.bias_variance * float(problem.signs @ multipliers)
     else:
-        lowest = stands.demand.max(initial=-np.inf, where=stands.may_grow & rows)
-        highest = stands.demand.min(initial=np.inf, where=stands.may_shrink & rows)
+        lowest = residuals.demand.max(initial=-np.inf, where=residuals.may_grow & rows)
+        highest = residuals.demand.min(initial=np.inf, where=residuals.may_shrink & rows)
         bias = float(0.5 * (lowest + highest))
-    growing, shrinking = ~rows & stands.may_grow, ~rows & stands.may_shrink
-    missed = (growing & (stands.demand > bias)) | (shrinking & (stands.demand < bias))
+    growing, shrinking = ~rows & residuals.may_grow, ~rows & residuals.may_shrink
+    missed = (growing & (residuals.demand > bias)) | (shrinking & (residuals.demand < bias))
     if not missed.any():
         return missed
-    near = stands.demand > bias - SPARE, stands.demand < bias + SPARE
+    near = residuals.demand > bias - SPARE, residuals.demand < bias + SPARE
     return (growing & near[0]) | (shrinking & near[1])
 
 

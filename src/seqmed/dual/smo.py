@@ -5,7 +5,7 @@ keeps ``y'a`` where it is. ``i`` asks for the largest bias among the coefficient
 ``j`` is the partner of the largest second-order gain; ``d`` solves their one-dimensional problem.
 The loops are compiled, see `seqmed.dual.loops`; here is what surrounds them:
 
-- Many points sit at a bound that they would only be pulled beyond. They leave the *play* for a
+- Many points sit at a bound that they would only be pulled beyond. They leave the *active set* for a
   while, and the others take cheaper steps.
 - A large problem is played with rows in single precision, fetched when they are first asked for.
   Their error is that of what has changed since the missing margins were last computed in double
@@ -29,12 +29,12 @@ from seqmed.dual.loops import MISSING, RUNNING, Rows, refresh, sweep
 from seqmed.dual.problem import (
     DualProblem,
     DualSolution,
-    Standing,
+    KKTResiduals,
     certify,
     feasible,
     is_moderate,
+    kkt_residuals,
     margins_left,
-    standing,
 )
 
 # Pair steps between two returns to the interpreter: keeps a long solve interruptible.
@@ -51,7 +51,7 @@ ROW_BYTES, ROWS_AT_A_TIME = 2**29, 16
 SINGLE = float(np.finfo(np.float32).eps)
 
 
-class Play(NamedTuple):
+class ActiveSet(NamedTuple):
     """The points that take part in the steps.
 
     Attributes
@@ -105,21 +105,23 @@ def solve(
     if isinstance(problem.gram, np.ndarray):
         problem = replace(problem, gram=np.require(problem.gram, np.float64, ["C", "W"]))
     status, used, patience, shrinking = "rounding", 0, PATIENCE, n > SHRINKABLE
-    least, play = float("inf"), None
+    least, active = float("inf"), None
     while True:
         # The steps update their margins as they go; only freshly computed ones may end a solve.
-        stands = standing(problem, multipliers, fresh_margins(problem, multipliers))
-        violation = stands.violation
+        residuals = kkt_residuals(problem, multipliers, fresh_margins(problem, multipliers))
+        violation = residuals.violation
         if violation <= tol or status == "max_iter" or not patience:
             break
-        if play is None or left_out(play, stands):
-            play = begin(problem, multipliers, stands.left)
+        if active is None or left_out(active, residuals):
+            active = all_active(problem, multipliers, residuals.left)
         else:
-            play = play._replace(left=stands.left[play.places])
+            active = active._replace(left=residuals.left[active.places])
         # at first not to the last digit: whom a smaller problem left out wrongly shows then
         target = COARSE * tol if shrinking and violation > COARSE * tol else tol
         total = float(problem.signs @ multipliers)
-        outcome, steps, play = descend(play, multipliers, total, target, allowed - used, shrinking)
+        outcome, steps, active = descend(
+            active, multipliers, total, target, allowed - used, shrinking
+        )
         used += steps
         if outcome == RUNNING:
             status = "max_iter"
@@ -128,7 +130,7 @@ def solve(
         if steps == 0 or not patience:
             patience = 0
             if shrinking:  # before this is put down to rounding, nobody is left out
-                patience, least, shrinking, play = PATIENCE, float("inf"), False, None
+                patience, least, shrinking, active = PATIENCE, float("inf"), False, None
     return certify(
         problem,
         multipliers,
@@ -136,7 +138,7 @@ def solve(
         status=status,
         n_iter=used,
         previous_bias=previous_bias,
-        stands=stands,
+        residuals=residuals,
     )
 
 
@@ -150,44 +152,50 @@ def fresh_margins(problem: DualProblem, multipliers: Array) -> Array:
 
 
 def descend(
-    play: Play, multipliers: Array, total: float, tol: float, allowed: int, shrinking: bool
-) -> tuple[int, int, Play]:
+    active: ActiveSet, multipliers: Array, total: float, tol: float, allowed: int, shrinking: bool
+) -> tuple[int, int, ActiveSet]:
     """Take up to ``allowed`` pair steps, changing the ``multipliers`` of the whole in place.
 
     ``total`` is their ``y'a``. If ``shrinking``, points at a bound that no step would move leave
-    the play as it goes. Whether they were rightly left out shows when margins are computed afresh.
-    Returns (outcome, steps taken, the play at its end). The interpreter is visited now and then,
-    so that an interrupt is honoured within moments.
+    the active set. Whether that was right is checked when margins are recomputed. Returns
+    (outcome, steps taken, the active set at the end). Compiled calls are short, so that an
+    interrupt takes effect within moments.
     """
-    bias_state = np.array([play.part.bias_variance, total])
+    bias_state = np.array([active.part.bias_variance, total])
     outcome, used, since_check = RUNNING, 0, 0
     while outcome in (RUNNING, MISSING) and used < allowed:
-        shrinkable = shrinking and play.places.size > SHRINKABLE
+        shrinkable = shrinking and active.places.size > SHRINKABLE
         if shrinkable and since_check == 0:
-            play = shrink(play, bias_state[1])
-        check_at = max(play.places.size // 2, SHRINKABLE) if shrinkable else STEPS_PER_CALL
-        error = SINGLE if play.rows.values.dtype == np.float32 else 0.0
+            active = shrink(active, bias_state[1])
+        check_at = max(active.places.size // 2, SHRINKABLE) if shrinkable else STEPS_PER_CALL
+        error = SINGLE if active.rows.values.dtype == np.float32 else 0.0
         limits = np.array([tol, min(check_at - since_check, allowed - used), error])
         outcome, steps, missing = sweep(
-            play.rows, play.traits, play.multipliers, play.left, play.shifts, bias_state, limits
+            active.rows,
+            active.traits,
+            active.multipliers,
+            active.left,
+            active.shifts,
+            bias_state,
+            limits,
         )
         used, since_check = used + steps, since_check + steps
         if outcome == MISSING:
-            compute_rows(play, missing)
+            compute_rows(active, missing)
         else:
             since_check = 0
-            multipliers[play.places] = play.multipliers
-    return (RUNNING if outcome == MISSING else outcome), used, play
+            multipliers[active.places] = active.multipliers
+    return (RUNNING if outcome == MISSING else outcome), used, active
 
 
-def left_out(play: Play, stands: Standing) -> bool:
+def left_out(active: ActiveSet, residuals: KKTResiduals) -> bool:
     """Whether a point that a step would move does not take part."""
-    contested = stands.contested
-    return bool(contested.sum() > contested[play.places].sum())
+    contested = residuals.contested
+    return bool(contested.sum() > contested[active.places].sum())
 
 
-def begin(problem: DualProblem, multipliers: Array, left: Array) -> Play:
-    """Return the play of all points."""
+def all_active(problem: DualProblem, multipliers: Array, left: Array) -> ActiveSet:
+    """Return the active set of all points."""
     n = multipliers.size
     everyone = np.arange(n)
     traits = np.stack((problem.signs, problem.bounds, problem.shapes, problem.gram.diagonal()))
@@ -196,9 +204,11 @@ def begin(problem: DualProblem, multipliers: Array, left: Array) -> Play:
         rows = Rows(problem.gram, everyone, problem.gram, everyone, everyone, held, hand)
     else:
         rows = no_rows_of(problem.gram, everyone)
-    play = Play(everyone, problem, multipliers.copy(), left.copy(), np.empty((3, n)), traits, rows)
-    refresh(traits, play.multipliers, play.shifts)
-    return play
+    active = ActiveSet(
+        everyone, problem, multipliers.copy(), left.copy(), np.empty((3, n)), traits, rows
+    )
+    refresh(traits, active.multipliers, active.shifts)
+    return active
 
 
 def no_rows_of(gram: Any, places: Indices) -> Rows:
@@ -219,27 +229,27 @@ def no_rows_of(gram: Any, places: Indices) -> Rows:
     )
 
 
-def shrink(play: Play, total: float) -> Play:
-    """Return the play without the points that no step would move, if they are many.
+def shrink(active: ActiveSet, total: float) -> ActiveSet:
+    """Return the active set without the points that no step would move, if they are many.
 
     ``total`` is ``y'a`` of the whole problem.
     """
-    kept = standing(play.part, play.multipliers, play.left, total).contested
+    kept = kkt_residuals(active.part, active.multipliers, active.left, total).contested
     if kept.sum() >= WORTH_SHRINKING * kept.size or not kept.any():
-        return play
-    return without_others(play, kept)
+        return active
+    return without_others(active, kept)
 
 
-def without_others(play: Play, kept: Mask) -> Play:
-    """Return the play of some of its points, by a mask (n,)."""
-    places, part = play.places[kept], play.part
+def without_others(active: ActiveSet, kept: Mask) -> ActiveSet:
+    """Return the active set of some of its points, by a mask (n,)."""
+    places, part = active.places[kept], active.part
     rows = no_rows_of(part.gram, places)
     if not isinstance(part.gram, np.ndarray):  # rows that were computed are not computed again
         renumbered = np.cumsum(kept) - 1
-        for point in np.flatnonzero(kept & (play.rows.slots >= 0))[: rows.owners.size]:
+        for point in np.flatnonzero(kept & (active.rows.slots >= 0))[: rows.owners.size]:
             slot = loops.vacate(rows, renumbered[point], -1)
-            rows.values[slot] = play.rows.values[play.rows.slots[point], kept]
-    return Play(
+            rows.values[slot] = active.rows.values[active.rows.slots[point], kept]
+    return ActiveSet(
         places=places,
         part=replace(
             part,
@@ -248,25 +258,25 @@ def without_others(play: Play, kept: Mask) -> Play:
             bounds=part.bounds[kept],
             shapes=part.shapes[kept],
         ),
-        multipliers=play.multipliers[kept],
-        left=play.left[kept],
-        shifts=np.ascontiguousarray(play.shifts[:, kept]),
-        traits=np.ascontiguousarray(play.traits[:, kept]),
+        multipliers=active.multipliers[kept],
+        left=active.left[kept],
+        shifts=np.ascontiguousarray(active.shifts[:, kept]),
+        traits=np.ascontiguousarray(active.traits[:, kept]),
         rows=rows,
     )
 
 
-def compute_rows(play: Play, missing: int) -> None:
+def compute_rows(active: ActiveSet, missing: int) -> None:
     """Compute the row of a point that is missing, and those most likely to be asked for next."""
-    absent = play.rows.slots < 0
+    absent = active.rows.slots < 0
     half = min(ROWS_AT_A_TIME // 2, int(absent.sum()))
-    growing = np.where(absent, play.left + play.shifts[0], -np.inf)
-    shrinking = np.where(absent, -play.left - play.shifts[1], -np.inf)
+    growing = np.where(absent, active.left + active.shifts[0], -np.inf)
+    shrinking = np.where(absent, -active.left - active.shifts[1], -np.inf)
     points = [missing]
     for wanted in (growing, shrinking):
         best = np.argpartition(wanted, -half)[-half:]
         points.extend(best[np.isfinite(wanted[best])])
     asked = np.unique(points)
-    values = play.part.gram[play.places[asked]]
+    values = active.part.gram[active.places[asked]]
     for point, row in zip(asked, values, strict=True):
-        play.rows.values[loops.vacate(play.rows, point, -1)] = row[play.places]
+        active.rows.values[loops.vacate(active.rows, point, -1)] = row[active.places]
