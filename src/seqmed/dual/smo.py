@@ -5,9 +5,9 @@ keeps ``y'a`` where it is. ``i`` asks for the largest bias among the coefficient
 ``j`` is the partner of the largest second-order gain; ``d`` solves their one-dimensional problem.
 The loops are compiled, see `seqmed.dual.loops`; here is what surrounds them:
 
-- Many points sit at a bound that they would only be pulled beyond. They leave the *active set* for a
-  while, and the others take cheaper steps.
-- A large problem is played with rows in single precision, fetched when they are first asked for.
+- Many points sit at a bound that they would only be pulled beyond. They leave the *active set*
+  for a while, and the others take cheaper steps.
+- A large problem is solved with rows in single precision, fetched when they are first asked for.
   Their error is that of what has changed since the missing margins were last computed in double
   precision: it goes to zero with the violation, and only a fresh margin may end a solve.
 
