@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import seqmed
 from seqmed import model_file
-from seqmed.model_file.registry import CLASSES, RECORDS
+from seqmed.model_file.estimators import CLASSES, records
 from tests.data.make_golden import FOLDER, MODELS, make_batch
 from tests.reference.model_file import Part, read_container, scores_and_labels
 
@@ -64,7 +64,7 @@ def test_golden_files_hold_whatever_there_is():
     nodes = [node for path in FILES for node in nodes_of(path)]
     kinds = {next(iter(node)) for node in nodes}
     assert kinds >= {"array", "csr", "record", "estimator", "random_state"}
-    assert {node["record"]["type"] for node in nodes if "record" in node} == set(RECORDS)
+    assert {node["record"]["type"] for node in nodes if "record" in node} == set(records())
     assert {node["estimator"]["class"] for node in nodes if "estimator" in node} == set(CLASSES)
     assert {node["array"][0] for node in nodes if "array" in node} >= {"plain", "mask", "text"}
     assert {path.stem for path in FILES} == {f"format-1-{name}" for name in MODELS}

@@ -33,7 +33,8 @@ from seqmed.arrays import (
     take_rows,
 )
 from seqmed.covariance.basis import whiten_gram
-from seqmed.covariance.protocol import CovarianceFunction, Folded, Projection
+from seqmed.covariance.low_rank import LowRankCovariance
+from seqmed.covariance.protocol import Folded, Projection
 from seqmed.dual.problem import is_moderate
 from seqmed.graph.laplacian import Smoothness
 from seqmed.kernels import Kernel
@@ -264,7 +265,7 @@ class NystroemRecursion:
     n_calls : how often labeled points were offered.
     """
 
-    covariance: CovarianceFunction
+    covariance: LowRankCovariance | NystroemCovariance
     capacity: int
     seed: int
     n_seen: float = 0.0

@@ -88,7 +88,7 @@ class OwnExpert:
     labels of later mini-batches come late. So a mini-batch is no batch for `lag` or `forgetting`.
     """
 
-    estimator: Any
+    estimator: SequentialClassifier
 
     @property
     def scaled(self) -> bool:

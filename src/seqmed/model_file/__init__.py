@@ -14,16 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from seqmed.model_file.annotations import check_names, check_types
 from seqmed.model_file.container import Tensors, pack, unpack
+from seqmed.model_file.estimators import MODELS, estimator_class
 from seqmed.model_file.files import read_file, remove_leftovers, replace_file
 from seqmed.model_file.models import ModelDecoder, ModelEncoder, Outline
-from seqmed.model_file.registry import (
-    ESTIMATORS,
-    SCALERS,
-    check_names,
-    check_types,
-    estimator_class,
-)
 from seqmed.model_file.values import Decoder, Encoder, checked, in_range, tagged
 from seqmed.snapshots import snapshot
 
@@ -214,8 +209,8 @@ def decode_extra(decoder: Decoder, header: dict[str, Any]) -> dict[str, Any] | N
 
 def check_class(kind: type, subject: str) -> None:
     """Refuse what is no model, or not one of the classes that can be kept."""
-    if kind not in ESTIMATORS or kind in SCALERS:
-        names = ", ".join(each.__name__ for each in ESTIMATORS if each not in SCALERS)
+    if kind not in MODELS:
+        names = ", ".join(each.__name__ for each in MODELS)
         raise ValueError(
             f"{subject} a {kind.__name__}, expected one of {names}, and no class derived from it: "
             "keep other objects with skops."

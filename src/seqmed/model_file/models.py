@@ -11,21 +11,22 @@ from sklearn.base import BaseEstimator, is_classifier
 
 from seqmed.kernels import FromFunction, Kernel
 from seqmed.mixture.experts import OtherExpert
-from seqmed.model_file import rules
-from seqmed.model_file.registry import (
-    CLASSES,
-    ESTIMATORS,
-    MARGINS,
-    READ_AS,
-    RECORDS,
-    SCALERS,
+from seqmed.model_file.annotations import (
     as_written,
     check_names,
     check_types,
-    estimator_class,
-    field_names,
     field_types,
+    field_values,
+)
+from seqmed.model_file.estimators import (
+    CLASSES,
+    ESTIMATORS,
+    MARGINS,
+    SCALERS,
+    check,
+    estimator_class,
     kept_state,
+    records,
 )
 from seqmed.model_file.values import Decoder, Encoder, checked, in_range
 
@@ -48,10 +49,10 @@ class ModelEncoder(Encoder):
         name = type(value).__name__
         if type(value) in ESTIMATORS:
             return {"estimator": {"class": name, **self._estimator(value, name)}}
-        if type(value) is RECORDS.get(name):
-            parts = {each: getattr(value, each) for each in field_names(value)}
+        if type(value) is records().get(name):
+            parts = field_values(value)
             written = self.encode_named(parts, where)
-            check_types(parts, field_types(RECORDS[name]), name)
+            check_types(parts, field_types(type(value)), name)
             return {"record": {"type": name, "fields": written}}
         if type(value) is np.random.RandomState:
             return {"random_state": self._random_state(value, where)}
@@ -72,7 +73,7 @@ class ModelEncoder(Encoder):
             "state": self.encode_named(state, where),
         }
         check_types(state, ESTIMATORS[type(estimator)].attributes, where)
-        rules.check(estimator, state)
+        check(estimator, state)
         return written
 
     def _random_state(self, generator: np.random.RandomState, where: str) -> dict[str, Any]:
@@ -150,7 +151,7 @@ class ModelDecoder(Decoder):
         check_names(state, kept.attributes, kept.optional if state else kept.attributes, name)
         check_types(state, kept.attributes, name)
         estimator = kind(**parameters)
-        rules.check(estimator, state)
+        check(estimator, state)
         vars(estimator).update(state)
         if state:
             kept.make(estimator)
@@ -159,14 +160,14 @@ class ModelDecoder(Decoder):
     def _build_record(self, content: Any) -> Any:
         check_names(checked(content, dict), ("type", "fields"), (), "record")
         name = content["type"]
-        kind = RECORDS.get(name) if isinstance(name, str) else None
+        kind = records().get(name) if isinstance(name, str) else None
         if kind is None:
             raise ValueError(f"it holds a record {name!r}, which this version does not know")
         parts = self.decode_named(content["fields"])
         check_names(parts, field_types(kind), (), name)
         check_types(parts, field_types(kind), name)
         record = kind(**parts)
-        return READ_AS[kind](record) if kind in READ_AS else record
+        return record.as_read() if hasattr(record, "as_read") else record
 
     def _build_random_state(self, content: Any) -> np.random.RandomState:
         parts = self.decode_named(content)

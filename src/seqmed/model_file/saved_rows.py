@@ -35,39 +35,33 @@ class SavedRows(NamedTuple):
     norms: Single | None
     lists: Lists
 
+    @classmethod
+    def of(cls, kept: KeptRows) -> SavedRows:
+        """Return kept rows as they are written."""
+        parts = [block.rows for block in kept.blocks]
+        sparse = any(map(sp.issparse, parts))
+        rows = sp.csr_array(sp.vstack(parts, format="csr")) if sparse else np.concatenate(parts)
+        norms = [block.norms for block in kept.blocks]
+        computed = kept.metric.refines
+        all_norms = None if computed else np.concatenate(norms)
+        return cls(kept.metric, kept.n_neighbors, rows, all_norms, kept.lists)
 
-def to_saved(kept: KeptRows) -> SavedRows:
-    """Return kept rows as they are written."""
-    parts = [block.rows for block in kept.blocks]
-    if any(map(sp.issparse, parts)):
-        rows = sp.csr_array(sp.vstack(parts, format="csr"))
-    else:
-        rows = np.concatenate(parts)
-    norms = None
-    if not kept.metric.refines:
-        norms = np.concatenate([block.norms for block in kept.blocks])
-    return SavedRows(kept.metric, kept.n_neighbors, rows, norms, kept.lists)
+    def as_read(self) -> KeptRows:
+        """Return kept rows, which `completed` is to complete once they are found to be sound.
 
-
-def from_saved(saved: SavedRows) -> KeptRows:
-    """Return kept rows that `completed` is to complete, once they are found to be sound.
-
-    All arrays are copied: compiled code is compiled anew for arrays that cannot be written to, and
-    blocks that are replaced leave no memory behind.
-    """
-    rows, norms = saved.rows, saved.norms
-    if rows.ndim != 2 or not rows.shape[0]:
-        raise ValueError(f"the kept rows have the shape {rows.shape}, expected at least one row")
-    if (norms is None) != saved.metric.refines:
-        raise ValueError("the norms of kept rows are expected where distances need them")
-    if norms is None:
-        norms = np.zeros(rows.shape[0], dtype=np.float32)
-    starts = range(0, rows.shape[0], BLOCK)
-    blocks = tuple(
-        without_sketch(rows[start : start + BLOCK].copy(), norms[start : start + BLOCK].copy())
-        for start in starts
-    )
-    return KeptRows(saved.metric, saved.n_neighbors, blocks, saved.lists.copy())
+        All arrays are copied: compiled code is compiled anew for arrays that cannot be written to,
+        and blocks that are replaced leave no memory behind.
+        """
+        rows, norms = self.rows, self.norms
+        if rows.ndim != 2 or not rows.shape[0]:
+            raise ValueError(f"kept rows have the shape {rows.shape}, expected at least one row")
+        if (norms is None) != self.metric.refines:
+            raise ValueError("the norms of kept rows are expected where distances need them")
+        if norms is None:
+            norms = np.zeros(rows.shape[0], dtype=np.float32)
+        cuts = [slice(start, start + BLOCK) for start in range(0, rows.shape[0], BLOCK)]
+        blocks = tuple(without_sketch(rows[cut].copy(), norms[cut].copy()) for cut in cuts)
+        return KeptRows(self.metric, self.n_neighbors, blocks, self.lists.copy())
 
 
 def completed(kept: KeptRows) -> KeptRows:

@@ -1,0 +1,147 @@
+"""Records by their annotations: which classes there are, and whether values are of their types.
+
+A record is a frozen dataclass or a named tuple. A record whose class another one names in an
+annotation is known by that. Classes behind an interface are those that the package has registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from numbers import Integral
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+import scipy.sparse as sp
+
+from seqmed import covariance, kernels
+from seqmed.covariance.protocol import Recursion
+from seqmed.graph.kept_rows import KeptRows
+from seqmed.graph.metrics import Cosine, Euclidean, KernelDistance, Metric
+from seqmed.mixture.experts import MarginExpert, OwnExpert
+from seqmed.model_file.saved_rows import SavedRows
+
+
+def kernel_classes() -> tuple[type, ...]:
+    """Return the classes of the kernels that have a name."""
+    named = (name for name in kernels.NAMES if name != "precomputed")
+    made = (type(kernels.make_kernel(name, 1.0, 1, 1.0)) for name in named)
+    return (*made, kernels.Precomputed)
+
+
+def recursion_classes() -> tuple[type, ...]:
+    """Return the classes of the recursions that have a name."""
+    kernel = kernels.Linear()
+    return tuple(type(covariance.initial(name, kernel)) for name in covariance.RECURSIONS)
+
+
+# The classes that an annotation of an interface allows.
+INTERFACES: dict[Any, Callable[[], tuple[type, ...]]] = {
+    kernels.Kernel: kernel_classes,
+    Recursion: recursion_classes,
+    Metric: lambda: (Euclidean, Cosine, KernelDistance),
+    MarginExpert: lambda: (OwnExpert,),
+}
+# Classes that are written as others.
+WRITTEN_AS: dict[Any, Any] = {KeptRows: SavedRows}
+type_hints = cache(get_type_hints)
+
+
+def record_classes(hints: tuple[Any, ...]) -> dict[str, Any]:
+    """Return, by name, the classes of records that some annotations allow, and of their parts."""
+    registered = (kind for known in INTERFACES.values() for kind in known())
+    return reachable((*hints, *registered))
+
+
+@cache
+def reachable(hints: tuple[Any, ...]) -> dict[str, Any]:
+    """Return, by name, the classes of records that annotations name, directly or not."""
+    found: dict[str, Any] = {}
+    pending = list(hints)
+    while pending:
+        hint = pending.pop()
+        kind = WRITTEN_AS.get(hint, hint) if isinstance(hint, type) else hint
+        pending += get_args(kind)
+        if is_record(kind) and kind.__name__ not in found:
+            found[kind.__name__] = kind
+            pending += field_types(kind).values()
+    return found
+
+
+def is_record(kind: Any) -> bool:
+    """Whether a class is one of records."""
+    return isinstance(kind, type) and (is_dataclass(kind) or hasattr(kind, "_fields"))
+
+
+def field_types(kind: Any) -> dict[str, Any]:
+    """Return the fields of a class of records and their types."""
+    names = [each.name for each in fields(kind)] if is_dataclass(kind) else kind._fields
+    return {name: type_hints(kind)[name] for name in names}
+
+
+def field_values(record: Any) -> dict[str, Any]:
+    """Return the fields of a record by name."""
+    return {name: getattr(record, name) for name in field_types(type(record))}
+
+
+def parts_of(value: Any) -> Iterator[Any]:
+    """Yield all records that a record or a tuple consists of, the parts before the whole."""
+    value = as_written(value)
+    if type(value) is tuple:
+        for part in value:
+            yield from parts_of(part)
+    elif is_record(type(value)):
+        for part in field_values(value).values():
+            yield from parts_of(part)
+        yield value
+
+
+def as_written(value: Any) -> Any:
+    """Return a value, or the record it is written as."""
+    kind = WRITTEN_AS.get(type(value))
+    return value if kind is None else kind.of(value)
+
+
+def check_names(given: Any, known: Any, optional: Any, what: str) -> None:
+    """Refuse names that are not known, and the lack of those that are not optional."""
+    strange, missing = set(given) - set(known), set(known) - set(optional) - set(given)
+    if strange or missing:
+        parts = f"unknown: {sorted(strange)}; missing: {sorted(missing)}"
+        raise ValueError(f"the parts of a {what} are not those expected ({parts})")
+
+
+def check_types(values: dict[str, Any], types: dict[str, Any], what: str) -> None:
+    """Refuse values that are not of the types of their names."""
+    for name, value in values.items():
+        if not of_type(value, types[name]):
+            got = f"{value.dtype} array" if isinstance(value, np.ndarray) else type(value).__name__
+            raise ValueError(f"{name} of a {what} is a {got}, expected {types[name]}")
+
+
+def of_type(value: Any, hint: Any) -> bool:
+    """Whether a value is what an annotation says; numbers may be numpy's.
+
+    Of the library's records only rows of data are annotated as anything.
+    """
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return isinstance(value, np.ndarray) or sp.issparse(value)
+    if origin in (Union, UnionType):
+        return any(of_type(value, each) for each in arguments)
+    if origin is np.ndarray:
+        (scalar,) = get_args(arguments[1])
+        return isinstance(value, np.ndarray) and (scalar is Any or value.dtype == scalar)
+    if origin is tuple:
+        if type(value) is not tuple:
+            return False
+        if arguments[-1] is Ellipsis:
+            return all(of_type(each, arguments[0]) for each in value)
+        return len(value) == len(arguments) and all(map(of_type, value, arguments))
+    if hint is int:  # larger ones would pass for numbers, and fail as sizes
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        return whole and -(2**63) <= value < 2**63
+    if hint is float:
+        return isinstance(value, float | np.floating) or of_type(value, int)
+    return isinstance(value, INTERFACES[hint]() if hint in INTERFACES else origin or hint)

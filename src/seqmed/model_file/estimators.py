@@ -1,0 +1,319 @@
+"""The estimators that a model file can hold: what is kept of each, and what holds for it.
+
+A file names its parts. Estimators are looked up here, and records among those that the attributes
+of the estimators may hold, so that no file can make anything but these.
+
+A checksum stops accidents, not malice. The rules are checked before a model is saved, so that every
+file that is written can be read, and again before a loaded one is put together, so that whatever a
+file holds, its model can be used like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+
+from seqmed.estimators.graph_propagation import GraphPropagation, GraphStream
+from seqmed.estimators.seqgraphmed import SeqGraphMED
+from seqmed.estimators.seqlapmed import SeqLapMED
+from seqmed.estimators.seqmed import SeqMED
+from seqmed.graph.propagation import GraphInfo
+from seqmed.margin_state import MarginState
+from seqmed.mixture.update import MixtureInfo, MixtureStream
+from seqmed.model_file.annotations import kernel_classes, record_classes
+from seqmed.model_file.records import Rules, check_records, refuse_broken
+from seqmed.model_file.saved_rows import completed
+from seqmed.model_file.streams import graph_rules, margin_rules, mixture_rules
+from seqmed.pipelines.drift import Comparison, Watch
+from seqmed.pipelines.stream_pipeline import StreamPipeline
+from seqmed.selection.race import Record
+from seqmed.selection.search import PrequentialSearch
+from seqmed.update import UpdateInfo
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of an estimator besides its parameters, and what holds for both.
+
+    Parameters
+    ----------
+    attributes : those that are written of a fitted one, with their types.
+    rules : what holds for the state of a fitted one: its kept attributes by name.
+    parameter_rules : what holds for the parameters, beyond the estimator's own constraints.
+    nesting : parameters that may hold estimators.
+    optional : attributes that not every fitted estimator has.
+    made : attributes made of the others when the estimator is restored.
+    make : makes them, for an estimator that has the others.
+    """
+
+    attributes: dict[str, Any]
+    rules: Callable[[Any, dict[str, Any]], Rules]
+    parameter_rules: Callable[[Any], Rules] = lambda estimator: iter(())
+    nesting: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ("feature_names_in_",)
+    made: tuple[str, ...] = ()
+    make: Callable[[Any], Any] = lambda estimator: None
+
+
+def check(estimator: Any, state: dict[str, Any]) -> None:
+    """Refuse an estimator, with its parameters and the state it has or is to have, by a ValueError.
+
+    Parameters
+    ----------
+    estimator : of a class in `ESTIMATORS`. Estimators among its parameters have been checked.
+    state : its attributes that are kept, of their types; empty if it is not fitted.
+    """
+    name, kept = type(estimator).__name__, ESTIMATORS[type(estimator)]
+    for parameter, value in estimator.get_params(deep=False).items():
+        if parameter not in kept.nesting and holds_estimator(value):
+            raise ValueError(f"{name}.{parameter} holds an estimator, expected plain values")
+    refuse_broken(kept.parameter_rules(estimator), f"a parameter of {name} is wrong")
+    estimator._validate_params()
+    if state:
+        refuse_broken(kept.rules(estimator, state), f"the state of {name} is damaged")
+
+
+def holds_estimator(value: Any) -> bool:
+    """Whether a value is an estimator, or a container that holds one."""
+    if isinstance(value, dict):
+        return holds_estimator([*value.keys(), *value.values()])
+    if isinstance(value, list | tuple):
+        return any(map(holds_estimator, value))
+    return type(value) in ESTIMATORS
+
+
+# -- classifiers ----------------------------------------------------------------------------------
+
+COLUMNS: dict[str, Any] = {"n_features_in_": int, "feature_names_in_": NDArray[Any]}
+
+
+def column_rules(state: dict[str, Any]) -> Rules:
+    """Yield what holds for the columns an estimator was fitted on."""
+    width, names = state.get("n_features_in_"), state.get("feature_names_in_")
+    yield "at least one column", width is None or width >= 1
+    yield "a name for every column", names is None or names.shape == (width,)
+    yield "names that are text", names is None or names.dtype.kind == "O"
+
+
+def classifier_parameters(model: Any) -> Rules:
+    """Yield what holds for the parameters of every classifier."""
+    for name in {"kernel", "metric"} & set(model.get_params(deep=False)):
+        value = getattr(model, name)
+        known = isinstance(value, str) or type(value) in kernel_classes()
+        yield f"a {name} by name, or a kernel of seqmed.kernels", known
+    given = getattr(model, "class_weight", None)
+    weights = given.values() if isinstance(given, dict) else ()
+    yield "weights of classes that are numbers", all(isinstance(each, Real) for each in weights)
+    unlabeled = getattr(model, "unlabeled", None)
+    single = unlabeled is None or isinstance(unlabeled, bool | Real | str | np.generic)
+    yield "a single value as marker", single
+
+
+def mixture_parameters(model: SeqGraphMED) -> Rules:
+    """Yield what holds for the parameters of a `SeqGraphMED`."""
+    yield from classifier_parameters(model)
+    yield (
+        f"{' or '.join(kind.__name__ for kind in MARGINS)} as its estimator: use one of these, or "
+        "keep the model with skops",
+        model.estimator is None or type(model.estimator) in MARGINS,
+    )
+
+
+def classifier(stream: type, info: type, rules: Any, made: tuple[str, ...], **more: Any) -> Kept:
+    """Return what is kept of a classifier of streams."""
+
+    def state_rules(model: Any, state: dict[str, Any]) -> Rules:
+        yield from column_rules(state)
+        fixed = state["_stream"].fixed
+        yield "the parameters that may not change", set(fixed) == set(model._fixed_parameters)
+        began = type(model)(**{**model.get_params(deep=False), **fixed})
+        check(began, {})
+        yield from rules(began, state)
+
+    return Kept(
+        attributes={**COLUMNS, "_stream": stream, "update_info_": info},
+        rules=state_rules,
+        made=("classes_", "n_batches_", "duality_gap_", "n_iter_", *made),
+        **{"parameter_rules": classifier_parameters, "make": commit, **more},
+    )
+
+
+def commit(model: Any) -> None:
+    """Give a model its public attributes."""
+    model._commit(model._stream, model.update_info_)
+
+
+def commit_graph(model: Any) -> None:
+    """Give a model with a graph what is computed from its kept rows, and its public attributes."""
+    graph = model._stream.graph
+    graph = replace(graph, rows=completed(graph.rows))
+    model._commit(model._stream._replace(graph=graph), model.update_info_)
+
+
+# -- scalers --------------------------------------------------------------------------------------
+
+
+def scaler(*statistics: str) -> Kept:
+    """Return what is kept of a transformer that scales columns."""
+    counts: dict[str, Any] = {"n_samples_seen_": float | NDArray[Any]}
+    optional = dict.fromkeys(statistics, NDArray[Any] | None)
+    return Kept({**COLUMNS, **counts, **optional}, scaler_rules)
+
+
+def scaler_rules(scaler: Any, state: dict[str, Any]) -> Rules:
+    """Yield what holds for a fitted scaler."""
+    yield from column_rules(state)
+    measured = {name: value for name, value in state.items() if name not in COLUMNS}
+    known = {name: value for name, value in measured.items() if value is not None}
+    for name, value in known.items():
+        single = name == "n_samples_seen_" and np.ndim(value) == 0
+        yield f"{name} for every column", single or value.shape == (state["n_features_in_"],)
+        yield f"{name} in numbers", np.asarray(value).dtype.kind in "iuf"
+    needed = set(measured)
+    if isinstance(scaler, StandardScaler):  # what it does not use it does not measure
+        needed = {"mean_"} if scaler.with_mean else set()
+        needed |= {"mean_", "var_", "scale_"} if scaler.with_std else set()
+    yield "all that it scales by", needed <= set(known)
+
+
+# -- pipelines ------------------------------------------------------------------------------------
+
+
+def pipeline_parameters(pipeline: StreamPipeline) -> Rules:
+    """Yield what a pipeline consists of."""
+    steps = pipeline.steps
+    yield "a list of steps", isinstance(steps, list | tuple) and len(steps) > 0
+    pairs = all(isinstance(step, list | tuple) and len(step) == 2 for step in steps)
+    yield "steps that are pairs", pairs and all(isinstance(name, str) for name, _ in steps)
+    yield (
+        f"transformers among {', '.join(kind.__name__ for kind in SCALERS)}",
+        all(type(step) in SCALERS or is_passing(step) for _, step in steps[:-1]),
+    )
+    final = type(steps[-1][1])
+    yield "a classifier of seqmed at its end", final in (*CLASSIFIERS, PrequentialSearch)
+    yield (
+        "memory=None: loading what it caches would execute code (set it after loading)",
+        pipeline.memory is None,
+    )
+    pipeline._validate_params()
+    pipeline._validate_steps()
+    pipeline._check_incremental()
+
+
+def pipeline_rules(pipeline: StreamPipeline, state: dict[str, Any]) -> Rules:
+    """Yield what holds for a fitted pipeline."""
+    *scalers, final = (step for _, step in pipeline.steps if not is_passing(step))
+    yield "scalers that are fitted", all(hasattr(each, "n_features_in_") for each in scalers)
+    yield "a classifier that is fitted", hasattr(final, "classes_")
+    if state["_watch"] is not None:
+        watch = state["_watch"][1]
+        check_records(watch, columns=watch.away.size)
+    check_records(state["drift_"])
+
+
+def is_passing(step: Any) -> bool:
+    """Whether a step of a pipeline is one that changes nothing."""
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+# -- searches -------------------------------------------------------------------------------------
+
+
+def search_parameters(search: PrequentialSearch) -> Rules:
+    """Yield what a search consists of."""
+    yield "an estimator of seqmed", type(search.estimator) in (*CLASSIFIERS, StreamPipeline)
+    yield "a grid of parameters", isinstance(search.param_grid, dict | list)
+
+
+def search_rules(search: PrequentialSearch, state: dict[str, Any]) -> Rules:
+    """Yield what holds for a search that has begun."""
+    candidates, record, begun = state["candidates_"], state["record_"], state["_begun"]
+    kind, grid = begun.get("estimator"), begun.get("param_grid")
+    yield from column_rules(state)
+    yield "a class and a grid", kind is type(search.estimator) and type(grid) is list
+    yield "a combination for each candidate", len(grid) == len(candidates)
+    yield "combinations by name", all(type(each) is dict for each in grid)
+    yield "candidates of one class", all(type(each) is kind for each in candidates)
+    yield "candidates that have begun", all(hasattr(each, "classes_") for each in candidates)
+    check_records(record, c=len(candidates))
+    yield "a record of each candidate", len(record.dropped) == len(candidates)
+    yield "a candidate in the race", record.racing.size > 0
+    leaders = (why.leader for why in record.dropped if why is not None)
+    yield "leaders among the candidates", all(0 <= each < len(candidates) for each in leaders)
+    yield "a number of batches >= 0", state["n_batches_"] >= 0
+    first, *others = (candidates[place] for place in record.racing)
+    agree = all(np.array_equal(first.classes_, each.classes_) for each in others)
+    yield "candidates that agree on the classes", agree
+
+
+# -- all of them ----------------------------------------------------------------------------------
+
+# Estimators of `SeqGraphMED` that can be written.
+MARGINS: dict[type, Kept] = dict.fromkeys(
+    (SeqMED, SeqLapMED),
+    classifier(MarginState, UpdateInfo, margin_rules, ("posterior_", "intercept_")),
+)
+CLASSIFIERS: dict[type, Kept] = {
+    **MARGINS,
+    GraphPropagation: classifier(
+        GraphStream, GraphInfo, graph_rules, ("n_kept_",), make=commit_graph
+    ),
+    SeqGraphMED: classifier(
+        MixtureStream, MixtureInfo, mixture_rules, ("n_kept_", "estimator_", "graph_weight_"),
+        parameter_rules=mixture_parameters, nesting=("estimator",), make=commit_graph,
+    ),
+}  # fmt: skip
+SCALERS: dict[type, Kept] = {
+    StandardScaler: scaler("mean_", "var_", "scale_"),
+    MinMaxScaler: scaler("min_", "scale_", "data_min_", "data_max_", "data_range_"),
+    MaxAbsScaler: scaler("max_abs_", "scale_"),
+}
+MODELS: dict[type, Kept] = {
+    **CLASSIFIERS,
+    StreamPipeline: Kept(
+        attributes={"_watch": tuple[bool, Watch] | None, "drift_": Comparison | None},
+        rules=pipeline_rules,
+        parameter_rules=pipeline_parameters,
+        nesting=("steps",),
+    ),
+    PrequentialSearch: Kept(
+        attributes={
+            **COLUMNS, "candidates_": list, "record_": Record, "n_batches_": int, "_begun": dict
+        },
+        rules=search_rules,
+        parameter_rules=search_parameters,
+        nesting=("estimator", "param_grid"),
+        optional=("n_features_in_", "feature_names_in_"),
+        made=("best_index_", "best_estimator_", "best_params_", "best_score_", "classes_"),
+        make=lambda search: search._commit(
+            search.candidates_, search.record_, search.n_batches_, search._begun
+        ),
+    ),
+}  # fmt: skip
+ESTIMATORS: dict[type, Kept] = {**MODELS, **SCALERS}
+CLASSES: dict[str, type] = {kind.__name__: kind for kind in ESTIMATORS}
+
+
+def estimator_class(name: Any) -> Any:
+    """Return the class of estimators of this name."""
+    if not isinstance(name, str) or name not in CLASSES:
+        raise ValueError(f"it holds a {name!r}, expected one of {', '.join(CLASSES)}")
+    return CLASSES[name]
+
+
+def kept_state(estimator: Any) -> dict[str, Any]:
+    """Return the attributes of an estimator that are kept; none if it is not fitted."""
+    names = ESTIMATORS[type(estimator)].attributes
+    return {name: vars(estimator)[name] for name in names if name in vars(estimator)}
+
+
+def records() -> dict[str, Any]:
+    """Return, by name, the classes of records that a model may consist of."""
+    kept = (hint for each in ESTIMATORS.values() for hint in each.attributes.values())
+    return record_classes(tuple(kept))

@@ -1,0 +1,302 @@
+"""What holds for every record of a model: the sizes and ranges of its fields, and between them.
+
+Each record is declared once, here: the constraints of its fields, as in `constraints`, and the
+rules between them. A rule is a statement and whether it is true; it may take for granted the
+constraints of all fields, the rules of the record's parts, and the rules that come before it.
+
+Sizes of the whole stream: p columns, machines, classes, kept rows of a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from seqmed.calibration import SLOPES, Calibration
+from seqmed.classes import ClassRegistry
+from seqmed.covariance import LandmarkRecursion, NystroemRecursion, SpectralRecursion
+from seqmed.covariance.basis import Basis
+from seqmed.covariance.low_rank import Reduction
+from seqmed.covariance.nystroem import NystroemCovariance
+from seqmed.covariance.spectral import Spectrum
+from seqmed.dual import DualSolution
+from seqmed.estimators.graph_propagation import GraphStream
+from seqmed.graph.kept_rows import SPARE
+from seqmed.graph.laplacian import GraphRecipe
+from seqmed.graph.metrics import Cosine, Euclidean, KernelDistance
+from seqmed.graph.neighbours import Lists
+from seqmed.graph.propagation import GraphInfo, GraphState
+from seqmed.kernels import RBF, DCMFisher, Expansion, Polynomial, Precomputed, TfIdf
+from seqmed.labels import is_label_type
+from seqmed.mixture.update import PROBES, MixtureInfo, MixtureStream
+from seqmed.mixture.weighting import RECORD, SHARE_EXPONENTS, Choice, Scales, ScoreRecord
+from seqmed.model_file.annotations import field_types, field_values, parts_of
+from seqmed.model_file.constraints import check
+from seqmed.model_file.saved_rows import SavedRows
+from seqmed.pipelines.drift import ENOUGH_ROWS, ColumnStatistics, Comparison, Watch
+from seqmed.posterior import Posterior, ScoredTerms, Terms, Window
+from seqmed.selection.race import Record
+from seqmed.update import UpdateInfo
+
+Rules = Iterator[tuple[str, Any]]
+
+CONSTRAINTS: dict[type, dict[str, str]] = {}
+RULES: dict[type, Callable[[Any], Rules]] = {}
+
+
+def declare(kind: type, **constraints: str) -> Callable[[Callable[[Any], Rules]], None]:
+    """Declare the fields of a record; decorate with it the rules between them, if there are any."""
+    CONSTRAINTS[kind] = constraints
+    return lambda rules: RULES.update({kind: rules})
+
+
+def check_records(value: Any, **sizes: int) -> None:
+    """Refuse a record, or a tuple of records, of which any part breaks its constraints or rules.
+
+    ``sizes`` are those known from elsewhere. Others must be the same within each record.
+    """
+    records = list(parts_of(value))
+    for record in records:
+        known = {"slopes": SLOPES.size, "exponents": SHARE_EXPONENTS.size, **sizes}
+        for name, constraint in CONSTRAINTS.get(type(record), {}).items():
+            field = getattr(record, name)
+            if field is not None:
+                check(f"{name} of a {type(record).__name__}", field, constraint, known)
+    for record in records:
+        rules = RULES.get(type(record))
+        refuse_broken(rules(record) if rules else (), f"a {type(record).__name__} is damaged")
+
+
+def refuse_broken(rules: Any, subject: str) -> None:
+    """Refuse what breaks a rule."""
+    for statement, truth in rules:
+        if not truth:
+            raise ValueError(f"{subject}: expected {statement}")
+
+
+def points_in(value: Any) -> Iterator[Any]:
+    """Yield all rows of data in the records of a value."""
+    for record in parts_of(value):
+        types = field_types(type(record))
+        yield from (each for name, each in field_values(record).items() if types[name] is Any)
+
+
+# A number that can be counted to, and be an index.
+COUNT = ">= 0 < 9e15"
+TERMS = {"points": "n p", "coefficients": "n machines", "averages": "n machines"}
+
+# -- kernels, once they are frozen ----------------------------------------------------------------
+
+declare(RBF, gamma="> 0", centre="p")
+declare(Polynomial, gamma="> 0", degree=">= 1", coef0=">= 0")
+declare(Precomputed, gram="features features")
+
+
+@declare(TfIdf, idf="p")
+def _(kernel: TfIdf) -> Rules:
+    yield "idf weights", kernel.idf is not None
+
+
+@declare(DCMFisher, concentrations="p > 0", precisions="p > 0")
+def _(kernel: DCMFisher) -> Rules:
+    yield "a known information", kernel.information in ("identity", "diagonal")
+    learned = (kernel.concentrations, kernel.precisions)
+    yield "concentrations and precisions", all(each is not None for each in learned)
+
+
+# -- covariances ----------------------------------------------------------------------------------
+
+declare(Reduction, landmarks="m p", factor="m r")
+declare(Basis, landmarks="m p", whitening="m m", gram="m m", rest="m m")
+declare(NystroemCovariance, landmarks="m p", whitening="m m")
+declare(
+    Spectrum, vectors="r p", singular_values="r", laplacian_values="r >= 0", count=">= 1"
+)  # fmt: skip
+
+
+@declare(
+    LandmarkRecursion, keys="m inf", capacity=">= 1", seed=">= 0", n_folds=">= 0", n_seen=">= 0",
+    n_waiting=">= 0",
+)  # fmt: skip
+def _(recursion: LandmarkRecursion) -> Rules:
+    size, keys = n_landmarks(recursion), recursion.keys
+    yield "keys for landmarks", (keys is None) == (recursion.basis is None)
+    yield "one key for each landmark", keys is None or keys.size == size
+    yield "as many landmarks as asked for at most", size <= recursion.capacity
+    yield "no more points waiting than seen", recursion.n_waiting <= recursion.n_seen
+    reduction = recursion.covariance.reduction
+    yield "a reduction on the landmarks", reduction is None or reduction.landmarks.shape[0] == size
+
+
+@declare(NystroemRecursion, capacity=">= 1", seed=">= 0", n_seen=">= 0", n_calls=">= 0")
+def _(recursion: NystroemRecursion) -> Rules:
+    size, covariance = n_landmarks(recursion), recursion.covariance
+    yield "a covariance on landmarks, once there are any", covariance.on_landmarks == (size > 0)
+    yield "no penalties", getattr(covariance, "reduction", None) is None
+    yield "as many landmarks as asked for at most", size <= recursion.capacity
+
+
+@declare(SpectralRecursion, strength=">= 0", n_folds=">= 0")
+def _(recursion: SpectralRecursion) -> Rules:
+    begun = recursion.n_folds > 0
+    yield "a spectrum once there are batches", (recursion.spectrum is not None) == begun
+
+
+def n_landmarks(recursion: Any) -> int:
+    """Return the number of landmarks of a recursion."""
+    return 0 if recursion.landmarks is None else recursion.landmarks.shape[0]
+
+
+# -- the margin classifiers -----------------------------------------------------------------------
+
+declare(Terms, **TERMS)
+declare(ScoredTerms, **TERMS, frozen_scores="n machines")
+declare(Expansion, points="n p", coefficients="n machines")
+declare(Calibration, log_likelihoods="slopes", n_scored=">= 0")
+declare(
+    UpdateInfo, projection_cost="machines", n_points=">= 0", n_labeled=">= 0", n_window=">= 0"
+)  # fmt: skip
+
+
+@declare(
+    Posterior, intercepts="machines", biases="machines", bias_means="machines",
+    frozen_sums="machines", solved="machines >= 0", projection_errors="2 machines >= 0",
+    bias_variance="inf >= 0", n_batches=COUNT,
+)  # fmt: skip
+def _(posterior: Posterior) -> Rules:
+    yield "a mean", len(posterior.mean_parts) > 0
+    yield "window of batches learned", (posterior.window.batches < posterior.n_batches).all()
+
+
+@declare(
+    Window, **TERMS, frozen_scores="n machines", signs="n machines", bounds="n > 0",
+    shapes="n >= 0", weights="n > 0", discounted="n >= 0", batches="n >= 0",
+)  # fmt: skip
+def _(window: Window) -> Rules:
+    yield "signs that are -1 or 1", (np.abs(window.signs) == 1).all()
+    yield "slack shapes up to the bounds", (window.shapes <= window.bounds).all()
+
+
+@declare(GraphRecipe, n_neighbors=">= 1", power=">= 1", heat_width="> 0")
+def _(graph: GraphRecipe) -> Rules:
+    yield "known edge weights", graph.weights in ("heat", "binary")
+    yield "a known Laplacian", graph.laplacian in ("normalized", "unnormalized")
+
+
+@declare(
+    ClassRegistry, classes="classes any", counts="classes >= 0", weights="classes >= 0",
+    discounted="classes >= 0", declared="classes",
+)  # fmt: skip
+def _(book: ClassRegistry) -> Rules:
+    yield "labels of a type that can be learned", is_label_type(book.classes.dtype)
+    yield "classes in order, each once", (book.classes[1:] > book.classes[:-1]).all()
+
+
+@declare(DualSolution, multipliers="window", n_iter=">= 0")
+def _(solution: DualSolution) -> Rules:
+    yield "a known status", solution.status in ("converged", "max_iter", "rounding")
+
+
+# -- the graph ------------------------------------------------------------------------------------
+
+declare(GraphStream, n_batches=COUNT)
+declare(GraphInfo, n_entered=">= 0", n_iter=">= 0", residual=">= 0", gap=">= 0")
+
+
+@declare(Euclidean, centre="p", scale="> 0", directions="p q", n_measured=">= 0")
+def _(metric: Euclidean) -> Rules:
+    p, q = metric.directions.shape
+    yield "fewer directions than columns", q < p
+    departure = np.abs(metric.directions.T @ metric.directions - np.eye(q))
+    yield "orthonormal directions", (departure <= 1e-8).all()  # more than rounding explains
+
+
+@declare(KernelDistance)
+def _(metric: KernelDistance) -> Rules:
+    yield "a kernel on rows", not isinstance(metric.kernel, Precomputed)
+
+
+@declare(
+    Lists, slots="kept length >= -1", distances="kept length inf >= 0", horizons="kept inf >= 0",
+    sizes="kept >= 0",
+)  # fmt: skip
+def _(lists: Lists) -> Rules:
+    slots, distances, sizes = lists.slots, lists.distances, lists.sizes
+    n, length = slots.shape
+    yield "numbers of neighbours", (sizes <= min(length, n - 1)).all()
+    used = np.arange(length, dtype=np.int32) < sizes[:, None]
+    yield "neighbours that are kept", ((slots >= 0) == used).all() and (slots < n).all()
+    yield "distances of neighbours", (np.isfinite(distances) == used).all()
+    yield "neighbours in order", (distances[:, 1:] >= distances[:, :-1]).all()
+    yield "neighbours other than the row", (slots != np.arange(n, dtype=np.int32)[:, None]).all()
+    ordered = np.sort(slots, axis=1)
+    twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    yield "each neighbour once", not twice.any()
+    rows = np.flatnonzero(sizes)
+    last = distances[rows, sizes[rows] - 1]
+    yield "neighbours within the horizon", (last <= lists.horizons[rows]).all()
+
+
+@declare(SavedRows, n_neighbors=">= 1", rows="kept p", norms="kept >= 0")
+def _(saved: SavedRows) -> Rules:
+    lists, metric, limit = saved.lists, saved.metric, np.float32(saved.metric.limit)
+    if saved.norms is not None and isinstance(metric, Cosine):
+        yield "squared norms of 1", np.all(saved.norms == 1)
+    length = np.ceil(SPARE * saved.n_neighbors)
+    yield "lists of the length needed", lists.slots.shape[1] == length
+    complete = lists.horizons == limit
+    yield "horizons within the limit", (lists.horizons <= limit).all()
+    yield "enough neighbours", (complete | (lists.sizes >= saved.n_neighbors)).all()
+    everything = (lists.sizes[complete] == lists.sizes.size - 1).all()
+    yield "all rows in complete lists", everything or not metric.refines
+
+
+@declare(
+    GraphState, codes="kept >= -1", masses="kept >= 0", influence="kept classes >= 0",
+    solution="kept classes", solved_masses="classes >= 0", n_unlabeled=">= 0", n_stale=">= 0",
+    n_updates=COUNT, seed=">= 0",
+)  # fmt: skip
+def _(graph: GraphState) -> Rules:
+    yield "as many kept rows as asked for at most", graph.rows.size <= graph.capacity
+    yield "masses of labels, and of no other rows", ((graph.masses > 0) == (graph.codes >= 0)).all()
+
+
+# -- the mixture ----------------------------------------------------------------------------------
+
+declare(Scales, counts="classes >= 0", margin="exponents > 0", graph="> 0")
+declare(Choice, weight=">= 0 <= 1", temperature="> 0", exponent=f">= 0 < {SHARE_EXPONENTS.size}")
+declare(MixtureInfo, n_pieces=">= 0")
+
+
+@declare(MixtureStream, class_weights="classes > 0", probes="probes p", n_batches=COUNT)
+def _(stream: MixtureStream) -> Rules:
+    yield f"at most {PROBES} probes", stream.probes.shape[0] <= PROBES
+
+
+@declare(
+    ScoreRecord, margin="scored classes", graph="scored classes", counts="scored classes >= 0",
+    margin_scales="scored exponents > 0", graph_scales="scored > 0", codes="scored >= 0",
+    weights="scored >= 0",
+)  # fmt: skip
+def _(record: ScoreRecord) -> Rules:
+    yield f"a record of at most {RECORD} rows", record.size <= RECORD
+
+
+# -- pipelines and searches -----------------------------------------------------------------------
+
+STATISTICS = dict.fromkeys(field_types(ColumnStatistics), "columns nan")
+declare(ColumnStatistics, **{**STATISTICS, "count": "columns >= 0"})
+declare(Comparison, **dict.fromkeys(field_types(Comparison), "columns nan"))
+declare(
+    Record, right="c >= 0", alone="c c >= 0", squares="c c >= 0", total=">= 0",
+    right_in_all="c >= 0", total_in_all="c >= 0",
+)  # fmt: skip
+
+
+@declare(Watch, away="columns", pending="rows columns nan")
+def _(watch: Watch) -> Rules:
+    yield "a name for every column", watch.names is None or len(watch.names) == watch.away.size
+    few = watch.pending is None or watch.pending.shape[0] < ENOUGH_ROWS
+    yield "few rows that wait", few
