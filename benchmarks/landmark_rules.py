@@ -25,7 +25,7 @@ from seqmed import SeqLapMED, recursion
 from seqmed.arrays import stack
 from seqmed.covariance.landmarks import LandmarkRecursion
 from seqmed.experiments import isolet
-from seqmed.experiments.data import Batch, Stream
+from seqmed.experiments.data import TrialBatch, TrialStream
 
 RIDGE = 1e-2
 
@@ -104,8 +104,8 @@ def drifting_moons(seed, n_batches=40, size=100):
     batches = []
     for number in range(n_batches):
         X, y = draw(size, [0.15 * number, 0.0])
-        batches.append(Batch(X, y, rng.random(size) < 0.05))
-    return Stream(tuple(batches), *draw(1000, [0.15 * (n_batches - 1), 0.0]))
+        batches.append(TrialBatch(X, y, rng.random(size) < 0.05))
+    return TrialStream(tuple(batches), *draw(1000, [0.15 * (n_batches - 1), 0.0]))
 
 
 def main():

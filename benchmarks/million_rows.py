@@ -88,14 +88,14 @@ class Timers:
 def learn() -> None:
     """Run the command with timers, and write their times and the peak memory."""
     from seqmed import SeqGraphMED, cli, model_file
-    from seqmed.cli import state
+    from seqmed.cli import prequential
     from seqmed.mixture import update as mixture_update
     from seqmed.mixture.experts import OwnExpert
     from seqmed.streams import Stream
 
     timers = Timers()
     Stream.__iter__ = timers.around_steps("reading", Stream.__iter__)
-    state.outcome = timers.around("predicting", state.outcome)
+    prequential.predict_labeled = timers.around("predicting", prequential.predict_labeled)
     SeqGraphMED.partial_fit = timers.around("other learning", SeqGraphMED.partial_fit)
     OwnExpert.learn = timers.around("margin", OwnExpert.learn)
     mixture_update.expert.learn = timers.around("graph", mixture_update.expert.learn)

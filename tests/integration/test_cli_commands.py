@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from sklearn import metrics
 from sklearn.base import clone
 
 import seqmed as library
-from seqmed.cli import learn, options, outputs, querying, state
+from seqmed.cli import checkpoint, learn, options, outputs, query
 from seqmed.streams import Columns, Stream
 from seqmed.streams.classes import LABEL_TYPES
 from seqmed.streams.columns import TEXT_METHODS, TEXT_WEIGHTS
@@ -225,7 +226,7 @@ def test_inspect_tells_what_the_model_has_seen(folder, estimator):
     assert found["seen"]["files"] == [
         {"path": os.path.realpath(folder / "rows.csv"), "rows": 300, "finished": True}
     ]
-    model = state.load(folder / "model")[0]
+    model = checkpoint.load(folder / "model")[0]
     assert found["columns"]["features"] == ["a", "b", "c"]
     assert found["model"]["changed"]["random_state"] == 0
     shown = seqmed(folder, "inspect", "model").out
@@ -264,9 +265,9 @@ def test_query_chooses_what_the_library_chooses(folder):
 
 def test_query_of_more_rows_than_are_compared_at_once(folder):
     points, labels = points_of(folder / "rows.csv")
-    model, free = state.load(folder / "model")[0], np.flatnonzero(labels == "")
+    model, free = checkpoint.load(folder / "model")[0], np.flatnonzero(labels == "")
     doubts = library.active.doubt(model, points[free])
-    shortlist = querying.Shortlist(model, 20)
+    shortlist = query.Shortlist(model, 20)
     for start in range(0, free.size, 30):
         rows = free[start : start + 30]
         shortlist.add(points[rows], [(int(row),) for row in rows])
@@ -333,12 +334,12 @@ def test_columns_between_commas():
 
 
 def test_choices_are_those_of_the_library():
-    assert tuple(options.Format) == FORMATS
-    assert tuple(options.OutputFormat) == tuple(outputs.WRITERS)
-    assert tuple(learn.LabelType) == LABEL_TYPES
-    assert tuple(learn.TextMethod) == TEXT_METHODS
-    assert tuple(learn.TextWeights) == TEXT_WEIGHTS
-    assert tuple(learn.Estimator) == tuple(state.ESTIMATORS)
+    assert get_args(options.Format) == FORMATS
+    assert get_args(options.OutputFormat) == tuple(outputs.WRITERS)
+    assert get_args(learn.LabelType) == LABEL_TYPES
+    assert get_args(learn.TextMethod) == TEXT_METHODS
+    assert get_args(learn.TextWeights) == TEXT_WEIGHTS
+    assert get_args(learn.Estimator) == tuple(checkpoint.ESTIMATORS)
 
 
 def test_parameters_reach_the_margin_and_the_mixture(tmp_path):
@@ -352,7 +353,7 @@ def test_parameters_reach_the_margin_and_the_mixture(tmp_path):
     for _ in range(2):  # the same options again are accepted
         result = seqmed(tmp_path, *LEARN, 20, *options)
         assert result.code == 0, result.err
-    model = state.load(tmp_path / "model")[0]
+    model = checkpoint.load(tmp_path / "model")[0]
     own = {
         "graph_memory": 40, "mixture": 0.3, "alpha": 0.5, "n_neighbors": 4, "metric": "cosine",
         "class_prior": "uniform", "forgetting": 0.9, "class_weight": {"setosa": 3},

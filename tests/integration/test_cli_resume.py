@@ -15,8 +15,8 @@ from pyarrow import parquet
 from pyarrow.csv import read_csv
 
 from seqmed import SeqGraphMED
-from seqmed.cli import journal, learning, state
-from seqmed.streams import Columns
+from seqmed.cli import checkpoint, journal, prequential
+from seqmed.cli.learn import learn
 from tests.integration.command import (
     LEARN,
     PATIENCE,
@@ -147,25 +147,20 @@ class Saves:
 
     def __init__(self, monkeypatch, seconds):
         self.batches, self.seconds = [], seconds
-        save = state.save
+        save = checkpoint.save
 
         def slow(model, progress, path):
             self.batches.append(model.n_batches_)
             save(model, progress, path)
             time.sleep(self.seconds)
 
-        monkeypatch.setattr(learning.state, "save", slow)
+        monkeypatch.setattr(checkpoint, "save", slow)
 
 
 def learn_here(folder, data="rows.csv", **options):
     """Run `seqmed learn` in this process."""
-    given = {
-        "estimator": None, "parameters": {}, "batch_size": 20, "batch_by": None,
-        "checkpoint_every": None, "log": folder / "log", "force": False, "again": False,
-        "final": False, "file_format": None, "on_error": "stop",
-    }  # fmt: skip
-    columns = Columns(label="kind", drop=("id",))
-    learning.learn(folder / "model", [folder / data], columns, **{**given, **options})
+    given = {"label": "kind", "drop": ["id"], "batch_size": 20, "log": folder / "log"}
+    learn(folder / "model", [folder / data], **{**given, **options})
 
 
 def test_saves_are_as_rare_as_they_are_slow(uninterrupted, tmp_path, monkeypatch):
@@ -176,7 +171,7 @@ def test_saves_are_as_rare_as_they_are_slow(uninterrupted, tmp_path, monkeypatch
     learn_here(tmp_path)
     assert saves.batches == [1, BATCHES]
     check_finished(tmp_path, whole)
-    monkeypatch.setattr(learning, "SAVES_PAY", 0)
+    monkeypatch.setattr(prequential, "SAVES_PAY", 0)
     (tmp_path / "model").unlink()
     (tmp_path / "log").unlink()
     saves.batches.clear()
@@ -190,7 +185,7 @@ def test_every_batch_of_a_pipe_is_saved(tmp_path):
     rows = make_rows(tmp_path / "rows.csv", 200)
     result = seqmed(tmp_path, *LEARN[:2], "-", *LEARN[3:], 20, stdin=rows, failing=7)
     assert (result.code, "No space left" in result.err) == (2, True)
-    assert state.load(tmp_path / "model")[0].n_batches_ == 3
+    assert checkpoint.load(tmp_path / "model")[0].n_batches_ == 3
 
 
 def test_what_was_learned_before_a_bad_row_is_saved(tmp_path, monkeypatch):
@@ -200,7 +195,7 @@ def test_what_was_learned_before_a_bad_row_is_saved(tmp_path, monkeypatch):
     saves = Saves(monkeypatch, 1.0)
     with pytest.raises(ValueError, match="oops"):
         learn_here(tmp_path)
-    model, progress = state.load(tmp_path / "model")
+    model, progress = checkpoint.load(tmp_path / "model")
     assert saves.batches == [1, model.n_batches_]
     assert progress.record.rows == 20 * model.n_batches_ >= 80
     assert [line["batch"] for line in log_lines(tmp_path / "log")] == [

@@ -2,11 +2,13 @@
 
 import numpy as np
 
-import seqmed.cli.evaluating
-import seqmed.cli.inspecting
-import seqmed.cli.learning
-import seqmed.cli.predicting
-import seqmed.cli.querying  # noqa: F401
+import seqmed.active
+import seqmed.cli.lock
+import seqmed.cli.outputs
+import seqmed.cli.parameters
+import seqmed.cli.prequential
+import seqmed.cli.tally
+import seqmed.plotting  # noqa: F401
 from seqmed import SeqGraphMED, SeqLapMED
 
 for model in (SeqLapMED(random_state=0), SeqGraphMED(random_state=0)):

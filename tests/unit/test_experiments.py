@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from seqmed import SeqGraphMED, SeqLapMED
-from seqmed.experiments import curves, figures, isolet, reporting, running
+from seqmed.experiments import curves, figures, isolet, reports, runner
 from seqmed.experiments.data import UNLABELED, categorical_stream, sphere_stream
 from seqmed.experiments.figures import Figure, Method
 
@@ -138,7 +138,7 @@ class TestCurves:
 
 class TestRunning:
     def test_parameters_are_chosen_on_validation_streams_only(self, tmp_path):
-        outcome = running.run(tiny_figure(), trials=2, jobs=1, folder=tmp_path, report=silent)
+        outcome = runner.run(tiny_figure(), trials=2, jobs=1, folder=tmp_path, report=silent)
         assert outcome.chosen["made_up"] == {"C": 3.0}
         assert [entry["parameters"]["C"] for entry in outcome.validation["made_up"]] == [1, 3, 2]
         assert outcome.curves["landmarks"].shape == (2, 4)
@@ -148,7 +148,7 @@ class TestRunning:
 
     def test_one_process_and_two_give_the_same_numbers(self, tmp_path):
         one, two = (
-            running.run(
+            runner.run(
                 tiny_figure(), trials=2, jobs=jobs, folder=tmp_path / str(jobs), report=silent
             )
             for jobs in (1, 2)
@@ -158,41 +158,41 @@ class TestRunning:
 
     def test_finished_work_is_not_done_again(self, tmp_path):
         figure = tiny_figure()
-        first = running.run(figure, trials=1, jobs=1, folder=tmp_path, report=silent)
+        first = runner.run(figure, trials=1, jobs=1, folder=tmp_path, report=silent)
         stamps = {path: path.stat().st_mtime_ns for path in tmp_path.glob("figure2/*.json")}
-        second = running.run(figure, trials=2, jobs=1, folder=tmp_path, report=silent)
+        second = runner.run(figure, trials=2, jobs=1, folder=tmp_path, report=silent)
         assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
         assert np.array_equal(first.curves["landmarks"][0], second.curves["landmarks"][0])
         assert second.trials == 2
 
     def test_an_interrupted_run_leaves_its_finished_trials(self, tmp_path):
         figure = tiny_figure()
-        assert running.collect(figure, trials=2, folder=tmp_path) is None
-        whole = running.run(figure, trials=2, jobs=1, folder=tmp_path, report=silent)
-        task = running.trial_tasks(figure, whole.chosen, 2)[-1]
-        running.path_of(tmp_path, figure, task).unlink()
-        part = running.collect(figure, trials=2, folder=tmp_path)
+        assert runner.collect(figure, trials=2, folder=tmp_path) is None
+        whole = runner.run(figure, trials=2, jobs=1, folder=tmp_path, report=silent)
+        task = runner.trial_tasks(figure, whole.chosen, 2)[-1]
+        runner.path_of(tmp_path, figure, task).unlink()
+        part = runner.collect(figure, trials=2, folder=tmp_path)
         assert part.trials == 1
         assert np.array_equal(part.curves["landmarks"], whole.curves["landmarks"][:1])
 
     def test_changed_settings_are_other_results(self, tmp_path, monkeypatch):
-        task = running.make_task("made_up", {"C": 1.0}, False, 0, (0, 1))
+        task = runner.make_task("made_up", {"C": 1.0}, False, 0, (0, 1))
         paths = {
-            running.path_of(tmp_path, tiny_figure(), task),
-            running.path_of(tmp_path, tiny_figure(), task._replace(parameters=(("C", 2.0),))),
-            running.path_of(tmp_path, tiny_figure(), task._replace(stream=1)),
-            running.path_of(tmp_path, tiny_figure(), task._replace(validation=True)),
-            running.path_of(tmp_path, tiny_figure(), task._replace(wanted=(0,))),
-            running.path_of(tmp_path, tiny_figure(seed=10), task),
+            runner.path_of(tmp_path, tiny_figure(), task),
+            runner.path_of(tmp_path, tiny_figure(), task._replace(parameters=(("C", 2.0),))),
+            runner.path_of(tmp_path, tiny_figure(), task._replace(stream=1)),
+            runner.path_of(tmp_path, tiny_figure(), task._replace(validation=True)),
+            runner.path_of(tmp_path, tiny_figure(), task._replace(wanted=(0,))),
+            runner.path_of(tmp_path, tiny_figure(seed=10), task),
         }
-        monkeypatch.setattr(running, "fingerprint", lambda: "other code")
-        paths.add(running.path_of(tmp_path, tiny_figure(), task))
+        monkeypatch.setattr(runner, "fingerprint", lambda: "other code")
+        paths.add(runner.path_of(tmp_path, tiny_figure(), task))
         assert len(paths) == 7
 
     def test_a_failing_curve_is_reported(self, tmp_path):
         broken = tiny_figure(methods={"landmarks": Method("x", curves.full_lapsvm, {"C": 1.0})})
         with pytest.raises(KeyError, match="beta"):
-            running.run(broken, trials=1, jobs=1, folder=tmp_path, report=silent)
+            runner.run(broken, trials=1, jobs=1, folder=tmp_path, report=silent)
 
 
 class TestReporting:
@@ -212,10 +212,10 @@ class TestReporting:
         }
         times = {name: np.full((trials, 30), 0.1) for name in figure.methods}
         times["ours"][:] = 0.02
-        return running.Outcome(figure, chosen, {}, runs, times, 60.0)
+        return runner.FigureResult(figure, chosen, {}, runs, times, 60.0)
 
     def test_claims_tell_what_is_there(self):
-        told = {claim.text: claim for claim in reporting.claims(self.outcome(20))}
+        told = {claim.text: claim for claim in reports.claims(self.outcome(20))}
         seen = [claim.seen for claim in told.values()]
         assert seen == [True, False, True, False, True, False, True]
         ours = next(claim for text, claim in told.items() if text.startswith("ours: averaged"))
@@ -226,12 +226,12 @@ class TestReporting:
     @pytest.mark.parametrize("trials", [1, 3])
     def test_files_are_written(self, tmp_path, trials):
         outcome = self.outcome(trials)
-        paths = reporting.draw(outcome, tmp_path / "out")
+        paths = reports.draw(outcome, tmp_path / "out")
         assert [path.suffix for path in paths] == [".png", ".svg"]
         assert all(path.stat().st_size > 10_000 for path in paths)
-        reporting.write_json([outcome], tmp_path / "out" / "results.json")
+        reports.write_json([outcome], tmp_path / "out" / "results.json")
         missing = ["figure3 not run: no data"]
-        reporting.write_report([outcome], missing, tmp_path / "out", tmp_path / "RESULTS.md")
+        reports.write_report([outcome], missing, tmp_path / "out", tmp_path / "RESULTS.md")
         report = (tmp_path / "RESULTS.md").read_text()
         assert missing[0] in report
         assert ("one run cannot tell" in report) == (trials == 1)
@@ -241,13 +241,13 @@ class TestReporting:
 
     def test_a_choice_at_the_end_of_its_grid_is_marked(self):
         grid = figures.grid(C=(1.0, 2.0, 3.0), beta=(0.5,))
-        assert reporting.choices(grid, {"C": 3.0, "beta": 0.5}) == ["C=3*", "beta=0.5"]
-        assert reporting.choices(grid, {"C": 2.0, "beta": 0.5}) == ["C=2", "beta=0.5"]
+        assert reports.choices(grid, {"C": 3.0, "beta": 0.5}) == ["C=3*", "beta=0.5"]
+        assert reports.choices(grid, {"C": 2.0, "beta": 0.5}) == ["C=2", "beta=0.5"]
 
     def test_drawing_twice_gives_the_same_picture(self, tmp_path):
         outcome = self.outcome(3)
-        first = reporting.draw(outcome, tmp_path / "a")[1].read_bytes()
-        assert reporting.draw(outcome, tmp_path / "b")[1].read_bytes() == first
+        first = reports.draw(outcome, tmp_path / "a")[1].read_bytes()
+        assert reports.draw(outcome, tmp_path / "b")[1].read_bytes() == first
 
 
 def lzw(content: bytes) -> bytes:

@@ -1,12 +1,15 @@
-"""The command line: one file per command, thin.
+"""The command line: one file per command.
 
-`learn.py` says what the command takes, `learning.py` does it, and so on. The first kind imports
-nothing but typer, so that help and completion are there at once.
+Files of commands import numpy, scikit-learn and the estimators inside their functions, so that help
+and completion are there at once.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
+from typing import Any
 
 HELP = "Classifiers that learn from a stream when most of the data has no labels."
 
@@ -28,10 +31,23 @@ def main() -> None:
         name="seqmed", help=HELP, no_args_is_help=True, pretty_exceptions_enable=False
     )
     for command in (learn, predict, evaluate, inspect, query, reproduce):
-        app.command(no_args_is_help=command is not reproduce)(command)
+        app.command(no_args_is_help=command is not reproduce)(with_debug(command))
     prepare()
     with for_people("--debug" in sys.argv):
         try:
             app()
         finally:
             sys.stdout.flush()
+
+
+def with_debug(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that reports errors in one line, or with --debug in full."""
+    from seqmed.cli import options
+    from seqmed.cli.errors import for_people
+
+    @functools.wraps(command)
+    def run(*, debug: bool, **given: Any) -> None:
+        with for_people(debug):
+            command(**given)
+
+    return options.extended(run, {"debug": (options.Debug, False)})

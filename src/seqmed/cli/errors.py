@@ -1,4 +1,4 @@
-"""What goes wrong, in one line for people: what it is, and what to do about it."""
+"""Errors and warnings of commands, in one line each, and exit codes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import errno
 import os
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqmed.cli.standard_streams import BROKEN_PIPE
 from seqmed.cli.terminal import say
+
+if TYPE_CHECKING:
+    from seqmed.streams import StreamBatch
 
 DEFECT, REFUSED, INTERRUPTED = 1, 2, 130
 # What the system says when there is no room: disk, quota, limit on the size of a file.
@@ -87,6 +90,18 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
         if error.errno is not None and not isinstance(error, BrokenPipeError):
             raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         raise
+
+
+@contextmanager
+def placing(batch: StreamBatch, names: Sequence[str]) -> Iterator[None]:
+    """Name the rows of a batch that a model refuses."""
+    try:
+        yield
+    except ValueError as error:
+        first, last = (f"{names[batch.file[at]]}, row {batch.row[at]}" for at in (0, -1))
+        raise CommandError(
+            f"the batch from {first} to {last} cannot be learned: {error}"
+        ) from error
 
 
 def show_warning(message: Any, *where: Any, **more: Any) -> None:

@@ -1,14 +1,25 @@
-"""`seqmed evaluate`: how good a model is on labeled rows."""
+"""`seqmed evaluate`: how good a model is on labeled rows, in constant memory."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqmed.cli import options
-from seqmed.cli.errors import for_people
+from seqmed.cli import options, terminal
+from seqmed.cli.errors import CommandError, naming, placing
+from seqmed.cli.terminal import counted, percent, tell_skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from seqmed.cli.checkpoint import Classifier
+    from seqmed.cli.tally import Tally
+
+# Classes of which the whole confusion is printed; of more, the pairs most often confused.
+FEW_CLASSES, WORST_PAIRS = 10, 10
 
 
 def evaluate(
@@ -32,25 +43,125 @@ def evaluate(
     force: options.Force = False,
     as_json: options.Json = False,
     file_format: options.InputFormat = None,
-    on_error: options.BadRows = options.OnError.stop,
-    debug: options.Debug = False,
+    on_error: options.BadRows = "stop",
 ) -> None:
     """Measure how good a model is on labeled rows.
 
     Accuracy, balanced accuracy, log loss, calibration error and confusion, over the rows of DATA
     that have a label. Take rows that the model has not learned, or --prequential.
     """
-    with for_people(debug):
-        from seqmed.cli import evaluating
+    from seqmed import plotting
+    from seqmed.arrays import take_rows
+    from seqmed.cli import checkpoint
+    from seqmed.cli.existing_files import refuse_existing, refuse_shared
+    from seqmed.cli.tally import Tally
+    from seqmed.streams import Stream
 
-        evaluating.evaluate(
-            model,
-            data,
-            prequential=prequential,
-            batch_size=batch_size,
-            plot=plot,
-            force=force,
-            as_json=as_json,
-            file_format=options.name_of(file_format),
-            on_error=on_error.value,
+    if plot is not None:
+        refuse_shared({"--plot": plot}, model, data, file_format)
+        refuse_existing(plot, force=force)
+        plotting.require_matplotlib()
+        plotting.picture_format(plot)
+    classifier, progress = checkpoint.load(model)
+    batches: dict[str, Any] = {}
+    if prequential:
+        by = progress.batch_by if batch_size is None else None
+        batches = {"batch_size": batch_size or progress.batch_size, "batch_by": by}
+    elif batch_size is not None:
+        raise CommandError("--batch-size means something with --prequential only: leave it out.")
+    schema = progress.known_schema
+    if schema.columns.label is None:
+        raise CommandError("the model was made without a column of labels: make one with --label.")
+    stream = Stream(
+        data, schema=schema, final=True, on_error=on_error, file_format=file_format, **batches
+    )
+    tally, accuracies, rows = Tally(), [], 0
+    with terminal.reporter("evaluating") as bar:
+        for batch in stream:
+            rows += batch.row.size
+            assert batch.y is not None  # the stream has a column of labels
+            accuracy = math.nan
+            if batch.labeled.any() and classifier.classes_.size:
+                probabilities = classifier.predict_proba(take_rows(batch.X, batch.labeled))
+                truth = batch.y[batch.labeled]
+                accuracy = tally.add(truth, classifier.classes_, probabilities)
+            accuracies.append(accuracy)
+            if prequential:
+                with placing(batch, stream.names):
+                    classifier.partial_fit(batch.X, batch.y)
+            bar.report(stream.fraction, rows, counted(rows, "row"))
+    tell_skipped(stream.skipped)
+    if not tally.size:
+        raise CommandError(
+            f"none of {counted(rows, 'row')} has a label in column "
+            f"{schema.columns.label!r}: pass rows whose labels are known."
         )
+    if plot is not None:
+        with naming(plot):
+            draw(tally, plot, accuracies if prequential else [])
+    if as_json:
+        terminal.show_json(results(tally, rows, prequential))
+    else:
+        show(tally, rows, classifier)
+
+
+def results(tally: Tally, rows: int, prequential: bool) -> dict[str, Any]:
+    """Return everything that was measured as plain values."""
+    counts, probabilities, accuracies = tally.calibration
+    return {
+        "rows": rows,
+        "labeled": tally.size,
+        "prequential": prequential,
+        **tally.measures,
+        "classes": tally.classes,
+        "confusion": tally.matrix.tolist(),
+        "calibration": {
+            "count": counts.astype(int).tolist(),
+            "probability": probabilities.tolist(),
+            "accuracy": accuracies.tolist(),
+        },
+    }
+
+
+def show(tally: Tally, rows: int, model: Classifier) -> None:
+    """Print tables of what was measured."""
+    measures = tally.measures
+    terminal.show(f"{counted(tally.size, 'labeled row')} of {rows:,}")
+    terminal.show_table(
+        ("measure", "value"),
+        (
+            ("accuracy", percent(measures["accuracy"])),
+            ("balanced accuracy", percent(measures["balanced_accuracy"])),
+            ("log loss", f"{measures['log_loss']:.4f}"),
+            ("calibration error", f"{measures['calibration_error']:.4f}"),
+        ),
+    )
+    classes, matrix = tally.classes, tally.matrix
+    terminal.show("")
+    if len(classes) <= FEW_CLASSES:
+        lines = [(name, *row) for name, row in zip(classes, matrix.tolist(), strict=True)]
+        terminal.show_table(("true, predicted", *map(str, classes)), lines)
+    else:
+        pairs = [
+            (*pair, count) for pair, count in tally.confusion.most_common() if len(set(pair)) > 1
+        ]
+        terminal.show_table(("true", "predicted", "rows"), pairs[:WORST_PAIRS])
+    strange = sorted({true for true, _ in tally.confusion} - set(model.classes_.tolist()))
+    if strange:
+        terminal.say(f"classes that the model does not know: {', '.join(map(str, strange))}.")
+
+
+def draw(tally: Tally, path: Path, accuracies: Sequence[float]) -> None:
+    """Draw calibration, confusion and, if there is any, accuracy batch by batch."""
+    import numpy as np
+
+    from seqmed import plotting
+
+    figure, panels = plotting.panels(3 if accuracies else 2)
+    counts, probabilities, hits = tally.calibration
+    plotting.reliability(panels[0], probabilities, hits, counts)
+    plotting.confusion(panels[1], tally.matrix, list(map(str, tally.classes)))
+    if accuracies:
+        curve = {"before learning": np.array([accuracies])}
+        plotting.accuracy_curves(panels[2], curve, title="accuracy")
+    plotting.save(figure, path)

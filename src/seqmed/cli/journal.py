@@ -1,4 +1,4 @@
-"""The log of learning: a line for every batch, written when the batch is safe, and only once."""
+"""The log of `seqmed learn`: one line per batch, written once, after the batch has been saved."""
 
 from __future__ import annotations
 

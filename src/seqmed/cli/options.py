@@ -3,40 +3,16 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
-from enum import StrEnum
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
-
-class Format(StrEnum):
-    """Formats of input."""
-
-    csv = "csv"
-    tsv = "tsv"
-    jsonl = "jsonl"
-    parquet = "parquet"
-    feather = "feather"
-    npz = "npz"
-
-
-class OutputFormat(StrEnum):
-    """Formats of output."""
-
-    csv = "csv"
-    tsv = "tsv"
-    jsonl = "jsonl"
-    parquet = "parquet"
-
-
-class OnError(StrEnum):
-    """What to do about a bad row."""
-
-    stop = "stop"
-    skip = "skip"
-
+Format = Literal["csv", "tsv", "jsonl", "parquet", "feather", "npz"]
+OutputFormat = Literal["csv", "tsv", "jsonl", "parquet"]
+OnError = Literal["stop", "skip"]
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")]
 Data = Annotated[
@@ -72,11 +48,6 @@ Keep = Annotated[
 STANDARD_OUTPUT = Path("-")
 
 
-def name_of(choice: StrEnum | None) -> str | None:
-    """Return the name of a choice as a plain string."""
-    return None if choice is None else choice.value
-
-
 def column_names(values: Sequence[str] | None) -> tuple[str, ...]:
     """Return the columns named by an option: it may be repeated, and each may name several.
 
@@ -84,3 +55,30 @@ def column_names(values: Sequence[str] | None) -> tuple[str, ...]:
     """
     rows = csv.reader(values or (), skipinitialspace=True)
     return tuple(name for row in rows for name in row if name)
+
+
+def extended(
+    command: Callable[..., None],
+    added: Mapping[str, tuple[Any, Any]],
+    before: str | None = None,
+) -> Callable[..., None]:
+    """Return a command with more options, which it takes as keyword arguments.
+
+    Parameters
+    ----------
+    command : a command.
+    added : types, annotated by `typer.Option`, and defaults of the options, by name.
+    before : the option that comes after them in the help; None to put them last.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in added.items()
+    ]
+    place = [each.name for each in own].index(before) if before else len(own)
+    parameters = [
+        each.replace(kind=each.KEYWORD_ONLY) for each in (*own[:place], *more, *own[place:])
+    ]
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return command

@@ -1,4 +1,4 @@
-"""Parameters of models as they are written at a shell."""
+"""Parameters of estimators as they are written at a shell."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from seqmed.cli.checkpoint import ESTIMATORS, Classifier
 from seqmed.cli.errors import CommandError
-from seqmed.cli.state import ESTIMATORS, Classifier
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqmed import SeqMED
 

@@ -1,9 +1,19 @@
-"""`seqmed predict`: labels, probabilities, scores and spread of rows."""
+"""`seqmed predict`: labels, probabilities, scores and their standard deviations."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from seqmed.cli import options
-from seqmed.cli.errors import for_people
+from seqmed.cli.terminal import tell_skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from seqmed.cli.checkpoint import Classifier
+    from seqmed.cli.outputs import Chunk, ColumnType
+    from seqmed.streams import Schema, StreamBatch
 
 
 def predict(
@@ -14,23 +24,61 @@ def predict(
     force: options.Force = False,
     keep: options.Keep = None,
     file_format: options.InputFormat = None,
-    on_error: options.BadRows = options.OnError.stop,
-    debug: options.Debug = False,
+    on_error: options.BadRows = "stop",
 ) -> None:
     """Predict rows: labels, probabilities, scores, spread.
 
     A column of labels in DATA is not looked at. OUT is there as a whole, or not at all.
     """
-    with for_people(debug):
-        from seqmed.cli import predicting
+    from seqmed.cli import checkpoint, outputs
+    from seqmed.streams import Stream
 
-        predicting.predict(
-            model,
-            data,
-            output=output,
-            to=options.name_of(to),
-            force=force,
-            keep=options.column_names(keep),
-            file_format=options.name_of(file_format),
-            on_error=on_error.value,
-        )
+    to = outputs.checked_format(output, to, model, data, file_format, force=force)
+    classifier, progress = checkpoint.load(model)
+    names = options.column_names(keep)
+    stream = Stream(
+        data,
+        schema=without_labels(progress.known_schema),
+        on_error=on_error,
+        final=True,
+        file_format=file_format,
+        keep=names,
+    )
+    columns = outputs.header(names, predicted_columns(classifier))
+    chunks = (predictions(classifier, batch, stream.names) for batch in stream)
+    outputs.write_table(output, to, columns, chunks)
+    tell_skipped(stream.skipped)
+
+
+def without_labels(schema: Schema) -> Schema:
+    """Return a schema in which the column of labels is ignored, whatever is in it."""
+    label = schema.columns.label
+    columns = replace(schema.columns, label=None, label_type=None)
+    ignored = schema.ignored if label is None else (*schema.ignored, label)
+    return replace(schema, columns=columns, ignored=ignored, label_type=None)
+
+
+def predicted_columns(model: Classifier) -> dict[str, ColumnType]:
+    """Return the columns of predictions; with up to two classes there is one score."""
+    names = model.classes_.tolist()
+    scores = ["score"] if len(names) <= 2 else [f"score_{name}" for name in names]
+    kinds: dict[str, ColumnType] = {"i": "integer", "b": "boolean"}
+    label = kinds.get(model.classes_.dtype.kind, "text")
+    spread = ["spread"] if hasattr(model, "decision_std") else []
+    numbers = [*(f"probability_{name}" for name in names), *scores, *spread]
+    return {"label": label, **dict.fromkeys(numbers, "number")}
+
+
+def predictions(model: Classifier, batch: StreamBatch, names: Sequence[str]) -> Chunk:
+    """Return the columns of a batch: where its rows come from, and their predictions."""
+    from seqmed.cli.outputs import located
+
+    probabilities = model.predict_proba(batch.X)
+    scores = model.decision_function(batch.X).reshape(batch.row.size, -1)
+    return [
+        *located(batch, names),
+        model.classes_[probabilities.argmax(axis=1)].tolist(),
+        *probabilities.T.tolist(),
+        *scores.T.tolist(),
+        *([model.decision_std(batch.X).tolist()] if hasattr(model, "decision_std") else []),
+    ]

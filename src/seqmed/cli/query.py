@@ -1,13 +1,26 @@
-"""`seqmed query`: which rows to have labeled next."""
+"""`seqmed query`: which rows to have labeled next, of any number of rows, in constant memory."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqmed.cli import options
-from seqmed.cli.errors import for_people
+from seqmed.cli import options, terminal
+from seqmed.cli.errors import CommandError
+from seqmed.cli.terminal import counted, tell_skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from seqmed.arrays import Points
+    from seqmed.cli.checkpoint import Classifier
+    from seqmed.streams import StreamBatch
+
+# Rows read in one go: what the labeled rows of the model cost is paid once for all of them.
+ROWS_AT_ONCE = 10_000
+# Candidates for every row wanted, at least as many as `active.query` compares with each other.
+CANDIDATES = 10
 
 
 def query(
@@ -21,24 +34,91 @@ def query(
     force: options.Force = False,
     keep: options.Keep = None,
     file_format: options.InputFormat = None,
-    on_error: options.BadRows = options.OnError.stop,
-    debug: options.Debug = False,
+    on_error: options.BadRows = "stop",
 ) -> None:
     """Choose the rows most worth a label, the most valuable first.
 
     Rows of DATA that have a label are passed over.
     """
-    with for_people(debug):
-        from seqmed.cli import querying
+    from seqmed import active
+    from seqmed.cli import checkpoint, outputs
+    from seqmed.streams import Stream
 
-        querying.query(
-            model,
-            data,
-            number,
-            output=output,
-            to=options.name_of(to),
-            force=force,
-            keep=options.column_names(keep),
-            file_format=options.name_of(file_format),
-            on_error=on_error.value,
+    to = outputs.checked_format(output, to, model, data, file_format, force=force)
+    classifier, progress = checkpoint.load(model)
+    names = options.column_names(keep)
+    columns = outputs.header(names, {})
+    stream = Stream(
+        data,
+        schema=progress.known_schema,
+        batch_size=ROWS_AT_ONCE,
+        on_error=on_error,
+        final=True,
+        file_format=file_format,
+        label_required=False,
+        keep=names,
+    )
+    shortlist, rows = Shortlist(classifier, max(active.SHORTLIST, CANDIDATES * number)), 0
+    with terminal.reporter("reading") as bar:
+        for batch in stream:
+            rows += batch.row.size
+            shortlist.add(*candidates(batch, stream.names))
+            bar.report(stream.fraction, rows, counted(rows, "row"))
+    tell_skipped(stream.skipped)
+    if len(shortlist.places) < number:
+        raise CommandError(
+            f"there are {counted(len(shortlist.places), 'distinct row')} without a label, expected "
+            f"at least {number}: ask for fewer with -n, or pass more data."
         )
+    chosen = active.query(classifier, shortlist.points, number)
+    found = zip(*(shortlist.places[place] for place in chosen.tolist()), strict=True)
+    outputs.write_table(output, to, columns, [[list(values) for values in found]])
+
+
+class Shortlist:
+    """The distinct rows of largest expected regret so far; before there are two classes, a sample.
+
+    Parameters
+    ----------
+    model : the classifier for which labels are wanted.
+    size : rows to hold at most.
+    """
+
+    def __init__(self, model: Classifier, size: int):
+        import numpy as np
+
+        self.points: Points | None = None
+        self.places: list[tuple[Any, ...]] = []
+        self._model, self._size = model, size
+        self._values = np.zeros(0)
+        self._random = np.random.default_rng(0)
+
+    def add(self, points: Points, places: Sequence[tuple[Any, ...]]) -> None:
+        """Add rows (n, p), of which some are held, and the output of each."""
+        import numpy as np
+
+        from seqmed import active
+        from seqmed.arrays import distinct_rows, stack, take_rows
+
+        if not places:
+            return
+        values = active.doubt(self._model, points)
+        if values is None:
+            values = self._random.random(len(places))
+        every = points if self.points is None else stack(self.points, points)
+        values = np.concatenate([self._values, values])
+        together = [*self.places, *places]
+        distinct = distinct_rows(every)
+        best = np.sort(distinct[np.argsort(-values[distinct], kind="stable")[: self._size]])
+        self.points, self._values = take_rows(every, best), values[best]
+        self.places = [together[place] for place in best.tolist()]
+
+
+def candidates(batch: StreamBatch, names: Sequence[str]) -> tuple[Points, list[tuple[Any, ...]]]:
+    """Return the rows of a batch that have no label, and the output of each."""
+    from seqmed.arrays import take_rows
+    from seqmed.cli.outputs import located
+
+    free = (~batch.labeled).nonzero()[0]
+    every = list(zip(*located(batch, names), strict=True))
+    return take_rows(batch.X, free), [every[place] for place in free.tolist()]

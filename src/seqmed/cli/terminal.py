@@ -1,16 +1,19 @@
-"""What people see: results on standard output; messages and progress beside it."""
+"""Results on standard output; messages and progress on standard error."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from seqmed.streams import Skipped
 
 MESSAGES = Console(stderr=True)
 # Seconds between two lines of progress where there is no terminal.
@@ -52,6 +55,13 @@ def percent(share: float | None) -> str:
 def counted(number: int, singular: str, plural: str | None = None) -> str:
     """Return a number of things."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def tell_skipped(skipped: Skipped) -> None:
+    """Say how many bad rows were skipped, why, and where the first of each kind is."""
+    for reason, count in skipped.counts.items():
+        rows = counted(count, "bad row")
+        say(f"skipped {rows}: {reason}; for example {skipped.examples[reason][0]}.")
 
 
 class Reporter(Protocol):

@@ -18,7 +18,7 @@ from sklearn.svm import SVC
 
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.arrays import Array, distinct_rows
-from seqmed.experiments.data import Batch, Stream
+from seqmed.experiments.data import TrialBatch, TrialStream
 from seqmed.graph.laplacian import GraphRecipe, find_neighbours, measure_heat_width, smoothness
 from seqmed.kernels import RBF, Kernel, TfIdf
 
@@ -32,7 +32,7 @@ class Score(NamedTuple):
     seconds: float
 
 
-Curve = Callable[[Stream, Parameters, Sequence[int]], Iterator[Score]]
+Curve = Callable[[TrialStream, Parameters, Sequence[int]], Iterator[Score]]
 Scorer = Callable[[Array], Array]
 """Maps rows (n, p) to scores (n,) of class 1."""
 
@@ -42,13 +42,13 @@ TOL = 1e-3
 PAPER_BIAS: dict[str, Any] = {"bias": "exact", "window": None}
 
 
-def accuracy(scores: Array, stream: Stream) -> float:
+def accuracy(scores: Array, stream: TrialStream) -> float:
     """Return the share of test points on the right side, for scores of class 1."""
     return float(np.mean((scores > 0) == stream.y_test))
 
 
 def follow(
-    model: SeqMED | SeqLapMED | SeqGraphMED, stream: Stream, wanted: Sequence[int]
+    model: SeqMED | SeqLapMED | SeqGraphMED, stream: TrialStream, wanted: Sequence[int]
 ) -> Iterator[Score]:
     """Let a model learn the stream."""
     for number, batch in enumerate(stream.batches):
@@ -62,7 +62,7 @@ def follow(
 
 
 def retrain(
-    train: Callable[[Batch], Scorer], batches: Iterator[Batch], stream: Stream
+    train: Callable[[TrialBatch], Scorer], batches: Iterator[TrialBatch], stream: TrialStream
 ) -> Iterator[Score]:
     """Train a new model on each of the batches."""
     for batch in batches:
@@ -72,18 +72,18 @@ def retrain(
         yield Score(accuracy(scorer(stream.X_test), stream), seconds)
 
 
-def each_alone(stream: Stream, wanted: Sequence[int]) -> Iterator[Batch]:
+def each_alone(stream: TrialStream, wanted: Sequence[int]) -> Iterator[TrialBatch]:
     """Yield the batches wanted."""
     return (stream.batches[number] for number in wanted)
 
 
-def all_so_far(stream: Stream, wanted: Sequence[int]) -> Iterator[Batch]:
+def all_so_far(stream: TrialStream, wanted: Sequence[int]) -> Iterator[TrialBatch]:
     """Yield, for each batch wanted, everything up to it as one batch."""
     return (stream.so_far(last) for last in wanted)
 
 
 def sequential_med(
-    stream: Stream, parameters: Parameters, wanted: Sequence[int]
+    stream: TrialStream, parameters: Parameters, wanted: Sequence[int]
 ) -> Iterator[Score]:
     """SeqMED, which carries its posterior from batch to batch."""
     return follow(
@@ -92,18 +92,18 @@ def sequential_med(
 
 
 def independent_svm(
-    stream: Stream, parameters: Parameters, wanted: Sequence[int]
+    stream: TrialStream, parameters: Parameters, wanted: Sequence[int]
 ) -> Iterator[Score]:
     """A support vector machine trained on each batch alone."""
     return retrain(lambda b: tfidf_svm(b, parameters), each_alone(stream, wanted), stream)
 
 
-def full_svm(stream: Stream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[Score]:
+def full_svm(stream: TrialStream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[Score]:
     """A support vector machine retrained on everything so far, by scikit-learn."""
     return retrain(lambda b: tfidf_svm(b, parameters), all_so_far(stream, wanted), stream)
 
 
-def tfidf_svm(batch: Batch, parameters: Parameters) -> Scorer:
+def tfidf_svm(batch: TrialBatch, parameters: Parameters) -> Scorer:
     """Train scikit-learn's SVC on one batch, idf learned on that batch."""
     kernel = TfIdf().freeze(batch.X, np.ones(len(batch.y)))
     model = SVC(kernel="linear", tol=TOL, **parameters)
@@ -111,10 +111,10 @@ def tfidf_svm(batch: Batch, parameters: Parameters) -> Scorer:
     return lambda X: model.decision_function(np.asarray(kernel.coordinates(X)))
 
 
-def full_med(stream: Stream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[Score]:
+def full_med(stream: TrialStream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[Score]:
     """MED retrained on everything so far, by our own solver."""
 
-    def train(batch: Batch) -> Scorer:
+    def train(batch: TrialBatch) -> Scorer:
         model = SeqMED("tfidf", tol=TOL, **PAPER_BIAS, **parameters).fit(batch.X, batch.y)
         return model.decision_function
 
@@ -122,31 +122,37 @@ def full_med(stream: Stream, parameters: Parameters, wanted: Sequence[int]) -> I
 
 
 def sequential_lapmed(
-    stream: Stream, parameters: Parameters, wanted: Sequence[int]
+    stream: TrialStream, parameters: Parameters, wanted: Sequence[int]
 ) -> Iterator[Score]:
     """SeqLapMED, by the recursion named in the parameters."""
     return follow(SeqLapMED(tol=TOL, random_state=0, **PAPER_BIAS, **parameters), stream, wanted)
 
 
-def graph_mixture(stream: Stream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[Score]:
+def graph_mixture(
+    stream: TrialStream, parameters: Parameters, wanted: Sequence[int]
+) -> Iterator[Score]:
     """SeqGraphMED with a SeqLapMED of these parameters, all of whose multipliers are optimised."""
     margin = SeqLapMED(tol=TOL, random_state=0, lag=None, **PAPER_BIAS, **parameters)
     return follow(SeqGraphMED(margin, random_state=0), stream, wanted)
 
 
 def independent_lapsvm(
-    stream: Stream, parameters: Parameters, wanted: Sequence[int]
+    stream: TrialStream, parameters: Parameters, wanted: Sequence[int]
 ) -> Iterator[Score]:
     """A Laplacian support vector machine trained on each batch alone."""
     return retrain(lambda b: laplacian_machine(b, parameters), each_alone(stream, wanted), stream)
 
 
-def full_lapsvm(stream: Stream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[Score]:
+def full_lapsvm(
+    stream: TrialStream, parameters: Parameters, wanted: Sequence[int]
+) -> Iterator[Score]:
     """A Laplacian support vector machine retrained on everything so far."""
     return retrain(lambda b: laplacian_machine(b, parameters), all_so_far(stream, wanted), stream)
 
 
-def full_lapmed(stream: Stream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[Score]:
+def full_lapmed(
+    stream: TrialStream, parameters: Parameters, wanted: Sequence[int]
+) -> Iterator[Score]:
     """Laplacian MED retrained on everything so far."""
     return retrain(
         lambda b: laplacian_machine(b, parameters, slack_shape=1.0),
@@ -155,7 +161,9 @@ def full_lapmed(stream: Stream, parameters: Parameters, wanted: Sequence[int]) -
     )
 
 
-def laplacian_machine(batch: Batch, parameters: Parameters, *, slack_shape: float = 0.0) -> Scorer:
+def laplacian_machine(
+    batch: TrialBatch, parameters: Parameters, *, slack_shape: float = 0.0
+) -> Scorer:
     """Train a Laplacian machine on one batch, the textbook way.
 
     The graph over all rows deforms the kernel, ``k - k(., X) (I + 2 beta L K)^{-1} 2 beta L
@@ -165,7 +173,7 @@ def laplacian_machine(batch: Batch, parameters: Parameters, *, slack_shape: floa
     options = dict(parameters)
     bound, beta = options.pop("C"), options.pop("beta")
     rows = distinct_rows(batch.X)
-    batch = Batch(batch.X[rows], batch.y[rows], batch.shown[rows])
+    batch = TrialBatch(batch.X[rows], batch.y[rows], batch.shown[rows])
     kernel = RBF(options.pop("gamma")).freeze(batch.X, np.ones(len(batch.y)))
     width = options.pop("heat_width")
     recipe = GraphRecipe(

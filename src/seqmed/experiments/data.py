@@ -17,7 +17,7 @@ UNLABELED = -1
 
 
 @dataclass(frozen=True)
-class Batch:
+class TrialBatch:
     """Rows (n, p), all true labels (n,), and a mask (n,) of the labels that are shown."""
 
     X: Array
@@ -31,17 +31,17 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Stream:
+class TrialStream:
     """A sequence of batches and test points never shown to a learner."""
 
-    batches: tuple[Batch, ...]
+    batches: tuple[TrialBatch, ...]
     X_test: Array
     y_test: NDArray[np.int64]
 
-    def so_far(self, last: int) -> Batch:
+    def so_far(self, last: int) -> TrialBatch:
         """Return batches 0 to ``last``, that one included, as one."""
         parts = self.batches[: last + 1]
-        return Batch(
+        return TrialBatch(
             np.concatenate([part.X for part in parts]),
             np.concatenate([part.y for part in parts]),
             np.concatenate([part.shown for part in parts]),
@@ -54,7 +54,9 @@ SPARSE_VARIABLES, DENSE_VARIABLES, TELLING_VARIABLES = 100, 50, 50
 DIFFERENCE = 0.12
 
 
-def categorical_stream(seed: tuple[int, ...], n_batches: int = 30, n_test: int = 1000) -> Stream:
+def categorical_stream(
+    seed: tuple[int, ...], n_batches: int = 30, n_test: int = 1000
+) -> TrialStream:
     """Simulation 1: 200 categorical variables, fully labeled, batches of 97 to 103 rows.
 
     Each variable takes values 0 to 4, read as counts. The probability of 0 is uniform in [.9, .99]
@@ -85,8 +87,8 @@ def categorical_stream(seed: tuple[int, ...], n_batches: int = 30, n_test: int =
     batches = []
     for _ in range(n_batches):
         X, y = draw(int(rng.integers(97, 104)))
-        batches.append(Batch(X, y, np.ones(y.size, dtype=bool)))
-    return Stream(tuple(batches), *draw(n_test))
+        batches.append(TrialBatch(X, y, np.ones(y.size, dtype=bool)))
+    return TrialStream(tuple(batches), *draw(n_test))
 
 
 def sphere_stream(
@@ -99,7 +101,7 @@ def sphere_stream(
     inner: tuple[float, float] = (0.0, 0.55),
     outer: tuple[float, float] = (0.45, 1.0),
     dimension: int = 3,
-) -> Stream:
+) -> TrialStream:
     """Simulation 2: a ball inside a shell, one label in ten.
 
     Directions are uniform on the sphere and radii uniform in the class's range, so the ranges
@@ -123,5 +125,5 @@ def sphere_stream(
         chosen = list(dict.fromkeys([*first_of_each, *order]))[:labels]
         shown = np.zeros(size, dtype=bool)
         shown[chosen] = True
-        batches.append(Batch(X, y, shown))
-    return Stream(tuple(batches), *draw(n_test))
+        batches.append(TrialBatch(X, y, shown))
+    return TrialStream(tuple(batches), *draw(n_test))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from seqmed.experiments import curves, isolet
 from seqmed.experiments.curves import Curve, Parameters
-from seqmed.experiments.data import Stream, categorical_stream, sphere_stream
+from seqmed.experiments.data import TrialStream, categorical_stream, sphere_stream
 
 # Streams drawn for trials and for validation differ in this part of their seed.
 TRIALS, VALIDATION = 0, 1
@@ -66,7 +66,7 @@ class Figure:
 
     name: str
     title: str
-    stream: Callable[[tuple[int, ...]], Stream]
+    stream: Callable[[tuple[int, ...]], TrialStream]
     methods: dict[str, Method]
     n_batches: int
     trials: int
@@ -86,11 +86,11 @@ class Figure:
         step = batches // JUDGED_RETRAININGS if method.retrains else 1
         return tuple(range((batches - 1) % step, batches, step))
 
-    def trial_stream(self, trial: int) -> Stream:
+    def trial_stream(self, trial: int) -> TrialStream:
         """Return the stream of a trial."""
         return self.stream((self.seed, TRIALS, trial))
 
-    def validation_stream(self, number: int) -> Stream:
+    def validation_stream(self, number: int) -> TrialStream:
         """Return a stream to choose parameters on."""
         return self.stream((self.seed, VALIDATION, number))
 
@@ -302,7 +302,7 @@ def figure3b(data_dir: Path | None = None) -> Figure:
     )
 
 
-def _isolet(data_dir: Path | None, seed: tuple[int, ...], reordered: bool = False) -> Stream:
+def _isolet(data_dir: Path | None, seed: tuple[int, ...], reordered: bool = False) -> TrialStream:
     arrays = isolet.load_arrays(data_dir, download=False)
     if seed[1] == VALIDATION:
         return isolet.validation_stream(arrays)

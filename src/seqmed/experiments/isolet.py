@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array
-from seqmed.experiments.data import Batch, Stream
+from seqmed.experiments.data import TrialBatch, TrialStream
 
 FILE, ARCHIVE = "isolet.npz", "isolet.zip"
 # Features are published with four decimals: as integers times 1e-4 they are exact and compact.
@@ -189,7 +189,7 @@ def speakers() -> NDArray[np.int64]:
 
 def stream_of_speakers(
     arrays: dict[str, NDArray[Any]], learned: NDArray[Any], tested: NDArray[Any]
-) -> Stream:
+) -> TrialStream:
     """Return batches of five speakers in the order given, the first of each labeled.
 
     The letters A to M (0) against N to Z (1). Split by speaker, never by letter: in isolet3 and 4
@@ -203,19 +203,19 @@ def stream_of_speakers(
     for first in range(0, learned.size, SPEAKERS_PER_BATCH):
         group = learned[first : first + SPEAKERS_PER_BATCH]
         rows = np.concatenate([np.flatnonzero(speaker == one) for one in group])
-        batches.append(Batch(X[rows], y[rows], speaker[rows] == group[0]))
+        batches.append(TrialBatch(X[rows], y[rows], speaker[rows] == group[0]))
     rows = np.isin(speaker, tested)
-    return Stream(tuple(batches), X[rows], y[rows])
+    return TrialStream(tuple(batches), X[rows], y[rows])
 
 
-def isolet_stream(arrays: dict[str, NDArray[Any]]) -> Stream:
+def isolet_stream(arrays: dict[str, NDArray[Any]]) -> TrialStream:
     """Experiment 3: 24 batches in the original order, tested on the 30 speakers of isolet5."""
     return stream_of_speakers(
         arrays, np.arange(N_SPEAKERS), np.arange(N_SPEAKERS, N_SPEAKERS + N_TEST_SPEAKERS)
     )
 
 
-def validation_stream(arrays: dict[str, NDArray[Any]]) -> Stream:
+def validation_stream(arrays: dict[str, NDArray[Any]]) -> TrialStream:
     """For choices: 18 batches in the original order, tested on the 30 speakers of isolet4."""
     first_held_out = N_SPEAKERS - N_VALIDATION_SPEAKERS
     return stream_of_speakers(
@@ -223,7 +223,7 @@ def validation_stream(arrays: dict[str, NDArray[Any]]) -> Stream:
     )
 
 
-def random_stream(arrays: dict[str, NDArray[Any]], seed: tuple[int, ...]) -> Stream:
+def random_stream(arrays: dict[str, NDArray[Any]], seed: tuple[int, ...]) -> TrialStream:
     """All 150 speakers in random order: 24 batches, and 30 speakers to test on.
 
     The speakers of isolet4, on whom choices rest, are learned from and never tested on.

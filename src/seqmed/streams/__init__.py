@@ -5,7 +5,7 @@ labels of one type, and a position from which reading goes on another time. See
 docs/stream-input.md.
 """
 
-from seqmed.streams.batches import Batch, Stream
+from seqmed.streams.batches import Stream, StreamBatch
 from seqmed.streams.classes import likely_typo
 from seqmed.streams.columns import Columns
 from seqmed.streams.errors import BadRow, Fault, Skipped, StreamError, StreamWarning
@@ -14,7 +14,6 @@ from seqmed.streams.schema import Schema
 
 __all__ = [
     "BadRow",
-    "Batch",
     "Columns",
     "Fault",
     "FilePosition",
@@ -22,6 +21,7 @@ __all__ = [
     "Schema",
     "Skipped",
     "Stream",
+    "StreamBatch",
     "StreamError",
     "StreamWarning",
     "likely_typo",

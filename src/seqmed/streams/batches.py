@@ -30,7 +30,7 @@ DEFAULT_BATCH_SIZE = 500
 REMEMBERED = 1000
 
 
-class Batch(NamedTuple):
+class StreamBatch(NamedTuple):
     """Rows to be learned or predicted together.
 
     Parameters
@@ -54,6 +54,13 @@ class Batch(NamedTuple):
     schema: Schema
     skipped: int
 
+    @property
+    def labeled(self) -> NDArray[np.bool_]:
+        """A mask (n,) of the rows that have a label."""
+        if self.y is None:
+            return np.zeros(self.row.size, dtype=bool)
+        return np.array([label is not None for label in self.y], dtype=bool)
+
 
 class Part(NamedTuple):
     """Good rows of one piece, held until their batch is full."""
@@ -68,8 +75,8 @@ class Part(NamedTuple):
 class Stream:
     """Batches from files and pipes, each read once, in constant memory.
 
-    Iterating yields every `Batch`. A batch goes on from one file to the next, as if the files were
-    one. After the last batch `position` says that the files are finished: save it too.
+    Iterating yields every `StreamBatch`. A batch goes on from one file to the next, as if the files
+    were one. After the last batch `position` says that the files are finished: save it too.
 
     Parameters
     ----------
@@ -154,7 +161,7 @@ class Stream:
         """How much of the input has been read, 0 to 1; None if a pipe is among it."""
         return self._reading.fraction if self.resumable else None
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[StreamBatch]:
         if self._begun:
             raise StreamError("a stream is read once: open another to read it again.")
         self._begun = True
@@ -164,7 +171,7 @@ class Stream:
             yield self._finish_batch()
         self.position = self._reading.position
 
-    def _take(self, piece: Piece) -> Iterator[Batch]:
+    def _take(self, piece: Piece) -> Iterator[StreamBatch]:
         """Hold the good rows of a piece; yield the batches that they complete."""
         bad = sorted(piece.faults)  # a heap, to which others are added
         good = np.delete(np.arange(piece.ends.size), bad)
@@ -245,7 +252,7 @@ class Stream:
             self.skipped.add(found)
         cursor.advance(last - first, piece.part(first, last))
 
-    def _finish_batch(self) -> Batch:
+    def _finish_batch(self) -> StreamBatch:
         """Return the rows held as a batch, and what is known after it."""
         parts, self._held = self._held, []
         schema = self._reading.known_schema
@@ -267,7 +274,7 @@ class Stream:
             y[:] = [text and label_of(text, str(schema.label_type)) for text in texts]
         self.schema = self._reading.schema = schema
         self.position = self._reading.position
-        return Batch(
+        return StreamBatch(
             encode(schema, numbers, words),
             y,
             np.concatenate([np.full(part.rows.size, part.file) for part in parts]),

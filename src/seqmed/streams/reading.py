@@ -10,7 +10,7 @@ from seqmed.streams.errors import listed, notice, shown
 from seqmed.streams.files import Input
 from seqmed.streams.formats import open_table
 from seqmed.streams.positions import Cursor, Position, Stamp, stamp
-from seqmed.streams.resuming import Task, plan
+from seqmed.streams.resuming import PlannedRead, plan
 from seqmed.streams.schema import Schema
 from seqmed.streams.tables import Piece, Table, Wanted
 
@@ -96,7 +96,7 @@ class Reading:
                 yield from self._pieces_of(task)
             self.number += 1
 
-    def _pieces_of(self, task: Task) -> Iterator[Piece]:
+    def _pieces_of(self, task: PlannedRead) -> Iterator[Piece]:
         source, start = task.source, task.start
         before = stamp(Path(source.key)) if source.resumable else Stamp(0, 0)
         with open_table(source, final=self._final) as self._table:

@@ -21,7 +21,7 @@ from seqmed.streams.positions import FilePosition, Position, fresh_hash, stamp
 from seqmed.streams.tables import BLOCK, Start, Wanted
 
 
-class Task(NamedTuple):
+class PlannedRead(NamedTuple):
     """A file or pipe to read.
 
     Parameters
@@ -39,7 +39,7 @@ class Task(NamedTuple):
 
 def plan(
     inputs: Sequence[Input], position: Position, again: bool, wanted: Wanted | None
-) -> tuple[list[Task], Position]:
+) -> tuple[list[PlannedRead], Position]:
     """Return what to read, and the position with all its files in it, new ones at their beginning.
 
     Parameters
@@ -76,16 +76,16 @@ def plan(
     for each in files:
         if each.key not in tasks:
             records[each.key] = FilePosition(each.key)
-    begun = {each.key: Task(each, Start(), fresh_hash()) for each in inputs} | tasks
+    begun = {each.key: PlannedRead(each, Start(), fresh_hash()) for each in inputs} | tasks
     return [begun[each.key] for each in inputs], Position(tuple(records.values()))
 
 
 def recognise(
     files: Sequence[Input], position: Position, wanted: Wanted | None
-) -> tuple[dict[str, Task], dict[str, str]]:
+) -> tuple[dict[str, PlannedRead], dict[str, str]]:
     """Return what to do with files that are known, and where they are now, by where they were."""
     known = {each.path: each for each in position.files}
-    tasks: dict[str, Task] = {}
+    tasks: dict[str, PlannedRead] = {}
     places: dict[str, str] = {}
     for each in files:
         if each.key in known and (task := resumed(each, known[each.key], wanted)):
@@ -117,11 +117,11 @@ def may_be(source: Input, record: FilePosition) -> bool:
     return len(set(names)) == 1 or stamp(path).size == record.size
 
 
-def resumed(source: Input, record: FilePosition, wanted: Wanted | None) -> Task | None:
+def resumed(source: Input, record: FilePosition, wanted: Wanted | None) -> PlannedRead | None:
     """Return where to go on in a file; None if what was read of it is not there any more."""
     untouched = record.modified and stamp(Path(source.key)) == record.stamp
     if record.finished and untouched and source.key == record.path:
-        return Task(source, Start(), None)
+        return PlannedRead(source, Start(), None)
     lines = 0
     if source.kind in BINARY:
         content = values_read(source, record.rows, wanted)
@@ -129,7 +129,7 @@ def resumed(source: Input, record: FilePosition, wanted: Wanted | None) -> Task 
         content, lines = text_read(source, record.offset)
     if content is None or content.hexdigest() != record.digest:
         return None
-    return Task(source, Start(record.rows, record.offset, lines), content)
+    return PlannedRead(source, Start(record.rows, record.offset, lines), content)
 
 
 def text_read(source: Input, size: int) -> tuple[Any, int]:

@@ -13,7 +13,7 @@ import numpy as np
 from seqmed import plotting
 from seqmed.experiments.curves import Parameters
 from seqmed.experiments.figures import Figure
-from seqmed.experiments.running import Outcome, fingerprint, versions, write
+from seqmed.experiments.runner import FigureResult, fingerprint, versions, write
 from seqmed.model_file.files import write_output
 
 
@@ -64,24 +64,24 @@ def percent(values: np.ndarray) -> str:
 HEADINGS = ("method", "chosen", "batch 1", "last batch", "mean over batches", "ms per update")
 
 
-def summary(outcome: Outcome) -> list[tuple[str, ...]]:
+def summary(result: FigureResult) -> list[tuple[str, ...]]:
     """Return rows under `HEADINGS`; the time of an update is that of the last batches."""
     rows: list[tuple[str, ...]] = []
-    for name, method in outcome.figure.methods.items():
-        runs = outcome.curves[name]
+    for name, method in result.figure.methods.items():
+        runs = result.curves[name]
         seen = ~np.isnan(runs).all(axis=0)
-        shown = ", ".join(choices(method.grid, outcome.chosen[name]))
+        shown = ", ".join(choices(method.grid, result.chosen[name]))
         first = percent(runs[:, 0]) if seen[0] else "-"
         rows.append((
             method.label, shown, first, percent(runs[:, -1]),
-            percent(runs[:, seen].mean(axis=1)), f"{1000 * late_update(outcome, name):.0f}",
+            percent(runs[:, seen].mean(axis=1)), f"{1000 * late_update(result, name):.0f}",
         ))  # fmt: skip
     return rows
 
 
-def late_update(outcome: Outcome, name: str) -> float:
+def late_update(result: FigureResult, name: str) -> float:
     """Return the median processor seconds of learning one of the last batches evaluated."""
-    times = outcome.update_seconds[name]
+    times = result.update_seconds[name]
     seen = np.flatnonzero(~np.isnan(times).all(axis=0))[-LATE:]
     return float(np.median(times[:, seen]))
 
@@ -97,7 +97,7 @@ def choices(grid: tuple[Parameters, ...], chosen: Parameters) -> list[str]:
     return texts
 
 
-def claims(outcome: Outcome) -> list[Claim]:
+def claims(result: FigureResult) -> list[Claim]:
     """Return what the paper says of a figure, and whether these runs show it."""
     return {
         "figure1": categorical_claims,
@@ -105,12 +105,12 @@ def claims(outcome: Outcome) -> list[Claim]:
         "figure2b": sphere_claims,
         "figure3": isolet_claims,
         "figure3b": reordered_claims,
-    }[outcome.figure.name](outcome.curves) + our_claims(outcome)
+    }[result.figure.name](result.curves) + our_claims(result)
 
 
-def our_claims(outcome: Outcome) -> list[Claim]:
+def our_claims(result: FigureResult) -> list[Claim]:
     """Return how our additions stand against the best full retraining, in accuracy and in time."""
-    runs, methods = outcome.curves, outcome.figure.methods
+    runs, methods = result.curves, result.figure.methods
     ours = [name for name in runs if name.startswith("ours")]
     if not ours:
         return []
@@ -124,12 +124,12 @@ def our_claims(outcome: Outcome) -> list[Claim]:
         both[: FROM_BATCH - 1] = False
         behind = (runs[name] - runs[reference])[:, both].mean(axis=1)
         last = runs[name][:, -1] - runs[reference][:, -1]
-        ratio = late_update(outcome, name) / late_update(outcome, reference)
+        ratio = late_update(result, name) / late_update(result, reference)
         found.append(
             Claim(
                 f"{methods[name].label} comes within a point of {methods[reference].label}, from "
                 f"batch {FROM_BATCH} on",
-                bool(behind.mean() > -ONE_POINT) if outcome.trials > 1 else None,
+                bool(behind.mean() > -ONE_POINT) if result.trials > 1 else None,
                 f"{points(behind)} points on average, {points(last)} at the last batch, at "
                 f"{ratio:.3f} of the time of an update there",
             )
@@ -217,59 +217,64 @@ def isolet_claims(runs: dict[str, np.ndarray]) -> list[Claim]:
     return laplacian_claims(runs, from_batch=4)
 
 
-def draw(outcome: Outcome, folder: Path) -> list[Path]:
+def draw(result: FigureResult, folder: Path) -> list[Path]:
     """Write a figure as PNG and SVG; return the paths."""
-    methods = outcome.figure.methods
-    labelled = {methods[name].label: runs for name, runs in outcome.curves.items()}
+    methods = result.figure.methods
+    labelled = {methods[name].label: runs for name, runs in result.curves.items()}
     width, height = FIGURE
     height += CURVE_HEIGHT * max(0, len(labelled) - 6)  # room for the legend
     figure, (axes,) = plotting.panels(1, (width, height))
-    runs = "1 run" if outcome.trials == 1 else f"mean of {outcome.trials} runs, ± standard error"
-    plotting.accuracy_curves(axes, labelled, title=f"{outcome.figure.title}\n({runs})")
-    paths = [folder / f"{outcome.figure.name}.{kind}" for kind in KINDS]
+    runs = "1 run" if result.trials == 1 else f"mean of {result.trials} runs, ± standard error"
+    plotting.accuracy_curves(axes, labelled, title=f"{result.figure.title}\n({runs})")
+    paths = [folder / f"{result.figure.name}.{kind}" for kind in KINDS]
     folder.mkdir(parents=True, exist_ok=True)
     for path in paths:
         plotting.save(figure, path)
     return paths
 
 
-def as_json(outcome: Outcome) -> dict[str, Any]:
+def as_json(result: FigureResult) -> dict[str, Any]:
     """Return every number of a figure, its settings and seeds."""
     return {
-        "title": outcome.figure.title,
-        "seed": outcome.figure.seed,
-        "trials": outcome.trials,
-        "processor_seconds": round(outcome.processor_seconds, 1),
-        "retrain_every": outcome.figure.retrain_every,
-        "grids": {name: method.grid for name, method in outcome.figure.methods.items()},
-        "batches": outcome.figure.n_batches,
-        "validation_streams": outcome.figure.validation_streams,
-        "chosen": outcome.chosen,
-        "validation": outcome.validation,
+        "title": result.figure.title,
+        "seed": result.figure.seed,
+        "trials": result.trials,
+        "processor_seconds": round(result.processor_seconds, 1),
+        "retrain_every": result.figure.retrain_every,
+        "grids": {name: method.grid for name, method in result.figure.methods.items()},
+        "batches": result.figure.n_batches,
+        "validation_streams": result.figure.validation_streams,
+        "chosen": result.chosen,
+        "validation": result.validation,
         "accuracies": {
             name: [[None if np.isnan(v) else round(v, 6) for v in run] for run in runs.tolist()]
-            for name, runs in outcome.curves.items()
+            for name, runs in result.curves.items()
         },
         "update_seconds": {
             name: [[None if np.isnan(v) else v for v in run] for run in runs.tolist()]
-            for name, runs in outcome.update_seconds.items()
+            for name, runs in result.update_seconds.items()
         },
-        "claims": [claim._asdict() for claim in claims(outcome)],
+        "claims": [claim._asdict() for claim in claims(result)],
     }
 
 
-def write_json(outcomes: list[Outcome], path: Path) -> None:
+def write_json(results: list[FigureResult], path: Path) -> None:
     """Write all figures of a run."""
     content = {
         "versions": versions(),
         "code": fingerprint(),
-        "figures": {outcome.figure.name: as_json(outcome) for outcome in outcomes},
+        "figures": {result.figure.name: as_json(result) for result in results},
     }
     write(path, content)
 
 
 def write_report(
-    outcomes: list[Outcome], missing: list[str], folder: Path, path: Path, *, pictures: bool = True
+    results: list[FigureResult],
+    missing: list[str],
+    folder: Path,
+    path: Path,
+    *,
+    pictures: bool = True,
 ) -> None:
     """Write RESULTS.md: pictures, tables, and each claim with its numbers."""
     lines = [
@@ -289,23 +294,23 @@ def write_report(
         "",
     ]
     used = ", ".join(f"{name} {value}" for name, value in versions().items())
-    for outcome in outcomes:
-        figure = outcome.figure
+    for result in results:
+        figure = result.figure
         picture = os.path.relpath(folder / f"{figure.name}.png", path.parent)
         lines += [f"## {figure.title}", ""]
         if pictures:
             lines += [f"![{figure.title}]({picture})", ""]
         lines += [f"| {' | '.join(HEADINGS)} |", "|" + "---|" * len(HEADINGS)]
-        lines += [f"| {' | '.join(row)} |" for row in summary(outcome)]
-        found = claims(outcome)
+        lines += [f"| {' | '.join(row)} |" for row in summary(result)]
+        found = claims(result)
         if found:
             lines += ["", "| claim | seen | numbers |", "|---|---|---|"]
         for claim in found:
             lines.append(f"| {claim.text} | {claim.verdict} | {claim.numbers} |")
-        trials = "One trial" if outcome.trials == 1 else f"{outcome.trials} trials"
+        trials = "One trial" if result.trials == 1 else f"{result.trials} trials"
         lines += [
             "",
-            f"{trials} of {figure.n_batches} batches; {outcome.processor_seconds / 60:.0f} minutes "
+            f"{trials} of {figure.n_batches} batches; {result.processor_seconds / 60:.0f} minutes "
             "of processor time in all, parameter choice included."
             + (
                 f" Full retraining was evaluated at every {figure.retrain_every} batches."

@@ -1,4 +1,4 @@
-"""Refusing outputs that would overwrite something."""
+"""Outputs that would overwrite an existing file, the model or an input."""
 
 from __future__ import annotations
 

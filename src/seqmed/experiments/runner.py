@@ -52,7 +52,7 @@ def make_task(
     return Task(method, tuple(sorted(parameters.items())), validation, stream, wanted)
 
 
-class Result(NamedTuple):
+class TaskResult(NamedTuple):
     """What a task gave.
 
     An accuracy and the processor time of learning for each batch wanted, and the time of it all.
@@ -63,11 +63,11 @@ class Result(NamedTuple):
     seconds: float
 
 
-Results = dict[Task, Result]
+Results = dict[Task, TaskResult]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FigureResult:
     """A figure's numbers.
 
     Parameters
@@ -94,7 +94,7 @@ class Outcome:
         return next(iter(self.curves.values())).shape[0]
 
 
-def run(figure: Figure, *, trials: int, jobs: int, folder: Path, report: Report) -> Outcome:
+def run(figure: Figure, *, trials: int, jobs: int, folder: Path, report: Report) -> FigureResult:
     """Compute a figure, or what is missing of it in ``folder``.
 
     Raises KeyboardInterrupt on Ctrl-C; every finished task has then been written, and the tasks in
@@ -109,15 +109,15 @@ def run(figure: Figure, *, trials: int, jobs: int, folder: Path, report: Report)
     return assemble(figure, chosen, validation, results, trials)
 
 
-def collect(figure: Figure, *, trials: int, folder: Path) -> Outcome | None:
+def collect(figure: Figure, *, trials: int, folder: Path) -> FigureResult | None:
     """Return what earlier runs have finished; None if that is not even one trial."""
     results = read_all(figure, validation_tasks(figure), folder)
     if len(results) < len(validation_tasks(figure)):
         return None
     chosen, validation = decide(figure, results)
     results |= read_all(figure, trial_tasks(figure, chosen, trials), folder)
-    outcome = assemble(figure, chosen, validation, results, trials)
-    return outcome if outcome.trials else None
+    result = assemble(figure, chosen, validation, results, trials)
+    return result if result.trials else None
 
 
 def candidates(figure: Figure, name: str) -> list[Parameters]:
@@ -173,8 +173,8 @@ def assemble(
     validation: dict[str, list[dict[str, Any]]],
     results: Results,
     trials: int,
-) -> Outcome:
-    """Return the outcome over the trials for which every method is there."""
+) -> FigureResult:
+    """Return the result over the trials for which every method is there."""
     curves: dict[str, list[np.ndarray]] = {name: [] for name in figure.methods}
     times: dict[str, list[np.ndarray]] = {name: [] for name in figure.methods}
     tasks = trial_tasks(figure, chosen, trials)
@@ -190,7 +190,7 @@ def assemble(
                     row[wanted] = values
                     rows[task.method].append(row)
     shape = (-1, figure.n_batches)
-    return Outcome(
+    return FigureResult(
         figure=figure,
         chosen=chosen,
         validation=validation,
@@ -264,7 +264,7 @@ def join_crew(counter: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def perform(figure: Figure, task: Task, path: Path) -> Result:
+def perform(figure: Figure, task: Task, path: Path) -> TaskResult:
     """Compute one task and write its result; runs in a worker."""
     begun = time.process_time()
     make_stream = figure.validation_stream if task.validation else figure.trial_stream
@@ -276,7 +276,7 @@ def perform(figure: Figure, task: Task, path: Path) -> Result:
             scores.append(score)
             with _counter.get_lock():
                 _counter.value += 1
-    result = Result(
+    result = TaskResult(
         accuracies=[score.accuracy for score in scores],
         update_seconds=[round(score.seconds, 5) for score in scores],
         seconds=round(time.process_time() - begun, 2),
@@ -316,7 +316,7 @@ def read_all(figure: Figure, tasks: list[Task], folder: Path) -> Results:
         path = path_of(folder, figure, task)
         if path.is_file():
             stored = json.loads(path.read_text())
-            results[task] = Result(*(stored[name] for name in Result._fields))
+            results[task] = TaskResult(*(stored[name] for name in TaskResult._fields))
     return results
 
 

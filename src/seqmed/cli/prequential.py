@@ -1,4 +1,4 @@
-"""Learning a stream: predict, learn, save, and resume.
+"""Prequential learning of a stream: predict the labels of a batch, learn it, save at checkpoints.
 
 Saving takes a small share of the time: the next save is due when the work since the last one has
 taken `SAVES_PAY` times as long as that save. If the command is killed, the batches since the last
@@ -14,93 +14,62 @@ import os
 import time
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 
-from seqmed import model_file
-from seqmed.cli import journal, parameters, state, terminal
-from seqmed.cli.errors import CommandError
-from seqmed.cli.inputs import placing, tell_skipped
+from seqmed.arrays import take_rows
+from seqmed.cli import checkpoint, journal, terminal
+from seqmed.cli.checkpoint import Classifier, PrequentialRecord, Progress
+from seqmed.cli.errors import CommandError, placing
 from seqmed.cli.journal import Pending
-from seqmed.cli.locking import locked
-from seqmed.cli.overwriting import refuse_existing, refuse_shared
-from seqmed.cli.state import Classifier, Outcome, Progress, Record
-from seqmed.cli.terminal import counted, percent, say
-from seqmed.estimators.seqgraphmed import SeqGraphMED
-from seqmed.streams import Batch, Columns, Stream, StreamWarning, likely_typo
+from seqmed.cli.terminal import counted, percent
+from seqmed.streams import Stream, StreamBatch, StreamWarning, likely_typo
 
 # Seconds of work for every second that a save takes.
 SAVES_PAY = 20
 
 
-def learn(
-    path: Path,
-    data: Sequence[Path],
-    columns: Columns,
-    *,
-    estimator: str | None,
-    parameters: Mapping[str, Any],
-    batch_size: int | None,
-    batch_by: str | None,
-    checkpoint_every: int | None,
-    log: Path | None,
-    force: bool,
-    again: bool,
-    final: bool,
-    file_format: str | None,
-    on_error: str,
-) -> None:
-    """Learn what is new in the data, and tell what came of it."""
-    refuse_shared({"MODEL": path, "--log": log}, None, data, file_format)
-    if log is not None and not journal.is_log(log):
-        refuse_existing(log, force=force, use="add to it")
-    with locked(path):
-        model_file.remove_leftovers(path)
-        model, progress = begin_or_resume(path, columns, estimator, parameters)
-        if batch_size is not None or batch_by is not None:
-            progress = replace(progress, batch_size=batch_size, batch_by=batch_by)
-        stream = Stream(
-            data,
-            columns,
-            schema=progress.schema,
-            batch_size=progress.batch_size,
-            batch_by=progress.batch_by,
-            on_error=on_error,
-            position=progress.position,
-            again=again,
-            final=final,
-            file_format=file_format,
-        )
-        if not stream.resumable:
-            say("standard input and pipes cannot be resumed: after an interruption send the rest.")
-            checkpoint_every = checkpoint_every or 1
-        learner = Learner(path, model, progress, log, checkpoint_every)
-        before = progress.record
-        try:
-            learner.follow(stream)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(learner.left_off()) from None
-        finally:
-            tell_skipped(stream.skipped)
-        tell(learner, learner.progress.record.rows - before.rows, data)
+class BatchPredictions(NamedTuple):
+    """How the labeled rows of a batch were predicted before they were learned.
+
+    Parameters
+    ----------
+    labeled : (l,) places of the labeled rows in the batch.
+    truth : (l,) their labels.
+    predicted : (l,) labels; None while none could be predicted.
+    """
+
+    labeled: np.ndarray
+    truth: np.ndarray
+    predicted: np.ndarray | None
+
+    @property
+    def correct(self) -> int:
+        """How many were right."""
+        return 0 if self.predicted is None else int(np.sum(self.predicted == self.truth))
+
+    @property
+    def scored(self) -> int:
+        """How many were predicted."""
+        return 0 if self.predicted is None else self.truth.size
 
 
-def begin_or_resume(
-    path: Path, columns: Columns, estimator: str | None, given: Mapping[str, Any]
-) -> tuple[Classifier, Progress]:
-    """Return the model of a file with its progress, or a new one."""
-    if path.exists():
-        model, progress = state.load(path)
-        parameters.check_same(model, estimator, given)
-        return model, progress
-    if columns.label is None:
-        raise CommandError(f"{path} does not exist yet, and a new model needs --label COLUMN.")
-    return parameters.new_model(estimator, given), Progress()
+def predict_labeled(model: Classifier, batch: StreamBatch) -> BatchPredictions:
+    """Predict the labeled rows of a batch."""
+    places = np.flatnonzero(batch.labeled)
+    truth = np.zeros(0, dtype=object) if batch.y is None else batch.y[places]
+    predicted = None
+    if places.size:
+        with suppress(NotFittedError):  # no label has been seen so far
+            predicted = model.predict(take_rows(batch.X, places)).astype(object)
+    return BatchPredictions(places, truth, predicted)
 
 
 class Learner:
@@ -148,8 +117,8 @@ class Learner:
             if self.saved_batches < self._progress_batches == self.model.n_batches_:
                 self._save()
             raise
-        skipped += stream.skipped.total
-        self._update(position=stream.position, skipped=skipped)
+        record = replace(self.progress.record, skipped=skipped + stream.skipped.total)
+        self.progress = replace(self.progress, position=stream.position, record=record)
         if not hasattr(self.model, "n_batches_"):
             raise CommandError("there is no row to learn from: check the files.")
         if self.saved_batches != self.model.n_batches_ or self.progress != start:
@@ -170,15 +139,21 @@ class Learner:
             "command resumes from there."
         )
 
-    def _learn(self, batch: Batch, names: Sequence[str], skipped: int) -> None:
-        found = state.outcome(self.model, batch)
+    def _learn(self, batch: StreamBatch, names: Sequence[str], skipped: int) -> None:
+        found = predict_labeled(self.model, batch)
         self._suspect_typos(batch, found, names)
         with placing(batch, names):
             labels = np.full(batch.row.size, None)
             labels[found.labeled] = found.truth
             self.model.partial_fit(batch.X, labels)
-        record = self.progress.record.add(batch.row.size, found)
-        record = replace(record, skipped=skipped + batch.skipped)
+        before = self.progress.record
+        record = PrequentialRecord(
+            rows=before.rows + batch.row.size,
+            labeled=before.labeled + found.truth.size,
+            scored=before.scored + found.scored,
+            correct=before.correct + found.correct,
+            skipped=skipped + batch.skipped,
+        )
         if self._log is not None:
             self._lines.append(json.dumps(self._line(batch, found, record)) + "\n")
         self.progress = replace(
@@ -186,26 +161,25 @@ class Learner:
         )
         self._progress_batches = self.model.n_batches_  # last: the progress is that of the model
 
-    def _update(self, *, position: Any, skipped: int) -> None:
-        record = replace(self.progress.record, skipped=skipped)
-        self.progress = replace(self.progress, position=position, record=record)
-
     def _save(self) -> None:
         """Save the model and its progress; then write the log, from what has been saved."""
         begin, pending = time.monotonic(), None
         if self._log is not None:
             pending = Pending(self._log, "".join(self._lines))
         self.progress = replace(self.progress, pending=pending)
-        state.save(self.model, self.progress, self.path)
+        checkpoint.save(self.model, self.progress, self.path)
         self.saved_batches, self._lines = self.model.n_batches_, []
         if pending is not None:
             journal.append(pending)
         self._saved_at = time.monotonic()
         self._cost = self._saved_at - begin
 
-    def _line(self, batch: Batch, found: Outcome, record: Record) -> dict[str, Any]:
+    def _line(
+        self, batch: StreamBatch, found: BatchPredictions, record: PrequentialRecord
+    ) -> dict[str, Any]:
         """Return the line of the log on a batch."""
         gap, now = float(self.model.duality_gap_), time.monotonic()
+        weight = getattr(self.model, "graph_weight_", None)
         seconds, self._seen = now - self._seen, now
         return {
             "batch": self.model.n_batches_,
@@ -219,7 +193,7 @@ class Learner:
             "skipped_so_far": record.skipped,
             "classes": self.model.classes_.size,
             "gap": gap if math.isfinite(gap) else None,
-            **({"graph_weight": self.model.graph_weight_} if self._mixes else {}),
+            **({} if weight is None else {"graph_weight": weight}),
             "seconds": round(seconds, 4),
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
@@ -227,16 +201,14 @@ class Learner:
     def _summary(self) -> str:
         record = self.progress.record
         accuracy = f", accuracy {percent(record.accuracy)}" if record.scored else ""
-        weight = f", graph weight {self.model.graph_weight_:.2f}" if self._mixes else ""
+        mixed = hasattr(self.model, "graph_weight_")
+        weight = f", graph weight {self.model.graph_weight_:.2f}" if mixed else ""
         return f"batch {self.model.n_batches_}, {counted(record.rows, 'row')}{accuracy}{weight}"
 
-    @property
-    def _mixes(self) -> bool:
-        """Whether the model is a mixture with a graph."""
-        return isinstance(self.model, SeqGraphMED)
-
-    def _suspect_typos(self, batch: Batch, found: Outcome, names: Sequence[str]) -> None:
-        """Warn of classes that are new and a slip of the finger away from a more common one."""
+    def _suspect_typos(
+        self, batch: StreamBatch, found: BatchPredictions, names: Sequence[str]
+    ) -> None:
+        """Warn of new classes that are probably misspelled known ones."""
         known = getattr(self.model, "classes_", np.zeros(0)).tolist()
         truth = found.truth.tolist()
         counts = Counter(truth)
@@ -251,19 +223,3 @@ class Learner:
                     StreamWarning,
                     stacklevel=2,
                 )
-
-
-def tell(learner: Learner, rows: int, data: Sequence[Path]) -> None:
-    """Print what came of it."""
-    model, record = learner.model, learner.progress.record
-    if not rows:
-        names = ", ".join(map(str, data[:3])) + (", ..." if len(data) > 3 else "")
-        terminal.show(f"nothing new in {names}: learn it once more with --again.")
-    accuracy = ""
-    if record.scored:
-        accuracy = f"; accuracy before learning {percent(record.accuracy)} of {record.scored:,}"
-    terminal.show(
-        f"{learner.path}: {counted(model.n_batches_, 'batch', 'batches')}, "
-        f"{counted(record.rows, 'row')} ({record.labeled:,} labeled), "
-        f"{counted(model.classes_.size, 'class', 'classes')}{accuracy}."
-    )

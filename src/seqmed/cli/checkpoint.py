@@ -1,25 +1,19 @@
-"""A model, where it is in its stream and how it has done so far: saved and loaded together."""
+"""Checkpoints: a model, its position in the stream and its record, saved and loaded together."""
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple, Self
-
-import numpy as np
-from sklearn.exceptions import NotFittedError
+from typing import Any, Self
 
 from seqmed import model_file
-from seqmed.arrays import take_rows
 from seqmed.cli.errors import CommandError, naming
-from seqmed.cli.inputs import labeled
 from seqmed.cli.journal import Pending
 from seqmed.estimators.graph_propagation import GraphPropagation
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.streams import Batch, Position, Schema
+from seqmed.streams import Position, Schema
 from seqmed.streams.errors import read_fields, refuse_stored
 
 Classifier = SeqGraphMED | SeqMED | SeqLapMED | GraphPropagation
@@ -32,44 +26,8 @@ ESTIMATORS: dict[str, type[Classifier]] = {
 }
 
 
-class Outcome(NamedTuple):
-    """How the labeled rows of a batch were predicted before they were learned.
-
-    Parameters
-    ----------
-    labeled : (l,) places of the labeled rows in the batch.
-    truth : (l,) their labels.
-    predicted : (l,) labels; None while none could be predicted.
-    """
-
-    labeled: np.ndarray
-    truth: np.ndarray
-    predicted: np.ndarray | None
-
-    @property
-    def correct(self) -> int:
-        """How many were right."""
-        return 0 if self.predicted is None else int(np.sum(self.predicted == self.truth))
-
-    @property
-    def scored(self) -> int:
-        """How many were predicted."""
-        return 0 if self.predicted is None else self.truth.size
-
-
-def outcome(model: Classifier, batch: Batch) -> Outcome:
-    """Predict the labeled rows of a batch."""
-    places = np.flatnonzero(labeled(batch))
-    truth = np.zeros(0, dtype=object) if batch.y is None else batch.y[places]
-    predicted = None
-    if places.size:
-        with suppress(NotFittedError):  # no label has been seen so far
-            predicted = model.predict(take_rows(batch.X, places)).astype(object)
-    return Outcome(places, truth, predicted)
-
-
 @dataclass(frozen=True)
-class Record:
+class PrequentialRecord:
     """What a model has seen, and how it has predicted what it learned afterwards.
 
     Parameters
@@ -90,25 +48,15 @@ class Record:
         """The share of right predictions, None before there are any."""
         return self.correct / self.scored if self.scored else None
 
-    def add(self, rows: int, found: Outcome) -> Record:
-        """Return the record with a batch added."""
-        return replace(
-            self,
-            rows=self.rows + rows,
-            labeled=self.labeled + found.truth.size,
-            scored=self.scored + found.scored,
-            correct=self.correct + found.correct,
-        )
-
     @classmethod
     def from_dict(cls, data: Any) -> Self:
         """Return a record that was stored; refuse anything else."""
-        names = ("rows", "labeled", "scored", "correct", "skipped")
-        fields = read_fields(data, "record", **dict.fromkeys(names, int))
-        for name, value in fields.items():
+        names = [each.name for each in fields(cls)]
+        found = read_fields(data, "record", **dict.fromkeys(names, int))
+        for name, value in found.items():
             if value < 0:
                 refuse_stored("record", name, value)
-        return cls(**fields)
+        return cls(**found)
 
 
 @dataclass(frozen=True)
@@ -126,7 +74,7 @@ class Progress:
 
     schema: Schema | None = None
     position: Position = field(default_factory=Position)
-    record: Record = field(default_factory=Record)
+    record: PrequentialRecord = field(default_factory=PrequentialRecord)
     batch_size: int | None = None
     batch_by: str | None = None
     pending: Pending | None = None
@@ -164,7 +112,7 @@ class Progress:
         return cls(
             Schema.from_dict(found["schema"]),
             Position.from_dict(found["position"]),
-            Record.from_dict(found["record"]),
+            PrequentialRecord.from_dict(found["record"]),
             size,
             found["batch_by"],
             None if log is None else Pending(*log),
