@@ -26,15 +26,15 @@ from seqmed.model_file.saved_rows import SavedRows
 
 def kernel_classes() -> tuple[type, ...]:
     """Return the classes of the kernels that have a name."""
-    named = (name for name in kernels.NAMES if name != "precomputed")
-    made = (type(kernels.make_kernel(name, 1.0, 1, 1.0)) for name in named)
+    made = (type(make(1.0, 1, 1.0)) for make in kernels.KERNELS.values())
     return (*made, kernels.Precomputed)
 
 
 def recursion_classes() -> tuple[type, ...]:
-    """Return the classes of the recursions that have a name."""
+    """Return the classes of all recursions."""
     kernel = kernels.Linear()
-    return tuple(type(covariance.initial(name, kernel)) for name in covariance.RECURSIONS)
+    named = (type(covariance.make_recursion(name, kernel)) for name in covariance.RECURSIONS)
+    return (*named, covariance.NystroemRecursion)
 
 
 # The classes that an annotation of an interface allows.

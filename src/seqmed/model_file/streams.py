@@ -60,9 +60,10 @@ def margin_rules(began: Any, state: dict[str, Any]) -> Rules:
 
 def recursion_class(began: Any, kernel: Any) -> type:
     """Return the class of the recursion that a stream begins with."""
+    if hasattr(began, "recursion"):
+        return type(covariance.make_recursion(began.recursion, kernel))
     unlimited = began.budget is None or kernel.compact
-    name = getattr(began, "recursion", "exact" if unlimited else "nystroem")
-    return type(covariance.initial(name, kernel))
+    return covariance.ExactRecursion if unlimited else covariance.NystroemRecursion
 
 
 def has_counted(book: ClassRegistry, classes: NDArray[np.intp], counts: NDArray[np.intp]) -> bool:
