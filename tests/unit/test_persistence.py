@@ -33,15 +33,15 @@ from seqmed import (
 from seqmed.estimators.validation import alike
 from seqmed.kernels import RBF, DCMFisher, Polynomial
 from seqmed.pipelines.drift import InputDriftWarning
-from tests.conformance.test_stream_checks import CASES, learned, make_batch
+from tests.support.configurations import CONFIGURATIONS, learned, make_batch, over
 
 # functions and estimators of other libraries cannot be saved
 SAVABLE = {
     name: case
-    for name, case in CASES.items()
+    for name, case in CONFIGURATIONS.items()
     if "callable" not in name and not name.endswith("GaussianNB")
 }
-every_case = pytest.mark.parametrize("case", SAVABLE.values(), ids=SAVABLE)
+every_case = over(SAVABLE)
 
 
 def bits(model, extra=None):

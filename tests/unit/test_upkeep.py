@@ -12,7 +12,7 @@ from seqmed.kernels import RBF
 from seqmed.settings import Settings
 from seqmed.update import Batch
 from tests.reference import naive
-from tests.unit.test_identities import (
+from tests.support.gaussian_streams import (
     GAMMA,
     NEIGHBOURS,
     TOL,
