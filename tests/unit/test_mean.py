@@ -1,4 +1,4 @@
-"""What settled labels say at anchors and in the window: carried along, as if computed anew."""
+"""Cached scores of the frozen expansion at landmarks and in the window, against new ones."""
 
 from dataclasses import replace
 
