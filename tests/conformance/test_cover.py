@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.support.configurations import CONFIGURATIONS, COVER, factors
+from tests.support.configurations import CONFIGURATIONS, COVER
 from tests.support.pairwise import pairs, pairwise_cover
 
 
 def pairs_among(names):
-    return set().union(*(pairs(factors(CONFIGURATIONS[name])) for name in names))
+    return set().union(*(pairs(CONFIGURATIONS[name].factors()) for name in names))
 
 
 def test_the_cover_has_every_pair_of_the_full_list():

@@ -50,6 +50,9 @@ class Configuration(NamedTuple):
             return self.model(tol=1e-9)
         return self.model()
 
+    def factors(self):
+        return {**factors(self.model()), "format": self.format}
+
 
 KERNELS = {
     "rbf": {"kernel": "rbf"},
@@ -150,19 +153,17 @@ FEW = ("SeqMED-rbf-dense", "SeqMED-linear-csr", "landmarks-rbf-dense", "exact-ca
 # -- the pairwise cover ---------------------------------------------------------------------------
 
 
-def factors(case):
-    """Return the values of a configuration in which a pairwise cover is sought."""
-    model = case.model()
+def factors(model):
+    """Return the values of a model's parameters of which a cover has every pair."""
     own = model.get_params(deep=False)
     expert = own.get("estimator")
     inner = own if expert is None else expert.get_params(deep=False)
-    names = [type(each).__name__ for each in (model, expert) if each is not None]
     kernel = inner.get("kernel", own.get("metric"))
     return {
-        "estimator": " of ".join(names),
+        "estimator": (type(model), type(expert)),
         "kernel": "callable" if callable(kernel) else kernel,
         "recursion": inner.get("recursion"),
-        "bias": (inner.get("bias"), inner.get("bias_variance"), inner.get("slack_shape")),
+        "bias": (inner.get("bias"), inner.get("bias_variance")),
         "lag": (inner.get("lag"), inner.get("window")),
         "averaging": inner.get("averaging"),
         "forgetting": own.get("forgetting"),
@@ -170,11 +171,10 @@ def factors(case):
         "graph memory": own.get("graph_memory"),
         "mixture": own.get("mixture"),
         "class weight": own.get("class_weight"),
-        "format": case.format,
     }
 
 
-COVER = pairwise_cover({name: factors(case) for name, case in CONFIGURATIONS.items()})
+COVER = pairwise_cover({name: case.factors() for name, case in CONFIGURATIONS.items()})
 
 
 def over(cases):
