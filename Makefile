@@ -6,12 +6,14 @@ BIN := .venv/bin
 READY := .venv/.ready
 # Two processes share two cores: more BLAS threads than that only wait for each other.
 WORKERS ?= 2
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test test-all check bench clean
 
 help:
 	@echo "make demo   SeqGraphMED beside other classifiers, and the paper's figures in short"
-	@echo "make test   run the tests"
+	@echo "make test   run the tests, except those marked exhaustive (5 minutes on 2 cores)"
+	@echo "make test-all  run all tests, then the solver's without compilation"
 	@echo "make check  style, types, import rules"
 	@echo "make bench  speed, side by side with other libraries"
 	@echo "make clean  remove the environment and everything generated"
@@ -21,7 +23,11 @@ demo: $(READY)
 	$(BIN)/seqmed reproduce all --quick --out demo
 
 test: $(READY)
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(PYTEST) -m "not exhaustive"
+	@echo "Left to make test-all: tests marked exhaustive, and the solver without compilation."
+
+test-all: test
+	$(PYTEST) -m exhaustive
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m nojit
 
 check: $(READY)

@@ -13,6 +13,9 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
+# Failing assertions of shared helpers show their values, as those of tests do.
+pytest.register_assert_rewrite("tests.support")
+
 # The same examples on every machine and in every run: no time limit, no memory of old failures.
 settings.register_profile(
     "deterministic",

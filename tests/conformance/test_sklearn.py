@@ -9,6 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
+from tests.support.configurations import factors
+from tests.support.pairwise import pairs, pairwise_cover
 
 # Some checks compare two ways to the same optimum (weights against repeated rows, dense against
 # sparse rows) to 1e-7: the duals must be solved further than the default asks.
@@ -42,6 +44,15 @@ MODELS = [
     SeqGraphMED(),
     SeqGraphMED(SeqLapMED(), mixture=0.5),
 ]
+# By default those run that have every pair of the models' parameters (tests/support/pairwise.py).
+COVER = pairwise_cover({place: factors(model) for place, model in enumerate(MODELS)})
+OTHERS = [place for place in range(len(MODELS)) if place not in COVER]
+
+
+def test_the_cover_has_every_pair_of_all_models():
+    found = set().union(*(pairs(factors(MODELS[place])) for place in COVER))
+    assert found == set().union(*(pairs(factors(model)) for model in MODELS))
+    assert OTHERS
 
 
 def expected_failed_checks(model):
@@ -60,10 +71,13 @@ def expected_failed_checks(model):
     return expected
 
 
-# scikit-learn skips a check where its own requirements are not met, and says so with a warning.
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks(MODELS, expected_failed_checks=expected_failed_checks)
-def test_scikit_learn_check(estimator, check):
+def models_with_checks(places):
+    return parametrize_with_checks(
+        [MODELS[place] for place in places], expected_failed_checks=expected_failed_checks
+    )
+
+
+def run(estimator, check):
     name = getattr(check, "func", check).__name__
     if name == "check_class_weight_classifiers":
         # this check sets max_iter=1000, which is too few for our tol: the warning is in order
@@ -72,3 +86,20 @@ def test_scikit_learn_check(estimator, check):
             check(estimator)
     else:
         check(estimator)
+
+
+# scikit-learn skips a check where its own requirements are not met, and says so with a warning.
+skips_allowed = pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+
+
+@skips_allowed
+@models_with_checks(COVER)
+def test_scikit_learn_check(estimator, check):
+    run(estimator, check)
+
+
+@skips_allowed
+@pytest.mark.exhaustive
+@models_with_checks(OTHERS)
+def test_scikit_learn_check_of_the_other_models(estimator, check):
+    run(estimator, check)

@@ -11,7 +11,6 @@ import gc
 import pickle
 import warnings
 import weakref
-from typing import NamedTuple
 
 import joblib
 import numpy as np
@@ -20,167 +19,30 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.naive_bayes import GaussianNB
 
-from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, dual
+from seqmed import GraphPropagation, SeqLapMED, SeqMED, dual
 from seqmed.graph import propagation
-from tests.support.state import leaves
-
-# -- models and streams ---------------------------------------------------------------------------
-
-
-def overlap(left, right):
-    """A kernel function for dense and sparse rows."""
-    product = left @ right.T
-    return (1.0 + (product.toarray() if sp.issparse(product) else product)) ** 2 / 100.0
-
-
-# The paper's recursion: every batch optimised once.
-PAPER = {"lag": 1}
-
-
-class Case(NamedTuple):
-    """A model to check, the paper's but for its parameters, and the format its stream comes in."""
-
-    estimator: type
-    parameters: dict
-    format: str
-
-    @property
-    def of_graph(self):
-        return self.estimator in (GraphPropagation, SeqGraphMED)
-
-    def model(self, **more):
-        paper = {} if self.of_graph else PAPER
-        return self.estimator(**{**paper, **self.parameters, **more})
-
-    def exact_model(self):
-        """The model with its duals solved far enough to be compared."""
-        if not self.of_graph:
-            return self.model(tol=1e-9)
-        return self.model()
-
-
-KERNELS = {
-    "rbf": {"kernel": "rbf"},
-    "linear": {"kernel": "linear"},
-    "poly": {"kernel": "poly", "degree": 2, "coef0": 1.0},
-    "tfidf": {"kernel": "tfidf"},
-    "dcm": {"kernel": "dcm"},
-    "callable": {"kernel": overlap},
-}
-
-
-# Batches have 16 labels: a budget of 30 keeps 15 landmarks and 15 labeled points.
-UPKEEP = {
-    "lag-averaging": (SeqMED, {"lag": 2, "averaging": True}, "dense"),
-    "lag-averaging-linear": (SeqLapMED, {"kernel": "linear", "lag": 2, "averaging": True}, "csr"),
-    "all-lags-forgetting": (SeqLapMED, {"lag": None, "forgetting": 0.8}, "csr"),
-    "exact-averaging-forgetting": (
-        SeqLapMED,
-        {"recursion": "exact", "averaging": True, "forgetting": 0.8},
-        "dense",
-    ),
-    "window": (SeqMED, {"lag": None, "window": 20, "forgetting": 0.8}, "dense"),
-    "budget": (SeqMED, {"budget": 30, "averaging": True}, "dense"),
-    "budget-diffuse": (SeqMED, {"bias": "exact", "budget": 30, "averaging": True}, "dense"),
-    "budget-landmarks": (SeqLapMED, {"budget": 30, "lag": 2, "forgetting": 0.8}, "csr"),
-    "landmarks-budget-averaging": (SeqLapMED, {"budget": 30, "averaging": True}, "dense"),
-    "landmarks-forgetting": (SeqLapMED, {"forgetting": 0.8}, "dense"),
-    "landmarks-tfidf-forgetting": (SeqLapMED, {"kernel": "tfidf", "forgetting": 0.8}, "csr"),
-}
-
-
-def make_cases():
-    for kernel, parameters in KERNELS.items():
-        for form in ("dense", "csr"):
-            yield f"SeqMED-{kernel}-{form}", Case(SeqMED, parameters, form)
-            for recursion in ("landmarks", "exact", "spectral"):
-                if recursion == "spectral" and (form == "csr" or kernel in ("tfidf", "dcm")):
-                    continue  # not defined there: test_bad_input
-                more = {"recursion": recursion, "n_landmarks": 25, "beta": 0.1, "random_state": 0}
-                yield f"{recursion}-{kernel}-{form}", Case(SeqLapMED, {**parameters, **more}, form)
-    diffuse = {"bias": "exact", "random_state": 0}
-    finite = {**diffuse, "bias_variance": 1.0, "slack_shape": 0.0}
-    yield "SeqMED-diffuse-bias", Case(SeqMED, diffuse, "dense")
-    yield "SeqLapMED-diffuse-bias", Case(SeqLapMED, diffuse, "csr")
-    yield "SeqMED-median-bias", Case(SeqMED, {**diffuse, "bias": "median"}, "csr")
-    yield "SeqMED-finite-bias", Case(SeqMED, finite, "dense")
-    yield "SeqLapMED-finite-bias", Case(SeqLapMED, finite, "dense")
-    for name, (estimator, parameters, form) in UPKEEP.items():
-        more = {} if estimator is SeqMED else {"beta": 0.1, "n_landmarks": 25}
-        yield name, Case(estimator, {**more, **parameters, "random_state": 0}, form)
-    for form in ("dense", "csr"):
-        for estimator in (SeqMED, SeqLapMED):
-            parameters = estimator(random_state=0).get_params()
-            yield f"{estimator.__name__}-defaults-{form}", Case(estimator, parameters, form)
-
-
-# Batches have 20 rows: a memory of 30 is full in the second.
-GRAPHS = {
-    "GraphPropagation-dense": (GraphPropagation, {}, "dense"),
-    "GraphPropagation-csr": (GraphPropagation, {"graph_memory": 30}, "csr"),
-    "GraphPropagation-callable": (GraphPropagation, {"metric": overlap, "alpha": 0.5}, "dense"),
-    "GraphPropagation-forgetting": (
-        GraphPropagation,
-        {"graph_memory": 30, "forgetting": 0.8, "n_neighbors": 3},
-        "dense",
-    ),
-    "SeqGraphMED-dense": (SeqGraphMED, {}, "dense"),
-    "SeqGraphMED-csr": (SeqGraphMED, {"graph_memory": 30, "forgetting": 0.8}, "csr"),
-    "SeqGraphMED-balanced": (SeqGraphMED, {"class_weight": "balanced", "mixture": 0.5}, "dense"),
-    "SeqGraphMED-tfidf": (SeqGraphMED, {"estimator": SeqMED("tfidf"), "mixture": 0.5}, "csr"),
-    "SeqGraphMED-SeqLapMED": (
-        SeqGraphMED,
-        {"estimator": SeqLapMED(n_landmarks=25, random_state=0), "graph_memory": 30},
-        "dense",
-    ),
-    "SeqGraphMED-GaussianNB": (SeqGraphMED, {"estimator": GaussianNB()}, "dense"),
-}
-
-
-def make_graph_cases():
-    for name, (estimator, parameters, form) in GRAPHS.items():
-        yield name, Case(estimator, {**parameters, "random_state": 0}, form)
-
-
-POSTERIORS = dict(make_cases())
-CASES = POSTERIORS | dict(make_graph_cases())
-FEW = ("SeqMED-rbf-dense", "SeqMED-linear-csr", "landmarks-rbf-dense", "exact-callable-csr",
-       "spectral-rbf-dense", "landmarks-tfidf-csr", "budget-landmarks",
-       "landmarks-budget-averaging", "SeqMED-defaults-csr", "SeqLapMED-defaults-dense")  # fmt: skip
-
-every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-few_cases = pytest.mark.parametrize("case", [CASES[name] for name in FEW], ids=FEW)
-few_and_graphs = pytest.mark.parametrize(
-    "case", [CASES[name] for name in (*FEW, *GRAPHS)], ids=(*FEW, *GRAPHS)
+from tests.support.configurations import (
+    CONFIGURATIONS,
+    FEW,
+    GRAPHS,
+    POSTERIORS,
+    Configuration,
+    learned,
+    make_batch,
+    only,
+    over,
+    overlap,
 )
+from tests.support.sparse_rows import in_parts, unsorted
+from tests.support.state import arrays, assert_same_bits, leaves, snapshot
+
+every_case = over(CONFIGURATIONS)
+few_cases = only(*FEW)
+few_and_graphs = only(*FEW, *GRAPHS)
 # those whose state is a posterior alone
-posterior_cases = pytest.mark.parametrize("case", POSTERIORS.values(), ids=POSTERIORS)
-
-
-class Batch(NamedTuple):
-    X: object
-    y: np.ndarray
-    sample_weight: np.ndarray
-
-
-def make_batch(seed, form="dense", n=20):
-    """Counts around one of three profiles, a fifth of them unlabeled, and weights."""
-    generator = np.random.default_rng(seed)
-    codes = generator.permutation(np.arange(n) % 3)
-    points = generator.poisson(0.7 + 3.0 * np.eye(3, 5)[codes]).astype(float)
-    y = np.where(np.arange(n) % 5 == 0, np.nan, codes)
-    weights = generator.choice([0.5, 1.0, 2.0], n)
-    return Batch(sp.csr_array(points) if form == "csr" else points, y, weights)
-
-
-def learned(case, batches=2):
-    model = case.model()
-    for seed in range(batches):
-        X, y, weights = make_batch(seed, case.format)
-        model.partial_fit(X, y, sample_weight=weights)
-    return model
+posterior_cases = over(POSTERIORS)
+csr_cases = over({name: case for name, case in CONFIGURATIONS.items() if case.format == "csr"})
 
 
 def methods(model):
@@ -197,37 +59,15 @@ def learn_one_more(model, case, seed=50):
 # -- looking into a state -------------------------------------------------------------------------
 
 
-def arrays(model):
-    return [leaf for _, leaf in leaves(model) if isinstance(leaf, np.ndarray)]
-
-
-def assert_same_state(first, second):
-    """Expect two models to be equal in every bit of everything reachable."""
-    ours, theirs = dict(leaves(first)), dict(leaves(second))
-    assert ours.keys() == theirs.keys()
-    for path, leaf in ours.items():
-        other = theirs[path]
-        if isinstance(leaf, np.ndarray):
-            assert leaf.dtype == other.dtype, path
-        if isinstance(leaf, np.ndarray | float):
-            np.testing.assert_array_equal(leaf, other, err_msg=path)
-        else:
-            assert leaf == other, path
-
-
-def snapshot(model):
-    return pickle.loads(pickle.dumps(model))
-
-
 def test_the_comparison_of_states_sees_differences():
-    case = CASES["landmarks-rbf-dense"]
+    case = CONFIGURATIONS["landmarks-rbf-dense"]
     model = learned(case)
     assert len(arrays(model)) > 10
-    assert_same_state(model, snapshot(model))
+    assert_same_bits(model, snapshot(model))
     other = snapshot(model)
     other.posterior_.recursion.basis.rest[0, 0] += 1e-15
     with pytest.raises(AssertionError, match="rest"):
-        assert_same_state(model, other)
+        assert_same_bits(model, other)
 
 
 # -- predicting changes nothing -------------------------------------------------------------------
@@ -242,7 +82,7 @@ def test_predicting_changes_nothing(case):
     model.score(X, np.zeros(X.shape[0]))
     model.predict(X[:1])
     again = [method(X) for method in methods(model)]
-    assert_same_state(before, model)
+    assert_same_bits(before, model)
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -256,7 +96,7 @@ def test_what_is_returned_is_not_part_of_the_model(case):
         result = method(X)
         assert not any(np.shares_memory(result, array) for array in arrays(model))
         result[...] = 7
-    assert_same_state(before, model)
+    assert_same_bits(before, model)
 
 
 # -- input is neither changed nor kept ------------------------------------------------------------
@@ -281,30 +121,7 @@ def test_input_is_not_modified(case):
             np.testing.assert_array_equal(part, copied)
 
 
-def unsorted(points):
-    """The same rows in CSR with indices out of order and with stored zeros."""
-    n, p = points.shape
-    indices = np.tile(np.arange(p)[::-1], n)
-    return sp.csr_array((points[:, ::-1].ravel(), indices, p * np.arange(n + 1)), shape=(n, p))
-
-
-def in_parts(points):
-    """The same rows in CSR, every entry the sum of two stored ones."""
-    n, p = points.shape
-    first = np.floor(points / 2)
-    data = np.hstack([first, points - first]).ravel()
-    indices = np.tile(np.arange(p), 2 * n)
-    return sp.csr_array((data, indices, 2 * p * np.arange(n + 1)), shape=(n, p))
-
-
 UNTIDY = {"unsorted": unsorted, "in parts": in_parts}
-
-
-csr_cases = pytest.mark.parametrize(
-    "case",
-    [case for case in CASES.values() if case.format == "csr"],
-    ids=[name for name, case in CASES.items() if case.format == "csr"],
-)
 
 
 @csr_cases
@@ -339,7 +156,16 @@ def test_input_is_not_kept(case):
         np.testing.assert_array_equal(model.decision_function(probes), scores)
 
 
+@pytest.fixture
+def small_heap():
+    """Garbage is looked for only among what a test makes: all else makes every search slow."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @few_and_graphs
+@pytest.mark.usefixtures("small_heap")
 def test_input_is_not_kept_alive(case):
     """Not even an empty view of it, which would hold on to the memory of the whole batch."""
     model = case.model()
@@ -413,8 +239,8 @@ def assert_failing_solver_leaves_no_trace(case, failure, monkeypatch):
         learn_one_more(model, case)
     assert len(calls) == 2
     monkeypatch.undo()
-    assert_same_state(before, model)
-    assert_same_state(learn_one_more(untouched, case), learn_one_more(model, case))
+    assert_same_bits(before, model)
+    assert_same_bits(learn_one_more(untouched, case), learn_one_more(model, case))
 
 
 class Fuse:
@@ -450,7 +276,7 @@ def test_a_kernel_that_fails_at_any_moment_leaves_no_trace(estimator, parameters
     if parameters.get("recursion") == "spectral" and form == "csr":
         form = "dense"  # takes dense rows only; the kernel function still differs from "rbf"
     fuse = Fuse()
-    case = Case(estimator, {"kernel": fuse, "beta": 0.1, **parameters}, form)
+    case = Configuration(estimator, {"kernel": fuse, "beta": 0.1, **parameters}, form)
     if estimator is SeqMED:
         del case.parameters["beta"]
     model = learned(case)
@@ -496,7 +322,7 @@ def test_a_failing_fit_keeps_what_was_learned(case, monkeypatch):
     monkeypatch.setattr(dual, "solve", failing)
     with pytest.raises(FailedMidwayError):
         model.fit(*make_batch(7, case.format)[:2])
-    assert_same_state(before, model)
+    assert_same_bits(before, model)
 
 
 @few_cases
@@ -509,7 +335,7 @@ def test_a_warning_made_an_error_leaves_no_trace(case, method):
         warnings.simplefilter("error", ConvergenceWarning)
         with pytest.raises(ConvergenceWarning):
             getattr(model, method)(*make_batch(7, case.format)[:2])
-    assert_same_state(before, model)
+    assert_same_bits(before, model)
 
 
 # -- copies go on as the original -----------------------------------------------------------------
@@ -552,10 +378,10 @@ def assert_copy_goes_on_identically(case, way, tmp_path):
     before = snapshot(model)
     for seed in (60, 61):
         learn_one_more(copied, case, seed)
-    assert_same_state(before, model)  # the original has not moved
+    assert_same_bits(before, model)  # the original has not moved
     for seed in (60, 61):
         learn_one_more(model, case, seed)
-    assert_same_state(copied, model)
+    assert_same_bits(copied, model)
 
 
 @every_case
@@ -568,7 +394,7 @@ def test_clone_is_a_new_model_with_the_same_parameters(case):
     for seed in range(2):
         X, y, weights = make_batch(seed, case.format)
         fresh.partial_fit(X, y, sample_weight=weights)
-    assert_same_state(fresh, model)
+    assert_same_bits(fresh, model)
 
 
 @every_case
@@ -576,7 +402,7 @@ def test_set_params_of_get_params_changes_nothing(case):
     model = learned(case)
     before = snapshot(model)
     model.set_params(**model.get_params())
-    assert_same_state(before, model)
+    assert_same_bits(before, model)
 
 
 # -- the same again -------------------------------------------------------------------------------
@@ -584,7 +410,7 @@ def test_set_params_of_get_params_changes_nothing(case):
 
 @every_case
 def test_the_same_stream_gives_the_same_model(case):
-    assert_same_state(learned(case, 3), learned(case, 3))
+    assert_same_bits(learned(case, 3), learned(case, 3))
 
 
 def test_the_seed_matters_where_points_are_drawn():
@@ -602,7 +428,7 @@ def test_the_seed_matters_where_points_are_drawn():
 def test_fit_after_partial_fit_is_a_fresh_fit(case):
     X, y, weights = make_batch(8, case.format, n=31)
     model = learned(case).fit(X, y, sample_weight=weights)
-    assert_same_state(case.model().fit(X, y, sample_weight=weights), model)
+    assert_same_bits(case.model().fit(X, y, sample_weight=weights), model)
     assert model.n_batches_ == 1
 
 
@@ -611,11 +437,11 @@ def test_fit_is_a_first_partial_fit(case):
     X, y, weights = make_batch(8, case.format)
     fitted = case.model().fit(X, y, sample_weight=weights)
     started = case.model().partial_fit(X, y, sample_weight=weights)
-    assert_same_state(fitted, started)
+    assert_same_bits(fitted, started)
 
 
 def test_fit_forgets_columns_classes_and_format():
-    model = learned(CASES["landmarks-rbf-csr"])
+    model = learned(CONFIGURATIONS["landmarks-rbf-csr"])
     generator = np.random.default_rng(3)
     frame = pd.DataFrame(generator.normal(size=(12, 2)), columns=["a", "b"])
     model.fit(frame, ["x", "y"] * 6)
@@ -663,7 +489,7 @@ DENSE = ("SeqMED-rbf-dense", "SeqMED-linear-dense", "SeqMED-dcm-dense", "landmar
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-@pytest.mark.parametrize("case", [CASES[name] for name in DENSE], ids=DENSE)
+@pytest.mark.parametrize("case", [CONFIGURATIONS[name] for name in DENSE], ids=DENSE)
 def test_any_dense_container_teaches_the_same(case, container, tmp_path):
     assert_container_is_immaterial(case, CONTAINERS[container], tmp_path)
 
@@ -736,7 +562,7 @@ CONSTANT_MEMORY = {
 @pytest.mark.parametrize("name", CONSTANT_MEMORY)
 def test_a_linear_kernel_learns_in_constant_memory(name):
     estimator, parameters = CONSTANT_MEMORY[name]
-    model = Case(estimator, {"kernel": "linear", **parameters}, "dense").model()
+    model = Configuration(estimator, {"kernel": "linear", **parameters}, "dense").model()
     sizes = []
     for seed in range(12):
         X, y, _ = make_batch(seed)

@@ -18,7 +18,7 @@ from seqmed.streams import Columns, Stream
 from seqmed.streams.classes import LABEL_TYPES
 from seqmed.streams.columns import TEXT_METHODS, TEXT_WEIGHTS
 from seqmed.streams.files import FORMATS
-from tests.integration.command import LEARN, NAMES, log_lines, make_rows, seqmed
+from tests.support.command import LEARN, NAMES, log_lines, make_rows, seqmed
 
 MODELS = {
     "seqgraphmed": library.SeqGraphMED(unlabeled=None, random_state=0),

@@ -12,7 +12,7 @@ from pyarrow import feather, parquet
 from pyarrow.csv import read_csv
 from pyarrow.json import read_json
 
-from tests.integration.command import LEARN, PATIENCE, make_rows, popen, seqmed
+from tests.support.command import LEARN, PATIENCE, make_rows, popen, seqmed
 
 
 @pytest.fixture

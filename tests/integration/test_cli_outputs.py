@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.integration.command import LEARN, PATIENCE, make_rows, popen, seqmed
+from tests.support.command import LEARN, PATIENCE, make_rows, popen, seqmed
 
 COMMANDS = {
     "predict": ("predict", "model", "rows.csv", "--to", "csv", "-o"),

@@ -17,7 +17,7 @@ from pyarrow.csv import read_csv
 from seqmed import SeqGraphMED
 from seqmed.cli import checkpoint, journal, prequential
 from seqmed.cli.learn import learn
-from tests.integration.command import (
+from tests.support.command import (
     LEARN,
     PATIENCE,
     assert_same,

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tests.integration.command import LEARN, PATIENCE, log_lines, make_rows, popen, seqmed
+from tests.support.command import LEARN, PATIENCE, log_lines, make_rows, popen, seqmed
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 

@@ -11,8 +11,8 @@ import pytest
 import seqmed
 from seqmed.model_file import ModelFileError, load_with_extra
 from seqmed.pipelines.stream_pipeline import StreamPipeline
-from tests.integration.command import make_rows
-from tests.integration.command import seqmed as command
+from tests.support.command import make_rows
+from tests.support.command import seqmed as command
 
 CHOICES = {
     "scale": ("--scale", "--drop", "id"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.command import seqmed
+from tests.support.command import seqmed
 
 ROOT = Path(__file__).parents[2]
 # A command, and what it says up to the next one.

@@ -1,6 +1,7 @@
 """Everything reachable from a model, compared to the last bit."""
 
 import dataclasses
+import pickle
 
 import numpy as np
 import scipy.sparse as sp
@@ -49,3 +50,11 @@ def assert_same_bits(first, second):
     assert ours.keys() == theirs.keys()
     for path, leaf in ours.items():
         assert leaf == theirs[path], path
+
+
+def arrays(model):
+    return [leaf for _, leaf in leaves(model) if isinstance(leaf, np.ndarray)]
+
+
+def snapshot(model):
+    return pickle.loads(pickle.dumps(model))

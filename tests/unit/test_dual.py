@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,236 +18,29 @@ from seqmed.dual.problem import (
 )
 from tests.reference import newton
 from tests.reference.convex import dual_value, primal_value, solve_convex
-
-# KKT violation asked of every solve that is compared with another solver: two digits or more
-# below the tolerances of the comparison.
-TIGHT = 1e-10
-# What the comparisons must meet (relative; absolute; relative to the bound).
-OBJECTIVE_TOLERANCE = 1e-8
-DECISION_TOLERANCE = 1e-6
-MULTIPLIER_TOLERANCE = 1e-6
-# Condition number of the kernel matrix up to which multipliers, not only functions, are compared.
-WELL_CONDITIONED = 1e6
-# "rounding" is an honest answer only where the violation is about what one rounding of each
-# product in K c amounts to; sums of n of them come out a few times that.
-ROUNDINGS = 8
-EPSILON = np.finfo(float).eps
-
-
-def kkt_violation(problem, multipliers):
-    """Return the KKT violation of multipliers, >= 0, by a new product with K."""
-    residuals = kkt_residuals(problem, multipliers, margins_left(problem, multipliers))
-    return max(residuals.violation, 0.0)
-
-
-# -- problems --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Case:
-    """The recipe of one random problem; equal recipes make equal problems.
-
-    ``balance`` is what y'a has to be, as a share of the most (or, below zero, least) attainable.
-    """
-
-    n: int
-    C: float
-    shape: float
-    kernel: str = "narrow"
-    prior: float = 0.0
-    weighted: bool = False
-    lone: bool = False
-    variance: float = np.inf
-    balance: float = 0.0
-
-    def __str__(self):
-        words = [f"n{self.n}", f"C{self.C:g}", f"shape{self.shape:g}", self.kernel]
-        words += [f"prior{self.prior:g}"] if self.prior else []
-        words += ["weighted"] if self.weighted else []
-        words += ["lone"] if self.lone else []
-        words += [f"variance{self.variance:g}"] if np.isfinite(self.variance) else []
-        words += [f"balance{self.balance:g}"] if self.balance else []
-        return "-".join(words)
-
-
-def kernel_matrix(name, points):
-    """Kernels from well conditioned to singular; "repeated" has every row at least twice."""
-    if name == "repeated":
-        points = points[np.arange(len(points)) // 2]
-    if name == "linear":
-        return points[:, :3] @ points[:, :3].T
-    return rbf_kernel(points, gamma=0.02 if name == "wide" else 0.25)
-
-
-def make_problem(case):
-    """Noisy labels on normal points, so that large bounds do matter."""
-    generator = np.random.default_rng([case.n, int(100 * case.C), int(10 * case.shape)])
-    points = generator.normal(size=(case.n, 8))
-    signs = np.where(points[:, 0] + 0.7 * generator.normal(size=case.n) > 0, 1.0, -1.0)
-    if case.lone:
-        signs[:] = -1.0
-    if abs(signs.sum()) == case.n:
-        signs[case.n // 2] *= -1.0
-    weights = generator.uniform(0.3, 3.0, case.n) if case.weighted else np.ones(case.n)
-    bounds = case.C * weights
-    return DualProblem(
-        gram=kernel_matrix(case.kernel, points),
-        signs=signs,
-        prior_scores=case.prior * (1.0 + generator.normal(size=case.n)),
-        bounds=bounds,
-        shapes=case.shape * weights,
-        bias_variance=case.variance,
-        balance=0.5 * case.balance * bounds[signs == np.sign(case.balance)].sum(),
-    )
-
-
-def decision_values(problem, multipliers, bias):
-    return problem.gram @ (problem.signs * multipliers) + problem.prior_scores + bias
-
-
-def rounding_floor(problem, multipliers):
-    """About the smallest violation floating point can show.
-
-    The size of the terms of K c, rounded; and, close to its bound, how far the last digit of a
-    multiplier moves its own slope e / (C - a).
-    """
-    terms = np.abs(problem.gram) @ multipliers + np.abs(problem.prior_scores) + 1.0
-    own = 0.0
-    if np.isfinite(problem.bias_variance):
-        own = problem.bias_variance * multipliers.sum()
-    soft = problem.shapes > 0
-    room = (problem.bounds - multipliers)[soft]
-    stiffest = (np.spacing(problem.bounds[soft]) * problem.shapes[soft] / room**2).max(initial=0.0)
-    return ROUNDINGS * EPSILON * (terms.max() + own) + stiffest
-
-
-def solve_tightly(problem, tol=TIGHT, **options):
-    """Solve, and insist on an answer that is optimal as far as floating point can tell."""
-    solution = solve(problem, tol=tol, **options)
-    assert solution.status in ("converged", "rounding")
-    if solution.status == "rounding":
-        assert solution.violation <= rounding_floor(problem, solution.multipliers)
-    assert_feasible(problem, solution)
-    return solution
-
-
-def assert_feasible(problem, solution):
-    multipliers = solution.multipliers
-    assert np.isfinite(multipliers).all()
-    assert (multipliers >= 0).all()
-    assert (multipliers <= problem.bounds).all()
-    assert (multipliers < problem.bounds)[problem.shapes > 0].all()
-    if not np.isfinite(problem.bias_variance):
-        # Every step moves two multipliers by the same amount; only rounding is left.
-        residue = abs(problem.signs @ multipliers - problem.balance)
-        assert residue <= 1e-12 * problem.bounds.max() * problem.signs.size
-    assert np.isfinite([solution.bias, solution.gap, solution.objective, solution.violation]).all()
-    assert solution.gap >= 0
-    assert solution.violation >= 0
-
-
-def allowed_biases(problem, multipliers):
-    """The (lowest, highest) bias under which no optimality condition is violated, by a loop."""
-    scores = decision_values(problem, multipliers, 0.0)
-    lowest, highest = -np.inf, np.inf
-    for i, sign in enumerate(problem.signs):
-        a, bound, shape = multipliers[i], problem.bounds[i], problem.shapes[i]
-        target = 1.0 - (shape / (bound - a) if shape > 0 else 0.0)
-        bias = sign * target - scores[i]
-        at_bound = shape == 0 and a >= bound
-        # a = 0 allows a larger margin than the target, a at its bound a smaller one.
-        if (sign > 0 and not at_bound) or (sign < 0 and a > 0):
-            lowest = max(lowest, bias)
-        if (sign < 0 and not at_bound) or (sign > 0 and a > 0):
-            highest = min(highest, bias)
-    return lowest, highest
-
+from tests.support.dual_problems import (
+    ALL_CASES,
+    CASES,
+    EPSILON,
+    MULTIPLIER_TOLERANCE,
+    TIGHT,
+    Case,
+    Computed,
+    allowed_biases,
+    assert_feasible,
+    assert_same_decisions,
+    assert_same_objective,
+    decision_values,
+    is_small,
+    kkt_violation,
+    make_problem,
+    multipliers_are_determined,
+    outcome,
+    rounding_floor,
+    solve_tightly,
+)
 
 # -- against clarabel and Newton -------------------------------------------------------------------
-
-CASES = [
-    # tiny
-    Case(2, 1.01, 0.0),
-    Case(2, 1.01, 1.0),
-    Case(2, 100.0, 0.1, variance=0.5),
-    Case(3, 1e4, 1.0, weighted=True),
-    Case(5, 10.0, 0.0, "linear", variance=1.0),
-    Case(5, 10.0, 0.1, "repeated"),
-    Case(8, 100.0, 1.0, prior=5.0),
-    Case(8, 1e4, 0.0, lone=True),
-    # small
-    Case(20, 1.01, 1.0),
-    Case(20, 1.01, 0.1, "linear", weighted=True),
-    Case(20, 1.5, 1.0, weighted=True, variance=4.0),
-    Case(20, 10.0, 1.0, "linear"),
-    Case(30, 10.0, 0.0, "repeated", weighted=True),
-    Case(30, 10.0, 0.1, "wide", variance=1.0),
-    Case(40, 100.0, 0.0, weighted=True),
-    Case(40, 100.0, 1.0, lone=True),
-    Case(40, 100.0, 1.0, prior=-20.0, weighted=True),
-    Case(40, 10.0, 0.1, prior=5.0, lone=True, variance=100.0),
-    Case(40, 1e3, 0.1, "repeated", weighted=True),
-    Case(40, 1e4, 0.0, "repeated", variance=1.0),
-    Case(40, 1e4, 1.0, "wide"),
-    # middle
-    Case(60, 1.01, 0.0, "linear", prior=3.0),
-    Case(60, 10.0, 1.0, "linear", prior=3.0, weighted=True),
-    Case(80, 1.01, 0.1, lone=True),
-    Case(80, 1.01, 1.0, prior=5.0, variance=1.0),
-    Case(80, 10.0, 0.0, "wide", weighted=True),
-    Case(80, 100.0, 0.1, weighted=True, variance=0.1),
-    Case(80, 100.0, 1.0, "repeated", prior=2.0),
-    Case(80, 1e3, 0.0, "linear", weighted=True),
-    Case(80, 1e3, 1.0, "linear", variance=1.0),
-    Case(80, 1e3, 1.0, "wide", lone=True, weighted=True),
-    Case(80, 1e4, 0.0, "wide", prior=10.0, variance=10.0),
-    Case(80, 1e4, 0.1, prior=10.0),
-    Case(120, 10.0, 0.1, "repeated", lone=True, variance=1.0),
-    Case(120, 100.0, 1.0, weighted=True),
-    Case(120, 1e4, 1.0, weighted=True, variance=1.0),
-    # large
-    Case(200, 2.0, 1.0, "wide", weighted=True),
-    Case(200, 1e3, 0.1, weighted=True),
-    Case(200, 1e4, 0.0, "wide"),
-    Case(300, 1.01, 0.0, weighted=True),
-    Case(300, 1.01, 0.1),
-    Case(300, 10.0, 0.0, "linear", variance=1.0),
-    Case(300, 10.0, 1.0, weighted=True, variance=2.0),
-    Case(300, 1e3, 0.0, "repeated", prior=4.0),
-    Case(300, 1e4, 1.0),
-    # settled multipliers to make up for
-    Case(2, 3.0, 1.0, balance=0.5),
-    Case(5, 10.0, 0.0, "repeated", balance=-1.0),
-    Case(8, 2.0, 0.1, prior=5.0, balance=1.0),
-    Case(20, 1.5, 1.0, weighted=True, balance=-0.1),
-    Case(30, 10.0, 0.0, balance=0.3),
-    Case(30, 10.0, 1.0, "linear", balance=1.0),
-    Case(40, 100.0, 1.0, lone=True, balance=0.7),
-    Case(40, 10.0, 0.1, prior=-20.0, weighted=True, balance=-0.4),
-    Case(80, 10.0, 1.0, "wide", balance=-1.0),
-    Case(80, 100.0, 0.0, "repeated", weighted=True, balance=0.02),
-    Case(120, 100.0, 1.0, prior=2.0, weighted=True, balance=-0.01),
-    Case(200, 1e3, 0.1, weighted=True, balance=0.001),
-    Case(300, 5.0, 1.0, balance=0.2),
-]
-
-
-def is_small(case):
-    """Small enough for the interpreter."""
-    return case.n <= 40 and case.C <= 100
-
-
-ALL_CASES = [
-    pytest.param(case, id=str(case), marks=[pytest.mark.nojit] if is_small(case) else [])
-    for case in CASES
-]
-
-
-@cache
-def outcome(case):
-    """Problem, solution and reference of one case, computed once for all tests."""
-    problem = make_problem(case)
-    return problem, solve_tightly(problem), solve_convex(problem)
 
 
 def test_cases_cover_what_they_claim():
@@ -265,30 +57,6 @@ def test_cases_cover_what_they_claim():
     assert {np.sign(case.balance) for case in balanced} == {-1.0, 1.0}
     assert sum(multipliers_are_determined(case) for case in balanced) >= 5
     assert len(set(map(str, CASES))) == len(CASES)
-
-
-def multipliers_are_determined(case):
-    """Only the function is unique at shape 0, and well determined under an ill conditioned K."""
-    return case.shape > 0 and np.linalg.cond(make_problem(case).gram) <= WELL_CONDITIONED
-
-
-def assert_same_objective(value, reference):
-    assert abs(value - reference) <= OBJECTIVE_TOLERANCE * abs(reference)
-
-
-def assert_same_decisions(problem, solution, reference):
-    """Compare decision values; where the bias is an interval, the functions and that interval."""
-    lowest, highest = allowed_biases(problem, solution.multipliers)
-    unique = np.isfinite(problem.bias_variance) or highest - lowest <= DECISION_TOLERANCE
-    if unique:
-        ours = decision_values(problem, solution.multipliers, solution.bias)
-        theirs = decision_values(problem, reference.multipliers, reference.bias)
-    else:
-        ours = decision_values(problem, solution.multipliers, 0.0)
-        theirs = decision_values(problem, reference.multipliers, 0.0)
-        for bias in (solution.bias, reference.bias):
-            assert lowest - DECISION_TOLERANCE <= bias <= highest + DECISION_TOLERANCE
-    assert np.abs(ours - theirs).max() <= DECISION_TOLERANCE
 
 
 @pytest.mark.parametrize("case", ALL_CASES)
@@ -1196,24 +964,6 @@ def test_large_problems_take_the_short_way():
 
 
 # -- rows that are computed when they are asked for ------------------------------------------------
-
-
-class Computed:
-    """Covariances of which a solver sees what it asks for, and no more."""
-
-    def __init__(self, gram):
-        self.gram = gram
-        self.asked = []
-
-    def __getitem__(self, rows):
-        self.asked.extend(rows.tolist())
-        return self.gram[rows]
-
-    def __matmul__(self, coefficients):
-        return self.gram @ coefficients
-
-    def diagonal(self):
-        return self.gram.diagonal()
 
 
 @pytest.mark.parametrize("case", ALL_CASES)

@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 
 from seqmed import SeqLapMED, SeqMED
 from seqmed.dual.problem import DualProblem, certify
-from tests.unit.test_identities import (
+from tests.support.gaussian_streams import (
     TOL,
     UNLABELED,
     assert_close,

@@ -8,7 +8,7 @@ import pytest
 
 from seqmed import dual
 from seqmed.dual import screening
-from tests.unit.test_dual import (
+from tests.support.dual_problems import (
     ALL_CASES,
     TIGHT,
     Case,

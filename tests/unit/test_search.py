@@ -29,7 +29,8 @@ from seqmed import GraphPropagation, PrequentialSearch, SeqGraphMED, SeqLapMED, 
 from seqmed.kernels import vectors
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.selection.race import Dropped, Record, empty_record
-from tests.conformance.test_stream_checks import in_parts, make_batch, unsorted
+from tests.support.configurations import make_batch
+from tests.support.sparse_rows import in_parts, unsorted
 from tests.support.state import assert_same_bits, bits, leaves, state_bits
 
 # -- candidates whose predictions are known --------------------------------------------------------

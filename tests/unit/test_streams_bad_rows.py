@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from seqmed.streams import Columns, Stream, StreamError
-from tests.unit.stream_files import BINARIES, joined, make_columns, read, write
+from tests.support.stream_files import BINARIES, joined, make_columns, read, write
 
 GOOD = '1,2,p\n3,"4",q\n'
 

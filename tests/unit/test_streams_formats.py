@@ -22,7 +22,7 @@ from pyarrow import feather, parquet
 
 from seqmed import SeqLapMED, SeqMED
 from seqmed.streams import Columns, Stream, StreamError, StreamWarning, delimited, text
-from tests.unit.stream_files import (
+from tests.support.stream_files import (
     FORMATS,
     TEXTS,
     as_bytes,

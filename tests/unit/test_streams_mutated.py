@@ -16,7 +16,7 @@ from pyarrow import ipc
 from seqmed.streams import Columns, Stream, StreamError, StreamWarning, text
 from seqmed.streams.files import Bytes
 from seqmed.streams.grammar import Grammar
-from tests.unit.stream_files import FORMATS, TEXTS, make_columns, write
+from tests.support.stream_files import FORMATS, TEXTS, make_columns, write
 
 # Damaged files of every kind and policy, and the bytes that reading them may take.
 MUTANTS, LARGEST = 60, 2**27

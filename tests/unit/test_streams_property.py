@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqmed.streams import Columns, Position, Schema, Stream
-from tests.unit.stream_files import joined, same_rows, write
+from tests.support.stream_files import joined, same_rows, write
 
 # Without carriage returns, around which the csv module puts no quotes.
 letters = st.characters(codec="utf-8", exclude_characters="\r\0")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from seqmed.streams import Columns, Position, Stream, StreamError, StreamWarning
-from tests.unit.stream_files import (
+from tests.support.stream_files import (
     BINARIES,
     FORMATS,
     TEXTS,

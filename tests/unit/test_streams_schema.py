@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler, normalize
 
 from seqmed import SeqMED
 from seqmed.streams import Columns, Schema, Stream, StreamError, StreamWarning, likely_typo
-from tests.unit.stream_files import joined, make_columns, read, write
+from tests.support.stream_files import joined, make_columns, read, write
 
 COLUMNS = make_columns(23)
 MATRIX = np.array([COLUMNS[name] for name in ("x0", "x1", "x2")]).T

@@ -1,4 +1,4 @@
-"""What settled labels say at anchors and in the window: carried along, as if computed anew."""
+"""Cached scores of the frozen expansion at landmarks and in the window, against new ones."""
 
 from dataclasses import replace
 
@@ -7,13 +7,14 @@ import pytest
 
 from seqmed import SeqLapMED, SeqMED, mean, window
 from seqmed.kernels import FromFunction, evaluate
-from tests.conformance.test_stream_checks import POSTERIORS as CASES
-from tests.conformance.test_stream_checks import make_batch
+from tests.support.configurations import POSTERIORS, make_batch, over
 
 # Of values whose sums have a few hundred terms of up to 100.
 ROUNDING = 1e-10
 
-LAGS = {name: case for name, case in CASES.items() if not name.startswith("budget")}
+unbounded_cases = over(
+    {name: case for name, case in POSTERIORS.items() if not name.startswith("budget")}
+)
 
 
 def said(posterior, terms):
@@ -30,7 +31,7 @@ def assert_carried(model):
         )
 
 
-@pytest.mark.parametrize("case", LAGS.values(), ids=LAGS)
+@unbounded_cases
 def test_values_are_those_of_the_frozen_points(case):
     model = case.model(lag=2)
     for seed in range(6):
@@ -43,7 +44,7 @@ def test_values_are_those_of_the_frozen_points(case):
 
 @pytest.mark.parametrize("forgetting", [0.1, 0.5])
 def test_points_that_have_faded_are_not_heard_any_more(forgetting):
-    case = CASES["landmarks-rbf-dense"]
+    case = POSTERIORS["landmarks-rbf-dense"]
     model = case.model(lag=1, forgetting=forgetting)
     sizes = []
     for seed in range(int(3 + np.log(1e-9) / np.log(forgetting))):
@@ -55,7 +56,7 @@ def test_points_that_have_faded_are_not_heard_any_more(forgetting):
 
 
 def test_late_labels_and_labels_taken_back():
-    case = CASES["landmarks-rbf-dense"]
+    case = POSTERIORS["landmarks-rbf-dense"]
     model = case.model(lag=2)
     for seed in range(4):
         X, y, _ = make_batch(seed)
@@ -68,7 +69,7 @@ def test_late_labels_and_labels_taken_back():
 
 
 def test_batches_without_labels_leave_new_anchors_for_later():
-    case = CASES["SeqLapMED-defaults-dense"]
+    case = POSTERIORS["SeqLapMED-defaults-dense"]
     model = case.model(lag=1)
     for seed in range(5):
         X, y, _ = make_batch(seed)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.integration.warm"])
+FORKS.set_forkserver_preload(["tests.support.command_imports"])
 PATIENCE = 300  # seconds, after which a process that hangs fails its test
 NAMES = ("setosa", "versicolor", "virginica")
 

@@ -35,8 +35,8 @@ from seqmed import (
 from seqmed.arrays import distinct_arrays
 from seqmed.graph.kept_rows import BLOCK
 from seqmed.kernels import RBF, Polynomial, TfIdf
-from tests.unit.test_persistence import assert_same, bits, product, restored
-from tests.unit.test_persistence_damage import document_of, with_document
+from tests.support.model_file_parts import document_of, with_document
+from tests.support.saved_models import assert_same, bits, product, restored
 
 INSECTS = ("ant", "bee", "cow")
 # Batches learned before a model is saved.

@@ -9,7 +9,7 @@ from seqmed.covariance import NystroemRecursion
 from seqmed.covariance.low_rank import LowRankCovariance
 from seqmed.covariance.nystroem import NystroemGram, nystroem_covariance
 from seqmed.kernels import RBF, Polynomial
-from tests.unit.test_identities import (
+from tests.support.gaussian_streams import (
     GAMMA,
     TOL,
     UNLABELED,

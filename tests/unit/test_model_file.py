@@ -33,44 +33,16 @@ from seqmed import (
 from seqmed.estimators.validation import alike
 from seqmed.kernels import RBF, DCMFisher, Polynomial
 from seqmed.pipelines.drift import InputDriftWarning
-from tests.conformance.test_stream_checks import CASES, learned, make_batch
+from tests.support.configurations import CONFIGURATIONS, learned, make_batch, over
+from tests.support.saved_models import assert_same, bits, outputs, product, restored
 
 # functions and estimators of other libraries cannot be saved
 SAVABLE = {
     name: case
-    for name, case in CASES.items()
+    for name, case in CONFIGURATIONS.items()
     if "callable" not in name and not name.endswith("GaussianNB")
 }
-every_case = pytest.mark.parametrize("case", SAVABLE.values(), ids=SAVABLE)
-
-
-def bits(model, extra=None):
-    """The file of a model."""
-    return b"".join(model_file.to_bytes(model, extra))
-
-
-def restored(model, path):
-    seqmed.save(model, path)
-    return seqmed.load(path)
-
-
-def outputs(model, X):
-    """Everything that a model has to say of rows, in bytes."""
-    methods = ("predict", "predict_proba", "decision_function", "decision_std")
-    results = [getattr(model, each)(X) for each in methods if hasattr(model, each)]
-    return [(each.dtype, each.shape, value_bytes(each)) for each in results]
-
-
-def value_bytes(array):
-    """The bytes of an array, but for those that pad a long double of 80 bits."""
-    if array.dtype != np.longdouble or np.finfo(np.longdouble).nmant != 63:
-        return array.tobytes()
-    return np.ascontiguousarray(array)[..., None].view(np.uint8)[..., :10].tobytes()
-
-
-def assert_same(first, second, X):
-    assert outputs(first, X) == outputs(second, X)
-    assert bits(first) == bits(second)
+every_case = over(SAVABLE)
 
 
 @pytest.fixture
@@ -497,10 +469,6 @@ def test_reading_makes_no_model(path, monkeypatch):
 
 
 # -- what cannot be saved -------------------------------------------------------------------------
-
-
-def product(left, right):
-    return left @ right.T
 
 
 class Doubled(RBF):

@@ -1,0 +1,43 @@
+"""Models saved and loaded, compared by their files and predictions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import seqmed
+from seqmed import (
+    model_file,
+)
+
+
+def bits(model, extra=None):
+    """The file of a model."""
+    return b"".join(model_file.to_bytes(model, extra))
+
+
+def restored(model, path):
+    seqmed.save(model, path)
+    return seqmed.load(path)
+
+
+def outputs(model, X):
+    """Everything that a model has to say of rows, in bytes."""
+    methods = ("predict", "predict_proba", "decision_function", "decision_std")
+    results = [getattr(model, each)(X) for each in methods if hasattr(model, each)]
+    return [(each.dtype, each.shape, value_bytes(each)) for each in results]
+
+
+def value_bytes(array):
+    """The bytes of an array, but for those that pad a long double of 80 bits."""
+    if array.dtype != np.longdouble or np.finfo(np.longdouble).nmant != 63:
+        return array.tobytes()
+    return np.ascontiguousarray(array)[..., None].view(np.uint8)[..., :10].tobytes()
+
+
+def assert_same(first, second, X):
+    assert outputs(first, X) == outputs(second, X)
+    assert bits(first) == bits(second)
+
+
+def product(left, right):
+    return left @ right.T

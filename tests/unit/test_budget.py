@@ -1,0 +1,433 @@
+"""Budget: bounded memory, and a bound on what it costs."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from seqmed import SeqLapMED, SeqMED, covariance, mean, update
+from seqmed.graph.laplacian import GraphRecipe
+from seqmed.kernels import RBF
+from seqmed.settings import Settings
+from seqmed.update import Batch
+from tests.support.gaussian_streams import (
+    GAMMA,
+    NEIGHBOURS,
+    TOL,
+    UNLABELED,
+    assert_close,
+    dot,
+    learn,
+    make_batch,
+    make_stream,
+    marked,
+    new_points,
+    seq_lap,
+    seq_med,
+)
+from tests.support.streaming_options import (
+    papers,
+    rbf,
+    scores_of,
+)
+
+
+def square(left, right):
+    """(x . x' + 1)^2 on two columns: a kernel of six dimensions, which six landmarks span."""
+    return (dot(left, right) + 1.0) ** 2 / 4.0
+
+
+def plane_stream(n_classes, seed, batches=9):
+    return [make_batch(18, 9, n_classes, p=2, seed=100 * seed + t) for t in range(batches)]
+
+
+BUDGETED = [
+    pytest.param({}, 2, np.asarray, id="plain"),
+    pytest.param({}, 3, sp.csr_array, id="plain-3-csr"),
+    pytest.param({"averaging": True}, 2, np.asarray, id="averaging"),
+    pytest.param({"forgetting": 0.7}, 3, np.asarray, id="forgetting-3"),
+    pytest.param({"averaging": True, "forgetting": 0.7}, 3, np.asarray, id="both-3"),
+    pytest.param({"averaging": True, "forgetting": 0.7}, 2, sp.csr_array, id="both-csr"),
+    pytest.param({"bias": "exact", "bias_variance": 0.7}, 2, np.asarray, id="finite-bias"),
+    pytest.param(
+        {"bias": "exact", "bias_variance": 0.7, "averaging": True},
+        3,
+        np.asarray,
+        id="finite-bias-3",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "n_classes", "wrap"), BUDGETED)
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
+def test_projecting_loses_nothing_where_landmarks_span_the_space(
+    estimator, options, n_classes, wrap
+):
+    """12 landmarks, 12 points kept exactly, 81 labels: the bounded model is the unbounded one.
+
+    The window keeps one batch of 9 labels, so the same multipliers are optimised in both.
+    """
+    stream = plane_stream(n_classes, seed=60)
+    options = {"kernel": square, "tol": TOL, **options}
+    unbounded = papers(estimator, **options)
+    bounded = papers(estimator, budget=24, random_state=0, **options)
+    if estimator is SeqLapMED:
+        unbounded.set_params(recursion="exact", beta=0.5)
+        bounded.set_params(beta=0.5)
+    new = wrap(new_points(p=2))
+    for rows in stream:
+        learn(unbounded, [rows], wrap=wrap)
+        learn(bounded, [rows], wrap=wrap)
+        # coefficients of size 10 on kernel values of up to 100, through a Gram matrix of six
+        # dimensions: 1e-16 times 1e3 per term, and the landmarks' condition on top
+        assert_close(bounded.decision_function(new), unbounded.decision_function(new), 1e-7)
+        assert_close(bounded.decision_std(new), unbounded.decision_std(new), 1e-7)
+        posterior = bounded.posterior_
+        assert posterior.frozen.size + posterior.window.size <= 12
+        assert posterior.landmarks.size <= 12
+    assert np.abs(posterior.landmarks.coefficients).max() > 0.1  # it was projected
+    # cost is the root of a difference of numbers of some hundreds that is rounding
+    assert (bounded.posterior_.projection_error < 1e-3).all()
+
+
+def begun(kernel, n_landmarks, points, bias_variance=np.inf):
+    """Return the posterior of no batch, with landmarks."""
+    carrier = covariance.make_recursion("landmarks", kernel, n_landmarks=n_landmarks, seed=0)
+    recipe = GraphRecipe(n_neighbors=NEIGHBOURS)
+    return update.prior_of(carrier, recipe, points, update.BiasPrior(0.0, bias_variance))
+
+
+def as_batch(rows):
+    labeled = np.flatnonzero(rows.labels != UNLABELED)
+    signs = np.where(rows.labels[labeled] == 1, 1.0, -1.0)[:, None]
+    weights = rows.weights[labeled]
+    return Batch(rows.points, labeled, signs, weights, np.ones(weights.size))
+
+
+@pytest.mark.parametrize("averaging", [False, True])
+@pytest.mark.parametrize("forgetting", [1.0, 0.7])
+@pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
+@pytest.mark.parametrize("smoothing", [0.0, 1.0])
+def test_all_points_as_landmarks_lose_nothing_to_projection(
+    smoothing, bias_variance, forgetting, averaging
+):
+    """An RBF kernel has a dimension per point: only with all points as landmarks is it lossless."""
+    stream = make_stream(seed=61)
+    settings = Settings(
+        bound=10.0, smoothing=smoothing, tol=TOL, averaging=averaging, forgetting=forgetting
+    )
+    unbounded = bounded = begun(RBF(GAMMA), 85, stream[0].points, bias_variance)
+    for rows in stream:
+        unbounded, _ = update.step(unbounded, as_batch(rows), settings)
+        bounded, info = update.step(bounded, as_batch(rows), replace(settings, capacity=12))
+        assert_close(bounded.mean(new_points()), unbounded.mean(new_points()))
+        assert bounded.frozen.size + bounded.window.size <= 12
+        assert (info.projection_cost < 1e-5).all()  # the root of rounding
+    assert bounded.recursion.basis.size == 85
+    # 39 labels, at most 12 of them kept: the others are remembered by the landmarks alone
+    assert (np.abs(bounded.landmarks.coefficients) > 0.1).sum() > 10
+    assert unbounded.frozen.size + unbounded.window.size > 25
+
+
+@pytest.fixture
+def projections(monkeypatch):
+    """What these were given and returned, call by call."""
+    recorded = {"with_recursion": [], "within_budget": []}
+
+    def record(name):
+        original = getattr(mean, name)
+
+        def recording(posterior, *given):
+            result = original(posterior, *given)
+            recorded[name].append((posterior, result))
+            return result
+
+        monkeypatch.setattr(mean, name, recording)
+
+    for name in recorded:
+        record(name)
+    return recorded
+
+
+def ready(posterior, averaging):
+    """Return the posterior with its mean, newest or averaged, as expansions."""
+    newest = posterior.landmark_coefficients()
+    return mean.with_mean_parts(posterior, averaging, False, newest)
+
+
+def lost(points, values, anchors):
+    """Return by hand c'(K_OO - K_OZ K_ZZ^{-1} K_ZO)c of every column of coefficients."""
+    cross = rbf(points, anchors)
+    rest = rbf(points, points) - cross @ np.linalg.inv(rbf(anchors, anchors)) @ cross.T
+    return np.einsum("ih,ij,jh->h", values, rest, values)
+
+
+def without(points, others):
+    """Return the positions of the rows that are not among others."""
+    others = others.tolist()
+    return [i for i, point in enumerate(points.tolist()) if point not in others]
+
+
+def both_means(terms):
+    return np.hstack([terms.coefficients, terms.averages])
+
+
+PROJECTED = {
+    "unsmoothed": (SeqLapMED, {"beta": 0.0}),
+    "landmarks": (SeqLapMED, {"beta": 0.5}),
+    "forgetting": (SeqLapMED, {"beta": 0.5, "forgetting": 0.8}),
+    "lag": (SeqLapMED, {"beta": 0.5, "lag": 3}),
+    "lag-forgetting": (SeqLapMED, {"beta": 0.5, "lag": 3, "forgetting": 0.8}),
+}
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("name", PROJECTED)
+def test_the_cost_of_a_projection_is_the_norm_of_what_was_lost(name, n_classes, projections):
+    """In the space of the base kernel, by hand, for both means: by anchors that were dropped, and
+    by points beyond the budget.
+    """
+    estimator, options = PROJECTED[name]
+    model = papers(estimator, gamma=GAMMA, budget=24, random_state=0, tol=TOL, **options)
+    spent = 0
+    for t in range(8):
+        learn(model, [make_batch(18, 9, n_classes, seed=6200 + t)])
+        past, followed = projections["with_recursion"][-2]
+        before, after = projections["within_budget"][-1]
+        costs = after.projection_errors - before.projection_errors
+        drops = followed.projection_errors - past.projection_errors
+        # sums of errors of size 1
+        np.testing.assert_allclose(
+            model.update_info_.projection_cost, (drops + costs).max(axis=0), rtol=0, atol=1e-12
+        )
+        carrier = after.recursion
+        anchors, old = carrier.landmarks, past.landmarks
+        left = without(old.points, anchors)
+        # roots of differences of numbers near 1: right to 1e-15 before the root
+        np.testing.assert_allclose(
+            drops.ravel() ** 2,
+            lost(old.points[left], both_means(old)[left], anchors),
+            rtol=0,
+            atol=1e-9,
+        )
+        assert not costs[1].any()  # the averaged mean is not in use
+        cost = costs[0]
+        # the labeled points before, which are those of the window and of the frozen ones
+        old = np.vstack([before.frozen.points, before.window.points])
+        values = np.vstack([before.frozen.coefficients, before.window.coefficients])
+        gone = without(old, np.vstack([after.frozen.points, after.window.points]))
+        if t == 0:
+            assert not gone
+        np.testing.assert_allclose(cost**2, lost(old[gone], values[gone], anchors), atol=1e-9)
+        spent += bool((cost > 0.01).any())
+        # and it bounds what any score changes by, k(x, x) being 1
+        points = np.vstack([new_points(200), old])
+        scores = [ready(each, averaging=False).mean(points) for each in (before, after)]
+        changes = np.abs(scores[1] - scores[0]).max(axis=0)
+        assert (changes <= cost + 1e-9).all()
+        if (cost > 0.01).any():
+            assert (changes[cost > 0.01] > 0).all()
+    assert spent >= 4
+
+
+def test_the_cost_bounds_what_averaged_scores_change_by(projections):
+    """A point may have lost its multiplier in a later update, and still carry the average."""
+    model = seq_lap(beta=0.0, budget=24, lag=2, averaging=True)
+    for t in range(8):
+        learn(model, [make_batch(18, 4, seed=12100 + t)])
+        before, after = projections["within_budget"][-1]
+        cost = after.projection_errors[1] - before.projection_errors[1]
+        assert (cost <= model.update_info_.projection_cost + 1e-12).all()
+        points = np.vstack([new_points(200), before.frozen.points])
+        scores = [ready(each, averaging=True).mean(points) for each in (before, after)]
+        assert (np.abs(scores[1] - scores[0]).max(axis=0) <= cost + 1e-9).all()
+
+
+@pytest.mark.parametrize("forgetting", [1.0, 0.5])
+def test_the_error_so_far_adds_up_all_costs(forgetting):
+    """Those of landmarks that are replaced are among them."""
+    model = seq_lap(beta=0.0, budget=24, forgetting=forgetting)
+    error = np.zeros(1)
+    for t in range(10):
+        learn(model, [make_batch(18, 9, seed=6400 + t)])
+        expected = forgetting * error + model.update_info_.projection_cost
+        error = model.posterior_.projection_error
+        assert_close(error, expected, 1e-12)
+        assert not model.posterior_.projection_errors[1].any()  # nothing is averaged
+    assert error[0] > 0.05
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("forgetting", [1.0, 0.5])
+def test_the_error_of_the_averaged_mean_is_bounded_under_forgetting(forgetting, seed, projections):
+    """An average of past means does not fade as the newest one does; nor does its error.
+
+    The means without any projection, from the multipliers of the bounded model: each batch is
+    optimised once, and fades from then on.
+    """
+    model = seq_lap(beta=0.0, averaging=True, forgetting=forgetting, budget=8)
+    points = new_points(200)
+    newest = running = np.zeros(len(points))
+    last, binding = np.zeros((2, 1)), False
+    for t in range(12):
+        rows = make_batch(9, 4 if t < 6 else 2, seed=6420 + 100 * seed + t)
+        learn(model, [rows])
+        known = rows.labels != UNLABELED
+        signs = np.where(rows.labels[known] == 1, 1.0, -1.0)
+        multipliers = model.update_info_.solutions[0].multipliers
+        newest = forgetting * newest + rbf(points, rows.points[known]) @ (signs * multipliers)
+        step = max(1.0 / (t + 1), 1.0 - forgetting)
+        running = running + step * (newest - running)
+        posterior = model.posterior_
+        found = model.decision_function(points) - model.intercept_[0]
+        errors = posterior.projection_errors
+        assert errors.shape == (2, 1)
+        assert np.array_equal(posterior.projection_error, errors.max(axis=0))
+        assert np.abs(found - running).max() <= errors[1, 0] + 1e-9
+        plain = ready(posterior, averaging=False).mean(points)[:, 0] - posterior.biases[0]
+        assert np.abs(plain - newest).max() <= errors[0, 0] + 1e-9
+        # what was there before is averaged with the newest, and not scaled by forgetting as well
+        past, followed = projections["with_recursion"][-2]
+        before, after = projections["within_budget"][-1]
+        drops = followed.projection_errors - past.projection_errors
+        costs = after.projection_errors - before.projection_errors
+        started, average = forgetting * last[0] + drops[0], last[1] + drops[1]
+        assert_close(errors[0], started + costs[0], 1e-12)
+        assert_close(errors[1], average + step * (started - average) + costs[1], 1e-12)
+        binding = binding or errors[1, 0] > errors[0, 0] + 1e-3
+        last = errors
+    assert errors.min() > 0.01
+    if forgetting < 1:
+        assert binding
+
+
+def test_the_heaviest_points_are_kept_and_the_cheapest_projected():
+    model = seq_lap(beta=0.0, budget=24)
+    for t in range(6):
+        before = None if t == 0 else model.posterior_
+        learn(model, [make_batch(18, 9, seed=6500 + t)])
+        if t < 2:
+            continue
+        after = model.posterior_
+        candidates = np.vstack([before.frozen.points, before.window.points])
+        values = np.vstack([before.frozen.coefficients, before.window.coefficients])
+        used = values[:, 0] != 0
+        prices = values[:, 0] ** 2 * after.recursion.unexplained(candidates)
+        kept = np.array([point in after.frozen.points.tolist() for point in candidates.tolist()])
+        assert kept.sum() == after.frozen.size
+        assert prices[kept].min() >= prices[used & ~kept].max()
+
+
+BOUNDED = {
+    **PROJECTED,
+    "SeqMED": (SeqMED, {}),
+    "averaging": (SeqMED, {"averaging": True}),
+    "linear": (SeqMED, {"kernel": "linear", "averaging": True}),
+    "few-landmarks": (SeqLapMED, {"beta": 0.5, "n_landmarks": 5}),
+    "landmarks-averaging": (SeqLapMED, {"beta": 0.5, "averaging": True}),
+}
+
+
+def points_kept(posterior):
+    """Return the distinct points of a state that outlive the batch they came with."""
+    carrier = posterior.recursion
+    parts = [posterior.window.points]
+    if not posterior.covariance.kernel.compact:  # else what is frozen is a vector of weights
+        parts.append(posterior.frozen.points)
+    if carrier.landmarks is not None:
+        parts.append(carrier.landmarks)
+    return len({tuple(point) for part in parts for point in part.tolist()})
+
+
+@pytest.mark.parametrize(("n_classes", "labeled"), [(2, 9), (3, 4)])
+@pytest.mark.parametrize("name", BOUNDED)
+def test_a_budget_bounds_points_and_bytes(name, n_classes, labeled):
+    estimator, options = BOUNDED[name]
+    model = papers(estimator, **{"gamma": GAMMA, "budget": 24, "random_state": 0, **options})
+    sizes = []
+    for t in range(16):
+        learn(model, [make_batch(18, labeled, n_classes, seed=6600 + t)])
+        posterior = model.posterior_
+        assert points_kept(posterior) <= 24
+        sizes.append(posterior.nbytes)
+    assert sizes[8:] == [sizes[8]] * 8
+
+
+def test_a_linear_kernel_stays_within_the_budget_too():
+    model = learn(seq_med(kernel="linear", budget=10), [make_batch(40, 25, seed=6640)])
+    assert points_kept(model.posterior_) <= 10
+
+
+def test_a_batch_with_more_labels_than_room_stays_within_the_budget():
+    model = learn(seq_lap(n_landmarks=5, budget=10), [make_batch(40, 25, seed=6650)])
+    assert points_kept(model.posterior_) <= 10
+
+
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
+def test_any_batch_stays_within_the_budget(estimator):
+    model = estimator(budget=10, random_state=0)
+    for t, labels in enumerate([25, 3, 0, 40, 1]):
+        learn(model, [make_batch(40, labels, seed=6660 + t)])
+        assert points_kept(model.posterior_) <= 10
+
+
+def test_a_batch_with_four_times_as_many_labels_as_room_is_learned_whole():
+    """All of its multipliers are optimised; then the heaviest are kept, the others projected."""
+    stream = [make_batch(40, 20, seed=6700), make_batch(40, 20, seed=6701)]
+    bounded, unbounded = seq_lap(beta=0.0, budget=10), seq_med()
+    learn(bounded, stream[:1])
+    learn(unbounded, stream[:1])
+    assert bounded.update_info_.n_window == 20
+    first = [bounded.update_info_.solutions[0], unbounded.update_info_.solutions[0]]
+    assert_close(first[0].multipliers, first[1].multipliers)
+    posterior = bounded.posterior_
+    assert posterior.window.size == 5
+    assert posterior.frozen.size == 0
+    heaviest = np.sort(np.abs(unbounded.dual_coef_[0]))[-5:]
+    assert_close(np.sort(np.abs(posterior.window.coefficients[:, 0])), heaviest)
+    learn(bounded, stream[1:])
+    assert np.isfinite(bounded.decision_function(new_points())).all()
+
+
+def test_a_budget_that_is_never_reached_costs_nothing():
+    stream = make_stream(seed=68)
+    for options in ({}, {"averaging": True, "forgetting": 0.8}):
+        bounded = learn(seq_lap(beta=0.0, budget=200, **options), stream)
+        unbounded = learn(seq_med(**options), stream)
+        assert_close(scores_of(bounded), scores_of(unbounded), 1e-12)
+        assert not bounded.posterior_.projection_error.any()
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("name", ["exact", "landmarks", "SeqMED"])
+def test_which_points_are_one_array_makes_no_difference(name, late):
+    """A tool that keeps models may keep equal arrays apart: nothing may hang on their identity."""
+    options = {
+        "exact": (SeqLapMED, {"beta": 0.5, "recursion": "exact"}),
+        "landmarks": (SeqLapMED, {"beta": 0.5, "budget": 24}),
+        "SeqMED": (SeqMED, {"budget": 24}),
+    }
+    estimator, chosen = options[name]
+    scores = []
+    for apart in (False, True):
+        model = estimator(
+            gamma=GAMMA, lag=1, averaging=True, forgetting=0.8, random_state=0, **chosen
+        )
+        learn(model, [make_batch(18, 9, seed=9900 + t) for t in range(3)])
+        assert model.posterior_.landmarks.averages.any()
+        if apart:
+            posterior = model.posterior_
+            anchors = replace(posterior.landmarks, points=posterior.landmarks.points.copy())
+            model._stream = model._stream._replace(posterior=replace(posterior, landmarks=anchors))
+        if name == "exact":
+            model.set_params(beta=0.0)  # nothing is folded
+        rows = make_batch(18, 9, seed=9903)
+        if late:
+            known = rows.labels != UNLABELED
+            labels = marked(rows.labels, model)[known]
+            model.partial_fit(rows.points[known], labels, new_points=False)
+        else:
+            learn(model, [rows])
+        scores.append(scores_of(model))
+    np.testing.assert_array_equal(*scores)
