@@ -104,7 +104,7 @@ def largest_size(values: Array) -> float:
 
 def check_strength(value: float, origin: str) -> None:
     """Refuse a C or a beta whose products would overflow; ``origin`` names it."""
-    if not value <= LARGEST_STRENGTH:
+    if not float(value) <= LARGEST_STRENGTH:
         raise ValueError(
             f"{origin}, expected at most {LARGEST_STRENGTH:g}: lower it, for no result depends on "
             "so large a value."
