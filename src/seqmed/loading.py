@@ -36,7 +36,7 @@ def load(path: AnyPath) -> Any:
     if not isinstance(stored, dict) or not {"columns", "features", "ignored"} <= set(stored):
         return model
 
-    from seqmed.streams.encoder import ColumnEncoder
+    from seqmed.streams.features import ColumnEncoder
     from seqmed.streams.schema import Schema
 
     with refusals(path):

@@ -226,10 +226,10 @@ class TestReporting:
     @pytest.mark.parametrize("trials", [1, 3])
     def test_files_are_written(self, tmp_path, trials):
         outcome = self.outcome(trials)
-        paths = reports.draw(outcome, tmp_path / "out")
+        paths = reports.draw_figure(outcome, tmp_path / "out")
         assert [path.suffix for path in paths] == [".png", ".svg"]
         assert all(path.stat().st_size > 10_000 for path in paths)
-        reports.write_json([outcome], tmp_path / "out" / "results.json")
+        reports.write_numbers([outcome], tmp_path / "out" / "results.json")
         missing = ["figure3 not run: no data"]
         reports.write_report([outcome], missing, tmp_path / "out", tmp_path / "RESULTS.md")
         report = (tmp_path / "RESULTS.md").read_text()
@@ -246,8 +246,8 @@ class TestReporting:
 
     def test_drawing_twice_gives_the_same_picture(self, tmp_path):
         outcome = self.outcome(3)
-        first = reports.draw(outcome, tmp_path / "a")[1].read_bytes()
-        assert reports.draw(outcome, tmp_path / "b")[1].read_bytes() == first
+        first = reports.draw_figure(outcome, tmp_path / "a")[1].read_bytes()
+        assert reports.draw_figure(outcome, tmp_path / "b")[1].read_bytes() == first
 
 
 def lzw(content: bytes) -> bytes:

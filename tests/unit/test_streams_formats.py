@@ -45,7 +45,7 @@ def read_text(tmp_path, content, name="data.csv", **options):
 
 def set_block(monkeypatch, block):
     """Let files be read in blocks of this many bytes."""
-    for module in ("text", "tables", "numpyfiles", "columnar"):
+    for module in ("text", "tables", "numpy_archive", "columnar"):
         monkeypatch.setattr(f"seqmed.streams.{module}.BLOCK", block)
     monkeypatch.setattr("seqmed.streams.tables.FEWEST", 1)
 

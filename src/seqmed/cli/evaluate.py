@@ -98,11 +98,11 @@ def evaluate(
         )
     if plot is not None:
         with naming(plot):
-            draw(tally, plot, accuracies if prequential else [])
+            draw_measures(tally, plot, accuracies if prequential else [])
     if as_json:
         terminal.show_json(results(tally, rows, prequential))
     else:
-        show(tally, rows, classifier)
+        show_measures(tally, rows, classifier)
 
 
 def results(tally: Tally, rows: int, prequential: bool) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def results(tally: Tally, rows: int, prequential: bool) -> dict[str, Any]:
     }
 
 
-def show(tally: Tally, rows: int, model: Classifier) -> None:
+def show_measures(tally: Tally, rows: int, model: Classifier) -> None:
     """Print tables of what was measured."""
     measures = tally.measures
     terminal.show(f"{counted(tally.size, 'labeled row')} of {rows:,}")
@@ -151,7 +151,7 @@ def show(tally: Tally, rows: int, model: Classifier) -> None:
         terminal.say(f"classes that the model does not know: {', '.join(map(str, strange))}.")
 
 
-def draw(tally: Tally, path: Path, accuracies: Sequence[float]) -> None:
+def draw_measures(tally: Tally, path: Path, accuracies: Sequence[float]) -> None:
     """Draw calibration, confusion and, if there is any, accuracy batch by batch."""
     import numpy as np
 

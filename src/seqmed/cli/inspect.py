@@ -25,7 +25,7 @@ def inspect(model: options.Model, as_json: options.Json = False) -> None:
     if as_json:
         terminal.show_json(found)
     else:
-        show(found)
+        show_description(found)
 
 
 def description(path: Path, model: Classifier, progress: Progress) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def json_value(value: Any) -> Any:
     return str(value)
 
 
-def show(found: dict[str, Any]) -> None:
+def show_description(found: dict[str, Any]) -> None:
     """Print a description."""
     file, columns, seen = found["file"], found["columns"], found["seen"]
     changed = ", ".join(f"{name}={value}" for name, value in found["model"]["changed"].items())

@@ -100,11 +100,11 @@ def reproduce(
             result = runner.collect(figure, trials=count, folder=work)
         if result is not None:
             results.append(result)
-            paths = reports.draw(result, out) if pictures else []
+            paths = reports.draw_figure(result, out) if pictures else []
             if wanted:
-                show(console, result, paths)
+                show_result(console, result, paths)
     if results:
-        reports.write_json(results, out / "results.json")
+        reports.write_numbers(results, out / "results.json")
         reports.write_report(results, missing, out, report, pictures=pictures)
         console.print(f"Numbers: {out / 'results.json'}. Report: {report}.")
     if interrupted:
@@ -160,7 +160,7 @@ def compute(
     return result, False
 
 
-def show(console: Console, result: FigureResult, paths: list[Path]) -> None:
+def show_result(console: Console, result: FigureResult, paths: list[Path]) -> None:
     """Print a figure's table and claims."""
     from seqmed.experiments import reports
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -64,25 +64,7 @@ def tell_skipped(skipped: Skipped) -> None:
         say(f"skipped {rows}: {reason}; for example {skipped.examples[reason][0]}.")
 
 
-class Reporter(Protocol):
-    """Who tells how far the work is, as a context manager."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *raised: Any) -> None: ...
-
-    def report(self, done: float | None, rows: int, text: str) -> None:
-        """Tell it.
-
-        Parameters
-        ----------
-        done : share of the input that has been read, None if it is not known.
-        rows : read by this run.
-        text : what else to tell.
-        """
-
-
-def reporter(task: str, wait: float = PAUSE) -> Reporter:
+def reporter(task: str, wait: float = PAUSE) -> Bar | Lines:
     """Return a progress bar on a terminal, lines elsewhere: the first after some seconds."""
     return Bar(task) if MESSAGES.is_terminal else Lines(task, wait)
 
@@ -111,6 +93,7 @@ class Bar:
         self._progress.stop()
 
     def report(self, done: float | None, rows: int, text: str) -> None:
+        """Show the share of the input that has been read (or None), the rows read, and a text."""
         self._progress.update(
             self._bar,
             total=None if done is None else 1.0,
@@ -135,6 +118,7 @@ class Lines:
         pass
 
     def report(self, done: float | None, rows: int, text: str) -> None:
+        """Print what `Bar.report` shows, if it is time for a line."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + PAUSE

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,9 +49,13 @@ def accuracy(scores: Array, stream: TrialStream) -> float:
 
 
 def follow(
-    model: SeqMED | SeqLapMED | SeqGraphMED, stream: TrialStream, wanted: Sequence[int]
+    make: Callable[[Parameters], Any],
+    stream: TrialStream,
+    parameters: Parameters,
+    wanted: Sequence[int],
 ) -> Iterator[Score]:
-    """Let a model learn the stream."""
+    """Let one model learn the stream, batch by batch."""
+    model = make(parameters)
     for number, batch in enumerate(stream.batches):
         begun = time.process_time()
         model.partial_fit(batch.X, batch.labels, classes=[0, 1])
@@ -62,45 +67,40 @@ def follow(
 
 
 def retrain(
-    train: Callable[[TrialBatch], Scorer], batches: Iterator[TrialBatch], stream: TrialStream
+    train: Callable[[TrialBatch, Parameters], Scorer],
+    select: Callable[[TrialStream, int], TrialBatch],
+    stream: TrialStream,
+    parameters: Parameters,
+    wanted: Sequence[int],
 ) -> Iterator[Score]:
-    """Train a new model on each of the batches."""
-    for batch in batches:
+    """Train a new model for each of the batches wanted, on the rows selected for it."""
+    for number in wanted:
+        batch = select(stream, number)
         begun = time.process_time()
-        scorer = train(batch)
+        scorer = train(batch, parameters)
         seconds = time.process_time() - begun
         yield Score(accuracy(scorer(stream.X_test), stream), seconds)
 
 
-def each_alone(stream: TrialStream, wanted: Sequence[int]) -> Iterator[TrialBatch]:
-    """Yield the batches wanted."""
-    return (stream.batches[number] for number in wanted)
+def seqmed(parameters: Parameters) -> SeqMED:
+    """SeqMED with the paper's bias, which carries its posterior from batch to batch."""
+    return SeqMED("tfidf", tol=TOL, random_state=0, **PAPER_BIAS, **parameters)
 
 
-def all_so_far(stream: TrialStream, wanted: Sequence[int]) -> Iterator[TrialBatch]:
-    """Yield, for each batch wanted, everything up to it as one batch."""
-    return (stream.so_far(last) for last in wanted)
+def seqlapmed(parameters: Parameters) -> SeqLapMED:
+    """SeqLapMED with the paper's bias, by the recursion named in the parameters."""
+    return SeqLapMED(tol=TOL, random_state=0, **PAPER_BIAS, **parameters)
 
 
-def sequential_med(
-    stream: TrialStream, parameters: Parameters, wanted: Sequence[int]
-) -> Iterator[Score]:
-    """SeqMED, which carries its posterior from batch to batch."""
-    return follow(
-        SeqMED("tfidf", tol=TOL, random_state=0, **PAPER_BIAS, **parameters), stream, wanted
-    )
+def seqgraphmed(parameters: Parameters) -> SeqGraphMED:
+    """SeqGraphMED with a SeqLapMED of these parameters, all of whose multipliers are optimised."""
+    return SeqGraphMED(seqlapmed({"lag": None, **parameters}), random_state=0)
 
 
-def independent_svm(
-    stream: TrialStream, parameters: Parameters, wanted: Sequence[int]
-) -> Iterator[Score]:
-    """A support vector machine trained on each batch alone."""
-    return retrain(lambda b: tfidf_svm(b, parameters), each_alone(stream, wanted), stream)
-
-
-def full_svm(stream: TrialStream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[Score]:
-    """A support vector machine retrained on everything so far, by scikit-learn."""
-    return retrain(lambda b: tfidf_svm(b, parameters), all_so_far(stream, wanted), stream)
+def med(batch: TrialBatch, parameters: Parameters) -> Scorer:
+    """Train MED on one batch, by our own solver."""
+    model = SeqMED("tfidf", tol=TOL, **PAPER_BIAS, **parameters).fit(batch.X, batch.y)
+    return model.decision_function
 
 
 def tfidf_svm(batch: TrialBatch, parameters: Parameters) -> Scorer:
@@ -109,56 +109,6 @@ def tfidf_svm(batch: TrialBatch, parameters: Parameters) -> Scorer:
     model = SVC(kernel="linear", tol=TOL, **parameters)
     model.fit(np.asarray(kernel.coordinates(batch.X)), batch.y)
     return lambda X: model.decision_function(np.asarray(kernel.coordinates(X)))
-
-
-def full_med(stream: TrialStream, parameters: Parameters, wanted: Sequence[int]) -> Iterator[Score]:
-    """MED retrained on everything so far, by our own solver."""
-
-    def train(batch: TrialBatch) -> Scorer:
-        model = SeqMED("tfidf", tol=TOL, **PAPER_BIAS, **parameters).fit(batch.X, batch.y)
-        return model.decision_function
-
-    return retrain(train, all_so_far(stream, wanted), stream)
-
-
-def sequential_lapmed(
-    stream: TrialStream, parameters: Parameters, wanted: Sequence[int]
-) -> Iterator[Score]:
-    """SeqLapMED, by the recursion named in the parameters."""
-    return follow(SeqLapMED(tol=TOL, random_state=0, **PAPER_BIAS, **parameters), stream, wanted)
-
-
-def graph_mixture(
-    stream: TrialStream, parameters: Parameters, wanted: Sequence[int]
-) -> Iterator[Score]:
-    """SeqGraphMED with a SeqLapMED of these parameters, all of whose multipliers are optimised."""
-    margin = SeqLapMED(tol=TOL, random_state=0, lag=None, **PAPER_BIAS, **parameters)
-    return follow(SeqGraphMED(margin, random_state=0), stream, wanted)
-
-
-def independent_lapsvm(
-    stream: TrialStream, parameters: Parameters, wanted: Sequence[int]
-) -> Iterator[Score]:
-    """A Laplacian support vector machine trained on each batch alone."""
-    return retrain(lambda b: laplacian_machine(b, parameters), each_alone(stream, wanted), stream)
-
-
-def full_lapsvm(
-    stream: TrialStream, parameters: Parameters, wanted: Sequence[int]
-) -> Iterator[Score]:
-    """A Laplacian support vector machine retrained on everything so far."""
-    return retrain(lambda b: laplacian_machine(b, parameters), all_so_far(stream, wanted), stream)
-
-
-def full_lapmed(
-    stream: TrialStream, parameters: Parameters, wanted: Sequence[int]
-) -> Iterator[Score]:
-    """Laplacian MED retrained on everything so far."""
-    return retrain(
-        lambda b: laplacian_machine(b, parameters, slack_shape=1.0),
-        all_so_far(stream, wanted),
-        stream,
-    )
 
 
 def laplacian_machine(
@@ -219,3 +169,19 @@ def penalty_matrix(kernel: Kernel, X: Array, recipe: GraphRecipe, strength: floa
     if recipe.lacks_width:
         recipe = replace(recipe, heat_width=measure_heat_width(neighbours))
     return strength * smoothness(neighbours, recipe, strength).laplacian
+
+
+# Each carries its posterior through the stream.
+sequential_med: Curve = partial(follow, seqmed)
+sequential_lapmed: Curve = partial(follow, seqlapmed)
+graph_mixture: Curve = partial(follow, seqgraphmed)
+# Trained on each batch alone.
+independent_svm: Curve = partial(retrain, tfidf_svm, TrialStream.alone)
+independent_lapsvm: Curve = partial(retrain, laplacian_machine, TrialStream.alone)
+# Retrained on everything so far.
+full_svm: Curve = partial(retrain, tfidf_svm, TrialStream.so_far)
+full_med: Curve = partial(retrain, med, TrialStream.so_far)
+full_lapsvm: Curve = partial(retrain, laplacian_machine, TrialStream.so_far)
+full_lapmed: Curve = partial(
+    retrain, partial(laplacian_machine, slack_shape=1.0), TrialStream.so_far
+)

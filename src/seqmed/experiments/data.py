@@ -1,4 +1,4 @@
-"""The data of the paper's experiments: two simulations, batch by batch.
+"""Streams of the experiments, and the paper's two simulations.
 
 The paper describes its simulations in a sentence or two each. What it leaves open is decided here
 and said in the docstrings.
@@ -37,6 +37,10 @@ class TrialStream:
     batches: tuple[TrialBatch, ...]
     X_test: Array
     y_test: NDArray[np.int64]
+
+    def alone(self, number: int) -> TrialBatch:
+        """Return one batch."""
+        return self.batches[number]
 
     def so_far(self, last: int) -> TrialBatch:
         """Return batches 0 to ``last``, that one included, as one."""

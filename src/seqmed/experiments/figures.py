@@ -116,28 +116,23 @@ SPHERE_GAMMA, ISOLET_GAMMA = 0.5, 0.005
 
 def figure1(*, ours: bool = False) -> Figure:
     """Categorical simulation, fully labeled."""
+    learner, bounds, machines = curves.sequential_med, grid(C=MED_BOUNDS), grid(C=SVM_BOUNDS)
+    averaged: Parameters = {"lag": 1, "averaging": True}
+    bounded: Parameters = {"lag": 3, "averaging": True, "budget": 600}
     added = {
-        "ours": Method(
-            "ours: averaged", curves.sequential_med, {"lag": 1, "averaging": True},
-            grid(C=MED_BOUNDS),
-        ),
-        "ours_bounded": Method(
-            "ours: averaged, lag 3, 600 points", curves.sequential_med,
-            {"lag": 3, "averaging": True, "budget": 600}, grid(C=MED_BOUNDS),
-        ),
-    }  # fmt: skip
+        "ours": Method("ours: averaged", learner, averaged, bounds),
+        "ours_bounded": Method("ours: averaged, lag 3, 600 points", learner, bounded, bounds),
+    }
     return Figure(
         name="figure1",
         title="Categorical simulation, fully labeled",
         stream=categorical_stream,
         methods={
-            "seqmed": Method("SeqMED", curves.sequential_med, PAPER, grid(C=MED_BOUNDS)),
+            "seqmed": Method("SeqMED", learner, PAPER, bounds),
             **(added if ours else {}),
-            "independent": Method(
-                "SVM, each batch alone", curves.independent_svm, grid=grid(C=SVM_BOUNDS)
-            ),
-            "full_svm": Method("Full SVM", curves.full_svm, grid=grid(C=SVM_BOUNDS), retrains=True),
-            "full_med": Method("Full MED", curves.full_med, grid=grid(C=MED_BOUNDS), retrains=True),
+            "independent": Method("SVM, each batch alone", curves.independent_svm, grid=machines),
+            "full_svm": Method("Full SVM", curves.full_svm, grid=machines, retrains=True),
+            "full_med": Method("Full MED", curves.full_med, grid=bounds, retrains=True),
         },
         n_batches=30,
         trials=100,
@@ -150,27 +145,14 @@ def laplacian_methods(
     fixed: Parameters, bounds: tuple, betas: tuple, n_landmarks: int = 500
 ) -> dict[str, Method]:
     """Return the curves of figures 2 and 3."""
-    both = grid(C=bounds, beta=betas)
-    landmarks = {"n_landmarks": n_landmarks}
+    both, learner = grid(C=bounds, beta=betas), curves.sequential_lapmed
+    spectral = {**PAPER, **fixed, "recursion": "spectral"}
+    landmarks = {**PAPER, **fixed, "n_landmarks": n_landmarks, "recursion": "landmarks"}
+    alone = {**PAPER, **fixed, "beta": 0.0}
     return {
-        "spectral": Method(
-            "SeqLapMED, spectral",
-            curves.sequential_lapmed,
-            {**PAPER, **fixed, "recursion": "spectral"},
-            both,
-        ),
-        "landmarks": Method(
-            "SeqLapMED, landmarks",
-            curves.sequential_lapmed,
-            {**PAPER, **fixed, **landmarks, "recursion": "landmarks"},
-            both,
-        ),
-        "beta0": Method(
-            "SeqLapMED, beta = 0",
-            curves.sequential_lapmed,
-            {**PAPER, **fixed, "beta": 0.0},
-            grid(C=bounds),
-        ),
+        "spectral": Method("SeqLapMED, spectral", learner, spectral, both),
+        "landmarks": Method("SeqLapMED, landmarks", learner, landmarks, both),
+        "beta0": Method("SeqLapMED, beta = 0", learner, alone, grid(C=bounds)),
         "independent": Method("LapSVM, each batch alone", curves.independent_lapsvm, fixed, both),
         "full_lapsvm": Method("Full LapSVM", curves.full_lapsvm, fixed, both, retrains=True),
         "full_lapmed": Method("Full LapMED", curves.full_lapmed, fixed, both, retrains=True),
@@ -182,23 +164,18 @@ def sphere_figure(name: str, labels: int, heat_width: float | str, seed: int, ou
     fixed = {
         "gamma": SPHERE_GAMMA, "n_neighbors": 20, "weights": "heat", "heat_width": heat_width,
     }  # fmt: skip
+    choice = grid(C=SPHERE_BOUNDS, beta=(0.0, 0.005, 0.5, 50.0))
+    landmarks = {**fixed, "n_landmarks": SPHERE_LANDMARKS}
+    bounded = {**landmarks, "lag": 3, "averaging": True, "budget": 400}
+    whole = {**landmarks, "lag": None, "averaging": False}
+    learner = curves.sequential_lapmed
     added = {
-        "ours": Method(
-            "ours: averaged, lag 3, 400 points", curves.sequential_lapmed,
-            {**fixed, "lag": 3, "averaging": True, "budget": 400, "n_landmarks": SPHERE_LANDMARKS},
-            grid(C=SPHERE_BOUNDS, beta=(0.0, 0.005, 0.5, 50.0)),
-        ),
-        "ours_landmarks": Method(
-            "ours: landmarks, all multipliers", curves.sequential_lapmed,
-            {**fixed, "lag": None, "averaging": False, "n_landmarks": SPHERE_LANDMARKS},
-            grid(C=SPHERE_BOUNDS, beta=(0.0, 0.005, 0.5, 50.0)),
-        ),
+        "ours": Method("ours: averaged, lag 3, 400 points", learner, bounded, choice),
+        "ours_landmarks": Method("ours: landmarks, all multipliers", learner, whole, choice),
         "ours_mixture": Method(
-            "ours: SeqGraphMED, landmarks", curves.graph_mixture,
-            {**fixed, "n_landmarks": SPHERE_LANDMARKS},
-            grid(C=SPHERE_BOUNDS, beta=(0.0, 0.005, 0.5, 50.0)),
+            "ours: SeqGraphMED, landmarks", curves.graph_mixture, landmarks, choice
         ),
-    }  # fmt: skip
+    }
     methods = laplacian_methods(fixed, SPHERE_BOUNDS, SPHERE_BETAS, SPHERE_LANDMARKS)
     return Figure(
         name=name,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import tempfile
 import urllib.error
 import urllib.request
 import warnings
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from seqmed.arrays import Array
 from seqmed.experiments.data import TrialBatch, TrialStream
+from seqmed.model_file.files import replace_file
 
 FILE, ARCHIVE = "isolet.npz", "isolet.zip"
 # Features are published with four decimals: as integers times 1e-4 they are exact and compact.
@@ -72,7 +72,7 @@ def load_arrays(
         for name in (FILE, ARCHIVE):
             path = Path(folder or "") / name
             if folder and path.is_file():
-                return verified(read(path), str(path))
+                return verified(read_arrays(path), str(path))
     if not download:
         raise NoDataError(f"no {FILE} in any of: {', '.join(str(f) for f in folders if f)}")
     arrays = fetch(progress)
@@ -80,7 +80,7 @@ def load_arrays(
     return arrays
 
 
-def read(path: Path) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays in a file of ours or in UCI's archive; ValueError if it is damaged."""
     try:
         if path.name == ARCHIVE:
@@ -135,12 +135,12 @@ def from_archive(content: bytes) -> dict[str, NDArray[Any]]:
     from unlzw3 import unlzw
 
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        X_train, y_train = parse(unlzw(archive.read("isolet1+2+3+4.data.Z")).decode("ascii"))
-        X_test, y_test = parse(unlzw(archive.read("isolet5.data.Z")).decode("ascii"))
+        X_train, y_train = parse_text(unlzw(archive.read("isolet1+2+3+4.data.Z")).decode("ascii"))
+        X_test, y_test = parse_text(unlzw(archive.read("isolet5.data.Z")).decode("ascii"))
     return {"X_train": X_train, "y_train": y_train, "X_test": X_test, "y_test": y_test}
 
 
-def parse(text: str) -> tuple[NDArray[np.int16], NDArray[np.int8]]:
+def parse_text(text: str) -> tuple[NDArray[np.int16], NDArray[np.int8]]:
     """Return features in units of 1e-4 and labels 1 to 26 from comma-separated text."""
     values = np.loadtxt(io.StringIO(text), delimiter=",", ndmin=2)
     return compact(values[:, :-1]), values[:, -1].astype(np.int8)
@@ -169,15 +169,10 @@ def from_openml(progress: Progress | None) -> dict[str, NDArray[Any]]:
 
 def store(arrays: dict[str, NDArray[Any]], path: Path) -> None:
     """Write the arrays so that a reader sees all of the file or none of it."""
+    content = io.BytesIO()
+    np.savez_compressed(content, allow_pickle=False, **arrays)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".npz")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    replace_file(path, [content.getvalue()])
 
 
 def speakers() -> NDArray[np.int64]:

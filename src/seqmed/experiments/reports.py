@@ -1,4 +1,4 @@
-"""What a run shows: tables, pictures, a JSON file with every number, and the paper's claims."""
+"""Reports on a run: tables, pictures, a JSON file with every number, and the paper's claims."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from seqmed import plotting
 from seqmed.experiments.curves import Parameters
 from seqmed.experiments.figures import Figure
-from seqmed.experiments.runner import FigureResult, fingerprint, versions, write
+from seqmed.experiments.runner import FigureResult, fingerprint, versions, write_json
 from seqmed.model_file.files import write_output
 
 
@@ -32,6 +32,8 @@ class Claim(NamedTuple):
 
 # Early batches, in which every method still has little to go by, are left out of comparisons.
 FROM_BATCH = 10
+# The batch from which the paper's claim on the Laplacian learners is checked.
+COMPARED_FROM = {"figure2": 5, "figure2b": 5, "figure3": 4}
 # Batches evaluated last, over which the time of an update is taken.
 LATE = 5
 # A hundredth of all test points.
@@ -55,7 +57,7 @@ def points(values: np.ndarray) -> str:
     return f"{mean:+.2f}" if np.isnan(error) else f"{mean:+.2f} ± {error:.2f}"
 
 
-def percent(values: np.ndarray) -> str:
+def mean_percent(values: np.ndarray) -> str:
     """Return a mean accuracy in per cent, with its standard error."""
     mean, error = mean_and_error(100 * values)
     return f"{mean:.1f}" if np.isnan(error) else f"{mean:.1f} ± {error:.1f}"
@@ -71,10 +73,10 @@ def summary(result: FigureResult) -> list[tuple[str, ...]]:
         runs = result.curves[name]
         seen = ~np.isnan(runs).all(axis=0)
         shown = ", ".join(choices(method.grid, result.chosen[name]))
-        first = percent(runs[:, 0]) if seen[0] else "-"
+        first = mean_percent(runs[:, 0]) if seen[0] else "-"
         rows.append((
-            method.label, shown, first, percent(runs[:, -1]),
-            percent(runs[:, seen].mean(axis=1)), f"{1000 * late_update(result, name):.0f}",
+            method.label, shown, first, mean_percent(runs[:, -1]),
+            mean_percent(runs[:, seen].mean(axis=1)), f"{1000 * late_update(result, name):.0f}",
         ))  # fmt: skip
     return rows
 
@@ -98,14 +100,13 @@ def choices(grid: tuple[Parameters, ...], chosen: Parameters) -> list[str]:
 
 
 def claims(result: FigureResult) -> list[Claim]:
-    """Return what the paper says of a figure, and whether these runs show it."""
-    return {
-        "figure1": categorical_claims,
-        "figure2": sphere_claims,
-        "figure2b": sphere_claims,
-        "figure3": isolet_claims,
-        "figure3b": reordered_claims,
-    }[result.figure.name](result.curves) + our_claims(result)
+    """Return what the paper says of a figure, if anything, and whether these runs show it."""
+    name, runs, found = result.figure.name, result.curves, []
+    if name == "figure1":
+        found = categorical_claims(runs)
+    elif name in COMPARED_FROM:
+        found = laplacian_claims(runs, COMPARED_FROM[name])
+    return found + our_claims(result)
 
 
 def our_claims(result: FigureResult) -> list[Claim]:
@@ -135,11 +136,6 @@ def our_claims(result: FigureResult) -> list[Claim]:
             )
         )
     return found
-
-
-def reordered_claims(runs: dict[str, np.ndarray]) -> list[Claim]:
-    """Return no claims of the paper's: it has one order only."""
-    return []
 
 
 def categorical_claims(runs: dict[str, np.ndarray]) -> list[Claim]:
@@ -207,17 +203,7 @@ def laplacian_claims(runs: dict[str, np.ndarray], from_batch: int) -> list[Claim
     return found
 
 
-def sphere_claims(runs: dict[str, np.ndarray]) -> list[Claim]:
-    """Return the claims of figure 2, in either setting."""
-    return laplacian_claims(runs, from_batch=5)
-
-
-def isolet_claims(runs: dict[str, np.ndarray]) -> list[Claim]:
-    """Return the claims of figure 3."""
-    return laplacian_claims(runs, from_batch=4)
-
-
-def draw(result: FigureResult, folder: Path) -> list[Path]:
+def draw_figure(result: FigureResult, folder: Path) -> list[Path]:
     """Write a figure as PNG and SVG; return the paths."""
     methods = result.figure.methods
     labelled = {methods[name].label: runs for name, runs in result.curves.items()}
@@ -258,14 +244,10 @@ def as_json(result: FigureResult) -> dict[str, Any]:
     }
 
 
-def write_json(results: list[FigureResult], path: Path) -> None:
-    """Write all figures of a run."""
-    content = {
-        "versions": versions(),
-        "code": fingerprint(),
-        "figures": {result.figure.name: as_json(result) for result in results},
-    }
-    write(path, content)
+def write_numbers(results: list[FigureResult], path: Path) -> None:
+    """Write all figures of a run as JSON."""
+    figures = {result.figure.name: as_json(result) for result in results}
+    write_json(path, {"versions": versions(), "code": fingerprint(), "figures": figures})
 
 
 def write_report(

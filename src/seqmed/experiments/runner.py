@@ -1,4 +1,4 @@
-"""Runs a figure: chooses parameters, computes trials in processes, keeps what is finished.
+"""Runs of a figure: parameter choice, trials in processes, and the results on disk.
 
 The unit of work is one method on one stream. Each result is written as soon as it is there, under a
 name that changes with the code and the settings, so an interrupted run goes on where it stopped.
@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
-import os
 import platform
 import signal
 import time
@@ -27,6 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from seqmed.experiments.curves import Parameters, Score
 from seqmed.experiments.figures import Figure
+from seqmed.model_file.files import replace_file
 
 Report = Callable[[str, int, int], None]
 """Called with (what is being done, batches computed, batches in all)."""
@@ -120,7 +120,7 @@ def collect(figure: Figure, *, trials: int, folder: Path) -> FigureResult | None
     return result if result.trials else None
 
 
-def candidates(figure: Figure, name: str) -> list[Parameters]:
+def grid_points(figure: Figure, name: str) -> list[Parameters]:
     """Return the parameters a method chooses from."""
     method = figure.methods[name]
     return [{**method.fixed, **point} for point in method.grid]
@@ -132,7 +132,7 @@ def validation_tasks(figure: Figure) -> list[Task]:
         make_task(name, parameters, True, number, figure.judged(method))
         for name, method in figure.methods.items()
         if len(method.grid) > 1
-        for parameters in candidates(figure, name)
+        for parameters in grid_points(figure, name)
         for number in range(figure.validation_streams)
     ]
 
@@ -154,7 +154,7 @@ def decide(
     table: dict[str, list[dict[str, Any]]] = {}
     for name, method in figure.methods.items():
         table[name] = []
-        for parameters in candidates(figure, name):
+        for parameters in grid_points(figure, name):
             tasks = [
                 make_task(name, parameters, True, number, figure.judged(method))
                 for number in range(figure.validation_streams)
@@ -281,7 +281,7 @@ def perform(figure: Figure, task: Task, path: Path) -> TaskResult:
         update_seconds=[round(score.seconds, 5) for score in scores],
         seconds=round(time.process_time() - begun, 2),
     )
-    write(path, {**task._asdict(), **result._asdict()})
+    write_json(path, {**task._asdict(), **result._asdict()})
     return result
 
 
@@ -320,9 +320,7 @@ def read_all(figure: Figure, tasks: list[Task], folder: Path) -> Results:
     return results
 
 
-def write(path: Path, content: Any) -> None:
+def write_json(path: Path, content: Any) -> None:
     """Write JSON so that a reader sees all of the file or none of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(content, indent=1) + "\n")
-    os.replace(temporary, path)
+    replace_file(path, [(json.dumps(content, indent=1) + "\n").encode()])

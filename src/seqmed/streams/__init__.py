@@ -6,9 +6,9 @@ docs/stream-input.md.
 """
 
 from seqmed.streams.batches import Stream, StreamBatch
-from seqmed.streams.classes import likely_typo
 from seqmed.streams.columns import Columns
 from seqmed.streams.errors import BadRow, Fault, Skipped, StreamError, StreamWarning
+from seqmed.streams.label_types import likely_typo
 from seqmed.streams.positions import FilePosition, Position
 from seqmed.streams.schema import Schema
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Points
 from seqmed.streams.cells import plain
-from seqmed.streams.classes import check_signs, label_of, label_text, label_type
 from seqmed.streams.columns import Columns
 from seqmed.streams.errors import LABEL, BadRow, Fault, Skipped, StreamError, notice, shown
 from seqmed.streams.features import encode, freeze
 from seqmed.streams.files import find_inputs
+from seqmed.streams.label_types import check_signs, label_of, label_text, label_type
 from seqmed.streams.positions import Position
 from seqmed.streams.reading import Reading
 from seqmed.streams.schema import Schema

@@ -74,7 +74,7 @@ class Columnar:
             taken += batch.num_rows
             with refusing(self._name, self._kind):
                 for name in self.names:
-                    columns[name] += sampled(batch.column(name))
+                    columns[name] += sampled_values(batch.column(name))
             if taken == SAMPLE:
                 break
         return columns
@@ -123,7 +123,7 @@ class Columnar:
             raise StreamError(
                 f"{self._name}: column {name!r} holds {column.type}, expected numbers: convert it."
             )
-        return as_numbers(column)
+        return float_array(column)
 
     def _values(self, column: Any, name: str, faults: dict[int, Fault]) -> list[Any]:
         """Return a column as Python values; what is no text is added to the faults."""
@@ -161,16 +161,16 @@ def is_numeric(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def as_numbers(column: Any) -> Array:
+def float_array(column: Any) -> Array:
     """Return a numeric column as an array, NaN where there is none."""
     return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
 
 
-def sampled(column: Any) -> list[Any]:
+def sampled_values(column: Any) -> list[Any]:
     """Return a column as numbers and texts, None where there is none."""
     column = sound(column)
     if is_numeric(column.type):
-        return [None if value != value else value for value in as_numbers(column).tolist()]
+        return [None if value != value else value for value in float_array(column).tolist()]
     if column.type in BYTES:
         return [value and value.decode("utf-8", "replace") for value in column.to_pylist()]
     return [str(column.type)] * len(column)

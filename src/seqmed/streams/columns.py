@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from seqmed.streams.cells import plain
-from seqmed.streams.classes import LABEL_TYPES
 from seqmed.streams.errors import StreamError, listed, notice, read_fields, read_names, shown
+from seqmed.streams.label_types import LABEL_TYPES
 from seqmed.streams.tables import Table
 
 HASHING, VOCABULARY = TEXT_METHODS = ("hashing", "vocabulary")

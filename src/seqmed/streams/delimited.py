@@ -28,13 +28,13 @@ from seqmed.streams.errors import (
 )
 from seqmed.streams.grammar import Grammar
 from seqmed.streams.tables import Piece, Start, Wanted, bad_numbers, check_names
-from seqmed.streams.text import MARK, Cells, Chunk, Text, places
+from seqmed.streams.text import MARK, Cells, Chunk, Text, TextTable, places
 
 # Rows that are read one by one, rather than divided once more to find the bad one among them.
 FEW = 32
 
 
-class Delimited:
+class Delimited(TextTable):
     """A CSV or TSV text with a header; see `Table`.
 
     Parameters
@@ -46,8 +46,8 @@ class Delimited:
     complete = True
 
     def __init__(self, text: Text, delimiter: str):
-        self._text = text
         self._grammar = Grammar(delimiter)
+        super().__init__(text, self._grammar.split)
         first = text.peek(self._grammar.split, 1)
         self._head = text.mark + text.take(len(first.raw))
         record = first.record(0) if first.ends.size else text.buffer
@@ -90,25 +90,15 @@ class Delimited:
             fields = self._grammar.fields(chunk.record(place))
             if fields is not None and len(fields) == len(self.names):
                 for name, field in zip(self.names, fields, strict=True):
-                    columns[name].append(sampled(field.decode("utf-8", "replace")))
+                    columns[name].append(sampled_cell(field.decode("utf-8", "replace")))
         return columns
-
-    def has_rows(self) -> bool:
-        return self._text.has_records(self._grammar.split)
 
     def pieces(self, wanted: Wanted, start: Start) -> Iterator[Piece]:
         parser = Parser(self._grammar, self.names, wanted)
         return self._text.pieces(self._grammar.split, parser.parse, self._head, start)
 
-    @property
-    def deferred(self) -> bool:
-        return self._text.deferred
 
-    def fraction(self) -> float:
-        return self._text.fraction()
-
-
-def sampled(cell: str) -> float | str | None:
+def sampled_cell(cell: str) -> float | str | None:
     """Return a cell as a value of the type it looks like; None if there is none."""
     number = number_in(cell)
     if isinstance(number, float):
@@ -219,7 +209,7 @@ class Parser:
             return False
         target = slice(None) if whole else rows
         for place, name in enumerate(self._wanted.numbers):
-            cells.numbers[target, place] = as_numbers(table.column(name))
+            cells.numbers[target, place] = floats_in_cells(table.column(name))
         for name in self._present:
             found = table.column(name).to_pylist()
             for row, value in zip(rows.tolist(), found, strict=True):
@@ -257,7 +247,7 @@ class Parser:
         return read, parse, convert
 
 
-def as_numbers(column: Any) -> Array:
+def floats_in_cells(column: Any) -> Array:
     """Return cells as numbers, NaN where there is none or it is not known to be one."""
     if not pa.types.is_string(column.type):
         return column.cast(pa.float64()).to_numpy()

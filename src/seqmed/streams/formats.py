@@ -11,7 +11,7 @@ from seqmed.streams.delimited import Delimited
 from seqmed.streams.errors import StreamError
 from seqmed.streams.files import Input, opened
 from seqmed.streams.jsonlines import JsonLines
-from seqmed.streams.numpyfiles import open_archive
+from seqmed.streams.numpy_archive import open_archive
 from seqmed.streams.tables import Table
 from seqmed.streams.text import Text
 
@@ -50,14 +50,14 @@ def open_table(source: Input, *, final: bool) -> Iterator[Table]:
         return
     with opened(source) as handle:
         text = Text(handle, source.name, grows=source.resumable and not final)
-        kind = source.kind or kind_of(text)
+        kind = source.kind or pipe_format(text)
         if kind == "jsonl":
             yield JsonLines(text)
         else:
             yield Delimited(text, DELIMITERS[kind])
 
 
-def kind_of(text: Text) -> str:
+def pipe_format(text: Text) -> str:
     """Return the format of a pipe, told by how it begins."""
     while not (start := text.buffer.lstrip()) and not text.at_end:
         text.fill()

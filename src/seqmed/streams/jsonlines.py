@@ -14,13 +14,13 @@ from seqmed.arrays import Array
 from seqmed.streams.cells import encodable, number_of
 from seqmed.streams.errors import INVALID_TEXT, JSON, NESTED, Fault, StreamError, shown
 from seqmed.streams.tables import Piece, Start, Wanted, bad_numbers, check_names
-from seqmed.streams.text import Cells, Chunk, Text, line_ends
+from seqmed.streams.text import Cells, Chunk, Text, TextTable, line_ends
 
 # Types that numpy makes numbers of as `number_of` does, and nothing else.
 NUMERIC = {int, float, bool, type(None)}
 
 
-class JsonLines:
+class JsonLines(TextTable):
     """A text of JSON lines; see `Table`. Its columns are the keys in its first rows.
 
     Parameters
@@ -31,14 +31,14 @@ class JsonLines:
     complete = False
 
     def __init__(self, text: Text):
-        self._text = text
+        super().__init__(text, line_ends)
         chunk = text.peek(line_ends)
         if text.buffer.lstrip(b"\r\n").startswith(b"["):
             raise StreamError(
                 f"{text.name} begins with '[', expected an object on every line: convert the "
                 "array, for example with jq -c '.[]'."
             )
-        found = (read(chunk, place) for place in range(chunk.ends.size))
+        found = (read_object(chunk, place) for place in range(chunk.ends.size))
         self._first = [row for row in found if not isinstance(row, Fault)]
         names = dict.fromkeys(name for row in self._first for name in row)
         self.names = check_names(list(names), text.name)
@@ -46,24 +46,14 @@ class JsonLines:
     def sample(self) -> dict[str, list[Any]]:
         return {name: [row.get(name) for row in self._first] for name in self.names}
 
-    def has_rows(self) -> bool:
-        return self._text.has_records(line_ends)
-
     def pieces(self, wanted: Wanted, start: Start) -> Iterator[Piece]:
         self._first = []
         return self._text.pieces(
-            line_ends, lambda chunk: parse(chunk, wanted), self._text.mark, start
+            line_ends, lambda chunk: parse_objects(chunk, wanted), self._text.mark, start
         )
 
-    @property
-    def deferred(self) -> bool:
-        return self._text.deferred
 
-    def fraction(self) -> float:
-        return self._text.fraction()
-
-
-def read(chunk: Chunk, place: int) -> dict[str, Any] | Fault:
+def read_object(chunk: Chunk, place: int) -> dict[str, Any] | Fault:
     """Return the object on a line, or what is wrong with it."""
     record = chunk.record(place)
     try:
@@ -77,12 +67,12 @@ def read(chunk: Chunk, place: int) -> dict[str, Any] | Fault:
     return row
 
 
-def parse(chunk: Chunk, wanted: Wanted) -> Cells:
+def parse_objects(chunk: Chunk, wanted: Wanted) -> Cells:
     """Return the rows of a chunk, bad ones included."""
     rows: list[dict[str, Any]] = []
     faults: dict[int, Fault] = {}
     for place in range(chunk.ends.size):
-        row = read(chunk, place)
+        row = read_object(chunk, place)
         if isinstance(row, Fault):
             faults[place] = row
             row = {}
@@ -94,7 +84,7 @@ def parse(chunk: Chunk, wanted: Wanted) -> Cells:
             if reason == NESTED or not encodable(value):
                 faults[place] = Fault(reason, name, shown(value), chunk.line_of(place))
     cells = [[row.get(name) for name in wanted.numbers] for row in rows]
-    numbers = as_numbers(cells, len(wanted.numbers))
+    numbers = float_rows(cells, len(wanted.numbers))
     for place in bad_numbers(numbers).tolist():
         if place not in faults:
             found = [number_of(cell) for cell in cells[place]]
@@ -108,7 +98,7 @@ def parse(chunk: Chunk, wanted: Wanted) -> Cells:
     return Cells(numbers, values, faults)
 
 
-def as_numbers(cells: list[list[Any]], width: int) -> Array:
+def float_rows(cells: list[list[Any]], width: int) -> Array:
     """Return cells as numbers, (n, width); NaN where one of a row has to be looked at."""
     if set(map(type, chain.from_iterable(cells))) <= NUMERIC:
         with suppress(OverflowError):

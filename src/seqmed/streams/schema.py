@@ -8,9 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from seqmed.arrays import Array
-from seqmed.streams.classes import LABEL_TYPES
 from seqmed.streams.columns import VOCABULARY, Columns, refuse_missing
 from seqmed.streams.errors import StreamError, read_fields, read_names, refuse_stored, shown
+from seqmed.streams.label_types import LABEL_TYPES
 from seqmed.streams.tables import Table
 
 

@@ -1,4 +1,4 @@
-"""Texts as records: bytes read block by block, and cut where a record ends."""
+"""Records of a text: bytes read block by block, and cut where a record ends."""
 
 from __future__ import annotations
 
@@ -196,6 +196,29 @@ class Text:
     def fraction(self) -> float:
         """Return how much of the text has been read, 0 to 1."""
         return self._source.fraction()
+
+
+class TextTable:
+    """What tables of a text have in common; see `Table`.
+
+    Parameters
+    ----------
+    text : from its beginning.
+    split : how it is cut into records.
+    """
+
+    def __init__(self, text: Text, split: Split):
+        self._text, self._split = text, split
+
+    @property
+    def deferred(self) -> bool:
+        return self._text.deferred
+
+    def has_rows(self) -> bool:
+        return self._text.has_records(self._split)
+
+    def fraction(self) -> float:
+        return self._text.fraction()
 
 
 def line_ends(raw: bytes, final: bool) -> Ends:

@@ -1,4 +1,4 @@
-"""Labels in a stream: of one type from the first to the last, however they are stored."""
+"""Types of labels: integers, booleans or strings, the same in a whole stream."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def likely_typo(label: Any, known: Iterable[Any]) -> Any:
 
 
 def one_slip(first: str, second: str) -> bool:
-    """Whether two different texts are one slip of the finger apart, digits not counted."""
+    """Whether two different texts differ by one typing error, digits not counted."""
     if len(first) > len(second):
         first, second = second, first
     pairs = enumerate(zip(first, second, strict=False))
