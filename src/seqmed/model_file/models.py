@@ -20,7 +20,7 @@ from seqmed.model_file.annotations import (
     field_values,
 )
 from seqmed.model_file.constraints import check as check_value
-from seqmed.model_file.estimators import (
+from seqmed.model_file.registry import (
     CLASSES,
     ESTIMATORS,
     MARGINS,
