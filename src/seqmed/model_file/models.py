@@ -29,6 +29,7 @@ from seqmed.model_file.registry import (
     estimator_class,
     kept_state,
     records,
+    restored,
 )
 from seqmed.model_file.values import Decoder, Encoder, checked
 
@@ -66,20 +67,24 @@ class ModelEncoder(Encoder):
         return super().node(value, where)
 
     def _estimator(self, estimator: Any, where: str) -> dict[str, Any]:
-        parameters, state = estimator.get_params(deep=False), kept_state(estimator)
-        known = {*parameters, *state, *ESTIMATORS[type(estimator)].made}
-        strange = sorted(set(vars(estimator)) - known)
-        if strange:
-            raise ValueError(
-                f"{where} has {', '.join(strange)}, which a model file has no place for, expected "
-                "parameters and what was learned: remove it, and set it again after loading."
-            )
+        kind, parameters, state = (
+            type(estimator),
+            estimator.get_params(deep=False),
+            kept_state(estimator),
+        )
         written = {
             "parameters": self.encode_named(parameters, where),
             "state": self.encode_named(state, where),
         }
-        check_types(state, ESTIMATORS[type(estimator)].attributes, where)
+        check_types(state, ESTIMATORS[kind].attributes, where)
         check(estimator, state)
+        strange = set(vars(estimator)) - set(vars(restored(kind, parameters, state)))
+        if strange:
+            raise ValueError(
+                f"{where} has {', '.join(sorted(strange))}, which a model file has no place for, "
+                "expected parameters and what was learned: remove it, and set it again after "
+                "loading."
+            )
         return written
 
 
@@ -148,12 +153,8 @@ class ModelDecoder(Decoder):
         state = self.decode_named(content["state"])
         check_names(state, kept.attributes, kept.optional if state else kept.attributes, name)
         check_types(state, kept.attributes, name)
-        estimator = kind(**parameters)
-        check(estimator, state)
-        vars(estimator).update(state)
-        if state:
-            kept.make(estimator)
-        return estimator
+        check(kind(**parameters), state)
+        return restored(kind, parameters, kept.complete(state) if state else {})
 
     def _build_record(self, content: Any) -> Any:
         check_names(checked(content, dict), ("type", "fields"), (), "record")

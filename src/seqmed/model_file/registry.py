@@ -58,8 +58,8 @@ class Kept:
     parameter_rules : what holds for the parameters, beyond the estimator's own constraints.
     nesting : parameters that may hold estimators.
     optional : attributes that not every fitted estimator has.
-    made : attributes made of the others when the estimator is restored.
-    make : makes them, for an estimator that has the others.
+    complete : adds to a state that was read what is not written.
+    make : makes the other attributes, for an estimator that has those.
     """
 
     attributes: dict[str, Any]
@@ -67,7 +67,7 @@ class Kept:
     parameter_rules: Callable[[Any], Rules] = lambda estimator: iter(())
     nesting: tuple[str, ...] = ()
     optional: tuple[str, ...] = ("feature_names_in_",)
-    made: tuple[str, ...] = ()
+    complete: Callable[[dict[str, Any]], dict[str, Any]] = lambda state: state
     make: Callable[[Any], Any] = lambda estimator: None
 
 
@@ -87,6 +87,15 @@ def check(estimator: Any, state: dict[str, Any]) -> None:
     estimator._validate_params()
     if state:
         refuse_broken(kept.rules(estimator, state), f"the state of {name} is damaged")
+
+
+def restored(kind: Any, parameters: dict[str, Any], state: dict[str, Any]) -> Any:
+    """Return the estimator of some parameters and kept attributes, with all its attributes."""
+    estimator = kind(**parameters)
+    vars(estimator).update(state)
+    if state:
+        ESTIMATORS[kind].make(estimator)
+    return estimator
 
 
 def holds_estimator(value: Any) -> bool:
@@ -125,7 +134,7 @@ def mixture_parameters(model: SeqGraphMED) -> Rules:
     )
 
 
-def classifier(stream: type, info: type, rules: Any, made: tuple[str, ...], **more: Any) -> Kept:
+def classifier(stream: type, info: type, rules: Any, **more: Any) -> Kept:
     """Return what is kept of a classifier of streams."""
 
     def state_rules(model: Any, state: dict[str, Any]) -> Rules:
@@ -139,21 +148,16 @@ def classifier(stream: type, info: type, rules: Any, made: tuple[str, ...], **mo
     return Kept(
         attributes={**COLUMNS, "_stream": stream, "update_info_": info},
         rules=state_rules,
-        made=("classes_", "n_batches_", "duality_gap_", "n_iter_", *made),
-        **{"parameter_rules": classifier_parameters, "make": commit, **more},
+        make=lambda model: model._commit(model._stream, model.update_info_),
+        **{"parameter_rules": classifier_parameters, **more},
     )
 
 
-def commit(model: Any) -> None:
-    """Give a model its public attributes."""
-    model._commit(model._stream, model.update_info_)
-
-
-def commit_graph(model: Any) -> None:
-    """Give a model with a graph what is computed from its kept rows, and its public attributes."""
-    graph = model._stream.graph
-    graph = replace(graph, rows=completed(graph.rows))
-    model._commit(model._stream._replace(graph=graph), model.update_info_)
+def with_sketches(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a model with a graph, with what is computed from the kept rows."""
+    stream = state["_stream"]
+    graph = replace(stream.graph, rows=completed(stream.graph.rows))
+    return {**state, "_stream": stream._replace(graph=graph)}
 
 
 # -- scalers --------------------------------------------------------------------------------------
@@ -204,16 +208,14 @@ def search_parameters(search: PrequentialSearch) -> Rules:
 # Estimators of `SeqGraphMED` that can be written.
 MARGINS: dict[type, Kept] = dict.fromkeys(
     (SeqMED, SeqLapMED),
-    classifier(MarginState, UpdateInfo, margin_rules, ("posterior_", "intercept_")),
+    classifier(MarginState, UpdateInfo, margin_rules),
 )
 CLASSIFIERS: dict[type, Kept] = {
     **MARGINS,
-    GraphPropagation: classifier(
-        GraphStream, GraphInfo, graph_rules, ("n_kept_",), make=commit_graph
-    ),
+    GraphPropagation: classifier(GraphStream, GraphInfo, graph_rules, complete=with_sketches),
     SeqGraphMED: classifier(
-        MixtureStream, MixtureInfo, mixture_rules, ("n_kept_", "estimator_", "graph_weight_"),
-        parameter_rules=mixture_parameters, nesting=("estimator",), make=commit_graph,
+        MixtureStream, MixtureInfo, mixture_rules, complete=with_sketches,
+        parameter_rules=mixture_parameters, nesting=("estimator",),
     ),
 }  # fmt: skip
 SCALERS: dict[type, Kept] = {
@@ -237,7 +239,6 @@ MODELS: dict[type, Kept] = {
         parameter_rules=search_parameters,
         nesting=("estimator", "param_grid"),
         optional=("n_features_in_", "feature_names_in_"),
-        made=("best_index_", "best_estimator_", "best_params_", "best_score_", "classes_"),
         make=lambda search: search._commit(
             search.candidates_, search.record_, search.n_batches_, search._begun
         ),
