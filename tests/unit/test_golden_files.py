@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import seqmed
 from seqmed import model_file
-from seqmed.model_file.estimators import CLASSES, records
+from seqmed.model_file.registry import CLASSES, records
 from tests.data.make_golden import FOLDER, MODELS, make_batch
 from tests.reference.model_file import Part, read_container, scores_and_labels
 

@@ -29,8 +29,8 @@ from sklearn.exceptions import ConvergenceWarning
 import seqmed
 from seqmed import GraphPropagation, SeqGraphMED, SeqMED, model_file
 from seqmed.model_file import ModelFileError
-from seqmed.model_file.estimators import CLASSES
 from seqmed.model_file.models import ModelEncoder
+from seqmed.model_file.registry import CLASSES
 from tests.data.make_golden import FOLDER
 from tests.support.model_file_parts import (
     document_of,

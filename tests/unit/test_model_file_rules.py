@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any, get_args, get_origin
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 import seqmed
 from seqmed import SeqMED
+from seqmed.covariance import RECURSIONS, ExactRecursion
 from seqmed.kernels import RBF, Precomputed, TfIdf
-from seqmed.model_file.estimators import check, kept_state
+from seqmed.model_file import ModelFileError
+from seqmed.model_file.annotations import field_types
+from seqmed.model_file.records import CONSTRAINTS
+from seqmed.model_file.registry import check, kept_state, records
 from seqmed.selection.race import Dropped
 from tests.data.make_golden import FOLDER
 
@@ -374,3 +380,46 @@ def test_every_rule_of_scalers_is_kept(scaler, name, change, reason):
     check(model, state)
     with pytest.raises(ValueError, match=reason):
         check(model, altered(state, [name], change))
+
+
+def names_an_array(hint):
+    return hint is Any or get_origin(hint) is np.ndarray or any(map(names_an_array, get_args(hint)))
+
+
+@pytest.mark.parametrize("kind", records().values(), ids=records())
+def test_every_array_of_a_record_has_a_declared_size(kind):
+    arrays = {name for name, hint in field_types(kind).items() if names_an_array(hint)} - {"fixed"}
+    assert arrays <= set(CONSTRAINTS.get(kind, ()))
+    assert set(CONSTRAINTS.get(kind, ())) <= set(field_types(kind))
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A record from outside the package."""
+
+    sizes: NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True)
+class OtherRecursion(ExactRecursion):
+    """A recursion from outside the package."""
+
+    steps: tuple[Step, ...] = (Step(np.ones(3)),)
+
+
+def test_a_recursion_is_kept_once_it_is_registered(tmp_path, monkeypatch):
+    path, X = tmp_path / "model", np.random.default_rng(0).normal(size=(20, 3))
+    with monkeypatch.context() as registered:
+        registered.setitem(RECURSIONS, "exact", lambda base, size, seed: OtherRecursion(base))
+        registered.setitem(CONSTRAINTS, Step, {"sizes": "3 > 0"})
+        model = SeqMED().partial_fit(X, np.arange(20) % 2)
+        seqmed.save(model, path)
+        loaded = seqmed.load(path)
+        np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+        steps = loaded._stream.posterior.recursion.steps
+        np.testing.assert_array_equal(steps[0].sizes, np.ones(3))
+        registered.setitem(CONSTRAINTS, Step, {"sizes": "3 > 1"})
+        with pytest.raises(ModelFileError, match=r"sizes of a Step holds .* > 1"):
+            seqmed.load(path)
+    with pytest.raises(ModelFileError, match=r"'Step', which this version does not know"):
+        seqmed.load(path)

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from seqmed.model_file.annotations import check_names, check_types
 from seqmed.model_file.container import Tensors, pack, unpack
-from seqmed.model_file.estimators import MODELS, estimator_class
 from seqmed.model_file.files import read_file, remove_leftovers, replace_file
 from seqmed.model_file.models import ModelDecoder, ModelEncoder, Outline
+from seqmed.model_file.registry import MODELS, estimator_class
 from seqmed.model_file.values import Decoder, Encoder, checked, in_range, tagged
 from seqmed.snapshots import snapshot
 

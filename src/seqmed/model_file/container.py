@@ -28,18 +28,12 @@ SIGNATURE = f'{{"__metadata__":{{"{ENTRY}":"'.encode()
 LENGTH_BYTES = 8
 LARGEST_HEADER = 100_000_000
 
+# Types of tensors by name: F16 to F64, I8 to I64, U8 to U64.
+SIZES = {"F": (2, 4, 8), "I": (1, 2, 4, 8), "U": (1, 2, 4, 8)}
 DTYPES: dict[str, np.dtype[Any]] = {
-    "F16": np.dtype(np.float16),
-    "F32": np.dtype(np.float32),
-    "F64": np.dtype(np.float64),
-    "I8": np.dtype(np.int8),
-    "I16": np.dtype(np.int16),
-    "I32": np.dtype(np.int32),
-    "I64": np.dtype(np.int64),
-    "U8": np.dtype(np.uint8),
-    "U16": np.dtype(np.uint16),
-    "U32": np.dtype(np.uint32),
-    "U64": np.dtype(np.uint64),
+    f"{kind}{8 * size}": np.dtype(f"{kind.lower()}{size}")
+    for kind, sizes in SIZES.items()
+    for size in sizes
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 
 from seqmed.kernels import FromFunction, Kernel
@@ -18,7 +19,8 @@ from seqmed.model_file.annotations import (
     field_types,
     field_values,
 )
-from seqmed.model_file.estimators import (
+from seqmed.model_file.constraints import check as check_value
+from seqmed.model_file.registry import (
     CLASSES,
     ESTIMATORS,
     MARGINS,
@@ -27,11 +29,16 @@ from seqmed.model_file.estimators import (
     estimator_class,
     kept_state,
     records,
+    restored,
 )
-from seqmed.model_file.values import Decoder, Encoder, checked, in_range
+from seqmed.model_file.values import Decoder, Encoder, checked
 
-# The random generator of a RandomState that can be kept, and the size of its state.
-GENERATOR, GENERATOR_WORDS = "MT19937", 624
+# The random generator of a RandomState that can be kept. Its state: words, the position among them,
+# whether a normal number is left, and that number.
+GENERATOR = "MT19937"
+GENERATOR_STATE: tuple[tuple[Any, str], ...] = (
+    (NDArray[np.uint32], "624"), (int, ">= 0 <= 624"), (int, ">= 0 <= 1"), (float, ""),
+)  # fmt: skip
 
 
 class ModelEncoder(Encoder):
@@ -55,72 +62,68 @@ class ModelEncoder(Encoder):
             check_types(parts, field_types(type(value)), name)
             return {"record": {"type": name, "fields": written}}
         if type(value) is np.random.RandomState:
-            return {"random_state": self._random_state(value, where)}
+            return {"random_state": self.encode(generator_state(value, where), where)}
         refuse_code(value, where)
         return super().node(value, where)
 
     def _estimator(self, estimator: Any, where: str) -> dict[str, Any]:
-        parameters, state = estimator.get_params(deep=False), kept_state(estimator)
-        known = {*parameters, *state, *ESTIMATORS[type(estimator)].made}
-        strange = sorted(set(vars(estimator)) - known)
-        if strange:
-            raise ValueError(
-                f"{where} has {', '.join(strange)}, which a model file has no place for, expected "
-                "parameters and what was learned: remove it, and set it again after loading."
-            )
+        kind, parameters, state = (
+            type(estimator),
+            estimator.get_params(deep=False),
+            kept_state(estimator),
+        )
         written = {
             "parameters": self.encode_named(parameters, where),
             "state": self.encode_named(state, where),
         }
-        check_types(state, ESTIMATORS[type(estimator)].attributes, where)
+        check_types(state, ESTIMATORS[kind].attributes, where)
         check(estimator, state)
+        strange = set(vars(estimator)) - set(vars(restored(kind, parameters, state)))
+        if strange:
+            raise ValueError(
+                f"{where} has {', '.join(sorted(strange))}, which a model file has no place for, "
+                "expected parameters and what was learned: remove it, and set it again after "
+                "loading."
+            )
         return written
 
-    def _random_state(self, generator: np.random.RandomState, where: str) -> dict[str, Any]:
-        state: Any = generator.get_state(legacy=False)
-        if state["bit_generator"] != GENERATOR:
-            raise ValueError(
-                f"{where} draws from {state['bit_generator']}, expected {GENERATOR}: pass a seed, "
-                "or np.random.RandomState(seed)."
-            )
-        parts = {"key": state["state"]["key"].copy(), "position": state["state"]["pos"]}
-        return self.encode_named(
-            {**parts, "has_gauss": state["has_gauss"], "gauss": state["gauss"]}, where
+
+def generator_state(generator: np.random.RandomState, where: str) -> tuple[Any, ...]:
+    """Return the state of a random generator, refusing those that cannot be kept."""
+    state: Any = generator.get_state(legacy=False)
+    if state["bit_generator"] != GENERATOR:
+        raise ValueError(
+            f"{where} draws from {state['bit_generator']}, expected {GENERATOR}: pass a seed, or "
+            "np.random.RandomState(seed)."
         )
+    return state["state"]["key"], state["state"]["pos"], state["has_gauss"], state["gauss"]
 
 
 def refuse_code(value: Any, where: str) -> None:
     """Refuse what could only be kept as code, with a remedy for each kind."""
-    value = value.estimator if isinstance(value, OtherExpert) else value
-    remedy = remedy_for(value)
-    if remedy is not None:
-        raise ValueError(
-            f"{where} is {value!r}, which a model file cannot hold: it never executes code. "
-            f"{remedy}"
-        )
-
-
-def remedy_for(value: Any) -> str | None:
-    """Return what to do about a value that could only be kept as code, None for any other."""
     if isinstance(value, np.ndarray):  # most values are, and the protocol below is slow to check
-        return None
-    if isinstance(value, BaseEstimator):
-        if is_classifier(value):
-            return (
-                f"Expected {' or '.join(kind.__name__ for kind in MARGINS)}: use one of these as "
-                "the estimator, or keep the model with skops."
-            )
-        scalers = ", ".join(kind.__name__ for kind in SCALERS)
-        return (
-            f"Expected {', '.join(CLASSES)}: transform the rows beforehand or by one of "
-            f"{scalers}, or keep the model with skops."
+        return
+    value = value.estimator if isinstance(value, OtherExpert) else value
+    if isinstance(value, BaseEstimator) and is_classifier(value):
+        remedy = (
+            f"Expected {' or '.join(kind.__name__ for kind in MARGINS)}: use one of these as the "
+            "estimator, or keep the model with skops."
         )
-    if callable(value) or isinstance(value, FromFunction | Kernel):
-        return (
+    elif isinstance(value, BaseEstimator):
+        remedy = (
+            f"Expected {', '.join(CLASSES)}: transform the rows beforehand or by one of "
+            f"{', '.join(kind.__name__ for kind in SCALERS)}, or keep the model with skops."
+        )
+    elif callable(value) or isinstance(value, FromFunction | Kernel):
+        remedy = (
             "Expected the name of a kernel, or a kernel of seqmed.kernels: use one of these, or "
             "keep the model with cloudpickle and load it from nobody you do not trust."
         )
-    return None
+    else:
+        return
+    raise ValueError(
+        f"{where} is {value!r}, which a model file cannot hold: it never executes code. {remedy}"
+    )
 
 
 class ModelDecoder(Decoder):
@@ -150,12 +153,8 @@ class ModelDecoder(Decoder):
         state = self.decode_named(content["state"])
         check_names(state, kept.attributes, kept.optional if state else kept.attributes, name)
         check_types(state, kept.attributes, name)
-        estimator = kind(**parameters)
-        check(estimator, state)
-        vars(estimator).update(state)
-        if state:
-            kept.make(estimator)
-        return estimator
+        check(kind(**parameters), state)
+        return restored(kind, parameters, kept.complete(state) if state else {})
 
     def _build_record(self, content: Any) -> Any:
         check_names(checked(content, dict), ("type", "fields"), (), "record")
@@ -170,19 +169,12 @@ class ModelDecoder(Decoder):
         return record.as_read() if hasattr(record, "as_read") else record
 
     def _build_random_state(self, content: Any) -> np.random.RandomState:
-        parts = self.decode_named(content)
-        check_names(parts, ("key", "position", "has_gauss", "gauss"), (), "random state")
-        key = checked(parts["key"], np.ndarray)
-        if key.dtype != np.uint32 or key.shape != (GENERATOR_WORDS,):
-            raise ValueError(f"a random state has {key.shape} words of {key.dtype}")
+        state = checked(self.decode(content), tuple, len(GENERATOR_STATE))
+        for value, (kind, constraint) in zip(state, GENERATOR_STATE, strict=True):
+            check_types({"a part": value}, {"a part": kind}, "random state")
+            check_value("a part of a random state", value, constraint, {})
         generator = np.random.RandomState()
-        generator.set_state((
-            GENERATOR,
-            key,
-            in_range(parts["position"], GENERATOR_WORDS + 1, "a position"),
-            in_range(parts["has_gauss"], 2, "whether a number is left"),
-            checked(parts["gauss"], float),
-        ))  # fmt: skip
+        generator.set_state((GENERATOR, *state))
         return generator
 
 
@@ -191,7 +183,9 @@ class Outline(Decoder):
 
     def build(self, tag: str, content: Any) -> Any:
         """Return what a node stands for, or its name."""
-        if tag in ("estimator", "record", "random_state"):
+        if tag in ("estimator", "record"):
             named = checked(content, dict)
-            return str(named.get("class", named.get("type", "RandomState")))
+            return str(named.get("class", named.get("type")))
+        if tag == "random_state":
+            return "RandomState"
         return super().build(tag, content)

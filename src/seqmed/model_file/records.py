@@ -1,8 +1,10 @@
 """What holds for every record of a model: the sizes and ranges of its fields, and between them.
 
 Each record is declared once, here: the constraints of its fields, as in `constraints`, and the
-rules between them. A rule is a statement and whether it is true; it may take for granted the
-constraints of all fields, the rules of the record's parts, and the rules that come before it.
+rules between them. Fields named ``n_...`` and seeds are counts, and need no declaration.
+
+A rule is a statement and whether it is true; it may take for granted the constraints of all fields,
+the rules of the record's parts, and the rules that come before it.
 
 Sizes of the whole stream: p columns, machines, classes, kept rows of a graph.
 """
@@ -22,7 +24,6 @@ from seqmed.covariance.low_rank import Reduction
 from seqmed.covariance.nystroem import NystroemCovariance
 from seqmed.covariance.spectral import Spectrum
 from seqmed.dual import DualSolution
-from seqmed.estimators.graph_propagation import GraphStream
 from seqmed.graph.kept_rows import SPARE
 from seqmed.graph.laplacian import GraphRecipe
 from seqmed.graph.metrics import Cosine, Euclidean, KernelDistance
@@ -30,7 +31,7 @@ from seqmed.graph.neighbours import Lists
 from seqmed.graph.propagation import GraphInfo, GraphState
 from seqmed.kernels import RBF, DCMFisher, Expansion, Polynomial, Precomputed, TfIdf
 from seqmed.labels import is_label_type
-from seqmed.mixture.update import PROBES, MixtureInfo, MixtureStream
+from seqmed.mixture.update import PROBES, MixtureStream
 from seqmed.mixture.weighting import RECORD, SHARE_EXPONENTS, Choice, Scales, ScoreRecord
 from seqmed.model_file.annotations import field_types, field_values, parts_of
 from seqmed.model_file.constraints import check
@@ -42,6 +43,8 @@ from seqmed.update import UpdateInfo
 
 Rules = Iterator[tuple[str, Any]]
 
+# A number that can be counted to, and be an index.
+COUNT = ">= 0 < 9e15"
 CONSTRAINTS: dict[type, dict[str, str]] = {}
 RULES: dict[type, Callable[[Any], Rules]] = {}
 
@@ -60,10 +63,12 @@ def check_records(value: Any, **sizes: int) -> None:
     records = list(parts_of(value))
     for record in records:
         known = {"slopes": SLOPES.size, "exponents": SHARE_EXPONENTS.size, **sizes}
-        for name, constraint in CONSTRAINTS.get(type(record), {}).items():
-            field = getattr(record, name)
-            if field is not None:
-                check(f"{name} of a {type(record).__name__}", field, constraint, known)
+        declared = CONSTRAINTS.get(type(record), {})
+        for name, value in field_values(record).items():
+            count = COUNT if name.startswith("n_") or name == "seed" else None
+            constraint = declared.get(name, count)
+            if value is not None and constraint is not None:
+                check(f"{name} of a {type(record).__name__}", value, constraint, known)
     for record in records:
         rules = RULES.get(type(record))
         refuse_broken(rules(record) if rules else (), f"a {type(record).__name__} is damaged")
@@ -83,8 +88,6 @@ def points_in(value: Any) -> Iterator[Any]:
         yield from (each for name, each in field_values(record).items() if types[name] is Any)
 
 
-# A number that can be counted to, and be an index.
-COUNT = ">= 0 < 9e15"
 TERMS = {"points": "n p", "coefficients": "n machines", "averages": "n machines"}
 
 # -- kernels, once they are frozen ----------------------------------------------------------------
@@ -117,8 +120,7 @@ declare(
 
 
 @declare(
-    LandmarkRecursion, keys="m inf", capacity=">= 1", seed=">= 0", n_folds=">= 0", n_seen=">= 0",
-    n_waiting=">= 0",
+    LandmarkRecursion, keys="m inf", capacity=">= 1"
 )  # fmt: skip
 def _(recursion: LandmarkRecursion) -> Rules:
     size, keys = n_landmarks(recursion), recursion.keys
@@ -130,7 +132,7 @@ def _(recursion: LandmarkRecursion) -> Rules:
     yield "a reduction on the landmarks", reduction is None or reduction.landmarks.shape[0] == size
 
 
-@declare(NystroemRecursion, capacity=">= 1", seed=">= 0", n_seen=">= 0", n_calls=">= 0")
+@declare(NystroemRecursion, capacity=">= 1")
 def _(recursion: NystroemRecursion) -> Rules:
     size, covariance = n_landmarks(recursion), recursion.covariance
     yield "a covariance on landmarks, once there are any", covariance.on_landmarks == (size > 0)
@@ -138,7 +140,7 @@ def _(recursion: NystroemRecursion) -> Rules:
     yield "as many landmarks as asked for at most", size <= recursion.capacity
 
 
-@declare(SpectralRecursion, strength=">= 0", n_folds=">= 0")
+@declare(SpectralRecursion, strength=">= 0")
 def _(recursion: SpectralRecursion) -> Rules:
     begun = recursion.n_folds > 0
     yield "a spectrum once there are batches", (recursion.spectrum is not None) == begun
@@ -154,16 +156,14 @@ def n_landmarks(recursion: Any) -> int:
 declare(Terms, **TERMS)
 declare(ScoredTerms, **TERMS, frozen_scores="n machines")
 declare(Expansion, points="n p", coefficients="n machines")
-declare(Calibration, log_likelihoods="slopes", n_scored=">= 0")
-declare(
-    UpdateInfo, projection_cost="machines", n_points=">= 0", n_labeled=">= 0", n_window=">= 0"
-)  # fmt: skip
+declare(Calibration, log_likelihoods="slopes")
+declare(UpdateInfo, projection_cost="machines")
 
 
 @declare(
     Posterior, intercepts="machines", biases="machines", bias_means="machines",
     frozen_sums="machines", solved="machines >= 0", projection_errors="2 machines >= 0",
-    bias_variance="inf >= 0", n_batches=COUNT,
+    bias_variance="inf >= 0",
 )  # fmt: skip
 def _(posterior: Posterior) -> Rules:
     yield "a mean", len(posterior.mean_parts) > 0
@@ -194,18 +194,17 @@ def _(book: ClassRegistry) -> Rules:
     yield "classes in order, each once", (book.classes[1:] > book.classes[:-1]).all()
 
 
-@declare(DualSolution, multipliers="window", n_iter=">= 0")
+@declare(DualSolution, multipliers="window")
 def _(solution: DualSolution) -> Rules:
     yield "a known status", solution.status in ("converged", "max_iter", "rounding")
 
 
 # -- the graph ------------------------------------------------------------------------------------
 
-declare(GraphStream, n_batches=COUNT)
-declare(GraphInfo, n_entered=">= 0", n_iter=">= 0", residual=">= 0", gap=">= 0")
+declare(GraphInfo, residual=">= 0", gap=">= 0")
 
 
-@declare(Euclidean, centre="p", scale="> 0", directions="p q", n_measured=">= 0")
+@declare(Euclidean, centre="p", scale="> 0", directions="p q")
 def _(metric: Euclidean) -> Rules:
     p, q = metric.directions.shape
     yield "fewer directions than columns", q < p
@@ -255,8 +254,7 @@ def _(saved: SavedRows) -> Rules:
 
 @declare(
     GraphState, codes="kept >= -1", masses="kept >= 0", influence="kept classes >= 0",
-    solution="kept classes", solved_masses="classes >= 0", n_unlabeled=">= 0", n_stale=">= 0",
-    n_updates=COUNT, seed=">= 0",
+    solution="kept classes", solved_masses="classes >= 0",
 )  # fmt: skip
 def _(graph: GraphState) -> Rules:
     yield "as many kept rows as asked for at most", graph.rows.size <= graph.capacity
@@ -267,10 +265,9 @@ def _(graph: GraphState) -> Rules:
 
 declare(Scales, counts="classes >= 0", margin="exponents > 0", graph="> 0")
 declare(Choice, weight=">= 0 <= 1", temperature="> 0", exponent=f">= 0 < {SHARE_EXPONENTS.size}")
-declare(MixtureInfo, n_pieces=">= 0")
 
 
-@declare(MixtureStream, class_weights="classes > 0", probes="probes p", n_batches=COUNT)
+@declare(MixtureStream, class_weights="classes > 0", probes="probes p")
 def _(stream: MixtureStream) -> Rules:
     yield f"at most {PROBES} probes", stream.probes.shape[0] <= PROBES
 

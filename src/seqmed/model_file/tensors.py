@@ -15,8 +15,12 @@ from numpy.typing import NDArray
 from seqmed.model_file.container import DTYPES
 
 # How a tensor is to be read; another way is a span or point of time, by the name of its type.
-PLAIN, TRANSPOSED, MASK, TEXT, WIDE = "plain", "transposed", "mask", "text", "longdouble"
-BYTES = "bytes"
+PLAIN, TRANSPOSED, MASK, WIDE = "plain", "transposed", "mask", "longdouble"
+# How strings and bytes are to be read, and the type of their letters.
+LETTERS: dict[str, tuple[str, np.dtype[Any]]] = {
+    "U": ("text", np.dtype(np.uint32)),
+    "S": ("bytes", np.dtype(np.uint8)),
+}
 TIME = re.compile(
     r"(datetime64|timedelta64)(\[([1-9]\d{0,8})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"
 )
@@ -38,14 +42,11 @@ def to_tensor(array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
     array = in_c_order(array)
     if array.dtype.kind == "b":
         return MASK, array.view(np.uint8)
-    if array.dtype.kind == "U":
-        width = max(array.dtype.itemsize // 4, 1)
-        letters = array.astype(f"U{width}").reshape(-1).view(np.uint32)
-        return TEXT, letters.reshape(*array.shape, width)
-    if array.dtype.kind == "S":
-        width = max(array.dtype.itemsize, 1)
-        letters = array.astype(f"S{width}").reshape(-1).view(np.uint8)
-        return BYTES, letters.reshape(*array.shape, width)
+    if array.dtype.kind in LETTERS:
+        kind, letter = LETTERS[array.dtype.kind]
+        width = max(array.dtype.itemsize // letter.itemsize, 1)
+        letters = array.astype(f"{array.dtype.kind}{width}").reshape(-1).view(letter)
+        return kind, letters.reshape(*array.shape, width)
     if array.dtype.kind in "mM" and TIME.fullmatch(array.dtype.name):
         return array.dtype.name, array.view(np.int64)
     if array.dtype == np.longdouble and (array.astype(np.float64) == array).all():
@@ -66,14 +67,11 @@ def from_tensor(kind: Any, tensor: NDArray[Any]) -> NDArray[Any]:
         return tensor.view(np.bool_)
     if kind == WIDE and tensor.dtype == np.float64:
         return tensor.astype(np.longdouble)
-    if kind == TEXT and tensor.dtype == np.uint32 and tensor.ndim:
-        width = tensor.shape[-1]
-        if 0 < width <= LONGEST_TEXT and (tensor <= LARGEST_CODE_POINT).all():
-            return tensor.reshape(-1).view(f"U{width}").reshape(tensor.shape[:-1])
-    if kind == BYTES and tensor.dtype == np.uint8 and tensor.ndim:
-        width = tensor.shape[-1]
-        if 0 < width <= LONGEST_TEXT:
-            return tensor.reshape(-1).view(f"S{width}").reshape(tensor.shape[:-1])
+    for code, (name, letter) in LETTERS.items():
+        if kind == name and tensor.dtype == letter and tensor.ndim:
+            width = tensor.shape[-1]
+            if 0 < width <= LONGEST_TEXT and (tensor <= LARGEST_CODE_POINT).all():
+                return tensor.reshape(-1).view(f"{code}{width}").reshape(tensor.shape[:-1])
     if isinstance(kind, str) and TIME.fullmatch(kind) and tensor.dtype == np.int64:
         return tensor.view(kind)
     raise ValueError(f"a tensor of {tensor.dtype} is said to be {kind!r}, which it cannot be")

@@ -49,11 +49,13 @@ class Encoder:
         if kind is float:
             return value if math.isfinite(value) else {"float": repr(value)}
         if kind is list:
-            return self._encode_all(value, where)
+            return [self.encode(each, f"{where}[{place}]") for place, each in enumerate(value)]
         if kind is tuple:
-            return {"tuple": self._encode_all(value, where)}
+            return {"tuple": self.encode(list(value), where)}
         if kind is dict:
-            return {"dict": [self._encode_item(*item, where=where) for item in value.items()]}
+            keys = [self.encode(key, f"a key of {where}") for key in value]
+            values = [self.encode(each, f"{where}[{key!r}]") for key, each in value.items()]
+            return {"dict": [[*pair] for pair in zip(keys, values, strict=True)]}
         if id(value) not in self._places:
             node = self.node(value, where)
             self._places[id(value)] = (len(self.nodes), value)  # held, so that its id stays its own
@@ -71,7 +73,7 @@ class Encoder:
         if sp.issparse(value) and value.ndim == 2:
             rows = sp.csr_array(value)
             parts = {name: getattr(rows, name) for name in ("data", "indices", "indptr")}
-            return {"csr": {"shape": list(rows.shape), **self.encode_named(parts, where)}}
+            return {"csr": self.encode_named({"shape": list(rows.shape), **parts}, where)}
         raise ValueError(
             f"{where} is {value!r}, of type {type(value).__name__}, expected None, booleans, "
             "numbers, strings, arrays, and lists, tuples and dictionaries of them: leave it out, "
@@ -81,12 +83,6 @@ class Encoder:
     def encode_named(self, values: dict[str, Any], where: str) -> dict[str, Any]:
         """Return values that have names as a JSON object."""
         return {name: self.encode(each, f"{where}.{name}") for name, each in values.items()}
-
-    def _encode_item(self, key: Any, value: Any, *, where: str) -> list[Any]:
-        return [self.encode(key, f"a key of {where}"), self.encode(value, f"{where}[{key!r}]")]
-
-    def _encode_all(self, values: Any, where: str) -> list[Any]:
-        return [self.encode(each, f"{where}[{place}]") for place, each in enumerate(values)]
 
     def _store(self, array: NDArray[Any], where: str) -> list[str]:
         try:
@@ -172,17 +168,14 @@ class Decoder:
         parts = self.decode_named(content)
         if set(parts) != {"shape", "data", "indices", "indptr"}:
             raise ValueError(f"a sparse array consists of {sorted(parts)}")
-        n, p = (in_range(size, 2**63, "a size") for size in checked(parts["shape"], list, 2))
-        data, indices, indptr = (
-            checked(parts[name], np.ndarray) for name in ("data", "indices", "indptr")
-        )
+        n, p = (in_range(size, 2**63, "a size") for size in checked(parts.pop("shape"), list, 2))
+        data, indices, indptr = (checked(parts[name], np.ndarray) for name in sorted(parts))
         fits = (
-            data.ndim == indices.ndim == indptr.ndim == 1
-            and indices.dtype == indptr.dtype
+            indices.dtype == indptr.dtype
             and indices.dtype in (np.int32, np.int64)
             and data.dtype.kind in "biuf"
-            and data.size == indices.size
-            and indptr.size == n + 1
+            and data.shape == indices.shape == (data.size,)
+            and indptr.shape == (n + 1,)
             and indptr[0] == 0
             and indptr[-1] == data.size
             and (indptr[1:] >= indptr[:-1]).all()

@@ -27,9 +27,19 @@ from seqmed.graph.propagation import GraphInfo
 from seqmed.margin_state import MarginState
 from seqmed.mixture.update import MixtureInfo, MixtureStream
 from seqmed.model_file.annotations import kernel_classes, record_classes
-from seqmed.model_file.records import Rules, check_records, refuse_broken
+from seqmed.model_file.consistency import (
+    COLUMNS,
+    column_rules,
+    graph_rules,
+    is_passing,
+    margin_rules,
+    mixture_rules,
+    pipeline_rules,
+    scaler_rules,
+    search_rules,
+)
+from seqmed.model_file.records import Rules, refuse_broken
 from seqmed.model_file.saved_rows import completed
-from seqmed.model_file.streams import graph_rules, margin_rules, mixture_rules
 from seqmed.pipelines.drift import Comparison, Watch
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.selection.race import Record
@@ -48,8 +58,8 @@ class Kept:
     parameter_rules : what holds for the parameters, beyond the estimator's own constraints.
     nesting : parameters that may hold estimators.
     optional : attributes that not every fitted estimator has.
-    made : attributes made of the others when the estimator is restored.
-    make : makes them, for an estimator that has the others.
+    complete : adds to a state that was read what is not written.
+    make : makes the other attributes, for an estimator that has those.
     """
 
     attributes: dict[str, Any]
@@ -57,7 +67,7 @@ class Kept:
     parameter_rules: Callable[[Any], Rules] = lambda estimator: iter(())
     nesting: tuple[str, ...] = ()
     optional: tuple[str, ...] = ("feature_names_in_",)
-    made: tuple[str, ...] = ()
+    complete: Callable[[dict[str, Any]], dict[str, Any]] = lambda state: state
     make: Callable[[Any], Any] = lambda estimator: None
 
 
@@ -79,6 +89,15 @@ def check(estimator: Any, state: dict[str, Any]) -> None:
         refuse_broken(kept.rules(estimator, state), f"the state of {name} is damaged")
 
 
+def restored(kind: Any, parameters: dict[str, Any], state: dict[str, Any]) -> Any:
+    """Return the estimator of some parameters and kept attributes, with all its attributes."""
+    estimator = kind(**parameters)
+    vars(estimator).update(state)
+    if state:
+        ESTIMATORS[kind].make(estimator)
+    return estimator
+
+
 def holds_estimator(value: Any) -> bool:
     """Whether a value is an estimator, or a container that holds one."""
     if isinstance(value, dict):
@@ -89,16 +108,6 @@ def holds_estimator(value: Any) -> bool:
 
 
 # -- classifiers ----------------------------------------------------------------------------------
-
-COLUMNS: dict[str, Any] = {"n_features_in_": int, "feature_names_in_": NDArray[Any]}
-
-
-def column_rules(state: dict[str, Any]) -> Rules:
-    """Yield what holds for the columns an estimator was fitted on."""
-    width, names = state.get("n_features_in_"), state.get("feature_names_in_")
-    yield "at least one column", width is None or width >= 1
-    yield "a name for every column", names is None or names.shape == (width,)
-    yield "names that are text", names is None or names.dtype.kind == "O"
 
 
 def classifier_parameters(model: Any) -> Rules:
@@ -125,7 +134,7 @@ def mixture_parameters(model: SeqGraphMED) -> Rules:
     )
 
 
-def classifier(stream: type, info: type, rules: Any, made: tuple[str, ...], **more: Any) -> Kept:
+def classifier(stream: type, info: type, rules: Any, **more: Any) -> Kept:
     """Return what is kept of a classifier of streams."""
 
     def state_rules(model: Any, state: dict[str, Any]) -> Rules:
@@ -139,21 +148,16 @@ def classifier(stream: type, info: type, rules: Any, made: tuple[str, ...], **mo
     return Kept(
         attributes={**COLUMNS, "_stream": stream, "update_info_": info},
         rules=state_rules,
-        made=("classes_", "n_batches_", "duality_gap_", "n_iter_", *made),
-        **{"parameter_rules": classifier_parameters, "make": commit, **more},
+        make=lambda model: model._commit(model._stream, model.update_info_),
+        **{"parameter_rules": classifier_parameters, **more},
     )
 
 
-def commit(model: Any) -> None:
-    """Give a model its public attributes."""
-    model._commit(model._stream, model.update_info_)
-
-
-def commit_graph(model: Any) -> None:
-    """Give a model with a graph what is computed from its kept rows, and its public attributes."""
-    graph = model._stream.graph
-    graph = replace(graph, rows=completed(graph.rows))
-    model._commit(model._stream._replace(graph=graph), model.update_info_)
+def with_sketches(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a model with a graph, with what is computed from the kept rows."""
+    stream = state["_stream"]
+    graph = replace(stream.graph, rows=completed(stream.graph.rows))
+    return {**state, "_stream": stream._replace(graph=graph)}
 
 
 # -- scalers --------------------------------------------------------------------------------------
@@ -164,22 +168,6 @@ def scaler(*statistics: str) -> Kept:
     counts: dict[str, Any] = {"n_samples_seen_": float | NDArray[Any]}
     optional = dict.fromkeys(statistics, NDArray[Any] | None)
     return Kept({**COLUMNS, **counts, **optional}, scaler_rules)
-
-
-def scaler_rules(scaler: Any, state: dict[str, Any]) -> Rules:
-    """Yield what holds for a fitted scaler."""
-    yield from column_rules(state)
-    measured = {name: value for name, value in state.items() if name not in COLUMNS}
-    known = {name: value for name, value in measured.items() if value is not None}
-    for name, value in known.items():
-        single = name == "n_samples_seen_" and np.ndim(value) == 0
-        yield f"{name} for every column", single or value.shape == (state["n_features_in_"],)
-        yield f"{name} in numbers", np.asarray(value).dtype.kind in "iuf"
-    needed = set(measured)
-    if isinstance(scaler, StandardScaler):  # what it does not use it does not measure
-        needed = {"mean_"} if scaler.with_mean else set()
-        needed |= {"mean_", "var_", "scale_"} if scaler.with_std else set()
-    yield "all that it scales by", needed <= set(known)
 
 
 # -- pipelines ------------------------------------------------------------------------------------
@@ -206,22 +194,6 @@ def pipeline_parameters(pipeline: StreamPipeline) -> Rules:
     pipeline._check_incremental()
 
 
-def pipeline_rules(pipeline: StreamPipeline, state: dict[str, Any]) -> Rules:
-    """Yield what holds for a fitted pipeline."""
-    *scalers, final = (step for _, step in pipeline.steps if not is_passing(step))
-    yield "scalers that are fitted", all(hasattr(each, "n_features_in_") for each in scalers)
-    yield "a classifier that is fitted", hasattr(final, "classes_")
-    if state["_watch"] is not None:
-        watch = state["_watch"][1]
-        check_records(watch, columns=watch.away.size)
-    check_records(state["drift_"])
-
-
-def is_passing(step: Any) -> bool:
-    """Whether a step of a pipeline is one that changes nothing."""
-    return step is None or (isinstance(step, str) and step == "passthrough")
-
-
 # -- searches -------------------------------------------------------------------------------------
 
 
@@ -231,42 +203,19 @@ def search_parameters(search: PrequentialSearch) -> Rules:
     yield "a grid of parameters", isinstance(search.param_grid, dict | list)
 
 
-def search_rules(search: PrequentialSearch, state: dict[str, Any]) -> Rules:
-    """Yield what holds for a search that has begun."""
-    candidates, record, begun = state["candidates_"], state["record_"], state["_begun"]
-    kind, grid = begun.get("estimator"), begun.get("param_grid")
-    yield from column_rules(state)
-    yield "a class and a grid", kind is type(search.estimator) and type(grid) is list
-    yield "a combination for each candidate", len(grid) == len(candidates)
-    yield "combinations by name", all(type(each) is dict for each in grid)
-    yield "candidates of one class", all(type(each) is kind for each in candidates)
-    yield "candidates that have begun", all(hasattr(each, "classes_") for each in candidates)
-    check_records(record, c=len(candidates))
-    yield "a record of each candidate", len(record.dropped) == len(candidates)
-    yield "a candidate in the race", record.racing.size > 0
-    leaders = (why.leader for why in record.dropped if why is not None)
-    yield "leaders among the candidates", all(0 <= each < len(candidates) for each in leaders)
-    yield "a number of batches >= 0", state["n_batches_"] >= 0
-    first, *others = (candidates[place] for place in record.racing)
-    agree = all(np.array_equal(first.classes_, each.classes_) for each in others)
-    yield "candidates that agree on the classes", agree
-
-
 # -- all of them ----------------------------------------------------------------------------------
 
 # Estimators of `SeqGraphMED` that can be written.
 MARGINS: dict[type, Kept] = dict.fromkeys(
     (SeqMED, SeqLapMED),
-    classifier(MarginState, UpdateInfo, margin_rules, ("posterior_", "intercept_")),
+    classifier(MarginState, UpdateInfo, margin_rules),
 )
 CLASSIFIERS: dict[type, Kept] = {
     **MARGINS,
-    GraphPropagation: classifier(
-        GraphStream, GraphInfo, graph_rules, ("n_kept_",), make=commit_graph
-    ),
+    GraphPropagation: classifier(GraphStream, GraphInfo, graph_rules, complete=with_sketches),
     SeqGraphMED: classifier(
-        MixtureStream, MixtureInfo, mixture_rules, ("n_kept_", "estimator_", "graph_weight_"),
-        parameter_rules=mixture_parameters, nesting=("estimator",), make=commit_graph,
+        MixtureStream, MixtureInfo, mixture_rules, complete=with_sketches,
+        parameter_rules=mixture_parameters, nesting=("estimator",),
     ),
 }  # fmt: skip
 SCALERS: dict[type, Kept] = {
@@ -290,7 +239,6 @@ MODELS: dict[type, Kept] = {
         parameter_rules=search_parameters,
         nesting=("estimator", "param_grid"),
         optional=("n_features_in_", "feature_names_in_"),
-        made=("best_index_", "best_estimator_", "best_params_", "best_score_", "classes_"),
         make=lambda search: search._commit(
             search.candidates_, search.record_, search.n_batches_, search._begun
         ),

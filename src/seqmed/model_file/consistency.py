@@ -1,6 +1,7 @@
-"""What holds between the records of a stream, and between them and the parameters it began with.
+"""What holds between the parts of a fitted estimator, and between them and its parameters.
 
-Rules are as in `records`: a statement and whether it is true.
+Rules are as in `records`: a statement and whether it is true. All take an estimator, and its state:
+its kept attributes by name, of their types.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
 
 from seqmed import covariance
 from seqmed.arrays import Points
@@ -18,9 +20,24 @@ from seqmed.graph.metrics import make_metric
 from seqmed.kernels import DCMFisher, Precomputed, TfIdf, make_kernel
 from seqmed.mixture.experts import EUCLIDEAN_KERNELS
 from seqmed.model_file.records import Rules, check_records, n_landmarks, points_in
+from seqmed.pipelines.stream_pipeline import StreamPipeline
+from seqmed.selection.search import PrequentialSearch
 
+# Attributes for the columns that an estimator was fitted on, with their types.
+COLUMNS: dict[str, Any] = {"n_features_in_": int, "feature_names_in_": NDArray[Any]}
 # Kernels of rows that are >= 0.
 COUNT_KERNELS = (TfIdf, DCMFisher)
+
+
+def column_rules(state: dict[str, Any]) -> Rules:
+    """Yield what holds for the columns an estimator was fitted on."""
+    width, names = state.get("n_features_in_"), state.get("feature_names_in_")
+    yield "at least one column", width is None or width >= 1
+    yield "a name for every column", names is None or names.shape == (width,)
+    yield "names that are text", names is None or names.dtype.kind == "O"
+
+
+# -- classifiers: their streams -------------------------------------------------------------------
 
 
 def margin_rules(began: Any, state: dict[str, Any]) -> Rules:
@@ -149,3 +166,59 @@ def same_classes(first: ClassRegistry, second: ClassRegistry) -> bool:
     """Whether two registries have the same classes, of the same type."""
     kinds = first.classes.dtype.kind == second.classes.dtype.kind
     return kinds and np.array_equal(first.classes, second.classes)
+
+
+# -- scalers, pipelines and searches --------------------------------------------------------------
+
+
+def scaler_rules(scaler: Any, state: dict[str, Any]) -> Rules:
+    """Yield what holds for a fitted scaler."""
+    yield from column_rules(state)
+    measured = {name: value for name, value in state.items() if name not in COLUMNS}
+    known = {name: value for name, value in measured.items() if value is not None}
+    for name, value in known.items():
+        single = name == "n_samples_seen_" and np.ndim(value) == 0
+        yield f"{name} for every column", single or value.shape == (state["n_features_in_"],)
+        yield f"{name} in numbers", np.asarray(value).dtype.kind in "iuf"
+    needed = set(measured)
+    if isinstance(scaler, StandardScaler):  # what it does not use it does not measure
+        needed = {"mean_"} if scaler.with_mean else set()
+        needed |= {"mean_", "var_", "scale_"} if scaler.with_std else set()
+    yield "all that it scales by", needed <= set(known)
+
+
+def pipeline_rules(pipeline: StreamPipeline, state: dict[str, Any]) -> Rules:
+    """Yield what holds for a fitted pipeline."""
+    *scalers, final = (step for _, step in pipeline.steps if not is_passing(step))
+    yield "scalers that are fitted", all(hasattr(each, "n_features_in_") for each in scalers)
+    yield "a classifier that is fitted", hasattr(final, "classes_")
+    if state["_watch"] is not None:
+        watch = state["_watch"][1]
+        check_records(watch, columns=watch.away.size)
+    check_records(state["drift_"])
+
+
+def is_passing(step: Any) -> bool:
+    """Whether a step of a pipeline is one that changes nothing."""
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+def search_rules(search: PrequentialSearch, state: dict[str, Any]) -> Rules:
+    """Yield what holds for a search that has begun."""
+    candidates, record, begun = state["candidates_"], state["record_"], state["_begun"]
+    kind, grid = begun.get("estimator"), begun.get("param_grid")
+    yield from column_rules(state)
+    yield "a class and a grid", kind is type(search.estimator) and type(grid) is list
+    yield "a combination for each candidate", len(grid) == len(candidates)
+    yield "combinations by name", all(type(each) is dict for each in grid)
+    yield "candidates of one class", all(type(each) is kind for each in candidates)
+    yield "candidates that have begun", all(hasattr(each, "classes_") for each in candidates)
+    check_records(record, c=len(candidates))
+    yield "a record of each candidate", len(record.dropped) == len(candidates)
+    yield "a candidate in the race", record.racing.size > 0
+    leaders = (why.leader for why in record.dropped if why is not None)
+    yield "leaders among the candidates", all(0 <= each < len(candidates) for each in leaders)
+    yield "a number of batches >= 0", state["n_batches_"] >= 0
+    first, *others = (candidates[place] for place in record.racing)
+    agree = all(np.array_equal(first.classes_, each.classes_) for each in others)
+    yield "candidates that agree on the classes", agree
