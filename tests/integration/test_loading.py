@@ -123,3 +123,23 @@ def test_missing_words(folder):
     expected = model.predict_proba(frame.assign(words=""))
     for missing in (None, np.nan, pd.NA, pd.NaT):
         np.testing.assert_array_equal(model.predict_proba(frame.assign(words=missing)), expected)
+
+
+@pytest.mark.parametrize("marker", [None, "-1", "NA"])
+@pytest.mark.parametrize("estimator", ["seqgraphmed", "seqmed"])
+def test_a_loaded_model_knows_what_marks_unlabeled_rows(tmp_path, estimator, marker):
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(60) % 3 == 0, -1, np.arange(60) % 3)
+    X = rng.normal(size=(60, 2)) + 3.0 * y[:, None]
+    rows = "\n".join(f"{a},{b},{label}" for (a, b), label in zip(X, y, strict=True))
+    (tmp_path / "rows.csv").write_text(f"a,b,kind\n{rows}\n")
+    options = [] if marker is None else ["--unlabeled", marker]
+    learned = command(
+        tmp_path, "learn", "model", "rows.csv", "--label", "kind", "--estimator", estimator,
+        *options,
+    )  # fmt: skip
+    assert learned.code == 0
+    model = seqmed.load(tmp_path / "model")
+    is_class = marker == "NA"
+    assert model.classes_.tolist() == ([-1, 1, 2] if is_class else [1, 2])
+    assert model.score(X, y) > 0.9

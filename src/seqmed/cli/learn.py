@@ -209,7 +209,7 @@ def begin_or_resume(
         return model, progress
     if columns.label is None:
         raise CommandError(f"{path} does not exist yet, and a new model needs --label COLUMN.")
-    return parameters.new_model(estimator, given), checkpoint.Progress()
+    return parameters.new_model(estimator, given, columns.unlabeled), checkpoint.Progress()
 
 
 def tell(learner: Learner, rows: int, data: Sequence[Path]) -> None:

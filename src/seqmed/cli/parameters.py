@@ -11,6 +11,7 @@ from seqmed.cli.checkpoint import ESTIMATORS, Classifier
 from seqmed.cli.errors import CommandError
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqmed import SeqMED
+from seqmed.streams.label_types import DEFAULT_MARKER
 
 DEFAULT_ESTIMATOR = next(iter(ESTIMATORS))
 # How `set_params` names the parameters of the estimator within `SeqGraphMED`, and those that are
@@ -56,12 +57,15 @@ def blank_model(kind: type[Classifier]) -> Classifier:
     return SeqGraphMED(SeqMED()) if kind is SeqGraphMED else kind()
 
 
-def new_model(estimator: str | None, given: Mapping[str, Any]) -> Classifier:
-    """Return a model with the parameters given."""
+def new_model(
+    estimator: str | None, given: Mapping[str, Any], marker: str | None = None
+) -> Classifier:
+    """Return a model with the parameters given; ``marker`` is that of --unlabeled."""
     model = blank_model(ESTIMATORS[estimator or DEFAULT_ESTIMATOR])
     model.set_params(**full_names(model, {"random_state": DEFAULT_SEED, **given}))
-    if "unlabeled" in model.get_params():
-        model.set_params(unlabeled=None)  # the reader decides which rows are unlabeled
+    if marker not in (None, DEFAULT_MARKER):
+        names = {"unlabeled", NESTED + "unlabeled"} & set(model.get_params())
+        model.set_params(**dict.fromkeys(names))  # then -1 may be a class
     model._validate_params()
     if isinstance(model, SeqGraphMED):
         model.estimator._check_parameters(None)
