@@ -191,7 +191,7 @@ def by_rules(model: Any, stream: Stream) -> dict[str, tuple[float, float]]:
                 first = rule.weight(np.zeros(rule.grid.size), rule.grid, 0)
             choice = choice._replace(weight=first)
         mixed = weighting.mix(scores, state.scales, choice, state.margin.scaled)
-        labels = state.book.classes[state.book.best(mixed)]
+        labels = state.registry.classes[state.registry.best(mixed)]
         found[name] = 100 * float(np.mean(labels == stream.y_test)), float(choice.weight)
     return found
 

@@ -133,7 +133,7 @@ def doubt(model: Any, X: Any) -> Array | None:
         random sample instead.
     """
     model, points = prepared(model, X)
-    if model._stream.book.seen.sum() < 2:
+    if model._stream.registry.seen.sum() < 2:
         return None
     with working(model, points):
         known = model._uncertainty(points)

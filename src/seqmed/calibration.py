@@ -102,7 +102,7 @@ def no_record() -> Calibration:
 
 def record(
     calibration: Calibration,
-    book: ClassRegistry,
+    registry: ClassRegistry,
     scores: Array,
     codes: NDArray[np.intp],
     weights: Array,
@@ -112,26 +112,28 @@ def record(
     Parameters
     ----------
     calibration : the record so far.
-    book : the classes known when the rows were scored; at least two of them seen.
-    scores : (n, heads).
-    codes : (n,) the true classes by their place in the book, -1 for a class that is not in it. Rows
+    registry : the classes known when the rows were scored; at least two of them seen.
+    scores : (n, machines).
+    codes : (n,) indices of the true classes in the registry, -1 for a class that is not in it. Rows
         of classes not seen before say nothing of the slope and are left out.
     weights : (n,).
     """
     usable = (codes >= 0) & np.isfinite(scores).all(axis=1)
-    usable[usable] = book.seen[codes[usable]]
-    places = np.cumsum(book.seen) - 1
-    of_classes = book.class_scores(scores[usable])[:, book.seen]
+    usable[usable] = registry.seen[codes[usable]]
+    places = np.cumsum(registry.seen) - 1
+    of_classes = registry.class_scores(scores[usable])[:, registry.seen]
     return calibration.add(of_classes, places[codes[usable]], weights[usable])
 
 
-def probabilities(calibration: Calibration, book: ClassRegistry, scores: Array) -> Array:
-    """Return the probability of every class known, (n, K), from scores of the heads, (n, heads)."""
-    of_classes = book.class_scores(scores)
-    return with_unseen(book, calibration.probabilities(of_classes[:, book.seen]), of_classes)
+def probabilities(calibration: Calibration, registry: ClassRegistry, scores: Array) -> Array:
+    """Return the probability of every class, (n, K), from scores of the machines."""
+    of_classes = registry.class_scores(scores)
+    return with_unseen(
+        registry, calibration.probabilities(of_classes[:, registry.seen]), of_classes
+    )
 
 
-def with_unseen(book: ClassRegistry, seen: Array, of_classes: Array) -> Array:
+def with_unseen(registry: ClassRegistry, seen: Array, of_classes: Array) -> Array:
     """Return the probability of every class known, (n, K), from those of the classes seen.
 
     A class that was declared, and of which no example has come, has what Laplace's rule of
@@ -139,11 +141,11 @@ def with_unseen(book: ClassRegistry, seen: Array, of_classes: Array) -> Array:
     always that of the class with the largest score of ``of_classes`` (n, K), also where rounding
     would make two of them equal.
     """
-    unseen = 1.0 / (book.weights.sum() + book.classes.size)
-    found = np.full((seen.shape[0], book.classes.size), unseen)
-    rest = 1.0 - unseen * np.count_nonzero(~book.seen)
-    found[:, book.seen] = rest * seen
-    winners = book.best(of_classes)
+    unseen = 1.0 / (registry.weights.sum() + registry.classes.size)
+    found = np.full((seen.shape[0], registry.classes.size), unseen)
+    rest = 1.0 - unseen * np.count_nonzero(~registry.seen)
+    found[:, registry.seen] = rest * seen
+    winners = registry.best(of_classes)
     beaten = np.flatnonzero(found.argmax(axis=1) != winners)
     found[beaten, winners[beaten]] = np.nextafter(found[beaten].max(axis=1), 2.0)
     return found

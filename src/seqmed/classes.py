@@ -41,7 +41,7 @@ class ClassRegistry:
         return self.counts > 0
 
     @property
-    def n_heads(self) -> int:
+    def n_machines(self) -> int:
         """The number of machines, at least one: see ``per_class``."""
         if self.per_class:
             return max(self.classes.size, 1)
@@ -130,11 +130,11 @@ class ClassRegistry:
         return grown
 
     def targets(self, codes: NDArray[np.intp]) -> Array:
-        """Return one-vs-rest targets, (l, heads): +1 for the head's own class, -1 otherwise.
+        """Return one-vs-rest targets, (l, machines): +1 for the machine's own class, -1 otherwise.
 
-        The single head of up to two classes belongs to the last of them.
+        The single machine of up to two classes belongs to the last of them.
         """
-        if self.n_heads == 1:
+        if self.n_machines == 1:
             own = np.array([self.classes.size - 1])
         else:
             own = np.arange(self.classes.size)
@@ -170,8 +170,8 @@ class ClassRegistry:
         return chosen
 
     def own_classes(self, signs: Array) -> NDArray[np.intp]:
-        """Return the class of every row of one-vs-rest targets, (l, heads), by its place."""
-        if self.n_heads == 1:
+        """Return the class of every row of one-vs-rest targets, (l, machines), by its place."""
+        if self.n_machines == 1:
             return np.where(signs[:, 0] > 0, self.classes.size - 1, 0)
         return signs.argmax(axis=1)
 
@@ -192,11 +192,11 @@ class ClassRegistry:
         return scale
 
     def unscaled(self, scores: Array) -> Array:
-        """Return class scores (n, K) before they are scaled by label counts, from (n, heads)."""
+        """Return class scores (n, K) before they are scaled by label counts, from (n, machines)."""
         return 0.5 * (scores + 1.0) if self.per_class else self.class_scores(scores)
 
     def class_scores(self, scores: Array) -> Array:
-        """Return the score of every class known, (n, K), from those of the machines, (n, heads).
+        """Return the score of every class known, (n, K), from those of the machines, (n, machines).
 
         With a machine per class, whose bias is -1, the score of a class is ``scale (f_c + 1)``.
         Where two classes share a machine the first scores 0 and the second f. The score of a class
@@ -209,7 +209,7 @@ class ClassRegistry:
         return scores
 
     def decisions(self, scores: Array) -> Array:
-        """Return decision values, (n, 1) for up to two classes, else (n, K), from (n, heads)."""
+        """Return decision values, (n, 1) for up to two classes, else (n, K), from (n, machines)."""
         return self.compared(self.class_scores(scores))
 
     def compared(self, scores: Array) -> Array:
@@ -217,7 +217,7 @@ class ClassRegistry:
         return scores[:, 1:] - scores[:, :1] if self.classes.size == 2 else scores
 
     def winners(self, scores: Array) -> NDArray[np.intp]:
-        """Return the class of every row of scores, (n, heads), by its place among all; one seen."""
+        """Return the index of the best class seen for every row of scores, (n, machines)."""
         return self.best(self.class_scores(scores))
 
     def best(self, scores: Array) -> NDArray[np.intp]:
@@ -225,36 +225,36 @@ class ClassRegistry:
         return np.where(self.seen, scores, -np.inf).argmax(axis=1)
 
     def places_in(self, grown: ClassRegistry) -> NDArray[np.intp]:
-        """Return where every class stands in a book of other classes, (K,), -1 if it does not."""
+        """Return the index of every class in another registry, (K,), -1 if it is not there."""
         return grown.find(self.classes)
 
     def transfer(self, grown: ClassRegistry) -> tuple[Array, Array]:
-        """Return how heads carry over to a book of more or fewer classes, for `learning.rehead`.
+        """Return how machines carry over to a registry of more or fewer classes.
 
-        A class's score is its own head's, and in a single head of two classes the first one's is
+        A class's score is its own machine's. In a single machine of two classes the first one's is
         the negative of the second's. A class nothing is known of starts at -1: whatever has been
         seen was not of it. With a machine per class that is the known bias, labels or none.
         """
-        old_heads = 0 if self.classes.size == 0 else self.n_heads
+        old_heads = 0 if self.classes.size == 0 else self.n_machines
         former = grown.places_in(self)
-        own = former if grown.n_heads > 1 else former[-1:]
-        transfer = np.zeros((max(old_heads, 1), grown.n_heads))
-        offsets = np.zeros(grown.n_heads)
-        for head, place in enumerate(own):
+        own = former if grown.n_machines > 1 else former[-1:]
+        transfer = np.zeros((max(old_heads, 1), grown.n_machines))
+        offsets = np.zeros(grown.n_machines)
+        for machine, place in enumerate(own):
             if place >= 0:
-                transfer[:, head] = self._head_of(place)
-            elif grown.n_heads == 1 and self.classes.size == 1:
-                transfer[:, head] = -self._head_of(0)
+                transfer[:, machine] = self._machine_of(place)
+            elif grown.n_machines == 1 and self.classes.size == 1:
+                transfer[:, machine] = -self._machine_of(0)
             elif self.seen.any():
-                offsets[head] = -1.0
+                offsets[machine] = -1.0
         if self.per_class:
             offsets = np.where(transfer.any(axis=0), 0.0, -1.0)
         return transfer, offsets
 
-    def _head_of(self, place: int) -> Array:
-        """Return the score of a class as a combination of heads, (heads,)."""
-        column = np.zeros(self.n_heads)
-        if self.n_heads == 1:
+    def _machine_of(self, place: int) -> Array:
+        """Return the score of a class as a combination of machines, (machines,)."""
+        column = np.zeros(self.n_machines)
+        if self.n_machines == 1:
             column[0] = 1.0 if place == self.classes.size - 1 else -1.0
         else:
             column[place] = 1.0

@@ -28,7 +28,7 @@ class MarginState(NamedTuple):
     """Everything a fitted classifier carries from batch to batch."""
 
     posterior: Posterior
-    book: ClassRegistry
+    registry: ClassRegistry
     calibration: Calibration
     fixed: dict[str, Any]
     sparse: bool
@@ -49,7 +49,7 @@ def empty_state(
     bias = BiasPrior(-1.0, 0.0) if bias_variance is None else BiasPrior(0.0, bias_variance)
     return MarginState(
         posterior=update.prior_of(recursion, graph, rows.points, bias),
-        book=empty_registry(per_class=per_class),
+        registry=empty_registry(per_class=per_class),
         calibration=calibration.no_record(),
         fixed=fixed,
         sparse=sp.issparse(rows.points),
@@ -65,27 +65,27 @@ def learn(
     """
     labeled = np.flatnonzero(rows.labeled)
     points, weights = rows.points, rows.weights[labeled]
-    book = stream.book.declare(rows.declared).add(rows.labels, weights)
+    registry = stream.registry.declare(rows.declared).add(rows.labels, weights)
     if not new_points:
         points, labeled = take_rows(points, labeled), np.arange(labeled.size)
-    codes = book.encode(rows.labels)
+    codes = registry.encode(rows.labels)
     batch = Batch(
         points=points,
         labeled=labeled,
-        targets=book.targets(codes),
+        targets=registry.targets(codes),
         weights=weights,
-        class_weights=book.class_weights(class_weight)[codes],
+        class_weights=registry.class_weights(class_weight)[codes],
     )
-    posterior = with_classes(stream, book)
+    posterior = with_classes(stream, registry)
     rows_at_once = max(points.shape[0], posterior.size)
     with threads_for(rows_at_once, posterior.recursion.capacity):
         step = update.step if new_points else update.add_labels
         posterior, info = step(posterior, batch, settings)
         left = settings.forgetting if info.forgot else 1.0
-        book, record = book.discount(left, codes, weights), stream.calibration.forget(left)
-        if labeled.size and stream.book.seen.sum() > 1:
+        registry, record = registry.discount(left, codes, weights), stream.calibration.forget(left)
+        if labeled.size and stream.registry.seen.sum() > 1:
             record = scored(stream, record, batch, rows.labels)
-    return stream._replace(posterior=posterior, book=book, calibration=record), info
+    return stream._replace(posterior=posterior, registry=registry, calibration=record), info
 
 
 def scored(
@@ -94,8 +94,8 @@ def scored(
     """Return the record with labeled rows as they were scored before they were learned."""
     with np.errstate(over="ignore", invalid="ignore"):
         scores = before.posterior.mean(batch.labeled_points)
-    codes = before.book.find(labels)
-    return calibration.record(record, before.book, scores, codes, batch.weights)
+    codes = before.registry.find(labels)
+    return calibration.record(record, before.registry, scores, codes, batch.weights)
 
 
 def take_back(
@@ -104,8 +104,8 @@ def take_back(
     """Take back the labels of some rows of the window, by a mask (n,)."""
     window = stream.posterior.window
     weights = window.weights[rows]
-    codes = stream.book.own_classes(window.signs[rows])
-    book = stream.book.remove(codes, weights, window.discounted[rows])
+    codes = stream.registry.own_classes(window.signs[rows])
+    registry = stream.registry.remove(codes, weights, window.discounted[rows])
     batch = Batch(
         points=take_rows(window.points, rows),
         labeled=np.arange(weights.size),
@@ -113,15 +113,15 @@ def take_back(
         weights=weights,
         class_weights=np.ones(weights.size),
     )
-    posterior = with_classes(stream, book)
+    posterior = with_classes(stream, registry)
     with threads_for(posterior.size):
         posterior, info = update.retract(posterior, batch, rows, settings)
-    return stream._replace(posterior=posterior, book=book), info
+    return stream._replace(posterior=posterior, registry=registry), info
 
 
-def with_classes(stream: MarginState, book: ClassRegistry) -> Posterior:
-    """Return the posterior with heads for the classes of another book."""
-    if book.classes.size == stream.book.classes.size:
+def with_classes(stream: MarginState, registry: ClassRegistry) -> Posterior:
+    """Return the posterior with machines for the classes of another registry."""
+    if registry.classes.size == stream.registry.classes.size:
         return stream.posterior
-    transfer, offsets = stream.book.transfer(book)
-    return update.with_machines(stream.posterior, transfer, offsets, known_bias=book.per_class)
+    transfer, offsets = stream.registry.transfer(registry)
+    return update.with_machines(stream.posterior, transfer, offsets, known_bias=registry.per_class)

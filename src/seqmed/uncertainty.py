@@ -82,7 +82,7 @@ def of_posterior(
         gaps, best = two_best(registry.class_scores(posterior.mean(points))[:, registry.seen])
         scale = registry.scale[registry.seen]
         own = np.sqrt(np.sum(scale[best] ** 2, axis=1))
-        margins = gaps if registry.n_heads == 1 else gaps / own
+        margins = gaps if registry.n_machines == 1 else gaps / own
     compact = posterior.covariance.kernel.compact
     diffuse = not np.isfinite(posterior.bias_variance)
     return Uncertainty(

@@ -215,7 +215,7 @@ def test_a_solver_that_fails_leaves_no_trace(case, failure, monkeypatch):
 
 
 def assert_failing_solver_leaves_no_trace(case, failure, monkeypatch):
-    """The second of three heads fails, after the first has been solved."""
+    """The second of three machines fails, after the first has been solved."""
     model, untouched = learned(case), learned(case)
     before = snapshot(model)
     calls = []

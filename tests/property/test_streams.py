@@ -309,7 +309,7 @@ def test_every_dual_has_a_gap_of_at_least_zero(recipe):
 
 
 def score_scale(model, X):
-    """Return the sum of |coefficients| in units of the kernel, (n, heads).
+    """Return the sum of |coefficients| in units of the kernel, (n, machines).
 
     Where k(x, x) = 1 it is the plain sum over the support vectors. Where the kernel has no bound, a
     coefficient counts with the largest value its kernel function can take at the row, which by

@@ -106,26 +106,26 @@ def scores_and_labels(path, X):
     document, tensors = read_container(path)
     assert document["format"] == 1
     model = Part(document["model"]["value"], document["model"]["nodes"], tensors)
-    stream, book = model._stream, model._stream.book
+    stream, registry = model._stream, model._stream.registry
     name = model.tag()[1]["class"]
     if name in ("GraphPropagation", "SeqGraphMED"):
         scores = mixed_scores(stream, X) if name == "SeqGraphMED" else graph_scores(stream.graph, X)
-        return decided(scores, book)
+        return decided(scores, registry)
     scores = margin_scores(stream, X)
-    classes, seen = book.classes.array(), book.counts.array() > 0
-    if book.per_class.value:
-        labels = np.where(seen, book.discounted.array(), np.inf)
-        return decided((scores + 1.0) / 2.0 * np.sqrt(labels[seen].mean() / labels), book)
+    classes, seen = registry.classes.array(), registry.counts.array() > 0
+    if registry.per_class.value:
+        labels = np.where(seen, registry.discounted.array(), np.inf)
+        return decided((scores + 1.0) / 2.0 * np.sqrt(labels[seen].mean() / labels), registry)
     if scores.shape[1] > 1:
-        return decided(scores, book)
+        return decided(scores, registry)
     if seen.sum() == 1:
         return scores[:, 0], np.repeat(classes[seen], X.shape[0])
     return scores[:, 0], np.where(scores[:, 0] > 0, classes[-1], classes[0])
 
 
-def decided(scores, book):
+def decided(scores, registry):
     """Return decision values and labels, from scores of all classes."""
-    classes, seen = book.classes.array(), book.counts.array() > 0
+    classes, seen = registry.classes.array(), registry.counts.array() > 0
     labels = classes[np.where(seen, scores, -np.inf).argmax(axis=1)]
     return (scores[:, 1] - scores[:, 0] if classes.size == 2 else scores), labels
 
@@ -175,7 +175,7 @@ def mixed_scores(stream, X):
     """Return class scores of dense rows by the margin and the graph."""
     inner, scales, choice = stream.margin.estimator._stream, stream.scales, stream.choice
     counts, weight = scales.counts.array(), choice.weight.value
-    assert inner.book.per_class.value
+    assert inner.registry.per_class.value
     known = counts > 0
     expected = counts.sum() / known.sum()
     chi2 = np.sum((counts[known] - expected) ** 2) / expected

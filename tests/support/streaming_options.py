@@ -54,5 +54,5 @@ def learn_with(model, stream, *, wrap=np.asarray, classes=None, **changing):
 
 
 def scores_of(model, wrap=np.asarray):
-    """Return decision values (n, heads)."""
+    """Return decision values (n, machines)."""
     return model.decision_function(wrap(new_points())).reshape(40, -1)

@@ -21,7 +21,7 @@ from tests.support.streaming_options import CARRIERS, make, scores_of
 
 
 def averaged(newest, solved, forgetting):
-    """Return the running mean of scores (n, heads) over time, every head with its own count.
+    """Return the running mean of scores (n, machines) over time, every head with its own count.
 
     ``solved`` says of every step and head whether the step solved a dual of the head. Until the
     first that did, the mean is the newest.
@@ -51,7 +51,7 @@ AVERAGED = [
 
 
 def late_stream(n_classes, seed):
-    """One class, then two, no labels, then all, one class, all: heads begin at different times."""
+    """One class, then two, no labels, then all, one class, all: machines begin at other times."""
     last = n_classes - 1
     shapes = [
         (14, 8, [0]), (16, 9, [0, last]), (15, 0, None), (16, 10, None), (12, 6, [0]),

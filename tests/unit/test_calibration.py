@@ -49,29 +49,29 @@ def naive_probabilities(records, scores, n_classes):
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 def test_probabilities_are_those_of_the_reference(n_classes):
     rng = np.random.default_rng(n_classes)
-    heads = 1 if n_classes == 2 else n_classes
-    book = book_of(range(n_classes))
-    scores, labels = rng.normal(size=(40, heads)), rng.integers(0, n_classes, 40)
+    machines = 1 if n_classes == 2 else n_classes
+    registry = book_of(range(n_classes))
+    scores, labels = rng.normal(size=(40, machines)), rng.integers(0, n_classes, 40)
     weights = rng.uniform(0.2, 2, 40)
-    record = calibration.record(calibration.no_record(), book, scores, labels, weights)
+    record = calibration.record(calibration.no_record(), registry, scores, labels, weights)
     expected = [
         naive_probabilities(
             list(zip(scores.tolist(), labels, weights, strict=True)), row, n_classes
         )
         for row in scores.tolist()
     ]
-    found = calibration.probabilities(record, book, scores)
+    found = calibration.probabilities(record, registry, scores)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8)  # of slopes that hardly count
 
 
 def test_a_record_is_a_sum_that_can_be_forgotten():
     rng = np.random.default_rng(0)
-    book = book_of([0, 1])
+    registry = book_of([0, 1])
     parts = [(rng.normal(size=(9, 1)), rng.integers(0, 2, 9), rng.random(9)) for _ in range(3)]
     record = calibration.no_record()
     for part in parts:
-        record = calibration.record(record.forget(0.7), book, *part)
-    alone = [calibration.record(calibration.no_record(), book, *part) for part in parts]
+        record = calibration.record(record.forget(0.7), registry, *part)
+    alone = [calibration.record(calibration.no_record(), registry, *part) for part in parts]
     shares = [0.49, 0.7, 1.0]
     expected = sum(s * a.log_likelihoods for s, a in zip(shares, alone, strict=True))
     np.testing.assert_allclose(record.log_likelihoods, expected, rtol=1e-12)
@@ -98,17 +98,17 @@ def test_a_record_is_a_sum_that_can_be_forgotten():
 def test_the_largest_probability_is_that_of_the_class_predicted(case):
     """Ties, scores that differ in the last bit, denormal ones, classes without an example."""
     k, scores, seen, labels_scored = case
-    book = book_of([label for label in range(k) if seen[label]], declared=range(k))
+    registry = book_of([label for label in range(k) if seen[label]], declared=range(k))
     record = calibration.no_record()
-    if book.seen.sum() > 1 and labels_scored:
+    if registry.seen.sum() > 1 and labels_scored:
         weights = np.full(6, labels_scored)
-        codes = np.resize(np.flatnonzero(book.seen), 6)
-        record = calibration.record(record, book, scores, codes, weights)
-    found = calibration.probabilities(record, book, scores)
+        codes = np.resize(np.flatnonzero(registry.seen), 6)
+        record = calibration.record(record, registry, scores, codes, weights)
+    found = calibration.probabilities(record, registry, scores)
     assert np.isfinite(found).all()
     assert (found >= 0).all()
     np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
-    assert np.array_equal(found.argmax(axis=1), book.winners(scores))
+    assert np.array_equal(found.argmax(axis=1), registry.winners(scores))
 
 
 def make_stream(n_batches, size=60, n_classes=2, noise=0.15, seed=0, distance=2.0):

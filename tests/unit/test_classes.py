@@ -316,13 +316,13 @@ def test_there_is_no_class_scale_with_a_diffuse_bias(blobs, bias):
 
 
 def test_a_class_that_has_faded_away_keeps_finite_scores():
-    book = empty_registry(per_class=True).add(np.array([0, 1]), np.ones(2))
-    book = book.discount(1.0, np.array([0, 1]), np.ones(2))
+    registry = empty_registry(per_class=True).add(np.array([0, 1]), np.ones(2))
+    registry = registry.discount(1.0, np.array([0, 1]), np.ones(2))
     for _ in range(4000):
-        book = book.discount(0.5, np.array([1]), np.ones(1))
-    assert book.discounted[0] == 0.0
-    assert np.isfinite(book.scale).all()
-    assert (book.scale > 0).all()
+        registry = registry.discount(0.5, np.array([1]), np.ones(1))
+    assert registry.discounted[0] == 0.0
+    assert np.isfinite(registry.scale).all()
+    assert (registry.scale > 0).all()
 
 
 # -- the window ------------------------------------------------------------------------------------

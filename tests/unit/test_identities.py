@@ -335,10 +335,10 @@ def test_the_memory_of_a_linear_kernel_is_constant(recursion, n_classes, bias):
     for t in range(8):
         learn(model, [make_batch(20, 10, n_classes, seed=500 + t)])
         posterior = model.posterior_
-        heads = posterior.intercepts.size
-        assert posterior.support.points.shape == (heads, 3)
-        assert posterior.support.coefficients.shape == (heads, heads)
-        assert [part.points.shape for part in posterior.mean_parts] == [(heads, 3)]
+        machines = posterior.intercepts.size
+        assert posterior.support.points.shape == (machines, 3)
+        assert posterior.support.coefficients.shape == (machines, machines)
+        assert [part.points.shape for part in posterior.mean_parts] == [(machines, 3)]
         lengths.append(len(pickle.dumps(model)))
     # landmarks are full after two batches, the spectral form begins with the third; integers of
     # the books take a byte or two more as they grow, rows kept would take hundreds

@@ -721,14 +721,14 @@ def test_a_matrix_that_is_not_held(sparse, monkeypatch):
     assert np.array_equal(gram.diagonal(), np.diagonal(held))
 
 
-@pytest.mark.parametrize("heads", [1, 3])
-def test_sums_need_no_matrix(heads):
+@pytest.mark.parametrize("machines", [1, 3])
+def test_sums_need_no_matrix(machines):
     """By tiles, with rows among them that are far from the rest."""
     points, others = vectors(600, seed=7), vectors(300, seed=8)
     points[300] += 1e4
     others[5] -= 1e4
     kernel = frozen(RBF(0.3), points)
-    coefficients = np.random.default_rng(9).normal(size=(300, heads))
+    coefficients = np.random.default_rng(9).normal(size=(300, machines))
     scores = kernel.sums(points, Expansion(others, coefficients))
     assert scores == pytest.approx(kernel(points, others) @ coefficients, abs=300 * ROUNDING)
 

@@ -41,7 +41,7 @@ def spelled(codes, labels, missing):
 
 
 def class_scores(model, points):
-    """Return the score of every class as a function of the points, whatever the number of heads."""
+    """Return the score of every class as a function of the points."""
     scores = model.decision_function(points)
     labels = model.classes_.tolist()
     if len(labels) == 1:
@@ -513,7 +513,7 @@ def test_adding_a_class_leaves_what_is_known_of_the_others(estimator, variance, 
         after = class_scores(model, points)
         assert sorted(after) == sorted([*before, newcomer])
         for label, scores in before.items():
-            # the same coefficients, summed in an order that depends on the number of heads
+            # the same coefficients, summed in an order that depends on the number of machines
             np.testing.assert_allclose(after[label], scores, atol=1e-12)
         np.testing.assert_array_equal(model.predict(points), best_of(before))
 
@@ -694,22 +694,22 @@ def test_many_classes_among_few_labels_are_nothing_to_warn_of(blobs, estimator, 
     assert model.classes_.tolist() == sorted(names.tolist())
 
 
-# -- the book of classes --------------------------------------------------------------------------
+# -- the registry of classes ------------------------------------------------------------------------
 
 
 def test_the_book_encodes_by_value():
-    book = empty_registry(per_class=False).add(np.array(["bee", "dog", "ant"]), np.ones(3))
-    assert book.encode(np.array(["dog", "bee"])).tolist() == [2, 1]
-    assert book.encode(np.array([], dtype=str)).size == 0
+    registry = empty_registry(per_class=False).add(np.array(["bee", "dog", "ant"]), np.ones(3))
+    assert registry.encode(np.array(["dog", "bee"])).tolist() == [2, 1]
+    assert registry.encode(np.array([], dtype=str)).size == 0
 
 
 def test_the_book_adds_weights_and_keeps_them_when_it_grows():
-    book = empty_registry(per_class=False).add(np.array([2, 5, 2]), np.array([1.0, 2.0, 0.5]))
-    assert book.weights.tolist() == [1.5, 2.0]
-    grown = book.add(np.array([3, 5]), np.array([4.0, 1.0]))
+    registry = empty_registry(per_class=False).add(np.array([2, 5, 2]), np.array([1.0, 2.0, 0.5]))
+    assert registry.weights.tolist() == [1.5, 2.0]
+    grown = registry.add(np.array([3, 5]), np.array([4.0, 1.0]))
     assert grown.classes.tolist() == [2, 3, 5]
     assert grown.weights.tolist() == [1.5, 4.0, 3.0]
-    assert book.weights.tolist() == [1.5, 2.0]  # books are not changed in place
+    assert registry.weights.tolist() == [1.5, 2.0]  # books are not changed in place
     declared = grown.declare(np.array([1]))
     assert declared.seen.tolist() == [False, True, True, True]
 

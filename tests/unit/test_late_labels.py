@@ -309,10 +309,10 @@ def test_weights_leave_with_their_rows():
     weights = np.linspace(0.3, 3, 20)
     model = SeqMED(lag=None).partial_fit(rows.points, rows.labels, sample_weight=weights)
     model.retract(rows.points[:7])
-    book = model._stream.book
+    registry = model._stream.registry
     expected = [weights[7:][rows.labels[7:] == label].sum() for label in (0, 1)]
-    np.testing.assert_allclose(book.weights, expected)
-    assert book.counts.tolist() == [np.sum(rows.labels[7:] == label) for label in (0, 1)]
+    np.testing.assert_allclose(registry.weights, expected)
+    assert registry.counts.tolist() == [np.sum(rows.labels[7:] == label) for label in (0, 1)]
 
 
 def test_rows_are_found_but_for_rounding():

@@ -288,9 +288,11 @@ def test_labels_taken_back_are_as_if_never_given(kind, form):
     model.partial_fit(form(X[wrong]), np.full(10, 1), new_points=False)
     model.retract(form(X[wrong]))
     np.testing.assert_array_equal(model._stream.graph.codes, without._stream.graph.codes)
-    np.testing.assert_array_equal(model._stream.book.counts, without._stream.book.counts)
-    np.testing.assert_allclose(model._stream.book.weights, without._stream.book.weights)
-    np.testing.assert_allclose(model._stream.book.discounted, without._stream.book.discounted)
+    np.testing.assert_array_equal(model._stream.registry.counts, without._stream.registry.counts)
+    np.testing.assert_allclose(model._stream.registry.weights, without._stream.registry.weights)
+    np.testing.assert_allclose(
+        model._stream.registry.discounted, without._stream.registry.discounted
+    )
     assert (model.predict(form(X)) == without.predict(form(X))).mean() > 0.95
 
 
@@ -342,10 +344,10 @@ def test_a_retraction_leaves_the_label_counts_of_the_stream(blobs):
     model = SeqGraphMED(SeqMED(forgetting=0.5), forgetting=0.9, random_state=0)
     for start in (0, 20, 40):
         model.partial_fit(X[start : start + 20], y[start : start + 20])
-    before = model._stream.book
+    before = model._stream.registry
     np.testing.assert_allclose(before.discounted.sum(), 20 * (1 + 0.9 + 0.81))
     model.retract(X[:2])
-    after = model._stream.book
+    after = model._stream.registry
     np.testing.assert_allclose(after.discounted, before.discounted - 0.81)
     np.testing.assert_array_equal(after.counts, before.counts - 1)
 
@@ -372,17 +374,17 @@ def test_forgetting_counts_batches_and_not_mini_batches():
     assert model.n_batches_ == model.estimator_.n_batches_ == 1
     np.testing.assert_array_equal(model._stream.graph.masses, 1.0)
     np.testing.assert_array_equal(model._stream.record.weights, 1.0)
-    np.testing.assert_allclose(model.estimator_._stream.book.discounted.sum(), 100)
+    np.testing.assert_allclose(model.estimator_._stream.registry.discounted.sum(), 100)
     recorded = model._stream.record.size
     model.partial_fit(X[100:120], y[100:120])
     masses = model._stream.graph.masses
     assert np.count_nonzero(masses == 0.5) == 100
     assert np.count_nonzero(masses == 1.0) == 20
     assert np.count_nonzero(model._stream.record.weights == 0.5) == recorded
-    np.testing.assert_allclose(model._stream.book.discounted.sum(), 70)
-    np.testing.assert_allclose(model.estimator_._stream.book.discounted.sum(), 70)
+    np.testing.assert_allclose(model._stream.registry.discounted.sum(), 70)
+    np.testing.assert_allclose(model.estimator_._stream.registry.discounted.sum(), 70)
     model.partial_fit(X[100:103], y[100:103], new_points=False)
-    np.testing.assert_allclose(model._stream.book.discounted.sum(), 73)
+    np.testing.assert_allclose(model._stream.registry.discounted.sum(), 73)
 
 
 def test_a_lag_counts_batches_and_not_mini_batches():
@@ -404,8 +406,8 @@ def test_the_default_estimator_follows_changed_parameters():
     assert model.estimator_.class_weight == {0: 3.0}
     first = np.count_nonzero(labels[:100] >= 0)
     rest = np.count_nonzero(labels[100:] >= 0)
-    for book in (model._stream.book, model.estimator_._stream.book):
-        np.testing.assert_allclose(book.discounted.sum(), 0.5 * first + rest)
+    for registry in (model._stream.registry, model.estimator_._stream.registry):
+        np.testing.assert_allclose(registry.discounted.sum(), 0.5 * first + rest)
 
 
 # -- other estimators -----------------------------------------------------------------------------
@@ -598,7 +600,7 @@ def test_an_estimator_that_learns_from_unlabeled_rows_gets_the_batch_as_one_grap
     assert model.update_info_.n_pieces > 1
     assert seen == [len(X)]
     assert model.estimator_.n_batches_ == model.n_batches_ == 1
-    assert model.estimator_._stream.book.counts.sum() == np.count_nonzero(labels >= 0)
+    assert model.estimator_._stream.registry.counts.sum() == np.count_nonzero(labels >= 0)
     model.partial_fit(X[:50], labels[:50])
     assert seen == [len(X), 50]
     assert model.estimator_.n_batches_ == model.n_batches_ == 2
@@ -857,14 +859,18 @@ def test_the_record_holds_scores_from_before_a_row_was_learned(monkeypatch):
     scored = mixture_update.expert_scores
 
     def watched(stream, points, **options):
-        counts.append((stream.book.counts.sum(), stream.graph.class_masses.sum(), len(points)))
+        counts.append((stream.registry.counts.sum(), stream.graph.class_masses.sum(), len(points)))
         return scored(stream, points, **options)
 
     monkeypatch.setattr(mixture_update, "expert_scores", watched)
     model = SeqGraphMED(random_state=0).partial_fit(X, labels)
     assert sum(n for _, _, n in counts) == model.update_info_.n_recorded
     assert len(counts) == model.update_info_.n_pieces - 1
-    for learned, of_graph, n in counts:  # the book counts the mini-batch itself, the graph does not
+    for (
+        learned,
+        of_graph,
+        n,
+    ) in counts:  # the registry counts the mini-batch itself, the graph does not
         assert learned - n == of_graph
 
 

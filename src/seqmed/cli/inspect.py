@@ -34,7 +34,7 @@ def description(path: Path, model: Classifier, progress: Progress) -> dict[str, 
     from seqmed.streams.files import shown_path
 
     contents, record = model_file.read(path), progress.record
-    schema, book = progress.known_schema, model._stream.book
+    schema, registry = progress.known_schema, model._stream.registry
     return {
         "file": {
             "path": shown_path(path),
@@ -58,7 +58,7 @@ def description(path: Path, model: Classifier, progress: Progress) -> dict[str, 
         },
         "classes": [
             {"class": name, "labels": count}
-            for name, count in zip(book.classes.tolist(), book.counts.tolist(), strict=True)
+            for name, count in zip(registry.classes.tolist(), registry.counts.tolist(), strict=True)
         ],
         "seen": {
             "batches": model.n_batches_,

@@ -1,8 +1,8 @@
 """The landmark recursion: smoothness is projected on m points, labels keep the exact kernel.
 
 The landmarks are taken from the stream as it comes: all points until there are m, and then a
-uniform sample of everything seen (a reservoir). Some are replaced by every batch, and later in the
-stream by one in several, which stands for the others too. The penalty ``f' P f`` of a batch, as far
+uniform sample of everything seen (a reservoir). Replacing landmarks is expensive, so it is deferred
+until the pending points are a tenth of the stream. The penalty ``f' P f`` of a batch, as far
 as landmarks express it, conditions an m x m matrix; replacing some of them keeps the covariance on
 those that stay.
 """
@@ -20,9 +20,9 @@ from seqmed.covariance.low_rank import LowRankCovariance
 from seqmed.covariance.protocol import Folded, Projection
 from seqmed.graph.laplacian import Smoothness
 
-# Share in the stream below which points wait for those of later batches to stand for them: to
-# replace one landmark costs as much as to replace many.
-IN_COMPANY = 0.1
+# Landmark replacement is deferred until the pending points are this share of the stream: replacing
+# one landmark costs as much as replacing many.
+DEFERRED = 0.1
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class LandmarkRecursion:
     basis : what is known on the landmarks, None before the first batch.
     keys : (m,) the draw by which each landmark holds its place; the largest stay.
     n_folds : batches folded in.
-    n_seen, n_waiting : points seen, and those of them that the next to draw for a place stand for,
+    n_seen, n_pending : points seen, and those of them that have not been offered as landmarks yet,
         both with those of the past discounted by forgetting.
     """
 
@@ -48,7 +48,7 @@ class LandmarkRecursion:
     keys: Array | None = None
     n_folds: int = 0
     n_seen: float = 0.0
-    n_waiting: float = 0.0
+    n_pending: float = 0.0
 
     grows: ClassVar[bool] = True
 
@@ -73,7 +73,7 @@ class LandmarkRecursion:
             keys=forgotten(self.keys, share),
             covariance=covariance,
             n_seen=share * self.n_seen,
-            n_waiting=share * self.n_waiting,
+            n_pending=share * self.n_pending,
         )
 
     def project(self, points: Points, coefficients: Array) -> Projection:
@@ -111,14 +111,14 @@ class LandmarkRecursion:
         if basis is None or keys is None:
             basis, keys = empty_basis(points), np.zeros(0)
         n = points.shape[0]
-        seen, waiting = self.n_seen + n, self.n_waiting + n
-        standing = waiting
+        seen, pending = self.n_seen + n, self.n_pending + n
+        represented = pending
         if basis.size == self.capacity:
-            standing = stood_for(n, waiting, seen, self.capacity)
-        drawn = replace(self, n_seen=seen, n_waiting=waiting - standing)
-        if not standing:
+            represented = replaced_now(n, pending, seen, self.capacity)
+        drawn = replace(self, n_seen=seen, n_pending=pending - represented)
+        if not represented:
             return drawn, None, 0.0
-        draws = draw_keys(n, self.seed, self.n_folds, standing)
+        draws = draw_keys(n, self.seed, self.n_folds, represented)
         chosen = largest(np.append(keys, draws), self.capacity)
         stays, enters = chosen[chosen < basis.size], chosen[chosen >= basis.size] - basis.size
         if not enters.size:
@@ -135,32 +135,32 @@ class LandmarkRecursion:
         return grown, origin, cost
 
 
-def stood_for(n: int, waiting: float, seen: float, n_landmarks: int) -> float:
-    """Return how many of the points ``waiting`` the last n of them are to stand for; 0 to wait too.
+def replaced_now(n: int, pending: float, seen: float, n_landmarks: int) -> float:
+    """Return how many pending points the last n of them represent; 0 to defer the replacement.
 
-    That is, unless there are enough of them to replace landmarks in company, or as many places due
-    to them as n points can be trusted to fill; what is beyond that goes on waiting.
+    It is not deferred if pending points are a large enough share of the stream, or if their places
+    among the landmarks are as many as n points can fill. The remaining points stay pending.
     """
-    due = n_landmarks * waiting / seen
+    due = n_landmarks * pending / seen
     most = max(n / 8, n - 3.0 * np.sqrt(n))  # in number, or in the mean of a number, of places
-    if waiting < IN_COMPANY * seen and due < most:
+    if pending < DEFERRED * seen and due < most:
         return 0.0
-    return max(float(n), waiting * min(1.0, most / due))
+    return max(float(n), pending * min(1.0, most / due))
 
 
-def draw_keys(n: int, seed: int, n_folds: int, standing: float) -> Array:
+def draw_keys(n: int, seed: int, n_folds: int, represented: float) -> Array:
     """Return one negative key per point, (n,): the m largest of a stream are a uniform sample.
 
-    Where n points stand for ``standing >= n`` of them, each of the n largest keys of so many goes
+    Where n points represent ``represented >= n``, each of the n largest keys of so many goes
     to one of the points. Keys of the past divided by ``forgetting`` at every step make it a sample
     that forgets.
     """
     generator = np.random.default_rng((seed, n_folds))
     keys = np.log(generator.random(n))
-    if standing == n:
+    if represented == n:
         return keys
     # the largest of N is the N-th root of one, the next largest that of the N - 1 below it
-    return generator.permutation(np.cumsum(keys / (standing - np.arange(n))))
+    return generator.permutation(np.cumsum(keys / (represented - np.arange(n))))
 
 
 def forgotten(keys: Array, share: float) -> Array:

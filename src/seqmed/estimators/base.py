@@ -36,7 +36,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     """A classifier that learns a stream batch by batch.
 
     All that was learned is in one immutable object, ``_stream``, with the classes so far
-    (``book``), the format of the rows (``sparse``) and the parameters that may not change
+    (``registry``), the format of the rows (``sparse``) and the parameters that may not change
     (``fixed``). An update replaces it; every method reads a snapshot.
     """
 
@@ -72,7 +72,9 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         X = checked_rows(self, X, reset=stream is None)
-        known = None if stream is None or not stream.book.classes.size else stream.book.classes
+        known = (
+            None if stream is None or not stream.registry.classes.size else stream.registry.classes
+        )
         declared = np.zeros(0) if classes is None else self._check_classes(classes, known)
         if known is None and declared.size:
             known = declared
@@ -150,14 +152,14 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _codes_to_retract(self, y: Any, n_rows: int) -> NDArray[np.intp]:
         """Return the classes (n,) of the labels that are to be taken back."""
-        book = self._stream.book
-        labeled, labels = self._split_labels(y, book.classes)
+        registry = self._stream.registry
+        labeled, labels = self._split_labels(y, registry.classes)
         if labeled.size != n_rows or not labeled.all():
             raise ValueError(
                 f"retract got {labels.size} labels for {n_rows} rows, expected one for each: leave "
                 "out the rows whose label is to stay, or y for whatever labels the rows have."
             )
-        return book.find(labels)
+        return registry.find(labels)
 
     def _check_new_points(self, new_points: Any) -> None:
         if not isinstance(new_points, bool | np.bool_):
@@ -196,7 +198,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _checked_points(self, X: Any) -> Points:
         """Return rows to predict; refuse if no label has been learned."""
         points = self._points(X)
-        if not self._stream.book.seen.any():
+        if not self._stream.registry.seen.any():
             raise NotFittedError(
                 f"this {type(self).__name__} has learned {self.n_batches_} batches without a "
                 "label, expected at least one labeled row before predictions: call partial_fit "
@@ -233,7 +235,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         accuracy : float in [0, 1]
         """
         model = self._snapshot()
-        labeled, labels = model._split_labels(y, model._stream.book.classes)
+        labeled, labels = model._split_labels(y, model._stream.registry.classes)
         if not labels.size:
             raise ValueError(
                 f"score got no labeled row among {labeled.size}, expected at least one: pass true "

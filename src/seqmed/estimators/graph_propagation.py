@@ -34,7 +34,7 @@ class GraphStream(NamedTuple):
     """Everything `GraphPropagation` carries from batch to batch."""
 
     graph: GraphState
-    book: ClassRegistry
+    registry: ClassRegistry
     n_batches: int
     fixed: dict[str, Any]
     sparse: bool
@@ -149,7 +149,7 @@ class GraphClassifier(StreamClassifier):
             Of two classes the score of ``classes_[1]`` less that of ``classes_[0]``.
         """
         stream, scores = self._class_scores(X)
-        scores = stream.book.compared(scores)
+        scores = stream.registry.compared(scores)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X):
@@ -164,7 +164,7 @@ class GraphClassifier(StreamClassifier):
         labels : ndarray of shape (n_samples,)
         """
         stream, scores = self._class_scores(X)
-        return stream.book.classes[stream.book.best(scores)]
+        return stream.registry.classes[stream.registry.best(scores)]
 
     @abstractmethod
     def _class_scores(self, X: Any) -> tuple[Any, Array]:
@@ -182,9 +182,9 @@ class GraphClassifier(StreamClassifier):
         """Return the uncertainty of the decisions at some rows."""
         stream = self._stream
         probabilities = np.zeros((points.shape[0], 0))
-        if stream.book.seen.sum() > 1:
+        if stream.registry.seen.sum() > 1:
             probabilities = self._probabilities(points)
-        return uncertainty.of_graph(stream.graph, stream.book, points, probabilities)
+        return uncertainty.of_graph(stream.graph, stream.registry, points, probabilities)
 
     def _begin_graph(self, rows: Rows, seed: int, kernel: Kernel | None) -> GraphState:
         """Return the graph before the first batch; ``kernel`` is whose distances "auto" means."""
@@ -306,29 +306,31 @@ class GraphPropagation(GraphClassifier):
 
     def _begin(self, rows: Rows, seed: int, classes: Any) -> GraphStream:
         graph = self._begin_graph(rows, seed, None)
-        book = empty_registry(per_class=True)
-        return GraphStream(graph, book, 0, self._fixed(), sp.issparse(rows.points))
+        registry = empty_registry(per_class=True)
+        return GraphStream(graph, registry, 0, self._fixed(), sp.issparse(rows.points))
 
     def _learn_rows(
         self, stream: GraphStream, rows: Rows, *, new_points: bool, new_batch: bool
     ) -> tuple[GraphStream, GraphInfo]:
         share = float(self.forgetting) if new_batch and stream.n_batches else 1.0
-        book = stream.book.declare(rows.declared).add(rows.labels, rows.weights[rows.labeled])
+        registry = stream.registry.declare(rows.declared).add(
+            rows.labels, rows.weights[rows.labeled]
+        )
         graph = propagation.forget(stream.graph, share, new_labels=bool(rows.labeled.any()))
         share = share if rows.labeled.any() else 1.0
-        graph = graph.with_classes(stream.book.places_in(book), book.classes.size)
-        codes, masses = coded(rows, book)
-        book = book.discount(share, codes[rows.labeled], rows.weights[rows.labeled])
+        graph = graph.with_classes(stream.registry.places_in(registry), registry.classes.size)
+        codes, masses = coded(rows, registry)
+        registry = registry.discount(share, codes[rows.labeled], rows.weights[rows.labeled])
         with one_thread():
             batch = graph.rows.metric.store(rows.points)
             graph, info = propagation.learn(graph, batch, codes, masses, late=not new_points)
         n_batches = stream.n_batches + new_batch
-        return stream._replace(graph=graph, book=book, n_batches=n_batches), info
+        return stream._replace(graph=graph, registry=registry, n_batches=n_batches), info
 
     def _commit(self, stream: GraphStream, info: GraphInfo) -> Self:
         self.__dict__.update(
             _stream=stream,
-            classes_=stream.book.classes,
+            classes_=stream.registry.classes,
             n_batches_=stream.n_batches,
             n_kept_=stream.graph.rows.size,
             update_info_=info,
@@ -372,9 +374,9 @@ class GraphPropagation(GraphClassifier):
                 f"rows that are kept (graph_memory={self.graph_memory}), expected one of them, as "
                 "it was learned and with the label it had."
             )
-        book = stream.book.remove(codes, weights, weights)
-        new = new.with_classes(stream.book.places_in(book), book.classes.size)
-        return self._commit(stream._replace(graph=new, book=book), info)
+        registry = stream.registry.remove(codes, weights, weights)
+        new = new.with_classes(stream.registry.places_in(registry), registry.classes.size)
+        return self._commit(stream._replace(graph=new, registry=registry), info)
 
     def _class_scores(self, X: Any) -> tuple[GraphStream, Array]:
         model = self._snapshot()
@@ -401,11 +403,11 @@ class GraphPropagation(GraphClassifier):
         """Return probabilities (n, K) at validated rows; to be called on a snapshot."""
         stream = self._stream
         scores = stream.graph.scores(stream.graph.search(points))
-        return with_unseen(stream.book, scores[:, stream.book.seen], scores)
+        return with_unseen(stream.registry, scores[:, stream.registry.seen], scores)
 
 
-def coded(rows: Rows, book: ClassRegistry) -> tuple[Any, Array]:
+def coded(rows: Rows, registry: ClassRegistry) -> tuple[Any, Array]:
     """Return classes and label weights of all rows, both (n,); -1 and 0 for unlabeled ones."""
     codes = np.full(rows.weights.size, UNLABELED)
-    codes[rows.labeled] = book.encode(rows.labels)
+    codes[rows.labeled] = registry.encode(rows.labels)
     return codes, np.where(rows.labeled, rows.weights, 0.0)

@@ -20,7 +20,7 @@ class PosteriorPredictor(StreamClassifier):
     """The half of a classifier that reads its posterior (`posterior_`) and changes nothing."""
 
     def _machine_scores(self, X: Any) -> tuple[MarginState, Array]:
-        """Return the state, and the posterior mean of every machine at every row, (n, heads)."""
+        """Return the state, and the posterior mean of every machine at every row, (n, machines)."""
         model = self._snapshot()
         return model._stream, scored(model._stream.posterior, model._checked_points(X))
 
@@ -42,7 +42,7 @@ class PosteriorPredictor(StreamClassifier):
             column of a declared class without an example means nothing yet; `predict` skips it.
         """
         stream, scores = self._machine_scores(X)
-        scores = stream.book.decisions(scores)
+        scores = stream.registry.decisions(scores)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def decision_std(self, X):
@@ -80,7 +80,7 @@ class PosteriorPredictor(StreamClassifier):
         labels : ndarray of shape (n_samples,)
         """
         stream, scores = self._machine_scores(X)
-        return stream.book.classes[stream.book.winners(scores)]
+        return stream.registry.classes[stream.registry.winners(scores)]
 
     def predict_proba(self, X):
         """Return the probability of every class at every row.
@@ -101,15 +101,15 @@ class PosteriorPredictor(StreamClassifier):
             many as there are labels and classes.
         """
         stream, scores = self._machine_scores(X)
-        return calibration.probabilities(stream.calibration, stream.book, scores)
+        return calibration.probabilities(stream.calibration, stream.registry, scores)
 
     @property
     def class_scale_(self):
         """Factors of the class scores with ``bias="auto"``, (n_classes,); 0 for unseen classes."""
-        book = self._snapshot()._stream.book
-        if not book.per_class:
+        registry = self._snapshot()._stream.registry
+        if not registry.per_class:
             raise AttributeError("class_scale_ is only available with bias='auto'.")
-        return book.scale
+        return registry.scale
 
     @property
     def support_vectors_(self):
@@ -145,7 +145,7 @@ class PosteriorPredictor(StreamClassifier):
 
 
 def scored(posterior: Posterior, points: Points) -> Array:
-    """Return the posterior mean of every machine at every row, (n, heads)."""
+    """Return the posterior mean of every machine at every row, (n, machines)."""
     threads = threads_to_score(points.shape[0], posterior.size)
     with threads, np.errstate(over="ignore", invalid="ignore"):
         scores = posterior.mean(points)

@@ -219,12 +219,12 @@ class SeqGraphMED(GraphClassifier):
     def _begin(self, rows: Rows, seed: int, classes: Any) -> MixtureStream:
         margin = margins.make_expert(self._template())
         graph = self._begin_graph(rows, seed, margin.frozen_kernel(rows))
-        book = empty_registry(per_class=True)
+        registry = empty_registry(per_class=True)
         sparse = sp.issparse(rows.points)
         stream = mixture_update.initial_state(
-            graph, margin, book, rows.points, self._fixed(), sparse
+            graph, margin, registry, rows.points, self._fixed(), sparse
         )
-        return mixture_update.with_classes(stream, book.declare(classes))
+        return mixture_update.with_classes(stream, registry.declare(classes))
 
     def _learn_rows(
         self, stream: MixtureStream, rows: Rows, *, new_points: bool, new_batch: bool
@@ -245,7 +245,7 @@ class SeqGraphMED(GraphClassifier):
         estimator = stream.margin.estimator
         self.__dict__.update(
             _stream=stream,
-            classes_=stream.book.classes,
+            classes_=stream.registry.classes,
             n_batches_=stream.n_batches,
             n_kept_=stream.graph.rows.size,
             estimator_=estimator,
@@ -312,4 +312,6 @@ class SeqGraphMED(GraphClassifier):
         stream = self._stream
         scores = mixture_update.class_scores(stream, points)
         check_overflow(scores)
-        return with_unseen(stream.book, softmax(scores[:, stream.book.seen], axis=1), scores)
+        return with_unseen(
+            stream.registry, softmax(scores[:, stream.registry.seen], axis=1), scores
+        )

@@ -119,7 +119,7 @@ class SeqMED(SequentialClassifier):
     n_iter_ : int
         Solver steps of the last batch.
     update_info_ : UpdateInfo
-        Everything the last batch reported, head by head.
+        Everything the last batch reported, machine by machine.
     posterior_ : Posterior
         Mean and covariance as frozen data.
     """

@@ -220,7 +220,7 @@ class SequentialClassifier(PosteriorPredictor):
     def _commit(self, new: MarginState, info: UpdateInfo) -> Self:
         self.__dict__.update(
             _stream=new,
-            classes_=new.book.classes,
+            classes_=new.registry.classes,
             n_batches_=new.posterior.n_batches,
             posterior_=new.posterior,
             update_info_=info,
@@ -250,8 +250,8 @@ class SequentialClassifier(PosteriorPredictor):
 
     def _find_in_window(self, points: Points, codes: NDArray[np.intp] | None) -> NDArray[np.bool_]:
         """Return a mask of the rows of the window whose labels are to be taken back."""
-        kept, book = self._stream.posterior.window, self._stream.book
-        found, missing = window.find(kept, book.own_classes(kept.signs), points, codes)
+        kept, registry = self._stream.posterior.window, self._stream.registry
+        found, missing = window.find(kept, registry.own_classes(kept.signs), points, codes)
         if missing is not None:
             budget = f"budget={self.budget}, " if self.budget is not None else ""
             raise ValueError(
@@ -323,7 +323,7 @@ class SequentialClassifier(PosteriorPredictor):
                 "evaluated between any two rows: pass the kernel as a callable."
             )
         stream = self._stream
-        return uncertainty.of_posterior(stream.posterior, stream.book, points, self.C)
+        return uncertainty.of_posterior(stream.posterior, stream.registry, points, self.C)
 
     # -- what a subclass decides -----------------------------------------------------------------
 

@@ -16,7 +16,7 @@ BLOCK_VALUES = 2**21
 
 
 def evaluate(kernel: Kernel, parts: tuple[Expansion, ...], points: Points) -> Array:
-    """Return the sum of expansions at every row, (n, heads), in bounded memory.
+    """Return the sum of expansions at every row, (n, machines), in bounded memory.
 
     A kernel may have its own way of summing, without a matrix.
     """
@@ -33,7 +33,7 @@ def evaluate(kernel: Kernel, parts: tuple[Expansion, ...], points: Points) -> Ar
 
 
 def sums_by_blocks(kernel: Kernel, points: Points, expansion: Expansion) -> Array:
-    """Return an expansion at every row, (n, heads), by blocks of the kernel matrix."""
+    """Return an expansion at every row, (n, machines), by blocks of the kernel matrix."""
     sums = np.empty((points.shape[0], expansion.coefficients.shape[1]))
     for rows in blocks(points.shape[0], expansion.points.shape[0]):
         sums[rows] = kernel(points[rows], expansion.points) @ expansion.coefficients

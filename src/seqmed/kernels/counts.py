@@ -51,7 +51,7 @@ class TfIdf(Pointwise):
         return safe_sparse_dot(first, second.T, dense_output=True)
 
     def sums(self, points: Points, expansion: Expansion) -> Array:
-        """Return an expansion at every row, (n, heads), by its weights in the coordinates."""
+        """Return an expansion at every row, (n, machines), by its weights in the coordinates."""
         others = self.coordinates(expansion.points)
         weights = safe_sparse_dot(others.T, expansion.coefficients, dense_output=True)
         return safe_sparse_dot(self.coordinates(points), weights, dense_output=True)

@@ -18,7 +18,7 @@ from seqmed.arrays import Array, Points, stack
 
 
 class Expansion(NamedTuple):
-    """A function ``x -> k(x, points) @ coefficients``, one column per head."""
+    """A function ``x -> k(x, points) @ coefficients``, one column per machine."""
 
     points: Points
     coefficients: Array

@@ -86,7 +86,7 @@ class RBF(Pointwise):
         return gaussians.symmetric(left) if left is right else gaussians.matrix(left)
 
     def sums(self, points: Points, expansion: Expansion) -> Array:
-        """Return an expansion at every row, (n, heads), with no more than a tile in memory."""
+        """Return an expansion at every row, (n, machines), with no more than a tile in memory."""
         others, coefficients = expansion
         if sp.issparse(points) or points.shape[0] == 1:
             return sums_by_blocks(self, points, expansion)
@@ -223,7 +223,7 @@ class Gaussians:
         return values
 
     def sums(self, left: Array, coefficients: Array) -> Array:
-        """Return the product of the matrix with ``coefficients`` (m, heads); it is not formed."""
+        """Return the matrix times ``coefficients`` (m, machines), without forming the matrix."""
         n, size = left.shape[0], even(left.shape[0], strip_rows(*self.points.shape))
         scores, strips = np.zeros((n, coefficients.shape[1])), self.strips_of(left)
 
@@ -302,7 +302,7 @@ def squared_distances(left: Points, right: Points) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Linear(Pointwise):
-    """``x . x'``; an expansion is kept as one weight vector per head."""
+    """``x . x'``; an expansion is kept as one weight vector per machine."""
 
     compact = True
 
@@ -318,7 +318,7 @@ class Linear(Pointwise):
 
 
 def linear_weights(expansion: Expansion) -> Array:
-    """Return the (heads, p) weight vectors of an expansion in a linear kernel."""
+    """Return the (machines, p) weight vectors of an expansion in a linear kernel."""
     weights = safe_sparse_dot(expansion.coefficients.T, expansion.points, dense_output=True)
     return np.asarray(weights)
 

@@ -37,14 +37,14 @@ class Lesson(NamedTuple):
     part : (n,) mask of its rows in the batch.
     begins : whether it is the first of its batch.
     new_points : whether the rows are new; False for late labels.
-    book : the classes, this mini-batch included.
+    registry : the classes, this mini-batch included.
     """
 
     rows: Rows
     part: Mask
     begins: bool
     new_points: bool
-    book: ClassRegistry
+    registry: ClassRegistry
 
 
 class MarginExpert(Protocol):
@@ -70,13 +70,15 @@ class MarginExpert(Protocol):
     def learn(self, lesson: Lesson) -> MarginExpert:
         """Return the expert after one mini-batch."""
 
-    def scores(self, points: Points, book: ClassRegistry) -> Array:
-        """Return scores (n, K) of the classes of a book; 0 for classes it does not know."""
+    def scores(self, points: Points, registry: ClassRegistry) -> Array:
+        """Return scores (n, K) of the classes of a registry; 0 for classes it does not know."""
 
-    def label_counts(self, book: ClassRegistry) -> Array:
-        """Return the label weight of every class of a book, (K,), as the expert has forgotten."""
+    def label_counts(self, registry: ClassRegistry) -> Array:
+        """Return the label weight of every class, (K,), discounted as by the expert."""
 
-    def retract(self, points: Points, codes: Any, book: ClassRegistry) -> tuple[MarginExpert, Rows]:
+    def retract(
+        self, points: Points, codes: Any, registry: ClassRegistry
+    ) -> tuple[MarginExpert, Rows]:
         """Return the expert without some labels, and those labels."""
 
 
@@ -124,30 +126,32 @@ class OwnExpert:
         model._learn_rows(rows, getattr(model, "_stream", None), new_points=new_points)
         return OwnExpert(model)
 
-    def scores(self, points: Points, book: ClassRegistry) -> Array:
+    def scores(self, points: Points, registry: ClassRegistry) -> Array:
         """Return scores (n, K), not scaled by label counts."""
         stream = getattr(self.estimator, "_stream", None)
-        found = np.zeros((points.shape[0], book.classes.size))
-        if stream is not None and stream.book.seen.any():
-            places = stream.book.places_in(book)
-            found[:, places] = stream.book.unscaled(scored(stream.posterior, points))
+        found = np.zeros((points.shape[0], registry.classes.size))
+        if stream is not None and stream.registry.seen.any():
+            places = stream.registry.places_in(registry)
+            found[:, places] = stream.registry.unscaled(scored(stream.posterior, points))
         return found
 
-    def label_counts(self, book: ClassRegistry) -> Array:
+    def label_counts(self, registry: ClassRegistry) -> Array:
         """Return the discounted label weights of the estimator, whose `forgetting` is its own."""
         stream = getattr(self.estimator, "_stream", None)
-        found = np.zeros(book.classes.size)
-        if stream is not None and stream.book.classes.size:
-            found[stream.book.places_in(book)] = stream.book.discounted
+        found = np.zeros(registry.classes.size)
+        if stream is not None and stream.registry.classes.size:
+            found[stream.registry.places_in(registry)] = stream.registry.discounted
         return found
 
-    def retract(self, points: Points, codes: Any, book: ClassRegistry) -> tuple[OwnExpert, Rows]:
+    def retract(
+        self, points: Points, codes: Any, registry: ClassRegistry
+    ) -> tuple[OwnExpert, Rows]:
         """Return the expert without some labels of its window, and those labels."""
         model = snapshot(self.estimator)
         model._check_retractable()
         window = model._stream.posterior.window
         found = model._find_in_window(points, codes)
-        labels = model.classes_[model._stream.book.own_classes(window.signs[found])]
+        labels = model.classes_[model._stream.registry.own_classes(window.signs[found])]
         taken = Rows(
             take_rows(window.points, found), np.ones(labels.size, dtype=bool), labels,
             window.weights[found], np.zeros(0),
@@ -203,7 +207,7 @@ class OtherExpert:
         options: dict[str, Any] = {}
         if not hasattr(model, "classes_"):
             # all of the batch: a later mini-batch may have classes that this one has not
-            options["classes"] = union(lesson.book.classes, rows.labels)
+            options["classes"] = union(lesson.registry.classes, rows.labels)
         weights = rows.weights[chosen]
         if not (weights == 1).all():
             if not takes_weights(model):
@@ -221,7 +225,7 @@ class OtherExpert:
         known = getattr(self.estimator, "classes_", None)
         if known is None or isinstance(self.estimator, StreamClassifier):
             return
-        new = lesson.book.classes[find(lesson.book.classes, typed(np.asarray(known))) < 0]
+        new = lesson.registry.classes[find(lesson.registry.classes, typed(np.asarray(known))) < 0]
         if new.size:
             raise ValueError(
                 f"y holds {new.tolist()[0]!r}, a class that {type(self.estimator).__name__} has "
@@ -229,15 +233,15 @@ class OtherExpert:
                 "first call of partial_fit, or use SeqMED, which adds classes as they come."
             )
 
-    def scores(self, points: Points, book: ClassRegistry) -> Array:
+    def scores(self, points: Points, registry: ClassRegistry) -> Array:
         """Return decision values, or log-probabilities where there are none, (n, K)."""
-        found = np.zeros((points.shape[0], book.classes.size))
+        found = np.zeros((points.shape[0], registry.classes.size))
         classes = getattr(self.estimator, "classes_", None)
         if classes is None or not len(classes):
             return found
         with np.errstate(divide="ignore"):  # a class may be declared and have no example yet
             values = self._values(points, len(classes))
-        places = book.find(typed(np.asarray(classes)))
+        places = registry.find(typed(np.asarray(classes)))
         found[:, places[places >= 0]] = values[:, places >= 0]
         return found
 
@@ -251,11 +255,13 @@ class OtherExpert:
             values = np.column_stack([np.zeros_like(values), values])[:, -n_classes:]
         return values
 
-    def label_counts(self, book: ClassRegistry) -> Array:
-        """Return the discounted label weights of the book."""
-        return book.discounted
+    def label_counts(self, registry: ClassRegistry) -> Array:
+        """Return the discounted label weights of the registry."""
+        return registry.discounted
 
-    def retract(self, points: Points, codes: Any, book: ClassRegistry) -> tuple[OtherExpert, Rows]:
+    def retract(
+        self, points: Points, codes: Any, registry: ClassRegistry
+    ) -> tuple[OtherExpert, Rows]:
         """Refuse: the classifier cannot forget a label."""
         raise ValueError(
             f"{type(self.estimator).__name__} cannot take labels back, expected SeqMED or "

@@ -56,7 +56,7 @@ class MixtureStream(NamedTuple):
     Attributes
     ----------
     graph, margin : the two experts.
-    book : the classes so far.
+    registry : the classes so far.
     record, scales, choice : how the experts are mixed.
     class_weights : (K,) factors of the graph's scores.
     probes : the last unlabeled rows.
@@ -66,7 +66,7 @@ class MixtureStream(NamedTuple):
 
     graph: GraphState
     margin: MarginExpert
-    book: ClassRegistry
+    registry: ClassRegistry
     record: ScoreRecord
     scales: Scales
     choice: Choice
@@ -98,7 +98,7 @@ class MixtureInfo(NamedTuple):
 def initial_state(
     graph: GraphState,
     margin: MarginExpert,
-    book: ClassRegistry,
+    registry: ClassRegistry,
     points: Points,
     fixed: dict,
     sparse: bool,
@@ -107,7 +107,7 @@ def initial_state(
     return MixtureStream(
         graph=graph,
         margin=margin,
-        book=book,
+        registry=registry,
         record=weighting.empty_record(),
         scales=Scales(np.zeros(0), np.ones(weighting.SHARE_EXPONENTS.size), 1.0),
         choice=Choice(weighting.FIRST_WEIGHT, 1.0, 0),
@@ -139,15 +139,15 @@ def learn(
         record=stream.record.forget(of_labels),
         n_batches=stream.n_batches + new_batch,
     )
-    book = stream.book.discount(of_labels, no_indices(), np.zeros(0)).declare(rows.declared)
-    stream = with_classes(stream, book)
-    cuts = weighting.pieces(rows.labeled, float(stream.book.counts.sum()))
+    registry = stream.registry.discount(of_labels, no_indices(), np.zeros(0)).declare(rows.declared)
+    stream = with_classes(stream, registry)
+    cuts = weighting.pieces(rows.labeled, float(stream.registry.counts.sum()))
     info = None
     with one_thread():
         for number, cut in enumerate(cuts):
             part = np.zeros(rows.weights.size, dtype=bool)
             part[cut] = True
-            lesson = Lesson(rows, part, number == 0 and new_batch, new_points, stream.book)
+            lesson = Lesson(rows, part, number == 0 and new_batch, new_points, stream.registry)
             stream, info = learn_piece(stream, lesson, settings.class_weight)
     assert info is not None
     choice = weighting.choose(stream.record, stream.margin.scaled, settings.weight, settings.shares)
@@ -165,10 +165,10 @@ def learn_piece(
     shown = lesson.part[rows.labeled]
     labeled = np.flatnonzero(rows.labeled & lesson.part)
     labels, weights = rows.labels[shown], rows.weights[labeled]
-    book = stream.book.add(labels, weights)
-    codes = book.encode(labels)
-    book = book.discount(1.0, codes, weights)
-    stream = with_classes(stream, book)
+    registry = stream.registry.add(labels, weights)
+    codes = registry.encode(labels)
+    registry = registry.discount(1.0, codes, weights)
+    stream = with_classes(stream, registry)
     record = recorded(stream, rows, labeled, codes, late=not lesson.new_points)
     stream = stream._replace(record=record)
 
@@ -185,26 +185,26 @@ def learn_piece(
     graph, info = propagation.learn(
         graph, stored, all_codes[chosen], masses, late=not lesson.new_points, entering=entering
     )
-    margin = stream.margin.learn(lesson._replace(book=book))
+    margin = stream.margin.learn(lesson._replace(registry=registry))
     given = class_weight if isinstance(class_weight, dict) else None
     unlabeled = chosen[all_codes[chosen] < 0][-PROBES:]
     stream = stream._replace(
         graph=graph,
         margin=margin,
-        class_weights=book.class_weights(given),
+        class_weights=registry.class_weights(given),
         probes=stack(stream.probes, take_rows(rows.points, unlabeled))[-PROBES:],
     )
     return stream._replace(scales=measured(stream, slots[unlabeled])), info
 
 
-def with_classes(stream: MixtureStream, book: ClassRegistry) -> MixtureStream:
-    """Return the stream with columns for the classes of another book."""
-    size = book.classes.size
-    if size == stream.book.classes.size:
-        return stream._replace(book=book)
-    places = stream.book.places_in(book)
+def with_classes(stream: MixtureStream, registry: ClassRegistry) -> MixtureStream:
+    """Return the stream with columns for the classes of another registry."""
+    size = registry.classes.size
+    if size == stream.registry.classes.size:
+        return stream._replace(registry=registry)
+    places = stream.registry.places_in(registry)
     return stream._replace(
-        book=book,
+        registry=registry,
         graph=stream.graph.with_classes(places, size),
         record=stream.record.with_classes(places, size),
         scales=stream.scales._replace(counts=moved(stream.scales.counts, places, size)),
@@ -244,9 +244,9 @@ def expert_scores(
     stream: MixtureStream, points: Points, *, margin: bool = True, graph: bool = True
 ) -> Scores:
     """Return the scores of both experts, zeros for one that is not asked."""
-    nothing = np.zeros((points.shape[0], stream.book.classes.size))
+    nothing = np.zeros((points.shape[0], stream.registry.classes.size))
     with np.errstate(over="ignore", invalid="ignore"):
-        of_margin = stream.margin.scores(points, stream.book) if margin else nothing
+        of_margin = stream.margin.scores(points, stream.registry) if margin else nothing
     of_graph = nothing
     if graph:
         of_graph = stream.graph.scores(stream.graph.search(points), stream.class_weights)
@@ -261,8 +261,8 @@ def measured(stream: MixtureStream, slots: Indices) -> Scales:
     """
     # a class whose labels have faded to nothing is still one that was seen
     tiny = np.finfo(np.float64).tiny
-    counts = stream.margin.label_counts(stream.book)
-    counts = np.where(stream.book.seen, np.maximum(counts, tiny), 0.0)
+    counts = stream.margin.label_counts(stream.registry)
+    counts = np.where(stream.registry.seen, np.maximum(counts, tiny), 0.0)
     scores = Scores(*(np.zeros((0, counts.size)) for _ in range(2)))
     if stream.probes.shape[0]:
         scores = left_out_scores(stream, stream.probes, slots)
@@ -301,7 +301,7 @@ def left_out_scores(stream: MixtureStream, points: Points, slots: Indices) -> Sc
             getattr(found, name)[unknown, : values.shape[1]] = values
         found.sizes[unknown] = np.minimum(nearest.sizes - own, kept.n_neighbors)
     with np.errstate(over="ignore", invalid="ignore"):
-        margin = stream.margin.scores(points, stream.book)
+        margin = stream.margin.scores(points, stream.registry)
     return Scores(margin, stream.graph.scores(found, stream.class_weights))
 
 
@@ -322,18 +322,18 @@ def take_back(
 
     ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have.
     """
-    margin, taken = stream.margin.retract(points, codes, stream.book)
-    codes = stream.book.encode(taken.labels)
+    margin, taken = stream.margin.retract(points, codes, stream.registry)
+    codes = stream.registry.encode(taken.labels)
     graph = stream.graph
     stored = graph.rows.metric.store(taken.points)
     with one_thread():
         retraction = propagation.take_labels_back(graph, stored, codes)
     # of labels that are no longer kept, the discount is the mean of their class
-    means = stream.book.discounted[codes] / stream.book.weights[codes]
+    means = stream.registry.discounted[codes] / stream.registry.weights[codes]
     discounted = np.where(retraction.found, retraction.masses, means * taken.weights)
-    declared = stream.margin.estimator._stream.book.declared
-    book = replace(stream.book, declared=declared).remove(codes, taken.weights, discounted)
-    stream = with_classes(stream._replace(graph=retraction.state, margin=margin), book)
+    declared = stream.margin.estimator._stream.registry.declared
+    registry = replace(stream.registry, declared=declared).remove(codes, taken.weights, discounted)
+    stream = with_classes(stream._replace(graph=retraction.state, margin=margin), registry)
     stream = stream._replace(scales=measured(stream, no_indices()))
     choice = weighting.choose(stream.record, margin.scaled, settings.weight, settings.shares)
     stream = stream._replace(choice=choice)

@@ -49,30 +49,33 @@ def margin_rules(began: Any, state: dict[str, Any]) -> Rules:
     state : the attributes kept of the fitted one, of their types.
     """
     stream, info, width = state["_stream"], state["update_info_"], state["n_features_in_"]
-    posterior, book = stream.posterior, stream.book
+    posterior, registry = stream.posterior, stream.registry
     kernel, recursion = posterior.covariance.kernel, posterior.recursion
     given = isinstance(began.kernel, str) and began.kernel == "precomputed"
     named = None if given else make_kernel(began.kernel, began.gamma, began.degree, began.coef0)
     yield "the kernel named", type(kernel) is (Precomputed if given else type(named))
     check_records(
-        (stream, info), p=1 if given else width, features=width, machines=book.n_heads,
+        (stream, info), p=1 if given else width, features=width, machines=registry.n_machines,
         window=info.n_window,
     )  # fmt: skip
     fits = (suits(points, kernel, stream.sparse) for points in points_in(posterior))
     yield "points that suit the kernel", all(fits)
     yield "the recursion named", type(recursion) is recursion_class(began, kernel)
     auto = began.bias == "auto"
-    yield "machines by the bias named", book.per_class == auto
+    yield "machines by the bias named", registry.per_class == auto
     variance = 0.0 if auto else float(began.bias_variance)
     yield "the bias variance named", posterior.bias_variance == variance
     biases = (posterior.intercepts, posterior.biases, posterior.bias_means)
     yield "the known bias of -1", not auto or all((each == -1.0).all() for each in biases)
     yield "coefficients for every landmark", posterior.landmarks.size == n_landmarks(recursion)
     signs = posterior.window.signs
-    yield "one class for every row", book.n_heads == 1 or ((signs > 0).sum(axis=1) == 1).all()
-    found = np.unique(book.own_classes(signs), return_counts=True)
-    yield "as many labels as the window holds", has_counted(book, *found)
-    yield "one solution for every machine", len(info.solutions) == book.n_heads
+    yield (
+        "one class for every row",
+        registry.n_machines == 1 or ((signs > 0).sum(axis=1) == 1).all(),
+    )
+    found = np.unique(registry.own_classes(signs), return_counts=True)
+    yield "as many labels as the window holds", has_counted(registry, *found)
+    yield "one solution for every machine", len(info.solutions) == registry.n_machines
 
 
 def recursion_class(began: Any, kernel: Any) -> type:
@@ -83,10 +86,12 @@ def recursion_class(began: Any, kernel: Any) -> type:
     return covariance.ExactRecursion if unlimited else covariance.NystroemRecursion
 
 
-def has_counted(book: ClassRegistry, classes: NDArray[np.intp], counts: NDArray[np.intp]) -> bool:
+def has_counted(
+    registry: ClassRegistry, classes: NDArray[np.intp], counts: NDArray[np.intp]
+) -> bool:
     """Whether a registry has counted so many labels of these classes, by their indices."""
-    known = (classes < book.classes.size).all()
-    return bool(known and (book.counts[classes] >= counts).all())
+    known = (classes < registry.classes.size).all()
+    return bool(known and (registry.counts[classes] >= counts).all())
 
 
 def suits(points: Points, kernel: Any, sparse: bool) -> bool:
@@ -107,10 +112,10 @@ def in_domain(points: Points, kernel: Any) -> bool:
 def graph_rules(began: Any, state: dict[str, Any]) -> Rules:
     """Yield what holds for a stream with a graph; parameters as in `margin_rules`."""
     stream, info = state["_stream"], state["update_info_"]
-    graph, book = stream.graph, stream.book
+    graph, registry = stream.graph, stream.registry
     kept, metric = graph.rows, graph.rows.metric
     check_records(
-        (stream, info), p=state["n_features_in_"], classes=book.classes.size, kept=kept.size
+        (stream, info), p=state["n_features_in_"], classes=registry.classes.size, kept=kept.size
     )  # fmt: skip
     yield "the memory named", graph.capacity == began.graph_memory
     yield "the number of neighbours named", kept.n_neighbors == began.n_neighbors
@@ -123,8 +128,8 @@ def graph_rules(began: Any, state: dict[str, Any]) -> Rules:
     )
     kernel = getattr(metric, "kernel", None)
     yield "kept rows that suit the kernel", all(in_domain(rows, kernel) for rows in stored)
-    yield "classes of labels", (graph.codes < book.classes.size).all()
-    yield "labels of classes seen", book.seen[graph.codes[graph.codes >= 0]].all()
+    yield "classes of labels", (graph.codes < registry.classes.size).all()
+    yield "labels of classes seen", registry.seen[graph.codes[graph.codes >= 0]].all()
 
 
 def kinds_in(metric: Any) -> tuple[type, type]:
@@ -147,11 +152,11 @@ def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
     yield "an estimator that is fitted", hasattr(inner, "_stream")
     yield "an estimator of as many columns", inner.n_features_in_ == state["n_features_in_"]
     yield "an estimator of the same format of rows", inner._stream.sparse == stream.sparse
-    yield "an estimator of the same classes", same_classes(inner._stream.book, stream.book)
+    yield "an estimator of the same classes", same_classes(inner._stream.registry, stream.registry)
     kernel = inner._stream.posterior.covariance.kernel
     yield "an estimator of a kernel on rows", not isinstance(kernel, Precomputed)
     yield from graph_rules(began, state)
-    yield "classes of the record", (record.codes < stream.book.classes.size).all()
+    yield "classes of the record", (record.codes < stream.registry.classes.size).all()
     known = np.take_along_axis(record.counts, record.codes[:, None], axis=1)
     yield "a record of classes that were known", (known > 0).all()
     chosen = (record.size, choice.weight, choice.temperature)

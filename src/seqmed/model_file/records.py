@@ -127,7 +127,7 @@ def _(recursion: LandmarkRecursion) -> Rules:
     yield "keys for landmarks", (keys is None) == (recursion.basis is None)
     yield "one key for each landmark", keys is None or keys.size == size
     yield "as many landmarks as asked for at most", size <= recursion.capacity
-    yield "no more points waiting than seen", recursion.n_waiting <= recursion.n_seen
+    yield "no more points waiting than seen", recursion.n_pending <= recursion.n_seen
     reduction = recursion.covariance.reduction
     yield "a reduction on the landmarks", reduction is None or reduction.landmarks.shape[0] == size
 
@@ -189,9 +189,9 @@ def _(graph: GraphRecipe) -> Rules:
     ClassRegistry, classes="classes any", counts="classes >= 0", weights="classes >= 0",
     discounted="classes >= 0", declared="classes",
 )  # fmt: skip
-def _(book: ClassRegistry) -> Rules:
-    yield "labels of a type that can be learned", is_label_type(book.classes.dtype)
-    yield "classes in order, each once", (book.classes[1:] > book.classes[:-1]).all()
+def _(registry: ClassRegistry) -> Rules:
+    yield "labels of a type that can be learned", is_label_type(registry.classes.dtype)
+    yield "classes in order, each once", (registry.classes[1:] > registry.classes[:-1]).all()
 
 
 @declare(DualSolution, multipliers="window")

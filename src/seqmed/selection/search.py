@@ -427,7 +427,7 @@ def can_predict(estimator: Any) -> bool:
     final = getattr(estimator, "_final_estimator", estimator)
     stream = getattr(final, "_stream", None)
     if stream is not None:
-        return bool(stream.book.seen.any())
+        return bool(stream.registry.seen.any())
     return np.size(getattr(final, "classes_", ())) > 0
 
 
