@@ -694,7 +694,7 @@ def test_many_classes_among_few_labels_are_nothing_to_warn_of(blobs, estimator, 
     assert model.classes_.tolist() == sorted(names.tolist())
 
 
-# -- the registry of classes ------------------------------------------------------------------------
+# -- the registry of classes -----------------------------------------------------------------------
 
 
 def test_the_book_encodes_by_value():

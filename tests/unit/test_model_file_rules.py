@@ -127,18 +127,18 @@ RULES = [
     ("SeqMED", "window.batches", put(-1), "batches of a Window .* >= 0"),
     ("SeqMED", "graph.n_neighbors", 0, "n_neighbors of a GraphRecipe .* >= 1"),
     ("SeqMED", "graph.power", 0, "power of a GraphRecipe .* >= 1"),
-    ("SeqMED", "graph.weights", "cold", "edge weights"),
-    ("SeqMED", "graph.laplacian", "none", "Laplacian"),
+    ("SeqMED", "graph.weights", "cold", "weights of a GraphRecipe .* heat"),
+    ("SeqMED", "graph.laplacian", "none", "laplacian of .* unnormalized"),
     ("SeqMED", "graph.heat_width", 0.0, "heat_width of a GraphRecipe .* > 0"),
     ("SeqMED", "kernel.gamma", "scale", "gamma of a RBF is .* expected numbers"),
     ("SeqMED", "kernel.centre", np.zeros(3), "p=4"),
     ("SeqMED", "info.solutions", lambda a: a[:-1], "one solution for every machine"),
-    ("SeqMED", "info.solutions.0.status", "perfect", "a known status"),
+    ("SeqMED", "info.solutions.0.status", "perfect", "status of .* rounding"),
     ("SeqMED", "info.solutions.0.n_iter", -1, "n_iter of a DualSolution .* >= 0"),
     ("SeqMED", "info.solutions.0.multipliers", without_last, "window="),
     ("SeqMED", "info.n_points", -1, "n_points of a UpdateInfo .* >= 0"),
     ("SeqMED-two-classes", "kernel.degree", 0, "degree of a Polynomial .* >= 1"),
-    ("SeqMED-dcm", "kernel.information", "no", "information"),
+    ("SeqMED-dcm", "kernel.information", "no", "information of .* diagonal"),
     ("SeqMED-dcm", "kernel.concentrations", put(0.0), "concentrations of a DCMFisher .* > 0"),
     ("SeqMED-dcm", "kernel.precisions", None, "concentrations and precisions"),
     ("SeqMED-dcm", "window.points", put(-1.0), "suit the kernel"),
@@ -151,7 +151,7 @@ RULES = [
     ("SeqMED-budget", "recursion.n_calls", -1, "n_calls of a NystroemRecursion .* >= 0"),
     ("SeqMED-budget", "recursion.covariance.whitening", without_last, "m="),
     ("SeqMED-budget", "posterior.landmarks", lambda a: a.take(np.arange(2)), "every landmark"),
-    ("SeqLapMED", "graph.laplacian", "rows", "Laplacian"),
+    ("SeqLapMED", "graph.laplacian", "rows", "laplacian of .* unnormalized"),
     ("SeqLapMED", "fixed.recursion", "exact", "the recursion named"),
     ("SeqLapMED", "recursion.capacity", 3, "as many landmarks"),
     ("SeqLapMED", "recursion.keys", None, "keys for landmarks"),
@@ -412,7 +412,7 @@ def test_a_recursion_is_kept_once_it_is_registered(tmp_path, monkeypatch):
     with monkeypatch.context() as registered:
         registered.setitem(RECURSIONS, "exact", lambda base, size, seed: OtherRecursion(base))
         registered.setitem(CONSTRAINTS, Step, {"sizes": "3 > 0"})
-        model = SeqMED().partial_fit(X, np.arange(20) % 2)
+        model = SeqLapMED(recursion="exact").partial_fit(X, np.arange(20) % 2)
         seqmed.save(model, path)
         loaded = seqmed.load(path)
         np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))

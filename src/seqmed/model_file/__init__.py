@@ -1,9 +1,10 @@
 """Models in files: one file each, that cannot be damaged unnoticed and never executes code.
 
 A file is written as a whole or not at all (`files`), and ends with a checksum of itself
-(`container`). Its header names the parts of a model (`values`, `models`), which are looked up among
-those the library knows (`registry`) and are put together once they keep the rules that every model
-keeps (`rules`). The format is described in docs/model-file.md.
+(`container`). Its header names the parts of a model (`tensors`, `values`, `models`), which are
+looked up among the estimators and records that the library knows (`registry`, `annotations`). They
+are put together once each record (`records`) and the parts of each estimator (`consistency`) keep
+the rules that every model keeps. The format is described in docs/model-file.md.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from seqmed.model_file.annotations import check_names, check_types
+from seqmed.model_file.annotations import check_fields
 from seqmed.model_file.container import Tensors, pack, unpack
 from seqmed.model_file.files import read_file, remove_leftovers, replace_file
 from seqmed.model_file.models import ModelDecoder, ModelEncoder, Outline
@@ -41,7 +42,8 @@ ADVICE = (
 )
 # Characters of a reason that are shown: a file may hold, and a reason repeat, any text.
 LONGEST_REASON = 500
-# What the header says of a model, and in which types.
+# The parts of the header and what it says of a model, with their types.
+HEADER = {"format": int, "library": str, "about": dict, "model": dict, "extra": dict}
 ABOUT: dict[str, Any] = {
     "classes": list | None,
     "n_features": int | None,
@@ -125,7 +127,7 @@ def read(path: AnyPath) -> Contents:
         outline = Outline(nodes, tensors)
         _, place = tagged(header["model"]["value"])
         _, root = tagged(nodes[in_range(place, len(nodes), "a node")])
-        check_names(checked(root, dict), ("class", "parameters", "state"), (), "model")
+        check_fields(root, {"class": str, "parameters": dict, "state": dict}, "model")
         check_class(estimator_class(root["class"]), "it holds")
         return Contents(
             format=header["format"],
@@ -191,13 +193,10 @@ def open_header(content: bytes) -> tuple[dict[str, Any], Tensors]:
             f"it is of format {version!r}, written by seqmed {header.get('library')!r}, expected "
             f"format {FORMAT}: install that version, or a newer one"
         )
-    check_names(header, ("format", "library", "about", "model", "extra"), (), "header")
-    checked(header["library"], str)
-    check_names(checked(header["about"], dict), ABOUT, (), "header")
-    check_types(header["about"], ABOUT, "header")
+    check_fields(header, HEADER, "header")
+    check_fields(header["about"], ABOUT, "header")
     for part in ("model", "extra"):
-        check_names(checked(header[part], dict), ("nodes", "value"), (), part)
-        checked(header[part]["nodes"], list)
+        check_fields(header[part], {"nodes": list, "value": object}, part)
     return header, tensors
 
 

@@ -104,17 +104,15 @@ def as_written(value: Any) -> Any:
     return value if kind is None else kind.of(value)
 
 
-def check_names(given: Any, known: Any, optional: Any, what: str) -> None:
-    """Refuse names that are not known, and the lack of those that are not optional."""
-    strange, missing = set(given) - set(known), set(known) - set(optional) - set(given)
+def check_fields(given: Any, types: dict[str, Any], what: str, optional: Any = ()) -> None:
+    """Refuse fields that are not known, not of their types, or missing and not optional."""
+    if not isinstance(given, dict):
+        raise ValueError(f"a {what} is a {type(given).__name__}, expected parts by name")
+    strange, missing = given.keys() - types.keys(), types.keys() - set(optional) - given.keys()
     if strange or missing:
         parts = f"unknown: {sorted(strange)}; missing: {sorted(missing)}"
         raise ValueError(f"the parts of a {what} are not those expected ({parts})")
-
-
-def check_types(values: dict[str, Any], types: dict[str, Any], what: str) -> None:
-    """Refuse values that are not of the types of their names."""
-    for name, value in values.items():
+    for name, value in given.items():
         if not of_type(value, types[name]):
             got = f"{value.dtype} array" if isinstance(value, np.ndarray) else type(value).__name__
             raise ValueError(f"{name} of a {what} is a {got}, expected {types[name]}")

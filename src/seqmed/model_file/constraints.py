@@ -6,7 +6,8 @@ NaN is too, or "any" for values that need not be numbers, then bounds:
 - ``"n machines"``: a finite array of two axes;
 - ``"n > 0"``: a finite array of one axis, all values positive;
 - ``"m inf >= 0"``: an array of one axis, without NaN and not negative;
-- ``">= 0 <= 1"``: a number from 0 to 1.
+- ``">= 0 <= 1"``: a number from 0 to 1;
+- ``"heat | binary"``: one of these words.
 
 A size that has a name is the same wherever the name stands.
 """
@@ -57,10 +58,14 @@ def check(title: str, value: Any, text: str, sizes: dict[str, int]) -> None:
     Parameters
     ----------
     title : names the value in errors.
-    value : array, dense or CSR, or number.
+    value : array, dense or CSR, number or word.
     text : the constraint.
     sizes : those known by name. Others that the value has are added.
     """
+    if "|" in text:
+        if value not in text.split(" | "):
+            raise ValueError(f"{title} is {value!r}, expected {text}")
+        return
     constraint = parsed(text)
     if np.ndim(value) != len(constraint.axes):
         raise ValueError(f"{title} has {np.ndim(value)} axes, expected {len(constraint.axes)}")

@@ -12,33 +12,16 @@ from sklearn.base import BaseEstimator, is_classifier
 
 from seqmed.kernels import FromFunction, Kernel
 from seqmed.mixture.experts import OtherExpert
-from seqmed.model_file.annotations import (
-    as_written,
-    check_names,
-    check_types,
-    field_types,
-    field_values,
-)
-from seqmed.model_file.constraints import check as check_value
-from seqmed.model_file.registry import (
-    CLASSES,
-    ESTIMATORS,
-    MARGINS,
-    SCALERS,
-    check,
-    estimator_class,
-    kept_state,
-    records,
-    restored,
-)
+from seqmed.model_file import registry
+from seqmed.model_file.annotations import as_written, check_fields, field_types, field_values
+from seqmed.model_file.constraints import check
+from seqmed.model_file.registry import CLASSES, ESTIMATORS, MARGINS, SCALERS
 from seqmed.model_file.values import Decoder, Encoder, checked
 
-# The random generator of a RandomState that can be kept. Its state: words, the position among them,
-# whether a normal number is left, and that number.
+# The random generator of a RandomState that can be kept, and its state.
 GENERATOR = "MT19937"
-GENERATOR_STATE: tuple[tuple[Any, str], ...] = (
-    (NDArray[np.uint32], "624"), (int, ">= 0 <= 624"), (int, ">= 0 <= 1"), (float, ""),
-)  # fmt: skip
+GENERATOR_TYPES = {"key": NDArray[np.uint32], "position": int, "has_gauss": int, "gauss": float}
+GENERATOR_CONSTRAINTS = {"key": "624", "position": ">= 0 <= 624", "has_gauss": ">= 0 <= 1"}
 
 
 class ModelEncoder(Encoder):
@@ -56,29 +39,27 @@ class ModelEncoder(Encoder):
         name = type(value).__name__
         if type(value) in ESTIMATORS:
             return {"estimator": {"class": name, **self._estimator(value, name)}}
-        if type(value) is records().get(name):
+        if type(value) is registry.records().get(name):
             parts = field_values(value)
             written = self.encode_named(parts, where)
-            check_types(parts, field_types(type(value)), name)
+            check_fields(parts, field_types(type(value)), name)
             return {"record": {"type": name, "fields": written}}
         if type(value) is np.random.RandomState:
-            return {"random_state": self.encode(generator_state(value, where), where)}
+            return {"random_state": self.encode_named(generator_state(value, where), where)}
         refuse_code(value, where)
         return super().node(value, where)
 
     def _estimator(self, estimator: Any, where: str) -> dict[str, Any]:
-        kind, parameters, state = (
-            type(estimator),
-            estimator.get_params(deep=False),
-            kept_state(estimator),
-        )
+        kept = ESTIMATORS[type(estimator)]
+        parameters, state = estimator.get_params(deep=False), registry.kept_state(estimator)
         written = {
             "parameters": self.encode_named(parameters, where),
             "state": self.encode_named(state, where),
         }
-        check_types(state, ESTIMATORS[kind].attributes, where)
-        check(estimator, state)
-        strange = set(vars(estimator)) - set(vars(restored(kind, parameters, state)))
+        check_fields(state, kept.attributes, where, kept.optional if state else kept.attributes)
+        registry.check(estimator, state)
+        known = vars(registry.restored(type(estimator), parameters, state))
+        strange = vars(estimator).keys() - known.keys()
         if strange:
             raise ValueError(
                 f"{where} has {', '.join(sorted(strange))}, which a model file has no place for, "
@@ -88,7 +69,7 @@ class ModelEncoder(Encoder):
         return written
 
 
-def generator_state(generator: np.random.RandomState, where: str) -> tuple[Any, ...]:
+def generator_state(generator: np.random.RandomState, where: str) -> dict[str, Any]:
     """Return the state of a random generator, refusing those that cannot be kept."""
     state: Any = generator.get_state(legacy=False)
     if state["bit_generator"] != GENERATOR:
@@ -96,7 +77,8 @@ def generator_state(generator: np.random.RandomState, where: str) -> tuple[Any, 
             f"{where} draws from {state['bit_generator']}, expected {GENERATOR}: pass a seed, or "
             "np.random.RandomState(seed)."
         )
-    return state["state"]["key"], state["state"]["pos"], state["has_gauss"], state["gauss"]
+    parts = (state["state"]["key"], state["state"]["pos"], state["has_gauss"], state["gauss"])
+    return dict(zip(GENERATOR_TYPES, parts, strict=True))
 
 
 def refuse_code(value: Any, where: str) -> None:
@@ -132,7 +114,7 @@ class ModelDecoder(Decoder):
     def decode(self, value: Any) -> Any:
         """Return the value that some JSON stands for."""
         if isinstance(value, dict) and set(value) == {"class"}:
-            return estimator_class(value["class"])
+            return registry.estimator_class(value["class"])
         return super().decode(value)
 
     def build(self, tag: str, content: Any) -> Any:
@@ -145,36 +127,34 @@ class ModelDecoder(Decoder):
         return builders[tag](content) if tag in builders else super().build(tag, content)
 
     def _build_estimator(self, content: Any) -> Any:
-        check_names(checked(content, dict), ("class", "parameters", "state"), (), "estimator")
-        kind = estimator_class(content["class"])
+        check_fields(content, {"class": str, "parameters": dict, "state": dict}, "estimator")
+        kind = registry.estimator_class(content["class"])
         name, kept = kind.__name__, ESTIMATORS[kind]
         parameters = self.decode_named(content["parameters"])
-        check_names(parameters, inspect.signature(kind).parameters, (), name)
+        check_fields(parameters, dict.fromkeys(inspect.signature(kind).parameters, object), name)
         state = self.decode_named(content["state"])
-        check_names(state, kept.attributes, kept.optional if state else kept.attributes, name)
-        check_types(state, kept.attributes, name)
-        check(kind(**parameters), state)
-        return restored(kind, parameters, kept.complete(state) if state else {})
+        check_fields(state, kept.attributes, name, kept.optional if state else kept.attributes)
+        registry.check(kind(**parameters), state)
+        return registry.restored(kind, parameters, kept.complete(state) if state else {})
 
     def _build_record(self, content: Any) -> Any:
-        check_names(checked(content, dict), ("type", "fields"), (), "record")
+        check_fields(content, {"type": str, "fields": dict}, "record")
         name = content["type"]
-        kind = records().get(name) if isinstance(name, str) else None
+        kind = registry.records().get(name)
         if kind is None:
             raise ValueError(f"it holds a record {name!r}, which this version does not know")
         parts = self.decode_named(content["fields"])
-        check_names(parts, field_types(kind), (), name)
-        check_types(parts, field_types(kind), name)
+        check_fields(parts, field_types(kind), name)
         record = kind(**parts)
         return record.as_read() if hasattr(record, "as_read") else record
 
     def _build_random_state(self, content: Any) -> np.random.RandomState:
-        state = checked(self.decode(content), tuple, len(GENERATOR_STATE))
-        for value, (kind, constraint) in zip(state, GENERATOR_STATE, strict=True):
-            check_types({"a part": value}, {"a part": kind}, "random state")
-            check_value("a part of a random state", value, constraint, {})
+        parts = self.decode_named(content)
+        check_fields(parts, GENERATOR_TYPES, "random state")
+        for name, constraint in GENERATOR_CONSTRAINTS.items():
+            check(f"{name} of a random state", parts[name], constraint, {})
         generator = np.random.RandomState()
-        generator.set_state((GENERATOR, *state))
+        generator.set_state((GENERATOR, *(parts[name] for name in GENERATOR_TYPES)))
         return generator
 
 
@@ -183,9 +163,7 @@ class Outline(Decoder):
 
     def build(self, tag: str, content: Any) -> Any:
         """Return what a node stands for, or its name."""
-        if tag in ("estimator", "record"):
+        if tag in ("estimator", "record", "random_state"):
             named = checked(content, dict)
-            return str(named.get("class", named.get("type")))
-        if tag == "random_state":
-            return "RandomState"
+            return str(named.get("class", named.get("type", "RandomState")))
         return super().build(tag, content)

@@ -64,11 +64,11 @@ def check_records(value: Any, **sizes: int) -> None:
     for record in records:
         known = {"slopes": SLOPES.size, "exponents": SHARE_EXPONENTS.size, **sizes}
         declared = CONSTRAINTS.get(type(record), {})
-        for name, value in field_values(record).items():
+        for name, field in field_values(record).items():
             count = COUNT if name.startswith("n_") or name == "seed" else None
             constraint = declared.get(name, count)
-            if value is not None and constraint is not None:
-                check(f"{name} of a {type(record).__name__}", value, constraint, known)
+            if field is not None and constraint is not None:
+                check(f"{name} of a {type(record).__name__}", field, constraint, known)
     for record in records:
         rules = RULES.get(type(record))
         refuse_broken(rules(record) if rules else (), f"a {type(record).__name__} is damaged")
@@ -102,9 +102,10 @@ def _(kernel: TfIdf) -> Rules:
     yield "idf weights", kernel.idf is not None
 
 
-@declare(DCMFisher, concentrations="p > 0", precisions="p > 0")
+@declare(
+    DCMFisher, information="identity | diagonal", concentrations="p > 0", precisions="p > 0"
+)  # fmt: skip
 def _(kernel: DCMFisher) -> Rules:
-    yield "a known information", kernel.information in ("identity", "diagonal")
     learned = (kernel.concentrations, kernel.precisions)
     yield "concentrations and precisions", all(each is not None for each in learned)
 
@@ -114,14 +115,10 @@ def _(kernel: DCMFisher) -> Rules:
 declare(Reduction, landmarks="m p", factor="m r")
 declare(Basis, landmarks="m p", whitening="m m", gram="m m", rest="m m")
 declare(NystroemCovariance, landmarks="m p", whitening="m m")
-declare(
-    Spectrum, vectors="r p", singular_values="r", laplacian_values="r >= 0", count=">= 1"
-)  # fmt: skip
+declare(Spectrum, vectors="r p", singular_values="r", laplacian_values="r >= 0", count=">= 1")
 
 
-@declare(
-    LandmarkRecursion, keys="m inf", capacity=">= 1"
-)  # fmt: skip
+@declare(LandmarkRecursion, keys="m inf", capacity=">= 1")
 def _(recursion: LandmarkRecursion) -> Rules:
     size, keys = n_landmarks(recursion), recursion.keys
     yield "keys for landmarks", (keys is None) == (recursion.basis is None)
@@ -158,6 +155,11 @@ declare(ScoredTerms, **TERMS, frozen_scores="n machines")
 declare(Expansion, points="n p", coefficients="n machines")
 declare(Calibration, log_likelihoods="slopes")
 declare(UpdateInfo, projection_cost="machines")
+declare(DualSolution, multipliers="window", status="converged | max_iter | rounding")
+declare(
+    GraphRecipe, n_neighbors=">= 1", weights="heat | binary", heat_width="> 0",
+    laplacian="normalized | unnormalized", power=">= 1",
+)  # fmt: skip
 
 
 @declare(
@@ -179,12 +181,6 @@ def _(window: Window) -> Rules:
     yield "slack shapes up to the bounds", (window.shapes <= window.bounds).all()
 
 
-@declare(GraphRecipe, n_neighbors=">= 1", power=">= 1", heat_width="> 0")
-def _(graph: GraphRecipe) -> Rules:
-    yield "known edge weights", graph.weights in ("heat", "binary")
-    yield "a known Laplacian", graph.laplacian in ("normalized", "unnormalized")
-
-
 @declare(
     ClassRegistry, classes="classes any", counts="classes >= 0", weights="classes >= 0",
     discounted="classes >= 0", declared="classes",
@@ -192,11 +188,6 @@ def _(graph: GraphRecipe) -> Rules:
 def _(registry: ClassRegistry) -> Rules:
     yield "labels of a type that can be learned", is_label_type(registry.classes.dtype)
     yield "classes in order, each once", (registry.classes[1:] > registry.classes[:-1]).all()
-
-
-@declare(DualSolution, multipliers="window")
-def _(solution: DualSolution) -> Rules:
-    yield "a known status", solution.status in ("converged", "max_iter", "rounding")
 
 
 # -- the graph ------------------------------------------------------------------------------------

@@ -26,18 +26,8 @@ from seqmed.estimators.seqmed import SeqMED
 from seqmed.graph.propagation import GraphInfo
 from seqmed.margin_state import MarginState
 from seqmed.mixture.update import MixtureInfo, MixtureStream
+from seqmed.model_file import consistency
 from seqmed.model_file.annotations import kernel_classes, record_classes
-from seqmed.model_file.consistency import (
-    COLUMNS,
-    column_rules,
-    graph_rules,
-    is_passing,
-    margin_rules,
-    mixture_rules,
-    pipeline_rules,
-    scaler_rules,
-    search_rules,
-)
 from seqmed.model_file.records import Rules, refuse_broken
 from seqmed.model_file.saved_rows import completed
 from seqmed.pipelines.drift import Comparison, Watch
@@ -138,7 +128,7 @@ def classifier(stream: type, info: type, rules: Any, **more: Any) -> Kept:
     """Return what is kept of a classifier of streams."""
 
     def state_rules(model: Any, state: dict[str, Any]) -> Rules:
-        yield from column_rules(state)
+        yield from consistency.column_rules(state)
         fixed = state["_stream"].fixed
         yield "the parameters that may not change", set(fixed) == set(model._fixed_parameters)
         began = type(model)(**{**model.get_params(deep=False), **fixed})
@@ -146,7 +136,7 @@ def classifier(stream: type, info: type, rules: Any, **more: Any) -> Kept:
         yield from rules(began, state)
 
     return Kept(
-        attributes={**COLUMNS, "_stream": stream, "update_info_": info},
+        attributes={**consistency.COLUMNS, "_stream": stream, "update_info_": info},
         rules=state_rules,
         make=lambda model: model._commit(model._stream, model.update_info_),
         **{"parameter_rules": classifier_parameters, **more},
@@ -167,7 +157,7 @@ def scaler(*statistics: str) -> Kept:
     """Return what is kept of a transformer that scales columns."""
     counts: dict[str, Any] = {"n_samples_seen_": float | NDArray[Any]}
     optional = dict.fromkeys(statistics, NDArray[Any] | None)
-    return Kept({**COLUMNS, **counts, **optional}, scaler_rules)
+    return Kept({**consistency.COLUMNS, **counts, **optional}, consistency.scaler_rules)
 
 
 # -- pipelines ------------------------------------------------------------------------------------
@@ -181,7 +171,7 @@ def pipeline_parameters(pipeline: StreamPipeline) -> Rules:
     yield "steps that are pairs", pairs and all(isinstance(name, str) for name, _ in steps)
     yield (
         f"transformers among {', '.join(kind.__name__ for kind in SCALERS)}",
-        all(type(step) in SCALERS or is_passing(step) for _, step in steps[:-1]),
+        all(type(step) in SCALERS or consistency.is_passing(step) for _, step in steps[:-1]),
     )
     final = type(steps[-1][1])
     yield "a classifier of seqmed at its end", final in (*CLASSIFIERS, PrequentialSearch)
@@ -208,13 +198,15 @@ def search_parameters(search: PrequentialSearch) -> Rules:
 # Estimators of `SeqGraphMED` that can be written.
 MARGINS: dict[type, Kept] = dict.fromkeys(
     (SeqMED, SeqLapMED),
-    classifier(MarginState, UpdateInfo, margin_rules),
+    classifier(MarginState, UpdateInfo, consistency.margin_rules),
 )
 CLASSIFIERS: dict[type, Kept] = {
     **MARGINS,
-    GraphPropagation: classifier(GraphStream, GraphInfo, graph_rules, complete=with_sketches),
+    GraphPropagation: classifier(
+        GraphStream, GraphInfo, consistency.graph_rules, complete=with_sketches
+    ),
     SeqGraphMED: classifier(
-        MixtureStream, MixtureInfo, mixture_rules, complete=with_sketches,
+        MixtureStream, MixtureInfo, consistency.mixture_rules, complete=with_sketches,
         parameter_rules=mixture_parameters, nesting=("estimator",),
     ),
 }  # fmt: skip
@@ -227,15 +219,16 @@ MODELS: dict[type, Kept] = {
     **CLASSIFIERS,
     StreamPipeline: Kept(
         attributes={"_watch": tuple[bool, Watch] | None, "drift_": Comparison | None},
-        rules=pipeline_rules,
+        rules=consistency.pipeline_rules,
         parameter_rules=pipeline_parameters,
         nesting=("steps",),
     ),
     PrequentialSearch: Kept(
         attributes={
-            **COLUMNS, "candidates_": list, "record_": Record, "n_batches_": int, "_begun": dict
+            **consistency.COLUMNS, "candidates_": list, "record_": Record, "n_batches_": int,
+            "_begun": dict,
         },
-        rules=search_rules,
+        rules=consistency.search_rules,
         parameter_rules=search_parameters,
         nesting=("estimator", "param_grid"),
         optional=("n_features_in_", "feature_names_in_"),
