@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 import seqmed
-from seqmed import SeqMED
+from seqmed import SeqLapMED, SeqMED
 from seqmed.covariance import RECURSIONS, ExactRecursion
 from seqmed.kernels import RBF, Precomputed, TfIdf
 from seqmed.model_file import ModelFileError
@@ -412,7 +412,7 @@ def test_a_recursion_is_kept_once_it_is_registered(tmp_path, monkeypatch):
     with monkeypatch.context() as registered:
         registered.setitem(RECURSIONS, "exact", lambda base, size, seed: OtherRecursion(base))
         registered.setitem(CONSTRAINTS, Step, {"sizes": "3 > 0"})
-        model = SeqLapMED(recursion="exact").partial_fit(X, np.arange(20) % 2)
+        model = SeqLapMED(recursion="exact", beta=0.0).partial_fit(X, np.arange(20) % 2)
         seqmed.save(model, path)
         loaded = seqmed.load(path)
         np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
