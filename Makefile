@@ -11,12 +11,12 @@ PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist wo
 .PHONY: help demo test test-all check bench clean
 
 help:
-	@echo "make demo   SeqGraphMED beside other classifiers, and the paper's figures in short"
-	@echo "make test   run the tests, except those marked exhaustive (5 minutes on 2 cores)"
+	@echo "make demo      SeqGraphMED beside other classifiers, and the paper's figures in short"
+	@echo "make test      run the tests, except those marked exhaustive (5 minutes on 2 cores)"
 	@echo "make test-all  run all tests, then the solver's without compilation"
-	@echo "make check  style, types, import rules"
-	@echo "make bench  speed, side by side with other libraries"
-	@echo "make clean  remove the environment and everything generated"
+	@echo "make check     style, types, import rules"
+	@echo "make bench     speed, side by side with other libraries"
+	@echo "make clean     remove the environment and everything generated"
 
 demo: $(READY)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python examples/digits_stream.py --out demo

@@ -152,6 +152,7 @@ def test_labels_keep_their_type(tmp_path, labels, kind):
     assert "score" in table.column_names
 
 
+@pytest.mark.exhaustive
 def test_measures_are_those_of_scikit_learn(folder):
     result = seqmed(folder, "evaluate", "model", "holdout.csv", "--json", "--plot", "plot.png")
     assert result.code == 0, result.err

@@ -262,6 +262,7 @@ def test_a_plot_without_matplotlib_is_refused_before_anything_is_read(folder):
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.exhaustive
 def test_figures_are_reproduced_without_matplotlib_but_for_the_pictures(tmp_path):
     options = ("--quick", "--trials", 1, "--jobs", 2, "--out", "out")
     result = without_matplotlib(tmp_path, "seqmed", "reproduce", "figure1", *options)

@@ -89,6 +89,7 @@ def test_a_log_is_added_to_without_force(folder):
     assert (folder / "log").read_text().count("\n") == 2
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("command", ["predict", "query", "evaluate"])
 def test_pipes_and_devices_are_written_to(folder, command):
     os.mkfifo(folder / "pipe")
@@ -118,6 +119,7 @@ def test_a_file_behind_a_descriptor_is_added_to(folder):
     assert (folder / "all.csv").read_bytes().startswith(b"before\nfile,row")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 @pytest.mark.parametrize("command", ["predict", "query"])
 def test_a_stopped_run_leaves_the_old_output_and_nothing_else(folder, number, command):
@@ -149,6 +151,7 @@ def test_a_symbolic_link_that_leads_nowhere(folder):
     assert (folder / "loop.csv").is_symlink()
 
 
+@pytest.mark.exhaustive
 def test_reproduce_overwrites_its_own_files_only(tmp_path):
     options = (
         "reproduce",

@@ -54,6 +54,7 @@ def check_finished(folder, whole):
     assert not [name for name in os.listdir(folder) if name.startswith(".")]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("number", "times", "options"),
     [
@@ -105,6 +106,7 @@ def test_a_full_disk_costs_nothing_but_time(uninterrupted, tmp_path):
     check_finished(tmp_path, whole)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "chosen",
     [
@@ -163,6 +165,7 @@ def learn_here(folder, data="rows.csv", **options):
     learn(folder / "model", [folder / data], **{**given, **options})
 
 
+@pytest.mark.exhaustive
 def test_saves_are_as_rare_as_they_are_slow(uninterrupted, tmp_path, monkeypatch):
     """Of 60 batches the first and the last are saved, if a save takes longer than all of them."""
     whole, seconds = uninterrupted

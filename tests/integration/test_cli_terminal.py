@@ -95,6 +95,7 @@ def test_lines_in_a_pipe(tmp_path, closed):
     assert out.startswith("model: 10 batches, 200 rows")
 
 
+@pytest.mark.exhaustive
 def test_killed_as_a_shell_would_start_it(tmp_path):
     make_rows(tmp_path / "rows.csv", 600)
     codes = []
@@ -171,6 +172,7 @@ def test_every_command_ends_with_141_where_nobody_reads(taught):
     os.close(writer)
 
 
+@pytest.mark.exhaustive
 def test_no_command_hides_that_its_results_are_lost(taught):
     with open("/dev/full", "wb") as full:
         lost = [
@@ -184,6 +186,7 @@ def test_no_command_hides_that_its_results_are_lost(taught):
         assert b"Error" not in err
 
 
+@pytest.mark.exhaustive
 def test_every_command_works_where_nobody_reads_its_messages(taught):
     for code, out, _ in ended(taught, **closing(2)):
         assert (code, bool(out)) == (0, True)

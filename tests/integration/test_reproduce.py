@@ -38,6 +38,7 @@ def test_help_names_the_options():
         assert option in result.stdout
 
 
+@pytest.mark.exhaustive
 def test_figure_one_leaves_pictures_numbers_and_a_report(tmp_path):
     arguments = (
         "reproduce", "figure1", "--quick", "--trials", 1, "--jobs", 2, "--out", tmp_path / "out",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
@@ -263,6 +264,7 @@ def test_scores_are_numbers_and_predictions_are_classes_seen(recipe):
     assert_scores_are_numbers(recipe)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=EXAMPLES // 2)
 @given(recipes(counts=True))
 def test_scores_of_counts_are_numbers_too(recipe):
@@ -289,6 +291,7 @@ def assert_scores_are_numbers(recipe):
                 assert set(model.predict(X).tolist()) <= seen
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=EXAMPLES)
 @example(SPOILED_BY_AN_OFFSET)
 @given(recipes())
@@ -338,6 +341,7 @@ def test_a_row_scores_alone_as_in_company(recipe):
     assert_company_is_immaterial(recipe)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=EXAMPLES // 2)
 @given(recipes(counts=True))
 def test_a_row_of_counts_scores_alone_as_in_company(recipe):
@@ -358,6 +362,7 @@ def assert_company_is_immaterial(recipe):
                 assert (np.abs(alone - together[row]) <= allowed[row]).all()
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=EXAMPLES // 2)
 @given(recipes(), st.integers(1, 3))
 def test_a_stream_cut_into_single_rows_is_learned_too(recipe, batches):
@@ -429,6 +434,7 @@ def state_of(model):
     return pickle.dumps(model.posterior_)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=EXAMPLES // 2)
 @given(recipes())
 def test_the_same_stream_gives_the_same_model_and_predicting_changes_nothing(recipe):
@@ -496,6 +502,7 @@ def test_scores_of_a_graph_are_numbers_and_predictions_are_classes_seen(recipe):
     assert_graph_scores_are_numbers(recipe)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=EXAMPLES // 4)
 @given(graph_recipes(counts=True))
 def test_scores_of_a_graph_of_counts_are_numbers_too(recipe):
@@ -528,6 +535,7 @@ def assert_graph_scores_are_numbers(recipe):
             assert (model.predict(X) == best).all()
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=EXAMPLES // 4)
 @given(graph_recipes())
 def test_a_stream_of_single_rows_is_learned_by_a_graph_too(recipe):
@@ -545,6 +553,7 @@ def test_a_stream_of_single_rows_is_learned_by_a_graph_too(recipe):
         assert set(model.predict(probes).tolist()) <= seen
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=EXAMPLES // 4)
 @given(graph_recipes())
 def test_the_same_stream_gives_the_same_graph_and_predicting_changes_nothing(recipe):

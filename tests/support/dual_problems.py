@@ -229,10 +229,20 @@ def is_small(case):
     return case.n <= 40 and case.C <= 100
 
 
-ALL_CASES = [
-    pytest.param(case, id=str(case), marks=[pytest.mark.nojit] if is_small(case) else [])
-    for case in CASES
-]
+# Of the large problems, one of each bias runs by default.
+LARGE_BY_DEFAULT = (
+    Case(200, 1e3, 0.1, weighted=True),
+    Case(300, 10.0, 1.0, weighted=True, variance=2.0),
+)
+
+
+def marks_of(case):
+    if is_small(case):
+        return pytest.mark.nojit
+    return pytest.mark.exhaustive if case.n >= 120 and case not in LARGE_BY_DEFAULT else ()
+
+
+ALL_CASES = [pytest.param(case, id=str(case), marks=marks_of(case)) for case in CASES]
 
 
 @cache

@@ -126,7 +126,13 @@ def test_a_linear_kernel_is_that_of_the_reference(settings):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"window": 13}, {"forgetting": 0.8}, {"forgetting": 0.8, "lag": 2}]
+    "settings",
+    [
+        pytest.param({}, marks=pytest.mark.exhaustive),
+        {"window": 13},
+        pytest.param({"forgetting": 0.8}, marks=pytest.mark.exhaustive),
+        {"forgetting": 0.8, "lag": 2},
+    ],
 )
 @pytest.mark.parametrize("arrivals", ARRIVALS.values(), ids=ARRIVALS)
 def test_labels_taken_back_leave_as_in_the_reference(arrivals, settings):

@@ -242,6 +242,7 @@ def test_windows_too_large_for_a_kernel_matrix(estimator, options, n_classes, bi
     assert model.duality_gap_ == pytest.approx(expected.duality_gap_, rel=1e-3, abs=1e-4)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kernel", ["rbf", "dcm"])
 def test_a_large_batch_forms_no_matrix_of_all_rows(kernel):
     """With landmarks the memory of one batch is O(n m), besides blocks of a fixed size."""

@@ -146,6 +146,7 @@ class TestRunning:
         trial, validation = figure.trial_stream(0), figure.validation_stream(0)
         assert not np.array_equal(trial.X_test, validation.X_test)
 
+    @pytest.mark.exhaustive
     def test_one_process_and_two_give_the_same_numbers(self, tmp_path):
         one, two = (
             runner.run(

@@ -17,7 +17,10 @@ from seqmed.active import query
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.selection.search import PrequentialSearch
 
-VALUES = [5e-324, 1e-300, 1e-200, 1e-100, 1e100, 1e200, 1e300]
+# Those whose reciprocal, square or product leaves the range; and the values between.
+VALUES = [5e-324, 1e-200, 1e200, 1e300] + [
+    pytest.param(value, marks=pytest.mark.exhaustive) for value in (1e-300, 1e-100, 1e100)
+]
 LABELS = np.arange(30) % 3
 POINTS = np.random.default_rng(0).normal(size=(30, 3)) + 2.0 * np.eye(3)[LABELS]
 LABELS = np.where(np.arange(30) % 5 == 4, -1, LABELS)

@@ -282,6 +282,7 @@ def check_pair(model, first, second, path):
             assert model.score(points_of(labels), labels.y) == 1.0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("first", TYPES)
 def test_every_type_after_every_other(first, tmp_path):
     for second in TYPES:

@@ -548,6 +548,7 @@ LEARNED = {
 every_model = pytest.mark.parametrize("make", LEARNED.values(), ids=LEARNED)
 
 
+@pytest.mark.exhaustive
 @every_model
 def test_skops_keeps_everything(make):
     model = make()
@@ -557,6 +558,7 @@ def test_skops_keeps_everything(make):
     assert bits(skops.io.loads(content, trusted=trusted)) == bits(model)
 
 
+@pytest.mark.exhaustive
 @every_model
 def test_cloudpickle_keeps_everything(make):
     model = make()

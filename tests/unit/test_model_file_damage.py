@@ -321,6 +321,7 @@ def learn_on(model, X):
             model.partial_fit(X, y, **options)
 
 
+@pytest.mark.exhaustive
 def test_forged_files_are_refused_or_hold_a_model(tmp_path):
     generator = np.random.default_rng(2)
     path = tmp_path / "forged"

@@ -121,6 +121,7 @@ seqmed.save(seqmed.SeqMED(C=3.0), path)
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("function", "call", "expected"),
     [("fsync", 1, OLD), ("replace", 1, OLD), ("fsync", 2, NEW)],

@@ -181,6 +181,7 @@ COPIES = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
 @every_case
 def test_copies_continue(case, copied):

@@ -468,6 +468,7 @@ def kept_by(codes, size, capacity, seed):
     return owners, most
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", [1, 7, 100])
 @pytest.mark.parametrize("labels", ["none", "some"])
 def test_kept_unlabeled_rows_are_a_uniform_sample(size, labels):

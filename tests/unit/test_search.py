@@ -1244,6 +1244,7 @@ def expected_failed_checks(model):
     return {}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(CHECKED, expected_failed_checks=expected_failed_checks)
 def test_scikit_learn_check(estimator, check):
@@ -1363,6 +1364,7 @@ def imputing():
     return StreamPipeline(steps, drift_limit=None)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", COPIES)
 @pytest.mark.parametrize(
     ("estimator", "grid"),

@@ -796,6 +796,7 @@ def test_predictions_are_of_one_whole_state_while_another_is_learned(kind, metho
 # -- streams --------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_the_size_of_batches_hardly_matters():
     X, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))

@@ -129,6 +129,7 @@ def test_columns_may_come_in_another_order(tmp_path):
     assert y == COLUMNS["y"] * 4
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", FORMATS)
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, kind):
     """Fifteen times as many rows, and no more memory than for a few small blocks."""

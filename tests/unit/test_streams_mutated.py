@@ -107,6 +107,7 @@ def test_offsets_that_lead_out_of_a_file_are_not_followed(tmp_path, offsets):
         check(Stream(path, Columns(label="y")))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("delimiter", [",", "\t"])
 def test_records_do_not_depend_on_the_blocks_they_come_in(monkeypatch, delimiter):
     """Random texts of difficult characters, cut in blocks of every size."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ def tables(draw):
     return {name: found[name] for name in order}, chosen[0], chosen[1], draw(st.integers(1, 35))
 
 
+@pytest.mark.exhaustive
 @given(tables(), st.sampled_from(["csv", "tsv", "jsonl", "parquet", "feather"]), st.data())
 @settings(max_examples=150)
 def test_random_tables_round_trip_and_resume(tmp_path_factory, drawn, kind, data):

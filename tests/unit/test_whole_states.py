@@ -262,6 +262,7 @@ def key(answer):
     return answer.shape, answer.dtype.str, answer.tobytes()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", RACERS)
 def test_threads_that_predict_while_one_learns(name):
     """All in all 100,000 answers, each equal to the last bit to that of some state."""
