@@ -15,9 +15,9 @@ from sklearn.base import clone
 import seqmed as library
 from seqmed.cli import checkpoint, learn, options, outputs, query
 from seqmed.streams import Columns, Stream
-from seqmed.streams.label_types import LABEL_TYPES
 from seqmed.streams.columns import TEXT_METHODS, TEXT_WEIGHTS
 from seqmed.streams.files import FORMATS
+from seqmed.streams.label_types import LABEL_TYPES
 from tests.integration.command import LEARN, NAMES, log_lines, make_rows, seqmed
 
 MODELS = {
