@@ -18,7 +18,7 @@ def main() -> None:
     """Run the `seqmed` command."""
     import typer
 
-    from seqmed.cli.errors import for_people
+    from seqmed.cli.errors import reported_errors
     from seqmed.cli.evaluate import evaluate
     from seqmed.cli.inspect import inspect
     from seqmed.cli.learn import learn
@@ -33,7 +33,7 @@ def main() -> None:
     for command in (learn, predict, evaluate, inspect, query, reproduce):
         app.command(no_args_is_help=command is not reproduce)(with_debug(command))
     prepare()
-    with for_people("--debug" in sys.argv):
+    with reported_errors("--debug" in sys.argv):
         try:
             app()
         finally:
@@ -43,11 +43,11 @@ def main() -> None:
 def with_debug(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that reports errors in one line, or with --debug in full."""
     from seqmed.cli import options
-    from seqmed.cli.errors import for_people
+    from seqmed.cli.errors import reported_errors
 
     @functools.wraps(command)
     def run(*, debug: bool, **given: Any) -> None:
-        with for_people(debug):
+        with reported_errors(debug):
             command(**given)
 
-    return options.extended(run, {"debug": (options.Debug, False)})
+    return options.with_options(run, {"debug": (options.Debug, False)})

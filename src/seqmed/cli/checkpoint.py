@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from seqmed import model_file
-from seqmed.cli.errors import CommandError, naming
+from seqmed.cli.errors import CommandError, naming_file
 from seqmed.cli.journal import Pending
 from seqmed.estimators.graph_propagation import GraphPropagation
 from seqmed.estimators.seqgraphmed import SeqGraphMED
@@ -121,7 +121,7 @@ class Progress:
 
 def save(model: Classifier, progress: Progress, path: Path) -> None:
     """Save a model and its progress in one stroke."""
-    with naming(path):
+    with naming_file(path):
         model_file.save(model, path, extra=progress.to_extra())
 
 

@@ -26,7 +26,7 @@ class CommandError(ValueError):
 
 
 @contextmanager
-def for_people(debug: bool) -> Iterator[None]:
+def reported_errors(debug: bool) -> Iterator[None]:
     """Turn errors into one line and an exit code, and warnings into lines.
 
     Parameters
@@ -82,7 +82,7 @@ def system_error(error: OSError) -> str:
 
 
 @contextmanager
-def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+def naming_file(path: str | os.PathLike[str]) -> Iterator[None]:
     """Name the file in errors of the system that do not, such as those of a full disk."""
     try:
         yield
@@ -93,7 +93,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 @contextmanager
-def placing(batch: StreamBatch, names: Sequence[str]) -> Iterator[None]:
+def naming_rows(batch: StreamBatch, names: Sequence[str]) -> Iterator[None]:
     """Name the rows of a batch that a model refuses."""
     try:
         yield

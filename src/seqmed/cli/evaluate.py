@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqmed.cli import options, terminal
-from seqmed.cli.errors import CommandError, naming, placing
+from seqmed.cli.errors import CommandError, naming_file, naming_rows
 from seqmed.cli.terminal import counted, percent, tell_skipped
 
 if TYPE_CHECKING:
@@ -80,14 +80,13 @@ def evaluate(
         for batch in stream:
             rows += batch.row.size
             assert batch.y is not None  # the stream has a column of labels
-            accuracy = math.nan
-            if batch.labeled.any() and classifier.classes_.size:
-                probabilities = classifier.predict_proba(take_rows(batch.X, batch.labeled))
-                truth = batch.y[batch.labeled]
-                accuracy = tally.add(truth, classifier.classes_, probabilities)
+            accuracy, known = math.nan, batch.labeled
+            if known.any() and classifier.classes_.size:
+                probabilities = classifier.predict_proba(take_rows(batch.X, known))
+                accuracy = tally.add(batch.y[known], classifier.classes_, probabilities)
             accuracies.append(accuracy)
             if prequential:
-                with placing(batch, stream.names):
+                with naming_rows(batch, stream.names):
                     classifier.partial_fit(batch.X, batch.y)
             bar.report(stream.fraction, rows, counted(rows, "row"))
     tell_skipped(stream.skipped)
@@ -97,7 +96,7 @@ def evaluate(
             f"{schema.columns.label!r}: pass rows whose labels are known."
         )
     if plot is not None:
-        with naming(plot):
+        with naming_file(plot):
             draw_measures(tally, plot, accuracies if prequential else [])
     if as_json:
         terminal.show_json(results(tally, rows, prequential))

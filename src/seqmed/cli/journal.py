@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
-from seqmed.cli.errors import naming
+from seqmed.cli.errors import naming_file
 
 FIRST = b'{"batch": '  # how every line begins
 
@@ -39,7 +39,7 @@ def is_log(path: Path) -> bool:
 def append(pending: Pending) -> None:
     """Write lines at the end of their log, or the rest of them if it ends with a part of them."""
     content = pending.text.encode()
-    with naming(pending.path):
+    with naming_file(pending.path):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         descriptor = os.open(pending.path, flags, 0o666)
         try:
@@ -71,14 +71,14 @@ def overlap(text: bytes, pattern: bytes) -> int:
     """
     borders = [0, 0]
     for byte in pattern[1 : len(text)]:
-        borders.append(extended(pattern, borders, borders[-1], byte))
+        borders.append(longer_match(pattern, borders, borders[-1], byte))
     size = 0
     for byte in text:
-        size = extended(pattern, borders, borders[size] if size == len(pattern) else size, byte)
+        size = longer_match(pattern, borders, borders[size] if size == len(pattern) else size, byte)
     return size
 
 
-def extended(pattern: bytes, borders: list[int], size: int, byte: int) -> int:
+def longer_match(pattern: bytes, borders: list[int], size: int, byte: int) -> int:
     """Return the length of the match, so far of ``size`` bytes, after one more byte of the text."""
     while size and pattern[size] != byte:
         size = borders[size]

@@ -136,7 +136,7 @@ def learn(
     from seqmed.cli import journal
     from seqmed.cli.existing_files import refuse_existing, refuse_shared
     from seqmed.cli.lock import locked
-    from seqmed.cli.parameters import collect
+    from seqmed.cli.parameters import given_parameters
     from seqmed.cli.prequential import Learner
     from seqmed.streams import Columns, Stream
 
@@ -153,7 +153,7 @@ def learn(
         "text_weights": text_weights,
     }
     columns = Columns(**{name: value for name, value in named.items() if value is not None})
-    given = collect({**given, "averaging": averaging, "random_state": seed}, param or ())
+    given = given_parameters({**given, "averaging": averaging, "random_state": seed}, param or ())
     refuse_shared({"MODEL": model, "--log": log}, None, data, file_format)
     if log is not None and not journal.is_log(log):
         refuse_existing(log, force=force, use="add to it")
@@ -181,13 +181,13 @@ def learn(
         try:
             learner.follow(stream)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(learner.left_off()) from None
+            raise KeyboardInterrupt(learner.interruption()) from None
         finally:
             tell_skipped(stream.skipped)
-        tell(learner, learner.progress.record.rows - progress.record.rows, data)
+        show_summary(learner, learner.progress.record.rows - progress.record.rows, data)
 
 
-options.extended(
+options.with_options(
     learn,
     {
         name: (Annotated[str | None, parameter(f"--{name.replace('_', '-')}", help=text)], None)
@@ -212,7 +212,7 @@ def begin_or_resume(
     return parameters.new_model(estimator, given, columns.unlabeled), checkpoint.Progress()
 
 
-def tell(learner: Learner, rows: int, data: Sequence[Path]) -> None:
+def show_summary(learner: Learner, rows: int, data: Sequence[Path]) -> None:
     """Print what came of it."""
     model, record = learner.model, learner.progress.record
     if not rows:

@@ -1,4 +1,4 @@
-"""One writer at a time: a lock that the system drops when its process ends, however it ends."""
+"""File lock: one writer at a time, released by the system when its process ends."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def column_names(values: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name for row in rows for name in row if name)
 
 
-def extended(
+def with_options(
     command: Callable[..., None],
     added: Mapping[str, tuple[Any, Any]],
     before: str | None = None,

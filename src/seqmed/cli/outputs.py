@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from seqmed.cli.errors import CommandError, naming
+from seqmed.cli.errors import CommandError, naming_file
 from seqmed.cli.existing_files import refuse_existing, refuse_shared
 from seqmed.cli.options import STANDARD_OUTPUT, OutputFormat
 from seqmed.model_file.files import is_pipe_or_device, write_output
 from seqmed.streams import StreamBatch
-from seqmed.streams.cells import plain
+from seqmed.streams.cells import cell_text
 from seqmed.streams.files import SUFFIXES as INPUT_SUFFIXES
 
 ColumnType = Literal["text", "integer", "boolean", "number"]
@@ -28,7 +28,7 @@ Chunk = Sequence[Sequence[Any]]
 def located(batch: StreamBatch, names: Sequence[str]) -> list[list[Any]]:
     """Return the files and row numbers of a batch, and as texts the columns kept of it."""
     files = [names[place] for place in batch.file.tolist()]
-    return [files, batch.row.tolist(), *([*map(plain, each)] for each in batch.kept.values())]
+    return [files, batch.row.tolist(), *([*map(cell_text, each)] for each in batch.kept.values())]
 
 
 def header(keep: Sequence[str], more: Header) -> Header:
@@ -80,7 +80,7 @@ def write_table(path: Path, kind: OutputFormat, columns: Header, chunks: Iterabl
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
         return
-    with naming(path):
+    with naming_file(path):
         write_output(path, pieces)
 
 

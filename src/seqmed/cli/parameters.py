@@ -35,7 +35,7 @@ def value_of(text: str) -> Any:
         return text
 
 
-def collect(options: Mapping[str, Any], pairs: Sequence[str]) -> dict[str, Any]:
+def given_parameters(options: Mapping[str, Any], pairs: Sequence[str]) -> dict[str, Any]:
     """Return all parameters that were given, by options of their own or as NAME=VALUE."""
     given = {
         name: value_of(value) if isinstance(value, str) else value

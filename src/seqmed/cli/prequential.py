@@ -27,7 +27,7 @@ from sklearn.exceptions import NotFittedError
 from seqmed.arrays import take_rows
 from seqmed.cli import checkpoint, journal, terminal
 from seqmed.cli.checkpoint import Classifier, PrequentialRecord, Progress
-from seqmed.cli.errors import CommandError, placing
+from seqmed.cli.errors import CommandError, naming_rows
 from seqmed.cli.journal import Pending
 from seqmed.cli.terminal import counted, percent
 from seqmed.streams import Stream, StreamBatch, StreamWarning, likely_typo
@@ -130,7 +130,7 @@ class Learner:
             return (self.model.n_batches_ - self.saved_batches) % self._checkpoint_every == 0
         return time.monotonic() - self._saved_at >= SAVES_PAY * self._cost
 
-    def left_off(self) -> str:
+    def interruption(self) -> str:
         """Return what is safe after an interruption."""
         if not self.saved_batches:
             return "interrupted before the first batch was saved."
@@ -141,10 +141,9 @@ class Learner:
 
     def _learn(self, batch: StreamBatch, names: Sequence[str], skipped: int) -> None:
         found = predict_labeled(self.model, batch)
-        self._suspect_typos(batch, found, names)
-        with placing(batch, names):
-            labels = np.full(batch.row.size, None)
-            labels[found.labeled] = found.truth
+        self._warn_of_typos(batch, found, names)
+        with naming_rows(batch, names):
+            labels = np.full(batch.row.size, None) if batch.y is None else batch.y
             self.model.partial_fit(batch.X, labels)
         before = self.progress.record
         record = PrequentialRecord(
@@ -205,7 +204,7 @@ class Learner:
         weight = f", graph weight {self.model.graph_weight_:.2f}" if mixed else ""
         return f"batch {self.model.n_batches_}, {counted(record.rows, 'row')}{accuracy}{weight}"
 
-    def _suspect_typos(
+    def _warn_of_typos(
         self, batch: StreamBatch, found: BatchPredictions, names: Sequence[str]
     ) -> None:
         """Warn of new classes that are probably misspelled known ones."""

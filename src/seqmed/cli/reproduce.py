@@ -95,7 +95,7 @@ def reproduce(
                 wanted = False
         result = None
         if wanted and not interrupted:
-            result, interrupted = compute(console, figure, count, jobs, work)
+            result, interrupted = run_with_progress(console, figure, count, jobs, work)
         else:
             result = runner.collect(figure, trials=count, folder=work)
         if result is not None:
@@ -129,7 +129,7 @@ def refuse_overwriting(files: list[Path], out: Path, report: Path, *, force: boo
         refuse_existing(report, force=force)
 
 
-def compute(
+def run_with_progress(
     console: Console, figure: Figure, trials: int, jobs: int, folder: Path
 ) -> tuple[FigureResult | None, bool]:
     """Run one figure under a progress bar; return its result and whether Ctrl-C cut it short."""

@@ -1,1 +1,1 @@
-"""The three experiments of the paper: data, curves, figures, and what they show."""
+"""The three experiments of the paper: data, curves, figures, runs and reports."""

@@ -75,7 +75,7 @@ def load_arrays(
                 return verified(read_arrays(path), str(path))
     if not download:
         raise NoDataError(f"no {FILE} in any of: {', '.join(str(f) for f in folders if f)}")
-    arrays = fetch(progress)
+    arrays = fetch_arrays(progress)
     store(arrays, cache_folder() / FILE)
     return arrays
 
@@ -106,7 +106,7 @@ def verified(arrays: dict[str, NDArray[Any]], origin: str) -> dict[str, NDArray[
     return {name: arrays[name] for name in HASHES}
 
 
-def fetch(progress: Progress | None) -> dict[str, NDArray[Any]]:
+def fetch_arrays(progress: Progress | None) -> dict[str, NDArray[Any]]:
     """Download ISOLET from UCI, or else from OpenML."""
     failures = []
     for source, name in ((from_uci, "UCI"), (from_openml, "OpenML")):
@@ -143,10 +143,10 @@ def from_archive(content: bytes) -> dict[str, NDArray[Any]]:
 def parse_text(text: str) -> tuple[NDArray[np.int16], NDArray[np.int8]]:
     """Return features in units of 1e-4 and labels 1 to 26 from comma-separated text."""
     values = np.loadtxt(io.StringIO(text), delimiter=",", ndmin=2)
-    return compact(values[:, :-1]), values[:, -1].astype(np.int8)
+    return in_units(values[:, :-1]), values[:, -1].astype(np.int8)
 
 
-def compact(X: Any) -> NDArray[np.int16]:
+def in_units(X: Any) -> NDArray[np.int16]:
     """Return features as integers in units of 1e-4."""
     return np.rint(np.asarray(X, dtype=np.float64) / UNIT).astype(np.int16)
 
@@ -160,7 +160,7 @@ def from_openml(progress: Progress | None) -> dict[str, NDArray[Any]]:
         X, y = fetch_openml(
             data_id=OPENML_ID, return_X_y=True, as_frame=False, parser="liac-arff", n_retries=1
         )
-    X, y = compact(X), np.asarray(y).astype(float).astype(np.int8)
+    X, y = in_units(X), np.asarray(y).astype(float).astype(np.int8)
     return {
         "X_train": X[:N_TRAIN], "y_train": y[:N_TRAIN],
         "X_test": X[N_TRAIN:], "y_test": y[N_TRAIN:],

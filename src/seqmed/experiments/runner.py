@@ -32,7 +32,7 @@ Report = Callable[[str, int, int], None]
 """Called with (what is being done, batches computed, batches in all)."""
 
 # Seconds between two looks at the progress of the processes.
-PATIENCE = 0.25
+POLL_SECONDS = 0.25
 
 
 class Task(NamedTuple):
@@ -101,11 +101,11 @@ def run(figure: Figure, *, trials: int, jobs: int, folder: Path, report: Report)
     progress are given up.
     """
     judged = validation_tasks(figure)
-    with Crew(jobs) as crew:
-        results = compute(figure, judged, crew, folder, "choosing parameters", report)
+    with WorkerPool(jobs) as workers:
+        results = compute(figure, judged, workers, folder, "choosing parameters", report)
         chosen, validation = decide(figure, results)
         tasks = trial_tasks(figure, chosen, trials)
-        results |= compute(figure, tasks, crew, folder, "trials", report)
+        results |= compute(figure, tasks, workers, folder, "trials", report)
     return assemble(figure, chosen, validation, results, trials)
 
 
@@ -203,7 +203,7 @@ def assemble(
 def compute(
     figure: Figure,
     tasks: list[Task],
-    crew: Crew,
+    workers: WorkerPool,
     folder: Path,
     what: str,
     report: Report,
@@ -212,23 +212,23 @@ def compute(
     results = read_all(figure, tasks, folder)
     known = sum(len(task.wanted) for task in results)
     total = sum(len(task.wanted) for task in tasks)
-    before = crew.batches
+    before = workers.batches
     submitted = {
-        crew.pool.submit(perform, figure, task, path_of(folder, figure, task)): task
+        workers.pool.submit(run_task, figure, task, path_of(folder, figure, task)): task
         for task in tasks
         if task not in results
     }
     pending = set(submitted)
     while pending:
-        report(what, known + crew.batches - before, total)
-        finished, pending = wait(pending, timeout=PATIENCE, return_when=FIRST_COMPLETED)
+        report(what, known + workers.batches - before, total)
+        finished, pending = wait(pending, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
         for future in finished:
             results[submitted[future]] = future.result()
     report(what, total, total)
     return results
 
 
-class Crew:
+class WorkerPool:
     """A pool of fresh processes that count the batches they have done."""
 
     def __init__(self, jobs: int) -> None:
@@ -236,10 +236,10 @@ class Crew:
         self._others = set(multiprocessing.active_children())
         self._counter = context.Value("l", 0)
         self.pool = ProcessPoolExecutor(
-            jobs, mp_context=context, initializer=join_crew, initargs=(self._counter,)
+            jobs, mp_context=context, initializer=start_worker, initargs=(self._counter,)
         )
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
@@ -257,14 +257,14 @@ class Crew:
 _counter: Any = None
 
 
-def join_crew(counter: Any) -> None:
+def start_worker(counter: Any) -> None:
     """Set a worker up: it counts its batches, and leaves Ctrl-C to the parent."""
     global _counter
     _counter = counter
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def perform(figure: Figure, task: Task, path: Path) -> TaskResult:
+def run_task(figure: Figure, task: Task, path: Path) -> TaskResult:
     """Compute one task and write its result; runs in a worker."""
     begun = time.process_time()
     make_stream = figure.validation_stream if task.validation else figure.trial_stream

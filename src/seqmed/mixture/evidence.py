@@ -20,7 +20,7 @@ STARTS = (3.0, 6.0, 9.0, 12.0)
 ROUNDING = 1e-12
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def cost(margins, weights, octave):
     """Return the cost of a temperature, and its first two derivatives in t.
 
@@ -50,7 +50,7 @@ def cost(margins, weights, octave):
     return total + octave * octave, first + 2.0 * octave, second + 2.0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def descend(margins, weights, octave):
     """Return the cost of the minimum below an octave, and the t that has it."""
     lowest, slope, curvature = cost(margins, weights, octave)
@@ -69,7 +69,7 @@ def descend(margins, weights, octave):
     return lowest, octave
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def best_octave(margins, weights):
     """Return the smallest cost of ``margins`` (r, K), and the t that has it."""
     lowest, octave = descend(margins, weights, 0.0)

@@ -1,4 +1,4 @@
-"""Batches from files and pipes: what the command line learns and predicts from.
+"""Streams of batches from files and pipes.
 
 CSV, TSV, JSON lines, Parquet, Feather and .npz become the same batches: rows that are checked,
 labels of one type, and a position from which reading goes on another time. See

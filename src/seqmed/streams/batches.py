@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Points
-from seqmed.streams.cells import plain
+from seqmed.streams.cells import cell_text
 from seqmed.streams.columns import Columns
 from seqmed.streams.errors import LABEL, BadRow, Fault, Skipped, StreamError, notice, shown
-from seqmed.streams.features import encode, freeze
+from seqmed.streams.features import encode, freeze_schema
 from seqmed.streams.files import find_inputs
 from seqmed.streams.label_types import check_signs, label_of, label_text, label_type
 from seqmed.streams.positions import Position
@@ -197,7 +197,7 @@ class Stream:
         if self._batch_by is None or not good.size:
             return [good] if good.size else []
         column = piece.values[self._batch_by]
-        keys = [plain(column[row]) for row in good.tolist()]
+        keys = [cell_text(column[row]) for row in good.tolist()]
         borders = [place for place, pair in enumerate(pairwise(keys), 1) if pair[0] != pair[1]]
         return np.split(good, borders)
 
@@ -205,7 +205,7 @@ class Stream:
         """Return whether a batch ends before a row, by its value of ``batch_by``."""
         if self._batch_by is None:
             return False
-        key = plain(piece.values[self._batch_by][row])
+        key = cell_text(piece.values[self._batch_by][row])
         if self._recent and key == self._recent[-1]:
             return False
         if key in self._recent and not self._returned:
@@ -267,7 +267,7 @@ class Stream:
             schema = replace(schema, label_type=label_type(labels, str(columns.label)))
         words = [word for part in parts for word in part.values.get(columns.text or "", ())]
         if not schema.frozen:
-            schema = freeze(schema, numbers, words)
+            schema = freeze_schema(schema, numbers, words)
         y = None
         if columns.label is not None:
             y = np.empty(len(texts), dtype=object)

@@ -1,4 +1,4 @@
-"""What a single value means: numbers, missing values, plain texts."""
+"""Values of single cells: numbers, missing values, texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def number_in(cell: str) -> float | str:
     True and false, in any case, are 1 and 0.
     """
     if NUMBER.fullmatch(cell):
-        return checked(float(cell))
+        return bounded_number(float(cell))
     word = cell.strip()
     if word in MISSING_WORDS:
         return MISSING
@@ -43,15 +43,15 @@ def number_of(value: Any) -> float | str:
         number = float(value)
     except OverflowError:
         return NOT_FINITE
-    return MISSING if math.isnan(number) else checked(number)
+    return MISSING if math.isnan(number) else bounded_number(number)
 
 
-def checked(number: float) -> float | str:
+def bounded_number(number: float) -> float | str:
     """Return a number, or why it cannot be a feature."""
     return number if abs(number) <= LARGEST_FEATURE else NOT_FINITE
 
 
-def plain(value: Any) -> str | None:
+def cell_text(value: Any) -> str | None:
     """Return a value as one text, whatever format it was stored in; None if there is none.
 
     1, 1.0 and "1" are the same text, and so are True and "true".

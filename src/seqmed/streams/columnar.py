@@ -20,7 +20,7 @@ from seqmed.streams.tables import (
     Piece,
     Start,
     Wanted,
-    check_names,
+    check_column_names,
     piece_of_values,
     rows_at_once,
 )
@@ -62,7 +62,7 @@ class Columnar:
     deferred = False
 
     def __init__(self, store: Store, name: str, kind: str):
-        self.names = check_names(store.names, name)
+        self.names = check_column_names(store.names, name)
         self._store, self._name, self._kind = store, name, kind
         self._fraction = 0.0
 
@@ -150,7 +150,8 @@ class Columnar:
 def sound(column: Any) -> Any:
     """Return a column as it is, or refuse it if its parts do not fit; strings become bytes."""
     column.validate()
-    column = column.cast(AS_BYTES.get(column.type, column.type))
+    if column.type in AS_BYTES:
+        column = column.cast(AS_BYTES[column.type])
     column.validate(full=True)
     return sound(column.dictionary_decode()) if types.is_dictionary(column.type) else column
 
@@ -163,7 +164,9 @@ def is_numeric(kind: Any) -> bool:
 
 def float_array(column: Any) -> Array:
     """Return a numeric column as an array, NaN where there is none."""
-    return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    if column.type != pa.float64():
+        column = column.cast(pa.float64(), safe=False)
+    return column.to_numpy(zero_copy_only=False)
 
 
 def sampled_values(column: Any) -> list[Any]:

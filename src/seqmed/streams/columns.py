@@ -1,4 +1,4 @@
-"""What the user wants of the columns, and what a first file offers."""
+"""Choice of columns: labels, features and text, by the user or from a first file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from seqmed.streams.cells import plain
+from seqmed.streams.cells import cell_text
 from seqmed.streams.errors import StreamError, listed, notice, read_fields, read_names, shown
 from seqmed.streams.label_types import LABEL_TYPES
 from seqmed.streams.tables import Table
@@ -62,7 +62,7 @@ class Columns:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, tuple(getattr(self, name)))
         if not isinstance(self.unlabeled, str):
-            object.__setattr__(self, "unlabeled", plain(self.unlabeled))
+            object.__setattr__(self, "unlabeled", cell_text(self.unlabeled))
         self._check_choice("label_type", (None, *LABEL_TYPES))
         self._check_choice("text_method", TEXT_METHODS)
         self._check_choice("text_weights", TEXT_WEIGHTS)
@@ -107,7 +107,7 @@ class Columns:
         return cls(**found)
 
 
-def choose(
+def choose_features(
     columns: Columns, table: Table, source: str, batch_by: str | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the features of a stream whose first file is ``table``, and the columns not used.

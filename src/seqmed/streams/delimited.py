@@ -27,7 +27,7 @@ from seqmed.streams.errors import (
     shown,
 )
 from seqmed.streams.grammar import Grammar
-from seqmed.streams.tables import Piece, Start, Wanted, bad_numbers, check_names
+from seqmed.streams.tables import Piece, Start, Wanted, bad_numbers, check_column_names
 from seqmed.streams.text import MARK, Cells, Chunk, Text, TextTable, places
 
 # Rows that are read one by one, rather than divided once more to find the bad one among them.
@@ -81,7 +81,7 @@ class Delimited(TextTable):
                 f"{where} holds numbers ({shown(names[0])}, ...), expected column names: add a "
                 "header line."
             )
-        return check_names(names, self._text.name)
+        return check_column_names(names, self._text.name)
 
     def sample(self) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {name: [] for name in self.names}

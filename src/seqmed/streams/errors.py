@@ -1,4 +1,4 @@
-"""What is wrong with an input: bad rows, refusals and notices, in words for people."""
+"""Bad rows, errors and warnings about inputs, and checks of stored values."""
 
 from __future__ import annotations
 

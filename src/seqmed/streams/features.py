@@ -14,7 +14,7 @@ from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.preprocessing import normalize
 
 from seqmed.arrays import Array, Points
-from seqmed.streams.cells import plain
+from seqmed.streams.cells import cell_text
 from seqmed.streams.columns import UNIT, VOCABULARY
 from seqmed.streams.errors import StreamError, listed
 from seqmed.streams.schema import Schema
@@ -24,7 +24,7 @@ CONSTANT, SMALLEST_SPREAD = 1e-12, 1e-70
 MISSING_TYPES = ("NAType", "NaTType")  # of pandas, which need not be installed
 
 
-def freeze(schema: Schema, numbers: Array, texts: Sequence[Any]) -> Schema:
+def freeze_schema(schema: Schema, numbers: Array, texts: Sequence[Any]) -> Schema:
     """Return the schema with what its first batch decides.
 
     Parameters
@@ -46,7 +46,7 @@ def freeze(schema: Schema, numbers: Array, texts: Sequence[Any]) -> Schema:
     if columns.text is not None and columns.text_method == VOCABULARY:
         words = CountVectorizer(max_features=columns.text_size)
         try:
-            words.fit(map(as_text, texts))
+            words.fit(map(word_text, texts))
         except ValueError:
             raise StreamError(
                 f"column {columns.text!r} holds no words in the first batch of {len(texts)} rows, "
@@ -64,7 +64,7 @@ def encode(schema: Schema, numbers: Array, texts: Sequence[Any]) -> Points:
     if columns.text is None:
         return numbers
     counter = word_counter(columns.text_size, schema.vocabulary)
-    words = counter.transform(map(as_text, texts))
+    words = counter.transform(map(word_text, texts))
     if columns.text_weights == UNIT:
         words = normalize(words, copy=False)
     parts = [sp.csr_array(numbers), words] if schema.features else [words]
@@ -79,9 +79,9 @@ def word_counter(size: int, vocabulary: tuple[str, ...] | None) -> Any:
     return HashingVectorizer(n_features=size, alternate_sign=False, norm=None, dtype=np.float64)
 
 
-def as_text(value: Any) -> str:
+def word_text(value: Any) -> str:
     """Return a value of a text column, whatever its type, as a text."""
-    return plain(value) or ""
+    return cell_text(value) or ""
 
 
 class ColumnEncoder(TransformerMixin, BaseEstimator):

@@ -1,4 +1,4 @@
-"""Which files there are to read, in which order and format."""
+"""Input files and pipes: their order, formats and bytes."""
 
 from __future__ import annotations
 

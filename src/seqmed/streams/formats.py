@@ -1,4 +1,4 @@
-"""Opening a file of any format as a table."""
+"""Tables from files of any format."""
 
 from __future__ import annotations
 

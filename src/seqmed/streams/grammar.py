@@ -1,4 +1,4 @@
-"""Where records and fields of separated values end."""
+"""Records and fields of comma- and tab-separated values."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import numpy as np
 from seqmed.arrays import Array
 from seqmed.streams.cells import encodable, number_of
 from seqmed.streams.errors import INVALID_TEXT, JSON, NESTED, Fault, StreamError, shown
-from seqmed.streams.tables import Piece, Start, Wanted, bad_numbers, check_names
+from seqmed.streams.tables import Piece, Start, Wanted, bad_numbers, check_column_names
 from seqmed.streams.text import Cells, Chunk, Text, TextTable, line_ends
 
 # Types that numpy makes numbers of as `number_of` does, and nothing else.
@@ -41,7 +41,7 @@ class JsonLines(TextTable):
         found = (read_object(chunk, place) for place in range(chunk.ends.size))
         self._first = [row for row in found if not isinstance(row, Fault)]
         names = dict.fromkeys(name for row in self._first for name in row)
-        self.names = check_names(list(names), text.name)
+        self.names = check_column_names(list(names), text.name)
 
     def sample(self) -> dict[str, list[Any]]:
         return {name: [row.get(name) for row in self._first] for name in self.names}

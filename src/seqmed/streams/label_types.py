@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from seqmed.streams.cells import MISSING_WORDS, NUMBER, WHOLE, plain
+from seqmed.streams.cells import MISSING_WORDS, NUMBER, WHOLE, cell_text
 from seqmed.streams.errors import StreamError, shown
 
 INTEGER, BOOLEAN, STRING = LABEL_TYPES = ("integer", "boolean", "string")
@@ -30,7 +30,7 @@ def label_text(value: Any, unlabeled: str | None) -> str | None:
     unlabeled : what marks unlabeled rows besides `MISSING_WORDS`; None for -1, and the empty string
         for nothing but an empty cell.
     """
-    text = plain(value)
+    text = cell_text(value)
     return None if text is None else text_label(text, unlabeled)
 
 

@@ -111,8 +111,8 @@ def open_store(file: zipfile.ZipFile, name: str) -> Store:
         while done < size:
             count = min(rows_at_once(width), size - done)
             done += count
-            rows = points.read(count).astype(np.float64)
-            columns = [pa.array(rows[:, place]) for place in chosen if place < width]
+            numbers = np.ascontiguousarray(points.read(count).T, dtype=np.float64)
+            columns = [pa.array(numbers[place]) for place in chosen if place < width]
             if labels is not None:
                 columns.append(label_column(labels.read(count)))
             batch = pa.RecordBatch.from_arrays(columns, [names[place] for place in chosen])

@@ -1,4 +1,4 @@
-"""How far files have been read, and how to know them again."""
+"""Positions: how far files have been read, with hashes by which they are recognised."""
 
 from __future__ import annotations
 

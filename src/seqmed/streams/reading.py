@@ -1,11 +1,11 @@
-"""The rows of all files, one after another, and how far they have been taken."""
+"""Rows of all files in turn, and the position in them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from seqmed.streams.columns import Columns, choose, refuse_missing
+from seqmed.streams.columns import Columns, choose_features, refuse_missing
 from seqmed.streams.errors import listed, notice, shown
 from seqmed.streams.files import Input
 from seqmed.streams.formats import open_table
@@ -114,7 +114,7 @@ class Reading:
         """Return the schema, decided now if it was not; refuse a file that does not have it."""
         schema = self.schema
         if schema is None:
-            features, ignored = choose(self._columns, table, source, self._batch_by)
+            features, ignored = choose_features(self._columns, table, source, self._batch_by)
             schema = Schema(self._columns, features, ignored, self._columns.label_type)
         new = [name for name in schema.new_names(table, source) if name not in self._noticed]
         if new:

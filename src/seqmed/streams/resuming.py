@@ -1,4 +1,4 @@
-"""Which files of a stream are known, and where to go on in each.
+"""Resumption: which files are known from an earlier run, and where to go on in each.
 
 A file is known by its content: the part that was read has to be there, unchanged. Its path says
 where to look first, and that another content there is refused rather than taken for a new file. A

@@ -1,4 +1,4 @@
-"""What a stream is made of: decided with its first rows, and the same ever after."""
+"""Schema of a stream: fixed by its first batch."""
 
 from __future__ import annotations
 

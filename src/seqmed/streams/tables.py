@@ -1,4 +1,4 @@
-"""What every format is read as: a table with named columns, piece by piece."""
+"""Interface of all formats: tables with named columns, read piece by piece."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from seqmed.arrays import Array
 from seqmed.estimators.validation import LARGEST_FEATURE
-from seqmed.streams.cells import encodable, plain
+from seqmed.streams.cells import cell_text, encodable
 from seqmed.streams.errors import MISSING, NOT_FINITE, Fault, StreamError, shown
 
 # Rows by which the columns of a first file are judged: few, so that no pipe is kept waiting.
@@ -101,7 +101,7 @@ class Table(Protocol):
         """Return how much of the file has been read, 0 to 1, as well as can be told."""
 
 
-def check_names(names: Sequence[str], source: str) -> tuple[str, ...]:
+def check_column_names(names: Sequence[str], source: str) -> tuple[str, ...]:
     """Return the column names of a file; refuse a name that stands twice or is no text."""
     seen: set[str] = set()
     for name in names:
@@ -145,10 +145,10 @@ def piece_of_values(
 ) -> Piece:
     """Return rows of a binary format as a piece: they are known again by their values.
 
-    A value counts as `plain` has it, so that it may be stored as another type: integers become
+    A value counts as `cell_text` has it, so that it may be stored as another type: integers become
     floats when a gap comes among them.
     """
-    keys = zip(*(map(plain, values[name]) for name in wanted.hashed), strict=True)
+    keys = zip(*(map(cell_text, values[name]) for name in wanted.hashed), strict=True)
     rows = [row.tobytes() for row in np.ascontiguousarray(numbers)]
     if wanted.hashed:
         rows = [
