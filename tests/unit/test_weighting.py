@@ -63,3 +63,12 @@ def test_temperature_is_that_of_the_chosen_weight():
     fixed = choose(record, scaled=True, weight=chosen.weight, shares=True)
     assert fixed.weight == chosen.weight
     assert np.log2(chosen.temperature) == pytest.approx(np.log2(fixed.temperature), abs=0.1)
+
+
+def test_scores_beyond_the_range_of_doubles_are_no_evidence():
+    """Their cost is infinite, and the graph gets no weight."""
+    from seqmed.mixture import evidence
+
+    cost, _, _ = evidence.cost(np.full((1, 2), np.nan), np.ones(1), 0.0)
+    assert cost == np.inf
+    assert mean_weight(np.full(weighting.WEIGHTS.size, cost)) == 0.0

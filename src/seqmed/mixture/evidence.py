@@ -20,7 +20,7 @@ STARTS = (3.0, 6.0, 9.0, 12.0)
 ROUNDING = 1e-12
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True)
 def cost(margins, weights, octave):
     """Return the cost of a temperature, and its first two derivatives in t.
 
@@ -40,6 +40,8 @@ def cost(margins, weights, octave):
                 sums += power
                 means += power * margin
                 squares += power * margin * margin
+        if sums == 0.0:  # no score of this row is a number
+            return np.inf, 0.0, 2.0
         means /= sums
         total += weights[row] * (np.log(sums) + temperature * top)
         first += weights[row] * means
@@ -50,7 +52,7 @@ def cost(margins, weights, octave):
     return total + octave * octave, first + 2.0 * octave, second + 2.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True)
 def descend(margins, weights, octave):
     """Return the cost of the minimum below an octave, and the t that has it."""
     lowest, slope, curvature = cost(margins, weights, octave)
@@ -69,7 +71,7 @@ def descend(margins, weights, octave):
     return lowest, octave
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True)
 def best_octave(margins, weights):
     """Return the smallest cost of ``margins`` (r, K), and the t that has it."""
     lowest, octave = descend(margins, weights, 0.0)
