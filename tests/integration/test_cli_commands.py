@@ -358,7 +358,7 @@ def test_parameters_reach_the_margin_and_the_mixture(tmp_path):
     own = {
         "graph_memory": 40, "mixture": 0.3, "alpha": 0.5, "n_neighbors": 4, "metric": "cosine",
         "class_prior": "uniform", "forgetting": 0.9, "class_weight": {"setosa": 3},
-        "random_state": 7, "unlabeled": None,
+        "random_state": 7,
     }  # fmt: skip
     inner = {
         "C": 5, "gamma": 0.5, "kernel": "poly", "lag": 3, "budget": 50, "averaging": True,
