@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numba.cpython.unsafe.numbers import trailing_zeros
 
 # Distances that are compared with a horizon at a time; most are too large.
 WORD = 64
@@ -63,8 +62,14 @@ def below(products, norms, start, limit):
 
 @njit(cache=True, nogil=True, inline="always")
 def lowest_bit(word):
-    """Return the place of the lowest bit of a word that is set."""
-    return np.uint64(trailing_zeros(word))  # type: ignore[call-arg]
+    """Return the place of the lowest bit of a word that is set, by halving."""
+    place, half = np.uint64(0), np.uint64(WORD // 2)
+    while half:
+        if not word & ((np.uint64(1) << half) - np.uint64(1)):
+            word >>= half
+            place += half
+        half >>= np.uint64(1)
+    return place
 
 
 @njit(cache=True, nogil=True)
