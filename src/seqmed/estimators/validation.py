@@ -24,8 +24,6 @@ PACKAGE = __name__.partition(".")[0]
 ASYMMETRY = 1e-6
 # Weights, other than 0, that leave bounds and slack terms in the range of doubles.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-50, 1e50
-# Side of a square tile of a matrix that is walked both ways, 32 KB.
-TILE = 64
 # The same of C and beta.
 LARGEST_STRENGTH = 1e100
 # Squares of features, and products of two such squares, must stay finite.
@@ -70,6 +68,8 @@ def square_gram(gram: Points) -> Array:
             f"kernel='precomputed' got X of shape {gram.shape}, expected a square matrix: pass the "
             "kernel values between all training rows."
         )
+    from seqmed.linalg.symmetry import made_symmetric  # numba is imported by the first fit
+
     symmetric, difference = made_symmetric(gram)
     if difference > 0 and difference > ASYMMETRY * largest_size(gram):
         raise ValueError(
@@ -77,24 +77,6 @@ def square_gram(gram: Points) -> Array:
             "a symmetric one: pass the kernel values between the training rows, in one order."
         )
     return symmetric
-
-
-def made_symmetric(matrix: Array) -> tuple[Array, float]:
-    """Return a copy with the upper half of a matrix in both, and the largest difference of halves.
-
-    Tile by tile: a walk along columns of the whole would miss the cache at every step.
-    """
-    n, difference = matrix.shape[0], 0.0
-    symmetric = np.array(matrix)
-    for rows in (slice(start, start + TILE) for start in range(0, n, TILE)):
-        for columns in (slice(start, start + TILE) for start in range(rows.start, n, TILE)):
-            upper, lower = matrix[rows, columns].T, matrix[columns, rows]
-            if (upper != lower).any():
-                height, width = upper.shape
-                below = np.tri(height, width, k=columns.start - rows.start - 1, dtype=bool)
-                symmetric[columns, rows][below] = upper[below]
-                difference = max(difference, largest_size(upper - lower))
-    return symmetric, difference
 
 
 def largest_size(values: Array) -> float:

@@ -1,0 +1,41 @@
+"""The symmetric copy of a matrix, in one compiled pass over its tiles."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+# Side of a square tile, 32 KB: a pass along columns of the whole would miss the cache at each step.
+TILE = 64
+
+
+@njit(cache=True, nogil=True)
+def largest_difference(matrix, tile):
+    """Return the largest difference between the halves of a matrix (n, n)."""
+    n, difference = matrix.shape[0], 0.0
+    for top in range(0, n, tile):
+        for left in range(top, n, tile):
+            for row in range(top, min(top + tile, n)):
+                for column in range(max(left, row + 1), min(left + tile, n)):
+                    difference = max(difference, abs(matrix[row, column] - matrix[column, row]))
+    return difference
+
+
+@njit(cache=True, nogil=True)
+def copy_upper_half(matrix, tile):
+    """Write the upper half of a matrix (n, n) in the lower one."""
+    n = matrix.shape[0]
+    for top in range(0, n, tile):
+        for left in range(top, n, tile):
+            for row in range(top, min(top + tile, n)):
+                for column in range(max(left, row + 1), min(left + tile, n)):
+                    matrix[column, row] = matrix[row, column]
+
+
+def made_symmetric(matrix):
+    """Return a copy with the upper half in both halves, and the largest difference of halves."""
+    symmetric = np.array(matrix, dtype=np.float64, order="C")
+    difference = float(largest_difference(symmetric, TILE))
+    if difference > 0:
+        copy_upper_half(symmetric, TILE)
+    return symmetric, difference
