@@ -163,7 +163,7 @@ def prior_of(
 def with_machines(
     posterior: Posterior, transfer: Array, offsets: Array, *, known_bias: bool
 ) -> Posterior:
-    """Return the posterior with machines that are signed copies of old ones, or new.
+    """Return the posterior for other classes: each machine is a signed copy of an old one, or new.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from seqmed.dual.problem import (
 )
 from tests.reference.convex import solve_convex
 
-# KKT violation asked of every solve that is compared with another solver: two digits or more
+# Tolerance of every solve that is compared with another solver: two digits or more
 # below the tolerances of the comparison.
 TIGHT = 1e-10
 # What the comparisons must meet (relative; absolute; relative to the bound).

@@ -232,7 +232,7 @@ def test_the_cost_of_a_projection_is_the_norm_of_what_was_lost(name, n_classes, 
 
 
 def test_the_cost_bounds_what_averaged_scores_change_by(projections):
-    """A point may have lost its multiplier in a later update, and still carry the average."""
+    """A point whose multiplier has become zero may still have an averaged coefficient."""
     model = seq_lap(beta=0.0, budget=24, lag=2, averaging=True)
     for t in range(8):
         learn(model, [make_batch(18, 4, seed=12100 + t)])

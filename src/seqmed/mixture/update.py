@@ -3,7 +3,7 @@
 A batch is learned in mini-batches (`seqmed.mixture.weighting.pieces`), each in this order:
 
 1. both experts score its labeled rows, which enter the record;
-2. the graph takes in some of its rows and solves again; the margin expert learns its labels;
+2. some of its rows enter the graph, which is solved again; the margin expert learns its labels;
 3. both experts score the last unlabeled rows again, which gives their scales.
 
 After the last mini-batch the record chooses how the scores are mixed. Nothing is changed in place.
@@ -34,7 +34,7 @@ SAME_ROW = 1e-6
 
 
 class MixtureSettings(NamedTuple):
-    """What governs one update.
+    """Parameters of one update of the mixture.
 
     Attributes
     ----------
