@@ -32,26 +32,27 @@ class Result(NamedTuple):
     err: str
 
 
-def seqmed(folder, *arguments, stdin=os.devnull, failing=None) -> Result:
+def seqmed(folder, *arguments, stdin=os.devnull, failing=None, columns=60) -> Result:
     """Run a command to its end, from the folder."""
-    process = start(folder, *arguments, stdin=stdin, failing=failing)
+    process = start(folder, *arguments, stdin=stdin, failing=failing, columns=columns)
     process.join(PATIENCE)
     assert process.exitcode is not None, "the command hangs"
     return Result(process.exitcode, *((folder / name).read_text() for name in ("out", "err")))
 
 
-def start(folder, *arguments, stdin=os.devnull, failing=None):
+def start(folder, *arguments, stdin=os.devnull, failing=None, columns=60):
     """Start a command in a forked process; its output goes to `out` and `err` in the folder.
 
-    `failing` makes the disk full when something is forced to it for that many times.
+    `failing` makes the disk full when something is forced to it for that many times. `columns` is
+    the width of the output.
     """
-    target = (str(folder), [*map(str, arguments)], str(stdin), failing)
+    target = (str(folder), [*map(str, arguments)], str(stdin), failing, columns)
     process = FORKS.Process(target=run, args=target)
     process.start()
     return process
 
 
-def run(folder, arguments, stdin, failing):
+def run(folder, arguments, stdin, failing, columns):
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
     os.dup2(os.open(stdin, os.O_RDONLY), 0)
@@ -59,7 +60,7 @@ def run(folder, arguments, stdin, failing):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.argv = ["seqmed", *arguments]
-    os.environ["COLUMNS"] = "60"
+    os.environ["COLUMNS"] = str(columns)
     if failing is not None:
         fill_disk(failing)
     from seqmed.cli import main

@@ -7,9 +7,7 @@ classifier that learns the transformed batches.
 from __future__ import annotations
 
 import pickle
-import re
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -876,17 +874,6 @@ def test_input_that_is_never_numeric_is_not_watched():
     for _ in range(2):
         pipeline.partial_fit([{"a": 1}, {"a": 2}], [0, 1])
     assert pipeline.drift_ is None
-
-
-def test_the_page_on_preprocessing_runs_as_printed(capsys):
-    page = Path(__file__).parents[2] / "docs" / "streaming-preprocessing.md"
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    names = {}
-    with pytest.warns(InputDriftWarning, match="column 1 has mean 0.8505") as caught:
-        exec("\n".join(blocks), names)
-    assert len(caught) == 1
-    assert capsys.readouterr().out.strip() == "['ham' 'spam']"
-    assert names["pipeline"]["model"].n_batches_ == 2
 
 
 # -- the statistics -------------------------------------------------------------------------------

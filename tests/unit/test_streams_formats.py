@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -560,13 +559,3 @@ def test_fraction_grows_to_one(tmp_path, kind):
     assert fractions == sorted(fractions)
     assert 0 < fractions[0] < 1
     assert stream.fraction == 1.0
-
-
-def test_the_page_runs_as_printed(tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "stream-input.md").read_text()
-    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", block], cwd=tmp_path, capture_output=True, check=False
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    assert done.stdout.decode() == "[301] ['dog'] ['dog']\n"
