@@ -1,9 +1,9 @@
 """SeqGraphMED beside other classifiers on a stream with few labels, live in the terminal.
 
-Handwritten digits come in batches of 100, and 5 % of the rows have a label. After every batch all
-classifiers are scored on rows held out. SeqGraphMED, SeqMED and SGDClassifier learn each batch
-once; SVC, LabelSpreading and SelfTrainingClassifier are fitted again on everything so far. Two
-pictures are left in the output folder: accuracy over the stream, and what unlabeled rows add.
+Handwritten digits arrive in batches of 100, and 5 % of the rows have a label. After each batch all
+classifiers are scored on test rows. SeqGraphMED, SeqMED and SGDClassifier learn each batch once.
+SVC, LabelSpreading and SelfTrainingClassifier are refitted on all rows so far. The program draws
+two figures: accuracy along the stream, and accuracy with and without unlabeled rows.
 
     python examples/digits_stream.py [--out demo]
 """
@@ -37,7 +37,7 @@ SPARKS = "▁▂▃▄▅▆▇█"
 
 
 def digits(draw, fraction):
-    """Return rows, true labels, labels with most of them hidden, and rows held out."""
+    """Return rows, labels of which most are missing, test rows and their classes."""
     X, y = load_digits(return_X_y=True)
     rng = np.random.default_rng((draw, round(1000 * fraction)))
     order = rng.permutation(len(y))
@@ -56,7 +56,7 @@ def spiral(n, rng):
 
 
 class Refitted:
-    """A classifier that is fitted again on everything so far."""
+    """A classifier that is refitted on all rows so far."""
 
     def __init__(self, model, *, labeled_only):
         self.model, self.labeled_only = model, labeled_only
@@ -76,7 +76,7 @@ class Refitted:
 
 
 class Standardised:
-    """A stream classifier of labeled rows, standardised by the first batch."""
+    """A classifier that learns labeled rows, standardised by the first batch."""
 
     def __init__(self, model):
         self.model, self.scaler = model, None
@@ -116,7 +116,7 @@ def batches(X, labels):
 
 
 def sparks(accuracies):
-    """Return accuracies as a line of blocks, from 30 to 100 %."""
+    """Return accuracies from 30 to 100 % as a line of block characters."""
     scaled = np.clip((np.nan_to_num(accuracies) - 0.3) / 0.7, 0.0, 0.999)
     return "".join(SPARKS[int(len(SPARKS) * value)] for value in scaled)
 
@@ -166,7 +166,7 @@ def after_the_stream(name, draw, fraction):
 
 
 def draw_stream(curves, path):
-    """Draw accuracy over the stream."""
+    """Draw accuracy along the stream."""
     figure, (axes,) = plotting.panels(1, (6.4, 4.6))
     title = (
         f"Handwritten digits, {100 * FRACTION:g} % labels (mean of {DRAWS} draws, ± standard error)"
@@ -178,7 +178,7 @@ def draw_stream(curves, path):
 
 
 def draw_unlabeled(path):
-    """Draw what unlabeled rows add: on two spirals, and on the digits by number of labels."""
+    """Draw results with and without unlabeled rows: two spirals, and digits by number of labels."""
     figure, panels = plotting.panels(3, (3.3, 3.4))
     rng = np.random.default_rng(SPIRAL_SEED)
     (X, y), (X_test, y_test) = spiral(1000, rng), spiral(1000, rng)
@@ -199,8 +199,8 @@ def draw_unlabeled(path):
         n_labels = np.sum(labels != UNLABELED)
         axes.set(xticks=[], yticks=[], aspect="equal")
         axes.set_xlabel(f"{n_labels} labels in {len(X)} rows")
-        right = f"{100 * model.score(X_test, y_test):.0f} % right"
-        axes.set_title(f"{name}\n{right}", fontsize="medium")
+        correct = f"{100 * model.score(X_test, y_test):.0f} % correct"
+        axes.set_title(f"{name}\n{correct}", fontsize="medium")
     for place, name in enumerate((OURS, WITHOUT)):
         runs = np.array([
             [after_the_stream(name, draw, fraction) for fraction in FRACTIONS]
@@ -222,10 +222,10 @@ def draw_unlabeled(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for the pictures")
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder of the figures")
     out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
-    # Iterations of the baselines that stop early, and rows that no label reaches.
+    # Baselines that do not converge, and rows that label propagation does not reach.
     warnings.simplefilter("ignore", ConvergenceWarning)
     warnings.filterwarnings("ignore", "invalid value encountered", RuntimeWarning)
 
@@ -243,11 +243,11 @@ def main():
     try:
         plotting.require_matplotlib()
     except ImportError as error:
-        console.print(f"No pictures: {error}", markup=False)
+        console.print(f"No figures: {error}", markup=False)
         return
     draw_stream(curves, out / "stream.png")
     draw_unlabeled(out / "unlabeled.png")
-    console.print(f"Pictures: {out / 'stream.png'}, {out / 'unlabeled.png'}")
+    console.print(f"Figures: {out / 'stream.png'}, {out / 'unlabeled.png'}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The example that `make demo` runs, in a shorter form."""
+"""The example of `make demo`, in a shorter form."""
 
 import importlib.util
 import sys
@@ -22,7 +22,7 @@ def example(monkeypatch):
     return module
 
 
-def test_the_demo_leaves_its_pictures(example, tmp_path, monkeypatch, capsys):
+def test_the_demo_draws_its_figures(example, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["digits_stream.py", "--out", str(tmp_path / "demo")])
     example.main()
     for name in ("stream.png", "unlabeled.png"):
@@ -30,7 +30,7 @@ def test_the_demo_leaves_its_pictures(example, tmp_path, monkeypatch, capsys):
     assert "SVC, refitted" in capsys.readouterr().out
 
 
-def test_the_demo_goes_on_without_matplotlib(example, tmp_path, monkeypatch, capsys):
+def test_the_demo_runs_without_matplotlib(example, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["digits_stream.py", "--out", str(tmp_path / "demo")])
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     example.main()
@@ -40,7 +40,7 @@ def test_the_demo_goes_on_without_matplotlib(example, tmp_path, monkeypatch, cap
     assert not list((tmp_path / "demo").iterdir())
 
 
-def test_rows_held_out_are_not_learned(example):
+def test_test_rows_are_not_learned(example):
     X, labels, X_test, y_test = example.digits(0, 0.05)
     assert (len(X), len(X_test)) == (1400, example.TEST_ROWS)
     assert 40 < np.sum(labels != example.UNLABELED) < 110
