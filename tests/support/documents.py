@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import glob
 import io
-import os
 import re
 import shlex
 import subprocess
@@ -155,5 +154,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     main()
