@@ -34,9 +34,9 @@ __all__ = [
     "save",
 ]
 
-# Where the public names live. They are imported when first used: scikit-learn takes a second, which
-# a shell that asks the command for completions would wait for at every key.
-HOMES = {
+# Modules of the public names. They are imported on first use: importing scikit-learn takes about a
+# second, which would delay every completion at the shell.
+MODULES = {
     "GraphPropagation": "estimators.graph_propagation",
     "InputDriftWarning": "pipelines.stream_pipeline",
     "PrequentialSearch": "selection.search",
@@ -51,9 +51,9 @@ HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name, or a module of this package, when it is first used."""
-    if name in HOMES:
-        globals()[name] = value = getattr(import_module(f"seqmed.{HOMES[name]}"), name)
+    """Import a public name, or a module of this package, on first use."""
+    if name in MODULES:
+        globals()[name] = value = getattr(import_module(f"seqmed.{MODULES[name]}"), name)
         return value
     module = f"seqmed.{name}"
     try:

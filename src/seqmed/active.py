@@ -1,37 +1,38 @@
-"""Which rows to have labeled next: those whose labels would mend the most decisions.
+"""Label queries: the rows whose labels reduce the expected regret of all decisions the most.
 
-A row's decision is the sign of a score, or the better of its two best classes. Let m >= 0 be its
-margin over the classes seen: ``|f|`` for one machine, ``(best - second) / sqrt(q_1^2 + q_2^2)`` for
-several, q the factors by which the class scores scale the machines' (`class_scale_`; 1 for
-``bias="exact"``). Let the score be Gaussian around it with standard deviation s. What a decision
-loses by being taken now, on average, is its regret
+**Margin.** The decision at a row is the class with the largest score. Its margin m >= 0 is the
+difference of the two largest class scores, in units of one machine's score: ``|f|`` for a single
+machine, ``(best - second) / sqrt(q_1^2 + q_2^2)`` for one machine per class. Here q_1 and q_2 are
+the factors of the two class scores (`class_scale_`).
+
+**Expected regret.** Let the score be Gaussian with standard deviation s around m. The expected
+regret of deciding now is
 
     r(m, s) = s phi(m / s) - m Phi(-m / s).
 
-MED's covariance k_t never shrinks with labels. So it is conditioned on the labeled rows L that the
-model still holds, as if each were an observation of the score with noise variance 1 / C:
+**Covariance.** Labels do not shrink the covariance k_t of MED. It is therefore conditioned on the
+labeled rows L that the model keeps, as if each were an observation with noise variance 1 / C:
 
     c(x, x') = k_t(x, x') - k_t(x, L) (k_t(L, L) + I / C)^{-1} k_t(L, x').
 
-One more such observation, of row i, moves the score of row j by a Gaussian amount of standard
-deviation ``t_ij = |c_ij| / sqrt(c_ii + 1 / C)``, and takes exactly ``r(m_j, t_ij)`` off the regret
-at j. The value of row i is the sum over the distinct rows asked about,
+**Value of a label.** An observation at row i changes the score of row j by a Gaussian amount with
+standard deviation ``t_ij = |c_ij| / sqrt(c_ii + 1 / C)``. This reduces the expected regret at j by
+exactly ``r(m_j, t_ij)``. The value of row i is the sum over all distinct rows,
 
-    v_i = sum_j r(m_j, t_ij):
+    v_i = sum_j r(m_j, t_ij).
 
-large where a row is undecided and its neighbours are, and there are many of them. The best row is
-taken, c is conditioned on it too, and so on; whatever resembles a chosen row has lost its value,
-which is how the choice becomes diverse. Before two classes have been seen all margins are 0, and
-the value is what a row tells about the others, ``sum_j t_ij / sqrt(2 pi)``.
+**Greedy choice.** The row of the largest value is chosen, and c is conditioned on it. This is
+repeated. A row similar to a chosen one has lost its value, so the chosen rows are diverse. Before
+two classes have labels all margins are 0, and the value is ``sum_j t_ij / sqrt(2 pi)``.
 
-The covariance of classifiers with a graph, `SeqGraphMED` and `GraphPropagation`, is
-``k_t(x, x') = exp(-d^2 / (2 h^2))``, d the distance of the graph and h^2 the mean squared distance
-of a kept row's last neighbour. L are labeled rows that are kept, C is 10, and m is the gap of the
-two largest probabilities.
+For `SeqGraphMED` and `GraphPropagation` the covariance is ``exp(-d^2 / (2 h^2))``. d is the
+distance of the graph, and h^2 the mean squared distance of a kept row to its last neighbour. L are
+the labeled rows that are kept, 1 / C is 0.1, and m is the difference of the two largest
+probabilities.
 
-A finite bias variance is added to k_t; a diffuse bias is left out, as in `decision_std`. Of many
-rows only a shortlist is compared, because no row j adds more than ``r(m_j, s_j)`` to any value:
-rows with little regret of their own hardly matter.
+A finite bias variance is added to k_t; an infinite one is left out, as in `decision_std`. If there
+are many rows, only a shortlist is compared: row j adds at most ``r(m_j, s_j)`` to any value, so
+rows of small regret can be left out.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from scipy.special import ndtr
 from sklearn.pipeline import Pipeline
 
 from seqmed.arrays import Array, Indices, Points, distinct_rows, take_rows
+from seqmed.estimators.validation import MatrixLike
 from seqmed.kernels.bounded import check_overflow
 from seqmed.threads import threads_for
 from seqmed.uncertainty import (
@@ -55,45 +57,56 @@ from seqmed.uncertainty import (
     observation_variances,
 )
 
-__all__ = ["doubt", "query"]
+__all__ = ["expected_regret", "query"]
 
-# Rows compared with each other; of more, those with the largest regret of their own.
+# Largest number of rows that are compared with each other.
 SHORTLIST = 1000
-# Values that differ by less than this share of the largest are equal: the first row is taken.
+# Relative difference below which two values are equal. Of equal rows the first is taken.
 TIE = 1e-9
-# Margin, in standard deviations, beyond which a regret is zero in double precision.
-NO_DOUBT = 40.0
+# Margin, in standard deviations, beyond which the regret is zero in double precision.
+CERTAIN = 40.0
 
 
-def query(model: Any, X: Any, n: int) -> Indices:
-    """Return the rows most worth labeling, the most valuable first.
+def query(model: Any, X: MatrixLike, n: int) -> Indices:
+    """Return the rows to label next, the most valuable first.
 
     Parameters
     ----------
     model : fitted SeqMED, SeqLapMED, SeqGraphMED or GraphPropagation
-        Or a pipeline that ends in one, or a search over either. It may have learned batches
-        without any label. It is not changed.
+        Or a pipeline that ends in one of these, or a fitted search over one. It may have learned
+        unlabeled rows only. It is not changed.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        The rows that could be labeled.
-    n : int from 1 to n_samples
-        How many labels there will be.
+        Rows that can be labeled, in the form that ``model.predict`` takes.
+    n : int in [1, n_samples]
+        Number of rows to choose.
 
     Returns
     -------
     rows : ndarray of shape (n,)
-        Distinct indices into X. Of rows of equal value the first is taken, and a row equal to a
-        chosen one only when no other is left.
+        Distinct indices into X. Of rows of equal value the first is chosen. A copy of a chosen row
+        is chosen only if all distinct rows are.
+
+    Raises
+    ------
+    TypeError
+        If ``model`` is not one of these classifiers.
+    ValueError
+        If ``n`` is out of range, or the kernel is precomputed.
+
+    See Also
+    --------
+    expected_regret : Expected regret of single rows, to choose candidates from a long stream.
 
     Notes
     -----
-    Up to 1000 distinct rows are compared with each other, at a cost of ``n * n_samples**2``; more
-    are first ranked by their own regret, or, before two classes are known, thinned evenly. The
-    labeled rows the model holds, l of them, add ``l**3 + l**2 * n_samples``: a lag and a budget
-    bound them.
+    Up to 1000 distinct rows are compared with each other, at a cost of ``n * n_samples**2``. Of
+    more rows, only the 1000 with the largest expected regret are compared. Before two classes have
+    labels, 1000 evenly spaced rows are taken instead.
+    If the model keeps l labeled rows, they add a cost of ``l**3 + l**2 * n_samples``; `window`,
+    `lag` and `budget` limit l.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from seqmed import SeqMED
     >>> from seqmed.active import query
     >>> model = SeqMED().fit([[0.0], [1.0]], [0, 1])
@@ -115,22 +128,43 @@ def query(model: Any, X: Any, n: int) -> Indices:
     return np.concatenate([short[chosen], ranked[SHORTLIST:], copies])[:n]
 
 
-def doubt(model: Any, X: Any) -> Array | None:
-    """Return how much a label of every row would be worth by itself, for choosing candidates.
+def expected_regret(model: Any, X: MatrixLike) -> Array | None:
+    """Return the expected regret of the decision at every row.
 
-    Of a stream too long for `query`, pass it the rows of the largest doubt.
+    It is the value of a label for the row itself. Use it to choose candidates for `query` from a
+    stream that is too long to be passed at once.
 
     Parameters
     ----------
-    model : as in `query`.
+    model : fitted SeqMED, SeqLapMED, SeqGraphMED or GraphPropagation
+        Or a pipeline that ends in one of these, or a fitted search over one. It is not changed.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Rows that can be labeled, in the form that ``model.predict`` takes.
 
     Returns
     -------
-    values : ndarray of shape (n_samples,), or None
-        The regret of deciding at the row now, >= 0. None before two classes have been seen: all
-        decisions are open then, and rows that are far from all others would come first. Take a
-        random sample instead.
+    regrets : ndarray of shape (n_samples,) or None
+        Expected regret >= 0 of every row. None before two classes have labels: choose candidates
+        at random then.
+
+    Raises
+    ------
+    TypeError
+        If ``model`` is not one of these classifiers.
+    ValueError
+        If the kernel is precomputed.
+
+    See Also
+    --------
+    query : Rows to label next.
+
+    Examples
+    --------
+    >>> from seqmed import SeqMED
+    >>> from seqmed.active import expected_regret
+    >>> model = SeqMED().fit([[0.0], [1.0]], [0, 1])
+    >>> expected_regret(model, [[0.0], [0.5], [1.0]]).round(3)
+    array([0.   , 0.347, 0.   ])
     """
     model, points = prepared(model, X)
     if model._stream.registry.seen.sum() < 2:
@@ -142,11 +176,11 @@ def doubt(model: Any, X: Any) -> Array | None:
     return values
 
 
-# -- the model and its rows ------------------------------------------------------------------------
+# -- the classifier and its rows -------------------------------------------------------------------
 
 
-def final_step(model: Any, X: Any) -> tuple[Any, Any]:
-    """Return the classifier within pipelines and searches, and the rows as they reach it."""
+def final_step(model: Any, X: MatrixLike) -> tuple[Any, Any]:
+    """Return the classifier within pipelines and searches, and the rows it receives."""
     if hasattr(model, "best_estimator_"):
         return final_step(model.best_estimator_, X)
     if isinstance(model, Pipeline):
@@ -158,14 +192,14 @@ def final_step(model: Any, X: Any) -> tuple[Any, Any]:
     if not hasattr(model, "_uncertainty"):
         raise TypeError(
             f"query got a model of type {type(model).__name__}, expected a fitted SeqMED, "
-            "SeqLapMED, SeqGraphMED or GraphPropagation, a pipeline that ends in one, or a fitted "
-            "search over them: pass one of these."
+            "SeqLapMED, SeqGraphMED or GraphPropagation: pass one of these, a pipeline that ends "
+            "in one, or a fitted search over one."
         )
     return model, X
 
 
-def prepared(model: Any, X: Any) -> tuple[Any, Points]:
-    """Return a snapshot of the classifier, and the validated rows."""
+def prepared(model: Any, X: MatrixLike) -> tuple[Any, Points]:
+    """Return a snapshot of the classifier, and validated rows."""
     model, X = final_step(model, X)
     model = model._snapshot()
     return model, model._points(X)
@@ -173,39 +207,40 @@ def prepared(model: Any, X: Any) -> tuple[Any, Points]:
 
 @contextmanager
 def working(model: Any, points: Points) -> Iterator[None]:
-    """Compute with as many threads as pay; overflow is checked afterwards."""
+    """Set the number of threads, and ignore overflow, which is checked afterwards."""
     rows = max(points.shape[0], model._n_support())
     with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
         yield
 
 
 def check_number(n: Any, n_rows: int) -> None:
-    """Refuse a number of labels that the rows cannot provide."""
+    """Refuse a number of rows that is not in [1, n_rows]."""
     if not isinstance(n, Integral) or isinstance(n, bool | np.bool_) or not 1 <= int(n) <= n_rows:
         raise ValueError(
-            f"query got n={n!r} for {n_rows} rows, expected a whole number from 1 to {n_rows}: ask "
-            "for fewer rows, or pass more."
+            f"query got n={n!r} for {n_rows} rows, expected an integer from 1 to {n_rows}: choose "
+            "fewer rows, or pass more."
         )
 
 
 # -- the choice ------------------------------------------------------------------------------------
 
 
-def regret(margin: Array, spread: Array) -> Array:
-    """Return what decisions of these margins and standard deviations lose on average, >= 0."""
-    spread = np.maximum(spread, np.maximum(margin / NO_DOUBT, np.finfo(np.float64).tiny))
-    ratio = margin / spread
+def regret(margin: Array, deviation: Array) -> Array:
+    """Return the expected regret r(m, s) >= 0 for margins m and standard deviations s."""
+    deviation = np.maximum(deviation, np.maximum(margin / CERTAIN, np.finfo(np.float64).tiny))
+    ratio = margin / deviation
     density = np.exp(-0.5 * ratio**2) / np.sqrt(2.0 * np.pi)
-    return np.maximum(spread * (density - ratio * ndtr(-ratio)), 0.0)
+    found: Array = np.maximum(deviation * (density - ratio * ndtr(-ratio)), 0.0)
+    return found
 
 
 def own_regret(known: Uncertainty, points: Points, gaps: Array) -> Array:
-    """Return what the decision at every row loses on average, (n,)."""
+    """Return the expected regret of the decision at every row, (n,)."""
     return regret(gaps, np.sqrt(conditional_variances(known, points)))
 
 
 def ranking(known: Uncertainty, points: Points, gaps: Array) -> Indices:
-    """Return all rows, those for the shortlist first: by their own regret, or thinned evenly."""
+    """Return all rows, the shortlist first. It is chosen by regret, or evenly spaced."""
     size = gaps.size
     if size <= SHORTLIST:
         return np.arange(size)
@@ -216,21 +251,22 @@ def ranking(known: Uncertainty, points: Points, gaps: Array) -> Indices:
 
 
 def greedy(covariance: Array, gaps: Array, noise: float, n: int) -> Indices:
-    """Return n rows, each the most valuable given those before it.
+    """Return n rows, each the most valuable one given those before it.
 
     Parameters
     ----------
-    covariance : (N, N) between the rows, given the labels.
+    covariance : (N, N) between the rows, conditioned on the labels.
     gaps : (N,) margins.
-    noise : noise variance of an observation of a row's score.
-    n : rows to choose, <= N.
+    noise : noise variance of an observation.
+    n : number of rows to choose, <= N.
     """
     covariance, chosen = covariance.copy(), np.zeros(n, dtype=np.intp)
     free = np.ones(gaps.size, dtype=bool)
     for turn in range(n):
         observed = observation_variances(covariance, noise)
         rows = np.flatnonzero(free)
-        row = rows[best(worth(covariance, gaps, observed)[rows], (gaps / np.sqrt(observed))[rows])]
+        worths = worth(covariance, gaps, observed)[rows]
+        row = rows[best(worths, (gaps / np.sqrt(observed))[rows])]
         chosen[turn], free[row] = row, False
         column = covariance[:, row] / np.sqrt(observed[row])
         covariance -= np.outer(column, column)
@@ -238,9 +274,9 @@ def greedy(covariance: Array, gaps: Array, noise: float, n: int) -> Indices:
 
 
 def best(values: Array, ratios: Array) -> int:
-    """Return the row of the largest value, the first of equals.
+    """Return the row of the largest value, the first of equal ones.
 
-    Where all values are zero, too far from any doubt for numbers, it is that of the smallest ratio.
+    If all values underflow to zero, return the row with the smallest ratio of margin to deviation.
     """
     largest = values.max()
     if largest <= 0.0:
@@ -249,6 +285,7 @@ def best(values: Array, ratios: Array) -> int:
 
 
 def worth(covariance: Array, gaps: Array, observed: Array) -> Array:
-    """Return the value of every row, (N,): the regret it takes off all rows."""
-    moves = np.abs(covariance) / np.sqrt(observed)[:, None]
-    return regret(gaps[None, :], moves).sum(axis=1)
+    """Return the value of every row, (N,): the reduction of the regret of all rows."""
+    changes = np.abs(covariance) / np.sqrt(observed)[:, None]
+    values: Array = regret(gaps[None, :], changes).sum(axis=1)
+    return values

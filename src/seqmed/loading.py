@@ -45,5 +45,5 @@ def load(path: AnyPath) -> Any:
         return model
     steps = [("columns", ColumnEncoder(schema)), ("model", model)]
     pipeline = StreamPipeline(steps, drift_limit=None)
-    pipeline.__dict__.update(_watch=None, drift_=None)  # as after its first batch
+    pipeline.__dict__.update(_monitor=None, drift_=None)  # as after its first batch
     return pipeline

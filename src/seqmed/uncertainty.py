@@ -1,4 +1,4 @@
-"""The uncertainty of decisions: margins, and a covariance to condition on labeled rows."""
+"""The uncertainty of decisions: margins, and a covariance conditioned on labeled rows."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from seqmed.kernels.bounded import check_overflow
 from seqmed.linalg.factorisation import cholesky, solve_lower
 from seqmed.posterior import Posterior
 
-# Share of the largest variance that is added to the noise, against rounding.
+# Noise variance that is added against rounding, as a fraction of the largest variance.
 JITTER = 1e-10
-# Labeled rows that the covariance of a graph is conditioned on at most.
+# Largest number of labeled rows that the covariance of a graph is conditioned on.
 CONDITIONED = 2000
-# Noise variance of a label in a graph: 1 / C at the margin's default.
+# Noise variance of a label in a graph: 1 / C for the default C of SeqMED.
 GRAPH_NOISE = 0.1
 
 
 @dataclass(frozen=True)
 class HeatCovariance:
-    """``exp(-gamma d^2)`` for distances ``d^2 = k(x, x) + k(x', x') - 2 k(x, x')`` of a kernel."""
+    """``exp(-gamma d^2)`` with the kernel distance ``d^2 = k(x, x) + k(x', x') - 2 k(x, x')``."""
 
     kernel: Kernel
     gamma: float
@@ -49,12 +49,12 @@ class Uncertainty(NamedTuple):
 
     Attributes
     ----------
-    points : (n, p) rows in the form that the covariance is a function of.
-    margins : (n,) distance of every row from another decision; 0 before there are two classes.
-    covariance : k_t.
-    bias_variance : finite variance that is added to it everywhere.
-    labeled : (l, p) rows to condition it on.
-    noise : noise variance of an observation of the score of a row.
+    points : (n, p) rows, as the covariance function takes them.
+    margins : (n,) margins; 0 before two classes have labels.
+    covariance : covariance function k_t.
+    bias_variance : finite variance that is added to k_t.
+    labeled : (l, p) rows that k_t is to be conditioned on.
+    noise : noise variance of an observation of a score.
     """
 
     points: Points
@@ -68,13 +68,14 @@ class Uncertainty(NamedTuple):
 def of_posterior(
     posterior: Posterior, registry: ClassRegistry, points: Points, C: float
 ) -> Uncertainty:
-    """Return the uncertainty of a posterior.
+    """Return the uncertainty of a posterior at some rows.
 
-    The noise is 1 / C by the bounds of the window, or by ``C`` if it is empty. Labeled rows that
-    have been summed into weights (linear kernel), or projected, are no longer there.
+    The noise variance is 1 / C, by the median bound of the window, or by ``C`` if the window is
+    empty. Labeled rows that were projected, or summed into the weights of a linear kernel, are not
+    available.
     """
     window, frozen = posterior.window, posterior.frozen.points
-    if posterior.covariance.on_landmarks:  # then landmarks are labeled rows
+    if posterior.covariance.on_landmarks:  # landmarks are labeled rows
         landmarks = posterior.landmarks.points
         frozen = take_rows(landmarks, ~found_among(landmarks, window.points))
     margins = np.zeros(points.shape[0])
@@ -98,7 +99,7 @@ def of_posterior(
 def of_graph(
     graph: GraphState, registry: ClassRegistry, points: Points, probabilities: Array
 ) -> Uncertainty:
-    """Return the uncertainty of a graph: how far rows are from kept labeled ones."""
+    """Return the uncertainty of a graph at some rows, by their distance from labeled rows."""
     rows = graph.rows
     metric, k = rows.metric, rows.n_neighbors
     widths = rows.lists.distances[rows.lists.sizes >= k, k - 1].astype(np.float64)
@@ -121,17 +122,17 @@ def of_graph(
 
 
 def two_best(scores: Array) -> tuple[Array, Indices]:
-    """Return the gap of the two largest scores of every row, (n,), and their columns, (n, 2)."""
+    """Return the difference of the two largest scores, (n,), and their columns, (n, 2)."""
     check_overflow(scores)
     best = np.argsort(scores, axis=1)[:, -2:]
     return np.diff(np.take_along_axis(scores, best, axis=1), axis=1)[:, 0], best
 
 
 def conditional_covariance(known: Uncertainty, points: Points) -> Array:
-    """Return c between all rows, (n, n)."""
+    """Return the conditional covariance of all rows, (n, n)."""
     size = known.labeled.shape[0]
     every = stack(known.labeled, points)
-    joint = known.covariance(every, every) + known.bias_variance  # one call: each is expensive
+    joint = known.covariance(every, every) + known.bias_variance  # one call is fastest
     if not size:
         return joint
     factor = cholesky(noisy(joint[:size, :size], known.noise))
@@ -140,7 +141,7 @@ def conditional_covariance(known: Uncertainty, points: Points) -> Array:
 
 
 def conditional_variances(known: Uncertainty, points: Points) -> Array:
-    """Return c(x, x) of every row, (n,), in bounded memory."""
+    """Return the conditional variance of every row, (n,), in bounded memory."""
     covariance, labeled, size = known.covariance, known.labeled, known.labeled.shape[0]
     variances = np.empty(points.shape[0])
     if size:
@@ -155,7 +156,7 @@ def conditional_variances(known: Uncertainty, points: Points) -> Array:
 
 
 def noisy(covariance: Array, noise: float) -> Array:
-    """Return the covariance (n, n) of observed scores, noise on the diagonal."""
+    """Return the covariance (n, n) of observed scores, with noise on the diagonal."""
     observed = covariance.copy()
     observed[np.diag_indices_from(observed)] = observation_variances(covariance, noise)
     return observed
@@ -163,5 +164,5 @@ def noisy(covariance: Array, noise: float) -> Array:
 
 def observation_variances(covariance: Array, noise: float) -> Array:
     """Return the variance of an observation of the score of every row, (n,)."""
-    variances = np.maximum(np.diagonal(covariance), 0.0)
-    return variances + (noise + JITTER * variances.max())
+    variances: Array = np.maximum(np.diagonal(covariance), 0.0)
+    return variances + float(noise + JITTER * variances.max())

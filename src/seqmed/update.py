@@ -74,6 +74,7 @@ class UpdateInfo(NamedTuple):
     replacement_cost : largest change, by replacing landmarks, of the variance at one that was
         replaced, as a share of ``k(z, z)``.
     forgot : whether earlier labels have been discounted by `Settings.forgetting`.
+    C, beta : multiplier bound of a row of weight 1, and smoothness weight.
 
     A batch of many labels may be learned in mini-batches. Solutions are those of the last one.
     """
@@ -85,6 +86,8 @@ class UpdateInfo(NamedTuple):
     projection_cost: Array
     replacement_cost: float
     forgot: bool
+    C: float = float("inf")
+    beta: float = 0.0
 
     def after(self, earlier: list[UpdateInfo]) -> UpdateInfo:
         """Return the report of a batch whose earlier mini-batches had these reports."""

@@ -267,13 +267,13 @@ def test_query_chooses_what_the_library_chooses(folder):
 def test_query_of_more_rows_than_are_compared_at_once(folder):
     points, labels = points_of(folder / "rows.csv")
     model, free = checkpoint.load(folder / "model")[0], np.flatnonzero(labels == "")
-    doubts = library.active.doubt(model, points[free])
+    regrets = library.active.expected_regret(model, points[free])
     shortlist = query.Shortlist(model, 20)
     for start in range(0, free.size, 30):
         rows = free[start : start + 30]
         shortlist.add(points[rows], [(int(row),) for row in rows])
     shortlist.add(points[free[:30]], [(-1,)] * 30)  # rows that are known are no others
-    best = np.sort(np.argsort(-doubts, kind="stable")[:20])
+    best = np.sort(np.argsort(-regrets, kind="stable")[:20])
     assert [place for (place,) in shortlist.places] == free[best].tolist()
     np.testing.assert_array_equal(shortlist.points, points[free[best]])
 

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from seqmed import SeqLapMED, SeqMED, active
-from seqmed.active import doubt, query, regret
+from seqmed.active import expected_regret, query, regret
 from seqmed.uncertainty import conditional_covariance, conditional_variances
 
 MODELS = {
@@ -123,7 +123,7 @@ class TestAgainstTheNaiveVersion:
             found = float(regret(np.array(margin), np.array(spread)))
             assert found == pytest.approx(naive_regret(margin, spread), abs=1e-8)
 
-    def test_regret_far_from_doubt_is_zero(self):
+    def test_regret_of_certain_decisions_is_zero(self):
         margins, spreads = np.array([1.0, 1e300, 0.0]), np.array([0.0, 1e-300, 0.0])
         np.testing.assert_allclose(regret(margins, spreads), 0.0, atol=1e-300)
 
@@ -139,13 +139,13 @@ class TestAgainstTheNaiveVersion:
         np.testing.assert_allclose(variances, np.diagonal(found), atol=1e-9 * variances.max())
         assert (variances < model.decision_std(X[60:]) ** 2).all()
 
-    def test_doubt(self, name, stream):
+    def test_expected_regret(self, name, stream):
         X, y = stream
         model = taught(name, X, y)
         spreads = np.sqrt(np.maximum(np.diagonal(naive_covariance(model, X[60:])), 0.0))
         margins = naive_margins(model, X[60:])
         expected = [naive_regret(m, s) for m, s in zip(margins, spreads, strict=True)]
-        np.testing.assert_allclose(doubt(model, X[60:]), expected, atol=1e-6)
+        np.testing.assert_allclose(expected_regret(model, X[60:]), expected, atol=1e-6)
 
     def test_choice(self, name, stream):
         X, y = stream
@@ -154,12 +154,12 @@ class TestAgainstTheNaiveVersion:
 
 
 class TestChoice:
-    def test_doubt_is_unknown_before_two_classes(self, stream):
+    def test_expected_regret_is_unknown_before_two_classes(self, stream):
         X, y = stream
         model = SeqMED().partial_fit(X[:20], [None] * 20)
-        assert doubt(model, X) is None
+        assert expected_regret(model, X) is None
         model.partial_fit(X[:1], y[:1])
-        assert doubt(model, X) is None
+        assert expected_regret(model, X) is None
 
     def test_indices_are_distinct(self, name, stream):
         X, y = stream
@@ -261,15 +261,15 @@ class TestManyRows:
     def short(self, monkeypatch):
         monkeypatch.setattr(active, "SHORTLIST", 10)
 
-    def test_those_in_doubt_are_compared(self, name, stream):
+    def test_rows_of_large_regret_are_compared(self, name, stream):
         X, y = stream
         model = taught(name, X, y)
         known = model._uncertainty(X[60:])
         own = regret(
             model._uncertainty(X[60:]).margins, np.sqrt(conditional_variances(known, X[60:]))
         )
-        doubtful = np.argsort(-own, kind="stable")[:10]
-        assert set(query(model, X[60:], 10)) == set(doubtful)
+        largest = np.argsort(-own, kind="stable")[:10]
+        assert set(query(model, X[60:], 10)) == set(largest)
         rows = query(model, X[60:], 25)
         assert np.unique(rows).size == 25
         assert (np.diff(own[rows[10:]]) <= 0).all()
@@ -306,7 +306,7 @@ class TestRefused:
     @pytest.mark.parametrize("n", [0, -1, 31, 1.5, True, None, "3"])
     def test_numbers(self, n, blobs):
         X, y = blobs
-        with pytest.raises(ValueError, match=r"for 30 rows, expected a whole number from 1 to 30"):
+        with pytest.raises(ValueError, match=r"for 30 rows, expected an integer from 1 to 30"):
             query(SeqMED().fit(X, y), X[:30], n)
 
     def test_unfitted(self, blobs):

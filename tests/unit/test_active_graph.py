@@ -12,7 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.preprocessing import StandardScaler
 
 from seqmed import GraphPropagation, PrequentialSearch, SeqGraphMED, SeqMED, active, uncertainty
-from seqmed.active import doubt, query, regret
+from seqmed.active import expected_regret, query, regret
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 
 MODELS = {
@@ -78,7 +78,7 @@ def test_the_value_is_that_of_the_formula(name):
     """Distances of the graph are in single precision."""
     model, asked = taught(name), make_rows(30, seed=1)[0]
     values, own = naive_values(name, model, asked)
-    np.testing.assert_allclose(doubt(model, asked), own, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(expected_regret(model, asked), own, rtol=1e-3, atol=1e-5)
     margin = np.sort(values)[-1] - np.sort(values)[-2]
     assert margin > 1e-4  # or the largest value is a matter of rounding
     assert query(model, asked, 1).tolist() == [values.argmax()]
@@ -107,12 +107,12 @@ def prior(model, asked):
 def test_before_two_classes_rows_that_resemble_others_are_asked_about(name):
     model = taught(name, labels=0)
     asked = np.vstack([make_rows(30, seed=1)[0], np.full((1, 4), 100.0)])
-    assert doubt(model, asked) is None
+    assert expected_regret(model, asked) is None
     values = active.worth(*prior(model, asked))
     assert values.argmin() == 30  # a row far from all others says nothing of them
     assert query(model, asked, 1).tolist() == [values.argmax()]
     model.partial_fit(asked[:1], [0], new_points=False)
-    assert doubt(model, asked) is None
+    assert expected_regret(model, asked) is None
     assert query(model, asked, 1).size == 1
 
 
@@ -145,12 +145,12 @@ def test_pipelines_and_searches():
 
 def test_many_labels_are_thinned(monkeypatch):
     model, asked = taught("GraphPropagation"), make_rows(30, seed=1)[0]
-    every = doubt(model, asked)
+    every = expected_regret(model, asked)
     monkeypatch.setattr(uncertainty, "CONDITIONED", 12)
     assert model._uncertainty(asked).labeled.shape[0] == 12
-    assert (doubt(model, asked) >= every - 1e-6).all()  # less is known
+    assert (expected_regret(model, asked) >= every - 1e-6).all()  # less is known
     monkeypatch.setattr(uncertainty, "CONDITIONED", 24)
-    np.testing.assert_array_equal(doubt(model, asked), every)
+    np.testing.assert_array_equal(expected_regret(model, asked), every)
 
 
 @pytest.mark.parametrize("name", ["SeqGraphMED", "GraphPropagation"])

@@ -126,7 +126,7 @@ BAD_BATCHES = {
     ),
     "a label outside classes": Bad(
         {"X": THIRD[0], "y": THIRD[1], "classes": [0, 2]},
-        ("y holds", "1", "not among classes=[0, 2]", "leave classes out"),
+        ("y contains 1", "expected one of classes=[0, 2]", "leave classes out"),
     ),
     "negative weight": Bad(
         {"X": THIRD[0], "y": THIRD[1], "sample_weight": np.r_[-1.0, np.ones(23)]},
@@ -380,7 +380,7 @@ def test_a_fixed_parameter_changed_in_mid_stream(estimator, name):
     old, new = getattr(model, name), FIXED[name]
     before = observed(model)
     model.set_params(**{name: new})
-    words = (f"{name} was changed from {old!r} to {new!r}", "expected it to stay", "new model")
+    words = (f"{name} was changed from {old!r} to {new!r}", "expected the same value", "new model")
     text = assert_refused(model, "partial_fit", {"X": THIRD[0], "y": THIRD[1]}, words)
     assert f"set {name}={old!r} again" in text
     assert_same(before, observed(model))
@@ -446,7 +446,7 @@ def test_gamma_a_is_checked_batch_by_batch():
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_a_precomputed_kernel_cannot_be_continued(estimator):
     gram = FIRST[0] @ FIRST[0].T
-    words = ("kernel='precomputed'", "expected a kernel that can be evaluated", "use fit")
+    words = ("kernel='precomputed'", "expected a kernel that can be evaluated", "call fit")
     model = estimator(kernel="precomputed")
     assert_refused(model, "partial_fit", {"X": gram, "y": FIRST[1]}, words)
     before = model.fit(gram, FIRST[1]).decision_function(gram)

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
 
 from seqmed import SeqLapMED, SeqMED, calibration
-from seqmed.calibration import PRIOR_OCTAVE, PRIOR_SPREAD, SLIP, SLOPES
+from seqmed.calibration import LABEL_NOISE, PRIOR_DEVIATION, PRIOR_MEAN, SLOPES
 from seqmed.classes import empty_registry
 
 
@@ -33,9 +33,11 @@ def naive_probabilities(records, scores, n_classes):
 
     shares = []
     for slope in SLOPES:
-        value = -0.5 * ((math.log2(slope) - PRIOR_OCTAVE) / PRIOR_SPREAD) ** 2
+        value = -0.5 * ((math.log2(slope) - PRIOR_MEAN) / PRIOR_DEVIATION) ** 2
         for row, label, weight in records:
-            likelihood = (1 - SLIP) * likelihoods(row, slope)[label] + SLIP / n_classes
+            likelihood = (1 - LABEL_NOISE) * likelihoods(row, slope)[
+                label
+            ] + LABEL_NOISE / n_classes
             value += weight * math.log(likelihood)
         shares.append(value)
     shares = [math.exp(value - max(shares)) for value in shares]

@@ -131,7 +131,7 @@ def test_a_forgetting_factor_of_almost_zero_leaves_the_last_batch(name, value):
 
 
 def test_strengths_that_no_double_holds_are_named():
-    with pytest.raises(ValueError, match=r"C=1e\+200, expected at most 1e\+100: lower it"):
+    with pytest.raises(ValueError, match=r"C=1e\+200, expected at most 1e\+100: lower the value"):
         SeqMED(C=1e200).fit(POINTS, np.arange(30) % 3)
     with pytest.raises(ValueError, match=r"gamma_A=1e-300 with \d+ labels makes C=.*expected at"):
         SeqLapMED(gamma_A=1e-300, gamma_I=0.0).fit(POINTS, LABELS)

@@ -374,7 +374,7 @@ def test_what_cannot_be_late():
     assert_refused(
         model,
         lambda: model.partial_fit(stream[2].points, given, classes=[0], new_points=False),
-        "not among classes",
+        "expected one of classes",
     )
 
 

@@ -40,7 +40,7 @@ def test_halves_that_differ_are_refused_wherever_they_do(place, monkeypatch):
     monkeypatch.setattr(symmetry, "TILE", 4)
     matrix = nearly_symmetric(12, 0.0)
     matrix[place] += 0.5
-    with pytest.raises(ValueError, match=r"halves differ by 0\.5, expected a symmetric one"):
+    with pytest.raises(ValueError, match=r"transpose by 0\.5, expected a symmetric"):
         SeqMED("precomputed").fit(matrix, np.arange(12) % 2)
 
 

@@ -88,16 +88,16 @@ def test_the_record_by_hand():
     assert np.isnan(model.best_score_)
     model.partial_fit(*told([1, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 1]))
     record = model.record_
-    assert record.right.tolist() == [3, 1, 1]
-    assert record.alone.tolist() == [[0, 2, 2], [0, 0, 1], [0, 1, 0]]
+    assert record.correct.tolist() == [3, 1, 1]
+    assert record.wins.tolist() == [[0, 2, 2], [0, 0, 1], [0, 1, 0]]
     assert record.total == 4
     model.partial_fit(*told([0, 1], [1, 1], [1, 1]))
     record = model.record_
-    assert record.right.tolist() == [2.5, 2.5, 2.5]
-    assert record.alone.tolist() == [[0, 1, 1], [1, 0, 0.5], [1, 0.5, 0]]
+    assert record.correct.tolist() == [2.5, 2.5, 2.5]
+    assert record.wins.tolist() == [[0, 1, 1], [1, 0, 0.5], [1, 0.5, 0]]
     assert record.total == 4
-    assert record.right_in_all.tolist() == [4, 3, 3]
-    assert record.total_in_all.tolist() == [6, 6, 6]
+    assert record.correct_undiscounted.tolist() == [4, 3, 3]
+    assert record.total_undiscounted.tolist() == [6, 6, 6]
     results = model.results_
     assert results["params"] == [{"column": 0}, {"column": 1}, {"column": 2}]
     assert results["accuracy"] == [4 / 6, 0.5, 0.5]
@@ -113,11 +113,11 @@ def test_weights_count_as_so_many_rows():
     for weights in ([2.0, 0.5, 1.0], [0.0, 4.0, 0.0]):
         model.partial_fit(X, y, sample_weight=weights)
     record = model.record_
-    assert record.right.tolist() == [1.5, 0.75 + 4.0]
-    assert record.alone.tolist() == [[0, 1.0], [0.25 + 4.0, 0]]
+    assert record.correct.tolist() == [1.5, 0.75 + 4.0]
+    assert record.wins.tolist() == [[0, 1.0], [0.25 + 4.0, 0]]
     assert record.total == 1.75 + 4.0
-    assert record.right_in_all.tolist() == [3.0, 5.5]
-    assert record.total_in_all.tolist() == [7.5, 7.5]
+    assert record.correct_undiscounted.tolist() == [3.0, 5.5]
+    assert record.total_undiscounted.tolist() == [7.5, 7.5]
 
 
 def test_one_weight_for_all_rows():
@@ -163,9 +163,9 @@ def test_equal_candidates_have_equal_sums_whatever_the_weights():
     for n in (3, 17, 101):
         correct = np.tile(generator.random(n) < 0.7, (13, 1))
         record = empty_record(13).add(correct, generator.random(n))
-        assert len(set(record.right.tolist())) == 1
+        assert len(set(record.correct.tolist())) == 1
         assert record.ranking.tolist() == list(range(13))
-        assert not record.alone.any()
+        assert not record.wins.any()
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_who_is_dropped_never_learns_or_counts_again_and_the_evidence_is_kept():
         assert results["accuracy"][1] == 0.0
         assert np.isnan(results["recent_accuracy"][1])
     assert [each.n_learned_ for each in model.candidates_] == [5, 2, 5]
-    assert model.record_.total_in_all.tolist() == [21, 12, 21]
+    assert model.record_.total_undiscounted.tolist() == [21, 12, 21]
     assert model.record_.racing.tolist() == [0, 2]
     assert model.best_index_ == 2  # though the second has had the most right of late
     assert results["rank"] == [2, 0, 1]
@@ -249,7 +249,7 @@ def test_the_leader_is_never_dropped():
         assert (
             model.best_index_
             == record.ranking[0]
-            == max(record.racing, key=lambda place: (record.right[place], -place))
+            == max(record.racing, key=lambda place: (record.correct[place], -place))
         )
         for why in filter(None, record.dropped):
             assert why.lost > why.won
@@ -278,9 +278,9 @@ def test_labels_that_come_late_discount_nothing():
     for _ in range(3):
         model.partial_fit(*told([0], [1]), new_points=False)
     assert model.record_.total == 5.0
-    assert model.record_.right.tolist() == [2.0, 4.0]
+    assert model.record_.correct.tolist() == [2.0, 4.0]
     model.partial_fit(*told([0], [1]))
-    assert model.record_.right.tolist() == [1.0, 3.0]
+    assert model.record_.correct.tolist() == [1.0, 3.0]
 
 
 def test_candidates_draw_alike():
@@ -314,7 +314,7 @@ def test_a_batch_without_labels_is_learned_and_leaves_the_record_alone():
 def test_the_rest_of_the_record_is_not_touched_by_adding():
     record = empty_record(3).add(np.array([[1], [0], [1]], dtype=bool), np.ones(1))
     before = state_bits(record)
-    record.discounted(0.5).add(np.ones((3, 4), dtype=bool), np.ones(4)).drop_hopeless(1, 1.0)
+    record.discounted(0.5).add(np.ones((3, 4), dtype=bool), np.ones(4)).drop_inferior(1, 1.0)
     assert state_bits(record) == before
 
 
@@ -369,7 +369,7 @@ def naive(model, batches):
 
 def assert_same_record(found, expected):
     """The sums are of some hundred terms, in another order."""
-    for name in ("right", "alone", "total", "right_in_all", "total_in_all"):
+    for name in ("correct", "wins", "total", "correct_undiscounted", "total_undiscounted"):
         np.testing.assert_allclose(
             getattr(found, name), getattr(expected, name), rtol=1e-12, atol=1e-12
         )
@@ -504,7 +504,7 @@ def test_candidates_of_any_estimator():
             before = [pickle.dumps(each) for each in earlier]
             model.partial_fit(rows, labels, classes=[0, 1])
             assert [pickle.dumps(each) for each in earlier] == before
-        np.testing.assert_allclose(model.record_.right, right, rtol=1e-12)
+        np.testing.assert_allclose(model.record_.correct, right, rtol=1e-12)
         best = candidates[int(np.argmax(right))]
         np.testing.assert_array_equal(model.predict(X), best.predict(X))
         np.testing.assert_array_equal(model.score(X, y), best.score(X, y))
@@ -713,7 +713,7 @@ def test_a_mixture_is_the_weighted_mean_of_the_best(name, n_best):
     learn(model, make_stream(5, form))
     assert model.record_.total > 0
     probes = make_batch(99, form, 50).X
-    right = model.record_.right
+    right = model.record_.correct
     racing = [i for i, why in enumerate(model.record_.dropped) if why is None]
     members = sorted(racing, key=lambda i: (-right[i], i))[:n_best]
     weights = [np.exp(-((model.record_.total - right[i]) - errors_of_best(model))) for i in members]
@@ -738,7 +738,7 @@ def test_a_mixture_is_the_weighted_mean_of_the_best(name, n_best):
 
 
 def errors_of_best(model):
-    return model.record_.total - model.record_.right[model.best_index_]
+    return model.record_.total - model.record_.correct[model.best_index_]
 
 
 def test_a_mixture_by_hand():
@@ -810,7 +810,7 @@ def test_unlabeled_rows_are_not_judged(estimator, marker):
         model.partial_fit(X, y)
         alone.partial_fit(X, y)
     assert model.record_.total == 2 * known.sum()
-    assert model.record_.right[0] == right > 20
+    assert model.record_.correct[0] == right > 20
     assert_same_bits(model.candidates_[0], alone)
     assert model.score(X, y) == model.best_estimator_.score(X, y)
     again = clone(model).set_params(batch_size=7).fit(X, y)
@@ -854,14 +854,14 @@ def test_batches_of_one_class_and_classes_that_come_late():
             assert model.classes_.tolist() == alone.classes_.tolist()
             assert model.predict_proba(X).shape == (12, alone.classes_.size)
     assert totals == [0, 0, 12, 24, 36, 48, 60]
-    assert model.record_.right_in_all[0] >= 12  # of one class, all are right
+    assert model.record_.correct_undiscounted[0] >= 12  # of one class, all are right
     assert_same_bits(model.candidates_[0], alone)
     declared = PrequentialSearch(SeqMED(random_state=0), {"C": [1.5, 10.0]})
     declared.partial_fit(X, np.resize([0.0, 1.0], 12), classes=[0, 1, 2])
     assert declared.classes_.tolist() == [0, 1, 2]
     assert set(declared.predict(X)) <= {0, 1}
     before = state_bits(declared)
-    with pytest.raises(ValueError, match="not among classes"):
+    with pytest.raises(ValueError, match="expected one of classes"):
         declared.partial_fit(X, np.resize([0.0, 7.0], 12), classes=[0, 1, 2])
     assert state_bits(declared) == before
 
@@ -987,7 +987,7 @@ def test_late_labels_and_retractions_are_those_of_the_candidates():
     for each in (model, *alone):
         each.partial_fit(X[missing], truth, new_points=False)
     assert model.n_batches_ == n_batches
-    assert (model.record_.right - before.right).tolist() == expected
+    assert (model.record_.correct - before.correct).tolist() == expected
     for ours, theirs in zip(model.candidates_, alone, strict=True):
         assert_same_bits(ours, theirs)
     record = model.record_
@@ -1063,7 +1063,7 @@ BAD_BATCHES = {
     "negative weights": (lambda: (GOOD.X, GOOD.y, None, -np.ones(20)), "[Nn]egative"),
     "NaN weights": (lambda: (GOOD.X, GOOD.y, None, np.full(20, np.nan)), "NaN"),
     "no weight": (lambda: (GOOD.X, GOOD.y, None, np.zeros(20)), "non-zero|zero"),
-    "classes": (lambda: (GOOD.X, GOOD.y, [0, 1]), "not among classes"),
+    "classes": (lambda: (GOOD.X, GOOD.y, [0, 1]), "expected one of classes"),
 }
 
 
@@ -1116,7 +1116,7 @@ def test_candidates_that_read_labels_differently_are_refused():
     X, y, _ = make_batch(0)
     before = dict(vars(model))
     with pytest.raises(
-        ValueError, match=r"expected them to agree: .* unlabeled, out of param_grid"
+        ValueError, match=r"expected the same classes: .* unlabeled, out of param_grid"
     ):
         model.partial_fit(X, np.nan_to_num(y, nan=-1))
     assert vars(model) == before

@@ -17,7 +17,7 @@ from sklearn.naive_bayes import GaussianNB, MultinomialNB
 
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, update
 from seqmed.estimators import graph_propagation, seqgraphmed
-from seqmed.estimators.graph_propagation import FIT_BATCH
+from seqmed.estimators.graph_classifier import FIT_BATCH
 from seqmed.graph.propagation import GraphState
 from seqmed.mixture import experts
 from seqmed.mixture import update as mixture_update
@@ -242,7 +242,7 @@ def test_class_weight_beside_an_estimator_is_refused():
     for estimator in (GaussianNB(), SeqMED(class_weight={0: 2.0})):
         model = SeqGraphMED(estimator, class_weight="balanced")
         for method in (model.fit, model.partial_fit):
-            with pytest.raises(ValueError, match="set class_weight of the estimator"):
+            with pytest.raises(ValueError, match="set class_weight in one place"):
                 method(X, labels)
         assert not hasattr(model, "n_features_in_")
 
@@ -501,7 +501,7 @@ def test_what_is_no_estimator_is_refused():
     X, _, labels = stream()
     for given in (SeqMED, "svm", 3):
         for method in ("fit", "partial_fit"):
-            with pytest.raises(TypeError, match="expected a classifier such as SeqMED"):
+            with pytest.raises(TypeError, match="expected None or a classifier object"):
                 getattr(SeqGraphMED(given), method)(X, labels)
 
 
@@ -642,7 +642,7 @@ def test_bad_input_leaves_the_model_unchanged(kind):
         "features": lambda: model.partial_fit(X[:, :2], labels),
         "inconsistent numbers": lambda: model.partial_fit(X, labels[:-1]),
         "strings": lambda: model.partial_fit(X, np.array(["a", "b"])[labels % 2]),
-        "not among classes": lambda: model.partial_fit(X, labels, classes=[0, 1]),
+        "expected one of classes": lambda: model.partial_fit(X, labels, classes=[0, 1]),
         "[Nn]egative": lambda: model.partial_fit(X, labels, sample_weight=negative),
         "expected 0 or values": lambda: model.partial_fit(X, labels, sample_weight=tiny),
         "at least one (positive|non-zero)": lambda: model.partial_fit(

@@ -131,7 +131,7 @@ def test_the_number_of_folds_and_their_repetition(name):
 def test_the_number_of_folds_without_data(name):
     splitter = (PARTITIONS | OTHERS)[name]
     if name in ("LeaveOneOut", "LeaveOneGroupOut"):
-        with pytest.raises(ValueError, match=r"got y=None, expected y.*LeaveOne.*Pass X, y"):
+        with pytest.raises(ValueError, match=r"got y=None, expected labels.*LeaveOne.*pass X, y"):
             splitter.get_n_splits()
     else:
         assert splitter.get_n_splits() == splitter.get_n_splits(X, CODES, groups_for(name))
@@ -225,7 +225,7 @@ def test_only_minus_and_plus_one_is_refused_with_the_remedy():
     y = np.where(np.arange(ROWS) % 2, 1, -1)
     with pytest.raises(ValueError, match=r"only -1 and \+1") as refusal:
         folds(SemiSupervisedSplit(), y)
-    for words in ("unlabeled=None", "-1 is a class", "name the one class differently"):
+    for words in ("unlabeled=None", "-1 is a class", "rename the class +1"):
         assert words in str(refusal.value)
     assert "partial_fit" not in str(refusal.value)  # a splitter has none
     tested = np.concatenate([test for _, test in folds(SemiSupervisedSplit(unlabeled=None), y)])
@@ -311,7 +311,7 @@ def test_groups_without_use_are_warned_of_by_the_splitter():
 @pytest.mark.parametrize(
     ("splitter", "arguments", "words"),
     [
-        (SemiSupervisedSplit(), {"y": None}, ("got y=None", "expected the labels")),
+        (SemiSupervisedSplit(), {"y": None}, ("got y=None", "expected labels")),
         (
             SemiSupervisedSplit(),
             {"y": np.full(ROWS, -1)},
@@ -347,12 +347,12 @@ def test_groups_without_use_are_warned_of_by_the_splitter():
         (
             SemiSupervisedSplit([([0], [60])]),
             {"y": CODES},
-            ("do not fit 60 rows", "over all rows", "60 is out of bounds"),
+            ("do not fit 60 rows", "of all rows", "60 is out of bounds"),
         ),
         (
             SemiSupervisedSplit(PredefinedSplit([0, 1] * 20)),
             {"y": CODES},
-            ("folds of 40 rows", "60 rows, labeled or not"),
+            ("has 40 rows", "60 rows, labeled or not"),
         ),
         (SemiSupervisedSplit(1), {"y": CODES}, ("n_splits=1",)),
     ],
@@ -366,7 +366,7 @@ def test_what_cannot_be_split_is_refused(splitter, arguments, words):
 
 @pytest.mark.parametrize("cv", ["five", 2.5, [3, 4], [(1, 2, 3)]])
 def test_what_is_no_cv_is_refused_at_once(cv):
-    with pytest.raises(ValueError, match=r"cv=.*expected a number of folds, a splitter"):
+    with pytest.raises(ValueError, match=r"cv=.*expected a number of folds, a scikit-learn"):
         SemiSupervisedSplit(cv)
 
 

@@ -16,7 +16,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import StandardScaler
 
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, load, model_file, save
-from seqmed.active import doubt, query
+from seqmed.active import expected_regret, query
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.selection.search import PrequentialSearch
 
@@ -129,14 +129,14 @@ QUESTIONS = {
     "decision_std": lambda model: model.decision_std(X),
     "score": lambda model: model.score(X, Y),
     "query": lambda model: query(model, X, 3),
-    "doubt": lambda model: doubt(model, X),
+    "expected_regret": lambda model: expected_regret(model, X),
 }
 CASES = [
     (name, question)
     for name in MODELS
     for question in QUESTIONS
     if hasattr(MODELS[name](Interruption()), question)
-    or (question in ("query", "doubt") and name not in ("pipeline-other",))
+    or (question in ("query", "expected_regret") and name not in ("pipeline-other",))
 ]
 
 

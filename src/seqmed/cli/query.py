@@ -102,7 +102,7 @@ class Shortlist:
 
         if not places:
             return
-        values = active.doubt(self._model, points)
+        values = active.expected_regret(self._model, points)
         if values is None:
             values = self._random.random(len(places))
         every = points if self.points is None else stack(self.points, points)

@@ -1,238 +1,242 @@
-"""What all classifiers of this package share: validation of batches, and predictions."""
+"""The methods of every classifier: fit, partial_fit, retract, predict and score."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cache
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils._param_validation import make_constraint
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from seqmed.arrays import Array, Mask, Points, take_rows
-from seqmed.classes import find
-from seqmed.estimators.validation import Rows, check_weights, checked_rows, in_format
-from seqmed.labels import aligned, as_label_array, is_marked, is_minus_one, split_labels
+from seqmed.arrays import Array, Indices, Points
+from seqmed.classes import ClassRegistry
+from seqmed.estimators.batch_validation import BatchValidator
+from seqmed.estimators.validation import MatrixLike, Rows, checked_rows, in_format
+from seqmed.labels import aligned
 from seqmed.snapshots import snapshot
+from seqmed.uncertainty import Uncertainty
 
 
-@cache
-def made_constraints(kind: type[BaseEstimator]) -> dict[str, list[Any]]:
-    """Return what each parameter of an estimator may be, ready to be tested."""
-    return {
-        name: [make_constraint(each) for each in allowed]
-        for name, allowed in kind._parameter_constraints.items()
-        if allowed != "no_validation"
-    }
-
-
-class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
+class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
     """A classifier that learns a stream batch by batch.
 
-    All that was learned is in one immutable object, ``_stream``, with the classes so far
-    (``registry``), the format of the rows (``sparse``) and the parameters that may not change
-    (``fixed``). An update replaces it; every method reads a snapshot.
+    The state is one immutable object, ``_stream``, with the classes so far (``registry``), the
+    format of the rows (``sparse``) and the parameters that may not change (``fixed``). An update
+    replaces it. Every method reads a snapshot.
     """
 
-    # Parameters a stream is built on: they may not change between two batches.
-    _fixed_parameters: tuple[str, ...] = ()
-    # Whether unlabeled rows are learned from. If not, -1 may be a class beside ``unlabeled=-1``.
-    _semi_supervised = True
-    unlabeled: Any
+    classes_: NDArray[Any]
+    n_features_in_: int
+    n_batches_: int
+    _stream: Any
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
-    def _validate_params(self):
-        """Check the parameters; scikit-learn, which is slower, writes the error message."""
-        for name, constraints in made_constraints(type(self)).items():
-            value = getattr(self, name)
-            if not any(constraint.is_satisfied_by(value) for constraint in constraints):
-                super()._validate_params()
+    # -- learning --------------------------------------------------------------------------------
 
-    # -- validation ------------------------------------------------------------------------------
-
-    def _validate_batch(
-        self, X: Any, y: Any, classes: Any, sample_weight: Any, stream: Any, *, alone: bool = False
-    ) -> Rows:
-        """Return a batch as it is learned.
-
-        ``stream`` is the state so far, None before it; ``alone`` tells whether no batch follows.
-        """
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
-            )
-        X = checked_rows(self, X, reset=stream is None)
-        known = (
-            None if stream is None or not stream.registry.classes.size else stream.registry.classes
-        )
-        declared = np.zeros(0) if classes is None else self._check_classes(classes, known)
-        if known is None and declared.size:
-            known = declared
-        labeled, labels = self._split_labels(y, known, alone=alone)
-        check_consistent_length(X, labeled)
-        if declared.size and labels.size:
-            strange = labels[find(labels, declared) < 0]
-            if strange.size:
-                raise ValueError(
-                    f"y holds {strange.tolist()[0]!r}, which is not among classes="
-                    f"{declared.tolist()}: correct the label, or leave classes out to let new "
-                    "classes be added."
-                )
-        weights = np.ones(X.shape[0])
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-            check_weights(weights)
-        X, gram = self._format_rows(X, stream)
-        used = weights > 0
-        if not used.any():
-            raise ValueError(
-                "every sample_weight is zero, expected at least one positive: leave out the batch."
-            )
-        if not used.all():
-            X, weights = take_rows(X, used), weights[used]
-            labels, labeled = labels[used[labeled]], labeled[used]
-        if not declared.size:  # a marker that is a class remains one, if its labels are retracted
-            declared = labels[is_marked(labels, self.unlabeled)][:1]
-        return Rows(X, labeled, labels, weights, declared, gram)
-
-    def _split_labels(
-        self, y: Any, known: NDArray[Any] | None, *, alone: bool = False
-    ) -> tuple[Mask, NDArray[Any]]:
-        """Return the mask of labeled rows and their labels.
-
-        ``known`` classes, if any are; ``alone`` tells whether these are all labels there will be.
-        """
-        signs_are_classes = alone and not self._semi_supervised
-        return split_labels(y, self.unlabeled, known=known, signs_are_classes=signs_are_classes)
-
-    def _format_rows(self, X: Points, stream: Any) -> tuple[Points, Array | None]:
-        """Return rows in the format of the stream, and the user's kernel matrix if there is one."""
-        return in_format(X, sp.issparse(X) if stream is None else stream.sparse), None
-
-    def _check_classes(self, classes: Any, known: NDArray[Any] | None) -> NDArray[Any]:
-        """Return declared classes, sorted; refuse missing labels and the marker among them."""
-        given = list(classes) if isinstance(classes, set | frozenset) else classes
-        if np.ndim(given) != 1:
-            raise ValueError(
-                f"classes has shape {np.shape(given)}, expected one dimension: pass a list of "
-                "labels."
-            )
-        given = list(as_label_array(given))  # objects, among which 'nan' is a name
-        marker = self.unlabeled
-        if not self._semi_supervised and is_minus_one(marker):
-            marker = None
-        labeled, values = split_labels(given, marker, known=known)
-        if not labeled.all():
-            raise ValueError(
-                f"classes={given} holds a value that marks unlabeled rows, expected "
-                "classes only: leave it out, or choose another marker."
-            )
-        return np.unique(values)
-
-    def _check_unchanged(self, fixed: dict[str, Any]) -> None:
-        for name, before in fixed.items():
-            now = getattr(self, name)
-            if name == "bias" and "auto" not in (before, now):
-                continue
-            if now is not before and now != before:
-                raise ValueError(
-                    f"{name} was changed from {before!r} to {now!r} in mid-stream, expected it to "
-                    f"stay: set {name}={before!r} again, or start a new model."
-                )
-
-    def _codes_to_retract(self, y: Any, n_rows: int) -> NDArray[np.intp]:
-        """Return the classes (n,) of the labels that are to be taken back."""
-        registry = self._stream.registry
-        labeled, labels = self._split_labels(y, registry.classes)
-        if labeled.size != n_rows or not labeled.all():
-            raise ValueError(
-                f"retract got {labels.size} labels for {n_rows} rows, expected one for each: leave "
-                "out the rows whose label is to stay, or y for whatever labels the rows have."
-            )
-        return registry.find(labels)
-
-    def _check_new_points(self, new_points: Any) -> None:
-        if not isinstance(new_points, bool | np.bool_):
-            raise ValueError(
-                f"partial_fit got new_points={new_points!r}, expected True or False: False for "
-                "labels of rows that were learned before."
-            )
-        if not new_points and getattr(self, "_stream", None) is None:
-            raise ValueError(
-                "partial_fit got new_points=False in its first call, expected rows learned before: "
-                "learn the batch first, with the labels there are."
-            )
-
-    def _check_labels(self, rows: Rows, *, alone: bool, new_points: bool) -> None:
-        """Refuse a batch without labels where some are needed."""
-        if not rows.labels.size and (alone or not new_points):
-            call = "fit" if alone else "partial_fit(new_points=False)"
-            raise ValueError(
-                f"{type(self).__name__}.{call} got no labeled row among {rows.weights.size}, "
-                "expected at least one: add labels, or learn unlabeled batches with "
-                "partial_fit."
-            )
-
-    # -- predictions -----------------------------------------------------------------------------
-
-    def _snapshot(self) -> Self:
-        """Return the fitted classifier as it is now."""
-        model = snapshot(self)
-        check_is_fitted(model, "_stream")
-        return model
-
-    def _points(self, X: Any) -> Points:
-        """Return rows in the format of the stream; to be called on a snapshot."""
-        return in_format(checked_rows(self, X, reset=False), self._stream.sparse)
-
-    def _checked_points(self, X: Any) -> Points:
-        """Return rows to predict; refuse if no label has been learned."""
-        points = self._points(X)
-        if not self._stream.registry.seen.any():
-            raise NotFittedError(
-                f"this {type(self).__name__} has learned {self.n_batches_} batches without a "
-                "label, expected at least one labeled row before predictions: call partial_fit "
-                "with labels."
-            )
-        return points
-
-    def predict_log_proba(self, X):
-        """Return the logarithms of `predict_proba`.
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from one batch and discard everything learned before.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows, labeled or not. With ``kernel="precomputed"`` the kernel matrix of shape
+            (n_samples, n_samples).
+        y : array-like of shape (n_samples,)
+            Labels; the class documentation describes how missing labels are marked. At least one
+            label is required.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0. Rows of weight 0 are left out. None gives every row the weight 1.
+
+        Returns
+        -------
+        self : object
+            The fitted classifier.
+
+        Raises
+        ------
+        ValueError
+            If a parameter, X or y is invalid. The classifier is then unchanged.
+        """
+        self._check_parameters(None)
+        model = snapshot(self)
+        rows = model._validate_batch(X, y, None, sample_weight, None, alone=True)
+        model._check_labels(rows, alone=True, new_points=True)
+        model._learn_all(rows)
+        self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
+        return self
+
+    def partial_fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        new_points: bool = True,
+    ) -> Self:
+        """Learn the next batch of a stream, or late labels of rows of earlier batches.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows of the batch, at least one.
+        y : array-like of shape (n_samples,)
+            Labels; the class documentation describes how missing labels are marked. A batch may
+            have labels of a single class, or no label at all.
+        classes : array-like of shape (n_classes,), default=None
+            Classes to expect; labels of other classes are then refused. Optional in every call:
+            new classes are added when they first appear. A class without a label is never
+            predicted.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0. Rows of weight 0 are left out. None gives every row the weight 1.
+        new_points : bool, default=True
+            Whether the rows are new. False is for labels that arrive after their rows were learned
+            without them: the labels are learned, the graph is unchanged, and no batch is counted.
+            Unlabeled rows are then ignored, and at least one label is required. It is not checked
+            that the rows were learned before, because not all of them are kept.
+
+        Returns
+        -------
+        self : object
+            The classifier after the batch.
+
+        Raises
+        ------
+        ValueError
+            If a parameter, X or y is invalid. The classifier is then unchanged.
+        """
+        stream = getattr(self, "_stream", None)
+        self._check_parameters(stream)
+        self._check_kernel("partial_fit")
+        self._check_new_points(new_points)
+        model = snapshot(self)
+        rows = model._validate_batch(X, y, classes, sample_weight, stream)
+        model._check_labels(rows, alone=False, new_points=new_points)
+        model._learn_batch(rows, stream, new_points=new_points)
+        self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
+        return self
+
+    def retract(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
+        """Remove labels that were learned; their rows remain as unlabeled rows.
+
+        Only rows that are still stored can lose their label: see the Notes of the class. A class
+        without any label left is removed too, unless it was declared with ``classes``.
+        Probabilities remain calibrated by the scores recorded so far.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows as they were learned, equal to 10 digits. If a row was learned several times, each
+            occurrence in X retracts one label, the newest first.
+        y : array-like of shape (n_samples,), default=None
+            Labels to retract, one per row. None retracts whatever label each row has.
+
+        Returns
+        -------
+        self : object
+            The classifier without these labels.
+
+        Raises
+        ------
+        ValueError
+            If a row or its label is not found. The classifier is then unchanged.
+        """
+        self._check_kernel("retract")
+        model = self._snapshot()
+        points = model._points(X)
+        model._check_parameters(model._stream)
+        codes = None if y is None else model._codes_to_retract(y, points.shape[0])
+        model._retract(points, codes)
+        self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
+        return self
+
+    # -- predictions -----------------------------------------------------------------------------
+
+    def decision_function(self, X: MatrixLike) -> Array:
+        """Return the class scores of every row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to score.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            One column per class if there are more than two classes. For two classes, the score of
+            ``classes_[1]`` minus that of ``classes_[0]``. For one class, its score. The column of
+            a declared class without a label is meaningless, and `predict` ignores it.
+        """
+        registry, scores = self._class_scores(X)
+        scores = registry.compared(scores)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: MatrixLike) -> NDArray[Any]:
+        """Return the predicted label of every row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to classify.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Class with the largest score at every row, among classes with at least one label.
+        """
+        registry, scores = self._class_scores(X)
+        labels: NDArray[Any] = registry.classes[registry.best(scores)]
+        return labels
+
+    @abstractmethod
+    def predict_proba(self, X: MatrixLike) -> Array:
+        """Return the probability of every class at every row, (n_samples, n_classes)."""
+
+    def predict_log_proba(self, X: MatrixLike) -> Array:
+        """Return the logarithm of the probability of every class at every row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to classify.
 
         Returns
         -------
         log_probabilities : ndarray of shape (n_samples, n_classes)
+            Logarithms of `predict_proba`, in the order of `classes_`.
         """
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
-    def score(self, X, y, sample_weight=None):
-        """Return the accuracy on the labeled rows; unlabeled ones are left out.
+    def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the accuracy on the labeled rows. Unlabeled rows are ignored.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to classify.
         y : array-like of shape (n_samples,)
-            True labels; missing ones as described in the class documentation.
+            True labels; the class documentation describes how missing labels are marked.
         sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows. None gives every row the weight 1.
 
         Returns
         -------
         accuracy : float in [0, 1]
+            Weighted share of labeled rows that are predicted correctly.
+
+        Raises
+        ------
+        ValueError
+            If no row is labeled.
         """
         model = self._snapshot()
         labeled, labels = model._split_labels(y, model._stream.registry.classes)
@@ -243,13 +247,58 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
             )
         if not labeled.all():
             X = _safe_indexing(*indexable(X), np.flatnonzero(labeled))
-            if sample_weight is not None:
-                sample_weight = np.asarray(sample_weight)[labeled]
+        weights = None if sample_weight is None else np.asarray(sample_weight)[labeled]
         predicted, labels = aligned(model.predict(X), labels)
-        return float(np.average(predicted == labels, weights=sample_weight))
+        return float(np.average(predicted == labels, weights=weights))
 
-    # -- what a subclass decides -----------------------------------------------------------------
+    # -- rows to predict -------------------------------------------------------------------------
+
+    def _snapshot(self) -> Self:
+        """Return a shallow copy of the fitted classifier."""
+        model = snapshot(self)
+        check_is_fitted(model, "_stream")
+        return model
+
+    def _points(self, X: MatrixLike) -> Points:
+        """Return rows in the format of the stream. Call it on a snapshot."""
+        return in_format(checked_rows(self, X, reset=False), self._stream.sparse)
+
+    def _checked_points(self, X: MatrixLike) -> Points:
+        """Return rows to predict; refuse if no label has been learned."""
+        points = self._points(X)
+        if not self._stream.registry.seen.any():
+            raise NotFittedError(
+                f"this {type(self).__name__} has learned {self.n_batches_} batches without a "
+                "label, expected at least one labeled row before predictions: call partial_fit "
+                "with labels."
+            )
+        return points
+
+    # -- methods of subclasses -------------------------------------------------------------------
+
+    def _check_kernel(self, method: str) -> None:
+        """Refuse ``method`` if it needs kernel values that are not available."""
 
     @abstractmethod
-    def predict_proba(self, X):
-        """Return the probability of every class at every row, (n_samples, n_classes)."""
+    def _learn_all(self, rows: Rows) -> None:
+        """Learn the batch of `fit`."""
+
+    @abstractmethod
+    def _learn_batch(self, rows: Rows, stream: Any, *, new_points: bool) -> None:
+        """Learn a batch of `partial_fit`, or late labels; ``stream`` is None before the first."""
+
+    @abstractmethod
+    def _retract(self, points: Points, codes: Indices | None) -> None:
+        """Remove the labels of some rows; ``codes`` (n,) are their classes, None for any."""
+
+    @abstractmethod
+    def _class_scores(self, X: MatrixLike) -> tuple[ClassRegistry, Array]:
+        """Return the classes, and the score of every class at every row, (n, n_classes)."""
+
+    @abstractmethod
+    def _n_support(self) -> int:
+        """Return the number of points that a label query compares rows with."""
+
+    @abstractmethod
+    def _uncertainty(self, points: Points) -> Uncertainty:
+        """Return the uncertainty of the decisions at some rows, for label queries."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from seqmed.arrays import Array, Points
+from seqmed.arrays import Array, Indices, Points
 from seqmed.calibration import with_unseen
-from seqmed.classes import empty_registry
-from seqmed.estimators.graph_propagation import DEFAULT_GRAPH_MEMORY, GraphClassifier
+from seqmed.classes import ClassRegistry, empty_registry
+from seqmed.estimators.graph_classifier import DEFAULT_GRAPH_MEMORY, GraphClassifier
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.estimators.validation import Rows, is_estimator
+from seqmed.estimators.validation import MatrixLike, Rows, is_estimator
+from seqmed.kernels import Kernel
 from seqmed.kernels.bounded import check_overflow
 from seqmed.mixture import experts as margins
 from seqmed.mixture import update as mixture_update
@@ -22,13 +26,13 @@ from seqmed.mixture.update import MixtureInfo, MixtureSettings, MixtureStream
 
 
 class SeqGraphMED(GraphClassifier):
-    """Maximum-margin classifier and label propagation, mixed by evidence, for streams.
+    """Maximum-margin classifier and label propagation for streams, mixed by evidence.
 
-    Two experts learn the stream. The margin expert, a `SeqMED` by default, learns from labeled
-    rows. The graph expert, as `GraphPropagation`, spreads labels over a graph of kept rows, so that
-    unlabeled rows shape the boundary. Every labeled row is scored by both before it is learned;
-    the last 300 of these scores choose the weight of the graph and calibrate the probabilities. The
-    graph takes part only as far as this record speaks for it.
+    Two experts learn the stream. The margin expert, `SeqMED` by default, learns from labeled rows.
+    The graph expert propagates labels over a graph of kept rows, as `GraphPropagation` does, so
+    that unlabeled rows change the class boundaries. Both experts score every labeled row before
+    they learn it. The last 300 of these scores are the evidence that sets the weight of the graph
+    and calibrates the probabilities.
 
     A row is unlabeled if its label equals ``unlabeled``, or is NaN, None, NaT or an empty string. A
     saved model contains kept rows of the stream.
@@ -36,67 +40,89 @@ class SeqGraphMED(GraphClassifier):
     Parameters
     ----------
     estimator : classifier or None, default=None
-        The margin expert. None is a `SeqMED` with the `class_weight`, `forgetting` and
-        `random_state` of this classifier. Any classifier with `partial_fit` and
-        `decision_function` (or `predict_proba`) may be given; it uses its own parameters. One
-        with a parameter `unlabeled`, except `SeqMED`, gets all rows, any other the labeled ones.
-        The estimator is copied. Parameters of a `SeqMED` or `SeqLapMED` may change between batches
-        as they may in these classifiers; those of other estimators may not.
+        Margin expert. None is a `SeqMED` with the `class_weight`, `forgetting` and `random_state`
+        of this classifier. Any classifier with `partial_fit`, and `decision_function` or
+        `predict_proba`, is accepted; it uses its own parameters. A classifier with a parameter
+        `unlabeled`, other than `SeqMED`, receives all rows; others receive the labeled rows. The
+        estimator is copied; the fitted copy is `estimator_`.
     graph_memory : int >= 2, default=10000
-        Rows kept for the graph at most. At most half of them are labeled.
+        Largest number of rows kept for the graph. At most half of them are labeled.
     n_neighbors : int >= 1, default=10
-        Neighbours of a row in the graph.
+        Number of neighbours of a row in the graph.
     alpha : float in [0, 1), default=0.97
-        Weight of the neighbours against a row's own label.
+        Weight of the neighbours relative to a row's own label.
     metric : {"auto", "euclidean", "cosine"} or callable, default="auto"
-        Distance of two rows in the graph. "auto" is the distance of the estimator's kernel, if it
-        is a `SeqMED` or `SeqLapMED` with a kernel other than "rbf" and "linear"; else "cosine" for
-        sparse rows and "euclidean" for dense ones. A callable is a kernel, as in
-        `GraphPropagation`.
+        Distance of two rows in the graph. "auto" is the distance of the estimator's kernel if the
+        estimator is a `SeqMED` or `SeqLapMED` with a kernel other than "rbf" and "linear".
+        Otherwise it is "euclidean" for dense rows and "cosine" for sparse rows. A callable is a
+        kernel: it maps arrays of shape (n, p) and (m, p) to an (n, m) matrix k, and the squared
+        distance is ``k(x, x) + k(x', x') - 2 k(x, x')``. The metric used is `metric_`.
     mixture : "evidence" or float in [0, 1], default="evidence"
-        Weight of the graph. "evidence" is the posterior mean of the weight, given the record and a
-        prior that favours the margin.
-    class_prior : {"evidence", "uniform"}, default="evidence"
-        Whether classes with more labels are favoured. "evidence" does so if it predicts the
-        record better, which raises accuracy and lowers the recall of rare classes. Only scores of
-        a `SeqMED` or `SeqLapMED` with ``bias="auto"`` are adjusted.
+        Weight of the graph. "evidence" is the posterior mean of the weight, given the recorded
+        scores and a prior that favours the margin expert. The weight used is `graph_weight_`.
+    class_prior : {"auto", "evidence", "uniform"}, default="auto"
+        Whether classes with more labels are favoured. "evidence" favours them if this predicts the
+        recorded labels better, which raises accuracy and lowers the recall of rare classes.
+        "uniform" does not favour them. "auto" is "uniform" with ``class_weight="balanced"``, and
+        "evidence" otherwise. Only scores of a `SeqMED` or `SeqLapMED` with ``bias="auto"`` are
+        adjusted.
     unlabeled : object, default=-1
-        Marker of a missing label; None if only NaN, None, NaT and empty strings are missing.
+        Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
     forgetting : float in (0, 1], default=1.0
-        Forgetting factor per batch of the graph, of the record, and of the default estimator.
-        Below 1 for streams that drift.
+        Forgetting factor per batch of the graph, of the recorded scores, and of the default
+        estimator. Choose a value below 1 for streams that drift.
     class_weight : {"balanced"}, dict or None, default=None
-        Weights of classes. "balanced" weighs the margins of rare classes more. A dict multiplies
-        the graph's scores too. It is passed on to an estimator that is a `SeqMED` or `SeqLapMED`
-        without a `class_weight` of its own; with any other estimator it must be None.
+        Weights of the classes. A dict maps classes to weights > 0 and multiplies the scores of both
+        experts. "balanced" gives rare classes more weight in the margin expert. It is passed to an
+        estimator that is a `SeqMED` or `SeqLapMED` with ``class_weight=None``. With any other
+        estimator it must be None.
     random_state : int, RandomState instance or None, default=None
-        Seed of the choice of kept rows, and of the order in `fit`.
+        Seed of the choice of kept rows, and of the order of the rows in `fit`.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Labels known so far, sorted.
+        Classes so far, sorted.
     n_features_in_ : int
         Number of columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Column names. Only available if the first batch has column names that are all strings.
     n_batches_ : int
-        Batches learned.
+        Number of batches learned; `fit` counts as one.
     estimator_ : classifier
-        The fitted margin expert.
-    graph_weight_ : float
-        Weight of the graph, in [0, 1].
+        Fitted margin expert.
+    graph_weight_ : float in [0, 1]
+        Weight of the graph.
+    class_prior_ : {"evidence", "uniform"}
+        Treatment of classes with more labels.
     n_kept_ : int
-        Rows kept for the graph.
+        Number of rows kept for the graph.
+    metric_ : {"euclidean", "cosine"} or Kernel
+        Distance of the graph.
     duality_gap_ : float
-        Largest duality gap of the last update of a `SeqMED` or `SeqLapMED`; NaN if there was none.
+        Largest duality gap of the last batch of a `SeqMED` or `SeqLapMED`; NaN if there was none.
     n_iter_ : int
-        Conjugate gradient steps of the last update of the graph.
+        Number of conjugate gradient iterations of the last batch.
     update_info_ : MixtureInfo
-        Everything the last batch reported.
+        Report of the last batch.
 
     See Also
     --------
     SeqMED : The margin expert alone.
     GraphPropagation : The graph expert alone.
+
+    Notes
+    -----
+    `fit` shuffles the rows and learns them in mini-batches, all at once if the estimator learns
+    from unlabeled rows. The memory of the graph is bounded; that of a `SeqMED` is bounded by its
+    ``budget``.
+
+    `retract` finds rows in the window of the margin expert, which must be a `SeqMED` or
+    `SeqLapMED`.
+
+    All parameters but `graph_memory`, `n_neighbors`, `alpha`, `metric` and the type of the
+    estimator may change between batches with `set_params`. Parameters of a `SeqMED` or `SeqLapMED`
+    may change if these classifiers allow it; those of other estimators may not.
 
     References
     ----------
@@ -118,29 +144,35 @@ class SeqGraphMED(GraphClassifier):
     True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **GraphClassifier._parameter_constraints,
         "estimator": "no_validation",
         "mixture": [StrOptions({"evidence"}), Interval(Real, 0.0, 1.0, closed="both")],
-        "class_prior": [StrOptions({"evidence", "uniform"})],
+        "class_prior": [StrOptions({"auto", "evidence", "uniform"})],
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
 
+    estimator_: Any
+    graph_weight_: float
+    class_prior_: str
+    update_info_: MixtureInfo
+    _stream: MixtureStream
+
     def __init__(
         self,
-        estimator=None,
+        estimator: Any = None,
         *,
-        graph_memory=DEFAULT_GRAPH_MEMORY,
-        n_neighbors=10,
-        alpha=0.97,
-        metric="auto",
-        mixture="evidence",
-        class_prior="evidence",
-        unlabeled=-1,
-        forgetting=1.0,
-        class_weight=None,
-        random_state=None,
-    ):
+        graph_memory: int = DEFAULT_GRAPH_MEMORY,
+        n_neighbors: int = 10,
+        alpha: float = 0.97,
+        metric: str | Callable[[Any, Any], Any] | Kernel = "auto",
+        mixture: float | str = "evidence",
+        class_prior: str = "auto",
+        unlabeled: Any = -1,
+        forgetting: float = 1.0,
+        class_weight: str | dict[Any, float] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.estimator = estimator
         self.graph_memory = graph_memory
         self.n_neighbors = n_neighbors
@@ -153,11 +185,10 @@ class SeqGraphMED(GraphClassifier):
         self.class_weight = class_weight
         self.random_state = random_state
 
-    def set_params(self, **params):
-        """Set parameters, those of the estimator as ``estimator__NAME``.
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of the classifier, or of its estimator as ``estimator__NAME``.
 
-        All but `graph_memory`, `n_neighbors`, `alpha`, `metric` and the type of the estimator may
-        be changed between batches, and take effect with the next one.
+        They take effect with the next batch.
 
         Parameters
         ----------
@@ -166,7 +197,13 @@ class SeqGraphMED(GraphClassifier):
 
         Returns
         -------
-        self : the classifier.
+        self : object
+            The classifier.
+
+        Raises
+        ------
+        ValueError
+            If a name is unknown, or a parameter of the estimator is set with ``estimator=None``.
         """
         nested = [name for name in params if name.startswith("estimator__")]
         if nested and self.estimator is None and params.get("estimator") is None:
@@ -174,12 +211,13 @@ class SeqGraphMED(GraphClassifier):
                 f"{nested[0]} was given with estimator=None, expected an estimator that has this "
                 "parameter: set estimator=SeqMED() too."
             )
-        return super().set_params(**params)
+        super().set_params(**params)
+        return self
 
     # -- learning ------------------------------------------------------------------------------
 
     def _template(self) -> Any:
-        """Return the estimator whose parameters the margin expert has."""
+        """Return an estimator with the parameters of the margin expert."""
         if self.estimator is None:
             return SeqMED(
                 class_weight=self.class_weight,
@@ -188,16 +226,16 @@ class SeqGraphMED(GraphClassifier):
             )
         if not is_estimator(self.estimator):
             raise TypeError(
-                f"estimator={self.estimator!r}, expected a classifier such as SeqMED() or None: "
-                "pass an object, not a class or a name."
+                f"estimator={self.estimator!r}, expected None or a classifier object: pass for "
+                "example SeqMED(), not a class or a name."
             )
         if self.class_weight is None:
             return self.estimator
         if not margins.is_own(self.estimator) or self.estimator.class_weight is not None:
             raise ValueError(
                 f"class_weight={self.class_weight!r} was given with estimator={self.estimator!r}, "
-                "expected None: set class_weight of the estimator. Only a SeqMED or SeqLapMED "
-                "without a class_weight of its own takes that of SeqGraphMED."
+                "expected a SeqMED or SeqLapMED with class_weight=None: set class_weight in one "
+                "place only, here or in the estimator."
             )
         parameters = self.estimator.get_params(deep=False)
         return type(self.estimator)(**{**parameters, "class_weight": self.class_weight})
@@ -205,18 +243,24 @@ class SeqGraphMED(GraphClassifier):
     def _settings(self) -> MixtureSettings:
         return MixtureSettings(
             weight=None if self.mixture == "evidence" else float(self.mixture),
-            shares=self.class_prior == "evidence" and self.class_weight != "balanced",
+            shares=self._resolved_prior() == "evidence",
             forgetting=float(self.forgetting),
             class_weight=self.class_weight,
         )
 
-    def _rows_at_once(self, n_rows: int) -> int:
-        # an estimator that learns from unlabeled rows sees all of them as one batch
+    def _resolved_prior(self) -> str:
+        """Return the value of `class_prior` with "auto" replaced."""
+        if self.class_prior != "auto":
+            return self.class_prior
+        return "uniform" if self.class_weight == "balanced" else "evidence"
+
+    def _fit_batch(self, n_rows: int) -> int:
+        # an estimator that learns from unlabeled rows needs the graph of all of them
         if margins.learns_from_unlabeled(self._template()):
             return n_rows
-        return super()._rows_at_once(n_rows)
+        return super()._fit_batch(n_rows)
 
-    def _begin(self, rows: Rows, seed: int, classes: Any) -> MixtureStream:
+    def _begin(self, rows: Rows, seed: int, classes: NDArray[Any]) -> MixtureStream:
         margin = margins.make_expert(self._template())
         graph = self._begin_graph(rows, seed, margin.frozen_kernel(rows))
         registry = empty_registry(per_class=True)
@@ -238,10 +282,10 @@ class SeqGraphMED(GraphClassifier):
         )
 
     def _with_parameters(self, stream: MixtureStream) -> MixtureStream:
-        """Return the stream with the margin expert's parameters as they are now."""
+        """Return the state with the current parameters of the margin expert."""
         return stream._replace(margin=stream.margin.with_parameters(self._template()))
 
-    def _commit(self, stream: MixtureStream, info: MixtureInfo) -> Self:
+    def _commit(self, stream: MixtureStream, info: MixtureInfo) -> None:
         estimator = stream.margin.estimator
         self.__dict__.update(
             _stream=stream,
@@ -250,68 +294,46 @@ class SeqGraphMED(GraphClassifier):
             n_kept_=stream.graph.rows.size,
             estimator_=estimator,
             graph_weight_=stream.choice.weight,
+            class_prior_=self._resolved_prior(),
             update_info_=info,
             duality_gap_=getattr(estimator, "duality_gap_", float("nan")),
             n_iter_=info.graph.n_iter,
         )
-        return self
 
-    def retract(self, X, y=None):
-        """Take labels back: what they taught is forgotten, the rows stay as unlabeled ones.
-
-        Possible while the rows are in the window of the margin expert, a `SeqMED` or `SeqLapMED`.
-        The record of earlier scores stays.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            The rows as they were learned, to 10 digits.
-        y : array-like of shape (n_samples,), default=None
-            The labels to take back; None for whatever label a row has.
-
-        Returns
-        -------
-        self : the classifier without those labels. Left as it was if one of them is refused.
-        """
-        model = self._snapshot()
-        points = model._points(X)
-        model._validate_params()
-        model._check_unchanged(model._stream.fixed)
-        stream = model._with_parameters(model._stream)
-        codes = None if y is None else model._codes_to_retract(y, points.shape[0])
-        return self._commit(*mixture_update.take_back(stream, points, codes, model._settings()))
+    def _retract(self, points: Points, codes: Indices | None) -> None:
+        stream = self._with_parameters(self._stream)
+        self._commit(*mixture_update.take_back(stream, points, codes, self._settings()))
 
     # -- predictions -----------------------------------------------------------------------------
 
-    def _class_scores(self, X: Any) -> tuple[MixtureStream, Array]:
+    def _class_scores(self, X: MatrixLike) -> tuple[ClassRegistry, Array]:
         model = self._snapshot()
-        scores = mixture_update.class_scores(model._stream, model._checked_points(X))
-        check_overflow(scores)
-        return model._stream, scores
+        return model._stream.registry, model._scores(model._checked_points(X))
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: MatrixLike) -> Array:
         """Return the probability of every class at every row.
 
-        They are calibrated by the scores of labeled rows before they were learned.
+        The scores of labeled rows before they were learned calibrate the probabilities.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to classify.
 
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`; rows sum to 1, and the largest of a row is that of the class
-            `predict` returns.
+            In the order of `classes_`. Each row sums to 1, and its largest entry belongs to the
+            class that `predict` returns.
         """
-        model = self._snapshot()
-        return model._probabilities(model._checked_points(X))
+        return super().predict_proba(X)
 
     def _probabilities(self, points: Points) -> Array:
-        """Return probabilities (n, K) at validated rows; to be called on a snapshot."""
-        stream = self._stream
-        scores = mixture_update.class_scores(stream, points)
+        registry, scores = self._stream.registry, self._scores(points)
+        return with_unseen(registry, softmax(scores[:, registry.seen], axis=1), scores)
+
+    def _scores(self, points: Points) -> Array:
+        """Return class scores (n, K) at validated rows."""
+        scores = mixture_update.class_scores(self._stream, points)
         check_overflow(scores)
-        return with_unseen(
-            stream.registry, softmax(scores[:, stream.registry.seen], axis=1), scores
-        )
+        return scores

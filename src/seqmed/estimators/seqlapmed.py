@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +21,8 @@ from seqmed.estimators.sequential import (
 from seqmed.estimators.validation import Registered, Rows, check_strength
 from seqmed.graph.laplacian import GraphRecipe
 from seqmed.kernels import Kernel
+from seqmed.margin_state import MarginState
+from seqmed.update import UpdateInfo
 
 DEFAULT_BETA = 0.01
 
@@ -27,56 +30,197 @@ DEFAULT_BETA = 0.01
 class SeqLapMED(SequentialClassifier):
     """Laplacian maximum entropy discrimination, learned batch by batch from few labels.
 
-    `SeqMED` with a smoothness term: a graph of nearest neighbours over all rows of a batch, labeled
-    or not, makes close points score alike. What the graphs have said is carried from batch to batch
-    in the covariance (`recursion`), what the labels have said in the mean.
+    A maximum-margin kernel classifier with a Gaussian posterior over decision functions. The
+    posterior after one batch is the prior of the next. A graph of nearest neighbours over all rows
+    of a batch, labeled or not, favours functions with similar scores at neighbouring rows.
+    Unlabeled rows change the covariance of the posterior, labels change its mean.
 
     A row is unlabeled if its label equals ``unlabeled``, or is NaN, None, NaT or an empty string.
-    In arrays of strings a numeric marker is looked for as a string.
+    In arrays of strings, a numeric marker is compared as a string.
+
+    The parameters under "Other Parameters" are for comparison with the paper.
 
     Parameters
     ----------
-    kernel, gamma, degree, coef0, C, slack_shape, bias, bias_variance, window, lag, averaging, \
-            forgetting, class_weight, tol, max_iter
-        As in `SeqMED`.
-    budget : int >= 2 or None, default=None
-        Bound on the points kept in all. None keeps every support vector. Support vectors beyond it
-        are projected on landmarks, which are drawn from the stream and take up to half of it. A
-        batch with more than four times as many labels as the rest of it has room for is learned in
-        random mini-batches of that size, all on the graph of the whole batch.
+    kernel : {"rbf", "linear", "poly", "tfidf", "dcm", "precomputed"}, callable or Kernel, \
+            default="rbf"
+        Similarity of two rows. "tfidf" and "dcm" are for rows of word counts. "linear" keeps
+        explicit weights (`coef_`) in constant memory. "precomputed" is for `fit` only. A callable
+        maps arrays of shape (n, p) and (m, p) to an (n, m) kernel matrix. A Kernel is an object
+        with the methods of `seqmed.kernels.Kernel`.
+    gamma : {"scale", "auto"} or float > 0, default="scale"
+        Coefficient of "rbf" and "poly". "scale" is ``1 / (n_features * variance)`` of the first
+        batch, "auto" is ``1 / n_features``. The value used is `gamma_`.
+    degree : int >= 1, default=3
+        Degree of "poly".
+    coef0 : float >= 0, default=0.0
+        Constant term of "poly".
+    C : float > slack_shape, default=10.0
+        Upper bound of the multiplier of a row of weight 1. A larger C penalises errors more. Leave
+        it at its default if ``gamma_A`` is given. The value used is `C_`.
     beta : float >= 0 or None, default=None
-        Weight of the smoothness term, 0 for none. None is 0.01.
-    gamma_A, gamma_I : float > 0 and float >= 0, or None, default=None
-        The paper's other parametrisation, instead of C and beta: for a batch of n rows, l labeled,
-        ``C = 1 / (2 l gamma_A)`` and ``beta = gamma_I / (2 gamma_A n^2)``.
+        Weight of the smoothness term; 0 ignores unlabeled rows. None is 0.01, unless ``gamma_A``
+        and ``gamma_I`` are given. The value used is `beta_`.
+    bias : {"auto", "exact", "median"}, default="auto"
+        Treatment of the bias. "auto" uses one machine per class with a known bias of -1. It learns
+        from batches of a single class, and a class may appear at any time. Its scores are divided
+        by the square root of the label counts (see Notes). With a linear kernel, class boundaries
+        pass through the origin: centre the rows, append a constant column, or use "exact".
+        "exact" and "median" estimate the bias, as in the paper, and use a single machine for two
+        classes. With "exact" the bias is the multiplier of the equality constraint, with "median"
+        it follows the paper's median rule. These two may replace each other between batches; "auto"
+        may not change.
+    window : int >= 1 or None, default=500
+        Largest number of labeled rows whose multipliers are optimised together. The multipliers of
+        older rows are frozen. All labeled rows of the newest batch are always included. None means
+        no limit.
+    lag : int >= 1 or None, default=None
+        Largest number of batches with labels whose multipliers are optimised together. The
+        multipliers of older batches are frozen. 1 is the paper's recursion. None means no limit.
+    averaging : bool, default=False
+        Whether predictions use the running mean of all posterior means instead of the newest one.
+    forgetting : float in (0, 1], default=1.0
+        Forgetting factor. The weight of earlier labels is multiplied by it at every batch with
+        labels, that of earlier graphs at every batch. Choose a value below 1 for streams that
+        drift.
+    budget : int >= 2 or None, default=None
+        Largest number of points kept. None keeps every support vector. Up to half of the points are
+        landmarks. Support vectors beyond the budget are projected on the landmarks. If a batch has
+        many labels, they are learned in random mini-batches. Requires ``recursion="landmarks"``.
     n_neighbors : int >= 1, default=10
-        Neighbours of a row in the graph of its batch, itself not counted.
-    weights : {"heat", "binary"}, default="heat"
-        Edge weights: ``exp(-d^2 / (4 heat_width))``, or 1.
-    heat_width : "auto" or float > 0, default="auto"
-        "auto" is a quarter of the mean squared neighbour distance of the first batch, then fixed.
-    laplacian : {"normalized", "unnormalized"}, default="normalized"
-        ``I - D^-1/2 W D^-1/2`` or ``D - W``.
-    laplacian_power : int >= 1, default=1
-        Exponent of the Laplacian.
-    recursion : {"landmarks", "exact", "spectral"}, default="landmarks"
-        How the covariance is carried: projected on landmarks in constant memory; exactly, keeping
-        every row; or by the paper's spectral approximation.
+        Number of neighbours of a row in the graph of its batch, without the row itself.
     n_landmarks : int >= 1, default=500
-        Landmarks to grow to, taken from the stream as it comes.
+        Largest number of landmarks, drawn from the stream. A budget limits it to ``budget // 2``.
+        The number so far is `n_landmarks_`.
     unlabeled : object, default=-1
-        Marker of a missing label; None if only NaN, None, NaT and empty strings are missing.
+        Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
+    class_weight : {"balanced"}, dict or None, default=None
+        Weights of the classes, which multiply C. A dict maps classes to weights > 0; classes that
+        are not in it have the weight 1. "balanced" is ``n_labels / (n_classes * n_labels_c)`` by
+        the labels seen so far. None gives every class the weight 1.
+    tol : float > 0, default=1e-3
+        Largest accepted violation of the KKT conditions, in units of the margin.
+    max_iter : int >= -1, default=-1
+        Largest number of solver iterations. -1 is the larger of 10 million and 100 per labeled
+        row.
     random_state : int, RandomState instance or None, default=None
         Seed of the choice of landmarks.
 
+    Other Parameters
+    ----------------
+    slack_shape : float >= 0, default=1.0
+        Shape of the slack prior: 1 is MED, 0 is the support vector machine. Less than C.
+    bias_variance : float in [0, inf], default=inf
+        Prior variance of the bias with ``bias="exact"``; other rules require inf. With inf, nothing
+        can be learned from a batch of a single class. A finite variance carries the bias from batch
+        to batch.
+    gamma_A : float > 0 or None, default=None
+        Weight of the norm, as in the paper. Together with ``gamma_I`` it replaces C and beta: a
+        batch of n rows, l of them labeled, has ``C = 1 / (2 l gamma_A)`` and
+        ``beta = gamma_I / (2 gamma_A n^2)``. None uses C and beta.
+    gamma_I : float >= 0 or None, default=None
+        Weight of the smoothness term, as in the paper. Requires ``gamma_A``. None uses C and beta.
+    weights : {"heat", "binary"}, default="heat"
+        Edge weights: ``exp(-d^2 / (4 heat_width))`` for rows at distance d, or 1.
+    heat_width : "auto" or float > 0, default="auto"
+        Width of heat weights. "auto" is a quarter of the mean squared distance between neighbours
+        in the first batch. The value used is `heat_width_`.
+    laplacian : {"normalized", "unnormalized"}, default="normalized"
+        ``I - D^-1/2 W D^-1/2`` or ``D - W``, with edge weights W and vertex degrees D.
+    laplacian_power : int >= 1, default=1
+        Exponent of the Laplacian.
+    recursion : {"landmarks", "exact", "spectral"}, default="landmarks"
+        Representation of the covariance: "landmarks" projects it on landmarks, in constant memory;
+        "exact" keeps every row; "spectral" is the paper's approximation.
+
     Attributes
     ----------
-    classes_, n_features_in_, n_batches_, support_vectors_, dual_coef_, coef_, intercept_, \
-            class_scale_, duality_gap_, n_iter_, update_info_, posterior_
-        As in `SeqMED`.
+    classes_ : ndarray of shape (n_classes,)
+        Classes so far, sorted.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Column names. Only available if the first batch has column names that are all strings.
+    n_batches_ : int
+        Number of batches learned.
+    gamma_ : float
+        Coefficient of the kernel. Only available with ``kernel="rbf"`` and ``kernel="poly"``.
+    C_ : float
+        Multiplier bound of a row of weight 1 in the last batch.
+    beta_ : float
+        Weight of the smoothness term in the last batch.
+    heat_width_ : float or None
+        Width of heat weights; None until the stream has two distinct rows. Only available with
+        ``weights="heat"``.
+    n_landmarks_ : int
+        Number of landmarks so far.
+    support_vectors_ : {ndarray, sparse array} of shape (n_support, n_features)
+        Rows with a nonzero multiplier. Not available with ``kernel="linear"``.
+    dual_coef_ : ndarray of shape (n_machines, n_support)
+        Signed multipliers of the support vectors. ``bias="auto"`` has one machine per class. The
+        other rules have one machine for up to two classes, and one per class for more. Not
+        available with ``kernel="linear"``.
+    coef_ : ndarray of shape (n_machines, n_features)
+        Explicit weights. Only available with ``kernel="linear"``.
+    intercept_ : ndarray of shape (n_machines,)
+        Bias of every machine; -1 with ``bias="auto"``.
+    class_scale_ : ndarray of shape (n_classes,)
+        Factors of the class scores, 0 for a class without a label. Only available with
+        ``bias="auto"``.
+    duality_gap_ : float >= 0
+        Largest duality gap of the last batch; NaN if the batch had no dual to solve.
+    n_iter_ : int
+        Number of solver iterations of the last batch.
+    update_info_ : UpdateInfo
+        Report of the last batch, machine by machine.
+    posterior_ : Posterior
+        Mean and covariance of the posterior.
+
+    See Also
+    --------
+    SeqMED : The classifier without a graph.
+    SeqGraphMED : Learns from unlabeled rows through a graph over kept rows. The default choice.
+
+    Notes
+    -----
+    With ``bias="auto"`` the score of class c is ``class_scale_[c] * (f_c(x) + 1)``. f_c is the
+    posterior mean of its machine, bias included, and ``class_scale_[c]`` is
+    ``sqrt(nbar / n_c) / 2``: n_c is the total weight of the labels of the class and nbar its mean
+    over all classes. With other rules the score is f_c(x).
+
+    `retract` finds the labeled rows of the window: the last `window` labeled rows of the last `lag`
+    batches with labels. It requires ``averaging=False``.
+
+    `C`, `beta`, `gamma_A`, `gamma_I`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may
+    change between batches with `set_params`. The kernel, `bias_variance`, `averaging`, `budget`,
+    and the parameters of the graph and the landmarks may not.
+
+    References
+    ----------
+    E. Hou, A. Hero, "Sequential maximum margin classifiers for partially labeled data", ICASSP
+    2018.
+
+    M. Belkin, P. Niyogi, V. Sindhwani, "Manifold regularization: a geometric framework for learning
+    from labeled and unlabeled examples", JMLR 2006.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from seqmed import SeqLapMED
+    >>> X, y = make_moons(400, noise=0.1, random_state=0)
+    >>> labels = np.where(np.arange(400) % 20 == 0, y, -1)  # one label in twenty
+    >>> model = SeqLapMED(random_state=0)
+    >>> for start in range(0, 300, 100):
+    ...     batch = slice(start, start + 100)
+    ...     model = model.partial_fit(X[batch], labels[batch])
+    >>> model.beta_
+    0.01
+    >>> bool(model.score(X[300:], y[300:]) > 0.8)
+    True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **SequentialClassifier._parameter_constraints,
         "beta": [Interval(Real, 0.0, None, closed="left"), None],
         "gamma_A": [Interval(Real, 0.0, None, closed="neither"), None],
@@ -96,89 +240,96 @@ class SeqLapMED(SequentialClassifier):
         "recursion", "n_landmarks",
     )  # fmt: skip
 
+    beta_: float
+
     def __init__(
         self,
-        kernel="rbf",
+        kernel: str | Callable[[Any, Any], Any] | Kernel = "rbf",
         *,
-        gamma="scale",
-        degree=3,
-        coef0=0.0,
-        C=DEFAULT_C,
-        beta=None,
-        gamma_A=None,
-        gamma_I=None,
-        slack_shape=1.0,
-        bias="auto",
-        bias_variance=np.inf,
-        window=DEFAULT_WINDOW,
-        lag=None,
-        averaging=False,
-        forgetting=1.0,
-        budget=None,
-        n_neighbors=10,
-        weights="heat",
-        heat_width="auto",
-        laplacian="normalized",
-        laplacian_power=1,
-        recursion="landmarks",
-        n_landmarks=500,
-        unlabeled=-1,
-        class_weight=None,
-        tol=1e-3,
-        max_iter=-1,
-        random_state=None,
-    ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.C = C
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        C: float = DEFAULT_C,
+        beta: float | None = None,
+        bias: str = "auto",
+        window: int | None = DEFAULT_WINDOW,
+        lag: int | None = None,
+        averaging: bool = False,
+        forgetting: float = 1.0,
+        budget: int | None = None,
+        n_neighbors: int = 10,
+        n_landmarks: int = 500,
+        unlabeled: Any = -1,
+        class_weight: str | dict[Any, float] | None = None,
+        tol: float = 1e-3,
+        max_iter: int = -1,
+        random_state: int | np.random.RandomState | None = None,
+        # for comparison with the paper
+        slack_shape: float = 1.0,
+        bias_variance: float = np.inf,
+        gamma_A: float | None = None,
+        gamma_I: float | None = None,
+        weights: str = "heat",
+        heat_width: float | str = "auto",
+        laplacian: str = "normalized",
+        laplacian_power: int = 1,
+        recursion: str = "landmarks",
+    ) -> None:
+        super().__init__(
+            kernel, gamma=gamma, degree=degree, coef0=coef0, C=C, bias=bias, window=window, lag=lag,
+            averaging=averaging, forgetting=forgetting, budget=budget, unlabeled=unlabeled,
+            class_weight=class_weight, tol=tol, max_iter=max_iter, random_state=random_state,
+            slack_shape=slack_shape, bias_variance=bias_variance,
+        )  # fmt: skip
         self.beta = beta
+        self.n_neighbors = n_neighbors
+        self.n_landmarks = n_landmarks
         self.gamma_A = gamma_A
         self.gamma_I = gamma_I
-        self.slack_shape = slack_shape
-        self.bias = bias
-        self.bias_variance = bias_variance
-        self.window = window
-        self.lag = lag
-        self.averaging = averaging
-        self.forgetting = forgetting
-        self.budget = budget
-        self.n_neighbors = n_neighbors
         self.weights = weights
         self.heat_width = heat_width
         self.laplacian = laplacian
         self.laplacian_power = laplacian_power
         self.recursion = recursion
-        self.n_landmarks = n_landmarks
-        self.unlabeled = unlabeled
-        self.class_weight = class_weight
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
+
+    @property
+    def heat_width_(self) -> float | None:
+        """Width of heat weights, None until it has been measured."""
+        graph = self._fitted_posterior().graph
+        if graph.weights != "heat":
+            raise AttributeError("heat_width_ is only available with weights='heat'.")
+        return graph.heat_width
+
+    def _commit(self, new: MarginState, info: UpdateInfo) -> None:
+        super()._commit(new, info)
+        self.beta_ = info.beta
 
     def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
         if self.recursion == "spectral" and (sp.issparse(rows.points) or not kernel.on_vectors):
             got = "sparse X" if sp.issparse(rows.points) else f"kernel={self.kernel!r}"
             raise ValueError(
-                f"recursion='spectral' got {got}, expected dense X and a kernel defined on "
-                "arbitrary real vectors: it evaluates the kernel on singular vectors of X. Use "
-                "recursion='landmarks' or 'exact'."
+                f"recursion='spectral' got {got}, expected dense X and a kernel on real vectors: "
+                "it evaluates the kernel on singular vectors of X. Use recursion='landmarks' or "
+                "'exact'."
             )
-        self._check_recursion()
         landmarks = self.n_landmarks
         if self.budget is not None:
-            landmarks = self._landmarks_within_budget()
+            landmarks = self._landmarks_within_budget(self.budget)
         return covariance.make_recursion(self.recursion, kernel, n_landmarks=landmarks, seed=seed)
 
-    def _landmarks_within_budget(self) -> int:
-        return min(self.n_landmarks, self.budget // 2)
+    def _landmarks_within_budget(self, budget: int) -> int:
+        return min(self.n_landmarks, budget // 2)
 
-    def _labels_at_once(self, room: int) -> int:
-        return LABELS_AT_ONCE * room
+    def _labels_at_once(self, capacity: int) -> int:
+        return LABELS_AT_ONCE * capacity
+
+    def _check_combinations(self) -> None:
+        super()._check_combinations()
+        self._check_recursion()
+        self._check_gammas()
 
     def _check_recursion(self) -> None:
-        """Refuse what a recursion cannot do, with the reason."""
+        """Refuse parameters that the recursion does not support."""
         name = self.recursion
         if name == "spectral" and self.averaging:
             raise ValueError(
@@ -193,9 +344,24 @@ class SeqLapMED(SequentialClassifier):
             )
         if name != "landmarks" and self.budget is not None:
             raise ValueError(
-                f"recursion={name!r} got budget={self.budget}, expected None: only landmarks last, "
-                "and support vectors beyond the budget are projected on them. Use "
-                "recursion='landmarks'."
+                f"recursion={name!r} got budget={self.budget}, expected None: a budget projects "
+                "support vectors on landmarks. Use recursion='landmarks'."
+            )
+
+    def _check_gammas(self) -> None:
+        """Refuse one of gamma_A and gamma_I without the other, or both together with C or beta."""
+        if self.gamma_A is None and self.gamma_I is None:
+            return
+        if self.beta is not None or self.C != DEFAULT_C:
+            raise ValueError(
+                f"got C={self.C:g}, beta={self.beta} together with gamma_A={self.gamma_A}, "
+                f"gamma_I={self.gamma_I}, expected one pair: set (C, beta) or (gamma_A, gamma_I), "
+                "and leave the other pair at its defaults."
+            )
+        if self.gamma_A is None or self.gamma_I is None:
+            raise ValueError(
+                f"got gamma_A={self.gamma_A}, gamma_I={self.gamma_I}, expected both: set the "
+                "missing one, or use C and beta."
             )
 
     def _graph_recipe(self) -> GraphRecipe:
@@ -208,22 +374,10 @@ class SeqLapMED(SequentialClassifier):
         )
 
     def _strengths(self, labeled_weight: float, weight: float) -> tuple[float, float]:
-        """Return C and the smoothing strength ``2 beta`` of a batch."""
-        if self.gamma_A is None and self.gamma_I is None:
+        if self.gamma_A is None or self.gamma_I is None:
             beta = DEFAULT_BETA if self.beta is None else self.beta
             check_strength(beta, f"beta={beta:g}")
             return self._check_bound(self.C, f"C={self.C:g}"), 2.0 * beta
-        if self.beta is not None or self.C != DEFAULT_C:
-            raise ValueError(
-                f"got C={self.C:g}, beta={self.beta} together with gamma_A={self.gamma_A}, "
-                f"gamma_I={self.gamma_I}, expected one pair: set (C, beta) or (gamma_A, gamma_I), "
-                "and leave the other at its defaults."
-            )
-        if self.gamma_A is None or self.gamma_I is None:
-            raise ValueError(
-                f"got gamma_A={self.gamma_A}, gamma_I={self.gamma_I}, expected both: set the "
-                "missing one, or use C and beta."
-            )
         smoothing = self.gamma_I / self.gamma_A / weight / weight
         given = f"gamma_A={self.gamma_A:g}, gamma_I={self.gamma_I:g}"
         check_strength(

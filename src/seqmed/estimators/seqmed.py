@@ -2,182 +2,190 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from seqmed.covariance import ExactRecursion, NystroemRecursion
 from seqmed.covariance.low_rank import LowRankCovariance
 from seqmed.covariance.protocol import Recursion
-from seqmed.estimators.sequential import (
-    DEFAULT_C,
-    DEFAULT_WINDOW,
-    LABELS_AT_ONCE,
-    SequentialClassifier,
-)
+from seqmed.estimators.sequential import LABELS_AT_ONCE, SequentialClassifier
 from seqmed.estimators.validation import Rows
 from seqmed.graph.laplacian import GraphRecipe
 from seqmed.kernels import Kernel
 
-# Labels at least that one dual may have where they are learned by features of landmarks.
+# Number of labels up to which a batch is never cut into mini-batches.
 FEATURES_AT_ONCE = 2000
 
 
 class SeqMED(SequentialClassifier):
     """Maximum entropy discrimination, learned batch by batch.
 
-    A maximum-margin kernel classifier whose Gaussian posterior after one batch is the prior of the
-    next. With one batch it is the MED classifier, with ``slack_shape=0`` the support vector
-    machine. Unlabeled rows teach nothing; in the first batch they count in what is measured there
-    (``gamma="scale"``, idf).
+    A maximum-margin kernel classifier with a Gaussian posterior over decision functions. The
+    posterior after one batch is the prior of the next. One batch gives the MED classifier, or the
+    support vector machine if ``slack_shape=0``.
 
-    A row is unlabeled if its label equals ``unlabeled``, or is NaN, None, NaT or an empty string.
-    If y holds only -1 and +1, `fit` takes both for classes, and `partial_fit` wants to be told: by
-    ``classes=[-1, 1]`` or ``unlabeled=None``. Once -1 is a class it remains one.
+    The classifier learns from labeled rows only. Statistics of the kernel, such as
+    ``gamma="scale"``, also use the unlabeled rows of the first batch. A row is unlabeled if its
+    label equals ``unlabeled``, or is NaN, None, NaT or an empty string. Labels of only -1 and +1
+    are ambiguous: `fit` takes both as classes, and `partial_fit` requires ``classes=[-1, 1]`` or
+    ``unlabeled=None``.
+
+    The parameters under "Other Parameters" are for comparison with the paper.
 
     Parameters
     ----------
     kernel : {"rbf", "linear", "poly", "tfidf", "dcm", "precomputed"}, callable or Kernel, \
             default="rbf"
-        Similarity of two rows. "tfidf" and "dcm" are for rows of counts; "precomputed" works with
-        `fit` only; a callable maps (n, p) and (m, p) rows to (n, m) values. A linear kernel keeps
-        explicit weights (`coef_`) in constant memory.
+        Similarity of two rows. "tfidf" and "dcm" are for rows of word counts. "linear" keeps
+        explicit weights (`coef_`) in constant memory. "precomputed" is for `fit` only. A callable
+        maps arrays of shape (n, p) and (m, p) to an (n, m) kernel matrix. A Kernel is an object
+        with the methods of `seqmed.kernels.Kernel`.
     gamma : {"scale", "auto"} or float > 0, default="scale"
-        Coefficient of "rbf" and "poly", as in scikit-learn's SVC. "scale" is measured on the first
-        batch and then stays.
+        Coefficient of "rbf" and "poly". "scale" is ``1 / (n_features * variance)`` of the first
+        batch, "auto" is ``1 / n_features``. The value used is `gamma_`.
     degree : int >= 1, default=3
         Degree of "poly".
     coef0 : float >= 0, default=0.0
-        Constant of "poly".
+        Constant term of "poly".
     C : float > slack_shape, default=10.0
-        Upper bound of the multiplier of one row.
-    slack_shape : float >= 0, default=1.0
-        Shape of the slack prior: 1 is MED, 0 is the SVM.
+        Upper bound of the multiplier of a row of weight 1. A larger C penalises errors more.
     bias : {"auto", "exact", "median"}, default="auto"
-        "auto" has one machine per class, for any number of classes, and a known bias of -1: rows of
-        class c need ``f_c >= 1``, rows of other classes ``f_c <= -1``. The score of class c is
-        ``sqrt(nbar / n_c) (f_c + 1) / 2``, n_c the total weight of its labels so far and nbar the
-        mean of n_c over the classes seen. Batches of a single class teach as others do, and a class
-        that appears later gives the model it would give if declared beforehand. "exact" and
-        "median" have the paper's diffuse bias, and one machine for two classes: "exact" takes the
-        multiplier of the equality constraint for the bias, "median" the paper's rule of thumb.
-        These two may replace each other in mid-stream, "auto" may not. With a linear kernel "auto"
-        has no intercept: class boundaries pass through the origin. Centre the rows, append a
-        constant column, or set ``bias="exact"``.
-    bias_variance : float in [0, inf], default=inf
-        Prior variance of the bias with ``bias="exact"``. With the diffuse default a batch of one
-        class teaches nothing; a finite variance carries the bias across batches and lets such
-        batches count.
+        Treatment of the bias. "auto" uses one machine per class with a known bias of -1. It learns
+        from batches of a single class, and a class may appear at any time. Its scores are divided
+        by the square root of the label counts (see Notes). With a linear kernel, class boundaries
+        pass through the origin: centre the rows, append a constant column, or use "exact".
+        "exact" and "median" estimate the bias, as in the paper, and use a single machine for two
+        classes. With "exact" the bias is the multiplier of the equality constraint, with "median"
+        it follows the paper's median rule. These two may replace each other between batches; "auto"
+        may not change.
     window : int >= 1 or None, default=500
         Largest number of labeled rows whose multipliers are optimised together. The multipliers of
-        the oldest rows beyond it are frozen; the rows of the newest batch stay whatever their
-        number, so that `fit` is one full MED. None is no limit.
+        older rows are frozen. All labeled rows of the newest batch are always included. None means
+        no limit.
     lag : int >= 1 or None, default=None
-        Batches with labels whose multipliers are optimised together; those of older ones are
-        frozen. 1 is the paper's recursion, None is no limit.
+        Largest number of batches with labels whose multipliers are optimised together. The
+        multipliers of older batches are frozen. 1 is the paper's recursion. None means no limit.
     averaging : bool, default=False
-        Whether to predict with the running mean of the posterior means so far.
+        Whether predictions use the running mean of all posterior means instead of the newest one.
     forgetting : float in (0, 1], default=1.0
-        What is left of what was learned before: of the labels' part with every batch whose labels
-        teach something, of the smoothness with every batch. Below 1 for streams that drift.
+        Forgetting factor: the weight of earlier labels is multiplied by it at every batch with
+        labels. Choose a value below 1 for streams that drift.
     budget : int >= 2 or None, default=None
-        Bound on the points kept in all; None keeps every support vector. Half of them are
-        landmarks, labeled rows within whose span labels are learned: until there are more labels
-        than that nothing is approximated. The other half are labeled rows of the window. With
-        more labels in a batch than that, ``lag=1, averaging=True`` is the better choice.
+        Largest number of points kept. None keeps every support vector. Up to half of the points are
+        landmarks, drawn from the labeled rows; labels are learned in their Nystroem features. The
+        approximation starts when there are more than ``budget / 2`` labels. For batches with more
+        labels than that, ``lag=1, averaging=True`` is recommended. Ignored by ``kernel="linear"``.
     unlabeled : object, default=-1
-        Marker of a missing label; None if only NaN, None, NaT and empty strings are missing.
+        Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
     class_weight : {"balanced"}, dict or None, default=None
-        Weights of classes. "balanced" is by the labels seen so far, this batch included.
+        Weights of the classes, which multiply C. A dict maps classes to weights > 0; classes that
+        are not in it have the weight 1. "balanced" is ``n_labels / (n_classes * n_labels_c)`` by
+        the labels seen so far. None gives every class the weight 1.
     tol : float > 0, default=1e-3
-        Largest accepted violation of the optimality conditions, in units of the margin.
-    max_iter : int, default=-1
-        Largest number of solver steps; -1 means 10 million or 100 per row, whichever is more.
+        Largest accepted violation of the KKT conditions, in units of the margin.
+    max_iter : int >= -1, default=-1
+        Largest number of solver iterations. -1 is the larger of 10 million and 100 per labeled
+        row.
     random_state : int, RandomState instance or None, default=None
-        Seed of the choice of landmarks (with a budget).
+        Seed of the choice of landmarks. Used with a budget only.
+
+    Other Parameters
+    ----------------
+    slack_shape : float >= 0, default=1.0
+        Shape of the slack prior: 1 is MED, 0 is the support vector machine. Less than C.
+    bias_variance : float in [0, inf], default=inf
+        Prior variance of the bias with ``bias="exact"``; other rules require inf. With inf, nothing
+        can be learned from a batch of a single class. A finite variance carries the bias from batch
+        to batch.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Labels known so far, sorted.
+        Classes so far, sorted.
     n_features_in_ : int
         Number of columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Column names. Only available if the first batch has column names that are all strings.
     n_batches_ : int
-        Batches learned.
-    support_vectors_ : array of shape (n_support, n_features)
-        Rows with a nonzero multiplier (not with ``kernel="linear"``).
+        Number of batches learned.
+    gamma_ : float
+        Coefficient of the kernel. Only available with ``kernel="rbf"`` and ``kernel="poly"``.
+    C_ : float
+        Multiplier bound of a row of weight 1 in the last batch.
+    n_landmarks_ : int
+        Number of landmarks so far; 0 without a budget.
+    support_vectors_ : {ndarray, sparse array} of shape (n_support, n_features)
+        Rows with a nonzero multiplier. Not available with ``kernel="linear"``.
     dual_coef_ : ndarray of shape (n_machines, n_support)
-        Their signed multipliers. With ``bias="auto"`` there is one machine per class, also for two
-        classes; otherwise one for up to two classes, and one per class for more.
+        Signed multipliers of the support vectors. ``bias="auto"`` has one machine per class. The
+        other rules have one machine for up to two classes, and one per class for more. Not
+        available with ``kernel="linear"``.
     coef_ : ndarray of shape (n_machines, n_features)
-        Weights of a linear kernel.
+        Explicit weights. Only available with ``kernel="linear"``.
     intercept_ : ndarray of shape (n_machines,)
-        The bias; -1 for every class with ``bias="auto"``.
+        Bias of every machine; -1 with ``bias="auto"``.
     class_scale_ : ndarray of shape (n_classes,)
-        With ``bias="auto"`` the factors ``sqrt(nbar / n_c) / 2`` of the class scores, 0 for a class
-        without a label: the score of class c is ``class_scale_[c] * (f_c + 1)``.
-    duality_gap_ : float
-        Largest duality gap of the last batch's duals, >= 0; NaN if it posed none.
+        Factors of the class scores, 0 for a class without a label. Only available with
+        ``bias="auto"``.
+    duality_gap_ : float >= 0
+        Largest duality gap of the last batch; NaN if the batch had no dual to solve.
     n_iter_ : int
-        Solver steps of the last batch.
+        Number of solver iterations of the last batch.
     update_info_ : UpdateInfo
-        Everything the last batch reported, machine by machine.
+        Report of the last batch, machine by machine.
     posterior_ : Posterior
-        Mean and covariance as frozen data.
-    """
+        Mean and covariance of the posterior.
 
-    def __init__(
-        self,
-        kernel="rbf",
-        *,
-        gamma="scale",
-        degree=3,
-        coef0=0.0,
-        C=DEFAULT_C,
-        slack_shape=1.0,
-        bias="auto",
-        bias_variance=np.inf,
-        window=DEFAULT_WINDOW,
-        lag=None,
-        averaging=False,
-        forgetting=1.0,
-        budget=None,
-        unlabeled=-1,
-        class_weight=None,
-        tol=1e-3,
-        max_iter=-1,
-        random_state=None,
-    ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.C = C
-        self.slack_shape = slack_shape
-        self.bias = bias
-        self.bias_variance = bias_variance
-        self.window = window
-        self.lag = lag
-        self.averaging = averaging
-        self.forgetting = forgetting
-        self.budget = budget
-        self.unlabeled = unlabeled
-        self.class_weight = class_weight
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
+    See Also
+    --------
+    SeqLapMED : Learns from unlabeled rows through the graph of each batch.
+    SeqGraphMED : Learns from unlabeled rows through a graph over kept rows. The default choice.
+    sklearn.svm.SVC : Support vector machine on a single batch.
+
+    Notes
+    -----
+    With ``bias="auto"`` the score of class c is ``class_scale_[c] * (f_c(x) + 1)``. f_c is the
+    posterior mean of its machine, bias included, and ``class_scale_[c]`` is
+    ``sqrt(nbar / n_c) / 2``: n_c is the total weight of the labels of the class and nbar its mean
+    over all classes. With other rules the score is f_c(x).
+
+    `retract` finds the labeled rows of the window: the last `window` labeled rows of the last `lag`
+    batches with labels. It requires ``averaging=False``.
+
+    `C`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may change between batches with
+    `set_params`. The kernel, `bias_variance`, `averaging` and `budget` may not.
+
+    References
+    ----------
+    T. Jaakkola, M. Meila, T. Jebara, "Maximum entropy discrimination", NIPS 1999.
+
+    E. Hou, A. Hero, "Sequential maximum margin classifiers for partially labeled data", ICASSP
+    2018.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from seqmed import SeqMED
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SeqMED()
+    >>> for start in range(3):
+    ...     model = model.partial_fit(X[start::4], y[start::4])
+    >>> model.n_batches_
+    3
+    >>> bool(model.score(X[3::4], y[3::4]) > 0.9)
+    True
+    """
 
     _semi_supervised = False
 
     def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
         if self.budget is None or kernel.compact:
             return ExactRecursion(LowRankCovariance(kernel))
-        landmarks = self._landmarks_within_budget()
+        landmarks = self._landmarks_within_budget(self.budget)
         return NystroemRecursion(LowRankCovariance(kernel), landmarks, seed)
 
-    def _landmarks_within_budget(self) -> int:
-        return self.budget // 2
+    def _landmarks_within_budget(self, budget: int) -> int:
+        return budget // 2
 
-    def _labels_at_once(self, room: int) -> int:
-        return max(FEATURES_AT_ONCE, LABELS_AT_ONCE * room)
+    def _labels_at_once(self, capacity: int) -> int:
+        return max(FEATURES_AT_ONCE, LABELS_AT_ONCE * capacity)
 
     def _graph_recipe(self) -> GraphRecipe:
         return GraphRecipe()

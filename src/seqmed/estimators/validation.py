@@ -6,11 +6,11 @@ import inspect
 import warnings
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import StrOptions
@@ -19,19 +19,22 @@ from sklearn.utils.validation import validate_data
 from seqmed.arrays import Array, Points, canonical
 from seqmed.update import UpdateInfo
 
+MatrixLike: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
+"""Rows as a user passes them: array-like, data frame or sparse matrix, of shape (n, p)."""
+
 PACKAGE = __name__.partition(".")[0]
-# Difference between k(x, x') and k(x', x), relative to the largest value, that is still rounding.
+# Largest relative asymmetry of a precomputed kernel matrix that is attributed to rounding.
 ASYMMETRY = 1e-6
-# Weights, other than 0, that leave bounds and slack terms in the range of doubles.
+# Range of positive sample weights. It keeps bounds and slack terms within the range of doubles.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-50, 1e50
-# The same of C and beta.
+# Largest C and beta. It keeps their products within the range of doubles.
 LARGEST_STRENGTH = 1e100
 # Squares of features, and products of two such squares, must stay finite.
 LARGEST_FEATURE = 1e70
 
 
 class Registered(StrOptions):
-    """Parameter constraint: a name in a registry, as it is when the parameter is checked."""
+    """Parameter constraint: a name in a registry that may grow later."""
 
     def __init__(self, registry: Mapping[str, Any], *others: str) -> None:
         super().__init__({*registry, *others})
@@ -46,10 +49,16 @@ class Registered(StrOptions):
 
 
 class Rows(NamedTuple):
-    """A validated batch: points, who is labeled, their labels, and the weight of every row.
+    """A validated batch.
 
-    ``declared`` are the classes the caller named; ``gram`` is the user's kernel matrix where the
-    points are indices into one.
+    Attributes
+    ----------
+    points : (n, p) rows, or (n, 1) indices into ``gram``.
+    labeled : (n,) mask of the labeled rows.
+    labels : (l,) labels of the labeled rows.
+    weights : (n,) positive weights.
+    declared : classes declared by the caller.
+    gram : (n, n) precomputed kernel matrix, None without one.
     """
 
     points: Points
@@ -61,7 +70,7 @@ class Rows(NamedTuple):
 
 
 def square_gram(gram: Points) -> Array:
-    """Return a precomputed kernel matrix, a copy, dense and symmetric; refuse any other."""
+    """Return a symmetric dense copy of a precomputed kernel matrix; refuse other matrices."""
     gram = gram.toarray() if sp.issparse(gram) else gram
     if gram.shape[0] != gram.shape[1]:
         raise ValueError(
@@ -70,44 +79,42 @@ def square_gram(gram: Points) -> Array:
         )
     from seqmed.linalg.symmetry import made_symmetric  # numba is imported by the first fit
 
+    symmetric: Array
     symmetric, difference = made_symmetric(gram)
     if difference > 0 and difference > ASYMMETRY * largest_size(gram):
         raise ValueError(
-            f"kernel='precomputed' got a matrix whose halves differ by {difference:.3g}, expected "
-            "a symmetric one: pass the kernel values between the training rows, in one order."
+            f"kernel='precomputed' got a matrix that differs from its transpose by "
+            f"{difference:.3g}, expected a symmetric matrix: order rows and columns alike."
         )
     return symmetric
 
 
 def largest_size(values: Array) -> float:
-    """Return the largest absolute value, 0 of none; the values are not copied."""
+    """Return the largest absolute value, 0 for an empty array, without a copy."""
     return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
 
 def check_strength(value: float, origin: str) -> None:
-    """Refuse a C or a beta whose products would overflow; ``origin`` names it."""
+    """Refuse a C or beta whose products would overflow; ``origin`` describes it in the error."""
     if not float(value) <= LARGEST_STRENGTH:
-        raise ValueError(
-            f"{origin}, expected at most {LARGEST_STRENGTH:g}: lower it, for no result depends on "
-            "so large a value."
-        )
+        raise ValueError(f"{origin}, expected at most {LARGEST_STRENGTH:g}: lower the value.")
 
 
 def check_weights(weights: Array) -> None:
-    """Refuse weights of a size that no bound could be multiplied by."""
+    """Refuse weights whose products with C would overflow or underflow."""
     strange = (weights > 0) & ((weights < SMALLEST_WEIGHT) | (weights > LARGEST_WEIGHT))
     if strange.any():
         raise ValueError(
-            f"sample_weight holds {weights[strange][0]:.3g}, expected 0 or values from "
-            f"{SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:g}: scale the weights, or leave the row out."
+            f"sample_weight contains {weights[strange][0]:.3g}, expected 0 or values from "
+            f"{SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:g}: rescale the weights."
         )
 
 
-def checked_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Points:
-    """Return rows as doubles, dense or CSR; refuse what cannot be learned from.
+def checked_rows(estimator: BaseEstimator, X: MatrixLike, *, reset: bool) -> Points:
+    """Return rows as doubles, dense or CSR; refuse missing, infinite and very large values.
 
-    ``reset`` for the first rows of a stream, which say how many features there are. Doubles like
-    theirs need no more than a look at their values.
+    ``reset`` is True for the first rows of a stream, which set the number of features. Later rows
+    that `are_plain` skip scikit-learn's slower validation.
     """
     if reset or not are_plain(X, estimator):
         X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64)
@@ -116,7 +123,7 @@ def checked_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Points:
 
 
 def are_plain(X: Any, estimator: BaseEstimator) -> bool:
-    """Whether rows are finite doubles in an array of the known width, without names to compare."""
+    """Whether rows are a finite array of doubles of the expected width, without column names."""
     if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2 or not X.size:
         return False
     if X.shape[1] != estimator.n_features_in_ or hasattr(estimator, "feature_names_in_"):
@@ -127,7 +134,7 @@ def are_plain(X: Any, estimator: BaseEstimator) -> bool:
 
 def check_magnitude(X: Points) -> None:
     """Refuse features whose squares would overflow."""
-    values = X.data if sp.issparse(X) else X  # the data alone: X itself stays untouched
+    values = X.data if sp.issparse(X) else X
     if largest_size(values) > LARGEST_FEATURE:
         sizes = np.abs(values)
         place = int(sizes.argmax())
@@ -136,38 +143,38 @@ def check_magnitude(X: Points) -> None:
         else:
             row = place // X.shape[1]
         raise ValueError(
-            f"row {row} of X holds a value of size {sizes.max():.3g}, expected at most "
+            f"row {row} of X contains a value of size {sizes.max():.3g}, expected at most "
             f"{LARGEST_FEATURE:g}: scale the features, for example with StandardScaler."
         )
 
 
 def in_format(points: Points, sparse: bool) -> Points:
-    """Return rows in the format the stream began with, CSR or dense."""
+    """Return rows in the format of the first batch, CSR or dense."""
     if sparse:
         return canonical(sp.csr_array(points))
     return points.toarray() if sp.issparse(points) else points
 
 
 def warn_unless_converged(info: UpdateInfo, tol: float) -> None:
-    """Warn, with gap, tol and remedy, if a dual of the step was not solved to ``tol``."""
+    """Warn if a dual of the update was not solved to ``tol``."""
     worst = max(info.solved, key=lambda solution: solution.violation, default=None)
     if worst is None or worst.status == "converged":
         return
     remedy = {
         "max_iter": "raise max_iter, raise tol, or scale the features",
-        "rounding": "raise tol or scale the features: no step in double precision helps",
+        "rounding": "raise tol, or scale the features: double precision allows no better solution",
     }[worst.status]
     warnings.warn(
-        f"the dual was not solved to tol={tol:g}: KKT violation {worst.violation:.3g}, "
+        f"the dual was not solved to tol={tol:g}: the KKT violation is {worst.violation:.3g}, the "
         f"duality gap {worst.gap:.3g} ({worst.relative_gap:.1e} of the objective) after "
-        f"{worst.n_iter} iterations; {remedy}.",
+        f"{worst.n_iter} iterations. Remedy: {remedy}.",
         ConvergenceWarning,
         stacklevel=callers_level(),
     )
 
 
 def callers_level() -> int:
-    """Return the ``stacklevel`` of a warning that is to name the line that called the package."""
+    """Return the ``stacklevel`` at which a warning shows the line that called the package."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
         level, frame = level + 1, frame.f_back
@@ -175,12 +182,12 @@ def callers_level() -> int:
 
 
 def is_estimator(value: Any) -> bool:
-    """Whether a value is an estimator, and not a class of them."""
+    """Whether a value is an estimator object, not an estimator class."""
     return hasattr(value, "get_params") and not isinstance(value, type)
 
 
 def alike(first: Any, second: Any) -> bool:
-    """Whether two values of a parameter are the same; estimators are if their parameters are."""
+    """Whether two parameter values are equal. Estimators are compared by their parameters."""
     if first is second:
         return True
     if isinstance(first, Real) and isinstance(second, Real):

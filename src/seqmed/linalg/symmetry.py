@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from seqmed.arrays import Array
+
 # Side of a square tile, 32 KB: a pass along columns of the whole would miss the cache at each step.
 TILE = 64
 
@@ -32,7 +34,7 @@ def copy_upper_half(matrix, tile):
                     matrix[column, row] = matrix[row, column]
 
 
-def made_symmetric(matrix):
+def made_symmetric(matrix: Array) -> tuple[Array, float]:
     """Return a copy with the upper half in both halves, and the largest difference of halves."""
     symmetric = np.array(matrix, dtype=np.float64, order="C")
     difference = float(largest_difference(symmetric, TILE))

@@ -123,7 +123,7 @@ class OwnExpert:
         rows = rows._replace(labeled=labeled, labels=labels)
         model = snapshot(self.estimator)
         model.n_features_in_ = rows.points.shape[1]
-        model._learn_rows(rows, getattr(model, "_stream", None), new_points=new_points)
+        model._learn_batch(rows, getattr(model, "_stream", None), new_points=new_points)
         return OwnExpert(model)
 
     def scores(self, points: Points, registry: ClassRegistry) -> Array:

@@ -197,9 +197,9 @@ def pipeline_rules(pipeline: StreamPipeline, state: dict[str, Any]) -> Rules:
     *scalers, final = (step for _, step in pipeline.steps if not is_passing(step))
     yield "scalers that are fitted", all(hasattr(each, "n_features_in_") for each in scalers)
     yield "a classifier that is fitted", hasattr(final, "classes_")
-    if state["_watch"] is not None:
-        watch = state["_watch"][1]
-        check_records(watch, columns=watch.away.size)
+    if state["_monitor"] is not None:
+        monitor = state["_monitor"][1]
+        check_records(monitor, columns=monitor.drifted.size)
     check_records(state["drift_"])
 
 

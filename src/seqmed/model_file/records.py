@@ -36,7 +36,8 @@ from seqmed.mixture.weighting import RECORD, SHARE_EXPONENTS, Choice, Scales, Sc
 from seqmed.model_file.annotations import field_types, field_values, parts_of
 from seqmed.model_file.constraints import check
 from seqmed.model_file.saved_rows import SavedRows
-from seqmed.pipelines.drift import ENOUGH_ROWS, ColumnStatistics, Comparison, Watch
+from seqmed.pipelines.column_statistics import ColumnStatistics
+from seqmed.pipelines.drift import ENOUGH_ROWS, Comparison, DriftMonitor
 from seqmed.posterior import Posterior, ScoredTerms, Terms, Window
 from seqmed.selection.race import Record
 from seqmed.update import UpdateInfo
@@ -154,7 +155,7 @@ declare(Terms, **TERMS)
 declare(ScoredTerms, **TERMS, frozen_scores="n machines")
 declare(Expansion, points="n p", coefficients="n machines")
 declare(Calibration, log_likelihoods="slopes")
-declare(UpdateInfo, projection_cost="machines")
+declare(UpdateInfo, projection_cost="machines", C="inf > 0", beta=">= 0")
 declare(DualSolution, multipliers="window", status="converged | max_iter | rounding")
 declare(
     GraphRecipe, n_neighbors=">= 1", weights="heat | binary", heat_width="> 0",
@@ -278,13 +279,16 @@ STATISTICS = dict.fromkeys(field_types(ColumnStatistics), "columns nan")
 declare(ColumnStatistics, **{**STATISTICS, "count": "columns >= 0"})
 declare(Comparison, **dict.fromkeys(field_types(Comparison), "columns nan"))
 declare(
-    Record, right="c >= 0", alone="c c >= 0", squares="c c >= 0", total=">= 0",
-    right_in_all="c >= 0", total_in_all="c >= 0",
+    Record, correct="c >= 0", wins="c c >= 0", squared_wins="c c >= 0", total=">= 0",
+    correct_undiscounted="c >= 0", total_undiscounted="c >= 0",
 )  # fmt: skip
 
 
-@declare(Watch, away="columns", pending="rows columns nan")
-def _(watch: Watch) -> Rules:
-    yield "a name for every column", watch.names is None or len(watch.names) == watch.away.size
-    few = watch.pending is None or watch.pending.shape[0] < ENOUGH_ROWS
+@declare(DriftMonitor, drifted="columns", pending="rows columns nan")
+def _(monitor: DriftMonitor) -> Rules:
+    yield (
+        "a name for every column",
+        monitor.names is None or len(monitor.names) == monitor.drifted.size,
+    )
+    few = monitor.pending is None or monitor.pending.shape[0] < ENOUGH_ROWS
     yield "few rows that wait", few

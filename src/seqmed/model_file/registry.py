@@ -30,7 +30,7 @@ from seqmed.model_file import consistency
 from seqmed.model_file.annotations import kernel_classes, record_classes
 from seqmed.model_file.records import Rules, refuse_broken
 from seqmed.model_file.saved_rows import completed
-from seqmed.pipelines.drift import Comparison, Watch
+from seqmed.pipelines.drift import Comparison, DriftMonitor
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.selection.race import Record
 from seqmed.selection.search import PrequentialSearch
@@ -218,7 +218,7 @@ SCALERS: dict[type, Kept] = {
 MODELS: dict[type, Kept] = {
     **CLASSIFIERS,
     StreamPipeline: Kept(
-        attributes={"_watch": tuple[bool, Watch] | None, "drift_": Comparison | None},
+        attributes={"_monitor": tuple[bool, DriftMonitor] | None, "drift_": Comparison | None},
         rules=consistency.pipeline_rules,
         parameter_rules=pipeline_parameters,
         nesting=("steps",),

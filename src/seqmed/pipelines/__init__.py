@@ -1,1 +1,1 @@
-"""Pipelines that learn from a stream, and the drift of their input."""
+"""Pipelines for streams, and drift of their input."""

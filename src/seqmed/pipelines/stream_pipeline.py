@@ -1,47 +1,53 @@
-"""A pipeline that learns batch by batch: frozen transformers in front of a stream classifier."""
+"""StreamPipeline: frozen transformers in front of a stream classifier."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import wraps
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
+from sklearn.utils import metaestimators
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from seqmed.pipelines import drift
-from seqmed.pipelines.drift import InputDriftWarning, Watch
+from seqmed.arrays import Array
+from seqmed.pipelines.column_statistics import numeric_columns
+from seqmed.pipelines.drift import Comparison, DriftMonitor, InputDriftWarning, first_monitor
 from seqmed.snapshots import copy_to_teach, snapshot
 
 __all__ = ["InputDriftWarning", "StreamPipeline"]
 
+Steps: TypeAlias = list[tuple[str, Any]]
+Method = TypeVar("Method", bound=Callable[..., Any])
 
-def _final_has(method: str) -> Callable[[StreamPipeline], bool]:
-    """Return a check that the final step has a method, which says so if it has not."""
+
+def _if_final_has(name: str) -> Callable[[Method], Method]:
+    """Return a decorator for methods that need a method ``name`` of the final step."""
 
     def check(pipeline: StreamPipeline) -> bool:
         final = pipeline._final_estimator
-        if not hasattr(final, method):
+        if not hasattr(final, name):
             raise AttributeError(
-                f"the final step is {final!r}, expected an estimator with {method}: put one, such "
-                "as SeqMED, at the end of the pipeline."
+                f"the final step is {final!r}, expected an estimator with {name}: end the "
+                "pipeline with one, such as SeqMED."
             )
         return True
 
-    return check
+    available: Callable[[Method], Method] = metaestimators.available_if(check)
+    return available
 
 
 def _reading(name: str) -> Any:
-    """Return a method of Pipeline that reads one state, whoever learns in the meantime."""
+    """Return a method of Pipeline that reads a snapshot, so that other threads may learn."""
     method = getattr(Pipeline, name)
 
-    @available_if(_final_has(name))
+    @_if_final_has(name)
     @wraps(method)
     def reading(self: StreamPipeline, *arguments: Any, **named: Any) -> Any:
         return method(snapshot(self), *arguments, **named)
@@ -50,57 +56,71 @@ def _reading(name: str) -> Any:
 
 
 class StreamPipeline(Pipeline):
-    """scikit-learn's Pipeline with `partial_fit`, and a watch on the input.
+    """A scikit-learn Pipeline with `partial_fit` and a check for drift of the input.
 
-    The first batch fits the transformers; later ones are only transformed, by the same statistics.
-    A kernel classifier keeps rows of earlier batches as support vectors, in the space the
-    transformers made: statistics that moved on would silently put new rows into another space than
-    the rows they are compared with. A transformer that is to go on learning is named in
-    ``incremental``. That is right where the final estimator is a linear one that keeps no rows and
-    can follow features that move a little, such as SGDClassifier behind a StandardScaler. It is
-    wrong for a transformer whose columns change their meaning as it learns, such as IncrementalPCA,
-    and for late labels and `retract`, whose rows must come out as they did when they were learned.
+    The first batch fits the transformers. Later batches are transformed with the same statistics,
+    because a kernel classifier keeps rows of earlier batches as support vectors: if the statistics
+    changed, these rows and new rows would be in different feature spaces.
 
-    Frozen statistics are only as good as the first batch, and as long as the stream stays like it.
-    So the columns of the input are compared with those of the first batch, and an InputDriftWarning
-    names those that have moved away, once for as long as they are away.
+    Every batch is compared with the first one, column by column. An `InputDriftWarning` names the
+    columns that have drifted, because the frozen statistics may no longer suit them.
 
     Parameters
     ----------
-    steps : list of (name, estimator)
-        As in Pipeline; the last one needs `partial_fit` to learn batch by batch. Every batch is
-        learned by copies, which take the place of the estimators before them in one stroke.
+    steps : list of (str, estimator)
+        Names and estimators, transformers first. The final estimator needs `partial_fit`. Learning
+        replaces the estimators by fitted copies.
     incremental : list or tuple of str, default=()
-        Names of transformers that learn from every batch, with their own `partial_fit`, before
-        they transform it. All others are frozen after the first batch.
+        Names of transformers that learn every batch with their own `partial_fit` before they
+        transform it. All others are frozen after the first batch. See Notes for when this is safe.
     drift_limit : float > 0 or None, default=1.0
-        How far a column may move: its mean by so many standard deviations of the first batch, its
-        spread (mean absolute deviation) by a factor of ``1 + 2 drift_limit`` either way. Beyond
-        that it is warned of, unless it may be chance. None compares nothing.
-    transform_input, memory, verbose
-        As in Pipeline, for `fit`.
+        Largest accepted shift of a column's mean, in standard deviations of the first batch. The
+        mean absolute deviation may change by a factor of up to ``1 + 2 drift_limit``. Larger
+        changes cause a warning if they are significant. None disables the comparison.
+    transform_input : list of str or None, default=None
+        Metadata parameters that the steps transform before they are passed on; see
+        `sklearn.pipeline.Pipeline`. Used by `fit` only.
+    memory : str, object with the joblib.Memory interface or None, default=None
+        Cache of the fitted transformers. Used by `fit` only.
+    verbose : bool, default=False
+        Whether `fit` prints the time of each step.
 
     Attributes
     ----------
     drift_ : Comparison or None
-        The last comparison of recent rows with the first batch: arrays ``mean_shift``,
-        ``scale_ratio`` and ``away`` over the columns. None before there was one. Batches of less
-        than 30 rows are collected until there are as many.
-    named_steps, classes_, n_features_in_, feature_names_in_
-        As in Pipeline.
+        Last comparison with the first batch: arrays ``mean_shift``, ``scale_ratio`` and ``drifted``
+        of shape (n_columns,). None before the first comparison. Batches of less than 30 rows are
+        collected until there are 30.
+    named_steps : Bunch
+        The steps, by name.
+    classes_ : ndarray of shape (n_classes,)
+        Classes of the final estimator.
+    n_features_in_ : int
+        Number of columns that the first step takes. Only available if the first step has it.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Column names that the first step takes. Only available if the first step has them.
+
+    See Also
+    --------
+    sklearn.pipeline.Pipeline : Pipeline on a single batch.
+    InputDriftWarning : The warning about columns that have drifted.
 
     Notes
     -----
-    Watched is the input itself where it is a matrix of numbers, dense or sparse, or the numeric
-    columns of a data frame; missing values are left out. Where the input is not numeric, as with
-    texts, the features that reach the final estimator are watched instead.
+    The comparison uses the input if it is a numeric matrix, dense or sparse, or the numeric columns
+    of a data frame. Otherwise, as for texts, it uses the features that reach the final estimator.
+    Missing values are left out.
+
+    An incremental transformer is safe if the final estimator keeps no rows and can follow features
+    that change slowly, for example SGDClassifier behind StandardScaler. It is not safe if the
+    columns of the transformer change their meaning, as those of IncrementalPCA do. It is also not
+    safe with late labels and `retract`, whose rows must be transformed as they were before.
 
     Examples
     --------
     >>> import numpy as np
     >>> from sklearn.preprocessing import StandardScaler
-    >>> from seqmed import SeqMED
-    >>> from seqmed.pipelines.stream_pipeline import StreamPipeline
+    >>> from seqmed import SeqMED, StreamPipeline
     >>> pipeline = StreamPipeline([("scale", StandardScaler()), ("model", SeqMED())])
     >>> generator = np.random.default_rng(0)
     >>> for _ in range(3):
@@ -109,9 +129,14 @@ class StreamPipeline(Pipeline):
     ...     pipeline = pipeline.partial_fit(X, y)
     >>> pipeline.predict([[0.0, 0.0], [300.0, 300.0]])
     array([0, 1])
+    >>> pipeline.drift_.drifted
+    array([False, False])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    drift_: Comparison | None
+    _monitor: tuple[bool, DriftMonitor] | None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **Pipeline._parameter_constraints,
         "incremental": [list, tuple],
         "drift_limit": [Interval(Real, 0.0, None, closed="neither"), None],
@@ -119,98 +144,110 @@ class StreamPipeline(Pipeline):
 
     def __init__(
         self,
-        steps,
+        steps: Steps,
         *,
-        incremental=(),
-        drift_limit=1.0,
-        transform_input=None,
-        memory=None,
-        verbose=False,
-    ):
+        incremental: Sequence[str] = (),
+        drift_limit: float | None = 1.0,
+        transform_input: list[str] | None = None,
+        memory: Any = None,
+        verbose: bool = False,
+    ) -> None:
         super().__init__(steps, transform_input=transform_input, memory=memory, verbose=verbose)
         self.incremental = incremental
         self.drift_limit = drift_limit
 
     # -- learning ------------------------------------------------------------------------------
 
-    def fit(self, X, y=None, **params):
-        """Fit all steps to one batch, forgetting earlier ones; `partial_fit` may follow.
+    def fit(self, X: Any, y: ArrayLike | None = None, **params: Any) -> Self:
+        """Fit all steps to one batch and discard everything learned before.
+
+        `partial_fit` may follow.
 
         Parameters
         ----------
-        X, y, **params : as in Pipeline.
+        X : iterable
+            Rows, in the form that the first step takes.
+        y : array-like of shape (n_samples,), default=None
+            Labels.
+        **params : dict
+            Further arguments for the steps; see `sklearn.pipeline.Pipeline.fit`.
 
         Returns
         -------
-        self : the fitted pipeline, its steps clones of those given. Left as it was if any step
-            refuses the batch.
+        self : object
+            The fitted pipeline. If a step raises an error, the pipeline is unchanged.
         """
         self._validate_params()
         self._validate_steps()
         self._check_incremental()
-        fitted = clone(self)  # should a step refuse the batch, these are left as they were
+        fitted = clone(self)  # the steps themselves are unchanged if one of them raises an error
         Pipeline.fit(fitted, X, y, **params)
-        watch = self._begin_watch(X, None, fitted.steps[:-1])
-        self.__dict__.update(steps=fitted.steps, _watch=watch, drift_=None)
+        monitor = self._begin_monitor(X, None, fitted.steps[:-1])
+        self.__dict__.update(steps=fitted.steps, _monitor=monitor, drift_=None)
         return self
 
-    @available_if(_final_has("partial_fit"))
-    def partial_fit(self, X, y=None, **params):
+    @_if_final_has("partial_fit")
+    def partial_fit(self, X: Any, y: ArrayLike | None = None, **params: Any) -> Self:
         """Learn the next batch of a stream.
+
+        The first batch fits clones of all steps, unless `fit` was called before.
 
         Parameters
         ----------
-        X : the rows, in the form the first step takes.
-            The first batch, unless `fit` came before, fits clones of all steps.
+        X : iterable
+            Rows, in the form that the first step takes.
         y : array-like of shape (n_samples,), default=None
-            Labels, for the steps that want them.
+            Labels.
         **params : dict
-            What else to pass, as it is, to `partial_fit` of the final estimator: classes,
-            sample_weight, new_points. With ``new_points=False``, for labels that come late, the
-            rows have been seen before: they are transformed, and neither learned from by
-            incremental steps nor compared with the first batch.
+            Further arguments for `partial_fit` of the final estimator: classes, sample_weight,
+            new_points. ``new_points=False`` is for late labels of rows that were learned before.
+            Such rows are transformed only: incremental steps do not learn them, and they are not
+            compared with the first batch.
 
         Returns
         -------
-        self : the pipeline, one batch further. Left as it was if any step refuses the batch.
+        self : object
+            The pipeline after the batch. If a step raises an error, the pipeline is unchanged.
         """
         self._validate_params()
         self._validate_steps()
         self._check_incremental()
-        first = not hasattr(self, "_watch")
+        first = not hasattr(self, "_monitor")
         seen = not params.get("new_points", True)
         if first and seen:
             raise ValueError(
-                "partial_fit got new_points=False in its first call, expected rows learned before: "
-                "learn the batch first, with the labels there are."
+                "partial_fit got new_points=False in its first call, expected rows that were "
+                "learned before: learn the rows first, with the labels available."
             )
         steps, features = self._transformed(X, y, first=first, seen=seen)
         name, final = self.steps[-1]
         state: dict[str, Any] = {}
         final = clone(final) if first else copy_to_teach(final)
         if first:
-            state.update(_watch=self._begin_watch(X, features, steps), drift_=None)
+            state.update(_monitor=self._begin_monitor(X, features, steps), drift_=None)
         elif not seen:
-            state.update(self._look(X, features))
+            state.update(self._compare(X, features))
         final.partial_fit(features, y, **params)
         self.__dict__.update(state, steps=[*steps, (name, final)])
         return self
 
-    @available_if(_final_has("retract"))
-    def retract(self, X, y=None):
-        """Transform the rows, and take their labels back from the final estimator.
+    @_if_final_has("retract")
+    def retract(self, X: Any, y: ArrayLike | None = None) -> Self:
+        """Transform rows, and remove their labels from the final estimator.
 
         Parameters
         ----------
-        X : the rows, in the form the first step takes, as they were learned.
-            The transformers must put a row out the same, whatever rows come with it: seqmed's
-            classifiers find dense rows to 10 digits and sparse ones exactly.
+        X : iterable
+            Rows as they were learned, in the form that the first step takes. The transformers must
+            transform each row independently of the others: the classifiers of seqmed find dense
+            rows by 10 digits and sparse rows exactly.
         y : array-like of shape (n_samples,), default=None
-            The labels to take back; None for whatever label a row has.
+            Labels to retract, one per row. None retracts whatever label each row has.
 
         Returns
         -------
-        self : the pipeline without those labels.
+        self : object
+            The pipeline without these labels. If a row is not found, the pipeline is unchanged.
         """
         pipeline = self._snapshot()
         *steps, (name, final) = pipeline.steps
@@ -218,22 +255,25 @@ class StreamPipeline(Pipeline):
         self.__dict__.update(steps=[*steps, (name, final)])
         return self
 
-    # -- using what was learned ----------------------------------------------------------------
+    # -- predictions ---------------------------------------------------------------------------
 
-    @available_if(_final_has("decision_std"))
-    def decision_std(self, X):
-        """Transform the rows, and return the standard deviation of the score of every one.
+    @_if_final_has("decision_std")
+    def decision_std(self, X: Any) -> Array:
+        """Transform rows, and return the posterior standard deviation of the score of each.
 
         Parameters
         ----------
-        X : the rows, in the form the first step takes.
+        X : iterable
+            Rows, in the form that the first step takes.
 
         Returns
         -------
-        spread : ndarray of shape (n_samples,)
+        standard_deviations : ndarray of shape (n_samples,)
+            See `SeqMED.decision_std`.
         """
         pipeline = self._snapshot()
-        return pipeline.steps[-1][1].decision_std(pipeline._frozen(X))
+        deviations: Array = pipeline.steps[-1][1].decision_std(pipeline._frozen(X))
+        return deviations
 
     predict = _reading("predict")
     predict_proba = _reading("predict_proba")
@@ -242,7 +282,7 @@ class StreamPipeline(Pipeline):
     score = _reading("score")
 
     def _snapshot(self) -> Self:
-        """Return the fitted pipeline as it is now."""
+        """Return a shallow copy of the fitted pipeline."""
         pipeline = snapshot(self)
         check_is_fitted(pipeline)
         return pipeline
@@ -250,23 +290,25 @@ class StreamPipeline(Pipeline):
     # -- transformers --------------------------------------------------------------------------
 
     def _frozen(self, X: Any) -> Any:
-        """Return the rows as the final estimator sees them."""
+        """Return rows transformed for the final estimator."""
         for _, _, step in self._iter(with_final=False):
             X = step.transform(X)
         return X
 
-    def _transformed(self, X: Any, y: Any, *, first: bool, seen: bool) -> tuple[list, Any]:
-        """Return the transformers after this batch, and the batch as they transform it.
+    def _transformed(
+        self, X: Any, y: ArrayLike | None, *, first: bool, seen: bool
+    ) -> tuple[Steps, Any]:
+        """Return the transformers after this batch, and the transformed batch.
 
-        What learns is a copy: the pipeline itself stays as it is.
+        Copies of the transformers learn: the pipeline itself is unchanged.
         """
         steps = []
         for name, step in self.steps[:-1]:
             if step is not None and step != "passthrough":
-                grows = name in self.incremental
-                if first and not grows:
+                incremental = name in self.incremental
+                if first and not incremental:
                     step, X = fitted(step, X, y)
-                elif grows and not seen:
+                elif incremental and not seen:
                     step = clone(step) if first else deepcopy(step)
                     step.partial_fit(X, y)
                     X = step.transform(X)
@@ -280,59 +322,63 @@ class StreamPipeline(Pipeline):
         for name in self.incremental:
             if name not in transformers:
                 raise ValueError(
-                    f"incremental holds {name!r}, expected names among the transformers "
-                    f"{list(transformers)}: correct the name; the final step learns anyway."
+                    f"incremental contains {name!r}, expected names of transformers, among "
+                    f"{list(transformers)}: correct the name, or leave it out. The final step "
+                    "always learns."
                 )
             step = transformers[name]
             if step is not None and step != "passthrough" and not hasattr(step, "partial_fit"):
                 raise ValueError(
-                    f"incremental holds {name!r}, which is {step!r}, expected a transformer with "
-                    "partial_fit: leave it out, so that it is frozen after the first batch, or use "
-                    "a transformer that can go on learning."
+                    f"incremental contains {name!r}, which is {step!r}, expected a transformer "
+                    "with partial_fit: leave it out to freeze it after the first batch, or use "
+                    "another transformer."
                 )
 
-    # -- the watch on the input ----------------------------------------------------------------
+    # -- drift of the input --------------------------------------------------------------------
 
-    def _begin_watch(self, X: Any, features: Any, steps: list) -> tuple[bool, Watch] | None:
-        """Return whether the input is watched, or else the features, and the watch; None if not."""
+    def _begin_monitor(
+        self, X: Any, features: Any, steps: Steps
+    ) -> tuple[bool, DriftMonitor] | None:
+        """Return whether the input itself is compared, and the monitor; None without a monitor."""
         if self.drift_limit is None:
             return None
-        columns = drift.numeric_columns(X)
+        columns = numeric_columns(X)
         if columns is not None:
-            return True, drift.first_watch(*columns)
-        columns = drift.numeric_columns(self._frozen(X) if features is None else features)
+            return True, first_monitor(*columns)
+        columns = numeric_columns(self._frozen(X) if features is None else features)
         if columns is None:
             return None
         rows, names = columns
-        return False, drift.first_watch(rows, names or feature_names(steps, rows.shape[1]))
+        return False, first_monitor(rows, names or feature_names(steps, rows.shape[1]))
 
-    def _look(self, X: Any, features: Any) -> dict[str, Any]:
-        """Return what to remember after comparing a batch with the first, and warn if needed."""
-        if self._watch is None or self.drift_limit is None:
+    def _compare(self, X: Any, features: Any) -> dict[str, Any]:
+        """Return the attributes after comparing a batch with the first one; warn of drift."""
+        if self._monitor is None or self.drift_limit is None:
             return {}
-        on_input, watch = self._watch
-        columns = drift.numeric_columns(X if on_input else features)
+        on_input, monitor = self._monitor
+        columns = numeric_columns(X if on_input else features)
         if columns is None:
             return {}
         rows, names = columns
-        watch, comparison, message = watch.look(
-            rows, names if on_input else watch.names, self.drift_limit
+        monitor, comparison, message = monitor.update(
+            rows, names if on_input else monitor.names, self.drift_limit
         )
         if message:
             warnings.warn(
-                f"the input has moved away from the first batch, drift_limit={self.drift_limit:g}: "
-                f"{message}. The transformers are as the first batch left them. Look for changed "
-                "units or columns; if the change is there to stay, fit a new pipeline to recent "
-                "rows; if it does no harm, raise drift_limit or set it to None.",
+                f"the input has drifted from the first batch by more than "
+                f"drift_limit={self.drift_limit:g}: {message}. The transformers still use the "
+                "statistics of the first batch. Check for changed units or columns. If the change "
+                "is permanent, fit a new pipeline to recent rows. If it does no harm, raise "
+                "drift_limit or set it to None.",
                 InputDriftWarning,
                 stacklevel=3,
             )
-        state: dict[str, Any] = {"_watch": (on_input, watch)}
+        state: dict[str, Any] = {"_monitor": (on_input, monitor)}
         return state if comparison is None else {**state, "drift_": comparison}
 
 
-def fitted(step: Any, X: Any, y: Any) -> tuple[Any, Any]:
-    """Return a clone of a transformer, fitted to a batch, and the batch as it transforms it."""
+def fitted(step: Any, X: Any, y: ArrayLike | None) -> tuple[Any, Any]:
+    """Return a clone of a transformer, fitted to a batch, and the transformed batch."""
     step = clone(step)
     if hasattr(step, "fit_transform"):
         return step, step.fit_transform(X, y)
@@ -340,11 +386,9 @@ def fitted(step: Any, X: Any, y: Any) -> tuple[Any, Any]:
     return step, step.transform(X)
 
 
-def feature_names(steps: list, width: int) -> tuple[str, ...] | None:
-    """Return the names of the features that fitted transformers put out, None if they tell none."""
-    # a transformer may have no names to tell, or refuse to in one of these ways: columns then go by
-    # their numbers
-    try:
+def feature_names(steps: Steps, width: int) -> tuple[str, ...] | None:
+    """Return the names of the features after fitted transformers, None without names."""
+    try:  # transformers without feature names raise one of these errors
         names = Pipeline([*steps, ("last", "passthrough")]).get_feature_names_out()
     except (AttributeError, NotImplementedError, TypeError, ValueError):
         return None

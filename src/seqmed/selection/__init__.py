@@ -1,1 +1,1 @@
-"""Choosing parameters, splits and rows to label."""
+"""Choice of parameters: prequential search, and cross-validation with missing labels."""

@@ -1,4 +1,8 @@
-"""The record of a race between candidates that predict the same rows, and who is out of it."""
+"""A race between candidates: the record of their predictions, and the removal of inferior ones.
+
+All candidates predict the same rows. Two of them are compared on the rows that only one of them
+predicts correctly.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,23 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from seqmed.arrays import Array
+from seqmed.arrays import Array, Indices, Mask
 
-# Rows on which just one of two candidates was right before one of them may be dropped: as many of
-# equal weight as would tell no less.
+# Smallest number of disagreements between two candidates before one may be dropped. Rows of unequal
+# weight count by their effective number, ``(sum of weights)^2 / sum of squared weights``.
 FEWEST_DISAGREEMENTS = 10.0
 
 
 class Dropped(NamedTuple):
-    """Why a candidate was dropped.
+    """The reason why a candidate was dropped.
 
-    In which batch, in favour of which leader, and the (discounted) weight of the rows on which only
-    the leader was right, ``lost``, and on which only the candidate was, ``won``.
+    Attributes
+    ----------
+    batch : number of the batch.
+    leader : index of the best candidate at that time.
+    lost : discounted weight of the rows that only the leader predicted correctly.
+    won : discounted weight of the rows that only this candidate predicted correctly.
     """
 
     batch: int
@@ -30,84 +37,91 @@ class Dropped(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """How the candidates have done on labels they had not learned.
+    """Accuracy of the candidates on labels they had not learned.
 
     Parameters
     ----------
-    right : (c,) weight of the rows each had right, discounted.
-    alone : (c, c) weight of the rows on which the first was right and the second wrong, discounted.
-    squares : (c, c) sum of the squares of those discounted weights.
-    total : weight of the rows scored, discounted.
-    right_in_all, total_in_all : the same without discount; of candidates that were dropped, up to
-        that batch.
-    dropped : (c,) why each was dropped; None for those still in the race.
+    correct : (c,) discounted weight of the rows that each candidate predicted correctly.
+    wins : (c, c) discounted weight of the rows that the first candidate predicted correctly and the
+        second did not.
+    squared_wins : (c, c) sum of the squares of these discounted weights.
+    total : discounted weight of all rows.
+    correct_undiscounted : (c,) weight of the rows that each candidate predicted correctly.
+    total_undiscounted : (c,) weight of the rows that each candidate predicted.
+    dropped : (c,) reason why each candidate was dropped; None for those in the race.
     """
 
-    right: Array
-    alone: Array
-    squares: Array
+    correct: Array
+    wins: Array
+    squared_wins: Array
     total: float
-    right_in_all: Array
-    total_in_all: Array
+    correct_undiscounted: Array
+    total_undiscounted: Array
     dropped: tuple[Dropped | None, ...]
 
     @property
-    def racing(self) -> NDArray[np.intp]:
-        """The candidates that have not been dropped."""
+    def racing(self) -> Indices:
+        """Indices of the candidates that have not been dropped."""
         return np.array([i for i, why in enumerate(self.dropped) if why is None], dtype=np.intp)
 
     @property
-    def ranking(self) -> NDArray[np.intp]:
-        """The candidates in the race, best first; the first in the grid of equals."""
+    def ranking(self) -> Indices:
+        """Indices of the candidates in the race, best first. Ties keep the order of the grid."""
         racing = self.racing
-        return racing[np.argsort(-self.right[racing], kind="stable")]
+        return racing[np.argsort(-self.correct[racing], kind="stable")]
 
     def discounted(self, share: float) -> Record:
-        """Return the record with everything so far counting less."""
+        """Return the record with all weights so far multiplied by ``share``."""
         return replace(
             self,
-            right=share * self.right,
-            alone=share * self.alone,
-            squares=share**2 * self.squares,
+            correct=share * self.correct,
+            wins=share * self.wins,
+            squared_wins=share**2 * self.squared_wins,
             total=share * self.total,
         )
 
-    def add(self, correct: NDArray[np.bool_], weights: Array) -> Record:
-        """Return the record with rows that the racing candidates, (r, n), had right or wrong."""
+    def add(self, hits: Mask, weights: Array) -> Record:
+        """Return the record with n more rows and their mask of correct predictions, (r, n)."""
         racing = self.racing
-        right, alone, squares = self.right.copy(), self.alone.copy(), self.squares.copy()
-        in_all, totals = self.right_in_all.copy(), self.total_in_all.copy()
-        new = (correct * weights).sum(axis=1)  # row by row: equal candidates have equal sums
-        right[racing] += new
-        in_all[racing] += new
+        correct, undiscounted = self.correct.copy(), self.correct_undiscounted.copy()
+        wins, squared_wins = self.wins.copy(), self.squared_wins.copy()
+        totals = self.total_undiscounted.copy()
+        new = (hits * weights).sum(axis=1)  # the same order of summation for all candidates
+        correct[racing] += new
+        undiscounted[racing] += new
         totals[racing] += weights.sum()
-        alone[np.ix_(racing, racing)] += (correct * weights) @ (~correct).T
-        squares[np.ix_(racing, racing)] += (correct * weights**2) @ (~correct).T
+        wins[np.ix_(racing, racing)] += (hits * weights) @ (~hits).T
+        squared_wins[np.ix_(racing, racing)] += (hits * weights**2) @ (~hits).T
         return replace(
-            self, right=right, alone=alone, squares=squares, right_in_all=in_all,
-            total=self.total + float(weights.sum()), total_in_all=totals,
-        )  # fmt: skip
+            self,
+            correct=correct,
+            wins=wins,
+            squared_wins=squared_wins,
+            total=self.total + float(weights.sum()),
+            correct_undiscounted=undiscounted,
+            total_undiscounted=totals,
+        )
 
-    def drop_hopeless(self, batch: int, limit: float) -> Record:
-        """Return the record without candidates that the leader beats by ``limit`` deviations.
+    def drop_inferior(self, batch: int, limit: float) -> Record:
+        """Return the record without candidates that are significantly worse than the leader.
 
-        If neither were better, each row on which just one is right would be a fair coin: the
-        difference of the two counts has the sum of the squared weights for variance, which for
-        rows of weight 1 is ``lost + won``.
+        If two candidates are equally good, each of the two wins a disagreement with probability
+        1/2. Then ``lost - won`` has mean 0, and its variance is the sum of the squared weights. A
+        candidate is dropped if ``lost - won`` exceeds ``limit`` standard deviations.
         """
         leader = int(self.ranking[0])
         dropped = list(self.dropped)
-        for rival in self.racing.tolist():
-            lost, won = float(self.alone[leader, rival]), float(self.alone[rival, leader])
-            variance = float(self.squares[leader, rival] + self.squares[rival, leader])
+        for other in self.racing.tolist():
+            lost, won = float(self.wins[leader, other]), float(self.wins[other, leader])
+            variance = float(self.squared_wins[leader, other] + self.squared_wins[other, leader])
             enough = (lost + won) ** 2 >= FEWEST_DISAGREEMENTS * variance > 0.0
             if enough and lost - won > limit * np.sqrt(variance):
-                dropped[rival] = Dropped(batch, leader, lost, won)
+                dropped[other] = Dropped(batch, leader, lost, won)
         return replace(self, dropped=tuple(dropped))
 
 
 def empty_record(n_candidates: int) -> Record:
-    """Return the record before any label."""
+    """Return the record before the first label."""
     nothing = np.zeros(n_candidates)
     return Record(
         nothing,

@@ -1,101 +1,133 @@
-"""Parameters chosen by the stream itself: candidates side by side, judged before they learn.
+"""PrequentialSearch: parameters chosen by prequential accuracy on the stream itself.
 
-Every batch is first predicted by every candidate, and only then learned. How often each was right,
-recent batches counting more, is the record by which the best is known at any time, without a
-validation set and without going back. It is paired: candidates predict the same rows, so two of
-them are told apart by the rows on which only one was right.
+Every candidate predicts the labeled rows of a batch before it learns them. The discounted accuracy
+of these predictions ranks the candidates, without a validation set and without a second pass.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import ParameterGrid
-from sklearn.utils import _safe_indexing, check_random_state, indexable
+from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import _num_samples
 
-from seqmed.arrays import Array
-from seqmed.estimators.validation import alike
-from seqmed.labels import split_labels
-from seqmed.selection.race import empty_record
+from seqmed.estimators.validation import MatrixLike, alike
+from seqmed.selection.candidates import can_predict, labels_of, make_candidates, row_weights
+from seqmed.selection.prediction import CandidatePredictor, if_estimator_has
+from seqmed.selection.race import Record, empty_record
 from seqmed.snapshots import copy_to_teach, snapshot
 
-# What learning leaves behind, and a new fit begins without.
+# Fitted attributes, which `fit` removes first.
 LEARNED = (
     "candidates_", "record_", "n_batches_", "best_index_", "best_estimator_", "best_params_",
     "best_score_", "classes_", "n_features_in_", "feature_names_in_", "_begun",
 )  # fmt: skip
 
 
-def mixes(search: PrequentialSearch) -> bool:
-    """Whether a search predicts with a mixture; if not, its methods are those of the best."""
-    return search.combine == "mixture"
+class PrequentialSearch(CandidatePredictor):
+    """Search over parameters on a stream, by prequential accuracy.
 
-
-def follows_best(method: str) -> Any:
-    """Return the check that a search follows its best candidate, which has a method."""
-    return lambda search: not mixes(search) and hasattr(search.estimator, method)
-
-
-class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
-    """Learns a stream with every combination of some parameters, and predicts with the best.
-
-    All candidates learn every batch. Before that, each predicts the labeled rows of the batch, and
-    is judged by how often it was right on rows it had not learned. Kernel matrices, graphs and
-    factorisations that candidates have in common are computed once. Candidates that are hopeless
-    are dropped.
+    There is one candidate for each combination of parameters. Every candidate predicts the labeled
+    rows of a batch, then learns the batch. The candidate with the highest discounted accuracy is
+    the best one, and the search predicts with it. Candidates that are significantly worse than the
+    best one are dropped.
 
     Parameters
     ----------
-    estimator : object with ``partial_fit`` and ``predict``
-        `SeqMED`, `SeqLapMED`, or a `StreamPipeline` that ends in one.
+    estimator : object with `partial_fit` and `predict`
+        Classifier of seqmed, or a `StreamPipeline` that ends in one. If its ``random_state`` is
+        None, a seed is drawn that all candidates share; see ``candidates_[0].random_state``.
     param_grid : dict of lists, or list of such dicts
-        As in scikit-learn's GridSearchCV. Order matters for ties: put the simpler first. With
-        ``beta`` in the grid include 0, and unlabeled rows that mislead are found out.
+        Parameters and the values to try, as in `sklearn.model_selection.GridSearchCV`. Of equally
+        good candidates the first one wins, so list simple values first. A grid over ``beta`` should
+        include 0, in case unlabeled rows are misleading.
     discount : float in (0, 1], default=0.98
-        What a batch counts for when the next one with labels comes; below 1 the best is the best
-        of late. Labels that come late count in full and discount nothing.
+        Factor by which earlier predictions are discounted at every batch with labels. With a value
+        below 1 the best candidate is the best of recent batches. Late labels discount nothing.
     combine : {"best", "mixture"}, default="best"
-        Predict with the best candidate, or with the mean probabilities of the ``n_best`` best, each
-        weighted by ``exp(-errors)`` beyond those of the best.
+        "best" predicts with the best candidate. "mixture" averages the probabilities of the
+        ``n_best`` best candidates. The weight of a candidate is ``exp(-d)`` if it has d more
+        discounted errors than the best one.
     n_best : int >= 1, default=3
-        Candidates in a mixture.
+        Number of candidates in a mixture.
     drop_limit : float > 0 or None, default=3.0
-        A candidate is dropped, for good, once the leader is ahead by more standard deviations than
-        this: of the (discounted) rows on which just one of the two was right, at least 10, the
-        leader has had ``lost`` and the candidate ``won``, and ``lost - won`` is more than
-        ``drop_limit`` times its deviation, which for rows that count in full is
-        ``sqrt(lost + won)``. None keeps all: for long streams whose drift may turn back.
+        Number of standard deviations by which a candidate must be worse than the best one to be
+        dropped for good. See Notes. None drops no candidate; choose it for long streams with
+        recurring concepts.
     batch_size : int >= 1, default=200
-        Rows that `fit` learns at a time.
-
-    All but the estimator and the grid may be changed in mid-stream.
+        Number of rows per batch in `fit`.
 
     Attributes
     ----------
     candidates_ : list of estimators
-        One for each combination; those dropped as they were then.
+        One per combination. Dropped candidates stop learning.
     record_ : Record
-        How they did.
-    best_index_, best_params_, best_estimator_, best_score_
-        The best of late: its place, parameters, estimator, and discounted share of rows right.
-    results_ : dict
-        One entry per candidate in every list: ``params``, ``accuracy`` (of all rows scored while in
-        the race), ``recent_accuracy``, ``rank`` (1 is best; 0 if dropped), ``dropped`` (a
-        `Dropped`, or None).
+        Accuracy of the candidates.
+    results_ : dict of lists
+        Results with one entry per candidate: ``params``, ``accuracy`` (over all batches in the
+        race), ``recent_accuracy`` (discounted), ``rank`` (1 is best, 0 is dropped) and ``dropped``
+        (a `Dropped` or None).
+    best_index_ : int
+        Index of the best candidate.
+    best_params_ : dict
+        Parameters of the best candidate.
+    best_estimator_ : estimator
+        The best candidate.
+    best_score_ : float in [0, 1]
+        Discounted accuracy of the best candidate; NaN before the first prediction.
     classes_ : ndarray of shape (n_classes,)
+        Classes so far, sorted.
+    n_features_in_ : int
+        Number of columns. Only available if the estimator has it.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Column names. Only available if the first batch has column names that are all strings.
     n_batches_ : int
-        Batches learned.
+        Number of batches learned.
+
+    See Also
+    --------
+    SemiSupervisedSplit : Cross-validation with missing labels, for data that fit in memory.
+    sklearn.model_selection.GridSearchCV : Search by cross-validation.
+
+    Notes
+    -----
+    A candidate and the best one are compared on the rows that only one of them predicts correctly.
+    There must be at least 10 such rows. ``lost`` is the discounted weight of those that the best
+    one predicts correctly, ``won`` the weight of the others. The candidate is dropped if
+    ``lost - won`` exceeds ``drop_limit`` standard deviations. For rows of weight 1 the standard
+    deviation is ``sqrt(lost + won)``.
+
+    All parameters except ``estimator`` and ``param_grid`` may change between batches.
+
+    References
+    ----------
+    A. P. Dawid, "Statistical theory: the prequential approach", JRSS A 1984.
+
+    O. Maron, A. Moore, "Hoeffding races: accelerating model selection search for classification and
+    function approximation", NIPS 1993.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from seqmed import PrequentialSearch, SeqMED
+    >>> X, y = load_iris(return_X_y=True)
+    >>> search = PrequentialSearch(SeqMED(), {"C": [1.5, 10.0], "gamma": ["scale", 10.0]})
+    >>> for start in range(5):
+    ...     search = search.partial_fit(X[start::6], y[start::6])
+    >>> search.best_params_["gamma"]
+    'scale'
+    >>> bool(search.score(X[5::6], y[5::6]) > 0.9)
+    True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": [HasMethods(["partial_fit", "predict"])],
         "param_grid": [dict, list],
         "discount": [Interval(Real, 0.0, 1.0, closed="right")],
@@ -105,17 +137,19 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         "batch_size": [Interval(Integral, 1, None, closed="left")],
     }
 
+    _begun: dict[str, Any]
+
     def __init__(
         self,
-        estimator,
-        param_grid,
+        estimator: Any,
+        param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
         *,
-        discount=0.98,
-        combine="best",
-        n_best=3,
-        drop_limit=3.0,
-        batch_size=200,
-    ):
+        discount: float = 0.98,
+        combine: str = "best",
+        n_best: int = 3,
+        drop_limit: float | None = 3.0,
+        batch_size: int = 200,
+    ) -> None:
         self.estimator = estimator
         self.param_grid = param_grid
         self.discount = discount
@@ -124,7 +158,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.drop_limit = drop_limit
         self.batch_size = batch_size
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags = copy.copy(self.estimator.__sklearn_tags__().input_tags)
         tags.input_tags.pairwise = False
@@ -132,29 +166,35 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     # -- learning --------------------------------------------------------------------------------
 
-    def fit(self, X, y, sample_weight=None):
-        """Learn rows as a stream of their own, ``batch_size`` at a time and in the order given.
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn rows as a new stream, in batches of ``batch_size`` rows in the given order.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows, labeled or not, in the form that the estimator takes.
         y : array-like of shape (n_samples,)
-            Labels; missing ones as the estimator has it.
+            Labels; the class documentation of the estimator describes how missing labels are
+            marked. At least one label is required.
         sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0. Rows of weight 0 are left out. None gives every row the weight 1.
 
         Returns
         -------
-        self : the fitted search. Left as it was if the rows are refused.
+        self : object
+            The fitted search. If a batch is refused, the search is unchanged.
         """
         self._validate_params()
         search = snapshot(self)
         for name in LEARNED:
             search.__dict__.pop(name, None)
-        search._learn_in_parts(X, y, sample_weight)
-        self.__dict__ = search.__dict__  # in one stroke: for interrupts and other threads
+        search._learn_in_batches(X, y, sample_weight)
+        self.__dict__ = search.__dict__  # one assignment: safe for interrupts and other threads
         return self
 
-    def _learn_in_parts(self, X, y, sample_weight):
+    def _learn_in_batches(
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None
+    ) -> None:
         if y is None:
             raise ValueError("PrequentialSearch requires y to be passed, but the target y is None.")
         X, y = indexable(X, y)
@@ -163,7 +203,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if sample_weight is not None:
             weights = row_weights(sample_weight, used.size)
             used = np.flatnonzero(weights) if weights.any() else used
-        labeled, labels = self._labels(_safe_indexing(y, used), None, alone=True)
+        labeled, labels = labels_of(self.estimator, _safe_indexing(y, used), None, alone=True)
         if not labels.size:
             raise ValueError(
                 f"PrequentialSearch.fit got no labeled row among {labeled.size}, expected at least "
@@ -176,20 +216,34 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             own = None if weights is None else weights[rows]
             self.partial_fit(*part, classes=classes, sample_weight=own)
 
-    def partial_fit(self, X, y, classes=None, sample_weight=None, **parameters):
-        """Judge all candidates in the race by the labels of a batch, then let them learn it.
+    def partial_fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        **parameters: Any,
+    ) -> Self:
+        """Predict the labeled rows of a batch with every candidate in the race, then learn it.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows of the batch, in the form that the estimator takes.
         y : array-like of shape (n_samples,)
+            Labels; the class documentation of the estimator describes how missing labels are
+            marked.
         classes : array-like of shape (n_classes,), default=None
+            Classes to expect.
         sample_weight : array-like of shape (n_samples,), default=None
-        **parameters : others that the estimator's ``partial_fit`` takes, such as ``new_points``.
+            Weights >= 0. Rows of weight 0 are left out. None gives every row the weight 1.
+        **parameters : dict
+            Further arguments for `partial_fit` of the estimator, such as ``new_points``.
 
         Returns
         -------
-        self : the search, one batch further. Left as it was if the batch is refused.
+        self : object
+            The search after the batch. If a candidate refuses the batch, the search is unchanged.
         """
         self._validate_params()
         if hasattr(self, "candidates_"):
@@ -206,89 +260,100 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         for place in record.racing:
             learned[place] = copy_to_teach(candidates[place]).partial_fit(X, y, **given)
         known = self._common_classes([learned[place] for place in record.racing])
-        # time passes with batches, not with labels that come late
+        # late labels discount nothing
         new_points = bool(given.get("new_points", True))
         before = record.discounted(self.discount) if new_points else record
-        # judged as they were before; had they refused the batch, nobody would come here
-        scored = self._judged(candidates, before, X, y, sample_weight, known)
+        # predictions of the candidates before the batch, which they have accepted by now
+        scored = self._scored(candidates, before, X, y, sample_weight, known)
         n_batches += new_points
-        if scored is before:  # nothing to judge by
-            return self._commit(learned, record, n_batches, begun)
-        if self.drop_limit is not None:
-            scored = scored.drop_hopeless(n_batches, self.drop_limit)
-        return self._commit(learned, scored, n_batches, begun)
+        if scored is not before:
+            record = scored
+            if self.drop_limit is not None:
+                record = record.drop_inferior(n_batches, self.drop_limit)
+        self._commit(learned, record, n_batches, begun)
+        return self
 
-    @available_if(lambda self: hasattr(self.estimator, "retract"))
-    def retract(self, X, y=None):
-        """Take labels back from all candidates in the race; see `SeqMED.retract`.
+    @if_estimator_has("retract")
+    def retract(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
+        """Remove labels from all candidates in the race; see `SeqMED.retract`.
 
-        Candidates whose window no longer holds them make it refuse, and nothing is taken back. How
-        candidates were judged by these labels stays in the record.
+        The predictions of these labels remain in the record.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows as they were learned.
+        y : array-like of shape (n_samples,), default=None
+            Labels to retract, one per row. None retracts whatever label each row has.
+
+        Returns
+        -------
+        self : object
+            The search without these labels.
+
+        Raises
+        ------
+        ValueError
+            If a candidate no longer stores one of the rows. The search is then unchanged.
         """
         search = self._snapshot()
         search._check_unchanged()
         learned = list(search.candidates_)
         for place in search.record_.racing:
             learned[place] = copy_to_teach(learned[place]).retract(X, y)
-        return self._commit(learned, search.record_, search.n_batches_, search._begun)
+        self._commit(learned, search.record_, search.n_batches_, search._begun)
+        return self
 
-    def _snapshot(self):
-        """Return the fitted search as it is now."""
-        search = snapshot(self)
-        check_is_fitted(search, "candidates_")
-        return search
-
-    def _begin(self, grid):
+    def _begin(self, grid: list[dict[str, Any]]) -> list[Any]:
         """Return the candidates before their first batch."""
         if not grid:
             raise ValueError(
                 f"param_grid got {self.param_grid!r}, expected at least one combination: list the "
                 "values to try, as in {'C': [1.5, 10.0]}."
             )
-        base = clone(self.estimator)
-        base.set_params(**common_seeds(base))
-        candidates = [clone(base).set_params(**clone_values(each)) for each in grid]
+        candidates = make_candidates(self.estimator, grid)
         self._check_mixture(candidates)
         return candidates
 
-    def _check_mixture(self, candidates):
-        if mixes(self) and not all(hasattr(each, "predict_proba") for each in candidates):
-            raise ValueError(
-                f"combine='mixture' got {self.estimator!r}, expected an estimator with "
-                "predict_proba: use combine='best'."
-            )
-
-    def _settings(self):
-        """Return what candidates are made of: the combinations, and the estimator's parameters."""
+    def _settings(self) -> dict[str, Any]:
+        """Return the parameter combinations, and the type and parameters of the estimator."""
         own = {f"estimator__{name}": value for name, value in self.estimator.get_params().items()}
         grid = list(ParameterGrid(self.param_grid))
         return {"param_grid": grid, "estimator": type(self.estimator), **own}
 
-    def _check_unchanged(self):
+    def _check_unchanged(self) -> None:
         before, now = self._begun, self._settings()
         for name in before | now:
             if not alike(before.get(name), now.get(name)):
                 raise ValueError(
                     f"{name} was changed from {before.get(name)!r} to {now.get(name)!r} in "
-                    "mid-stream, expected it to stay, as candidates have begun with it: set it "
-                    "back, or start a new search."
+                    "mid-stream, expected the same value for all batches: set it back, or start a "
+                    "new search."
                 )
 
-    def _common_classes(self, learned):
-        """Return the classes, which candidates that are to be compared must agree on."""
-        first = learned[0].classes_
+    def _common_classes(self, learned: list[Any]) -> NDArray[Any]:
+        """Return the classes; refuse candidates that have found different classes."""
+        first: NDArray[Any] = learned[0].classes_
         for other in learned[1:]:
             if not np.array_equal(other.classes_, first):
                 raise ValueError(
                     f"candidates found the classes {first.tolist()} and {other.classes_.tolist()} "
-                    "in the same labels, expected them to agree: leave parameters that say what a "
-                    "label is, such as unlabeled, out of param_grid."
+                    "in the same labels, expected the same classes: leave parameters that define "
+                    "missing labels, such as unlabeled, out of param_grid."
                 )
         return first
 
-    def _judged(self, candidates, record, X, y, sample_weight, known):
-        """Return the record with the labeled rows of a batch predicted before they are learned."""
-        labeled, labels = self._labels(y, known)
+    def _scored(
+        self,
+        candidates: list[Any],
+        record: Record,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        known: NDArray[Any],
+    ) -> Record:
+        """Return the record with predictions of the labeled rows of a batch."""
+        labeled, labels = labels_of(self.estimator, y, known)
         weights = np.ones(labeled.size)
         if sample_weight is not None:
             weights = row_weights(sample_weight, labeled.size)
@@ -297,19 +362,15 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if not rows.size or not can_predict(candidates[record.racing[0]]):
             return record
         X_labeled = _safe_indexing(*indexable(X), rows)
-        correct = np.array(
+        hits = np.array(
             [candidates[place].predict(X_labeled) == labels for place in record.racing], dtype=bool
         )
-        return record.add(correct, weights[rows])
+        return record.add(hits, weights[rows])
 
-    def _labels(self, y, known, *, alone=False):
-        """Return who is labeled, and the labels, by the estimator's own conventions."""
-        final = getattr(self.estimator, "_final_estimator", self.estimator)
-        if hasattr(final, "_split_labels"):
-            return final._split_labels(y, known, alone=alone)
-        return split_labels(y, None, known=known)
-
-    def _commit(self, candidates, record, n_batches, begun):
+    def _commit(
+        self, candidates: list[Any], record: Record, n_batches: int, begun: dict[str, Any]
+    ) -> None:
+        """Store a new state and everything that is derived from it."""
         best = int(record.ranking[0])
         leader = candidates[best]
         state = {
@@ -319,7 +380,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             "best_index_": best,
             "best_estimator_": leader,
             "best_params_": dict(begun["param_grid"][best]),
-            "best_score_": float(record.right[best] / record.total) if record.total else np.nan,
+            "best_score_": float(record.correct[best] / record.total) if record.total else np.nan,
             "classes_": leader.classes_,
             "_begun": begun,
         }
@@ -327,11 +388,10 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             if hasattr(leader, name):
                 state[name] = getattr(leader, name)
         self.__dict__.update(state)
-        return self
 
     @property
-    def results_(self):
-        """How the candidates have done, one entry per candidate in every list."""
+    def results_(self) -> dict[str, list[Any]]:
+        """Results of the candidates, one entry per candidate in every list."""
         search = self._snapshot()
         record = search.record_
         ranks = np.zeros(len(search.candidates_), dtype=int)
@@ -339,122 +399,10 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         with np.errstate(invalid="ignore"):
             return {
                 "params": [dict(each) for each in search._begun["param_grid"]],
-                "accuracy": (record.right_in_all / record.total_in_all).tolist(),
+                "accuracy": (record.correct_undiscounted / record.total_undiscounted).tolist(),
                 "recent_accuracy": np.where(
-                    ranks > 0, record.right / np.float64(record.total), np.nan
+                    ranks > 0, record.correct / np.float64(record.total), np.nan
                 ).tolist(),
                 "rank": ranks.tolist(),
                 "dropped": list(record.dropped),
             }
-
-    # -- predicting ------------------------------------------------------------------------------
-
-    def predict(self, X):
-        """Return the label of every row, by the best candidate or the mixture.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-        """
-        search = self._snapshot()
-        search._check_mixture(search.candidates_)
-        if not mixes(search):
-            return search.best_estimator_.predict(X)
-        return search.classes_[search.predict_proba(X).argmax(axis=1)]
-
-    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
-    def predict_proba(self, X):
-        """Return the probability of every class at every row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-        """
-        search = self._snapshot()
-        if not mixes(search):
-            return search.best_estimator_.predict_proba(X)
-        record = search.record_
-        members = record.ranking[: search.n_best]
-        shares = np.exp(record.right[members] - record.right[members[0]])
-        parts = [search.candidates_[place].predict_proba(X) for place in members]
-        return np.tensordot(shares / shares.sum(), parts, axes=1)
-
-    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
-    def predict_log_proba(self, X):
-        """Return the logarithms of `predict_proba`."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
-
-    @available_if(follows_best("decision_function"))
-    def decision_function(self, X):
-        """Return the best candidate's scores; not of a mixture, whose scores have no one scale."""
-        check_is_fitted(self, "candidates_")
-        return self.best_estimator_.decision_function(X)
-
-    @available_if(follows_best("decision_std"))
-    def decision_std(self, X):
-        """Return the spread of the best candidate's scores."""
-        check_is_fitted(self, "candidates_")
-        return self.best_estimator_.decision_std(X)
-
-    @available_if(lambda self: hasattr(self.estimator, "score"))
-    def score(self, X, y, sample_weight=None):
-        """Return the accuracy on the labeled rows; unlabeled ones are left out."""
-        search = self._snapshot()
-        labeled, labels = search._labels(y, search.classes_)
-        rows = np.flatnonzero(labeled)
-        if not rows.size:
-            raise ValueError(
-                f"score got no labeled row among {labeled.size}, expected at least one: pass true "
-                "labels."
-            )
-        weights = None if sample_weight is None else row_weights(sample_weight, labeled.size)[rows]
-        X, _ = indexable(X, labeled)
-        right = search.predict(_safe_indexing(X, rows)) == labels
-        return float(np.average(right, weights=weights))
-
-
-def can_predict(estimator: Any) -> bool:
-    """Whether a candidate has seen a label."""
-    final = getattr(estimator, "_final_estimator", estimator)
-    stream = getattr(final, "_stream", None)
-    if stream is not None:
-        return bool(stream.registry.seen.any())
-    return np.size(getattr(final, "classes_", ())) > 0
-
-
-def row_weights(sample_weight: Any, n_rows: int) -> Array:
-    """Return the weight of every row; a number counts for all of them."""
-    weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.ndim == 0:
-        return np.full(n_rows, weights)
-    if weights.shape != (n_rows,):
-        raise ValueError(
-            f"sample_weight has shape {weights.shape}, expected ({n_rows},): pass one weight for "
-            "every row."
-        )
-    return weights
-
-
-def common_seeds(estimator: Any) -> dict[str, int]:
-    """Return a seed for every ``random_state`` that is left open.
-
-    Candidates draw alike then: they keep the same points, and share the work on them.
-    """
-    names = (name for name in estimator.get_params() if name.endswith("random_state"))
-    unset = [name for name in names if estimator.get_params()[name] is None]
-    draw = check_random_state(None).randint
-    return {name: int(draw(np.iinfo(np.int32).max)) for name in unset}
-
-
-def clone_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters in which estimators are clones, so that candidates share none."""
-    return {name: clone(value, safe=False) for name, value in parameters.items()}

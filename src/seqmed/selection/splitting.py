@@ -1,53 +1,62 @@
-"""Cross-validation with missing labels: unlabeled rows train, and are never tested on."""
+"""SemiSupervisedSplit: cross-validation with missing labels."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sized
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import BaseCrossValidator, PredefinedSplit, StratifiedKFold
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_consistent_length
 
+from seqmed.arrays import Indices, Mask
+from seqmed.estimators.validation import MatrixLike
 from seqmed.labels import as_label_array, holds_only_signs, is_missing, split_labels
 
-Indices = NDArray[np.intp]
-Fold = tuple[Indices, Indices]
+Fold: TypeAlias = tuple[Indices, Indices]
 
 
 class SemiSupervisedSplit(BaseCrossValidator):
-    """Split the labeled rows into folds, and add the unlabeled ones to every training fold.
+    """Cross-validation with missing labels: unlabeled rows are in training folds only.
 
-    A row without a label can be learned from but not tested on. Where some labels are missing,
-    pass this splitter as ``cv`` to GridSearchCV, `cross_val_score` and their like.
-    `cross_val_predict` refuses it, because it wants a prediction of every row.
+    The labeled rows are split into folds, and the unlabeled rows are added to every training fold.
+    Pass it as ``cv`` to GridSearchCV, `cross_val_score` and similar functions.
+    `cross_val_predict` does not accept it, because unlabeled rows are in no test fold.
 
-    A row is unlabeled if its label equals ``unlabeled``, or is NaN, None or pandas' NA, as in
-    `SeqLapMED`. With a splitter for time series the unlabeled rows of the future are learned from
-    too; pass pairs over all rows to keep them out.
+    A row is unlabeled if its label equals ``unlabeled``, or is NaN, None, NaT or an empty string.
 
     Parameters
     ----------
-    cv : int, splitter or iterable, default=5
-        How the labeled rows are split: a number of stratified folds; a splitter of scikit-learn,
-        which sees nothing but the labeled rows; or pairs (train, test) of indices over *all* rows,
-        in which the unlabeled rows of a test fold are moved to its training fold. A
-        PredefinedSplit is over all rows, too.
+    cv : int >= 2, splitter, iterable or None, default=5
+        Split of the labeled rows. An int is a number of stratified folds; None is 5. A scikit-learn
+        splitter receives the labeled rows only. An iterable contains pairs (train, test) of indices
+        of *all* rows; unlabeled rows of a test fold are moved to its training fold. A
+        PredefinedSplit also refers to all rows.
     unlabeled : object, default=-1
-        Marker of a missing label; None if only None and NaN are missing.
+        Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
     separate_groups : bool, default=False
-        Whether unlabeled rows of the groups of a test fold are left out of its training fold. True
-        tells how the model does on groups of which it has seen nothing: with False it has seen the
-        test groups' unlabeled rows, as it will have if those come before it is used.
+        Whether to leave the unlabeled rows of a test fold's groups out of its training fold. True
+        estimates the accuracy on groups without any training rows. False estimates the accuracy on
+        groups whose unlabeled rows are available for training.
+
+    See Also
+    --------
+    PrequentialSearch : Choice of parameters on a stream, without folds.
+    sklearn.model_selection.StratifiedKFold : The split of the labeled rows by default.
+
+    Notes
+    -----
+    With a splitter for time series, unlabeled rows of the future are in the training folds. Pass
+    pairs of indices to leave them out.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from seqmed.selection.splitting import SemiSupervisedSplit
+    >>> from seqmed import SemiSupervisedSplit
     >>> y = np.array([0, -1, 1, 0, -1, 1])
     >>> for train, test in SemiSupervisedSplit(2).split(np.zeros((6, 1)), y):
     ...     print(train, test)
@@ -55,29 +64,39 @@ class SemiSupervisedSplit(BaseCrossValidator):
     [0 1 2 4] [3 5]
     """
 
-    # Groups are asked for by whoever routes metadata; a cv without use for them ignores them.
-    __metadata_request__split: ClassVar[dict] = {"groups": True}
+    # With metadata routing, groups are always requested; a cv that does not use them ignores them.
+    __metadata_request__split: ClassVar[dict[str, Any]] = {"groups": True}
 
-    def __init__(self, cv=5, *, unlabeled=-1, separate_groups=False):
+    def __init__(self, cv: Any = 5, *, unlabeled: Any = -1, separate_groups: bool = False) -> None:
         self.cv = cv if is_splitter(cv) else as_pairs(cv)
         self.unlabeled = unlabeled
         self.separate_groups = separate_groups
 
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Fold]:
-        """Yield the training and test rows of every fold.
+    def split(
+        self, X: MatrixLike | None, y: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Iterator[Fold]:
+        """Yield the indices of the training and test rows of every fold.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or None
-            The rows; what is split are their indices.
+            Rows. Only their number is used by most splitters.
         y : array-like of shape (n_samples,)
-            Labels, some of them missing.
+            Labels, some of them missing. Required.
         groups : array-like of shape (n_samples,), default=None
-            Group of every row, for a ``cv`` that needs it and for ``separate_groups``.
+            Group of every row. Required by ``separate_groups`` and by splitters of groups.
 
         Yields
         ------
-        train, test : sorted arrays of indices, disjoint. No unlabeled row is in test.
+        train : ndarray
+            Sorted indices of the training rows, labeled and unlabeled.
+        test : ndarray
+            Sorted indices of the test rows, all labeled.
+
+        Raises
+        ------
+        ValueError
+            If no row is labeled, a test fold has no labeled row, or the splitter refuses the rows.
         """
         labeled, labels = self._labeled(X, y, groups)
         if self.separate_groups and groups is None:
@@ -89,38 +108,50 @@ class SemiSupervisedSplit(BaseCrossValidator):
             if not test.size:
                 raise ValueError(
                     f"test fold {fold} got no labeled row, expected at least one: choose folds "
-                    "that share out the labeled rows."
+                    "that each contain labeled rows."
                 )
             if self.separate_groups:
                 train = train[labeled[train] | ~of_groups(train, test, groups)]
             yield np.sort(train), np.sort(test)
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+    def get_n_splits(
+        self,
+        X: MatrixLike | None = None,
+        y: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> int:
         """Return the number of folds.
 
         Parameters
         ----------
-        X, y, groups : as in `split`, default=None
-            Needed only where the number depends on them, as in leaving out one row or one group.
+        X : array-like of shape (n_samples, n_features), default=None
+            Rows.
+        y : array-like of shape (n_samples,), default=None
+            Labels. Required if the number of folds depends on the labeled rows, as in LeaveOneOut.
+        groups : array-like of shape (n_samples,), default=None
+            Group of every row. Required if the number of folds depends on it, as in
+            LeaveOneGroupOut.
 
         Returns
         -------
         n_splits : int
+            Number of folds.
         """
         if isinstance(self.cv, list):
             return len(self.cv)
         splitter = self._splitter()
         if isinstance(splitter, PredefinedSplit):
-            return splitter.get_n_splits()
+            return int(splitter.get_n_splits())
         if y is not None:
             labeled, labels = self._labeled(X, y, groups)
-            return splitter.get_n_splits(*rows_of(np.flatnonzero(labeled), X, labels, groups))
+            rows = rows_of(np.flatnonzero(labeled), X, labels, groups)
+            return int(splitter.get_n_splits(*rows))
         try:
-            return splitter.get_n_splits()
+            return int(splitter.get_n_splits())
         except (TypeError, ValueError):
             raise ValueError(
-                f"get_n_splits got y=None, expected y: the number of folds of {splitter!r} depends "
-                "on the labeled rows. Pass X, y and groups."
+                f"get_n_splits got y=None, expected labels, because the number of folds of "
+                f"{splitter!r} depends on the labeled rows: pass X, y and groups."
             ) from None
 
     def _splitter(self) -> Any:
@@ -128,12 +159,12 @@ class SemiSupervisedSplit(BaseCrossValidator):
             return StratifiedKFold(5 if self.cv is None else int(self.cv))
         return self.cv
 
-    def _labeled(self, X: Any, y: Any, groups: Any) -> tuple[NDArray[np.bool_], NDArray[Any]]:
-        """Return the mask (n,) of labeled rows and their labels; at least one there must be."""
+    def _labeled(self, X: Any, y: Any, groups: Any) -> tuple[Mask, NDArray[Any]]:
+        """Return the mask (n,) of labeled rows and their labels; refuse y without labels."""
         if y is None:
             raise ValueError(
-                "SemiSupervisedSplit got y=None, expected the labels: which rows may be tested on "
-                "depends on them."
+                "SemiSupervisedSplit got y=None, expected labels, some of them missing: pass y, "
+                "because only labeled rows can be tested."
             )
         y = as_label_array(y)
         self._refuse_ambiguous(y)
@@ -143,23 +174,21 @@ class SemiSupervisedSplit(BaseCrossValidator):
             raise ValueError(
                 f"SemiSupervisedSplit got no labeled row among {labeled.size} with "
                 f"unlabeled={self.unlabeled!r}, expected at least one for every fold: add labels, "
-                "or correct the marker."
+                "or correct unlabeled."
             )
         return labeled, labels
 
     def _refuse_ambiguous(self, y: NDArray[Any]) -> None:
         if holds_only_signs(y[~is_missing(y)], self.unlabeled):
             raise ValueError(
-                "SemiSupervisedSplit got y of only -1 and +1, and -1 marks unlabeled rows: "
-                "expected labels among which -1 cannot be a class. If -1 is a class, set "
-                "unlabeled=None (missing labels are then None or NaN); if -1 means unlabeled, name "
-                "the one class differently."
+                "SemiSupervisedSplit got y of only -1 and +1 with unlabeled=-1, expected labels "
+                "for which -1 is clearly a class or clearly a marker. If -1 is a class, set "
+                "unlabeled=None and mark missing labels by None or NaN. If -1 means unlabeled, "
+                "rename the class +1."
             )
 
-    def _pairs(
-        self, X: Any, labeled: NDArray[np.bool_], labels: NDArray[Any], groups: Any
-    ) -> Iterator[Fold]:
-        """Yield the folds over all rows, in which unlabeled ones train."""
+    def _pairs(self, X: Any, labeled: Mask, labels: NDArray[Any], groups: Any) -> Iterator[Fold]:
+        """Yield the folds of all rows, with unlabeled rows in the training folds."""
         everything = np.arange(labeled.size)
         if isinstance(self.cv, list | PredefinedSplit):
             for train, test in self._folds_of_all(everything):
@@ -173,9 +202,9 @@ class SemiSupervisedSplit(BaseCrossValidator):
     def _folds_of_all(self, everything: Indices) -> list[Fold]:
         if isinstance(self.cv, PredefinedSplit) and len(self.cv.test_fold) != everything.size:
             raise ValueError(
-                f"PredefinedSplit has the folds of {len(self.cv.test_fold)} rows, expected one for "
-                f"each of the {everything.size} rows, labeled or not: give -1 to rows that are "
-                "never tested on."
+                f"PredefinedSplit has {len(self.cv.test_fold)} rows, expected all "
+                f"{everything.size} rows, labeled or not: set test_fold to -1 for rows that are "
+                "never tested."
             )
         pairs = self.cv if isinstance(self.cv, list) else self.cv.split()
         try:
@@ -185,8 +214,8 @@ class SemiSupervisedSplit(BaseCrossValidator):
             ]
         except IndexError as refusal:
             raise ValueError(
-                f"cv holds indices that do not fit {everything.size} rows, expected pairs "
-                f"(train, test) over all rows, labeled or not: {refusal}."
+                f"cv contains indices that do not fit {everything.size} rows ({refusal}), expected "
+                "pairs (train, test) of indices of all rows, labeled or not: correct the indices."
             ) from refusal
 
     def _folds_of_labeled(
@@ -195,13 +224,13 @@ class SemiSupervisedSplit(BaseCrossValidator):
         splitter = self._splitter()
         try:
             with warnings.catch_warnings():
-                if self.separate_groups:  # then groups have a use, if not in the splitter
+                if self.separate_groups:  # groups are used even if the splitter ignores them
                     warnings.filterwarnings("ignore", "The groups parameter is ignored")
                 return list(splitter.split(*rows_of(rows, X, labels, groups)))
         except ValueError as refusal:
             raise ValueError(
-                f"{splitter!r} got the {rows.size} labeled rows to split, and refused: {refusal} "
-                "Lower the number of folds, add labels, or pass what is missing."
+                f"{splitter!r} cannot split the {rows.size} labeled rows: {refusal} Lower the "
+                "number of folds, add labels, or pass the missing argument."
             ) from refusal
 
 
@@ -211,24 +240,24 @@ def is_splitter(cv: Any) -> bool:
 
 
 def as_pairs(cv: Any) -> list[tuple[Any, Any]]:
-    """Return an iterable of (train, test) as a list, so that it can be gone through again."""
+    """Return an iterable of pairs (train, test) as a list, which can be iterated repeatedly."""
     pairs = list(cv) if isinstance(cv, Iterable) and not isinstance(cv, str) else None
     if pairs is None or not all(isinstance(pair, Sized) and len(pair) == 2 for pair in pairs):
         raise ValueError(
-            f"cv={cv!r}, expected a number of folds, a splitter of scikit-learn, or pairs "
-            "(train, test) of indices over all rows."
+            f"cv={cv!r}, expected a number of folds, a scikit-learn splitter, or pairs "
+            "(train, test) of indices of all rows: pass one of these."
         )
     return pairs
 
 
 def as_indices(rows: Any) -> NDArray[Any]:
-    """Return indices or a mask as an array; an empty list is no index."""
+    """Return indices or a mask as an array; an empty list becomes an empty array of indices."""
     array = np.atleast_1d(rows)
     return array if array.size else array.astype(np.intp)
 
 
 def rows_of(rows: Indices, X: Any, labels: NDArray[Any], groups: Any) -> tuple[Any, Any, Any]:
-    """Return X, y and groups of some rows; X may be None, of which splitters only want a length."""
+    """Return X, y and groups of some rows. X=None is replaced by zeros of the right length."""
     return (
         np.zeros((rows.size, 1)) if X is None else _safe_indexing(X, rows),
         labels,
@@ -236,7 +265,7 @@ def rows_of(rows: Indices, X: Any, labels: NDArray[Any], groups: Any) -> tuple[A
     )
 
 
-def of_groups(rows: Indices, test: Indices, groups: Any) -> NDArray[np.bool_]:
-    """Return a mask of the rows whose group occurs in the test fold."""
+def of_groups(rows: Indices, test: Indices, groups: Any) -> Mask:
+    """Return a mask of the rows whose group is in the test fold."""
     tested = set(_safe_indexing(groups, test))
     return np.fromiter((group in tested for group in _safe_indexing(groups, rows)), bool, rows.size)

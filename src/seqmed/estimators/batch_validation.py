@@ -1,0 +1,207 @@
+"""Validation of parameters, batches and labels, shared by all classifiers."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import make_constraint
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length
+
+from seqmed.arrays import Array, Indices, Mask, Points, take_rows
+from seqmed.classes import find
+from seqmed.estimators.validation import MatrixLike, Rows, check_weights, checked_rows, in_format
+from seqmed.labels import as_label_array, is_marked, is_minus_one, split_labels
+
+
+@cache
+def made_constraints(kind: Any) -> dict[str, list[Any]]:
+    """Return the constraints on every parameter of an estimator class."""
+    return {
+        name: [make_constraint(each) for each in allowed]
+        for name, allowed in kind._parameter_constraints.items()
+        if allowed != "no_validation"
+    }
+
+
+class BatchValidator(BaseEstimator):
+    """Base of all classifiers: checks of what the user passes in."""
+
+    # Parameters that may not change between two batches.
+    _fixed_parameters: tuple[str, ...] = ()
+    # Whether unlabeled rows are learned from. If not, -1 may be a class beside ``unlabeled=-1``.
+    _semi_supervised = True
+    unlabeled: Any
+
+    # -- parameters ------------------------------------------------------------------------------
+
+    def _validate_params(self) -> None:
+        """Check each parameter by itself; the error message is scikit-learn's."""
+        kind: Any = type(self)
+        for name, constraints in made_constraints(kind).items():
+            value = getattr(self, name)
+            if not any(constraint.is_satisfied_by(value) for constraint in constraints):
+                super()._validate_params()
+
+    def _check_combinations(self) -> None:
+        """Refuse parameters that exclude each other."""
+
+    def _check_parameters(self, stream: Any) -> None:
+        """Check the parameters before an update of the state ``stream``, None before the first."""
+        self._validate_params()
+        self._check_combinations()
+        if stream is not None:
+            self._check_unchanged(stream.fixed)
+
+    def _fixed(self) -> dict[str, Any]:
+        """Return the parameters that may not change between two batches."""
+        return {name: getattr(self, name) for name in self._fixed_parameters}
+
+    def _check_unchanged(self, fixed: dict[str, Any]) -> None:
+        for name, before in fixed.items():
+            now = getattr(self, name)
+            if name == "bias" and "auto" not in (before, now):
+                continue  # "exact" and "median" share one state
+            if now is not before and now != before:
+                raise ValueError(
+                    f"{name} was changed from {before!r} to {now!r} in mid-stream, expected the "
+                    f"same value for all batches: set {name}={before!r} again, or start a new "
+                    "model."
+                )
+
+    # -- batches ---------------------------------------------------------------------------------
+
+    def _validate_batch(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        classes: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        stream: Any,
+        *,
+        alone: bool = False,
+    ) -> Rows:
+        """Return a batch, checked and converted.
+
+        ``stream`` is the state so far, None before the first batch. ``alone`` is True for `fit`,
+        after which no batch follows.
+        """
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
+        points = checked_rows(self, X, reset=stream is None)
+        known = None
+        if stream is not None and stream.registry.classes.size:
+            known = stream.registry.classes
+        declared = np.zeros(0) if classes is None else self._check_classes(classes, known)
+        if known is None and declared.size:
+            known = declared
+        labeled, labels = self._split_labels(y, known, alone=alone)
+        check_consistent_length(points, labeled)
+        check_declared(labels, declared)
+        weights = np.ones(points.shape[0])
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, points, ensure_non_negative=True)
+            check_weights(weights)
+        points, gram = self._format_rows(points, stream)
+        used = weights > 0
+        if not used.any():
+            raise ValueError(
+                "every sample_weight is zero, expected at least one positive weight: leave out "
+                "the batch."
+            )
+        if not used.all():
+            points, weights = take_rows(points, used), weights[used]
+            labels, labeled = labels[used[labeled]], labeled[used]
+        if not declared.size:  # a marker that is a class remains one after `retract`
+            declared = labels[is_marked(labels, self.unlabeled)][:1]
+        return Rows(points, labeled, labels, weights, declared, gram)
+
+    def _format_rows(self, X: Points, stream: Any) -> tuple[Points, Array | None]:
+        """Return rows in the format of the stream, and the precomputed kernel matrix if any."""
+        return in_format(X, sp.issparse(X) if stream is None else stream.sparse), None
+
+    def _check_new_points(self, new_points: bool) -> None:
+        if not isinstance(new_points, bool | np.bool_):
+            raise ValueError(
+                f"partial_fit got new_points={new_points!r}, expected True or False: pass False "
+                "for labels of rows that were learned before."
+            )
+        if not new_points and getattr(self, "_stream", None) is None:
+            raise ValueError(
+                "partial_fit got new_points=False in its first call, expected rows that were "
+                "learned before: learn the rows first, with the labels available."
+            )
+
+    # -- labels ----------------------------------------------------------------------------------
+
+    def _split_labels(
+        self, y: ArrayLike, known: NDArray[Any] | None, *, alone: bool = False
+    ) -> tuple[Mask, NDArray[Any]]:
+        """Return the mask of labeled rows and their labels.
+
+        ``known`` are the classes so far, None before there are any. ``alone`` is True if no labels
+        follow.
+        """
+        signs_are_classes = alone and not self._semi_supervised
+        return split_labels(y, self.unlabeled, known=known, signs_are_classes=signs_are_classes)
+
+    def _check_classes(self, classes: ArrayLike, known: NDArray[Any] | None) -> NDArray[Any]:
+        """Return declared classes, sorted; refuse missing labels and the marker among them."""
+        given = list(classes) if isinstance(classes, set | frozenset) else classes
+        if np.ndim(given) != 1:
+            raise ValueError(
+                f"classes has shape {np.shape(given)}, expected one dimension: pass a list of "
+                "labels."
+            )
+        values = list(as_label_array(given))  # objects: the string 'nan' is a class name
+        marker = self.unlabeled
+        if not self._semi_supervised and is_minus_one(marker):
+            marker = None
+        labeled, labels = split_labels(values, marker, known=known)
+        if not labeled.all():
+            raise ValueError(
+                f"classes={values} contains a value that marks unlabeled rows, expected classes "
+                "only: leave the value out, or set another marker with unlabeled=."
+            )
+        return np.unique(labels)
+
+    def _check_labels(self, rows: Rows, *, alone: bool, new_points: bool) -> None:
+        """Refuse a batch without labels where some are needed."""
+        if not rows.labels.size and (alone or not new_points):
+            call = "fit" if alone else "partial_fit(new_points=False)"
+            raise ValueError(
+                f"{type(self).__name__}.{call} got no labeled row among {rows.weights.size}, "
+                "expected at least one: add labels, or learn unlabeled batches with "
+                "partial_fit."
+            )
+
+    def _codes_to_retract(self, y: ArrayLike, n_rows: int) -> Indices:
+        """Return the class indices (n,) of the labels to retract."""
+        registry = self._stream.registry
+        labeled, labels = self._split_labels(y, registry.classes)
+        if labeled.size != n_rows or not labeled.all():
+            raise ValueError(
+                f"retract got {labels.size} labels for {n_rows} rows, expected one label per row: "
+                "pass only rows whose label is to be retracted, or leave y out to retract "
+                "whatever label each row has."
+            )
+        codes: Indices = registry.find(labels)
+        return codes
+
+
+def check_declared(labels: NDArray[Any], declared: NDArray[Any]) -> None:
+    """Refuse labels that are not among the declared classes, if any are declared."""
+    if not declared.size or not labels.size:
+        return
+    strange = labels[find(labels, declared) < 0]
+    if strange.size:
+        raise ValueError(
+            f"y contains {strange.tolist()[0]!r}, expected one of classes={declared.tolist()}: "
+            "correct the label, or leave classes out to let new classes be added."
+        )

@@ -1,0 +1,150 @@
+"""The graph over kept rows, shared by GraphPropagation and SeqGraphMED."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from seqmed import uncertainty
+from seqmed.arrays import Array, Points, take_rows
+from seqmed.estimators.base import StreamClassifier
+from seqmed.estimators.validation import MatrixLike, Rows
+from seqmed.graph import propagation
+from seqmed.graph.metrics import make_metric
+from seqmed.graph.propagation import GraphState
+from seqmed.kernels import Kernel, make_kernel
+from seqmed.uncertainty import Uncertainty
+
+DEFAULT_GRAPH_MEMORY = 10_000
+# Number of rows in the mini-batches of `fit`.
+FIT_BATCH = 1000
+
+
+class GraphClassifier(StreamClassifier):
+    """A classifier with a graph over kept rows."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "graph_memory": [Interval(Integral, 2, None, closed="left")],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "alpha": [Interval(Real, 0.0, 1.0, closed="left")],
+        "metric": [StrOptions({"auto", "euclidean", "cosine"}), callable],
+        "unlabeled": "no_validation",
+        "forgetting": [Interval(Real, 0.0, 1.0, closed="right")],
+        "random_state": ["random_state"],
+    }
+
+    _fixed_parameters = ("graph_memory", "n_neighbors", "alpha", "metric")
+
+    graph_memory: int
+    n_neighbors: int
+    alpha: float
+    metric: Any
+    forgetting: float
+    random_state: Any
+
+    n_kept_: int
+    duality_gap_: float
+    n_iter_: int
+
+    # -- learning --------------------------------------------------------------------------------
+
+    def _learn_all(self, rows: Rows) -> None:
+        """Learn the rows in random order, in mini-batches that count as one batch."""
+        seed = self._drawn_seed()
+        order = np.random.default_rng(seed).permutation(rows.weights.size)
+        stream, info = None, None
+        size = self._fit_batch(order.size)
+        for start in range(0, order.size, size):
+            part = taken(rows, order[start : start + size])
+            if stream is None:
+                stream = self._begin(part, seed, np.unique(rows.labels))
+            stream, info = self._learn_rows(stream, part, new_points=True, new_batch=not start)
+        self._commit(stream, info)
+
+    def _learn_batch(self, rows: Rows, stream: Any, *, new_points: bool) -> None:
+        if stream is None:
+            stream = self._begin(rows, self._drawn_seed(), rows.declared)
+        elif not new_points:
+            rows = taken(rows, np.flatnonzero(rows.labeled))
+        learned = self._learn_rows(stream, rows, new_points=new_points, new_batch=new_points)
+        self._commit(*learned)
+
+    def _fit_batch(self, n_rows: int) -> int:
+        """Return the size of the mini-batches in which `fit` learns n rows."""
+        return FIT_BATCH
+
+    def _drawn_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _begin_graph(self, rows: Rows, seed: int, kernel: Kernel | None) -> GraphState:
+        """Return an empty graph. ``metric="auto"`` uses the distance of ``kernel``, if not None."""
+        metric = self.metric
+        if callable(metric):
+            metric = make_kernel(metric, "scale", 3, 0.0).freeze(rows.points, rows.weights)
+        metric = make_metric(metric, rows.points, kernel)
+        return propagation.empty_graph(
+            metric, self.graph_memory, self.n_neighbors, self.alpha, seed
+        )
+
+    # -- fitted attributes and label queries -----------------------------------------------------
+
+    @property
+    def metric_(self) -> Any:
+        """Distance of the graph: "euclidean", "cosine" or a Kernel."""
+        stream = getattr(self, "_stream", None)
+        if stream is None:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first.")
+        metric = stream.graph.rows.metric
+        return getattr(metric, "kernel", type(metric).__name__.lower())
+
+    def predict_proba(self, X: MatrixLike) -> Array:
+        model = self._snapshot()
+        return model._probabilities(model._checked_points(X))
+
+    def _n_support(self) -> int:
+        return uncertainty.CONDITIONED
+
+    def _uncertainty(self, points: Points) -> Uncertainty:
+        stream = self._stream
+        probabilities = np.zeros((points.shape[0], 0))
+        if stream.registry.seen.sum() > 1:
+            probabilities = self._probabilities(points)
+        return uncertainty.of_graph(stream.graph, stream.registry, points, probabilities)
+
+    # -- methods of subclasses -------------------------------------------------------------------
+
+    @abstractmethod
+    def _begin(self, rows: Rows, seed: int, classes: NDArray[Any]) -> Any:
+        """Return the state before the first batch, ``rows``, with some classes declared."""
+
+    @abstractmethod
+    def _learn_rows(
+        self, stream: Any, rows: Rows, *, new_points: bool, new_batch: bool
+    ) -> tuple[Any, Any]:
+        """Return the next state and a report. With ``new_batch`` the rows count as a batch."""
+
+    @abstractmethod
+    def _commit(self, stream: Any, info: Any) -> None:
+        """Store a new state and everything that is derived from it."""
+
+    @abstractmethod
+    def _probabilities(self, points: Points) -> Array:
+        """Return the probability of every class at validated rows, (n, n_classes)."""
+
+
+def taken(rows: Rows, order: NDArray[np.intp]) -> Rows:
+    """Return some rows of a validated batch, in the given order."""
+    places = np.cumsum(rows.labeled) - 1
+    labeled = rows.labeled[order]
+    return rows._replace(
+        points=take_rows(rows.points, order),
+        labeled=labeled,
+        labels=rows.labels[places[order][labeled]],
+        weights=rows.weights[order],
+    )
