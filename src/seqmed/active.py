@@ -1,9 +1,8 @@
 """Label queries: the rows whose labels reduce the expected regret of all decisions the most.
 
-**Margin.** The decision at a row is the class with the largest score. Its margin m >= 0 is the
-difference of the two largest class scores, in units of one machine's score: ``|f|`` for a single
-machine, ``(best - second) / sqrt(q_1^2 + q_2^2)`` for one machine per class. Here q_1 and q_2 are
-the factors of the two class scores (`class_scale_`).
+**Margin.** The decision at a row is the class with the largest score. Its margin m >= 0 is ``|f|``
+for a single machine. For one machine per class it is ``(best - second) / sqrt(q_1^2 + q_2^2)``,
+with the two largest class scores and their factors q_1 and q_2 (`class_scale_`).
 
 **Expected regret.** Let the score be Gaussian with standard deviation s around m. The expected
 regret of deciding now is
@@ -83,8 +82,8 @@ def query(model: Any, X: MatrixLike, n: int) -> Indices:
     Returns
     -------
     rows : ndarray of shape (n,)
-        Distinct indices into X. Of rows of equal value the first is chosen. A copy of a chosen row
-        is chosen only if all distinct rows are.
+        Distinct indices into X. Of rows of equal value the first is chosen. Duplicates of chosen
+        rows come last.
 
     Raises
     ------

@@ -9,7 +9,7 @@ needs constant memory, and scaling it forgets old scores.
 Probabilities are averaged over the slopes, weighted by a prior and the likelihood of the record.
 Under every slope the class with the largest score has the largest probability, so predictions and
 probabilities agree. With few scored labels, small slopes keep their weight, and probabilities are
-close to uniform.
+less extreme.
 """
 
 from __future__ import annotations

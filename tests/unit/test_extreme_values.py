@@ -130,7 +130,7 @@ def test_a_forgetting_factor_of_almost_zero_leaves_the_last_batch(name, value):
     np.testing.assert_allclose(found, last.decision_function(POINTS), atol=1e-6)
 
 
-def test_strengths_that_no_double_holds_are_named():
+def test_penalties_that_are_too_large_are_named():
     with pytest.raises(ValueError, match=r"C=1e\+200, expected at most 1e\+100: lower the value"):
         SeqMED(C=1e200).fit(POINTS, np.arange(30) % 3)
     with pytest.raises(ValueError, match=r"gamma_A=1e-300 with \d+ labels makes C=.*expected at"):

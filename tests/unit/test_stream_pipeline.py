@@ -1,4 +1,4 @@
-"""A pipeline in a stream: frozen transformers, steps that go on learning, and a watch on the input.
+"""A pipeline in a stream: frozen transformers, incremental steps, and drift of the input.
 
 The reference is always the same thing done by hand: a transformer fitted to the first batch, and a
 classifier that learns the transformed batches.
@@ -246,7 +246,7 @@ def test_a_transformer_fitted_elsewhere():
     )
 
 
-# -- steps that go on learning --------------------------------------------------------------------
+# -- incremental steps --------------------------------------------------------------------
 
 
 def test_an_incremental_step_learns_before_it_transforms():
@@ -287,7 +287,7 @@ def test_an_incremental_step_that_is_switched_off():
         (["pca"], ("'pca'", "PCA(", "with partial_fit", "to freeze it")),
     ],
 )
-def test_what_cannot_go_on_learning_is_refused(method, incremental, words):
+def test_what_cannot_be_incremental_is_refused(method, incremental, words):
     pipeline = StreamPipeline(
         [("scale", StandardScaler()), ("pca", PCA(2)), ("model", SeqMED())],
         incremental=incremental,
@@ -636,7 +636,7 @@ def test_input_is_neither_changed_nor_kept():
     assert np.abs(pipeline.drift_.mean_shift).max() < 1
 
 
-# -- the watch on the input -----------------------------------------------------------------------
+# -- drift of the input -----------------------------------------------------------------------
 
 
 def moved(columns, by=50.0, seed=7, n=40):
@@ -675,7 +675,7 @@ def test_a_column_that_has_moved_is_named_with_numbers_and_remedy():
     assert pipeline["model"].n_batches_ == 3  # a warning is not a refusal
 
 
-def test_a_column_is_warned_of_once_for_as_long_as_it_is_away():
+def test_a_column_is_warned_of_once_until_it_returns():
     pipeline = learned(make(), BATCHES[:1])
     batches = [moved([1], seed=s) for s in range(20, 23)]
     batches += [make_batch(30), make_batch(31)]  # it comes back
@@ -703,7 +703,7 @@ def test_several_columns_are_one_warning_and_the_worst_come_first():
 
 
 @pytest.mark.parametrize("by", [20.0, 0.02])
-def test_a_column_whose_spread_has_changed(by):
+def test_a_column_whose_deviation_has_changed(by):
     generator = np.random.default_rng(1)
     pipeline = make().partial_fit(generator.normal(size=(200, 3)), np.arange(200) % 2)
     ((text,),) = drift_messages(
@@ -756,7 +756,7 @@ def test_one_wild_value_is_not_drift():
     assert drift_messages(learned(make(), BATCHES[:1]), [(X, y)]) == [[]]
 
 
-def test_the_watch_can_be_switched_off_and_loosened():
+def test_the_comparison_can_be_disabled_and_loosened():
     off = learned(make(drift_limit=None), [BATCHES[0], moved([1])])
     assert off.drift_ is None
     learned(make(drift_limit=500.0), [BATCHES[0], moved([1])])
@@ -845,7 +845,7 @@ SPAM = ["win money now", "cheap money offer", "win a cheap offer now", "free mon
     ("vectorizer", "named"),
     [(TfidfVectorizer(), True), (HashingVectorizer(n_features=64), False)],
 )
-def test_texts_are_watched_as_the_features_they_become(vectorizer, named):
+def test_texts_are_compared_by_their_features(vectorizer, named):
     generator = np.random.default_rng(0)
 
     def batch(ham):
@@ -863,7 +863,7 @@ def test_texts_are_watched_as_the_features_they_become(vectorizer, named):
     assert "column" in text
 
 
-def test_input_that_is_never_numeric_is_not_watched():
+def test_input_that_is_never_numeric_is_not_compared():
     class Lookup(TransformerMixin, BaseEstimator):
         def fit(self, X, y=None):
             return self
@@ -881,7 +881,7 @@ def test_input_that_is_never_numeric_is_not_watched():
 
 
 def naive(X):
-    """Mean, standard deviation, spread, its standard deviation, extremes and count, by loops."""
+    """Mean, deviations, their standard deviation, extremes and count of columns, by loops."""
     rows = []
     for column in np.asarray(X, dtype=float).T:
         x = [float(value) for value in column if np.isfinite(value)]
@@ -921,8 +921,8 @@ def test_statistics_are_those_of_a_loop(generator, make_rows, gaps):
     assert found.constant.tolist() == [False] * 4 + [True, False]
 
 
-def test_the_spread_of_a_spread_is_that_seen_in_samples(generator):
-    """Also for skewed values, whose spread depends on where the mean happens to be."""
+def test_the_deviation_of_a_deviation_is_that_of_samples(generator):
+    """Also for skewed values, whose deviation depends on where the mean happens to be."""
     for draw in (
         generator.normal,
         generator.exponential,
@@ -940,7 +940,7 @@ def test_sparse_entries_given_twice_are_added_up():
     np.testing.assert_array_equal(found.high, [3.0, 4.0])
 
 
-def test_sparse_rows_are_watched_as_dense_ones(generator):
+def test_sparse_rows_are_compared_as_dense_ones(generator):
     """Columns that are empty, fill, empty again, or move: step by step the same, either way."""
     stream = [generator.poisson(0.2, size=(80, 12)).astype(float) for _ in range(4)]
     for step, X in enumerate(stream):
@@ -948,18 +948,18 @@ def test_sparse_rows_are_watched_as_dense_ones(generator):
         if step == 1:
             X[:, 1] = 1.0
             X[:, 5] += 9.0
-    watches = [drift.first_monitor(make(stream[0]), None) for make in (np.asarray, sp.csr_array)]
+    monitors = [drift.first_monitor(make(stream[0]), None) for make in (np.asarray, sp.csr_array)]
     seen = []
     for X in stream[1:]:
         (dense, first, text), (sparse, second, other) = (
-            watch.update(make(X), None, 1.0)
-            for watch, make in zip(watches, (np.asarray, sp.csr_array), strict=True)
+            monitor.update(make(X), None, 1.0)
+            for monitor, make in zip(monitors, (np.asarray, sp.csr_array), strict=True)
         )
         for name in ("mean_shift", "scale_ratio", "drifted"):
             np.testing.assert_allclose(getattr(first, name), getattr(second, name), rtol=1e-9)
         assert text == other
         seen.append(np.flatnonzero(first.drifted).tolist())
-        watches = [dense, sparse]
+        monitors = [dense, sparse]
     assert seen == [[1, 5], [], []]
 
 
@@ -979,10 +979,10 @@ def test_rounding_of_a_constant_is_no_change(generator, dtype):
 def test_a_constant_may_have_exceptions(generator):
     """A rare feature that the first batch happens to lack is no drift, half of the rows are."""
     first = measure(np.zeros((50, 1)))
-    for ones, away in ((0, False), (1, False), (5, False), (40, True)):
+    for ones, drifted in ((0, False), (1, False), (5, False), (40, True)):
         rows = (np.arange(50)[:, None] < ones).astype(float)
         comparison, _ = compare(first, rows, 1.0)
-        assert comparison.drifted.tolist() == [away], ones
+        assert comparison.drifted.tolist() == [drifted], ones
         assert comparison.mean_shift[0] == (np.inf if ones else 0.0)
 
 
@@ -1005,8 +1005,8 @@ def test_too_few_values_tell_nothing():
     comparison, _ = compare(first, np.ones((100, 1)), 1.0)
     assert np.isnan(comparison.mean_shift).all()
     assert not comparison.drifted.any()
-    was_away, _ = compare(first, np.ones((100, 1)), 1.0, np.array([True]))
-    assert was_away.drifted.all()  # and so nothing is said of a return
+    drifted_before, _ = compare(first, np.ones((100, 1)), 1.0, np.array([True]))
+    assert drifted_before.drifted.all()  # and so nothing is said of a return
 
 
 def test_a_column_at_the_limit_does_not_flicker():

@@ -1,1 +1,1 @@
-"""The classifiers: parameters, documentation, validation."""
+"""The classifiers: SeqGraphMED, SeqMED, SeqLapMED and GraphPropagation."""

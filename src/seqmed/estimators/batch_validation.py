@@ -33,7 +33,7 @@ class BatchValidator(BaseEstimator):
 
     # Parameters that may not change between two batches.
     _fixed_parameters: tuple[str, ...] = ()
-    # Whether unlabeled rows are learned from. If not, -1 may be a class beside ``unlabeled=-1``.
+    # Whether unlabeled rows are learned from. If not, -1 may be a class even if it is the marker.
     _semi_supervised = True
     unlabeled: Any
 

@@ -35,7 +35,7 @@ class GraphPropagation(GraphClassifier):
 
     A graph connects each kept row with its nearest neighbours, and labels propagate along its
     edges. Kept are labeled rows and a uniform sample of the unlabeled rows. When labeled rows fill
-    half of the memory, a new one replaces a random one.
+    half of the memory, a new labeled row replaces a random labeled row.
 
     A row is unlabeled if its label equals ``unlabeled``, or is NaN, None, NaT or an empty string. A
     saved model contains kept rows of the stream.
@@ -93,9 +93,9 @@ class GraphPropagation(GraphClassifier):
     score of a class at a new row is the weighted mean of U over its nearest kept rows, divided by
     the number of labels of the class.
 
-    `fit` shuffles the rows and learns them in mini-batches. `retract` finds labeled rows that are
-    kept. `forgetting` may change between batches with `set_params`; `graph_memory`, `n_neighbors`,
-    `alpha` and `metric` may not.
+    `fit` shuffles the rows and learns them in mini-batches. `retract` applies to labeled rows that
+    are kept. `forgetting` may change between batches with `set_params`. `graph_memory`,
+    `n_neighbors`, `alpha` and `metric` may not.
 
     References
     ----------

@@ -62,7 +62,7 @@ class PosteriorPredictor(StreamClassifier):
 
         `partial_fit` scores the labeled rows of every batch before it learns them. These scores
         calibrate the probabilities. The first batch, or `fit` alone, gives no such scores;
-        probabilities are then close to uniform.
+        probabilities then depend on a prior and are less reliable.
 
         Parameters
         ----------

@@ -72,10 +72,10 @@ class SeqGraphMED(GraphClassifier):
         Forgetting factor per batch of the graph, of the recorded scores, and of the default
         estimator. Choose a value below 1 for streams that drift.
     class_weight : {"balanced"}, dict or None, default=None
-        Weights of the classes. A dict maps classes to weights > 0 and multiplies the scores of both
-        experts. "balanced" gives rare classes more weight in the margin expert. It is passed to an
-        estimator that is a `SeqMED` or `SeqLapMED` with ``class_weight=None``. With any other
-        estimator it must be None.
+        Weights of the classes. A dict maps classes to weights > 0, which multiply C in the margin
+        expert and the scores of the graph expert. "balanced" gives rare classes more weight in the
+        margin expert only. It is passed to an estimator that is a `SeqMED` or `SeqLapMED` with
+        ``class_weight=None``. With any other estimator it must be None.
     random_state : int, RandomState instance or None, default=None
         Seed of the choice of kept rows, and of the order of the rows in `fit`.
 
@@ -117,8 +117,8 @@ class SeqGraphMED(GraphClassifier):
     from unlabeled rows. The memory of the graph is bounded; that of a `SeqMED` is bounded by its
     ``budget``.
 
-    `retract` finds rows in the window of the margin expert, which must be a `SeqMED` or
-    `SeqLapMED`.
+    `retract` applies to labeled rows in the window of the margin expert, which must be a `SeqMED`
+    or `SeqLapMED`.
 
     All parameters but `graph_memory`, `n_neighbors`, `alpha`, `metric` and the type of the
     estimator may change between batches with `set_params`. Parameters of a `SeqMED` or `SeqLapMED`

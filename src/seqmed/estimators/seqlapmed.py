@@ -18,7 +18,7 @@ from seqmed.estimators.sequential import (
     LABELS_AT_ONCE,
     SequentialClassifier,
 )
-from seqmed.estimators.validation import Registered, Rows, check_strength
+from seqmed.estimators.validation import Registered, Rows, check_penalty
 from seqmed.graph.laplacian import GraphRecipe
 from seqmed.kernels import Kernel
 from seqmed.margin_state import MarginState
@@ -150,10 +150,10 @@ class SeqLapMED(SequentialClassifier):
     beta_ : float
         Weight of the smoothness term in the last batch.
     heat_width_ : float or None
-        Width of heat weights; None until the stream has two distinct rows. Only available with
+        Width of heat weights; None until a batch has two distinct rows. Only available with
         ``weights="heat"``.
     n_landmarks_ : int
-        Number of landmarks so far.
+        Number of landmarks so far. With ``recursion="exact"``, the number of distinct rows.
     support_vectors_ : {ndarray, sparse array} of shape (n_support, n_features)
         Rows with a nonzero multiplier. Not available with ``kernel="linear"``.
     dual_coef_ : ndarray of shape (n_machines, n_support)
@@ -183,13 +183,13 @@ class SeqLapMED(SequentialClassifier):
 
     Notes
     -----
-    With ``bias="auto"`` the score of class c is ``class_scale_[c] * (f_c(x) + 1)``. f_c is the
-    posterior mean of its machine, bias included, and ``class_scale_[c]`` is
-    ``sqrt(nbar / n_c) / 2``: n_c is the total weight of the labels of the class and nbar its mean
-    over all classes. With other rules the score is f_c(x).
+    With ``bias="auto"`` the score of class c is ``class_scale_[c] * (f_c(x) + 1)``, where f_c is
+    the posterior mean of its machine, bias included. The factor ``class_scale_[c]`` is
+    ``sqrt(nbar / n_c) / 2``, where n_c is the total weight of the labels of the class, and nbar is
+    the mean of n_c over all classes. With other rules the score is f_c(x).
 
-    `retract` finds the labeled rows of the window: the last `window` labeled rows of the last `lag`
-    batches with labels. It requires ``averaging=False``.
+    `retract` applies to the labeled rows of the window: the last `window` labeled rows of the last
+    `lag` batches with labels. It requires ``averaging=False``.
 
     `C`, `beta`, `gamma_A`, `gamma_I`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may
     change between batches with `set_params`. The kernel, `bias_variance`, `averaging`, `budget`,
@@ -373,18 +373,18 @@ class SeqLapMED(SequentialClassifier):
             power=self.laplacian_power,
         )
 
-    def _strengths(self, labeled_weight: float, weight: float) -> tuple[float, float]:
+    def _penalties(self, labeled_weight: float, weight: float) -> tuple[float, float]:
         if self.gamma_A is None or self.gamma_I is None:
             beta = DEFAULT_BETA if self.beta is None else self.beta
-            check_strength(beta, f"beta={beta:g}")
-            return self._check_bound(self.C, f"C={self.C:g}"), 2.0 * beta
-        smoothing = self.gamma_I / self.gamma_A / weight / weight
+            check_penalty(beta, f"beta={beta:g}")
+            return self._check_slack_shape(self.C, f"C={self.C:g}"), 2.0 * beta
+        smoothness = self.gamma_I / self.gamma_A / weight / weight
         given = f"gamma_A={self.gamma_A:g}, gamma_I={self.gamma_I:g}"
-        check_strength(
-            0.5 * smoothing, f"{given} with {weight:g} rows makes beta={smoothing / 2:g}"
+        check_penalty(
+            0.5 * smoothness, f"{given} with {weight:g} rows makes beta={smoothness / 2:g}"
         )
         if labeled_weight == 0:
-            return np.inf, smoothing
-        bound = 0.5 / labeled_weight / self.gamma_A
-        origin = f"gamma_A={self.gamma_A:g} with {labeled_weight:g} labels makes C={bound:g}"
-        return self._check_bound(bound, origin), smoothing
+            return np.inf, smoothness
+        C = 0.5 / labeled_weight / self.gamma_A
+        origin = f"gamma_A={self.gamma_A:g} with {labeled_weight:g} labels makes C={C:g}"
+        return self._check_slack_shape(C, origin), smoothness

@@ -71,7 +71,8 @@ class SeqMED(SequentialClassifier):
         Largest number of points kept. None keeps every support vector. Up to half of the points are
         landmarks, drawn from the labeled rows; labels are learned in their Nystroem features. The
         approximation starts when there are more than ``budget / 2`` labels. For batches with more
-        labels than that, ``lag=1, averaging=True`` is recommended. Ignored by ``kernel="linear"``.
+        labels than that, ``lag=1, averaging=True`` is recommended. With ``kernel="linear"`` there
+        are no landmarks, and the budget only limits the labeled rows of the window.
     unlabeled : object, default=-1
         Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
     class_weight : {"balanced"}, dict or None, default=None
@@ -141,13 +142,13 @@ class SeqMED(SequentialClassifier):
 
     Notes
     -----
-    With ``bias="auto"`` the score of class c is ``class_scale_[c] * (f_c(x) + 1)``. f_c is the
-    posterior mean of its machine, bias included, and ``class_scale_[c]`` is
-    ``sqrt(nbar / n_c) / 2``: n_c is the total weight of the labels of the class and nbar its mean
-    over all classes. With other rules the score is f_c(x).
+    With ``bias="auto"`` the score of class c is ``class_scale_[c] * (f_c(x) + 1)``, where f_c is
+    the posterior mean of its machine, bias included. The factor ``class_scale_[c]`` is
+    ``sqrt(nbar / n_c) / 2``, where n_c is the total weight of the labels of the class, and nbar is
+    the mean of n_c over all classes. With other rules the score is f_c(x).
 
-    `retract` finds the labeled rows of the window: the last `window` labeled rows of the last `lag`
-    batches with labels. It requires ``averaging=False``.
+    `retract` applies to the labeled rows of the window: the last `window` labeled rows of the last
+    `lag` batches with labels. It requires ``averaging=False``.
 
     `C`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may change between batches with
     `set_params`. The kernel, `bias_variance`, `averaging` and `budget` may not.
@@ -190,5 +191,5 @@ class SeqMED(SequentialClassifier):
     def _graph_recipe(self) -> GraphRecipe:
         return GraphRecipe()
 
-    def _strengths(self, labeled_weight: float, weight: float) -> tuple[float, float]:
-        return self._check_bound(self.C, f"C={self.C:g}"), 0.0
+    def _penalties(self, labeled_weight: float, weight: float) -> tuple[float, float]:
+        return self._check_slack_shape(self.C, f"C={self.C:g}"), 0.0

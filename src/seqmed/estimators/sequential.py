@@ -18,7 +18,7 @@ from seqmed.estimators.prediction import PosteriorPredictor
 from seqmed.estimators.validation import (
     Registered,
     Rows,
-    check_strength,
+    check_penalty,
     square_gram,
     warn_unless_converged,
 )
@@ -220,11 +220,11 @@ class SequentialClassifier(PosteriorPredictor):
         return found
 
     def _settings(self, labeled_weight: float, weight: float) -> Settings:
-        bound, smoothing = self._strengths(labeled_weight, weight)
+        C, smoothness_weight = self._penalties(labeled_weight, weight)
         return Settings(
-            bound=bound,
+            bound=C,
             slack_shape=float(self.slack_shape),
-            smoothing=smoothing,
+            smoothing=smoothness_weight,
             bias=self.bias,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -239,14 +239,15 @@ class SequentialClassifier(PosteriorPredictor):
         """Return the number of labeled rows kept within a budget."""
         return budget - self._landmarks_within_budget(budget)
 
-    def _check_bound(self, bound: float, origin: str) -> float:
-        check_strength(bound, origin)
-        if bound <= self.slack_shape:
+    def _check_slack_shape(self, C: float, origin: str) -> float:
+        """Return C; refuse it if it does not exceed the slack shape, or is too large."""
+        check_penalty(C, origin)
+        if self.slack_shape >= C:
             raise ValueError(
                 f"{origin}, expected C > slack_shape={self.slack_shape:g}: otherwise all "
                 "multipliers are 0 and nothing can be learned. Raise C, or lower slack_shape."
             )
-        return bound
+        return C
 
     def _check_retractable(self) -> None:
         if self.averaging:
@@ -292,12 +293,12 @@ class SequentialClassifier(PosteriorPredictor):
 
     @abstractmethod
     def _labels_at_once(self, capacity: int) -> int:
-        """Return the largest number of labels of one dual, for ``capacity`` labeled rows kept."""
+        """Return the largest number of labels of one dual, with ``capacity`` labeled rows kept."""
 
     @abstractmethod
     def _graph_recipe(self) -> GraphRecipe:
         """Return the parameters of the graph of a batch."""
 
     @abstractmethod
-    def _strengths(self, labeled_weight: float, weight: float) -> tuple[float, float]:
+    def _penalties(self, labeled_weight: float, weight: float) -> tuple[float, float]:
         """Return C and the smoothness weight ``2 beta`` of a batch of these total weights."""

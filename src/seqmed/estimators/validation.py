@@ -28,7 +28,7 @@ ASYMMETRY = 1e-6
 # Range of positive sample weights. It keeps bounds and slack terms within the range of doubles.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-50, 1e50
 # Largest C and beta. It keeps their products within the range of doubles.
-LARGEST_STRENGTH = 1e100
+LARGEST_PENALTY = 1e100
 # Squares of features, and products of two such squares, must stay finite.
 LARGEST_FEATURE = 1e70
 
@@ -94,10 +94,10 @@ def largest_size(values: Array) -> float:
     return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
 
-def check_strength(value: float, origin: str) -> None:
+def check_penalty(value: float, origin: str) -> None:
     """Refuse a C or beta whose products would overflow; ``origin`` describes it in the error."""
-    if not float(value) <= LARGEST_STRENGTH:
-        raise ValueError(f"{origin}, expected at most {LARGEST_STRENGTH:g}: lower the value.")
+    if not float(value) <= LARGEST_PENALTY:
+        raise ValueError(f"{origin}, expected at most {LARGEST_PENALTY:g}: lower the value.")
 
 
 def check_weights(weights: Array) -> None:

@@ -132,7 +132,7 @@ def numeric_columns(X: Any) -> tuple[Points, tuple[str, ...] | None] | None:
 
     Returns
     -------
-    rows and names, or None if there is no numeric column. The names are None if there are none.
+    rows and names, or None if there is no numeric column. Without column names, names is None.
     """
     if hasattr(X, "iloc") and getattr(X, "ndim", 0) == 2:
         kinds = [getattr(dtype, "kind", "O") for dtype in X.dtypes]

@@ -185,7 +185,7 @@ class DriftMonitor:
         -------
         monitor : monitor after these rows.
         comparison : None if there are too few rows.
-        message : description of the columns that have newly drifted, empty without any.
+        message : description of columns that have newly drifted, empty if there are none.
         """
         rows = self._aligned(points, names)
         if rows is None:

@@ -39,9 +39,9 @@ class SemiSupervisedSplit(BaseCrossValidator):
     unlabeled : object, default=-1
         Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
     separate_groups : bool, default=False
-        Whether to leave the unlabeled rows of a test fold's groups out of its training fold. True
-        estimates the accuracy on groups without any training rows. False estimates the accuracy on
-        groups whose unlabeled rows are available for training.
+        Whether to remove unlabeled rows from a training fold if their group is in the test fold.
+        True estimates the accuracy on groups without any training rows. False estimates the
+        accuracy on groups whose unlabeled rows are available for training.
 
     See Also
     --------
