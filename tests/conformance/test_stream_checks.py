@@ -589,7 +589,7 @@ def test_an_unfinished_solve_says_so(case, method):
     assert worst.violation > 1e-4
     for words in (
         "tol=0.0001",
-        f"KKT violation {worst.violation:.3g}",
+        f"KKT violation is {worst.violation:.3g}",
         f"duality gap {worst.gap:.3g}",
         "after 1 iterations",
         "raise max_iter",
