@@ -59,8 +59,9 @@ class SeqLapMED(SequentialClassifier):
         Upper bound of the multiplier of a row of weight 1. A larger C penalises errors more. Leave
         it at its default if ``gamma_A`` is given. The value used is `C_`.
     beta : float >= 0 or None, default=None
-        Weight of the smoothness term; 0 ignores unlabeled rows. None is 0.01, unless ``gamma_A``
-        and ``gamma_I`` are given. The value used is `beta_`.
+        Smoothness weight: weight of the penalty on functions that differ between neighbours. 0
+        ignores unlabeled rows. None is 0.01, unless ``gamma_A`` and ``gamma_I`` are given. The
+        value used is `beta_`.
     bias : {"auto", "exact", "median"}, default="auto"
         Treatment of the bias. "auto" uses one machine per class with a known bias of -1. It learns
         from batches of a single class, and a class may appear at any time. Its scores are divided
@@ -148,7 +149,7 @@ class SeqLapMED(SequentialClassifier):
     C_ : float
         Multiplier bound of a row of weight 1 in the last batch.
     beta_ : float
-        Weight of the smoothness term in the last batch.
+        Smoothness weight of the last batch.
     heat_width_ : float or None
         Width of heat weights; None until a batch has two distinct rows. Only available with
         ``weights="heat"``.
@@ -377,14 +378,12 @@ class SeqLapMED(SequentialClassifier):
         if self.gamma_A is None or self.gamma_I is None:
             beta = DEFAULT_BETA if self.beta is None else self.beta
             check_penalty(beta, f"beta={beta:g}")
-            return self._check_slack_shape(self.C, f"C={self.C:g}"), 2.0 * beta
-        smoothness = self.gamma_I / self.gamma_A / weight / weight
+            return self._check_slack_shape(self.C, f"C={self.C:g}"), beta
+        beta = 0.5 * self.gamma_I / self.gamma_A / weight / weight
         given = f"gamma_A={self.gamma_A:g}, gamma_I={self.gamma_I:g}"
-        check_penalty(
-            0.5 * smoothness, f"{given} with {weight:g} rows makes beta={smoothness / 2:g}"
-        )
+        check_penalty(beta, f"{given} with {weight:g} rows makes beta={beta:g}")
         if labeled_weight == 0:
-            return np.inf, smoothness
+            return np.inf, beta
         C = 0.5 / labeled_weight / self.gamma_A
         origin = f"gamma_A={self.gamma_A:g} with {labeled_weight:g} labels makes C={C:g}"
-        return self._check_slack_shape(C, origin), smoothness
+        return self._check_slack_shape(C, origin), beta

@@ -220,11 +220,11 @@ class SequentialClassifier(PosteriorPredictor):
         return found
 
     def _settings(self, labeled_weight: float, weight: float) -> Settings:
-        C, smoothness_weight = self._penalties(labeled_weight, weight)
+        C, beta = self._penalties(labeled_weight, weight)
         return Settings(
             bound=C,
             slack_shape=float(self.slack_shape),
-            smoothing=smoothness_weight,
+            smoothing=2.0 * beta,
             bias=self.bias,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -301,4 +301,4 @@ class SequentialClassifier(PosteriorPredictor):
 
     @abstractmethod
     def _penalties(self, labeled_weight: float, weight: float) -> tuple[float, float]:
-        """Return C and the smoothness weight ``2 beta`` of a batch of these total weights."""
+        """Return C and beta of a batch with these total weights of labeled and of all rows."""
