@@ -28,7 +28,7 @@ test: $(READY)
 
 test-all: test
 	$(PYTEST) -m exhaustive
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m nojit
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m nojit tests
 
 check: $(READY)
 	$(BIN)/ruff check .
