@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from seqmed import GraphPropagation
-from seqmed.graph import conjugate_gradients, kept_rows, metrics, propagation
+from seqmed.graph import conjugate_gradients, kept_rows, loops, metrics, propagation
 from seqmed.kernels import make_kernel
 from tests.reference import naive_graph
 
@@ -225,25 +225,48 @@ def test_lists_of_kernel_neighbours_are_exact_after_any_changes(changes, seed, n
 
 
 @pytest.mark.parametrize(("metric", "make"), [("euclidean", flat), ("cosine", words)])
-def test_a_search_finds_the_nearest_kept_rows(metric, make):
+@pytest.mark.parametrize("n_neighbors", [1, 10, 70])
+def test_a_search_finds_the_nearest_kept_rows(metric, make, n_neighbors):
     rng = np.random.default_rng(0)
-    kept = kept_rows.no_kept_rows(metrics.make_metric(metric, make(rng, 50, 12)), NEIGHBORS)
-    kept = put_new(kept, rng, make, 150, 0, 12)
+    kept = kept_rows.no_kept_rows(metrics.make_metric(metric, make(rng, 50, 12)), n_neighbors)
+    kept = put_new(kept, rng, make, 450, 0, 12)
     queries = kept.metric.store(make(rng, 30, 12))
-    whole = kept_rows.no_kept_rows(kept.metric, NEIGHBORS)
-    joined = kept_rows.joined(kept.take(np.arange(150)), queries)
-    whole = whole.put(np.arange(180), joined)
-    distances = all_distances(whole)[150:, :150]
+    whole = kept_rows.no_kept_rows(kept.metric, n_neighbors)
+    joined = kept_rows.joined(kept.take(np.arange(450)), queries)
+    whole = whole.put(np.arange(480), joined)
+    distances = all_distances(whole)[450:, :450]
     for own in (None, np.arange(30)):
         found = kept.search(queries, own=own)
         for row in range(30):
             expected = distances[row].copy()
             if own is not None:
                 expected[own[row]] = np.inf
-            expected = np.sort(expected[np.isfinite(expected)])[:NEIGHBORS]
+            expected = np.sort(expected[np.isfinite(expected)])[:n_neighbors]
             np.testing.assert_allclose(
                 found.distances[row, : found.sizes[row]], expected, rtol=1e-5, atol=1e-5
             )
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_a_search_among_few_rows_finds_all_but_the_row_itself(metric):
+    rows = np.random.default_rng(0).uniform(1.0, 2.0, size=(NEIGHBORS + 1, 4))
+    kept = kept_rows.no_kept_rows(metrics.make_metric(metric, rows), NEIGHBORS)
+    slots = np.arange(NEIGHBORS + 1)
+    kept = kept.put(slots, kept.metric.store(rows))
+    found = kept.search(kept.take(slots), own=slots)
+    for slot in slots:
+        assert set(found.slots[slot]) == set(slots) - {slot}
+
+
+def test_rows_at_the_rounded_limit_are_found():
+    """A limit that rounding has brought down to the value of a row does not rule it out."""
+    norm = np.float32(0.1)
+    norms = np.random.default_rng(0).random(999).astype(np.float32)
+    horizons = np.nextafter(norm + norms, np.float32(np.inf))
+    products = np.zeros((999, 999), dtype=np.float32)
+    found, ends = loops.find_below(products, norms, horizons - norm)
+    for row, found_rows in enumerate(np.split(found, ends[:-1])):
+        assert row in found_rows
 
 
 def assert_neighbours_are_those_of_doubles(kept, rows):

@@ -147,8 +147,10 @@ def gather(blocks: tuple[Stored, ...], slots: Indices) -> Stored:
     """Return the rows of some slots, in their order."""
     order = np.argsort(slots, kind="stable")
     numbers, places = np.divmod(slots[order], BLOCK)
-    parts = [blocks[n].take(places[numbers == n]) for n in np.unique(numbers)]
-    return reduce(joined, parts).take(np.argsort(order, kind="stable"))
+    rows: Stored = reduce(
+        joined, (blocks[n].take(places[numbers == n]) for n in np.unique(numbers))
+    )
+    return rows.take(np.argsort(order, kind="stable"))
 
 
 def joined(first: Stored, second: Stored) -> Stored:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-# Distances that are compared with a horizon at a time; most are too large.
-WORD = 64
+from seqmed.arrays import Indices, Mask
+from seqmed.graph.neighbours import Lists, Side, Single, Slots
+
+# Results of comparisons that are tested at once, as one number of 64 bits.
+WORD = 8
+# Rows that are compared with the nearest rows of as many groups at once.
+LANES = 64
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def squared_distance(first, second):
+def squared_distance(first: Single, second: Single) -> np.float32:
     """Return the squared Euclidean distance of two rows; symmetric to the last bit."""
     total = np.float32(0.0)
     for column in range(first.size):
@@ -20,7 +26,9 @@ def squared_distance(first, second):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def insert(slots, distances, size, horizon, slot, distance):
+def insert(
+    slots: Slots, distances: Single, size: int, horizon: float, slot: int, distance: float
+) -> tuple[int, float]:
     """Insert an entry nearer than the horizon in a list; a full one gives up its last entry.
 
     Returns the size and the horizon of the list.
@@ -42,38 +50,105 @@ def insert(slots, distances, size, horizon, slot, distance):
     return size, horizon
 
 
-@njit(cache=True, nogil=True, inline="always")
-def below(products, norms, start, limit):
-    """Return the rows from ``start`` on with ``norm - 2 product < limit`` as bits of a word.
+@njit(cache=True, nogil=True)
+def find_below(
+    products: Single, norms: Single, limits: Single
+) -> tuple[NDArray[np.uint32], Indices]:
+    """Return the rows with ``norm - 2 product <= limit`` for every query.
 
-    Indices are unsigned: signed ones might be negative, and the loop would not be vectorised.
+    Comparisons are vectorised, and `WORD` results are tested at once: most rows are too far away.
+    Indices are unsigned: signed ones might be negative, and the loops would not be vectorised.
+
+    Parameters
+    ----------
+    products : (m, b) float32, inner products.
+    norms : (b,) float32.
+    limits : (m,) float32.
+
+    Returns
+    -------
+    found : row indices, those of one query after the other.
+    ends : (m,) where the rows of each query end.
     """
-    word, bits = np.uint64(0), np.uint64(WORD)
-    if start + bits <= np.uint64(products.size):
-        for k in range(bits):
-            near = norms[start + k] - np.float32(2.0) * products[start + k] < limit
-            word |= np.uint64(near) << k
-    else:
-        for k in range(np.uint64(products.size) - start):
-            near = norms[start + k] - np.float32(2.0) * products[start + k] < limit
-            word |= np.uint64(near) << k
-    return word
-
-
-@njit(cache=True, nogil=True, inline="always")
-def lowest_bit(word):
-    """Return the place of the lowest bit of a word that is set, by halving."""
-    place, half = np.uint64(0), np.uint64(WORD // 2)
-    while half:
-        if not word & ((np.uint64(1) << half) - np.uint64(1)):
-            word >>= half
-            place += half
-        half >>= np.uint64(1)
-    return place
+    n_words = (norms.size + WORD - 1) // WORD
+    flags = np.zeros(n_words * WORD, dtype=np.bool_)
+    words = flags.view(np.uint64)
+    found = np.empty(products.size + WORD, dtype=np.uint32)
+    ends = np.empty(limits.size, dtype=np.intp)
+    count = np.uint64(0)
+    for query in range(limits.size):
+        values, limit = products[query], limits[query]
+        for row in range(np.uint64(norms.size)):
+            flags[row] = norms[row] - np.float32(2.0) * values[row] <= limit
+        for place in range(np.uint64(n_words)):
+            if words[place]:
+                start = np.uint64(WORD) * place
+                for row in range(start, start + np.uint64(WORD)):
+                    found[count] = row
+                    count += np.uint64(flags[row])
+        ends[query] = count
+    return found[:count], ends
 
 
 @njit(cache=True, nogil=True)
-def offer(products, queries, block, lists):
+def compare(
+    products: Single, queries: Side, block: Side, found: NDArray[np.uint32], ends: Indices
+) -> Single:
+    """Return squared distances of queries to the rows that `find_below` has found for them.
+
+    They are ``|q|^2 + |b|^2 - 2 q.b``, unless there are rows to compute them from. A loop of its
+    own is twice as fast as one that inserts in lists too.
+    """
+    rows, norms, _ = block
+    distances = np.empty(found.size, dtype=np.float32)
+    start = 0
+    for query in range(ends.size):
+        values, norm, point = products[query], queries.norms[query], queries.rows[query]
+        for place in range(start, ends[query]):
+            row = found[place]
+            if rows.shape[1] == 0:
+                distance = norm + (norms[row] - np.float32(2.0) * values[row])
+                distances[place] = max(distance, np.float32(0.0))
+            else:
+                distances[place] = squared_distance(point, rows[row])
+        start = ends[query]
+    return distances
+
+
+@njit(cache=True, nogil=True)
+def nearest_of_groups(products: Single, block: Side, values: Single, slots: Slots) -> None:
+    """Update the row of smallest ``norm - 2 product`` in each of g groups, for every query.
+
+    Row i of a block is in group ``i % g``, so that groups are compared by vector instructions.
+
+    Parameters
+    ----------
+    products : (m, b) float32, inner products.
+    block : the rows.
+    values : (m, g) float32, the smallest values so far, inf for none; g is a multiple of `LANES`.
+        Changed in place.
+    slots : (m, g) int32, the slots of these rows. Changed in place.
+    """
+    _, norms, block_slots = block
+    n_rows, n_groups, lanes = np.uint64(norms.size), np.uint64(values.shape[1]), np.uint64(LANES)
+    whole = n_rows // lanes * lanes
+    for query in range(products.shape[0]):
+        for start in range(np.uint64(0), whole, lanes):
+            first = start % n_groups
+            for lane in range(lanes):
+                value = norms[start + lane] - np.float32(2.0) * products[query, start + lane]
+                if value < values[query, first + lane]:
+                    values[query, first + lane] = value
+                    slots[query, first + lane] = block_slots[start + lane]
+        for row in range(whole, n_rows):
+            value = norms[row] - np.float32(2.0) * products[query, row]
+            if value < values[query, row % n_groups]:
+                values[query, row % n_groups] = value
+                slots[query, row % n_groups] = block_slots[row]
+
+
+@njit(cache=True, nogil=True)
+def offer(products: Single, queries: Side, block: Side, lists: Lists) -> None:
     """Offer every row of a block to the lists of some queries, but for a query itself.
 
     Squared distances are at least ``|q|^2 + |b|^2 - 2 q.b``. They are that, unless there are rows
@@ -85,84 +160,59 @@ def offer(products, queries, block, lists):
     queries, block : the two sides.
     lists : of the m queries; changed in place.
     """
-    rows, norms, slots = block
-    query_rows, query_norms, query_slots = queries
-    all_slots, all_distances, horizons, sizes = lists
-    exact = rows.shape[1] == 0
-    for query in range(products.shape[0]):
-        values, norm, own = products[query], query_norms[query], query_slots[query]
-        point, entries, distances = query_rows[query], all_slots[query], all_distances[query]
-        size, horizon = sizes[query], horizons[query]
-        for start in range(np.uint64(0), np.uint64(values.size), np.uint64(WORD)):
-            word = below(values, norms, start, horizon - norm)
-            while word:
-                row = start + lowest_bit(word)
-                word &= word - np.uint64(1)
-                if slots[row] == own:
-                    continue
-                if exact:
-                    distance = norm + (norms[row] - np.float32(2.0) * values[row])
-                    distance = max(distance, np.float32(0.0))
-                else:
-                    distance = squared_distance(point, rows[row])
-                if distance < horizon:
-                    size, horizon = insert(entries, distances, size, horizon, slots[row], distance)
-        sizes[query], horizons[query] = size, horizon
+    slots, distances, horizons, sizes = lists
+    found, ends = find_below(products, block.norms, horizons - queries.norms)
+    computed = compare(products, queries, block, found, ends)
+    start = 0
+    for query in range(ends.size):
+        for place in range(start, ends[query]):
+            distance, slot = computed[place], block.slots[found[place]]
+            if distance < horizons[query] and slot != queries.slots[query]:
+                sizes[query], horizons[query] = insert(
+                    slots[query], distances[query], sizes[query], horizons[query], slot, distance
+                )
+        start = ends[query]
 
 
 @njit(cache=True, nogil=True)
-def receive(products, queries, block, lists):
+def receive(products: Single, queries: Side, block: Side, lists: Lists) -> None:
     """Insert some queries in the lists of the rows of a block: `offer` the other way round.
 
     ``lists`` are those of the b rows; changed in place. A row of horizon -inf receives nothing.
     """
-    rows, norms, _ = block
-    query_rows, query_norms, query_slots = queries
     slots, distances, horizons, sizes = lists
-    exact = rows.shape[1] == 0
-    gaps = norms - horizons  # horizons shrink meanwhile, so these are lower bounds
-    for query in range(products.shape[0]):
-        values, norm, point = products[query], query_norms[query], query_rows[query]
-        for start in range(np.uint64(0), np.uint64(values.size), np.uint64(WORD)):
-            word = below(values, gaps, start, -norm)
-            while word:
-                row = start + lowest_bit(word)
-                word &= word - np.uint64(1)
-                if exact:
-                    distance = norm + (norms[row] - np.float32(2.0) * values[row])
-                    distance = max(distance, np.float32(0.0))
-                else:
-                    distance = squared_distance(point, rows[row])
-                if distance < horizons[row]:
-                    sizes[row], horizons[row] = insert(
-                        slots[row], distances[row], sizes[row], horizons[row],
-                        query_slots[query], distance,
-                    )  # fmt: skip
+    found, ends = find_below(products, block.norms - horizons, -queries.norms)
+    computed = compare(products, queries, block, found, ends)
+    start = 0
+    for query in range(ends.size):
+        for place in range(start, ends[query]):
+            row, distance = found[place], computed[place]
+            if distance < horizons[row]:
+                sizes[row], horizons[row] = insert(
+                    slots[row], distances[row], sizes[row], horizons[row],
+                    queries.slots[query], distance,
+                )  # fmt: skip
+        start = ends[query]
 
 
 @njit(cache=True, nogil=True)
-def measure(guesses, queries, block, lists):
-    """Insert guessed neighbours (m, g) that are in a block in the lists of the queries.
+def measure(guesses: Slots, queries: Side, block: Side, distances: Single) -> None:
+    """Write squared distances (m, g) of queries to those of the guessed rows that are in a block.
 
     Guesses are slots, -1 for none; the slots of the block follow each other.
     """
-    rows, norms, slots = block
-    query_rows, all_slots, all_distances = queries.rows, lists.slots, lists.distances
-    horizons, sizes = lists.horizons, lists.sizes
+    rows, _, slots = block
+    first, last = slots[0], slots[-1]
     for query in range(guesses.shape[0]):
-        for guess in guesses[query]:
-            row = guess - slots[0]
-            if 0 <= row < norms.size:
-                distance = squared_distance(query_rows[query], rows[row])
-                if distance < horizons[query]:
-                    sizes[query], horizons[query] = insert(
-                        all_slots[query], all_distances[query], sizes[query], horizons[query],
-                        guess, distance,
-                    )  # fmt: skip
+        point = queries.rows[query]
+        for place in range(guesses.shape[1]):
+            slot = guesses[query, place]
+            if first <= slot <= last:
+                distances[query, place] = squared_distance(point, rows[slot - first])
 
 
 @njit(cache=True, nogil=True)
-def drop(lists, gone):
+def drop(lists: Lists, gone: Mask) -> None:
     """Delete the entries of slots in the mask ``gone`` (n,) from all lists."""
     for row in range(lists.sizes.size):
         kept = 0
@@ -179,7 +229,7 @@ def drop(lists, gone):
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def multiply(slots, weights, values, out):
+def multiply(slots: Slots, weights: Single, values: Single, out: Single) -> None:
     """Add ``(A + A') values`` to ``out``, both (n, K), for a matrix A given by lists.
 
     ``weights`` (n, k) is 0 where a list has fewer than k entries. Indices are unsigned, so that the
@@ -198,7 +248,9 @@ def multiply(slots, weights, values, out):
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def advance(values, residual, direction, image, step):
+def advance(
+    values: Single, residual: Single, direction: Single, image: Single, step: Single
+) -> Single:
     """Go a step (K,) in a direction with this image, all (n, K); return the squares of residuals.
 
     Two or three times as fast as the same with numpy, as is `turn`.
@@ -216,7 +268,7 @@ def advance(values, residual, direction, image, step):
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def turn(direction, residual, ratio):
+def turn(direction: Single, residual: Single, ratio: Single) -> None:
     """Replace a direction (n, K) by the residual plus ``ratio`` (K,) times itself."""
     for row in range(np.uint64(direction.shape[0])):
         for column in range(np.uint64(direction.shape[1])):

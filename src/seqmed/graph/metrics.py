@@ -28,6 +28,9 @@ LARGEST_OUTLIER = 1e6
 # squares, and at most `WIDEST` or a third of the columns of a row. Its directions are measured
 # once, on `MEASURED` rows: before that searches are cheap.
 COLUMNS, CAPTURED, WIDEST, MEASURED = 16, 0.9, 256, 1000
+# Values that are converted at once, 256 kB: arrays of all rows would not stay in the cache, and
+# their memory would be asked for anew with every search.
+CACHED = 2**15
 # Unit roundoff of single precision.
 ROUNDOFF = 2.0**-24
 
@@ -59,7 +62,7 @@ class Stored(NamedTuple):
     @property
     def sketched(self) -> bool:
         """Whether there is a sketch."""
-        return self.sketch.shape[1] > 0
+        return bool(self.sketch.shape[1])
 
     @property
     def compared(self) -> Points:
@@ -126,21 +129,27 @@ class Euclidean:
 
     def store(self, points: Points) -> Stored:
         """Return centred rows of single precision; extreme coordinates are clipped."""
-        with np.errstate(over="ignore"):
-            rows = (points - self.centre) / self.scale
-        np.clip(rows, -LARGEST_COORDINATE, LARGEST_COORDINATE, out=rows)
-        return self.stored(np.ascontiguousarray(rows, dtype=np.float32))
+        rows = np.empty(points.shape, dtype=np.float32)
+        for part in parts(rows):
+            with np.errstate(over="ignore"):
+                scaled = (points[part] - self.centre) / self.scale
+            rows[part] = np.clip(scaled, -LARGEST_COORDINATE, LARGEST_COORDINATE)
+        return self.stored(rows)
 
     def stored(self, rows: Single) -> Stored:
         """Return centred and scaled rows with their norms and sketches."""
         if not self.directions.shape[1]:
             return without_sketch(rows, np.einsum("ij,ij->i", rows, rows))
-        doubles = rows.astype(np.float64)
-        norms = np.einsum("ij,ij->i", doubles, doubles)
-        along = doubles @ self.directions
-        rest = np.sqrt(np.maximum(norms - np.einsum("ij,ij->i", along, along), 0.0))
-        sketch = np.hstack([along, rest[:, None]]).astype(np.float32)
-        return Stored(rows, norms.astype(np.float32), sketch)
+        norms = np.empty(rows.shape[0], dtype=np.float32)
+        sketch = np.empty((rows.shape[0], self.directions.shape[1] + 1), dtype=np.float32)
+        for part in parts(rows):
+            doubles = rows[part].astype(np.float64)
+            squares = np.einsum("ij,ij->i", doubles, doubles)
+            along = doubles @ self.directions
+            rest = squares - np.einsum("ij,ij->i", along, along)
+            norms[part], sketch[part, :-1] = squares, along
+            sketch[part, -1] = np.sqrt(np.maximum(rest, 0.0))
+        return Stored(rows, norms, sketch)
 
     def products(self, queries: Stored, block: Stored, out: Single) -> None:
         """Write inner products of the sketches to ``out``, (m, b)."""
@@ -168,6 +177,12 @@ class Euclidean:
     def restored(self, block: Stored) -> Stored:
         """Return stored rows with the sketches of this metric."""
         return self.stored(block.rows)
+
+
+def parts(rows: Single) -> list[slice]:
+    """Return slices of rows, of which copies in double precision stay in the cache."""
+    size = max(1, CACHED // max(1, rows.shape[1]))
+    return [slice(start, start + size) for start in range(0, rows.shape[0], size)]
 
 
 class Unsketched:

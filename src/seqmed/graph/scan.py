@@ -11,9 +11,10 @@ from seqmed.graph.neighbours import Lists, Side, Single, Slots, empty_lists
 
 __all__ = ["Scan", "drop"]
 
-# Rows nearest by inner products that are compared exactly, beyond those wanted: the farthest that
-# is wanted bounds the search.
-GUESSES = 3
+# Rows are cut in groups, at least `GROUPS` for every row that is wanted. Each group has one row
+# that is nearest by inner products. Of these the nearest are compared exactly, `GUESSES` more than
+# wanted. Their distances bound the search.
+GROUPS, GUESSES = 4, 3
 
 
 class Scan:
@@ -46,25 +47,25 @@ class Scan:
         length : entries wanted.
         receiving : the lists of all kept rows if the queries have just been put among them.
         """
-        strip, limit = self.side(queries, own), self.metric.limit
-        found = empty_lists(queries.size, length, limit)
-        guesses = empty_lists(queries.size, length + GUESSES, np.inf)
-        pairs, start = [], 0
+        strip = self.side(queries, own)
+        shape = queries.size, -(-GROUPS * length // loops.LANES) * loops.LANES
+        nearest = np.full(shape, np.inf, dtype=np.float32)
+        slots = np.full(shape, -1, dtype=np.int32)
+        compared, start = [], 0
         self.reserve(queries.size * self.lists.sizes.size)
         for stored, block in zip(self.blocks, self.sides, strict=True):
             stop = start + queries.size * stored.size
             values = self.memory[start:stop].reshape(queries.size, stored.size)
             self.metric.products(queries, stored, values)
-            if self.metric.refines:
-                loops.offer(values, inexact(strip), inexact(block), guesses)
-            pairs.append((values, block))
+            loops.nearest_of_groups(values, block, nearest, slots)
+            compared.append((values, block))
             start = stop
-        if self.metric.refines:
-            found.horizons[:] = np.nextafter(self.radii(guesses.slots, strip, length), np.inf)
-        for values, block in pairs:
+        found = empty_lists(queries.size, length, self.metric.limit)
+        radii = self.radii(nearest, slots, strip, length)
+        np.minimum(np.nextafter(radii, np.inf), found.horizons, out=found.horizons)
+        for values, block in compared:
             loops.offer(values, strip, block, found)
-        if receiving is not None:
-            for values, block in pairs:
+            if receiving is not None:
                 part = receiving.take(slice(block.slots[0], block.slots[-1] + 1))
                 loops.receive(values, strip, block, part)
         return found
@@ -74,12 +75,24 @@ class Scan:
         if self.memory.size < size:
             self.memory = np.empty(size, dtype=np.float32)
 
-    def radii(self, guesses: Slots, strip: Side, length: int) -> Single:
-        """Return squared distances (m,) within which so many of the guessed rows (m, g) lie."""
-        lists = empty_lists(strip.norms.size, length, np.inf)
-        for block in self.sides:
-            loops.measure(guesses, strip, block, lists)
-        return lists.distances[:, -1]
+    def radii(self, values: Single, slots: Slots, strip: Side, length: int) -> Single:
+        """Return squared distances (m,) within which there are as many rows as wanted.
+
+        Parameters
+        ----------
+        values, slots : (m, g) as written by `loops.nearest_of_groups`.
+        strip : the queries.
+        length : entries wanted.
+        """
+        itself = slots == strip.slots[:, None]
+        values[itself], slots[itself] = np.inf, -1
+        chosen = np.argpartition(values, length + GUESSES, axis=1)[:, : length + GUESSES]
+        guesses = np.take_along_axis(slots, chosen, axis=1)
+        distances = strip.norms[:, None] + np.take_along_axis(values, chosen, axis=1)
+        if self.metric.refines:
+            for block in self.sides:
+                loops.measure(guesses, strip, block, distances)
+        return np.maximum(np.partition(distances, length - 1, axis=1)[:, length - 1], 0.0)
 
 
 def inexact(side: Side) -> Side:
