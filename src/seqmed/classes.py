@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array
-from seqmed.labels import aligned, compact, split_labels
+from seqmed.label_dtypes import aligned, canonical
+from seqmed.labels import split_labels
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class ClassRegistry:
 
         return replace(
             self,
-            classes=compact(self.classes[kept]),
+            classes=canonical(self.classes[kept]),
             counts=counts[kept],
             weights=less(self.weights, weights),
             discounted=less(self.discounted, discounted),
@@ -280,4 +281,4 @@ def union(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
     """Return the classes of two arrays of labels of one type, sorted."""
     if not first.size or not second.size:
         return np.unique(first if first.size else second)
-    return compact(np.union1d(*aligned(first, second)))
+    return canonical(np.union1d(*aligned(first, second)))

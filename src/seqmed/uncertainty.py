@@ -10,7 +10,7 @@ import numpy as np
 from seqmed.arrays import Array, Indices, Points, found_among, stack, take_rows
 from seqmed.classes import ClassRegistry
 from seqmed.covariance.protocol import CovarianceFunction
-from seqmed.graph.propagation import GraphState
+from seqmed.graph.graph_state import GraphState
 from seqmed.kernels import Kernel, Linear, blocks
 from seqmed.kernels.bounded import check_overflow
 from seqmed.linalg.factorisation import cholesky, solve_lower

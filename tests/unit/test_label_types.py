@@ -147,7 +147,7 @@ TYPES = {
     "fractions": Labels(np.array([0.5, 1.0]), "floats", None),
     "time zone": Labels(pd.Series(pd.to_datetime(["1970-01-02"] * 2, utc=True)), "time zone", None),
     "attoseconds": Labels(np.array([1, 2], dtype="M8[as]"), "datetime64[as]", None),
-    "integers that are no floats": Labels([BIG + 1, 1.0], "64 bits", None),
+    "integers that are no floats": Labels([BIG + 1, 1.0], "float64", None),
 }
 
 

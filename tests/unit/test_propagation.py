@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from seqmed import GraphPropagation
-from seqmed.graph import conjugate_gradients, kept_rows, loops, metrics, propagation
+from seqmed.graph import conjugate_gradients, graph_state, kept_rows, loops, metrics, propagation
 from seqmed.kernels import make_kernel
 from tests.reference import naive_graph
 
@@ -300,7 +300,7 @@ def test_rows_of_any_size_are_told_apart_after_a_first_batch_of_one_row(size):
 
 
 def begun(rows, metric="euclidean", capacity=60, alpha=ALPHA, seed=0, n_classes=3):
-    state = propagation.empty_graph(
+    state = graph_state.empty_graph(
         metrics.make_metric(metric, rows), capacity, NEIGHBORS, alpha, seed
     )
     return state.with_classes(np.arange(0), n_classes)
@@ -456,7 +456,7 @@ def test_scores_of_many_rows_and_classes_gather_little_at_once(monkeypatch):
     finally:
         tracemalloc.stop()
     assert peak < 4 * means.nbytes  # all neighbours at once are ten times as large
-    monkeypatch.setattr(propagation, "LARGEST_GATHER", 1)
+    monkeypatch.setattr(graph_state, "LARGEST_GATHER", 1)
     np.testing.assert_array_equal(state.mean_influence(found.take(slice(9))), means[:9])
 
 
@@ -549,7 +549,7 @@ def test_forgetting_brings_newer_rows_into_the_sample():
         rng = np.random.default_rng(0)
         state = begun(np.zeros((1, 1)), capacity=40)
         for batch in range(20):
-            state = propagation.forget(state, factor)
+            state = state.forget(factor)
             rows = batch + rng.random((20, 1))
             state, _ = learned(state, [(rows, np.full(20, -1), np.zeros(20))])
         stored = state.rows.take(np.arange(40)).rows[:, 0]
@@ -562,14 +562,14 @@ def test_forgetting_brings_newer_rows_into_the_sample():
 def test_forgotten_labels_lose_mass_and_are_dropped_in_the_end():
     stream = batches(7, n_batches=1)
     state, _ = learned(begun(stream[0][0]), stream)
-    half = propagation.forget(state, 0.5)
+    half = state.forget(0.5)
     np.testing.assert_array_equal(half.masses, 0.5 * state.masses)
-    assert propagation.forget(state, 1.0) is state
+    assert state.forget(1.0) is state
     other = batches(8, n_batches=1)
     for _ in range(25):
-        state = propagation.forget(state, 0.5)
+        state = state.forget(0.5)
     state, _ = learned(state, other)
-    dropped = propagation.forget(state, 0.5)
+    dropped = state.forget(0.5)
     assert np.count_nonzero(dropped.codes >= 0) == np.count_nonzero(other[0][1] >= 0)
     assert not dropped.masses[dropped.codes < 0].any()
 
@@ -577,7 +577,7 @@ def test_forgotten_labels_lose_mass_and_are_dropped_in_the_end():
 def test_labels_keep_their_mass_until_there_are_new_ones():
     stream = batches(7, n_batches=1)
     state, _ = learned(begun(stream[0][0]), stream)
-    later = propagation.forget(state, 0.5, new_labels=False)
+    later = state.forget(0.5, new_labels=False)
     np.testing.assert_array_equal(later.masses, state.masses)
     assert later.n_unlabeled == 0.5 * state.n_unlabeled
 
@@ -601,8 +601,8 @@ def test_a_state_is_never_altered():
         states.append((state, copy.deepcopy(state), state.scores(state.search(queries))))
     late = (stream[-1][0][:5], np.zeros(5, dtype=int), np.ones(5))
     learned(state, [late], late=True)
-    propagation.take_labels_back(state, state.rows.metric.store(stream[-1][0]), stream[-1][1])
-    propagation.forget(state, 0.5)
+    propagation.retract(state, state.rows.metric.store(stream[-1][0]), stream[-1][1])
+    state.forget(0.5)
     state.with_classes(np.array([1, -1, 0]), 2)
     for before, copied, scores in states:
         for ours, theirs in zip(arrays_of(before), arrays_of(copied), strict=True):
@@ -655,7 +655,7 @@ def test_late_labels_change_the_labels_and_not_the_graph(metric):
     np.testing.assert_allclose(
         new.scores(new.search(queries)), whole.scores(whole.search(queries)), atol=0.02
     )
-    back = propagation.take_labels_back(new, new.rows.metric.store(rows[late]), np.full(8, 1)).state
+    back = propagation.retract(new, new.rows.metric.store(rows[late]), np.full(8, 1)).state
     same_graph(back, state)
     np.testing.assert_array_equal(back.codes, state.codes)
     np.testing.assert_array_equal(back.masses, state.masses)
@@ -667,16 +667,14 @@ def test_labels_are_found_among_many_equal_rows():
     codes = np.full(60, -1)
     codes[[17, 44]] = 0, 1
     state, _ = learned(begun(rows, capacity=200), [(rows, codes, (codes >= 0) + 0.0)])
-    retraction = propagation.take_labels_back(
-        state, state.rows.metric.store(rows[:1]), np.array([1])
-    )
+    retraction = propagation.retract(state, state.rows.metric.store(rows[:1]), np.array([1]))
     assert retraction.found.all()
     assert np.count_nonzero(retraction.state.codes >= 0) == 1
     late, _ = learned(state, [(rows[:50], np.full(50, 2), np.ones(50))], late=True)
     assert late.rows.size == 60
     assert np.count_nonzero(late.codes == 2) == 50
     twice = np.array([-1, -1, -1])
-    retraction = propagation.take_labels_back(state, state.rows.metric.store(rows[:3]), twice)
+    retraction = propagation.retract(state, state.rows.metric.store(rows[:3]), twice)
     assert np.count_nonzero(retraction.found) == 2
 
 
@@ -728,11 +726,7 @@ def test_weights_of_any_size_give_numbers(forgetting, capacity):
     for exponent in (50, -50, 0, 50, -50, -50, 20, -20):
         [(rows, codes, _)] = batches(int(rng.integers(1000)), n_batches=1, share=0.7)
         masses = np.where(codes >= 0, 10.0**exponent, 0.0)
-        state = (
-            begun(rows, capacity=capacity)
-            if state is None
-            else propagation.forget(state, forgetting)
-        )
+        state = begun(rows, capacity=capacity) if state is None else state.forget(forgetting)
         state, info = learned(state, [(rows, codes, masses)])
         assert np.isfinite(state.influence).all()
         assert info.residual <= conjugate_gradients.TOLERANCE

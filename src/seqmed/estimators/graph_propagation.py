@@ -155,7 +155,7 @@ class GraphPropagation(GraphClassifier):
         registry = stream.registry.declare(rows.declared).add(
             rows.labels, rows.weights[rows.labeled]
         )
-        graph = propagation.forget(stream.graph, share, new_labels=bool(rows.labeled.any()))
+        graph = stream.graph.forget(share, new_labels=bool(rows.labeled.any()))
         share = share if rows.labeled.any() else 1.0
         graph = graph.with_classes(stream.registry.places_in(registry), registry.classes.size)
         codes, masses = coded(rows, registry)

@@ -1,47 +1,40 @@
-"""Label propagation over a stream: one update, and scores of new rows.
+"""Label propagation over a stream: one update of the state.
 
-The state keeps a uniform sample of the unlabeled rows and a sample of the labeled ones in which
-newer rows are more frequent, the graph over them, and the solution of
-`seqmed.graph.conjugate_gradients`. An update replaces some of the kept rows and
-solves again, starting from the last solution.
+An update replaces some of the kept rows and solves for the influence of every class again, starting
+from the last solution. `seqmed.theory.propagated_labels` is the solution as an equation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Indices, Mask, Points, bytes_of, no_indices, row_keys
-from seqmed.graph.conjugate_gradients import Solution, edge_weights, make_graph, solve
-from seqmed.graph.kept_rows import KeptRows, no_kept_rows
-from seqmed.graph.metrics import Metric, Stored
-from seqmed.graph.neighbours import Lists, Single, Slots
+from seqmed.arrays import Array, Indices, Mask, no_indices, row_keys
+from seqmed.graph.conjugate_gradients import make_graph, solve
+from seqmed.graph.graph_state import UNLABELED, GraphState
+from seqmed.graph.metrics import Stored
+from seqmed.graph.neighbours import Single
 
-UNLABELED = -1
 # Share of the kept rows that labeled ones may take.
 LABELED_SHARE = 0.5
 # Share of the kept rows that may change before the system is solved again without new labels.
 STALE_SHARE = 0.01
-# Label mass of a class at the last solution, relative to that of now, from which on the next one
-# starts from zero.
+# Label mass of a class at the last solution, relative to its mass now, from which on the next
+# solution starts from zero.
 LARGEST_RATIO = 10.0
-# A label that forgetting has left with less than this share of the largest mass is dropped.
-FADED = 1e-6
-# Values that are gathered at once for the means of neighbours, 4 MB.
-LARGEST_GATHER = 2**20
 
 
 class GraphInfo(NamedTuple):
-    """What an update of the graph has to report.
+    """The report of an update of the graph.
 
     Attributes
     ----------
-    n_entered : rows that were taken into the memory.
-    n_iter : steps of conjugate gradients; 0 if the last solution still serves.
+    n_entered : rows of the batch that were kept.
+    n_iter : steps of conjugate gradients; 0 if the last solution is kept.
     residual : relative residual of the solution.
     gap : upper bound of the duality gap of the quadratic problem, relative to its right-hand side.
     """
@@ -52,136 +45,8 @@ class GraphInfo(NamedTuple):
     gap: float
 
 
-@dataclass(frozen=True)
-class GraphState:
-    """What the graph expert has kept of a stream.
-
-    Parameters
-    ----------
-    rows : the kept rows and their neighbour lists.
-    capacity : largest number of kept rows.
-    alpha : in [0, 1), weight of the graph against the degrees.
-    codes : (n,) class of every kept row, -1 for an unlabeled one.
-    masses : (n,) weight of its label, 0 for an unlabeled one.
-    influence : (n, K) float32, the posterior mean U of every class, >= 0, per unit of label mass.
-    solution : (n, K) float32, the solution Z from which the next one starts.
-    solved_masses : (K,) label mass of every class when that solution was found.
-    n_unlabeled : unlabeled rows seen, past ones discounted by forgetting.
-    n_stale : kept rows that changed since the last solution.
-    seed, n_updates : from which random choices are derived.
-    """
-
-    rows: KeptRows
-    capacity: int
-    alpha: float
-    codes: Slots
-    masses: Array
-    influence: Single
-    solution: Single
-    solved_masses: Array
-    n_unlabeled: float
-    n_stale: int
-    seed: int
-    n_updates: int
-
-    @property
-    def class_masses(self) -> Array:
-        """Total label mass of every class, (K,)."""
-        labeled = self.codes >= 0
-        n_classes = self.influence.shape[1]
-        found = np.bincount(self.codes[labeled], self.masses[labeled], minlength=n_classes)
-        return found.astype(np.float64)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays the state consists of, each counted once."""
-        return bytes_of(self)
-
-    def with_classes(self, places: Indices, n_classes: int) -> GraphState:
-        """Return the state with old class c at ``places[c]`` of ``n_classes``; -1: forgotten."""
-        kept = np.flatnonzero(places >= 0)
-        codes, masses = self.codes, self.masses
-        labeled = codes >= 0
-        codes = codes.copy()
-        codes[labeled] = places[codes[labeled]]
-        masses = np.where(codes >= 0, masses, 0.0)
-        solved_masses = np.zeros(n_classes)
-        solved_masses[places[kept]] = self.solved_masses[kept]
-        columns = []
-        for old in (self.influence, self.solution):
-            new = np.zeros((old.shape[0], n_classes), dtype=np.float32)
-            new[:, places[kept]] = old[:, kept]
-            columns.append(new)
-        return replace(
-            self,
-            codes=codes,
-            masses=masses,
-            influence=columns[0],
-            solution=columns[1],
-            solved_masses=solved_masses,
-        )
-
-    def search(self, points: Points) -> Lists:
-        """Return the nearest kept rows of every row, (m, p)."""
-        return self.rows.search(self.rows.metric.store(points))
-
-    def scores(self, found: Lists, class_weights: Array | None = None) -> Array:
-        """Return class scores (m, K) >= 0 of rows with these nearest kept rows.
-
-        The heat-weighted mean of U over the neighbours, divided by its sum over classes; uniform
-        over the classes with labels where no label reaches.
-        ``class_weights`` (K,) multiply the scores first.
-        """
-        known = self.class_masses > 0
-        if not known.any():
-            return np.zeros((found.sizes.size, known.size))
-        values = self.mean_influence(found).astype(np.float64)
-        values *= 1.0 if class_weights is None else class_weights
-        totals = values.sum(axis=1)
-        reached = totals > 0
-        values[reached] /= totals[reached, None]
-        values[~reached] = known / known.sum()
-        return values
-
-    def mean_influence(self, found: Lists) -> Single:
-        """Return the heat-weighted mean of U over the neighbours of m rows, (m, K)."""
-        k = self.rows.n_neighbors
-        weights = edge_weights(found.distances, found.sizes, k)
-        totals = weights.sum(axis=1)
-        weights = np.divide(
-            weights, totals[:, None], out=np.zeros_like(weights), where=totals[:, None] > 0
-        )
-        slots = found.slots[:, : weights.shape[1]]
-        means = np.empty((slots.shape[0], self.influence.shape[1]), dtype=np.float32)
-        size = max(1, LARGEST_GATHER // max(1, weights.shape[1] * means.shape[1]))
-        for start in range(0, slots.shape[0], size):
-            rows = slice(start, start + size)
-            np.einsum("mk,mkc->mc", weights[rows], self.influence[slots[rows]], out=means[rows])
-        return means
-
-
-def empty_graph(
-    metric: Metric, capacity: int, n_neighbors: int, alpha: float, seed: int
-) -> GraphState:
-    """Return the state before the first batch."""
-    return GraphState(
-        rows=no_kept_rows(metric, n_neighbors),
-        capacity=capacity,
-        alpha=alpha,
-        codes=np.zeros(0, dtype=np.int32),
-        masses=np.zeros(0),
-        influence=np.zeros((0, 0), dtype=np.float32),
-        solution=np.zeros((0, 0), dtype=np.float32),
-        solved_masses=np.zeros(0),
-        n_unlabeled=0.0,
-        n_stale=0,
-        seed=seed,
-        n_updates=0,
-    )
-
-
 class Entering(NamedTuple):
-    """Which rows of a batch are taken into the memory, and in which slots; both (e,)."""
+    """The rows of a batch that are kept, and their slots; both (e,)."""
 
     rows: Indices
     slots: Indices
@@ -199,34 +64,28 @@ def choose_entering(state: GraphState, codes: NDArray[np.integer]) -> Entering:
     codes : (m,) classes of the rows, -1 for unlabeled ones.
     """
     rng = np.random.default_rng((state.seed, state.n_updates))
-    owner: dict[int, int] = {}
-    pools = {
-        True: np.flatnonzero(state.codes >= 0).tolist(),
-        False: np.flatnonzero(state.codes < 0).tolist(),
-    }
+    owner: dict[int, int] = {}  # the row that takes a slot
+    labeled = np.flatnonzero(state.codes >= 0).tolist()
+    unlabeled = np.flatnonzero(state.codes < 0).tolist()
     size = state.rows.size
-    seen = state.n_unlabeled
     for row in np.flatnonzero(codes >= 0).tolist():
-        full = len(pools[True]) >= most_labeled(state)
+        full = len(labeled) >= most_labeled(state)
         if not full and size < state.capacity:
             slot, size = size, size + 1
         else:
-            pool = pools[True] if full or not pools[False] else pools[False]
-            slot = take_random(pool, rng)
-        pools[True].append(slot)
+            slot = take_random(labeled if full or not unlabeled else unlabeled, rng)
+        labeled.append(slot)
         owner[slot] = row
-    unlabeled = np.flatnonzero(codes < 0)
-    free = unlabeled[: max(0, state.capacity - size)]
-    for row in free.tolist():
-        owner[size] = row
-        size += 1
-    n_slots = len(pools[False]) + free.size
-    rest = unlabeled[free.size :]
-    ranks = seen + free.size + 1.0 + np.arange(rest.size)
-    drawn = rest[rng.random(rest.size) * ranks < n_slots]
-    candidates = np.array(pools[False] + list(range(size - free.size, size)), dtype=np.intp)
-    for row, slot in zip(drawn.tolist(), rng.integers(n_slots, size=drawn.size), strict=True):
-        owner[int(candidates[slot])] = row
+    rows = np.flatnonzero(codes < 0)
+    n_free = min(rows.size, max(0, state.capacity - size))
+    owner.update(zip(range(size, size + n_free), rows[:n_free].tolist(), strict=True))
+    unlabeled += range(size, size + n_free)
+    rest = rows[n_free:]
+    ranks = state.n_unlabeled + n_free + 1.0 + np.arange(rest.size)
+    drawn = rest[rng.random(rest.size) * ranks < len(unlabeled)]
+    places = rng.integers(len(unlabeled), size=drawn.size)
+    for row, place in zip(drawn.tolist(), places.tolist(), strict=True):
+        owner[unlabeled[place]] = row
     slots = np.fromiter(owner, np.intp, len(owner))
     return Entering(np.fromiter(owner.values(), np.intp, len(owner)), slots)
 
@@ -252,7 +111,7 @@ def learn(
     late: bool = False,
     entering: Entering | None = None,
 ) -> tuple[GraphState, GraphInfo]:
-    """Learn a batch: take some of its rows into the memory, and solve again.
+    """Learn a batch: keep some of its rows, and solve again.
 
     Parameters
     ----------
@@ -266,7 +125,7 @@ def learn(
     if late:
         state, placed = place_labels(state, batch, codes, masses)
         batch, codes, masses = batch.take(~placed), codes[~placed], masses[~placed]
-    rows, slots = entering or choose_entering(state, codes)
+    rows, slots = choose_entering(state, codes) if entering is None else entering
     kept = state.rows.put(slots, batch.take(rows))
     added = kept.size - state.rows.size
     codes_kept = np.append(state.codes, np.full(added, UNLABELED, np.int32))
@@ -296,21 +155,21 @@ def place_labels(
     If more than `LABELED_SHARE` of the kept rows are labeled then, random ones lose their labels,
     older ones first.
     """
-    slots = equal_slots(state, batch, lambda slot, _: state.codes[slot] < 0)
+    slots = equal_slots(state, batch, lambda slot, _: bool(state.codes[slot] < 0))
     placed = slots >= 0
-    new_codes, new_masses = state.codes.copy(), state.masses.copy()
-    new_codes[slots[placed]], new_masses[slots[placed]] = codes[placed], masses[placed]
-    excess = int(np.count_nonzero(new_codes >= 0)) - most_labeled(state)
+    new = relabeled(state, slots[placed], codes[placed], masses[placed])
+    labeled = np.flatnonzero(new.codes >= 0)
+    excess = labeled.size - most_labeled(state)
     if excess > 0:
         rng = np.random.default_rng((state.seed, state.n_updates, 1))
-        older = np.setdiff1d(np.flatnonzero(new_codes >= 0), slots[placed])
+        older = np.setdiff1d(labeled, slots[placed])
         dropped = np.append(rng.permutation(older), rng.permutation(slots[placed]))[:excess]
-        new_codes[dropped], new_masses[dropped] = UNLABELED, 0.0
-    return replace(state, codes=new_codes, masses=new_masses), placed
+        new = relabeled(new, dropped, UNLABELED, 0.0)
+    return new, placed
 
 
 class Retraction(NamedTuple):
-    """What is left when labels have been taken back.
+    """The outcome of a retraction of labels.
 
     Attributes
     ----------
@@ -326,26 +185,31 @@ class Retraction(NamedTuple):
     masses: Array
 
 
-def take_labels_back(state: GraphState, batch: Stored, codes: NDArray[np.integer]) -> Retraction:
-    """Take back the labels ``codes`` (m,) of kept rows; -1 for whatever label a row has.
+def retract(state: GraphState, batch: Stored, codes: NDArray[np.integer]) -> Retraction:
+    """Retract the labels ``codes`` (m,) of kept rows; -1 for any label a row has.
 
     The rows and the graph stay.
     """
-    slots = equal_slots(
-        state,
-        batch,
-        lambda slot, row: (
-            state.codes[slot] == codes[row] if codes[row] >= 0 else state.codes[slot] >= 0
-        ),
-    )
+
+    def fits(slot: int, row: int) -> bool:
+        own = state.codes[slot]
+        return bool(own == codes[row] if codes[row] >= 0 else own >= 0)
+
+    slots = equal_slots(state, batch, fits)
     found = slots >= 0
-    new_codes, new_masses = state.codes.copy(), state.masses.copy()
-    new_codes[slots[found]], new_masses[slots[found]] = UNLABELED, 0.0
-    changed = replace(state, codes=new_codes, masses=new_masses, n_updates=state.n_updates + 1)
+    changed = relabeled(state, slots[found], UNLABELED, 0.0)
+    changed = replace(changed, n_updates=state.n_updates + 1)
     new, info = solved(changed, no_indices(), labels_changed=bool(found.any()))
     codes = np.where(found, state.codes[slots], UNLABELED)
     masses = np.where(found, state.masses[slots], 0.0)
     return Retraction(new, info, found, codes, masses)
+
+
+def relabeled(state: GraphState, slots: Indices, codes: Any, masses: Any) -> GraphState:
+    """Return the state with other labels in some slots; the system is not solved."""
+    new_codes, new_masses = state.codes.copy(), state.masses.copy()
+    new_codes[slots], new_masses[slots] = codes, masses
+    return replace(state, codes=new_codes, masses=new_masses)
 
 
 def equal_slots(
@@ -381,7 +245,7 @@ def solved(
     totals = state.class_masses
     known = np.flatnonzero(totals > 0)
     ratios = state.solved_masses[known] / totals[known]
-    # where most of a class is gone the last solution is no start: its digits would drown the next
+    # where most of a class has been dropped, rounding errors of the last solution would dominate
     start[:, known] *= np.where(ratios < LARGEST_RATIO, ratios, 0.0).astype(np.float32)
     # entering rows start at the mean of their neighbours
     start[entered] = state.mean_influence(state.rows.lists.take(entered)) / roots[entered]
@@ -394,35 +258,12 @@ def solved(
     values[:, known] = solution.values
     influence = np.maximum(values * roots, np.float32(0.0))
     state = replace(state, solution=values, influence=influence, solved_masses=totals, n_stale=0)
-    return state, GraphInfo(entered.size, solution.n_iter, *certificate(solution, state.alpha))
-
-
-def certificate(solution: Solution, alpha: float) -> tuple[float, float]:
-    """Return the relative residual, and a bound of the relative duality gap.
-
-    The problem is to minimise ``z'Az / 2 - b'z``, A having eigenvalues >= 1 - alpha, so the gap is
-    ``r'A^{-1}r / 2 <= |r|^2 / (2 (1 - alpha))``, given in units of ``|b|^2``.
-    """
-    return solution.residual, solution.residual**2 / (2.0 * (1.0 - alpha))
+    # The problem is to minimise z'Az / 2 - b'z, A having eigenvalues >= 1 - alpha, so the gap is
+    # r'A^{-1}r / 2 <= |r|^2 / (2 (1 - alpha)) for a residual r. Both are in units of b.
+    gap = solution.residual**2 / (2.0 * (1.0 - state.alpha))
+    return state, GraphInfo(entered.size, solution.n_iter, solution.residual, gap)
 
 
 def grown(values: Single, n: int) -> Single:
     """Return a copy of (m, K) values with n rows of zeros added."""
     return np.vstack([values, np.zeros((n, values.shape[1]), dtype=np.float32)])
-
-
-def forget(state: GraphState, share: float, *, new_labels: bool = True) -> GraphState:
-    """Return the state with the past discounted by ``share`` in (0, 1].
-
-    Unlabeled rows of the past count less in the sample, and labels lose mass if there are new ones.
-    """
-    if share == 1.0:
-        return state
-    masses = share * state.masses if new_labels else state.masses
-    faded = masses <= FADED * masses.max(initial=0.0)
-    return replace(
-        state,
-        masses=np.where(faded, 0.0, masses),
-        codes=np.where(faded, np.int32(UNLABELED), state.codes),
-        n_unlabeled=share * state.n_unlabeled,
-    )

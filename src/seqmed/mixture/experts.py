@@ -21,7 +21,7 @@ from seqmed.estimators.prediction import scored
 from seqmed.estimators.sequential import SequentialClassifier
 from seqmed.estimators.validation import Rows, alike, is_estimator
 from seqmed.kernels import Kernel, make_kernel
-from seqmed.labels import as_objects, typed
+from seqmed.label_dtypes import as_objects, typed
 from seqmed.snapshots import snapshot
 
 # Kernels whose graph is that of Euclidean distances.

@@ -20,8 +20,9 @@ from seqmed.arrays import Array, Indices, Points, no_indices, no_rows, stack, ta
 from seqmed.classes import ClassRegistry
 from seqmed.estimators.validation import Rows
 from seqmed.graph import propagation
+from seqmed.graph.graph_state import UNLABELED, GraphState
 from seqmed.graph.neighbours import empty_lists
-from seqmed.graph.propagation import UNLABELED, GraphInfo, GraphState
+from seqmed.graph.propagation import GraphInfo
 from seqmed.mixture import weighting
 from seqmed.mixture.experts import Lesson, MarginExpert
 from seqmed.mixture.weighting import Choice, Scales, ScoreRecord, Scores
@@ -135,7 +136,7 @@ def learn(
     # labels are discounted by batches with labels only, as in the margin expert
     of_labels = share if rows.labeled.any() else 1.0
     stream = stream._replace(
-        graph=propagation.forget(stream.graph, share, new_labels=bool(rows.labeled.any())),
+        graph=stream.graph.forget(share, new_labels=bool(rows.labeled.any())),
         record=stream.record.forget(of_labels),
         n_batches=stream.n_batches + new_batch,
     )
@@ -327,7 +328,7 @@ def take_back(
     graph = stream.graph
     stored = graph.rows.metric.store(taken.points)
     with one_thread():
-        retraction = propagation.take_labels_back(graph, stored, codes)
+        retraction = propagation.retract(graph, stored, codes)
     # of labels that are no longer kept, the discount is the mean of their class
     means = stream.registry.discounted[codes] / stream.registry.weights[codes]
     discounted = np.where(retraction.found, retraction.masses, means * taken.weights)

@@ -24,13 +24,14 @@ from seqmed.covariance.low_rank import Reduction
 from seqmed.covariance.nystroem import NystroemCovariance
 from seqmed.covariance.spectral import Spectrum
 from seqmed.dual import DualSolution
+from seqmed.graph.graph_state import GraphState
 from seqmed.graph.kept_rows import SPARE
 from seqmed.graph.laplacian import GraphRecipe
 from seqmed.graph.metrics import Cosine, Euclidean, KernelDistance
 from seqmed.graph.neighbours import Lists
-from seqmed.graph.propagation import GraphInfo, GraphState
+from seqmed.graph.propagation import GraphInfo
 from seqmed.kernels import RBF, DCMFisher, Expansion, Polynomial, Precomputed, TfIdf
-from seqmed.labels import is_label_type
+from seqmed.label_dtypes import is_label_dtype
 from seqmed.mixture.update import PROBES, MixtureStream
 from seqmed.mixture.weighting import RECORD, SHARE_EXPONENTS, Choice, Scales, ScoreRecord
 from seqmed.model_file.annotations import field_types, field_values, parts_of
@@ -187,7 +188,7 @@ def _(window: Window) -> Rules:
     discounted="classes >= 0", declared="classes",
 )  # fmt: skip
 def _(registry: ClassRegistry) -> Rules:
-    yield "labels of a type that can be learned", is_label_type(registry.classes.dtype)
+    yield "labels of a type that can be learned", is_label_dtype(registry.classes.dtype)
     yield "classes in order, each once", (registry.classes[1:] > registry.classes[:-1]).all()
 
 

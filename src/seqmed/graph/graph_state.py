@@ -1,0 +1,165 @@
+"""The state of label propagation: kept rows, their labels, and scores of new rows.
+
+The kept rows are a uniform sample of the unlabeled rows of a stream, and a sample of its labeled
+rows in which newer ones are more frequent. `seqmed.graph.propagation` updates the state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqmed.arrays import Array, Indices, Points, bytes_of
+from seqmed.graph.conjugate_gradients import edge_weights
+from seqmed.graph.kept_rows import KeptRows, no_kept_rows
+from seqmed.graph.metrics import Metric
+from seqmed.graph.neighbours import Lists, Single, Slots
+
+UNLABELED = -1
+# A label that forgetting has left with less than this share of the largest mass is dropped.
+FADED = 1e-6
+# Values that are gathered at once for the means of neighbours, 4 MB.
+LARGEST_GATHER = 2**20
+
+
+@dataclass(frozen=True)
+class GraphState:
+    """The kept rows of a stream, their graph, and the influence of every class on them.
+
+    Parameters
+    ----------
+    rows : the kept rows and their neighbour lists.
+    capacity : largest number of kept rows.
+    alpha : in [0, 1), weight of the graph against the degrees.
+    codes : (n,) class of every kept row, -1 for an unlabeled one.
+    masses : (n,) weight of its label, 0 for an unlabeled one.
+    influence : (n, K) float32, the posterior mean U of every class, >= 0, per unit of label mass.
+    solution : (n, K) float32, the solution Z from which the next one starts.
+    solved_masses : (K,) label mass of every class when that solution was found.
+    n_unlabeled : unlabeled rows seen, past ones discounted by forgetting.
+    n_stale : kept rows that changed since the last solution.
+    seed, n_updates : from which random choices are derived.
+    """
+
+    rows: KeptRows
+    capacity: int
+    alpha: float
+    codes: Slots
+    masses: Array
+    influence: Single
+    solution: Single
+    solved_masses: Array
+    n_unlabeled: float
+    n_stale: int
+    seed: int
+    n_updates: int
+
+    @property
+    def class_masses(self) -> Array:
+        """Total label mass of every class, (K,)."""
+        labeled = self.codes >= 0
+        n_classes = self.influence.shape[1]
+        found = np.bincount(self.codes[labeled], self.masses[labeled], minlength=n_classes)
+        return found.astype(np.float64)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays the state consists of, each counted once."""
+        return bytes_of(self)
+
+    def with_classes(self, places: Indices, n_classes: int) -> GraphState:
+        """Return the state with old class c at ``places[c]`` of ``n_classes``; -1: dropped."""
+        codes = self.codes.copy()
+        codes[codes >= 0] = places[codes[codes >= 0]]
+        kept = np.flatnonzero(places >= 0)
+
+        def moved(old: NDArray[Any]) -> NDArray[Any]:
+            new = np.zeros((*old.shape[:-1], n_classes), dtype=old.dtype)
+            new[..., places[kept]] = old[..., kept]
+            return new
+
+        return replace(
+            self,
+            codes=codes,
+            masses=np.where(codes >= 0, self.masses, 0.0),
+            influence=moved(self.influence),
+            solution=moved(self.solution),
+            solved_masses=moved(self.solved_masses),
+        )
+
+    def forget(self, share: float, *, new_labels: bool = True) -> GraphState:
+        """Return the state with the past discounted by ``share`` in (0, 1].
+
+        Past unlabeled rows count less in the sample. Labels lose mass if there are ``new_labels``.
+        """
+        if share == 1.0:
+            return self
+        masses = share * self.masses if new_labels else self.masses
+        faded = masses <= FADED * masses.max(initial=0.0)
+        return replace(
+            self,
+            masses=np.where(faded, 0.0, masses),
+            codes=np.where(faded, np.int32(UNLABELED), self.codes),
+            n_unlabeled=share * self.n_unlabeled,
+        )
+
+    def search(self, points: Points) -> Lists:
+        """Return the nearest kept rows of every row, (m, p)."""
+        return self.rows.search(self.rows.metric.store(points))
+
+    def scores(self, found: Lists, class_weights: Array | None = None) -> Array:
+        """Return class scores (m, K) >= 0 of rows with these nearest kept rows.
+
+        The heat-weighted mean of U over the neighbours, divided by its sum over classes; uniform
+        over the classes with labels where no label reaches.
+        ``class_weights`` (K,) multiply the scores first.
+        """
+        known = self.class_masses > 0
+        if not known.any():
+            return np.zeros((found.sizes.size, known.size))
+        values = self.mean_influence(found).astype(np.float64)
+        values *= 1.0 if class_weights is None else class_weights
+        totals = values.sum(axis=1)
+        reached = totals > 0
+        values[reached] /= totals[reached, None]
+        values[~reached] = known / known.sum()
+        return values
+
+    def mean_influence(self, found: Lists) -> Single:
+        """Return the heat-weighted mean of U over the neighbours of m rows, (m, K)."""
+        k = self.rows.n_neighbors
+        weights = edge_weights(found.distances, found.sizes, k)
+        totals = weights.sum(axis=1)
+        weights = np.divide(
+            weights, totals[:, None], out=np.zeros_like(weights), where=totals[:, None] > 0
+        )
+        slots = found.slots[:, : weights.shape[1]]
+        means = np.empty((slots.shape[0], self.influence.shape[1]), dtype=np.float32)
+        size = max(1, LARGEST_GATHER // max(1, weights.shape[1] * means.shape[1]))
+        for start in range(0, slots.shape[0], size):
+            rows = slice(start, start + size)
+            np.einsum("mk,mkc->mc", weights[rows], self.influence[slots[rows]], out=means[rows])
+        return means
+
+
+def empty_graph(
+    metric: Metric, capacity: int, n_neighbors: int, alpha: float, seed: int
+) -> GraphState:
+    """Return the state before the first batch."""
+    return GraphState(
+        rows=no_kept_rows(metric, n_neighbors),
+        capacity=capacity,
+        alpha=alpha,
+        codes=np.zeros(0, dtype=np.int32),
+        masses=np.zeros(0),
+        influence=np.zeros((0, 0), dtype=np.float32),
+        solution=np.zeros((0, 0), dtype=np.float32),
+        solved_masses=np.zeros(0),
+        n_unlabeled=0.0,
+        n_stale=0,
+        seed=seed,
+        n_updates=0,
+    )
