@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
+Float = TypeVar("Float", bound=np.floating)
 Points = Any
 """Rows of data: an (n, p) array or CSR array."""
 
@@ -22,7 +23,7 @@ def row_norms_squared(points: Points) -> Array:
     if sp.issparse(points):
         return np.asarray(points.multiply(points).sum(axis=1)).ravel()
     with np.errstate(over="ignore"):
-        return np.einsum("ij,ij->i", points, points)
+        return np.asarray(np.einsum("ij,ij->i", points, points))
 
 
 def take_rows(points: Points, rows: NDArray[Any]) -> Points:

@@ -174,7 +174,7 @@ class ClassRegistry:
         """Return the class of every row of one-vs-rest targets, (l, machines), by its place."""
         if self.n_machines == 1:
             return np.where(signs[:, 0] > 0, self.classes.size - 1, 0)
-        return signs.argmax(axis=1)
+        return np.asarray(signs.argmax(axis=1))
 
     @property
     def scale(self) -> Array:
@@ -223,7 +223,7 @@ class ClassRegistry:
 
     def best(self, scores: Array) -> NDArray[np.intp]:
         """Return the class of the largest class score, (n, K), among those seen."""
-        return np.where(self.seen, scores, -np.inf).argmax(axis=1)
+        return np.asarray(np.where(self.seen, scores, -np.inf).argmax(axis=1))
 
     def places_in(self, grown: ClassRegistry) -> NDArray[np.intp]:
         """Return the index of every class in another registry, (K,), -1 if it is not there."""
@@ -236,10 +236,10 @@ class ClassRegistry:
         the negative of the second's. A class nothing is known of starts at -1: whatever has been
         seen was not of it. With a machine per class that is the known bias, labels or none.
         """
-        old_heads = 0 if self.classes.size == 0 else self.n_machines
+        old_machines = 0 if self.classes.size == 0 else self.n_machines
         former = grown.places_in(self)
         own = former if grown.n_machines > 1 else former[-1:]
-        transfer = np.zeros((max(old_heads, 1), grown.n_machines))
+        transfer = np.zeros((max(old_machines, 1), grown.n_machines))
         offsets = np.zeros(grown.n_machines)
         for machine, place in enumerate(own):
             if place >= 0:

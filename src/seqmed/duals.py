@@ -80,7 +80,7 @@ def solve(
         bounds=window.bounds,
         shapes=window.shapes,
         bias_variance=prior.bias_variance,
-        balance=dual.attainable(signs, window.bounds, -prior.frozen_sums[machine]),
+        multiplier_sum=dual.attainable_sum(signs, window.bounds, -prior.frozen_sums[machine]),
     )
     coefficients = window.coefficients[:, machine]
     solver: dict[str, Any] = {

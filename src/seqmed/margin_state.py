@@ -98,10 +98,10 @@ def scored(
     return calibration.record(record, before.registry, scores, codes, batch.weights)
 
 
-def take_back(
+def retract(
     stream: MarginState, rows: NDArray[np.bool_], settings: Settings
 ) -> tuple[MarginState, UpdateInfo]:
-    """Take back the labels of some rows of the window, by a mask (n,)."""
+    """Retract the labels of some rows of the window, by a mask (n,)."""
     window = stream.posterior.window
     weights = window.weights[rows]
     codes = stream.registry.own_classes(window.signs[rows])

@@ -245,7 +245,7 @@ def norms(squared_errors: Array) -> Array:
 def projection_prices(recursion: Recursion, terms: Terms) -> Array:
     """Return the squared error of projecting each point alone, (n,), over all machines."""
     weights = np.sum(terms.coefficients**2 + terms.averages**2, axis=1)
-    return weights * recursion.unexplained(terms.points)
+    return np.asarray(weights * recursion.unexplained(terms.points))
 
 
 def with_mean_parts(

@@ -42,7 +42,7 @@ class Terms:
     @property
     def size(self) -> int:
         """Number of points."""
-        return self.points.shape[0]
+        return int(self.points.shape[0])
 
     def take(self, rows: NDArray[Any]) -> Self:
         """Return some of the rows, by a mask or by indices."""
@@ -61,7 +61,7 @@ class Terms:
     @property
     def nonzero(self) -> NDArray[np.bool_]:
         """Mask (n,) of the points with any coefficient."""
-        return np.any(self.coefficients != 0, axis=1) | np.any(self.averages != 0, axis=1)
+        return np.asarray(self.coefficients.any(axis=1) | self.averages.any(axis=1))
 
     @property
     def expansion(self) -> Expansion:
@@ -158,7 +158,7 @@ class Posterior:
     @property
     def size(self) -> int:
         """Rows of the largest set of points the mean is made of."""
-        return max(part.points.shape[0] for part in self.mean_parts)
+        return int(max(part.points.shape[0] for part in self.mean_parts))
 
     @property
     def projection_error(self) -> Array:
@@ -166,7 +166,7 @@ class Posterior:
 
         The multipliers are taken as given: what later updates made of the difference is not in it.
         """
-        return self.projection_errors.max(axis=0)
+        return np.asarray(self.projection_errors.max(axis=0))
 
     @property
     def support(self) -> Expansion:

@@ -11,9 +11,9 @@ class Settings:
 
     Parameters
     ----------
-    bound : the multiplier bound C of a row of weight 1.
-    slack_shape : shape of the slack prior, >= 0 and < bound.
-    smoothing : the strength ``2 beta >= 0`` of the smoothness penalty.
+    C : upper bound of the multiplier of a row of weight 1.
+    slack_shape : shape of the slack prior, >= 0 and < C.
+    smoothness_weight : factor ``2 beta >= 0`` of the smoothness penalty.
     bias : "median" for the paper's rule, otherwise the solver's.
     tol, max_iter : of the dual solver.
     lag : batches with labels whose multipliers are optimised together, None for all.
@@ -23,9 +23,9 @@ class Settings:
     capacity : labeled points kept exactly; None for all.
     """
 
-    bound: float
+    C: float
     slack_shape: float = 1.0
-    smoothing: float = 0.0
+    smoothness_weight: float = 0.0
     bias: str = "exact"
     tol: float = 1e-3
     max_iter: int = -1

@@ -19,7 +19,7 @@ def snapshot(estimator: Estimator) -> Estimator:
     return copied
 
 
-def copy_to_teach(estimator: Any) -> Any:
+def copy_to_fit(estimator: Any) -> Any:
     """Return a copy that can learn while the estimator stays as it is.
 
     It is shallow for models of this package, and deep for all others.

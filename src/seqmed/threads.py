@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from seqmed.arrays import Float
+
 # Rows up to which a second thread costs more than it brings, on two to eight cores.
 SMALL = 1500
 # Kernel values, a few milliseconds of work, from which on threads of our own are worth beginning.
@@ -126,12 +128,12 @@ def drain(work: Callable[[Part], None], parts: Iterator[Part], count: int) -> No
         raise failures[0]
 
 
-def product(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+def product(left: NDArray[Float], right: NDArray[Float]) -> NDArray[Float]:
     """Return ``left @ right``, (n, m), the rows in two halves if it is large."""
     n, inner = left.shape
     if n * inner * right.shape[1] < LARGE_PRODUCT:
-        return left @ right
-    found = np.empty((n, right.shape[1]), dtype=np.result_type(left, right))
+        return np.asarray(left @ right)
+    found: NDArray[Float] = np.empty((n, right.shape[1]), dtype=np.result_type(left, right))
 
     def fill(rows: slice) -> None:
         np.matmul(left[rows], right, out=found[rows])

@@ -312,7 +312,7 @@ def labeled_window(batch: Batch, settings: Settings, number: int) -> Window:
         averages=nothing,
         frozen_scores=nothing,
         signs=batch.targets,
-        bounds=settings.bound * weights,
+        bounds=settings.C * weights,
         shapes=settings.slack_shape * weights,
         weights=batch.weights,
         discounted=batch.weights,
@@ -369,16 +369,16 @@ def fold_geometry(
     if settings.forgetting < 1:
         recursion = recursion.forget(settings.forgetting)
     needs_points = recursion.grows and (settings.forgetting < 1 or settings.capacity is not None)
-    if settings.smoothing == 0 and not needs_points:
+    if settings.smoothness_weight == 0 and not needs_points:
         return Folded(recursion), recipe
     kernel = recursion.covariance.kernel
     vertices = take_rows(points, distinct_rows(points))
     penalty = None
-    if settings.smoothing > 0:
+    if settings.smoothness_weight > 0:
         neighbours = find_neighbours(kernel, vertices, recipe.n_neighbors)
         if recipe.lacks_width:
             recipe = replace(recipe, heat_width=measure_heat_width(neighbours))
-        penalty = smoothness(neighbours, recipe, settings.smoothing)
+        penalty = smoothness(neighbours, recipe, settings.smoothness_weight)
     return recursion.fold(vertices, penalty), recipe
 
 

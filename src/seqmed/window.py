@@ -101,4 +101,4 @@ def close_rows(points: Array, row: Array) -> NDArray[np.bool_]:
     """
     sizes = np.abs(row)
     allowed = np.maximum(SAME_VALUE * sizes, SAME_SUM * sizes.max(initial=0.0))
-    return (np.abs(points - row) <= allowed).all(axis=1)
+    return np.asarray((np.abs(points - row) <= allowed).all(axis=1))

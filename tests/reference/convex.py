@@ -55,7 +55,7 @@ def loss(slack, bound, shape):
 def primal_value(problem, multipliers, bias):
     """The primal objective at the function with these multipliers and at this bias.
 
-    A balance t of the multipliers costs ``t b``.
+    A sum t of the multipliers costs ``t b``.
     """
     coefficients = problem.signs * multipliers
     change = problem.gram @ coefficients
@@ -65,7 +65,7 @@ def primal_value(problem, multipliers, bias):
     elif np.isfinite(problem.bias_variance):
         value += 0.5 * bias**2 / problem.bias_variance
     else:
-        value += problem.balance * bias
+        value += problem.multiplier_sum * bias
     slacks = 1.0 - problem.signs * (problem.prior_scores + change + bias)
     for slack, bound, shape in zip(slacks, problem.bounds, problem.shapes, strict=True):
         value += loss(slack, bound, shape)
@@ -112,7 +112,7 @@ def solve_scaled(problem, scale):
         largest = problem.bounds.max()
         padded = np.concatenate([signed_bounds / largest, np.zeros(soft.size)])
         rows.append(sparse.csr_matrix(padded))
-        right.append(np.full(1, problem.balance / largest))
+        right.append(np.full(1, problem.multiplier_sum / largest))
         cones.append(clarabel.ZeroConeT(1))
     rows.append(-identity[:n])
     right.append(np.zeros(n))

@@ -398,7 +398,7 @@ class Learned:
     points: Matrix
     coefficients: Matrix
     bias: float
-    balances: list[float]
+    multiplier_sums: list[float]
 
     def scores(self, points: Matrix) -> Matrix:
         """Return the decision values of rows, (n,)."""
@@ -475,7 +475,7 @@ def learn_steps(
     scales all that was there before step t: old coefficients, and the bounds and slack shapes of
     batches that are still in the window; but only where the labels of step t teach something. A
     window without labels, or with one class under a diffuse bias, leaves multipliers and bias
-    alone. ``balances`` is y'a of every batch as it counts then. ``teaching`` says which steps teach
+    alone. ``multiplier_sums`` is y'a of every batch as it counts then. ``teaching`` gives the steps that teach
     where signs cannot: if this is one head of several, and another one learns.
 
     A diffuse bias wants y'a = 0 of all multipliers together, old ones as they stand; where the
@@ -527,7 +527,7 @@ def learn_steps(
                 bounds=np.concatenate(bounds),
                 shapes=np.concatenate(shapes),
                 bias_variance=bias_variance,
-                balance=np.sign(missing) * min(abs(missing), half) if diffuse else 0.0,
+                multiplier_sum=np.sign(missing) * min(abs(missing), half) if diffuse else 0.0,
             )
             multipliers, own_bias = solve_dual(problem)
             new = signs * multipliers
@@ -546,8 +546,8 @@ def learn_steps(
                 found[s], found_at[s] = new[start:end], t
                 start = end
         points, coefficients = standing(list(range(t + 1)), t)
-        balances = [float(standing([s], t)[1].sum()) for s in range(t + 1)]
-        history.append(Learned(kernel, points, coefficients, bias, balances))
+        multiplier_sums = [float(standing([s], t)[1].sum()) for s in range(t + 1)]
+        history.append(Learned(kernel, points, coefficients, bias, multiplier_sums))
     return history
 
 

@@ -103,14 +103,14 @@ def new_row_scores(distances: Matrix, influence: Matrix, labels: Matrix, k: int)
 
 WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 EXPONENTS = (0.0, 0.25, 0.5)
-# Nats of the prior against the graph, and those that label shares must gain.
-PRIOR, SHARE_GUARD = 2.0, 1.0
+# Nats of the prior against the graph, and those that class priors must gain.
+WEIGHT_PRIOR, PRIOR_GUARD = 2.0, 1.0
 # Octaves of the temperature: a coarse grid, then a fine one around its best point.
 COARSE, FINE = np.linspace(-12, 12, 241), np.linspace(-0.1, 0.1, 201)
 
 
-def shares(counts: Matrix) -> Matrix:
-    """Label shares of the known classes, shrunk towards equal as far as chance explains them."""
+def class_priors(counts: Matrix) -> Matrix:
+    """Class priors of the known classes, shrunk towards equal as far as chance explains them."""
     known = counts > 0
     k, n = known.sum(), counts.sum()
     chi2 = sum((count - n / k) ** 2 / (n / k) for count in counts[known])
@@ -121,7 +121,7 @@ def shares(counts: Matrix) -> Matrix:
 def margin_scores(raw: Matrix, counts: Matrix, delta: float) -> Matrix:
     """F_c = e_c n_c^(-1/2) pi_c^delta of the known classes, (m, known)."""
     known = counts > 0
-    return raw[:, known] * counts[known] ** -0.5 * shares(counts)[known] ** delta
+    return raw[:, known] * counts[known] ** -0.5 * class_priors(counts)[known] ** delta
 
 
 def sigma(scores: Matrix) -> float:
@@ -188,16 +188,16 @@ def choose(table: Table, class_shares: bool = True) -> tuple[float, float, float
     delta = 0.0
     if class_shares:
         other = min((0.25, 0.5), key=lambda d: lowest[d])
-        if lowest[other] < lowest[0.0] - SHARE_GUARD:
+        if lowest[other] < lowest[0.0] - PRIOR_GUARD:
             delta = other
-    posterior = [np.exp(lowest[delta] - table[w, delta][0] - PRIOR * w) for w in WEIGHTS]
+    posterior = [np.exp(lowest[delta] - table[w, delta][0] - WEIGHT_PRIOR * w) for w in WEIGHTS]
     weight = float(np.average(WEIGHTS, weights=posterior))
     weight = weight if weight >= 0.05 else 0.0
     octaves = [np.log2(table[w, delta][1]) for w in WEIGHTS]
     return weight, float(2.0 ** np.interp(weight, WEIGHTS, octaves)), delta
 
 
-def pieces(labeled: Any, n_labels: float) -> list[list[int]]:
+def mini_batches(labeled: Any, n_labels: float) -> list[list[int]]:
     """The rows of every mini-batch: one ends after max(4, a quarter of the labels so far) labels.
 
     Unlabeled rows at the end go with the last one.

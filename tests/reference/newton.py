@@ -48,7 +48,7 @@ def solve(
     while True:
         slope, curvature = shape / room, shape / room**2
         stationarity = hessian @ a - linear + slope + b * y * diffuse - z + w
-        balance = float(y @ a) - problem.balance if diffuse else 0.0
+        balance = float(y @ a) - problem.multiplier_sum if diffuse else 0.0
         complementarity = float(a @ z + room @ w) / (a.size + hard.sum())
         scale = 1.0 + float((np.abs(hessian) @ a + np.abs(linear)).max())
         if max(complementarity, np.abs(stationarity).max()) <= TARGET_RESIDUAL * scale:

@@ -12,7 +12,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from seqmed.dual import DualProblem, solve
 from seqmed.dual.problem import (
     kkt_residuals,
-    margins_left,
+    score_errors,
 )
 from tests.reference.convex import solve_convex
 
@@ -33,7 +33,7 @@ EPSILON = np.finfo(float).eps
 
 def kkt_violation(problem, multipliers):
     """Return the KKT violation of multipliers, >= 0, by a new product with K."""
-    residuals = kkt_residuals(problem, multipliers, margins_left(problem, multipliers))
+    residuals = kkt_residuals(problem, multipliers, score_errors(problem, multipliers))
     return max(residuals.violation, 0.0)
 
 
@@ -41,7 +41,7 @@ def kkt_violation(problem, multipliers):
 class Case:
     """The recipe of one random problem; equal recipes make equal problems.
 
-    ``balance`` is what y'a has to be, as a share of the most (or, below zero, least) attainable.
+    ``multiplier_sum`` is y'a, as a share of the largest (or, below zero, smallest) attainable one.
     """
 
     n: int
@@ -52,7 +52,7 @@ class Case:
     weighted: bool = False
     lone: bool = False
     variance: float = np.inf
-    balance: float = 0.0
+    multiplier_sum: float = 0.0
 
     def __str__(self):
         words = [f"n{self.n}", f"C{self.C:g}", f"shape{self.shape:g}", self.kernel]
@@ -60,7 +60,7 @@ class Case:
         words += ["weighted"] if self.weighted else []
         words += ["lone"] if self.lone else []
         words += [f"variance{self.variance:g}"] if np.isfinite(self.variance) else []
-        words += [f"balance{self.balance:g}"] if self.balance else []
+        words += [f"sum{self.multiplier_sum:g}"] if self.multiplier_sum else []
         return "-".join(words)
 
 
@@ -91,7 +91,9 @@ def make_problem(case):
         bounds=bounds,
         shapes=case.shape * weights,
         bias_variance=case.variance,
-        balance=0.5 * case.balance * bounds[signs == np.sign(case.balance)].sum(),
+        multiplier_sum=0.5
+        * case.multiplier_sum
+        * bounds[signs == np.sign(case.multiplier_sum)].sum(),
     )
 
 
@@ -110,8 +112,10 @@ def rounding_floor(problem, multipliers):
     if np.isfinite(problem.bias_variance):
         own = problem.bias_variance * multipliers.sum()
     soft = problem.shapes > 0
-    room = (problem.bounds - multipliers)[soft]
-    stiffest = (np.spacing(problem.bounds[soft]) * problem.shapes[soft] / room**2).max(initial=0.0)
+    distance = (problem.bounds - multipliers)[soft]
+    stiffest = (np.spacing(problem.bounds[soft]) * problem.shapes[soft] / distance**2).max(
+        initial=0.0
+    )
     return ROUNDINGS * EPSILON * (terms.max() + own) + stiffest
 
 
@@ -133,7 +137,7 @@ def assert_feasible(problem, solution):
     assert (multipliers < problem.bounds)[problem.shapes > 0].all()
     if not np.isfinite(problem.bias_variance):
         # Every step moves two multipliers by the same amount; only rounding is left.
-        residue = abs(problem.signs @ multipliers - problem.balance)
+        residue = abs(problem.signs @ multipliers - problem.multiplier_sum)
         assert residue <= 1e-12 * problem.bounds.max() * problem.signs.size
     assert np.isfinite([solution.bias, solution.gap, solution.objective, solution.violation]).all()
     assert solution.gap >= 0
@@ -207,20 +211,20 @@ CASES = [
     Case(300, 10.0, 1.0, weighted=True, variance=2.0),
     Case(300, 1e3, 0.0, "repeated", prior=4.0),
     Case(300, 1e4, 1.0),
-    # settled multipliers to make up for
-    Case(2, 3.0, 1.0, balance=0.5),
-    Case(5, 10.0, 0.0, "repeated", balance=-1.0),
-    Case(8, 2.0, 0.1, prior=5.0, balance=1.0),
-    Case(20, 1.5, 1.0, weighted=True, balance=-0.1),
-    Case(30, 10.0, 0.0, balance=0.3),
-    Case(30, 10.0, 1.0, "linear", balance=1.0),
-    Case(40, 100.0, 1.0, lone=True, balance=0.7),
-    Case(40, 10.0, 0.1, prior=-20.0, weighted=True, balance=-0.4),
-    Case(80, 10.0, 1.0, "wide", balance=-1.0),
-    Case(80, 100.0, 0.0, "repeated", weighted=True, balance=0.02),
-    Case(120, 100.0, 1.0, prior=2.0, weighted=True, balance=-0.01),
-    Case(200, 1e3, 0.1, weighted=True, balance=0.001),
-    Case(300, 5.0, 1.0, balance=0.2),
+    # a given sum of multipliers
+    Case(2, 3.0, 1.0, multiplier_sum=0.5),
+    Case(5, 10.0, 0.0, "repeated", multiplier_sum=-1.0),
+    Case(8, 2.0, 0.1, prior=5.0, multiplier_sum=1.0),
+    Case(20, 1.5, 1.0, weighted=True, multiplier_sum=-0.1),
+    Case(30, 10.0, 0.0, multiplier_sum=0.3),
+    Case(30, 10.0, 1.0, "linear", multiplier_sum=1.0),
+    Case(40, 100.0, 1.0, lone=True, multiplier_sum=0.7),
+    Case(40, 10.0, 0.1, prior=-20.0, weighted=True, multiplier_sum=-0.4),
+    Case(80, 10.0, 1.0, "wide", multiplier_sum=-1.0),
+    Case(80, 100.0, 0.0, "repeated", weighted=True, multiplier_sum=0.02),
+    Case(120, 100.0, 1.0, prior=2.0, weighted=True, multiplier_sum=-0.01),
+    Case(200, 1e3, 0.1, weighted=True, multiplier_sum=0.001),
+    Case(300, 5.0, 1.0, multiplier_sum=0.2),
 ]
 
 

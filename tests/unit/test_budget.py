@@ -108,14 +108,18 @@ def as_batch(rows):
 @pytest.mark.parametrize("averaging", [False, True])
 @pytest.mark.parametrize("forgetting", [1.0, 0.7])
 @pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
-@pytest.mark.parametrize("smoothing", [0.0, 1.0])
+@pytest.mark.parametrize("smoothness_weight", [0.0, 1.0])
 def test_all_points_as_landmarks_lose_nothing_to_projection(
-    smoothing, bias_variance, forgetting, averaging
+    smoothness_weight, bias_variance, forgetting, averaging
 ):
     """An RBF kernel has a dimension per point: only with all points as landmarks is it lossless."""
     stream = make_stream(seed=61)
     settings = Settings(
-        bound=10.0, smoothing=smoothing, tol=TOL, averaging=averaging, forgetting=forgetting
+        C=10.0,
+        smoothness_weight=smoothness_weight,
+        tol=TOL,
+        averaging=averaging,
+        forgetting=forgetting,
     )
     unbounded = bounded = begun(RBF(GAMMA), 85, stream[0].points, bias_variance)
     for rows in stream:
@@ -184,7 +188,7 @@ PROJECTED = {
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("name", PROJECTED)
-def test_the_cost_of_a_projection_is_the_norm_of_what_was_lost(name, n_classes, projections):
+def test_the_cost_of_a_projection_is_the_norm_of_its_residual(name, n_classes, projections):
     """In the space of the base kernel, by hand, for both means: by anchors that were dropped, and
     by points beyond the budget.
     """
@@ -231,7 +235,7 @@ def test_the_cost_of_a_projection_is_the_norm_of_what_was_lost(name, n_classes, 
     assert spent >= 4
 
 
-def test_the_cost_bounds_what_averaged_scores_change_by(projections):
+def test_the_cost_bounds_the_change_of_averaged_scores(projections):
     """A point whose multiplier has become zero may still have an averaged coefficient."""
     model = seq_lap(beta=0.0, budget=24, lag=2, averaging=True)
     for t in range(8):
@@ -359,7 +363,7 @@ def test_a_linear_kernel_stays_within_the_budget_too():
     assert points_kept(model.posterior_) <= 10
 
 
-def test_a_batch_with_more_labels_than_room_stays_within_the_budget():
+def test_a_batch_with_more_labels_than_the_budget_stays_within_the_budget():
     model = learn(seq_lap(n_landmarks=5, budget=10), [make_batch(40, 25, seed=6650)])
     assert points_kept(model.posterior_) <= 10
 
@@ -372,7 +376,7 @@ def test_any_batch_stays_within_the_budget(estimator):
         assert points_kept(model.posterior_) <= 10
 
 
-def test_a_batch_with_four_times_as_many_labels_as_room_is_learned_whole():
+def test_a_batch_with_four_times_as_many_labels_as_the_budget_is_learned_whole():
     """All of its multipliers are optimised; then the heaviest are kept, the others projected."""
     stream = [make_batch(40, 20, seed=6700), make_batch(40, 20, seed=6701)]
     bounded, unbounded = seq_lap(beta=0.0, budget=10), seq_med()

@@ -135,7 +135,7 @@ def test_a_linear_kernel_is_that_of_the_reference(settings):
     ],
 )
 @pytest.mark.parametrize("arrivals", ARRIVALS.values(), ids=ARRIVALS)
-def test_labels_taken_back_leave_as_in_the_reference(arrivals, settings):
+def test_retracted_labels_as_in_the_reference(arrivals, settings):
     batches = batches_of(arrivals)
     model, machines = learned(batches, **settings), reference(batches, **settings)
     free = [place for place, row in enumerate(machines.rows) if not row.frozen]
@@ -256,7 +256,7 @@ def test_the_only_class_seen_is_predicted(label):
     np.testing.assert_array_equal(alone.predict_proba(PROBES), 1.0)
 
 
-def test_with_room_for_all_labels_a_budget_approximates_nothing():
+def test_a_budget_larger_than_all_labels_approximates_nothing():
     batches = batches_of(ARRIVALS["later classes"])
     found = learned(batches, budget=200).decision_function(PROBES)
     expected = learned(batches).decision_function(PROBES)

@@ -137,7 +137,7 @@ def test_a_point_may_come_again_in_a_later_batch():
 
 
 @pytest.mark.parametrize("name", ["exact", "landmarks", "spectral"])
-def test_a_batch_of_no_smoothness_changes_nothing_but_the_books(name):
+def test_a_batch_of_no_smoothness_changes_only_counts(name):
     state = fold_all(make_recursion(name, RBF(0.4)), make_stream([15, 10], seed=5))
     point = vectors(1, seed=11)
     nothing = Smoothness(sp.csr_array((1, 1)), 1, 1.0)
@@ -343,7 +343,9 @@ def test_given_landmarks_make_the_order_of_batches_immaterial():
     left, right = vectors(9, seed=30), vectors(8, seed=31)
     there = fold_all(given_landmarks(RBF(0.7), landmarks), stream)
     back = fold_all(given_landmarks(RBF(0.7), landmarks), stream[::-1])
-    np.testing.assert_allclose(there.basis.rest, back.basis.rest, rtol=0, atol=ROUNDING)
+    np.testing.assert_allclose(
+        there.basis.coefficient_covariance, back.basis.coefficient_covariance, rtol=0, atol=ROUNDING
+    )
     np.testing.assert_allclose(
         there.covariance(left, right), back.covariance(left, right), rtol=0, atol=1e-12
     )
@@ -356,10 +358,13 @@ def test_penalties_on_landmarks_are_a_sum_over_batches():
     alone = [fold_all(given_landmarks(RBF(0.7), landmarks), [one]) for one in stream]
     together = fold_all(given_landmarks(RBF(0.7), landmarks), stream)
     identity = np.eye(11)
-    penalty = sum(np.linalg.inv(state.basis.rest) - identity for state in alone)
+    penalty = sum(np.linalg.inv(state.basis.coefficient_covariance) - identity for state in alone)
     assert np.linalg.eigvalsh(penalty)[-1] > 1.0
     np.testing.assert_allclose(
-        together.basis.rest, np.linalg.inv(identity + penalty), rtol=0, atol=ROUNDING
+        together.basis.coefficient_covariance,
+        np.linalg.inv(identity + penalty),
+        rtol=0,
+        atol=ROUNDING,
     )
 
 
@@ -413,7 +418,7 @@ def test_memory_of_landmarks_is_constant():
     for batch, penalty in stream:
         state = state.fold(batch.points, penalty).recursion
         basis, reduction = state.basis, state.covariance.reduction
-        arrays = (basis.landmarks, basis.whitening, basis.gram, basis.rest)
+        arrays = (basis.landmarks, basis.whitening, basis.gram, basis.coefficient_covariance)
         sizes.append([array.shape for array in (*arrays, reduction.landmarks, reduction.factor)])
     assert sizes[1] == sizes[2] == sizes[3] == sizes[4]
 
@@ -472,7 +477,9 @@ def test_a_batch_of_smaller_rank_leaves_the_averages():
     before = fold_all(make_recursion("spectral", RBF(0.2)), stream[:2])
     after = before.fold(stream[2][0].points, stream[2][1]).recursion
     assert after.spectrum is before.spectrum
-    assert after.strength == pytest.approx(before.strength + 2 * stream[2][0].beta, rel=1e-15)
+    assert after.smoothness_weight == pytest.approx(
+        before.smoothness_weight + 2 * stream[2][0].beta, rel=1e-15
+    )
     assert after.fold(stream[3][0].points, stream[3][1]).recursion.spectrum.count == 3
 
 
@@ -499,7 +506,7 @@ def test_the_order_of_rows_does_not_matter_to_the_spectrum():
     for seed in range(10):
         order = np.random.default_rng(seed).permutation(15)
         laplacian = sp.csr_array(batch.laplacian[np.ix_(order, order)])
-        other = spectrum_of(batch.points[order], Smoothness(laplacian, 1, penalty.strength))
+        other = spectrum_of(batch.points[order], Smoothness(laplacian, 1, penalty.weight))
         for name in ("vectors", "singular_values", "laplacian_values"):
             np.testing.assert_allclose(
                 getattr(other, name), getattr(spectrum, name), rtol=0, atol=1e-12
@@ -560,7 +567,7 @@ def test_every_batch_shrinks_the_covariance(name, kernel, reference):
 
 
 @pytest.mark.parametrize(("kernel", "reference"), KERNELS)
-def test_replaced_landmarks_take_their_knowledge_along_and_nothing_else(kernel, reference):
+def test_replacing_landmarks_keeps_the_covariance_on_those_that_stay(kernel, reference):
     """A marginal is exact for those that stay: there a batch shrinks the covariance, as ever."""
     state = make_recursion("landmarks", kernel, n_landmarks=20)
     replaced = 0

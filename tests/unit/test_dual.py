@@ -9,12 +9,12 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
-from seqmed.dual import DualProblem, attainable, feasible, loops, smo, solve
+from seqmed.dual import DualProblem, attainable_sum, feasible, loops, smo, solve
 from seqmed.dual.problem import (
     duality_gap,
     exact_bias,
     kkt_residuals,
-    margins_left,
+    score_errors,
 )
 from tests.reference import newton
 from tests.reference.convex import dual_value, primal_value, solve_convex
@@ -52,10 +52,10 @@ def test_cases_cover_what_they_claim():
     assert max(case.C for case in CASES) == 1e4
     compared = [case for case in CASES if multipliers_are_determined(case)]
     assert len(compared) >= 15
-    balanced = [case for case in CASES if case.balance]
-    assert {case.shape for case in balanced} == {0.0, 0.1, 1.0}
-    assert {np.sign(case.balance) for case in balanced} == {-1.0, 1.0}
-    assert sum(multipliers_are_determined(case) for case in balanced) >= 5
+    with_sum = [case for case in CASES if case.multiplier_sum]
+    assert {case.shape for case in with_sum} == {0.0, 0.1, 1.0}
+    assert {np.sign(case.multiplier_sum) for case in with_sum} == {-1.0, 1.0}
+    assert sum(multipliers_are_determined(case) for case in with_sum) >= 5
     assert len(set(map(str, CASES))) == len(CASES)
 
 
@@ -101,7 +101,7 @@ def naive_gap(problem, multipliers, bias):
     primal = primal_value(problem, multipliers, bias)
     costs = np.abs(1.0 - problem.signs * problem.prior_scores)
     size = abs(primal) + float(multipliers @ costs) + abs(bias) * float(multipliers.sum()) + 1.0
-    size += abs(bias * problem.balance)
+    size += abs(bias * problem.multiplier_sum)
     return primal - dual_value(problem, multipliers), size
 
 
@@ -124,8 +124,7 @@ def test_gap_is_primal_minus_dual_and_brackets_the_optimum(case, tol):
 def feasible_point(problem, generator):
     """Multipliers inside the bounds, some of them zero, y'a as it has to be for a diffuse bias.
 
-    What is asked of one side residuals on all of it, as the same share of every bound; the rest
-    balances.
+    The sum of multipliers is the same share of every bound on one side; the rest adds up to zero.
     """
     n = problem.signs.size
     multipliers = problem.bounds * generator.uniform(0.0, 0.999, n) * (generator.random(n) < 0.8)
@@ -133,9 +132,11 @@ def feasible_point(problem, generator):
         return multipliers
     positive = problem.signs > 0
     asked = np.zeros(n)
-    if problem.balance:
-        side = problem.signs == np.sign(problem.balance)
-        asked[side] = abs(problem.balance) * problem.bounds[side] / problem.bounds[side].sum()
+    if problem.multiplier_sum:
+        side = problem.signs == np.sign(problem.multiplier_sum)
+        asked[side] = (
+            abs(problem.multiplier_sum) * problem.bounds[side] / problem.bounds[side].sum()
+        )
         multipliers[side] *= 1.0 - asked[side] / problem.bounds[side]
     sums = multipliers[positive].sum(), multipliers[~positive].sum()
     multipliers[positive] *= min(sums) / sums[0] if sums[0] > 0 else 0.0
@@ -154,7 +155,7 @@ def test_gap_away_from_the_optimum(case):
             bias = problem.bias_variance * float(problem.signs @ multipliers)
         else:
             bias = float(generator.normal(scale=3.0))
-        gap = duality_gap(problem, multipliers, margins_left(problem, multipliers), bias)
+        gap = duality_gap(problem, multipliers, score_errors(problem, multipliers), bias)
         expected, size = naive_gap(problem, multipliers, bias)
         assert gap >= 0
         assert abs(gap - expected) <= NAIVE_ROUNDING * size
@@ -162,7 +163,7 @@ def test_gap_away_from_the_optimum(case):
 
 
 @pytest.mark.parametrize("case", ALL_CASES)
-def test_violation_is_the_largest_contradiction_between_demands(case):
+def test_violation_is_the_largest_difference_of_implied_biases(case):
     problem, _, _ = outcome(case)
     generator = np.random.default_rng(8)
     for _ in range(5):
@@ -193,8 +194,8 @@ def test_relative_gap_is_the_gap_over_the_larger_objective():
     solution = solve(problem, tol=1e-1)
     assert solution.gap > 0
     assert solution.relative_gap == solution.gap / (solution.objective + solution.gap)
-    settled = replace(problem, prior_scores=3.0 * problem.signs)
-    assert solve(settled).relative_gap == 0.0
+    beyond = replace(problem, prior_scores=3.0 * problem.signs)
+    assert solve(beyond).relative_gap == 0.0
 
 
 # -- against LIBSVM --------------------------------------------------------------------------------
@@ -265,8 +266,8 @@ WARM_CASES = [
         Case(40, 10.0, 1.0, variance=2.0),
         Case(150, 1e3, 0.0, weighted=True, variance=1.0),
         Case(150, 1e3, 1.0, weighted=True),
-        Case(30, 10.0, 0.1, weighted=True, balance=0.4),
-        Case(40, 100.0, 1.0, prior=2.0, balance=-0.1),
+        Case(30, 10.0, 0.1, weighted=True, multiplier_sum=0.4),
+        Case(40, 100.0, 1.0, prior=2.0, multiplier_sum=-0.1),
     ]
 ]
 
@@ -345,7 +346,7 @@ def test_weight_two_is_a_repeated_row(shape, variance):
         assert np.abs(half.multipliers - one.multipliers).max() > 1e-2
 
 
-# -- settled multipliers to make up for ------------------------------------------------------------
+# -- a given sum of multipliers --------------------------------------------------------------------
 
 
 def boundaries(case):
@@ -363,11 +364,13 @@ def boundaries(case):
 
 
 @pytest.mark.parametrize("shape", [0.0, 1.0])
-@pytest.mark.parametrize("balance", [-1.0, -0.3, -1e-9, 0.0, 1e-9, 0.3, 1.0])
+@pytest.mark.parametrize("multiplier_sum", [-1.0, -0.3, -1e-9, 0.0, 1e-9, 0.3, 1.0])
 @pytest.mark.parametrize("lone", [False, True])
 @pytest.mark.nojit
-def test_any_start_is_made_feasible(lone, balance, shape):
-    problem, starts = boundaries(Case(20, 10.0, shape, weighted=True, lone=lone, balance=balance))
+def test_any_start_is_made_feasible(lone, multiplier_sum, shape):
+    problem, starts = boundaries(
+        Case(20, 10.0, shape, weighted=True, lone=lone, multiplier_sum=multiplier_sum)
+    )
     highest = np.where(problem.shapes > 0, np.nextafter(problem.bounds, 0.0), problem.bounds)
     for start in starts:
         given = start.copy()
@@ -376,7 +379,7 @@ def test_any_start_is_made_feasible(lone, balance, shape):
         assert (found >= 0).all()
         assert (found <= highest).all()
         # sums of 20 numbers of up to 30
-        assert problem.signs @ found == pytest.approx(problem.balance, abs=1e-12)
+        assert problem.signs @ found == pytest.approx(problem.multiplier_sum, abs=1e-12)
         # what is feasible stays, to rounding
         np.testing.assert_allclose(feasible(problem, found), found, rtol=0, atol=1e-12)
         solution = solve(problem, tol=1e-6, start=found)
@@ -387,7 +390,7 @@ def test_any_start_is_made_feasible(lone, balance, shape):
 @pytest.mark.nojit
 def test_a_start_is_made_feasible_by_scaling_down_if_that_is_enough():
     """The side that weighs too much shrinks in proportion, the other stays as it is."""
-    problem = replace(make_problem(Case(20, 10.0, 1.0)), balance=3.0)
+    problem = replace(make_problem(Case(20, 10.0, 1.0)), multiplier_sum=3.0)
     positive = problem.signs > 0
     start = np.linspace(1.0, 4.0, 20)
     for heavy in (positive, ~positive):
@@ -405,30 +408,30 @@ def test_a_start_is_made_feasible_by_scaling_down_if_that_is_enough():
 
 
 @pytest.mark.nojit
-def test_what_is_attainable_is_half_of_one_sides_bounds():
+def test_the_attainable_sum_is_half_of_one_sides_bounds():
     signs, bounds = np.array([1.0, -1.0, 1.0, -1.0]), np.array([1.0, 2.0, 3.0, 8.0])
     for asked, expected in {0.0: 0.0, 1.5: 1.5, 2.0: 2.0, 2.1: 2.0, 1e9: 2.0, np.inf: 2.0,
                             -1.5: -1.5, -5.0: -5.0, -5.1: -5.0, -1e9: -5.0}.items():  # fmt: skip
-        assert attainable(signs, bounds, asked) == expected
+        assert attainable_sum(signs, bounds, asked) == expected
     # a side that is missing can give nothing
-    assert attainable(np.ones(4), bounds, -1.0) == 0.0
-    assert attainable(-np.ones(4), bounds, 1.0) == 0.0
-    assert attainable(np.ones(0), np.ones(0), 1.0) == 0.0
+    assert attainable_sum(np.ones(4), bounds, -1.0) == 0.0
+    assert attainable_sum(-np.ones(4), bounds, 1.0) == 0.0
+    assert attainable_sum(np.ones(0), np.ones(0), 1.0) == 0.0
 
 
 @pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
 @pytest.mark.nojit
-def test_a_balance_is_the_limit_of_settled_multipliers_under_a_large_variance(shape):
-    """A variance v with y'a = -t settled before makes a prior bias of -v t, part of the scores.
+def test_a_multiplier_sum_is_the_limit_of_frozen_multipliers_under_a_large_variance(shape):
+    """A variance v with y'a = -t frozen before makes a prior bias of -v t, part of the scores.
 
     The whole bias b is then v (y'a - t): for large v, y'a is t but for b / v.
     """
-    diffuse = make_problem(Case(30, 10.0, shape, prior=0.5, balance=0.1))
+    diffuse = make_problem(Case(30, 10.0, shape, prior=0.5, multiplier_sum=0.1))
     limit = solve_tightly(diffuse)
     expected = decision_values(diffuse, limit.multipliers, limit.bias)
     errors = []
     for variance in (1e2, 1e4, 1e6):
-        carried = -variance * diffuse.balance
+        carried = -variance * diffuse.multiplier_sum
         problem = replace(
             diffuse, bias_variance=variance, prior_scores=diffuse.prior_scores + carried
         )
@@ -443,20 +446,24 @@ def test_a_balance_is_the_limit_of_settled_multipliers_under_a_large_variance(sh
 
 @pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
 @pytest.mark.nojit
-def test_a_balance_on_two_points_has_a_closed_form(shape):
+def test_a_multiplier_sum_on_two_points_has_a_closed_form(shape):
     """a = c + t: 2 - t K11 - d c = e / (C - c - t) + e / (C - c), by bisection."""
     gram = np.array([[2.0, 0.3], [0.3, 1.0]])
-    bound, balance = 4.0, 0.25
-    problem = replace(two_points([0.0, 0.0], [1.0, 1.0], bound, shape), gram=gram, balance=balance)
+    bound, multiplier_sum = 4.0, 0.25
+    problem = replace(
+        two_points([0.0, 0.0], [1.0, 1.0], bound, shape), gram=gram, multiplier_sum=multiplier_sum
+    )
     solution = solve(problem, tol=1e-13)
-    low, high = 0.0, bound - balance
+    low, high = 0.0, bound - multiplier_sum
     for _ in range(200):
         c = 0.5 * (low + high)
-        a = c + balance
+        a = c + multiplier_sum
         left = (1.0 - 2.0 * a + 0.3 * c) + (1.0 - 1.0 * c + 0.3 * a)
         price = shape / (bound - a) + shape / (bound - c) if shape else 0.0
         low, high = (c, high) if left > price else (low, c)
-    np.testing.assert_allclose(solution.multipliers, [low + balance, low], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        solution.multipliers, [low + multiplier_sum, low], rtol=0, atol=1e-12
+    )
     assert solution.gap <= 1e-12
 
 
@@ -465,7 +472,7 @@ def test_a_balance_on_two_points_has_a_closed_form(shape):
 
 @pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
 @pytest.mark.nojit
-def test_every_free_support_vector_demands_the_same_bias(shape):
+def test_every_free_support_vector_implies_the_same_bias(shape):
     problem = make_problem(Case(40, 10.0, shape, prior=1.0))
     solution = solve_tightly(problem)
     multipliers = solution.multipliers
@@ -475,9 +482,9 @@ def test_every_free_support_vector_demands_the_same_bias(shape):
     assert free.sum() >= 5
     target = np.ones(40) if shape == 0 else 1.0 - problem.shapes / (problem.bounds - multipliers)
     without_bias = decision_values(problem, multipliers, 0.0)
-    demanded = (problem.signs * target - without_bias)[free]
-    assert np.ptp(demanded) <= 2 * TIGHT
-    assert demanded.min() - EPSILON <= solution.bias <= demanded.max() + EPSILON
+    implied = (problem.signs * target - without_bias)[free]
+    assert np.ptp(implied) <= 2 * TIGHT
+    assert implied.min() - EPSILON <= solution.bias <= implied.max() + EPSILON
     # A previous bias changes nothing where support vectors fix it.
     assert solve(problem, tol=TIGHT, previous_bias=100.0).bias == solution.bias
 
@@ -511,9 +518,9 @@ def test_bias_without_a_free_support_vector(previous, expected):
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
 @pytest.mark.nojit
 def test_the_bias_where_every_multiplier_is_at_the_edge_of_rounding(n_trusted):
-    """Room that underflows when squared leaves no demand to be trusted more than another.
+    """Distances to the bound that underflow when squared give all implied biases the same weight.
 
-    One with room to spare is then the only one to count.
+    A point far from its bound is then the only one to count.
     """
     problem = replace(
         two_points([0.3, -0.2], [1.0, 1.0], 1e-160, 1e-170), bounds=np.array([1e-160, 1e-160])
@@ -523,11 +530,11 @@ def test_the_bias_where_every_multiplier_is_at_the_edge_of_rounding(n_trusted):
         problem = replace(problem, bounds=np.array([1e-160, 1.0]))
     assert ((problem.bounds - multipliers) ** 2 == 0).sum() == 2 - n_trusted
     assert (multipliers < problem.bounds).all()
-    residuals = kkt_residuals(problem, multipliers, margins_left(problem, multipliers))
-    demand = residuals.demand
-    assert np.isfinite(demand).all()
+    residuals = kkt_residuals(problem, multipliers, score_errors(problem, multipliers))
+    implied = residuals.implied_biases
+    assert np.isfinite(implied).all()
     bias = exact_bias(problem, multipliers, residuals, None)
-    assert bias == pytest.approx(demand[1] if n_trusted else demand.mean(), rel=1e-14)
+    assert bias == pytest.approx(implied[1] if n_trusted else implied.mean(), rel=1e-14)
 
 
 @pytest.mark.parametrize("shape", [0.0, 1.0])
@@ -639,8 +646,8 @@ def test_finite_variance_is_the_problem_without_equality(shape, variance, classe
     reference = coordinate_ascent(problem)
     assert (reference > 0).sum() >= (5 if classes == "both" else 1)
     np.testing.assert_allclose(solution.multipliers, reference, rtol=0, atol=1e-8)
-    balance = float(problem.signs @ reference)
-    assert solution.bias == pytest.approx(variance * balance, abs=1e-8)
+    total = float(problem.signs @ reference)
+    assert solution.bias == pytest.approx(variance * total, abs=1e-8)
     if variance == 0:
         assert solution.bias == 0.0
     if classes == "one" and variance > 0:
@@ -666,8 +673,8 @@ def test_large_variance_approaches_the_equality(shape):
         scores = decision_values(problem, solution.multipliers, solution.bias)
         errors.append(np.abs(scores - expected).max())
         # y'a = b / v: what is left of the equality.
-        balance = abs(problem.signs @ solution.multipliers)
-        assert balance == pytest.approx(abs(solution.bias) / variance, rel=1e-6)
+        total = abs(problem.signs @ solution.multipliers)
+        assert total == pytest.approx(abs(solution.bias) / variance, rel=1e-6)
     # The first term of the difference is b / v times a constant of the problem.
     assert errors[1] <= errors[0] / 50
     assert errors[2] <= errors[1] / 50
@@ -855,7 +862,9 @@ def assert_certificate_follows_from_violation(problem, solution, tol):
     slack = max(tol, rounding_floor(problem, solution.multipliers))
     residue = 0.0
     if np.isinf(problem.bias_variance):
-        residue = abs(solution.bias * (problem.signs @ solution.multipliers - problem.balance))
+        residue = abs(
+            solution.bias * (problem.signs @ solution.multipliers - problem.multiplier_sum)
+        )
     assert solution.gap <= 2 * problem.bounds.sum() * slack + residue
 
 
@@ -968,7 +977,7 @@ def test_large_problems_take_the_short_way():
 
 @pytest.mark.parametrize("case", ALL_CASES)
 def test_computed_rows_give_the_same_optimum(case, request, monkeypatch):
-    """Fetched two at a time, with room for eight: rows are given up and computed again."""
+    """Fetched two at a time, with a cache of eight: rows are replaced and computed again."""
     problem, expected, _ = outcome(case)
     request.getfixturevalue("eager")
     monkeypatch.setattr(smo, "ROW_BYTES", 0)
@@ -992,14 +1001,14 @@ def test_rows_in_memory_are_not_computed_again():
     assert solution.objective == pytest.approx(expected.objective, rel=1e-6)
 
 
-def test_rows_given_up_are_those_not_asked_for():
-    """A row that is wanted outlives one that is not, and the row in use is never given up."""
-    rows = smo.no_rows_of(Computed(np.eye(6)), np.arange(6))._replace(
-        owners=np.full(3, -1), wanted=np.zeros(3, dtype=bool)
+def test_replaced_rows_are_those_not_referenced():
+    """A referenced row outlives one that is not, and the row in use is never replaced."""
+    rows = smo.empty_row_cache(Computed(np.eye(6)), np.arange(6))._replace(
+        owners=np.full(3, -1), referenced=np.zeros(3, dtype=bool)
     )
     for point in (0, 1, 2):
         loops.vacate(rows, point, -1)
-    rows.wanted[rows.slots[0]] = True
+    rows.referenced[rows.slots[0]] = True
     assert loops.vacate(rows, 3, -1) == 1
     assert rows.slots.tolist() == [0, -1, 2, 1, -1, -1]
     assert loops.vacate(rows, 4, 2) == 0

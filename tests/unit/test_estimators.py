@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_info
 
 from seqmed import SeqLapMED, SeqMED
 from seqmed.covariance import low_rank
-from seqmed.dual.problem import DualProblem, duality_gap, margins_left
+from seqmed.dual.problem import DualProblem, duality_gap, score_errors
 from seqmed.kernels import RBF
 from seqmed.threads import SMALL, threads_for
 
@@ -122,7 +122,7 @@ def test_the_gap_is_that_of_the_bias_in_use():
     gram = median.posterior_.covariance.kernel(points, points)
     n = len(rows)
     problem = DualProblem(gram, signs, np.zeros(n), np.full(n, 1.5), np.ones(n), np.inf)
-    left = margins_left(problem, solution.multipliers)
+    left = score_errors(problem, solution.multipliers)
     at_median = duality_gap(problem, solution.multipliers, left, median.intercept_[0])
     assert median.duality_gap_ == pytest.approx(at_median)
     assert abs(median.intercept_[0] - exact.intercept_[0]) > 1e-3

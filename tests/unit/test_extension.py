@@ -108,9 +108,9 @@ def test_an_expert(monkeypatch):
     lessons = []
 
     class Counted(experts.OtherExpert):
-        def learn(self, lesson):
-            lessons.append(int(lesson.part.sum()))
-            learned = super().learn(lesson)
+        def learn(self, mini_batch):
+            lessons.append(int(mini_batch.part.sum()))
+            learned = super().learn(mini_batch)
             return Counted(learned.estimator, learned.given)
 
     def counted(estimator):

@@ -104,7 +104,7 @@ def test_several_classes_forget_as_one_against_the_rest(carrier, wrap):
         assert_close(scores[:, label], known.scores(new_points()))
 
 
-def test_what_is_settled_fades_and_what_is_in_the_window_weighs_less():
+def test_frozen_coefficients_shrink_and_window_points_weigh_less():
     stream = [make_batch(20, 10, seed=5400 + t) for t in range(5)]
     model = seq_med(lag=2, forgetting=0.5, C=8.0)
     history = []
@@ -119,22 +119,22 @@ def test_what_is_settled_fades_and_what_is_in_the_window_weighs_less():
     # batch 0 was optimised last at step 1, batch 1 at step 2
     for batch, last in ((0, 1), (1, 2)):
         points = {tuple(point) for point in stream[batch].points}
-        settled = {point: value for point, value in history[last].items() if point in points}
-        assert len(settled) > 3
-        for point, value in settled.items():
+        frozen = {point: value for point, value in history[last].items() if point in points}
+        assert len(frozen) > 3
+        for point, value in frozen.items():
             assert history[-1][point] == pytest.approx(0.5 ** (4 - last) * value, rel=1e-14)
     window = model.posterior_.window
     assert window.bounds.tolist() == [4.0] * 10 + [8.0] * 10
     assert window.shapes.tolist() == [0.5] * 10 + [1.0] * 10
 
 
-def test_settled_points_that_have_faded_are_dropped_and_not_missed():
+def test_frozen_points_of_negligible_coefficients_are_dropped():
     stream = [make_batch(12, 8, seed=5500 + t) for t in range(14)]
     model = seq_med(forgetting=0.05)
     sizes = []
     for _ in learn_with(model, stream):
         sizes.append(model.posterior_.frozen.size + model.posterior_.window.size)
-    # 0.05^7 < 1e-9: of 14 batches of 8 labels, 7 settled ones are left and the newest; points are
+    # 0.05^7 < 1e-9: of 14 batches of 8 labels, 7 frozen ones are left and the newest; points are
     # compared with the largest of all, so a batch of larger coefficients than the next lasts longer
     assert sizes[5] > 30
     assert max(sizes) <= 9 * 8

@@ -45,10 +45,10 @@ def counts(n, p=6, seed=0):
     )
 
 
-def penalty_of(points, recipe, strength=1.0, kernel=None):
+def penalty_of(points, recipe, weight=1.0, kernel=None):
     kernel = Linear() if kernel is None else kernel
     neighbours = find_neighbours(kernel, points, recipe.n_neighbors)
-    return smoothness(neighbours, recipe, strength)
+    return smoothness(neighbours, recipe, weight)
 
 
 def reference_of(points, recipe, distances=None):
@@ -76,7 +76,7 @@ def size_of(matrix):
 def test_penalty_equals_the_loops(recipe, sparse):
     points = vectors(40, seed=1)
     expected = reference_of(points, recipe)
-    penalty = penalty_of(sp.csr_array(points) if sparse else points, recipe, strength=0.7)
+    penalty = penalty_of(sp.csr_array(points) if sparse else points, recipe, weight=0.7)
     functions = vectors(40, p=4, seed=2)
     form = 0.7 * functions.T @ expected @ functions
     np.testing.assert_allclose(
@@ -96,7 +96,7 @@ def test_penalty_equals_the_loops(recipe, sparse):
 def test_a_penalty_is_some_observations(recipe, p):
     """No more of them than there are points, or functions."""
     points, functions = vectors(40, seed=1), vectors(40, p=p, seed=2)
-    observations = penalty_of(points, recipe, strength=0.7).observations(functions)
+    observations = penalty_of(points, recipe, weight=0.7).observations(functions)
     assert observations.shape[0] <= min(40, p)
     form = 0.7 * functions.T @ reference_of(points, recipe) @ functions
     np.testing.assert_allclose(
@@ -382,7 +382,7 @@ def test_auto_width_is_frozen_on_the_first_batch():
     assert np.array_equal(fixed.decision_function(new), automatic.decision_function(new))
 
 
-def test_auto_width_waits_for_a_batch_with_distances():
+def test_auto_width_is_measured_on_the_first_batch_with_distances():
     first, later = np.ones((4, 3)), vectors(30, seed=23)
     model = SeqLapMED(n_neighbors=5, laplacian="normalized")
     model.partial_fit(first, [-1, -1, -1, -1])
@@ -452,7 +452,7 @@ def test_kernels_on_vectors_measure_distances_between_rows(kernel):
 def test_strength_is_a_factor():
     points, functions = vectors(20, seed=29), vectors(20, p=3, seed=30)
     recipe = GraphRecipe(n_neighbors=4, heat_width=0.5, power=2)
-    one, three = (penalty_of(points, recipe, strength=s) for s in (1.0, 3.0))
+    one, three = (penalty_of(points, recipe, weight=s) for s in (1.0, 3.0))
     assert isinstance(one, Smoothness)
     np.testing.assert_allclose(three.quadratic(functions), 3 * one.quadratic(functions), rtol=1e-14)
     both = three.factor() @ three.factor().T, 3 * one.factor() @ one.factor().T

@@ -593,7 +593,7 @@ def test_a_finite_bias_is_its_variance_times_the_sum_of_coefficients(recursion, 
             labeled_batches(stream[: t + 1], 10.0), kernels[: t + 1], bias_variance=bias_variance
         )
         assert_close(model.decision_function(new_points()), expected.scores(new_points()))
-        assert_close(model.intercept_[0], bias_variance * sum(expected.balances))
+        assert_close(model.intercept_[0], bias_variance * sum(expected.multiplier_sums))
         if t in (2, 3):  # one class only, and yet it teaches
             assert np.isfinite(model.duality_gap_)
             assert np.abs(model.decision_function(new_points()) - before).max() > 1e-3
@@ -634,7 +634,7 @@ def test_the_median_bias_is_the_papers_rule(recursion, C):
 
 
 @pytest.mark.parametrize("slack_shape", [0.3, 1.0])
-def test_the_exact_bias_is_what_every_support_vector_asks_for(slack_shape):
+def test_the_exact_bias_is_implied_by_every_support_vector(slack_shape):
     rows = make_batch(60, 60, seed=23)
     model = seq_med(slack_shape=slack_shape).fit(rows.points, rows.labels)
     signs = np.where(rows.labels == 1, 1.0, -1.0)

@@ -226,7 +226,7 @@ def test_gamma_of_constant_data_is_one():
 
 
 @pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
-def test_gamma_scale_stays_what_the_first_batch_made_it(estimator):
+def test_gamma_scale_is_fixed_by_the_first_batch(estimator):
     first, later = vectors(20, seed=10), 5.0 * vectors(20, seed=11)
     labels = np.arange(20) % 2
     model = estimator(gamma="scale")
@@ -327,7 +327,7 @@ def test_idf_is_the_smoothed_one_with_weights(sparse):
 
 
 @pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
-def test_idf_stays_what_the_first_batch_made_it(estimator):
+def test_idf_is_fixed_by_the_first_batch(estimator):
     first, later = counts(25, seed=20), 3.0 * counts(40, seed=21)
     later[:, 0] = 0.0
     model = estimator(kernel="tfidf")
@@ -433,7 +433,7 @@ def test_negative_counts_are_refused(kernel, sparse):
 
 
 @pytest.mark.parametrize("kernel", [TfIdf(), DCMFisher()], ids=["tfidf", "dcm"])
-def test_counts_kernels_say_so_when_not_frozen(kernel):
+def test_counts_kernels_raise_when_not_frozen(kernel):
     with pytest.raises(ValueError, match="freeze it on a first batch"):
         kernel(counts(5), counts(5))
 
@@ -480,7 +480,7 @@ def test_precomputed_equals_the_callable(estimator):
     np.testing.assert_array_equal(matrix.predict(function(new, points)), given.predict(new))
 
 
-def test_precomputed_looks_values_up():
+def test_precomputed_values():
     points = vectors(12, seed=34)
     table = naive.rbf(0.4)(points, points)
     kernel = Precomputed(table)
@@ -524,7 +524,7 @@ def test_a_callable_rounded_unevenly_is_made_symmetric():
     assert np.array_equal(values, values.T)
 
 
-def test_make_kernel_knows_its_names():
+def test_make_kernel_accepts_every_name():
     assert isinstance(make_kernel("rbf", 1.0, 3, 0.0), RBF)
     assert isinstance(make_kernel("linear", 1.0, 3, 0.0), Linear)
     poly = make_kernel("poly", 0.5, 2, 1.0)
@@ -662,7 +662,7 @@ def test_our_own_limit_is_not_the_users():
             assert threads.allowed_threads() == 1
 
 
-def test_threads_see_what_their_beginner_has_set(monkeypatch):
+def test_threads_inherit_context_variables(monkeypatch):
     seen = []
     monkeypatch.setattr(threads, "allowed_threads", lambda: 3)
     barrier = Barrier(3)
@@ -695,7 +695,7 @@ def test_no_more_threads_than_parts(monkeypatch):
     assert len(begun) == 2
 
 
-def test_what_fails_on_a_thread_fails(monkeypatch):
+def test_an_error_on_a_thread_is_raised(monkeypatch):
     def work(part):
         if part == 2:
             raise MemoryError("no room")

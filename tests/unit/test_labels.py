@@ -498,7 +498,7 @@ def test_classes_may_arrive_one_by_one_in_any_order(arrival):
 @pytest.mark.parametrize("variance", [np.inf, 2.0])
 @pytest.mark.parametrize("added", list(permutations(("aardvark", "cow", "zebra"), 2)))
 @pytest.mark.parametrize("known", [("bee",), ("bee", "dog"), ("bee", "dog", "emu")])
-def test_adding_a_class_leaves_what_is_known_of_the_others(estimator, variance, added, known):
+def test_adding_a_class_keeps_the_scores_of_the_others(estimator, variance, added, known):
     """Declared with a batch that teaches nothing, a new class moves no old score."""
     parameters = {"beta": 0.0} if estimator is SeqLapMED else {}
     model = estimator(bias_variance=variance, **EXACT, **parameters)
@@ -697,13 +697,13 @@ def test_many_classes_among_few_labels_are_nothing_to_warn_of(blobs, estimator, 
 # -- the registry of classes -----------------------------------------------------------------------
 
 
-def test_the_book_encodes_by_value():
+def test_the_registry_encodes_by_value():
     registry = empty_registry(per_class=False).add(np.array(["bee", "dog", "ant"]), np.ones(3))
     assert registry.encode(np.array(["dog", "bee"])).tolist() == [2, 1]
     assert registry.encode(np.array([], dtype=str)).size == 0
 
 
-def test_the_book_adds_weights_and_keeps_them_when_it_grows():
+def test_the_registry_adds_weights_and_keeps_them_when_it_grows():
     registry = empty_registry(per_class=False).add(np.array([2, 5, 2]), np.array([1.0, 2.0, 0.5]))
     assert registry.weights.tolist() == [1.5, 2.0]
     grown = registry.add(np.array([3, 5]), np.array([4.0, 1.0]))

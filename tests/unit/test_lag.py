@@ -76,7 +76,7 @@ def test_slack_shape_and_the_papers_bias_go_with_a_lag(options):
 
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_the_lag_may_change_in_mid_stream(carrier):
-    """A longer lag lets the window grow again; what is settled does not come back."""
+    """A longer lag lets the window grow again; frozen points do not return."""
     stream = awkward_stream(seed=32)
     lags = [2, 1, 3, None, None, 2, 1]
     expected = naive.learn_steps(
@@ -117,7 +117,7 @@ def test_classes_that_come_late_are_those_of_the_reference(carrier, lag, wrap):
 def test_late_classes_under_a_finite_bias(carrier, lag, declared):
     """Declared, a class learns from the first batch; discovered, from the window, if it holds all.
 
-    One that is discovered when something has been settled cannot know what it was not.
+    A class that is new when multipliers have been frozen has none for earlier points.
     """
     stream = three_class_stream(34)
     kernels = kernels_of(carrier, stream)
@@ -130,7 +130,7 @@ def test_late_classes_under_a_finite_bias(carrier, lag, declared):
             labeled_batches(stream, 10.0, positive=label), kernels, lag=lag, bias_variance=0.7
         )
         assert_close(scores[:, label], known.scores(new_points()))
-        assert_close(model.intercept_[label], 0.7 * sum(known.balances))
+        assert_close(model.intercept_[label], 0.7 * sum(known.multiplier_sums))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -167,16 +167,16 @@ def test_the_bias_counts_every_multiplier_once(n_classes, forgetting, lag):
 
 
 @pytest.fixture
-def balances(monkeypatch):
+def multiplier_sums(monkeypatch):
     """What every dual was asked to make up for, and what it was given to reach."""
     recorded = []
-    attainable = dual.attainable
+    attainable_sum = dual.attainable_sum
 
-    def recording(signs, bounds, balance):
-        recorded.append((balance, attainable(signs, bounds, balance)))
+    def recording(signs, bounds, wanted):
+        recorded.append((wanted, attainable_sum(signs, bounds, wanted)))
         return recorded[-1][1]
 
-    monkeypatch.setattr(dual, "attainable", recording)
+    monkeypatch.setattr(dual, "attainable_sum", recording)
     return recorded
 
 
@@ -186,13 +186,15 @@ def balances(monkeypatch):
 @pytest.mark.parametrize(("variance", "tol"), [(1e6, 1e-7), (1e8, 1e-5)])
 @pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize("carrier", CARRIERS)
-def test_a_diffuse_bias_is_the_limit_of_a_large_variance(carrier, lag, variance, tol, balances):
-    """Also where settled batches have a sum other than zero: the window makes up for it."""
+def test_a_diffuse_bias_is_the_limit_of_a_large_variance(
+    carrier, lag, variance, tol, multiplier_sums
+):
+    """Also where frozen multipliers have a sum other than zero, which the window balances."""
     stream = make_stream(seed=37)
     diffuse = learn(make(carrier, lag=lag), stream)
-    assert all(abs(asked - given) <= 1e-9 for asked, given in balances)
+    assert all(abs(asked - given) <= 1e-9 for asked, given in multiplier_sums)
     if lag in (2, 3):
-        assert max(abs(asked) for asked, _ in balances) > 0.5
+        assert max(abs(asked) for asked, _ in multiplier_sums) > 0.5
         whole = diffuse.dual_coef_.sum()
         assert abs(whole) <= 1e-12
     finite = learn(make(carrier, lag=lag, bias_variance=variance, tol=tol), stream)
@@ -202,21 +204,21 @@ def test_a_diffuse_bias_is_the_limit_of_a_large_variance(carrier, lag, variance,
 @pytest.mark.parametrize("forgetting", [1.0, 0.8])
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("carrier", CARRIERS)
-def test_all_multipliers_together_balance_under_a_diffuse_bias(carrier, n_classes, forgetting):
+def test_all_multipliers_sum_to_zero_under_a_diffuse_bias(carrier, n_classes, forgetting):
     stream = make_stream(n_classes=n_classes, seed=36)
     model = make(carrier, lag=2, forgetting=forgetting)
-    settled = 0.0
+    largest = 0.0
     for _ in learn_with(model, stream, classes=range(n_classes)):
         posterior = model.posterior_
         assert_close(model.dual_coef_.sum(axis=1), 0.0, 1e-12)
         found = posterior.frozen.coefficients.sum(axis=0)
         assert_close(posterior.frozen_sums, found, 1e-12)
-        settled = max(settled, np.abs(found).max())
-    assert settled > 0.1
+        largest = max(largest, np.abs(found).max())
+    assert largest > 0.1
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_rounding_in_a_settled_sum_is_nothing_to_make_up_for(seed):
+def test_rounding_in_a_frozen_sum_is_ignored(seed):
     """A batch that is right by more than the margin leaves multipliers at zero, and the bias alone.
 
     The multipliers of the first batch sum to zero but for rounding, which must not become a
@@ -234,7 +236,7 @@ def test_rounding_in_a_settled_sum_is_nothing_to_make_up_for(seed):
     assert_close(scores_of(model), scores, 1e-12)
 
 
-def test_a_window_makes_up_for_half_of_its_bounds_at_most(balances):
+def test_the_sum_of_a_window_is_at_most_half_of_its_bounds(multiplier_sums):
     """Points of class 1 in the midst of class 0, all at their bounds, against a batch that leaves.
 
     The next batch has none of class 1 to share the burden. What is left over, later ones take.
@@ -254,7 +256,7 @@ def test_a_window_makes_up_for_half_of_its_bounds_at_most(balances):
     for known, _ in zip(expected, learn_with(model, stream, C=bounds), strict=True):
         assert_close(scores_of(model)[:, 0], known.scores(new_points()))
         totals.append(model.dual_coef_.sum())
-    asked, given = balances[2]
+    asked, given = multiplier_sums[2]
     assert given == 0.5 * 6 * bounds[1]
     assert asked > given + 0.5
     assert totals == pytest.approx([0.0, 0.0, given - asked, 0.0], abs=1e-12)

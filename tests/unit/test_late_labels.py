@@ -357,7 +357,7 @@ def assert_refused(model, call, message):
     assert all(model.__dict__[name] is before[name] for name in before)
 
 
-def test_what_cannot_be_late():
+def test_refused_late_labels():
     stream = make_stream()
     fresh = SeqMED()
     assert_refused(fresh, lambda: learn_late(fresh, stream[0]), "new_points=False in its first")
@@ -378,7 +378,7 @@ def test_what_cannot_be_late():
     )
 
 
-def test_what_cannot_be_taken_back():
+def test_refused_retractions():
     stream = make_stream()
     fresh = SeqMED()
     with pytest.raises(NotFittedError):
@@ -405,7 +405,7 @@ def test_what_cannot_be_taken_back():
     assert_refused(model, lambda: take_back(model, stream[-1]), "gamma was changed")
 
 
-def test_a_bounded_model_takes_back_what_it_still_has():
+def test_a_bounded_model_retracts_labels_of_its_window():
     stream = make_stream()
     model = learn(SeqLapMED(budget=30, lag=None, random_state=0), stream)
     window = model.posterior_.window

@@ -1,4 +1,4 @@
-"""The mixture of margin and graph: evidence, guard, temperature, class shares, mini-batches."""
+"""The mixture of margin and graph: evidence, guard, temperature, class priors, mini-batches."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ def test_evidence_and_choice_equal_the_naive_ones(name):
             costs, _ = weighting.best_temperatures(scores, record.counts > 0, record)
             expected = [table[w, delta][0] for w in naive_graph.WEIGHTS]
             np.testing.assert_allclose(costs, expected, atol=COST_PRECISION)
-        found = weighting.choose(record, scaled=True, weight=None, shares=True)
+        found = weighting.choose(record, scaled=True, weight=None, class_prior=True)
         weight, temperature, delta = naive_graph.choose(table)
         assert found.weight == pytest.approx(weight, abs=WEIGHT_PRECISION)
-        assert weighting.SHARE_EXPONENTS[found.exponent] == delta
+        assert weighting.PRIOR_EXPONENTS[found.exponent] == delta
         assert abs(np.log2(found.temperature / temperature)) < OCTAVE_PRECISION
 
 
@@ -219,7 +219,7 @@ def test_the_record_forgets_by_weight():
     chosen = weighting.choose(record.forget(0.01), True, None, True)
     weight, temperature, delta = naive_graph.choose(naive_graph.evidence_table(pairs))
     assert chosen.weight == pytest.approx(weight, abs=WEIGHT_PRECISION)
-    assert weighting.SHARE_EXPONENTS[chosen.exponent] == delta
+    assert weighting.PRIOR_EXPONENTS[chosen.exponent] == delta
     assert abs(np.log2(chosen.temperature / temperature)) < OCTAVE_PRECISION
 
 
@@ -250,7 +250,7 @@ def test_class_factors_are_roots_of_counts_and_powers_of_shares(counts):
     if not known.any():
         return
     for factor, delta in zip(factors, naive_graph.EXPONENTS, strict=True):
-        expected = counts[known] ** -0.5 * naive_graph.shares(counts)[known] ** delta
+        expected = counts[known] ** -0.5 * naive_graph.class_priors(counts)[known] ** delta
         np.testing.assert_allclose(factor[known] / factor[known][0], expected / expected[0])
 
 
@@ -277,28 +277,28 @@ def test_mixed_scores_are_those_of_the_formula():
 
 
 def test_equal_scores_have_the_scale_one():
-    assert weighting.spread(np.zeros((0, 3))) == 1.0
-    assert weighting.spread(np.full((5, 3), 7.0)) == 1.0
-    assert weighting.spread(np.array([[1.0, -1.0]])) == 1.0
-    assert weighting.spread(np.array([[4.0, 0.0]])) == 2.0
+    assert weighting.root_mean_square(np.zeros((0, 3))) == 1.0
+    assert weighting.root_mean_square(np.full((5, 3), 7.0)) == 1.0
+    assert weighting.root_mean_square(np.array([[1.0, -1.0]])) == 1.0
+    assert weighting.root_mean_square(np.array([[4.0, 0.0]])) == 2.0
 
 
 @settings(max_examples=200)
 @given(st.lists(st.booleans(), min_size=1, max_size=80), st.integers(0, 200))
 def test_mini_batches_equal_the_naive_ones(labeled, n_labels):
-    cuts = weighting.pieces(np.array(labeled), float(n_labels))
+    cuts = weighting.mini_batches(np.array(labeled), float(n_labels))
     found = [list(range(cut.start, cut.stop)) for cut in cuts]
-    assert found == naive_graph.pieces(labeled, n_labels)
+    assert found == naive_graph.mini_batches(labeled, n_labels)
 
 
 def test_mini_batches_by_hand():
     """Four labels, then four (a quarter of 4 and 8 is less), then a quarter of 8, 12, 16..."""
-    cuts = weighting.pieces(np.ones(30, dtype=bool), 0.0)
+    cuts = weighting.mini_batches(np.ones(30, dtype=bool), 0.0)
     assert [cut.stop - cut.start for cut in cuts] == [4, 4, 4, 4, 4, 5, 5]
-    assert weighting.pieces(np.zeros(5, dtype=bool), 0.0) == [slice(0, 5)]
+    assert weighting.mini_batches(np.zeros(5, dtype=bool), 0.0) == [slice(0, 5)]
     late = np.array([False, True, True, True, True, False, False, True, False])
-    assert weighting.pieces(late, 0.0) == [slice(0, 5), slice(5, 9)]
-    assert weighting.pieces(late, 40.0) == [slice(0, 9)]
+    assert weighting.mini_batches(late, 0.0) == [slice(0, 5), slice(5, 9)]
+    assert weighting.mini_batches(late, 40.0) == [slice(0, 9)]
 
 
 # -- within the classifier ------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def test_the_comparison_of_files_sees_differences():
     model = learned(case)
     other = pickle.loads(pickle.dumps(model))
     assert bits(model) == bits(other)
-    other.posterior_.recursion.basis.rest[0, 0] += 1e-15
+    other.posterior_.recursion.basis.coefficient_covariance[0, 0] += 1e-15
     assert bits(model) != bits(other)
 
 

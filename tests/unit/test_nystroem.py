@@ -185,7 +185,7 @@ def test_a_region_never_seen_gets_landmarks():
 
 
 @pytest.mark.parametrize("averaging", [False, True])
-def test_what_stood_on_landmarks_that_leave_is_projected(averaging):
+def test_coefficients_of_replaced_landmarks_are_projected(averaging):
     """On the nearest function of the new span, in the norm of the kernel's space."""
     rng = np.random.default_rng(3)
     model = SeqMED(gamma=0.5, lag=1, budget=24, averaging=averaging, forgetting=0.9, random_state=0)
@@ -304,7 +304,7 @@ def test_the_prior_of_a_class_that_comes_later_is_as_without_a_budget(lag):
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("bias", ["auto", "exact"])
-def test_what_rounding_leaves_of_labels_taken_back_teaches_nothing(seed, bias):
+def test_rounding_of_retracted_labels_has_no_effect(seed, bias):
     """One column: points so close that coefficients are large, and cancel."""
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(30, 1)), np.array(["a", "b", "c"])[rng.integers(0, 3, 30)]

@@ -289,7 +289,7 @@ def test_an_outlier_in_the_first_batch_does_not_blur_the_others(outlier):
 
 
 @pytest.mark.parametrize("size", [1e-100, 1e-25, 1e20, 1e100])
-def test_rows_of_any_size_are_told_apart_after_a_first_batch_of_one_row(size):
+def test_rows_of_any_size_are_distinguished_after_a_first_batch_of_one_row(size):
     rows = 3.0 + np.random.default_rng(2).normal(size=(60, 3))
     kept = kept_rows.no_kept_rows(metrics.make_metric("euclidean", size * rows[:1]), NEIGHBORS)
     kept = kept.put(np.arange(60), kept.metric.store(size * rows))

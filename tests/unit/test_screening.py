@@ -23,7 +23,7 @@ from tests.support.dual_problems import (
 )
 
 PARTS = {
-    "nobody": lambda problem, wanted: np.zeros_like(wanted),
+    "none": lambda problem, wanted: np.zeros_like(wanted),
     "the right ones": lambda problem, wanted: wanted,
     "the wrong ones": lambda problem, wanted: ~wanted,
     "every third": lambda problem, wanted: np.arange(wanted.size) % 3 == 0,
@@ -33,7 +33,7 @@ PRECISIONS = [np.float32, np.float64]
 
 
 def blocks_of(problem, precision, asked):
-    """Return covariances in an order of their own, keeping a record of who was asked for."""
+    """Return covariances in an order of their own, and record the number of points."""
 
     def block(rows):
         places = np.flatnonzero(rows)[::-1]
@@ -101,7 +101,7 @@ def test_points_that_are_beyond_their_margins_are_never_asked_for():
     np.testing.assert_array_equal(solution.multipliers[~wanted], 0.0)
 
 
-def test_points_that_fall_short_join():
+def test_violating_points_are_added():
     problem, whole, _ = outcome(LARGE)
     wanted = np.flatnonzero(whole.multipliers > 0)
     rows = np.zeros(300, dtype=bool)
@@ -145,18 +145,18 @@ def test_one_class_alone_is_given_the_others():
     np.testing.assert_allclose(solution.multipliers, whole.multipliers, atol=1e-6)
 
 
-def test_a_balance_that_a_part_cannot_carry_is_given_to_more():
-    problem = make_problem(Case(120, 100.0, 1.0, balance=0.9))
+def test_points_are_added_until_they_attain_the_multiplier_sum():
+    problem = make_problem(Case(120, 100.0, 1.0, multiplier_sum=0.9))
     rows = np.zeros(120, dtype=bool)
     rows[[np.flatnonzero(problem.signs > 0)[0], np.flatnonzero(problem.signs < 0)[0]]] = True
     solution, asked = solve_from(problem, rows)
     assert asked[0] > 50
-    assert problem.signs @ solution.multipliers == pytest.approx(problem.balance, rel=1e-12)
+    assert problem.signs @ solution.multipliers == pytest.approx(problem.multiplier_sum, rel=1e-12)
 
 
-def test_many_points_are_begun_with_some_and_joined_by_few_at_a_time(monkeypatch):
+def test_many_points_start_with_some_and_are_added_a_few_at_a_time(monkeypatch):
     problem, whole, _ = outcome(LARGE)
-    monkeypatch.setattr(screening, "BEGINNING", 20)
+    monkeypatch.setattr(screening, "MOST_AT_FIRST", 20)
     solution, asked = solve_from(problem, np.ones(300, dtype=bool))
     assert asked[0] == 20
     assert all(after <= 2 * before for before, after in pairwise(asked))

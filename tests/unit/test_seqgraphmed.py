@@ -370,7 +370,7 @@ def test_forgetting_follows_a_change_of_labels(kind):
 def test_forgetting_counts_batches_and_not_mini_batches():
     X, y, _ = stream()
     model = SeqGraphMED(forgetting=0.5, random_state=0).partial_fit(X[:100], y[:100])
-    assert model.update_info_.n_pieces > 5
+    assert model.update_info_.n_mini_batches > 5
     assert model.n_batches_ == model.estimator_.n_batches_ == 1
     np.testing.assert_array_equal(model._stream.graph.masses, 1.0)
     np.testing.assert_array_equal(model._stream.record.weights, 1.0)
@@ -393,7 +393,7 @@ def test_a_lag_counts_batches_and_not_mini_batches():
     model = SeqGraphMED(SeqMED(lag=2), random_state=0)
     for start in (0, 80, 160):
         model.partial_fit(X[start : start + 80], y[start : start + 80])
-        assert model.update_info_.n_pieces > 1
+        assert model.update_info_.n_mini_batches > 1
     assert model.estimator_.posterior_.window.size == 160
 
 
@@ -465,7 +465,7 @@ def test_classes_of_another_estimator_are_those_of_the_whole_first_batch():
     order = np.argsort(y, kind="stable")
     model = SeqGraphMED(SGDClassifier(random_state=0), random_state=0)
     model.partial_fit(X[order], y[order])
-    assert model.update_info_.n_pieces > 3
+    assert model.update_info_.n_mini_batches > 3
     assert model.estimator_.classes_.tolist() == [0, 1, 2]
 
 
@@ -597,7 +597,7 @@ def test_an_estimator_that_learns_from_unlabeled_rows_gets_the_batch_as_one_grap
     monkeypatch.setattr("seqmed.update.step", watched)
     model = SeqGraphMED(SeqLapMED(random_state=0, n_landmarks=50), random_state=0)
     getattr(model, learn)(X, labels)
-    assert model.update_info_.n_pieces > 1
+    assert model.update_info_.n_mini_batches > 1
     assert seen == [len(X)]
     assert model.estimator_.n_batches_ == model.n_batches_ == 1
     assert model.estimator_._stream.registry.counts.sum() == np.count_nonzero(labels >= 0)
@@ -866,7 +866,7 @@ def test_the_record_holds_scores_from_before_a_row_was_learned(monkeypatch):
     monkeypatch.setattr(mixture_update, "expert_scores", watched)
     model = SeqGraphMED(random_state=0).partial_fit(X, labels)
     assert sum(n for _, _, n in counts) == model.update_info_.n_recorded
-    assert len(counts) == model.update_info_.n_pieces - 1
+    assert len(counts) == model.update_info_.n_mini_batches - 1
     for (
         learned,
         of_graph,

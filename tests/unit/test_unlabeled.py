@@ -111,7 +111,7 @@ def test_fit_of_seqmed_takes_signs_for_classes(name, kind, batch, tmp_path):
 
 
 @pytest.mark.parametrize("name", LABELED_ONLY)
-def test_partial_fit_of_seqmed_wants_to_know_what_minus_one_means(name, batch):
+def test_partial_fit_of_seqmed_refuses_an_ambiguous_minus_one(name, batch):
     points, codes, _ = batch
     signs = 2 * codes - 1
     with pytest.raises(ValueError, match=r"only -1 and \+1") as refusal:
@@ -138,7 +138,7 @@ def test_semi_supervised_estimators_refuse_signs(name, batch):
         clone(MODELS[name]).partial_fit(points, signs, classes=[-1, 1])
 
 
-def test_minus_one_remains_a_class_when_its_labels_are_taken_back(batch, tmp_path):
+def test_minus_one_remains_a_class_when_its_labels_are_retracted(batch, tmp_path):
     points, codes, _ = batch
     signs = 2 * codes - 1
     model = SeqMED(gamma=0.5).fit(points, signs).retract(points[codes == 0], signs[codes == 0])

@@ -19,7 +19,7 @@ def record_of(margin_right: int, graph_right: int, n: int) -> ScoreRecord:
         margin=scores(margin_right),
         graph=scores(graph_right),
         counts=np.full((n, 2), 5.0),
-        margin_scales=np.ones((n, weighting.SHARE_EXPONENTS.size)),
+        margin_scales=np.ones((n, weighting.PRIOR_EXPONENTS.size)),
         graph_scales=np.ones(n),
         codes=codes,
         weights=np.ones(n),
@@ -27,12 +27,12 @@ def record_of(margin_right: int, graph_right: int, n: int) -> ScoreRecord:
 
 
 def weight_of(record: ScoreRecord) -> float:
-    return choose(record, scaled=True, weight=None, shares=True).weight
+    return choose(record, scaled=True, weight=None, class_prior=True).weight
 
 
 def test_equal_costs_leave_the_prior():
     grid = weighting.WEIGHTS
-    prior = np.exp(-weighting.PRIOR * grid)
+    prior = np.exp(-weighting.WEIGHT_PRIOR * grid)
     expected = prior @ grid / prior.sum()
     assert mean_weight(np.full(grid.size, 7.0)) == pytest.approx(expected)
     assert weight_of(weighting.empty_record()) == pytest.approx(expected)
@@ -59,8 +59,8 @@ def test_a_small_weight_is_zero():
 
 def test_temperature_is_that_of_the_chosen_weight():
     record = record_of(30, 36, 40)
-    chosen = choose(record, scaled=True, weight=None, shares=True)
-    fixed = choose(record, scaled=True, weight=chosen.weight, shares=True)
+    chosen = choose(record, scaled=True, weight=None, class_prior=True)
+    fixed = choose(record, scaled=True, weight=chosen.weight, class_prior=True)
     assert fixed.weight == chosen.weight
     assert np.log2(chosen.temperature) == pytest.approx(np.log2(fixed.temperature), abs=0.1)
 

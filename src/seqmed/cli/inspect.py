@@ -96,12 +96,12 @@ def experts(model: Classifier) -> dict[str, Any]:
 
 def mixture_summary(state: Any) -> dict[str, Any]:
     """Return how margin and graph are mixed."""
-    from seqmed.mixture.weighting import SHARE_EXPONENTS
+    from seqmed.mixture.weighting import PRIOR_EXPONENTS
 
     return {
         "graph_weight": state.choice.weight,
         "temperature": state.choice.temperature,
-        "class_prior_exponent": float(SHARE_EXPONENTS[state.choice.exponent]),
+        "class_prior_exponent": float(PRIOR_EXPONENTS[state.choice.exponent]),
         "labels_in_record": state.record.size,
     }
 

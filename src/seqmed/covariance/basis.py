@@ -47,19 +47,19 @@ class Basis:
     whitening : the matrix W, (m, m), with ``W' K_ZZ W = I``; the column of a redundant landmark is
         zero, so that a basis of m landmarks always has the same size.
     gram : the matrix K_ZZ, (m, m).
-    rest : the matrix V, (m, m), the identity in the place of redundant landmarks; None before
-        anything is known, when it is the identity everywhere.
+    coefficient_covariance : the matrix V, (m, m), the covariance of u, with the identity in the
+        place of redundant landmarks; None for the identity everywhere, before any penalty.
     """
 
     landmarks: Points
     whitening: Array
     gram: Array
-    rest: Array | None = None
+    coefficient_covariance: Array | None = None
 
     @property
     def size(self) -> int:
         """Number of landmarks."""
-        return self.landmarks.shape[0]
+        return int(self.landmarks.shape[0])
 
     def features(self, kernel: Kernel, points: Points) -> Array:
         """Return phi of every row, (n, m)."""
@@ -70,7 +70,7 @@ class Basis:
 
         Exact: old features do not change, and new ones are what the old cannot express.
         """
-        n, m = points.shape[0], self.size
+        n, m, known = points.shape[0], self.size, self.coefficient_covariance
         gram = self._gram_with(kernel, kernel(points, self.landmarks), points)
         features = times_upper(gram[m:, :m], self.whitening)
         cutoff = REDUNDANT * np.diagonal(gram).max(initial=0.0)
@@ -79,8 +79,8 @@ class Basis:
             [self.whitening, -self.whitening @ (features.T @ own)],
             [np.zeros((n, m)), own],
         ])  # fmt: skip
-        rest = None if self.rest is None else block_diag(self.rest, np.eye(n))
-        return Basis(stack(self.landmarks, points), whitening, gram, rest)
+        known = None if known is None else block_diag(known, np.eye(n))
+        return Basis(stack(self.landmarks, points), whitening, gram, known)
 
     def exchange(
         self,
@@ -101,7 +101,7 @@ class Basis:
         landmarks = stack(take_rows(self.landmarks, stays), points)
         own = gram[np.ix_(now, now)]
         whitening = whiten_gram(own)
-        if self.rest is None:
+        if self.coefficient_covariance is None:
             return Exchange(Basis(landmarks, whitening, own), 0.0)
         factor = self.factor() if factor is None else factor
         features = times_upper(gram[:, : self.size], factor)
@@ -119,14 +119,14 @@ class Basis:
 
     def factor(self) -> Array:
         """Return Q, (m, r): ``k(x, Z) Q`` are the features psi of what smoothness has taken."""
-        assert self.rest is not None
-        taken = -self.rest
+        assert self.coefficient_covariance is not None
+        taken = -self.coefficient_covariance
         taken[np.diag_indices_from(taken)] += 1.0
         return upper_times(self.whitening, semidefinite_factor(taken), is_upper(self.whitening))
 
     def covariance(self, kernel: Kernel) -> LowRankCovariance:
         """Return ``k - phi (I - V) phi'``."""
-        if self.rest is None:
+        if self.coefficient_covariance is None:
             return LowRankCovariance(kernel)
         return LowRankCovariance(kernel, Reduction(self.landmarks, self.factor()))
 
@@ -134,22 +134,25 @@ class Basis:
         """Return the basis given that F u was observed to be 0 with unit variance, F (r, m)."""
         if not rows.shape[0]:
             return self
-        rest = np.eye(self.size) if self.rest is None else self.rest
+        known = self.coefficient_covariance
+        known = np.eye(self.size) if known is None else known
         try:
-            rest = conditioned(rest, rows)
+            known = conditioned(known, rows)
         except ValueError:  # rounding against a penalty of 1e14 or so
-            rest = conditioned_by_factor(rest, rows)
-        return replace(self, rest=rest)
+            known = conditioned_by_factor(known, rows)
+        return replace(self, coefficient_covariance=known)
 
     def forget(self, share: float) -> Basis:
         """Return the basis with every penalty so far scaled by ``share`` in (0, 1)."""
-        return self if self.rest is None else replace(self, rest=relaxed(self.rest, share))
+        known = self.coefficient_covariance
+        return (
+            self if known is None else replace(self, coefficient_covariance=relaxed(known, share))
+        )
 
     def unexplained(self, kernel: Kernel, points: Points) -> Array:
         """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""
         features = self.features(kernel, points)
-        rest = kernel.diagonal(points) - np.einsum("ij,ij->i", features, features)
-        return np.maximum(rest, 0.0)
+        return np.maximum(kernel.diagonal(points) - row_norms_squared(features), 0.0)
 
     def project(self, kernel: Kernel, points: Points, coefficients: Array) -> Projection:
         """Return the function of the span nearest to an expansion, and how far it is."""

@@ -94,7 +94,9 @@ class LandmarkRecursion:
         assert basis is not None
         if smoothness is not None:
             basis = basis.observe(smoothness.observations(basis.features(kernel, points)))
-        covariance = self.covariance if basis.rest is None else basis.covariance(kernel)
+        covariance = (
+            self.covariance if basis.coefficient_covariance is None else basis.covariance(kernel)
+        )
         folded = replace(grown, basis=basis, covariance=covariance, n_folds=self.n_folds + 1)
         return Folded(folded, origin, cost)
 
@@ -145,7 +147,7 @@ def replaced_now(n: int, pending: float, seen: float, n_landmarks: int) -> float
     most = max(n / 8, n - 3.0 * np.sqrt(n))  # in number, or in the mean of a number, of places
     if pending < DEFERRED * seen and due < most:
         return 0.0
-    return max(float(n), pending * min(1.0, most / due))
+    return float(max(n, pending * min(1.0, most / due)))
 
 
 def draw_keys(n: int, seed: int, n_folds: int, represented: float) -> Array:

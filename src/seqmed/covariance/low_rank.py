@@ -154,7 +154,7 @@ def damping(penalty_factor: Array, gram: Array) -> Array:
             variances = np.diagonal(gram)
             check_variance(np.full_like(variances, -np.inf), variances)
         values, vectors = eigh(product)
-        return (penalty_factor @ vectors) / np.sqrt(1.0 + np.maximum(values, 0.0))
+        return np.asarray((penalty_factor @ vectors) / np.sqrt(1.0 + np.maximum(values, 0.0)))
     return solve_lower(lower, penalty_factor.T).T
 
 

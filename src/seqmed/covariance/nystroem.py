@@ -103,7 +103,7 @@ class NystroemCovariance:
     @property
     def width(self) -> int:
         """Kernel values to compute for one point."""
-        return self.landmarks.shape[0]
+        return int(self.landmarks.shape[0])
 
     def __call__(self, left: Points, right: Points) -> Array:
         """Return the (n, m) covariances of the whole function's values, the base kernel's.
@@ -229,7 +229,8 @@ class NystroemGram:
             return self.values.T @ coefficients
         ends = np.cumsum([each.shape[0] for each in self.held])
         parts = np.split(weights, ends[:-1])
-        return np.sum([part @ each for part, each in zip(parts, self.held, strict=True)], axis=0)
+        products = [part @ each for part, each in zip(parts, self.held, strict=True)]
+        return np.asarray(np.sum(products, axis=0))
 
     def __matmul__(self, coefficients: Array) -> Array:
         """Return the product with ``coefficients`` (n,)."""
@@ -240,7 +241,7 @@ class NystroemGram:
     def __getitem__(self, rows: Indices) -> Array:
         """Return some rows, (k, n)."""
         features = times_upper(self.values[rows], self.whitening, self.triangular)
-        return (self.values @ (self.whitening @ features.T)).T
+        return np.asarray((self.values @ (self.whitening @ features.T)).T)
 
     def diagonal(self) -> Array:
         """Return the diagonal, (n,)."""

@@ -3,8 +3,8 @@
 From the third batch on the past is represented by r pseudo-points: running means over batches of
 the right singular vectors V of X_t, of its singular values s, and of Laplacian values d paired with
 them by the Rayleigh quotient ``d_i = u_i' L u_i`` of the left singular vectors. The prior kernel is
-that of the penalty ``diag(B s^2 d)`` on V, B the sum of all strengths so far; the new batch is then
-folded in exactly. The first two batches are exact.
+that of the penalty ``diag(B s^2 d)`` on V, B the sum of all smoothness weights so far. The new
+batch is then folded in exactly. The first two batches are exact.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Spectrum:
     @property
     def rank(self) -> int:
         """Number of pseudo-points."""
-        return self.vectors.shape[0]
+        return int(self.vectors.shape[0])
 
     def cut(self, rank: int) -> Spectrum:
         """Return the leading ``rank`` components."""
@@ -66,7 +66,7 @@ def spectrum_of(points: Points, smoothness: Smoothness) -> Spectrum:
     projections = left * values
     signs = np.where(np.sum(projections * np.abs(projections), axis=0) < 0, -1.0, 1.0)
     right = signs[:, None] * right
-    unit = replace(smoothness, strength=1.0)
+    unit = replace(smoothness, weight=1.0)
     rayleigh = np.maximum(np.diagonal(unit.quadratic(left)), 0.0)
     return Spectrum(right, values, rayleigh)
 
@@ -79,13 +79,13 @@ class SpectralRecursion:
     ----------
     covariance : the current covariance.
     spectrum : running means over the batches so far, None before the first.
-    strength : sum of the strengths ``2 beta_t`` so far.
+    smoothness_weight : sum of the weights ``2 beta_t`` so far.
     n_folds : batches folded in.
     """
 
     covariance: LowRankCovariance
     spectrum: Spectrum | None = None
-    strength: float = 0.0
+    smoothness_weight: float = 0.0
     n_folds: int = 0
 
     capacity: ClassVar[None] = None
@@ -124,7 +124,7 @@ class SpectralRecursion:
         recursion = SpectralRecursion(
             covariance=covariance,
             spectrum=self._remember(spectrum_of(points, smoothness)),
-            strength=self.strength + smoothness.strength,
+            smoothness_weight=self.smoothness_weight + smoothness.weight,
             n_folds=self.n_folds + 1,
         )
         return Folded(recursion, np.full(covariance.reduction.landmarks.shape[0], -1))
@@ -136,7 +136,7 @@ class SpectralRecursion:
     def _from_past(self, spectrum: Spectrum) -> LowRankCovariance:
         """Return the covariance in which pseudo-points stand for the past."""
         kernel = self.covariance.kernel
-        scale = self.strength * spectrum.laplacian_values
+        scale = self.smoothness_weight * spectrum.laplacian_values
         penalty_factor = np.diag(spectrum.singular_values * np.sqrt(scale))
         gram = kernel(spectrum.vectors, spectrum.vectors)
         return LowRankCovariance(kernel, Reduction(spectrum.vectors, damping(penalty_factor, gram)))

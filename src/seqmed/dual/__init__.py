@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from seqmed.arrays import Array, Indices, Mask
-from seqmed.dual.problem import DualProblem, DualSolution, attainable, feasible, with_bias
+from seqmed.dual.problem import DualProblem, DualSolution, attainable_sum, feasible, with_bias
 
 
 def solve(
@@ -35,7 +35,7 @@ def solve_from(
 __all__ = [
     "DualProblem",
     "DualSolution",
-    "attainable",
+    "attainable_sum",
     "feasible",
     "solve",
     "solve_from",

@@ -1,10 +1,9 @@
 """The compiled loops of the pairwise solver: everything that is done once per step.
 
-A step visits every point twice: once to find whose coefficient should grow, while the last step's
-effect is taken from the missing margins, and once to find its partner. Both visits are written so
-that the compiler takes several points at a time: no branches, and maxima of integers. The bit
-pattern of a double that is not negative grows with the double; of one that is, it falls, which
-`order` mends.
+A step passes over all points twice: once to update the score errors by the last step and find the
+coefficient that grows, and once to find the one that shrinks. Both passes are written so that the
+compiler vectorises them: no branches, and maxima of integers. The bit pattern of a nonnegative
+double grows with the double; `order` extends that to all doubles.
 """
 
 from __future__ import annotations
@@ -22,30 +21,32 @@ from seqmed.dual.problem import ROUNDING
 # (duplicate points, hard box).
 FLAT_CURVATURE = 1e-12
 NEWTON_STEPS = 100
-# Relative precision to which the length of a step is worked out.
+# Relative precision of the length of a step.
 STEP_PRECISION = 1e-15
-# Share of the way to a barrier from which on Newton's first guess is not begun with: so close to it
-# the next one hardly moves, which would pass for convergence.
+# Newton's method does not start closer to a barrier than this share of the way: its steps there are
+# so short that they would be taken for convergence.
 NEAR_LIMIT = 0.999
-# Points of which only the largest value is noted at first; whose it is, is looked up afterwards.
+# Points in a block. A pass finds the block of the largest value; the point is looked up afterwards.
 BLOCK = 64
 LOWEST = -0x7FFFFFFFFFFFFFFF
 
 CONVERGED, RUNNING, STUCK, MISSING = 0, 1, 2, 3
 
+Index = int | np.intp
 
-class Rows(NamedTuple):
-    """Rows of the covariance over the n points active, as far as they have been fetched.
+
+class RowCache(NamedTuple):
+    """A cache of rows of the covariance over the n active points, replaced by the clock algorithm.
 
     Attributes
     ----------
-    source : (N, N) all covariances; (0, 0) where rows are computed by the caller.
+    source : (N, N) all covariances; (0, 0) if the caller computes rows.
     columns : (n,) the place in ``source`` of every point.
-    values : (slots, n) the rows held.
-    slots : (n,) where in ``values`` the row of a point is; -1 if it is not held.
-    owners : (slots,) whose row it is; -1 for none.
-    wanted : (slots,) whether it was asked for since the hand came by.
-    hand : (1,) the slot to be given up next, unless it was wanted.
+    values : (slots, n) the cached rows.
+    slots : (n,) the slot of the row of every point; -1 if it is not cached.
+    owners : (slots,) the point whose row is in a slot; -1 for none.
+    referenced : (slots,) whether a slot was used since the hand last passed it.
+    hand : (1,) the slot to be replaced next, unless it was referenced.
     """
 
     source: Array
@@ -53,20 +54,20 @@ class Rows(NamedTuple):
     values: NDArray[np.floating]
     slots: Indices
     owners: Indices
-    wanted: Mask
+    referenced: Mask
     hand: Indices
 
 
 @njit(cache=True)
-def vacate(rows, point, kept):
+def vacate(rows: RowCache, point: Index, kept: Index) -> Index:
     """Return a slot for a point's row, not slot ``kept``; its former owner loses it."""
     while True:
-        slot = rows.hand[0]
+        slot: Index = rows.hand[0]
         rows.hand[0] = (slot + 1) % rows.owners.size
         if slot == kept:
             continue
-        if rows.wanted[slot]:
-            rows.wanted[slot] = False
+        if rows.referenced[slot]:
+            rows.referenced[slot] = False
             continue
         if rows.owners[slot] >= 0:
             rows.slots[rows.owners[slot]] = -1
@@ -76,9 +77,9 @@ def vacate(rows, point, kept):
 
 
 @njit(cache=True)
-def fetch(rows, point, kept):
+def fetch(rows: RowCache, point: Index, kept: Index) -> Index:
     """Return the slot of a point's row, -1 if the caller has to compute it."""
-    slot = rows.slots[point]
+    slot: Index = rows.slots[point]
     if slot < 0:
         if rows.source.shape[0] == 0:
             return -1
@@ -86,46 +87,48 @@ def fetch(rows, point, kept):
         into, place = np.uintp(slot), np.uintp(rows.columns[point])
         for k in range(np.uintp(rows.columns.size)):
             rows.values[into, k] = rows.source[place, np.uintp(rows.columns[k])]
-    rows.wanted[slot] = True
+    rows.referenced[slot] = True
     return slot
 
 
 @njit(cache=True)
-def pair_step(demand_gap, curvature, shapes, rooms, senses, limit):
+def pair_step(
+    bias_gap: float, curvature: float, shapes: Array, distances: Array, senses: Array, limit: float
+) -> float:
     """Return the step ``d`` in ``[0, limit]`` that minimises the objective along one pair.
 
-    The slope along the pair is ``-demand_gap + d * (curvature + sum_k e_k / (R_k (R_k - s_k d)))``
-    over its two points, with ``R_k`` the room ``C_k - a_k`` and ``s_k`` +1 if the step uses it up
-    and -1 if it frees some. Written so, nothing cancels. It rises in ``d``: Newton inside a
-    bracket, bisecting when a step would leave it.
+    The slope along the pair is ``-bias_gap + d * (curvature + sum_k e_k / (R_k (R_k - s_k d)))``
+    over its two points, with ``R_k`` the distance ``C_k - a_k`` to the bound and ``s_k`` +1 if the
+    step reduces it, else -1. In this form no digits cancel. The slope grows with ``d``: Newton's
+    method inside a bracket, with bisection where a step would leave it.
     """
     low, high = 0.0, limit
     stiffness = curvature
     for k in range(2):
         if shapes[k] > 0.0:
-            stiffness += shapes[k] / (rooms[k] * rooms[k])
-    step = demand_gap / stiffness
+            stiffness += shapes[k] / (distances[k] * distances[k])
+    step = bias_gap / stiffness
     if shapes[0] == 0.0 and shapes[1] == 0.0:
         return min(step, limit)
     if step >= NEAR_LIMIT * high:
         step = 0.5 * high
-        slope = curvature * high - demand_gap
+        slope = curvature * high - bias_gap
         for k in range(2):
             if shapes[k] > 0.0:
-                rest = rooms[k] - senses[k] * high
+                rest = distances[k] - senses[k] * high
                 if rest <= 0.0:
                     slope = np.inf
                     break
-                slope += high * shapes[k] / (rooms[k] * rest)
+                slope += high * shapes[k] / (distances[k] * rest)
         if slope <= 0.0:
             return high
     for _ in range(NEWTON_STEPS):
-        slope = curvature * step - demand_gap
+        slope = curvature * step - bias_gap
         bend = curvature
         for k in range(2):
             if shapes[k] > 0.0:
-                rest = rooms[k] - senses[k] * step
-                slope += step * shapes[k] / (rooms[k] * rest)
+                rest = distances[k] - senses[k] * step
+                slope += step * shapes[k] / (distances[k] * rest)
                 bend += shapes[k] / (rest * rest)
         if slope > 0.0:
             high = step
@@ -144,95 +147,101 @@ def pair_step(demand_gap, curvature, shapes, rooms, senses, limit):
 
 
 @njit(cache=True)
-def refresh_point(point, traits, multipliers, shifts):
-    """Recompute what ``point`` adds to its missing margin to form its demand.
+def refresh_point(point: Index, traits: Array, multipliers: Array, shifts: Array) -> None:
+    """Recompute the difference between the implied bias of ``point`` and its score error.
 
     ``traits`` are (signs, bounds, shapes, variances), (4, n). ``shifts[0]`` holds the sum for
     coefficients that can grow (else -inf), ``shifts[1]`` for those that can shrink (else +inf),
     ``shifts[2]`` the curvature of the point's own variance and of its slack term.
     """
     sign, bound, shape = traits[0, point], traits[1, point], traits[2, point]
-    room = bound - multipliers[point]
-    slope = blur = curvature = 0.0
+    distance = bound - multipliers[point]
+    slope = rounding = curvature = 0.0
     if shape > 0.0:
-        slope = shape / room
-        curvature = slope / room
-        blur = ROUNDING * bound * curvature
-    below_bound = shape > 0.0 or room > 0.0
+        slope = shape / distance
+        curvature = slope / distance
+        rounding = ROUNDING * bound * curvature
+    below_bound = shape > 0.0 or distance > 0.0
     above_zero = multipliers[point] > 0.0
     may_grow = below_bound if sign > 0.0 else above_zero
     may_shrink = above_zero if sign > 0.0 else below_bound
     shift = -sign * slope
-    shifts[0, point] = shift - blur if may_grow else -np.inf
-    shifts[1, point] = shift + blur if may_shrink else np.inf
+    shifts[0, point] = shift - rounding if may_grow else -np.inf
+    shifts[1, point] = shift + rounding if may_shrink else np.inf
     shifts[2, point] = traits[3, point] + curvature
 
 
 @njit(cache=True)
-def refresh(traits, multipliers, shifts):
-    """Do so for all points."""
+def refresh(traits: Array, multipliers: Array, shifts: Array) -> None:
+    """Refresh all points."""
     for point in range(multipliers.size):
         refresh_point(point, traits, multipliers, shifts)
 
 
 @njit(cache=True)
-def order(value):
+def order(value: float) -> np.int64:
     """Return an integer that grows with a double, whatever its sign."""
     bits = np.float64(value).view(np.int64)
     return bits ^ ((bits >> np.int64(63)) & np.int64(0x7FFFFFFFFFFFFFFF))
 
 
 @njit(cache=True)
-def bits_of(value):
+def bits_of(value: float) -> np.int64:
     """Return an integer that grows with a double that is not negative."""
     return np.float64(value).view(np.int64)
 
 
 @njit(cache=True)
-def single_bits_of(value):
+def single_bits_of(value: np.float32) -> np.int32:
     """Return an integer that grows with a single that is not negative."""
     return np.float32(value).view(np.int32)
 
 
 @njit(cache=True)
-def double_of(bits):
+def double_of(bits: np.int64) -> np.float64:
     """Return the double of which these are the bits."""
     return np.int64(bits).view(np.float64)
 
 
 @njit(cache=True)
-def move(left, values, slots, steps, shifts):
-    """Take a step from the missing margins, in place, and find the next coefficient to grow.
+def move(
+    errors: Array,
+    values: NDArray[np.floating],
+    slots: tuple[Index, Index],
+    steps: tuple[float, float],
+    shifts: Array,
+) -> tuple[float, Index]:
+    """Update the score errors by a step, in place, and find the next coefficient to grow.
 
     The step's effect is ``steps[0] * values[slots[0]] - steps[1] * values[slots[1]]``. Returns the
-    largest demand among the coefficients that can grow, and whose it is: -1 if none can.
+    largest bias implied by a coefficient that can grow, and its point: -1 if none can.
     """
-    n, block = np.uintp(left.size), np.uintp(BLOCK)
+    n, block = np.uintp(errors.size), np.uintp(BLOCK)
     up, down = np.uintp(slots[0]), np.uintp(slots[1])
     rise, fall = steps[0], steps[1]
     top, found = np.int64(LOWEST), np.uintp(0)
     for start in range(np.uintp(0), n, block):
         highest = np.int64(LOWEST)
         for k in range(start, min(start + block, n)):
-            value = left[k] - (rise * values[up, k] - fall * values[down, k])
-            left[k] = value
+            value = errors[k] - (rise * values[up, k] - fall * values[down, k])
+            errors[k] = value
             highest = max(highest, order(value + shifts[0, k]))
         if highest > top:
             top, found = highest, np.uintp(start)
     for k in range(found, min(found + block, n)):
-        demand = left[k] + shifts[0, k]
-        if order(demand) == top and demand > -np.inf:
-            return demand, np.intp(k)
+        implied = errors[k] + shifts[0, k]
+        if order(implied) == top and implied > -np.inf:
+            return implied, np.intp(k)
     return -np.inf, np.intp(-1)
 
 
 @njit(cache=True)
-def take_away(left, gram, coefficients):
-    """Take ``gram @ coefficients`` from missing margins, in place; a zero's row is not visited."""
-    n = np.uintp(left.size)
+def subtract_product(errors: Array, gram: Array, coefficients: Array) -> None:
+    """Subtract ``gram @ coefficients`` from score errors, in place; rows of zeros are skipped."""
+    n = np.uintp(errors.size)
     places = np.flatnonzero(coefficients).astype(np.uintp)
     last = np.uintp(max(places.size - 1, 0))
-    for i in range(0, places.size, 4):  # four rows to a visit of the margins
+    for i in range(0, places.size, 4):  # four rows at a time
         first = np.uintp(i)
         second, third = min(first + np.uintp(1), last), min(first + np.uintp(2), last)
         fourth = min(first + np.uintp(3), last)
@@ -242,27 +251,34 @@ def take_away(left, gram, coefficients):
         w = coefficients[c] if third > second else 0.0
         x = coefficients[d] if fourth > third else 0.0
         for k in range(n):
-            left[k] -= (u * gram[a, k] + v * gram[b, k]) + (w * gram[c, k] + x * gram[d, k])
+            errors[k] -= (u * gram[a, k] + v * gram[b, k]) + (w * gram[c, k] + x * gram[d, k])
 
 
 @njit(cache=True, error_model="numpy")
-def find_shrinker(left, values, shifts, grower, scales, gains):
-    """Return the largest demand gap to a coefficient that can shrink, and who shrinks best.
+def find_shrinker(
+    errors: Array,
+    values: NDArray[np.floating],
+    shifts: Array,
+    grower: tuple[Index, float, float, float],
+    scales: tuple[float, float],
+    gains: NDArray[np.int32],
+) -> tuple[float, Index]:
+    """Return the largest bias gap to a coefficient that can shrink, and the best one to shrink.
 
-    ``grower`` is (slot of its row, demand, curvature, 1 or for no row 0). Gains are to second
+    ``grower`` is (slot of its row, implied bias, curvature, 1 or for no row 0). Gains are to second
     order, ``gap^2 / curvature``, compared in single precision and therefore scaled; ``gains`` (n,)
-    is room for their bits. The place is -1 if no gap is positive.
+    is a buffer for their bits. The place is -1 if no gap is positive.
     """
     slot, top, own, twice = np.uintp(grower[0]), grower[1], grower[2], 2.0 * grower[3]
     gap_scale, curvature_scale = scales[0], scales[1]
-    n, block, zero = np.uintp(left.size), np.uintp(BLOCK), np.uintp(0)
+    n, block, zero = np.uintp(errors.size), np.uintp(BLOCK), np.uintp(0)
     shrinks, bends = np.uintp(1), np.uintp(2)
     best, found = np.int32(0), zero
     widest, wide = np.int64(0), zero
     for start in range(zero, n, block):
         best_here, widest_here = np.int32(0), np.int64(0)
         for k in range(start, min(start + block, n)):
-            gap = top - (left[k] + shifts[shrinks, k])
+            gap = top - (errors[k] + shifts[shrinks, k])
             gap = gap if gap > 0.0 else 0.0
             bend = curvature_scale * (own + shifts[bends, k] - twice * values[slot, k])
             bend = bend if bend > FLAT_CURVATURE else FLAT_CURVATURE
@@ -281,38 +297,47 @@ def find_shrinker(left, values, shifts, grower, scales, gains):
             if gains[k] == best:
                 return double_of(widest), np.intp(k)
     for k in range(wide, min(wide + block, n)):  # gains too small for single precision
-        if top - (left[k] + shifts[shrinks, k]) == double_of(widest):
+        if top - (errors[k] + shifts[shrinks, k]) == double_of(widest):
             return double_of(widest), np.intp(k)
     return double_of(widest), np.intp(-1)
 
 
 @njit(cache=True)
-def sweep(rows, traits, multipliers, left, shifts, bias_state, limits):
+def sweep(
+    rows: RowCache,
+    traits: Array,
+    multipliers: Array,
+    errors: Array,
+    shifts: Array,
+    bias_state: Array,
+    limits: Array,
+) -> tuple[int, int, Index]:
     """Take pair steps until the violation is at most ``tol`` or the steps are used up.
 
-    ``multipliers`` and ``left`` (n,) are updated in place, and so are the ``shifts`` (3, n) of
+    ``multipliers`` and ``errors`` (n,) are updated in place, and so are the ``shifts`` (3, n) of
     `refresh`; ``traits`` (4, n) are its signs, bounds, shapes and variances. ``bias_state`` is
     (variance, y'a), with a variance of inf for the equality. ``limits`` is (tol, largest number of
-    steps, relative error of the rows). Returns (outcome, steps taken, whose row is missing).
+    steps, relative error of the rows). Returns (outcome, steps taken, point whose row is missing).
     """
-    n = left.size
+    n = errors.size
     signs, bounds, shapes, variances = traits[0], traits[1], traits[2], traits[3]
     bias_variance = bias_state[0]
     finite = np.isfinite(bias_variance)
-    tol, most_steps, blur = limits[0], int(limits[1]), limits[2]
-    pair_shapes, pair_rooms, pair_senses = np.zeros(2), np.ones(2), np.zeros(2)
+    tol, most_steps, relative_error = limits[0], int(limits[1]), limits[2]
+    pair_shapes, pair_distances, pair_senses = np.zeros(2), np.ones(2), np.zeros(2)
     moved, gains = np.zeros(2), np.empty(n, dtype=np.int32)
     widest, tallest = 1.0, 0.0
     for k in range(n):
-        widest = max(widest, abs(left[k]))
+        widest = max(widest, abs(errors[k]))
         tallest = max(tallest, variances[k])
     tallest = tallest if tallest > 0.0 else 1.0
     flat, scales = FLAT_CURVATURE * tallest, (1.0 / widest, 1.0 / tallest)
 
-    slot = other_slot = 0
+    slot: Index = 0
+    other_slot: Index = 0
     step = rise = fall = 0.0
     for taken in range(most_steps + 1):
-        top, grower = move(left, rows.values, (slot, other_slot), (rise, fall), shifts)
+        top, grower = move(errors, rows.values, (slot, other_slot), (rise, fall), shifts)
         if finite and bias_variance * bias_state[1] > top:
             top, grower = bias_variance * bias_state[1], n
         if grower < 0:
@@ -323,7 +348,7 @@ def sweep(rows, traits, multipliers, left, shifts, bias_state, limits):
             if slot < 0:
                 return MISSING, taken, grower
         violation, shrinker = find_shrinker(
-            left, rows.values, shifts, (slot, top, own, rise), scales, gains
+            errors, rows.values, shifts, (slot, top, own, rise), scales, gains
         )
         if finite and grower < n:
             gap = top - bias_variance * bias_state[1]
@@ -331,7 +356,7 @@ def sweep(rows, traits, multipliers, left, shifts, bias_state, limits):
             if gap > 0.0:
                 best = 0.0
                 if shrinker >= 0:
-                    other = top - (left[shrinker] + shifts[1, shrinker])
+                    other = top - (errors[shrinker] + shifts[1, shrinker])
                     bend = own + shifts[2, shrinker] - 2.0 * rows.values[slot, shrinker]
                     best = other * other / max(bend, flat)
                 if gap * gap / max(own + bias_variance, flat) > best:
@@ -346,11 +371,11 @@ def sweep(rows, traits, multipliers, left, shifts, bias_state, limits):
             if other_slot < 0:
                 return MISSING, taken, shrinker
 
-        demand_gap = top
-        demand_gap -= (
+        bias_gap = top
+        bias_gap -= (
             bias_variance * bias_state[1]
             if shrinker == n
-            else (left[shrinker] + shifts[1, shrinker])
+            else (errors[shrinker] + shifts[1, shrinker])
         )
         curvature = 0.0
         step_limit = np.inf
@@ -361,20 +386,20 @@ def sweep(rows, traits, multipliers, left, shifts, bias_state, limits):
                 curvature += bias_variance
                 continue
             curvature += variances[point]
-            room = bounds[point] - multipliers[point]
-            uses_room = (signs[point] > 0.0) == (end == 0)
+            distance = bounds[point] - multipliers[point]
+            nears_bound = (signs[point] > 0.0) == (end == 0)
             pair_shapes[end] = shapes[point]
-            pair_rooms[end] = room
-            pair_senses[end] = 1.0 if uses_room else -1.0
-            step_limit = min(step_limit, room if uses_room else multipliers[point])
-        least = blur * curvature
+            pair_distances[end] = distance
+            pair_senses[end] = 1.0 if nears_bound else -1.0
+            step_limit = min(step_limit, distance if nears_bound else multipliers[point])
+        least = relative_error * curvature
         if grower < n and shrinker < n:
             curvature -= 2.0 * rows.values[slot, shrinker]
         curvature = max(curvature, max(least, flat))
-        step = pair_step(demand_gap, curvature, pair_shapes, pair_rooms, pair_senses, step_limit)
+        step = pair_step(bias_gap, curvature, pair_shapes, pair_distances, pair_senses, step_limit)
         rise, fall = step * rise, step * fall
 
-        # A step below one end's last digit would lose y'a, unless it takes the other to its bound.
+        # A step below the last digit of one end changes y'a, unless the other gets to its bound.
         n_moved, landed = 0, False
         for end in range(2):
             point = grower if end == 0 else shrinker

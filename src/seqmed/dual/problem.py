@@ -8,12 +8,12 @@ One update of a maximum entropy discrimination classifier is the concave problem
 with one multiplier ``a_i`` per labeled point. ``K`` is the prior covariance on these points, ``m``
 the prior mean, ``C_i`` the bound of a multiplier and ``e_i`` the shape of its slack prior: 1 is
 maximum entropy discrimination, 0 is the support vector machine, whose log term is the hard box
-``a_i <= C_i``. The sum ``t`` is 0 unless it balances frozen multipliers. A finite
-prior variance ``v`` of the bias drops the equality and adds ``v`` to ``K``.
+``a_i <= C_i``. The sum ``t`` is 0 unless there are frozen multipliers. A finite prior variance
+``v`` of the bias drops the equality and adds ``v`` to ``K``.
 
 Everything is written in the *signed coefficients* ``c = Y a`` and the *implied bias*
 
-    demand_i = y_i (1 - e_i / (C_i - a_i)) - m_i - (K c)_i
+    b_i = y_i (1 - e_i / (C_i - a_i)) - m_i - (K c)_i
 
 of point ``i`` alone. At the optimum all support vectors imply the same bias, which is the bias.
 `seqmed.theory.dual_objective` is the problem as one equation.
@@ -30,11 +30,11 @@ from seqmed.arrays import Array, Indices, Mask
 
 # Twice the spacing of doubles at 1: one rounding of a multiplier and one of its bound.
 ROUNDING = 2 * float(np.finfo(np.float64).eps)
-# Share of one side's bounds that a balance may ask for.
-REACH = 0.5
-# Share of all bounds below which a balance is what rounding left of a sum that is zero. Made up
-# for, it would turn a point that nothing pulls into a support vector that fixes the bias.
-NO_BALANCE = 1e-12
+# Largest |y'a|, as a share of the sum of the bounds of one class.
+LARGEST_SUM = 0.5
+# A sum y'a below this share of all bounds is a rounding error of zero. As a constraint it would
+# make a support vector, which fixes the bias, of a point that needs no multiplier.
+ZERO_SUM = 1e-12
 
 
 def is_moderate(largest: float) -> bool:
@@ -62,13 +62,13 @@ class DualProblem:
     Parameters
     ----------
     gram : (n, n) symmetric positive semi-definite prior covariance of the scores, an array or
-        something that computes its rows when they are asked for.
+        an object that computes its rows.
     signs : (n,) targets, each -1.0 or +1.0.
     prior_scores : (n,) prior mean of the scores, the prior mean of a finite bias included.
     bounds : (n,) positive upper bounds ``C_i`` of the multipliers.
     shapes : (n,) slack shapes ``e_i >= 0``.
     bias_variance : prior variance of the bias in [0, inf]; ``inf`` is the equality ``y'a = t``.
-    balance : what ``y'a`` has to be under a diffuse bias, within what the bounds allow.
+    multiplier_sum : the value ``t`` of ``y'a`` under a diffuse bias, see `attainable_sum`.
     """
 
     gram: Array | ComputedRows
@@ -77,7 +77,7 @@ class DualProblem:
     bounds: Array
     shapes: Array
     bias_variance: float = np.inf
-    balance: float = 0.0
+    multiplier_sum: float = 0.0
 
 
 class DualSolution(NamedTuple):
@@ -112,35 +112,37 @@ class DualSolution(NamedTuple):
 def feasible(problem: DualProblem, multipliers: Array) -> Array:
     """Return multipliers (n,) moved into their bounds and, under a diffuse bias, to ``y'a = t``.
 
-    The side that weighs too much is scaled down; only if that is not enough is the other raised.
+    Multipliers of one sign are scaled down. If that is not enough, those of the other are raised.
     """
     highest = np.where(problem.shapes > 0, np.nextafter(problem.bounds, 0.0), problem.bounds)
     start = np.clip(multipliers, 0.0, highest)
     if np.isfinite(problem.bias_variance):
         return start
     positive = problem.signs > 0
-    excess = float(problem.signs @ start) - problem.balance
-    heavy, light = (positive, ~positive) if excess > 0 else (~positive, positive)
-    weight = float(start[heavy].sum())
-    left = weight - abs(excess)
-    start[heavy] *= max(left, 0.0) / weight if weight > 0 else 1.0
-    if left < 0:
-        room = problem.bounds[light] - start[light]
-        start[light] = np.minimum(start[light] - left * room / room.sum(), highest[light])
+    excess = float(problem.signs @ start) - problem.multiplier_sum
+    lowered, raised = (positive, ~positive) if excess > 0 else (~positive, positive)
+    total = float(start[lowered].sum())
+    rest = total - abs(excess)
+    start[lowered] *= max(rest, 0.0) / total if total > 0 else 1.0
+    if rest < 0:
+        distance = problem.bounds[raised] - start[raised]
+        start[raised] = np.minimum(
+            start[raised] - rest * distance / distance.sum(), highest[raised]
+        )
     return start
 
 
-def attainable(signs: Array, bounds: Array, balance: float) -> float:
-    """Return the ``y'a`` nearest to ``balance`` that leaves the multipliers room to move."""
-    if abs(balance) <= NO_BALANCE * float(bounds.sum()):
+def attainable_sum(signs: Array, bounds: Array, wanted: float) -> float:
+    """Return the value of ``y'a`` nearest to ``wanted`` at which multipliers can still vary."""
+    if abs(wanted) <= ZERO_SUM * float(bounds.sum()):
         return 0.0
-    most = REACH * float(bounds[signs > 0].sum())
-    least = -REACH * float(bounds[signs < 0].sum())
-    return min(max(balance, least), most)
+    most = LARGEST_SUM * float(bounds[signs > 0].sum())
+    least = -LARGEST_SUM * float(bounds[signs < 0].sum())
+    return min(max(wanted, least), most)
 
 
-def margins_left(problem: DualProblem, multipliers: Array) -> Array:
-    """Return ``y_i - m_i - (K c)_i``, what is missing to a score of ``y_i`` before the bias."""
+def score_errors(problem: DualProblem, multipliers: Array) -> Array:
+    """Return the errors ``y_i - m_i - (K c)_i`` of the scores without a bias, (n,)."""
     coefficients = problem.signs * multipliers
     return problem.signs - problem.prior_scores - problem.gram @ coefficients
 
@@ -150,19 +152,18 @@ class KKTResiduals(NamedTuple):
 
     Attributes
     ----------
-    left : (n,) what is missing to a score of ``y_i`` before the bias, see `margins_left`.
-    demand : (n,) implied bias of each point.
-    blur : (n,) change of the implied bias by rounding one multiplier. Close to its bound the last
-        digit of a multiplier changes it much; no solver could reduce a violation of that size.
+    errors : (n,) see `score_errors`.
+    implied_biases : (n,) the bias ``b_i`` that each point implies.
+    rounding : (n,) change of an implied bias by rounding its multiplier. It is large close to the
+        bound; no solver could reduce a violation of that size.
     may_grow, may_shrink : (n,) masks of the signed coefficients that may.
-    lowest, highest : the bias that the conditions allow. Lowest is the largest demand among
-        coefficients that could still grow, highest the smallest among those that could still
-        shrink.
+    lowest, highest : the interval of biases that the conditions allow: from the largest bias
+        implied by a coefficient that may grow to the smallest by one that may shrink.
     """
 
-    left: Array
-    demand: Array
-    blur: Array
+    errors: Array
+    implied_biases: Array
+    rounding: Array
     may_grow: Mask
     may_shrink: Mask
     lowest: float
@@ -175,41 +176,41 @@ class KKTResiduals(NamedTuple):
 
     @property
     def contested(self) -> Mask:
-        """A mask (n,) of the points whose implied bias violates another's.
+        """A mask (n,) of the points whose implied bias is outside the interval.
 
-        The others are at a bound and would only move beyond it: no step would change them.
+        The others are at a bound, and no step would change them.
         """
-        return (self.may_grow & (self.demand > self.highest)) | (
-            self.may_shrink & (self.demand < self.lowest)
+        return (self.may_grow & (self.implied_biases > self.highest)) | (
+            self.may_shrink & (self.implied_biases < self.lowest)
         )
 
 
 def kkt_residuals(
-    problem: DualProblem, multipliers: Array, left: Array, total: float | None = None
+    problem: DualProblem, multipliers: Array, errors: Array, total: float | None = None
 ) -> KKTResiduals:
-    """Return the KKT residuals of multipliers (n,) with missing margins ``left`` (n,).
+    """Return the KKT residuals of multipliers (n,) with score errors (n,).
 
-    ``total`` is ``y'a``, should there be other points.
+    ``total`` is ``y'a`` of all points, if these are only some.
     """
-    room = problem.bounds - multipliers
+    distance = problem.bounds - multipliers
     soft = problem.shapes > 0
     if soft.all():
-        slope = problem.shapes / room
-        stiffness = slope / room
+        slope = problem.shapes / distance
+        stiffness = slope / distance
     else:
-        slope = np.divide(problem.shapes, room, out=np.zeros_like(room), where=soft)
-        stiffness = np.divide(slope, room, out=np.zeros_like(room), where=soft)
-    demand = left - problem.signs * slope
-    blur = ROUNDING * problem.bounds * stiffness
-    positive, above_zero, below_bound = problem.signs > 0, multipliers > 0, soft | (room > 0)
+        slope = np.divide(problem.shapes, distance, out=np.zeros_like(distance), where=soft)
+        stiffness = np.divide(slope, distance, out=np.zeros_like(distance), where=soft)
+    implied = errors - problem.signs * slope
+    rounding = ROUNDING * problem.bounds * stiffness
+    positive, above_zero, below_bound = problem.signs > 0, multipliers > 0, soft | (distance > 0)
     may_grow = np.where(positive, below_bound, above_zero)
     may_shrink = np.where(positive, above_zero, below_bound)
-    lowest = float(np.where(may_grow, demand - blur, -np.inf).max(initial=-np.inf))
-    highest = float(np.where(may_shrink, demand + blur, np.inf).min(initial=np.inf))
+    lowest = float(np.where(may_grow, implied - rounding, -np.inf).max(initial=-np.inf))
+    highest = float(np.where(may_shrink, implied + rounding, np.inf).min(initial=np.inf))
     if np.isfinite(problem.bias_variance):
         own = problem.bias_variance * float(problem.signs @ multipliers if total is None else total)
         lowest, highest = max(lowest, own), min(highest, own)
-    return KKTResiduals(left, demand, blur, may_grow, may_shrink, lowest, highest)
+    return KKTResiduals(errors, implied, rounding, may_grow, may_shrink, lowest, highest)
 
 
 def exact_bias(
@@ -217,63 +218,63 @@ def exact_bias(
 ) -> float:
     """Return the multiplier of ``y'a = t``: the implied bias of every free support vector.
 
-    Where no free support vector fixes it, ``previous`` is moved as little as the optimality
-    conditions ask; with no ``previous`` the middle of their interval is taken, as LIBSVM does.
-    Under a finite variance the bias is the prior's response to ``y'a``.
+    Without a free support vector it is the point nearest to ``previous`` of the interval that the
+    optimality conditions allow; without ``previous`` the middle of the interval, as in LIBSVM.
+    Under a finite variance ``v`` it is ``v y'a``.
     """
     if np.isfinite(problem.bias_variance):
         return problem.bias_variance * float(problem.signs @ multipliers)
     free = residuals.may_grow & residuals.may_shrink
     if free.any():
-        trust = 1.0 / (1.0 + residuals.blur[free] / ROUNDING)
-        trust = trust / trust.max() if trust.any() else np.ones_like(trust)
-        return float(trust @ residuals.demand[free] / trust.sum())
+        weights = 1.0 / (1.0 + residuals.rounding[free] / ROUNDING)
+        weights = weights / weights.max() if weights.any() else np.ones_like(weights)
+        return float(weights @ residuals.implied_biases[free] / weights.sum())
     if previous is None:
         ends = [end for end in (residuals.lowest, residuals.highest) if np.isfinite(end)]
         return float(np.mean(ends))
     return float(min(max(previous, residuals.lowest), residuals.highest))
 
 
-def duality_gap(problem: DualProblem, multipliers: Array, left: Array, bias: float) -> float:
+def duality_gap(problem: DualProblem, multipliers: Array, errors: Array, bias: float) -> float:
     """Return primal minus dual objective at ``multipliers`` and ``bias``, >= 0.
 
     The quadratic parts cancel exactly, so the gap is a sum of one term per point: the loss of the
     slack ``s_i = 1 - y_i (score_i + bias)`` minus ``a_i s_i`` minus the log term. With
     ``r = (C_i - a_i) s_i / e_i`` a term on the sloping part of the loss is ``e_i (r - 1 - log r)``,
-    which cannot come out negative. A rounding residue of the equality only ever enlarges the sum,
-    and so does a bias other than the one a finite variance calls for.
+    which is never negative. A rounding error in the equality enlarges the sum, and so does a bias
+    that is not optimal under a finite variance.
     """
-    slack = problem.signs * (left - bias)
-    room = problem.bounds - multipliers
+    slack = problem.signs * (errors - bias)
+    distance = problem.bounds - multipliers
     hard = problem.shapes == 0
-    terms = np.where(slack > 0, room * slack, -multipliers * slack)
+    terms = np.where(slack > 0, distance * slack, -multipliers * slack)
     if not hard.all():
         sloping = ~hard & (slack * problem.bounds > problem.shapes)
         flat = ~hard & ~sloping
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            ratio = room * slack / problem.shapes
+            ratio = distance * slack / problem.shapes
             terms = np.where(sloping, problem.shapes * (ratio - 1 - np.log(ratio)), terms)
             zero_cost = -multipliers * slack - problem.shapes * np.log1p(
                 -multipliers / problem.bounds
             )
             terms = np.where(flat, zero_cost, terms)
-    balance = float(problem.signs @ multipliers)
+    total = float(problem.signs @ multipliers)
     variance = problem.bias_variance
     if not np.isfinite(variance):
-        residue = abs(bias * (balance - problem.balance))
+        residue = abs(bias * (total - problem.multiplier_sum))
     elif variance > 0:
-        residue = (bias - variance * balance) ** 2 / (2.0 * variance)
+        residue = (bias - variance * total) ** 2 / (2.0 * variance)
     else:
         residue = 0.0 if bias == 0 else np.inf
     return float(np.maximum(terms, 0.0).sum()) + residue
 
 
-def dual_objective(problem: DualProblem, multipliers: Array, left: Array) -> float:
+def dual_objective(problem: DualProblem, multipliers: Array, errors: Array) -> float:
     """Return the value of the dual at ``multipliers``, (n,)."""
     coefficients = problem.signs * multipliers
     linear = problem.signs - problem.prior_scores
-    # left = linear - K c, hence c'linear - c'Kc / 2 = c'(linear + left) / 2.
-    value = 0.5 * float(coefficients @ (linear + left))
+    # errors = linear - K c, hence c'linear - c'Kc / 2 = c'(linear + errors) / 2.
+    value = 0.5 * float(coefficients @ (linear + errors))
     soft = problem.shapes > 0
     shrunk = np.log1p(-multipliers[soft] / problem.bounds[soft])
     value += float(problem.shapes[soft] @ shrunk)
@@ -295,17 +296,17 @@ def certify(
 ) -> DualSolution:
     """Turn multipliers into a solution: bias, gap and violation from one fresh product with K.
 
-    ``status`` is what to report should the violation exceed ``tol``; ``residuals`` is how the
-    multipliers stand, where it has just been computed.
+    ``status`` is reported if the violation exceeds ``tol``. ``residuals`` are those of the
+    multipliers, if they have been computed.
     """
     if residuals is None:
-        residuals = kkt_residuals(problem, multipliers, margins_left(problem, multipliers))
+        residuals = kkt_residuals(problem, multipliers, score_errors(problem, multipliers))
     bias = exact_bias(problem, multipliers, residuals, previous_bias)
     return DualSolution(
         multipliers=multipliers,
         bias=bias,
-        gap=duality_gap(problem, multipliers, residuals.left, bias),
-        objective=dual_objective(problem, multipliers, residuals.left),
+        gap=duality_gap(problem, multipliers, residuals.errors, bias),
+        objective=dual_objective(problem, multipliers, residuals.errors),
         violation=max(residuals.violation, 0.0),
         status="converged" if residuals.violation <= tol else status,
         n_iter=n_iter,
@@ -314,6 +315,6 @@ def certify(
 
 def with_bias(problem: DualProblem, solution: DualSolution, bias: float) -> DualSolution:
     """Return the solution with another bias, and the gap that goes with it."""
-    left = margins_left(problem, solution.multipliers)
-    gap = duality_gap(problem, solution.multipliers, left, bias)
+    errors = score_errors(problem, solution.multipliers)
+    gap = duality_gap(problem, solution.multipliers, errors, bias)
     return solution._replace(bias=bias, gap=gap)

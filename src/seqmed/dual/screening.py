@@ -1,11 +1,11 @@
-"""A dual of which most points are thought to be easy: solved over the others, and then looked at.
+"""Screening: solve the dual without the points that are expected to have a multiplier of zero.
 
-A multiplier of zero is optimal for a point that ends up beyond its margin. So points expected to
-are left out, the optimality conditions are looked at over all points, and those left out that fall
-short join in. What comes out is a solution of the whole problem, with its certificate.
+A multiplier of zero is optimal for a point beyond its margin. Points expected to be there are left
+out. The optimality conditions are then checked over all points, and points that violate them are
+added. The result is a solution of the whole problem, with its certificate.
 
-The steps are those of `seqmed.dual.smo`. Their covariances may be in single precision: only margins
-from a fresh product with the whole problem's, in double, may end a solve.
+The steps are those of `seqmed.dual.smo`. Their covariances may be in single precision: a solve
+ends only by score errors recomputed in double precision.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from seqmed.dual.problem import (
     DualProblem,
     DualSolution,
     KKTResiduals,
-    attainable,
+    attainable_sum,
     certify,
     kkt_residuals,
-    margins_left,
+    score_errors,
 )
 
 Block = Callable[[Mask], tuple[Indices, NDArray[np.floating]]]
 
-# Distance beyond its margin at which a point need not join those that fall short of theirs.
+# Distance beyond its margin at which a point is not added with those that violate theirs.
 SPARE = 0.1
-# Points up to which their covariances are held, beyond that 512 MB of their rows.
+# Points up to which all their covariances are held; beyond that 512 MB of their rows.
 LARGEST_BLOCK = 12_000
-# Points to begin with at most; from then on those active are at most doubled at a time.
-BEGINNING = 3000
-# Steps that a point active is good for, before margins are computed afresh.
+# Most points to start with; afterwards the active set is at most doubled at a time.
+MOST_AT_FIRST = 3000
+# Steps per active point before score errors are recomputed.
 STEPS_PER_POINT = 100
-# Fresh margins in a row without progress, as long as steps are taken.
+# Times in a row that recomputed errors show no progress, as long as steps are taken.
 LONGEST_STALL = 30
-# Points up to which all covariances are held in double precision, should single not do.
+# Points up to which the problem is solved again in double precision if single does not converge.
 LARGEST_IN_DOUBLE = 4000
 
 
@@ -54,14 +54,14 @@ def solve_from(
     max_iter: int = -1,
     previous_bias: float | None = None,
 ) -> DualSolution:
-    """Solve the dual, from a part of it.
+    """Solve the dual, starting with some of its points.
 
     Parameters
     ----------
-    problem : what to solve, of n points; its ``gram @ c`` is to be cheap.
+    problem : of n points; its ``gram @ c`` is cheap.
     rows : (n,) mask of the points to begin with.
-    block : returns the places (m,) of the points of a mask, in an order of its own, and their
-        covariances (m, m), single precision will do.
+    block : returns the places (m,) of the points of a mask, in any order, and their covariances
+        (m, m) in single or double precision.
     start, tol, max_iter, previous_bias : as in `seqmed.dual.smo.solve`.
     """
     allowed = max(10_000_000, 100 * rows.size) if max_iter < 0 else max_iter
@@ -70,23 +70,23 @@ def solve_from(
     least, patience, stalled = float("inf"), smo.PATIENCE, 0
     active, outcome = None, loops.RUNNING
     while True:
-        residuals = kkt_residuals(problem, multipliers, margins_left(problem, multipliers))
+        residuals = kkt_residuals(problem, multipliers, score_errors(problem, multipliers))
         violation = residuals.violation
         if violation <= tol or status == "max_iter" or not patience:
             break
         if active is not None:
-            missed = fall_short(problem, residuals, rows, multipliers)
-            rows = rows | thinned(missed, max(BEGINNING, int(rows.sum())))
+            missed = violating(problem, residuals, rows, multipliers)
+            rows = rows | thinned(missed, max(MOST_AT_FIRST, int(rows.sum())))
         if active is None or rows.sum() > active.places.size:
-            active = play_of(problem, rows, block, multipliers, residuals.left)
+            active = active_set_of(problem, rows, block, multipliers, residuals.errors)
         else:
-            active = active._replace(left=residuals.left[active.places])
+            active = active._replace(errors=residuals.errors[active.places])
             stalled = 0 if violation < least else stalled + 1
-            if outcome != loops.RUNNING:  # it has gone as far as it could
+            if outcome != loops.RUNNING:  # no step makes progress
                 patience = smo.PATIENCE if violation < 0.5 * least else patience - 1
             elif stalled == LONGEST_STALL:
                 patience = 0
-        # at first not to the last digit: who was left out wrongly shows then
+        # at first to a coarse tolerance, which shows the points that were left out wrongly
         target = smo.COARSE * tol if least == float("inf") and not rows.all() else tol
         least = min(least, violation)
         total = float(problem.signs @ multipliers)
@@ -116,25 +116,25 @@ def solve_from(
     )
 
 
-def play_of(
-    problem: DualProblem, rows: Mask, block: Block, multipliers: Array, left: Array
+def active_set_of(
+    problem: DualProblem, rows: Mask, block: Block, multipliers: Array, errors: Array
 ) -> smo.ActiveSet:
-    """Return the active set of some points, by a mask; if they are many, without their rows."""
+    """Return the active set of some points, by a mask; if they are many, with an empty cache."""
     if rows.sum() <= LARGEST_BLOCK:
         places, gram = block(rows)
         variances, own = gram.diagonal().astype(np.float64), np.arange(places.size)
-        held = loops.Rows(
+        held = loops.RowCache(
             source=np.empty((0, 0)),
             columns=places,
             values=gram,
             slots=own,
             owners=own.copy(),
-            wanted=np.zeros(places.size, dtype=np.bool_),
+            referenced=np.zeros(places.size, dtype=np.bool_),
             hand=np.zeros(1, dtype=np.intp),
         )
     else:
         places = np.flatnonzero(rows)
-        variances, held = problem.gram.diagonal()[places], smo.no_rows_of(problem.gram, places)
+        variances, held = problem.gram.diagonal()[places], smo.empty_row_cache(problem.gram, places)
     part = replace(
         problem,
         signs=problem.signs[places],
@@ -144,45 +144,47 @@ def play_of(
     )
     traits = np.stack((part.signs, part.bounds, part.shapes, variances))
     shifts = np.empty((3, places.size))
-    active = smo.ActiveSet(places, part, multipliers[places], left[places], shifts, traits, held)
+    active = smo.ActiveSet(places, part, multipliers[places], errors[places], shifts, traits, held)
     loops.refresh(traits, active.multipliers, shifts)
     return active
 
 
-def fall_short(
+def violating(
     problem: DualProblem, residuals: KKTResiduals, rows: Mask, multipliers: Array
 ) -> Mask:
-    """Return a mask (n,) of the other points to be taken in, none if no multiplier would help.
+    """Return a mask (n,) of the points left out that are to be added; empty if none violates.
 
-    That is judged by the bias of those that are in.
+    The bias is that of the points ``rows``. Points near a violation are added, too.
     """
     if np.isfinite(problem.bias_variance):
         bias = problem.bias_variance * float(problem.signs @ multipliers)
     else:
-        lowest = residuals.demand.max(initial=-np.inf, where=residuals.may_grow & rows)
-        highest = residuals.demand.min(initial=np.inf, where=residuals.may_shrink & rows)
+        lowest = residuals.implied_biases.max(initial=-np.inf, where=residuals.may_grow & rows)
+        highest = residuals.implied_biases.min(initial=np.inf, where=residuals.may_shrink & rows)
         bias = float(0.5 * (lowest + highest))
     growing, shrinking = ~rows & residuals.may_grow, ~rows & residuals.may_shrink
-    missed = (growing & (residuals.demand > bias)) | (shrinking & (residuals.demand < bias))
+    missed = (growing & (residuals.implied_biases > bias)) | (
+        shrinking & (residuals.implied_biases < bias)
+    )
     if not missed.any():
         return missed
-    near = residuals.demand > bias - SPARE, residuals.demand < bias + SPARE
+    near = residuals.implied_biases > bias - SPARE, residuals.implied_biases < bias + SPARE
     return (growing & near[0]) | (shrinking & near[1])
 
 
-def first_rows(problem: DualProblem, rows: Mask, carrying: Mask) -> Mask:
-    """Return a mask (n,) of the points to begin with: some of ``rows``, and all that carry.
+def first_rows(problem: DualProblem, rows: Mask, support: Mask) -> Mask:
+    """Return a mask (n,) of the points to start with: some of ``rows``, and all of ``support``.
 
-    Should these not do to balance a diffuse bias, all of ``rows``; or else all there are.
+    If these cannot attain the sum of multipliers, all of ``rows``, or else all points.
     """
-    for some in (thinned(rows, BEGINNING) | carrying, rows | carrying):
-        if stand_alone(problem, some):
+    for some in (thinned(rows, MOST_AT_FIRST) | support, rows | support):
+        if can_attain_sum(problem, some):
             return some
     return np.ones_like(rows)
 
 
 def thinned(mask: Mask, most: int) -> Mask:
-    """Return a mask of at most so many of the points of a mask, spread evenly."""
+    """Return a mask of at most ``most`` of the points of a mask, evenly spaced."""
     places = np.flatnonzero(mask)
     if places.size <= most:
         return mask
@@ -191,10 +193,10 @@ def thinned(mask: Mask, most: int) -> Mask:
     return some
 
 
-def stand_alone(problem: DualProblem, rows: Mask) -> bool:
-    """Whether some points alone can balance a diffuse bias as the whole problem does."""
+def can_attain_sum(problem: DualProblem, rows: Mask) -> bool:
+    """Whether some points alone can attain the sum of multipliers under a diffuse bias."""
     if np.isfinite(problem.bias_variance):
         return bool(rows.any())
     signs, bounds = problem.signs[rows], problem.bounds[rows]
     both = bool((signs > 0).any() and (signs < 0).any())
-    return both and attainable(signs, bounds, problem.balance) == problem.balance
+    return both and attainable_sum(signs, bounds, problem.multiplier_sum) == problem.multiplier_sum

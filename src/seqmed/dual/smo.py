@@ -1,18 +1,18 @@
 """Pairwise solver for the dual: sequential minimal optimisation with a log barrier.
 
 Each step moves two signed coefficients against each other, ``c_i += d`` and ``c_j -= d``, which
-keeps ``y'a`` where it is. ``i`` asks for the largest bias among the coefficients that can grow;
-``j`` is the partner of the largest second-order gain; ``d`` solves their one-dimensional problem.
-The loops are compiled, see `seqmed.dual.loops`; here is what surrounds them:
+keeps ``y'a`` unchanged. ``i`` implies the largest bias among the coefficients that can grow; ``j``
+is the partner of the largest second-order gain; ``d`` solves their one-dimensional problem. The
+loops are compiled, see `seqmed.dual.loops`. Around them:
 
-- Many points sit at a bound that they would only be pulled beyond. They leave the *active set*
-  for a while, and the others take cheaper steps.
-- A large problem is solved with rows in single precision, fetched when they are first asked for.
-  Their error is that of what has changed since the missing margins were last computed in double
-  precision: it goes to zero with the violation, and only a fresh margin may end a solve.
+- Shrinking: points at a bound that no step would move leave the *active set* for a while, which
+  makes steps cheaper.
+- A large problem is solved with a cache of rows in single precision. Their rounding affects only
+  the change since score errors were last computed in double precision: it vanishes with the
+  violation, and a solve ends only by recomputed errors.
 
 A finite bias variance ``v`` needs no second algorithm. With ``u = y'a`` as a variable of its own,
-its price ``v u^2 / 2`` and the constraint ``y'a - u = 0`` form the same problem with one more
+its penalty ``v u^2 / 2`` and the constraint ``y'a - u = 0`` form the same problem with one more
 point: covariance ``v`` with itself, 0 with the others, target 0, prior score 0, and no bounds.
 """
 
@@ -25,7 +25,7 @@ import numpy as np
 
 from seqmed.arrays import Array, Indices, Mask
 from seqmed.dual import loops
-from seqmed.dual.loops import MISSING, RUNNING, Rows, refresh, sweep
+from seqmed.dual.loops import MISSING, RUNNING, RowCache, refresh, sweep
 from seqmed.dual.problem import (
     DualProblem,
     DualSolution,
@@ -34,31 +34,30 @@ from seqmed.dual.problem import (
     feasible,
     is_moderate,
     kkt_residuals,
-    margins_left,
+    score_errors,
 )
 
-# Pair steps between two returns to the interpreter: keeps a long solve interruptible.
+# Pair steps between two returns to the interpreter, so that a long solve can be interrupted.
 STEPS_PER_CALL = 100_000
-# Fresh margins in a row that may fail to halve the violation before it is put down to rounding.
+# Times in a row that recomputed errors may fail to halve the violation before rounding is reported.
 PATIENCE = 3
-# Points from which on those that no step would move are left out for a while, and the share that
-# must go to make it worth laying out the others anew.
+# Smallest active set that is shrunk, and the largest share of its points that may remain then.
 SHRINKABLE, WORTH_SHRINKING = 400, 0.8
-# Tolerances to which a large problem is solved before all points are looked at again.
+# Multiple of the tolerance to which a large problem is solved before all points are checked.
 COARSE = 10.0
-# Memory for fetched rows, and how many rows that are not in memory are computed at a time.
+# Memory of the row cache, and how many missing rows are computed at a time.
 ROW_BYTES, ROWS_AT_A_TIME = 2**29, 16
 SINGLE = float(np.finfo(np.float32).eps)
 
 
 class ActiveSet(NamedTuple):
-    """The points that take part in the steps.
+    """The points whose multipliers the steps may change.
 
     Attributes
     ----------
     places : (n,) their places in the whole problem.
     part : the problem without the others; its covariances are those of the whole.
-    multipliers, left : (n,) their state, changed by `sweep`.
+    multipliers, errors : (n,) their state, changed by `sweep`.
     shifts, traits : (3, n) and (4, n), see `seqmed.dual.loops.refresh_point`.
     rows : their covariances.
     """
@@ -66,10 +65,10 @@ class ActiveSet(NamedTuple):
     places: Indices
     part: DualProblem
     multipliers: Array
-    left: Array
+    errors: Array
     shifts: Array
     traits: Array
-    rows: Rows
+    rows: RowCache
 
 
 def solve(
@@ -84,10 +83,10 @@ def solve(
 
     Parameters
     ----------
-    problem : what to solve.
+    problem : the data of the dual.
     tol : largest KKT violation accepted, in units of the margin.
     max_iter : largest number of pair steps; -1 means 10 million, or 100 per point if more.
-    start : (n,) multipliers to begin with, within their bounds (below them where the slack shape is
+    start : (n,) first multipliers, within their bounds (below them where the slack shape is
         positive), and with ``y'a = t`` under a diffuse bias.
     previous_bias : the bias to stay close to where the problem does not fix it.
     """
@@ -100,23 +99,23 @@ def solve(
     if not ((multipliers >= 0) & (multipliers <= caps)).all():
         raise ValueError(
             f"start has entries in [{multipliers.min():g}, {multipliers.max():g}], expected each "
-            "between 0 and its bound: clip the start, or begin with none."
+            "between 0 and its bound: clip the start, or pass none."
         )
     if isinstance(problem.gram, np.ndarray):
         problem = replace(problem, gram=np.require(problem.gram, np.float64, ["C", "W"]))
     status, used, patience, shrinking = "rounding", 0, PATIENCE, n > SHRINKABLE
     least, active = float("inf"), None
     while True:
-        # The steps update their margins as they go; only freshly computed ones may end a solve.
-        residuals = kkt_residuals(problem, multipliers, fresh_margins(problem, multipliers))
+        # Steps accumulate rounding in the errors; only recomputed ones may end a solve.
+        residuals = kkt_residuals(problem, multipliers, recomputed_errors(problem, multipliers))
         violation = residuals.violation
         if violation <= tol or status == "max_iter" or not patience:
             break
         if active is None or left_out(active, residuals):
-            active = all_active(problem, multipliers, residuals.left)
+            active = all_active(problem, multipliers, residuals.errors)
         else:
-            active = active._replace(left=residuals.left[active.places])
-        # at first not to the last digit: whom a smaller problem left out wrongly shows then
+            active = active._replace(errors=residuals.errors[active.places])
+        # at first to a coarse tolerance, which shows the points that were left out wrongly
         target = COARSE * tol if shrinking and violation > COARSE * tol else tol
         total = float(problem.signs @ multipliers)
         outcome, steps, active = descend(
@@ -129,7 +128,7 @@ def solve(
         least = min(least, violation)
         if steps == 0 or not patience:
             patience = 0
-            if shrinking:  # before this is put down to rounding, nobody is left out
+            if shrinking:  # rounding is reported only with all points active
                 patience, least, shrinking, active = PATIENCE, float("inf"), False, None
     return certify(
         problem,
@@ -142,13 +141,13 @@ def solve(
     )
 
 
-def fresh_margins(problem: DualProblem, multipliers: Array) -> Array:
-    """Return `margins_left`, (n,), without visiting the rows of points that are not support."""
+def recomputed_errors(problem: DualProblem, multipliers: Array) -> Array:
+    """Return `score_errors`, (n,), skipping the rows of points without a multiplier."""
     if not isinstance(problem.gram, np.ndarray):
-        return margins_left(problem, multipliers)
-    left = problem.signs - problem.prior_scores
-    loops.take_away(left, problem.gram, problem.signs * multipliers)
-    return left
+        return score_errors(problem, multipliers)
+    errors = problem.signs - problem.prior_scores
+    loops.subtract_product(errors, problem.gram, problem.signs * multipliers)
+    return errors
 
 
 def descend(
@@ -157,9 +156,8 @@ def descend(
     """Take up to ``allowed`` pair steps, changing the ``multipliers`` of the whole in place.
 
     ``total`` is their ``y'a``. If ``shrinking``, points at a bound that no step would move leave
-    the active set. Whether that was right is checked when margins are recomputed. Returns
-    (outcome, steps taken, the active set at the end). Compiled calls are short, so that an
-    interrupt takes effect within moments.
+    the active set. That is checked when errors are recomputed. Returns (outcome, steps taken, the
+    active set at the end). Compiled calls are short, so that a solve can be interrupted.
     """
     bias_state = np.array([active.part.bias_variance, total])
     outcome, used, since_check = RUNNING, 0, 0
@@ -174,7 +172,7 @@ def descend(
             active.rows,
             active.traits,
             active.multipliers,
-            active.left,
+            active.errors,
             active.shifts,
             bias_state,
             limits,
@@ -189,42 +187,42 @@ def descend(
 
 
 def left_out(active: ActiveSet, residuals: KKTResiduals) -> bool:
-    """Whether a point that a step would move does not take part."""
+    """Whether a point that a step would move is not active."""
     contested = residuals.contested
     return bool(contested.sum() > contested[active.places].sum())
 
 
-def all_active(problem: DualProblem, multipliers: Array, left: Array) -> ActiveSet:
+def all_active(problem: DualProblem, multipliers: Array, errors: Array) -> ActiveSet:
     """Return the active set of all points."""
     n = multipliers.size
-    everyone = np.arange(n)
+    places = np.arange(n)
     traits = np.stack((problem.signs, problem.bounds, problem.shapes, problem.gram.diagonal()))
     if isinstance(problem.gram, np.ndarray):
         held, hand = np.zeros(n, dtype=np.bool_), np.zeros(1, dtype=np.intp)
-        rows = Rows(problem.gram, everyone, problem.gram, everyone, everyone, held, hand)
+        rows = RowCache(problem.gram, places, problem.gram, places, places, held, hand)
     else:
-        rows = no_rows_of(problem.gram, everyone)
+        rows = empty_row_cache(problem.gram, places)
     active = ActiveSet(
-        everyone, problem, multipliers.copy(), left.copy(), np.empty((3, n)), traits, rows
+        places, problem, multipliers.copy(), errors.copy(), np.empty((3, n)), traits, rows
     )
     refresh(traits, active.multipliers, active.shifts)
     return active
 
 
-def no_rows_of(gram: Any, places: Indices) -> Rows:
-    """Return room for rows of the covariances, in single precision, none of them fetched."""
+def empty_row_cache(gram: Any, places: Indices) -> RowCache:
+    """Return an empty cache for rows of the covariances, in single precision."""
     n = places.size
     slots = int(min(n, max(ROW_BYTES // (4 * n), 4 * ROWS_AT_A_TIME)))
     single = is_moderate(float(np.abs(gram.diagonal()).max()))
     values = np.empty((slots, n), dtype=np.float32 if single else np.float64)
-    values[0] = 0.0  # a step of length zero is taken with whatever is there
-    return Rows(
+    values[0] = 0.0  # read by a step of length zero
+    return RowCache(
         source=gram if isinstance(gram, np.ndarray) else np.empty((0, 0)),
         columns=places,
         values=values,
         slots=np.full(n, -1),
         owners=np.full(slots, -1),
-        wanted=np.zeros(slots, dtype=np.bool_),
+        referenced=np.zeros(slots, dtype=np.bool_),
         hand=np.zeros(1, dtype=np.intp),
     )
 
@@ -234,7 +232,7 @@ def shrink(active: ActiveSet, total: float) -> ActiveSet:
 
     ``total`` is ``y'a`` of the whole problem.
     """
-    kept = kkt_residuals(active.part, active.multipliers, active.left, total).contested
+    kept = kkt_residuals(active.part, active.multipliers, active.errors, total).contested
     if kept.sum() >= WORTH_SHRINKING * kept.size or not kept.any():
         return active
     return without_others(active, kept)
@@ -243,7 +241,7 @@ def shrink(active: ActiveSet, total: float) -> ActiveSet:
 def without_others(active: ActiveSet, kept: Mask) -> ActiveSet:
     """Return the active set of some of its points, by a mask (n,)."""
     places, part = active.places[kept], active.part
-    rows = no_rows_of(part.gram, places)
+    rows = empty_row_cache(part.gram, places)
     if not isinstance(part.gram, np.ndarray):  # rows that were computed are not computed again
         renumbered = np.cumsum(kept) - 1
         for point in np.flatnonzero(kept & (active.rows.slots >= 0))[: rows.owners.size]:
@@ -259,24 +257,24 @@ def without_others(active: ActiveSet, kept: Mask) -> ActiveSet:
             shapes=part.shapes[kept],
         ),
         multipliers=active.multipliers[kept],
-        left=active.left[kept],
+        errors=active.errors[kept],
         shifts=np.ascontiguousarray(active.shifts[:, kept]),
         traits=np.ascontiguousarray(active.traits[:, kept]),
         rows=rows,
     )
 
 
-def compute_rows(active: ActiveSet, missing: int) -> None:
-    """Compute the row of a point that is missing, and those most likely to be asked for next."""
+def compute_rows(active: ActiveSet, missing: loops.Index) -> None:
+    """Compute the missing row of a point, and those most likely to be needed next."""
     absent = active.rows.slots < 0
     half = min(ROWS_AT_A_TIME // 2, int(absent.sum()))
-    growing = np.where(absent, active.left + active.shifts[0], -np.inf)
-    shrinking = np.where(absent, -active.left - active.shifts[1], -np.inf)
-    points = [missing]
-    for wanted in (growing, shrinking):
-        best = np.argpartition(wanted, -half)[-half:]
-        points.extend(best[np.isfinite(wanted[best])])
-    asked = np.unique(points)
-    values = active.part.gram[active.places[asked]]
-    for point, row in zip(asked, values, strict=True):
+    growing = np.where(absent, active.errors + active.shifts[0], -np.inf)
+    shrinking = np.where(absent, -active.errors - active.shifts[1], -np.inf)
+    points: list[Any] = [missing]
+    for violations in (growing, shrinking):
+        best = np.argpartition(violations, -half)[-half:]
+        points.extend(best[np.isfinite(violations[best])])
+    computed = np.unique(points)
+    values = active.part.gram[active.places[computed]]
+    for point, row in zip(computed, values, strict=True):
         active.rows.values[loops.vacate(active.rows, point, -1)] = row[active.places]

@@ -132,7 +132,7 @@ class SequentialClassifier(PosteriorPredictor):
         """Remove the labels of some rows of the window, by a mask."""
         stream = self._stream
         settings = self._settings(0.0, float(stream.posterior.window.weights[rows].sum()))
-        new, info = margin_state.take_back(stream, rows, settings)
+        new, info = margin_state.retract(stream, rows, settings)
         warn_unless_converged(info, self.tol)
         self._commit(new, info._replace(C=self.C_, beta=self.update_info_.beta))
 

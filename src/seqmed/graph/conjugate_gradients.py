@@ -132,4 +132,4 @@ def padded(values: Single) -> Single:
 
 def column_squares(values: Single) -> Single:
     """Return the squared norm of every column, (K,)."""
-    return np.einsum("ij,ij->j", values, values)
+    return np.asarray(np.einsum("ij,ij->j", values, values))

@@ -64,22 +64,22 @@ class Neighbours(NamedTuple):
 
 @dataclass(frozen=True)
 class Smoothness:
-    """The penalty ``strength * f' L^power f`` on the values ``f`` (n,) of a function on a batch."""
+    """The penalty ``weight * f' L^power f`` on the values ``f`` (n,) of a function on a batch."""
 
     laplacian: sp.csr_array
     power: int
-    strength: float
+    weight: float
 
     def quadratic(self, values: Array) -> Array:
-        """Return ``strength * F' L^power F`` for functions in columns, (n, r) to (r, r)."""
+        """Return ``weight * F' L^power F`` for functions in columns, (n, r) to (r, r)."""
         for _ in range(self.power // 2):
             values = self.laplacian @ values
         smoothed = self.laplacian @ values if self.power % 2 else values
         product = symmetric_product(values.T) if smoothed is values else values.T @ smoothed
-        return (0.5 * self.strength) * (product + product.T)
+        return (0.5 * self.weight) * (product + product.T)
 
     def observations(self, functions: Array) -> Array:
-        """Return F, (r, m), with ``F' F = strength * V' L^power V`` for functions V (n, m).
+        """Return F, (r, m), with ``F' F = weight * V' L^power V`` for functions V (n, m).
 
         The penalty of a combination u is ``|F u|^2``: r observations of zero, at most n and m.
         """
@@ -89,9 +89,9 @@ class Smoothness:
         return self.factor().T @ functions
 
     def factor(self) -> Array:
-        """Return R, (n, rank), with ``R R' = strength * L^power``."""
+        """Return R, (n, rank), with ``R R' = weight * L^power``."""
         dense = np.linalg.matrix_power(self.laplacian.toarray(), self.power)
-        return semidefinite_factor(self.strength * dense)
+        return semidefinite_factor(self.weight * dense)
 
 
 def find_neighbours(kernel: Kernel, points: Points, n_neighbors: int) -> Neighbours:
@@ -226,7 +226,7 @@ def laplacian_of(weights: sp.csr_array, kind: str) -> sp.csr_array:
     return sp.csr_array(sp.diags_array(connected.astype(np.float64)) - scaled)
 
 
-def smoothness(neighbours: Neighbours, recipe: GraphRecipe, strength: float) -> Smoothness:
+def smoothness(neighbours: Neighbours, recipe: GraphRecipe, weight: float) -> Smoothness:
     """Return the penalty of one batch from its neighbours."""
     laplacian = laplacian_of(weight_matrix(neighbours, recipe), recipe.laplacian)
-    return Smoothness(laplacian, recipe.power, strength)
+    return Smoothness(laplacian, recipe.power, weight)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from seqmed.kernels.bounded import ComputedGram, blocks, evaluate
 from seqmed.kernels.counts import DCMFisher, TfIdf
@@ -21,7 +22,7 @@ KERNELS: dict[str, Callable[[float | str, int, float], Kernel]] = {
 
 
 def make_kernel(
-    kernel: str | Kernel | Callable, gamma: float | str, degree: int, coef0: float
+    kernel: str | Kernel | Callable[[Any, Any], Any], gamma: float | str, degree: int, coef0: float
 ) -> Kernel:
     """Return the kernel object that an estimator's parameters describe.
 

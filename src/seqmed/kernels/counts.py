@@ -48,13 +48,13 @@ class TfIdf(Pointwise):
     def __call__(self, left: Points, right: Points) -> Array:
         first = self.coordinates(left)
         second = first if left is right else self.coordinates(right)
-        return safe_sparse_dot(first, second.T, dense_output=True)
+        return np.asarray(safe_sparse_dot(first, second.T, dense_output=True))
 
     def sums(self, points: Points, expansion: Expansion) -> Array:
         """Return an expansion at every row, (n, machines), by its weights in the coordinates."""
         others = self.coordinates(expansion.points)
         weights = safe_sparse_dot(others.T, expansion.coefficients, dense_output=True)
-        return safe_sparse_dot(self.coordinates(points), weights, dense_output=True)
+        return np.asarray(safe_sparse_dot(self.coordinates(points), weights, dense_output=True))
 
     def diagonal(self, points: Points) -> Array:
         return row_norms_squared(self.coordinates(points))
@@ -139,7 +139,7 @@ class DCMFisher(Pointwise):
         common, own = self._scores(points)
         precisions = self._precisions()
         squares = (own * own) @ precisions
-        return squares + precisions.sum() * common**2 + 2 * common * (own @ precisions)
+        return np.asarray(squares + precisions.sum() * common**2 + 2 * common * (own @ precisions))
 
     def coordinates(self, points: Points) -> None:
         return None

@@ -73,7 +73,7 @@ class Precomputed(Pointwise):
                 "kernel='precomputed' got rows of kernel values, which leave out k(x, x): the "
                 "spread of new points needs a kernel object or a callable kernel."
             )
-        return np.diagonal(self.gram)[points[:, 0]].copy()
+        return np.asarray(np.diagonal(self.gram)[points[:, 0]].copy())
 
     def coordinates(self, points: Points) -> None:
         return None

@@ -46,7 +46,7 @@ def scale_gamma(points: Points, weights: Array) -> float:
     largest = float(np.abs(points.data if sp.issparse(points) else points).max(initial=0.0))
     if variance <= (CONSTANT * largest) ** 2:
         return 1.0
-    return 1.0 / (points.shape[1] * variance)
+    return float(1.0 / (points.shape[1] * variance))
 
 
 def resolve_gamma(gamma: float | str, points: Points, weights: Array) -> float:
@@ -54,7 +54,7 @@ def resolve_gamma(gamma: float | str, points: Points, weights: Array) -> float:
     if gamma == "scale":
         return scale_gamma(points, weights)
     if gamma == "auto":
-        return 1.0 / points.shape[1]
+        return float(1.0 / points.shape[1])
     return float(gamma)
 
 
@@ -240,7 +240,7 @@ class Gaussians:
 def differenced(rows: Array, points: Array, gamma: float) -> Array:
     """Return ``exp(-gamma |x - x'|^2)``, (n, m), by differences of coordinates."""
     with np.errstate(over="ignore"):
-        return np.exp(-gamma * cdist(rows, points, "sqeuclidean"))
+        return np.asarray(np.exp(-gamma * cdist(rows, points, "sqeuclidean")))
 
 
 def tile_of(room: Array, rows: slice, columns: slice) -> Array:
@@ -279,7 +279,7 @@ def inner_products(left: Points, right: Points) -> Array:
     """Return the inner products of all rows, (n, m)."""
     if left is right and not sp.issparse(left):
         return symmetric_product(left)
-    return safe_sparse_dot(left, right.T, dense_output=True)
+    return np.asarray(safe_sparse_dot(left, right.T, dense_output=True))
 
 
 def squared_distances(left: Points, right: Points) -> Array:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 from scipy.linalg.blas import dtrsm
 
-from seqmed.arrays import Array, Indices
+from seqmed.arrays import Array, Float, Indices
 
 # Rows up to which a matrix is factored, or multiplied by its own transpose, in one call.
 LARGEST = 8192
@@ -23,12 +23,12 @@ LARGEST = 8192
 BLOCK, PANEL = 2048, 128
 
 
-def symmetric_product(rows: NDArray[Any]) -> NDArray[Any]:
+def symmetric_product(rows: NDArray[Float]) -> NDArray[Float]:
     """Return ``rows @ rows.T``, (n, n), exactly symmetric."""
     n = rows.shape[0]
     if n <= LARGEST:
-        return rows @ rows.T
-    values = np.empty((n, n), dtype=rows.dtype)
+        return np.asarray(rows @ rows.T)
+    values: NDArray[Float] = np.empty((n, n), dtype=rows.dtype)
     for part in blocks(0, n):
         own = rows[part]
         values[part, part] = own @ own.T
@@ -41,7 +41,7 @@ def cholesky(matrix: Array) -> Array:
     """Return the lower factor (n, n) of a positive definite matrix; LinAlgError if it is not."""
     n = matrix.shape[0]
     if n <= LARGEST:
-        return linalg.cholesky(matrix, lower=True)
+        return np.asarray(linalg.cholesky(matrix, lower=True))
     lower = np.tril(matrix)
     for part in blocks(0, n):
         lower[part, part] = linalg.cholesky(lower[part, part], lower=True)
@@ -53,7 +53,7 @@ def cholesky(matrix: Array) -> Array:
 
 def divided(rows: Array, lower: Array) -> Array:
     """Return ``A L'^{-1}``, (k, n), for a lower triangular matrix L (n, n)."""
-    return dtrsm(1.0, lower, rows, side=1, lower=1, trans_a=1)
+    return np.asarray(dtrsm(1.0, lower, rows, side=1, lower=1, trans_a=1))
 
 
 def subtract_squares(matrix: Array, columns: Array, start: int) -> None:
@@ -106,7 +106,7 @@ def solve_lower(lower: Array, values: Array) -> Array:
     """Return ``L^{-1} V``, (n, r), for a lower triangular matrix L (n, n)."""
     n = lower.shape[0]
     if n <= LARGEST:
-        return linalg.solve_triangular(lower, values, lower=True)
+        return np.asarray(linalg.solve_triangular(lower, values, lower=True))
     half = n // 2
     first = solve_lower(lower[:half, :half], values[:half])
     rest = values[half:] - lower[half:, :half] @ first

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy.typing import ArrayLike
+
+from seqmed.arrays import Array
 
 from seqmed.arrays import Array
 
@@ -12,7 +15,7 @@ TILE = 64
 
 
 @njit(cache=True, nogil=True)
-def largest_difference(matrix, tile):
+def largest_difference(matrix: Array, tile: int) -> float:
     """Return the largest difference between the halves of a matrix (n, n)."""
     n, difference = matrix.shape[0], 0.0
     for top in range(0, n, tile):
@@ -24,7 +27,7 @@ def largest_difference(matrix, tile):
 
 
 @njit(cache=True, nogil=True)
-def copy_upper_half(matrix, tile):
+def copy_upper_half(matrix: Array, tile: int) -> None:
     """Write the upper half of a matrix (n, n) in the lower one."""
     n = matrix.shape[0]
     for top in range(0, n, tile):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from seqmed.arrays import Array
+
 # Newton's method: largest step in octaves, precision, and number of steps.
 LARGEST_STEP, PRECISION, STEPS = 2.0, 1e-3, 40
 # Largest |t|. The penalty keeps the minimum well inside unless classes are separable.
@@ -21,7 +23,7 @@ ROUNDING = 1e-12
 
 
 @njit(cache=True, nogil=True)
-def cost(margins, weights, octave):
+def cost(margins: Array, weights: Array, octave: float) -> tuple[float, float, float]:
     """Return the cost of a temperature, and its first two derivatives in t.
 
     ``margins`` (r, K) are scores less that of the true class, -inf for unknown classes.
@@ -53,7 +55,7 @@ def cost(margins, weights, octave):
 
 
 @njit(cache=True, nogil=True)
-def descend(margins, weights, octave):
+def descend(margins: Array, weights: Array, octave: float) -> tuple[float, float]:
     """Return the cost of the minimum below an octave, and the t that has it."""
     lowest, slope, curvature = cost(margins, weights, octave)
     for _ in range(STEPS):
@@ -72,7 +74,7 @@ def descend(margins, weights, octave):
 
 
 @njit(cache=True, nogil=True)
-def best_octave(margins, weights):
+def best_octave(margins: Array, weights: Array) -> tuple[float, float]:
     """Return the smallest cost of ``margins`` (r, K), and the t that has it."""
     lowest, octave = descend(margins, weights, 0.0)
     for start in STARTS:

@@ -28,7 +28,7 @@ from seqmed.snapshots import snapshot
 EUCLIDEAN_KERNELS = ("rbf", "linear")
 
 
-class Lesson(NamedTuple):
+class MiniBatch(NamedTuple):
     """One mini-batch for an expert.
 
     Attributes
@@ -67,7 +67,7 @@ class MarginExpert(Protocol):
     def with_parameters(self, template: Any) -> MarginExpert:
         """Return the expert with the parameters of a template; refuse those that may not change."""
 
-    def learn(self, lesson: Lesson) -> MarginExpert:
+    def learn(self, mini_batch: MiniBatch) -> MarginExpert:
         """Return the expert after one mini-batch."""
 
     def scores(self, points: Points, registry: ClassRegistry) -> Array:
@@ -95,7 +95,7 @@ class OwnExpert:
     @property
     def scaled(self) -> bool:
         """Whether there is one machine per class with a known bias."""
-        return self.estimator.bias == "auto"
+        return bool(self.estimator.bias == "auto")
 
     def frozen_kernel(self, rows: Rows) -> Kernel | None:
         """Return the estimator's kernel as the first batch freezes it, unless it is Euclidean."""
@@ -113,11 +113,11 @@ class OwnExpert:
         model._check_parameters(getattr(model, "_stream", None))
         return OwnExpert(model)
 
-    def learn(self, lesson: Lesson) -> OwnExpert:
+    def learn(self, mini_batch: MiniBatch) -> OwnExpert:
         """Return the expert after one mini-batch."""
-        rows, new_points = lesson.rows, lesson.begins and lesson.new_points
-        labeled = rows.labeled & lesson.part
-        labels = rows.labels[lesson.part[rows.labeled]]
+        rows, new_points = mini_batch.rows, mini_batch.begins and mini_batch.new_points
+        labeled = rows.labeled & mini_batch.part
+        labels = rows.labels[mini_batch.part[rows.labeled]]
         if not new_points and not labels.size:
             return self
         rows = rows._replace(labeled=labeled, labels=labels)
@@ -192,22 +192,22 @@ class OtherExpert:
                 )
         return self
 
-    def learn(self, lesson: Lesson) -> OtherExpert:
+    def learn(self, mini_batch: MiniBatch) -> OtherExpert:
         """Return the expert after one mini-batch: a copy of the classifier that has learned it."""
-        rows, model = lesson.rows, deepcopy(self.estimator)
+        rows, model = mini_batch.rows, deepcopy(self.estimator)
         takes_all = learns_from_unlabeled(model)
-        chosen = lesson.part if takes_all else lesson.part & rows.labeled
+        chosen = mini_batch.part if takes_all else mini_batch.part & rows.labeled
         if not chosen.any():
             return self
-        self._check_classes(lesson)
+        self._check_classes(mini_batch)
         y = np.full(rows.weights.size, None, dtype=object)
         y[rows.labeled] = as_objects(rows.labels)
         if not takes_all:
-            y = rows.labels[lesson.part[rows.labeled]]
+            y = rows.labels[mini_batch.part[rows.labeled]]
         options: dict[str, Any] = {}
         if not hasattr(model, "classes_"):
             # all of the batch: a later mini-batch may have classes that this one has not
-            options["classes"] = union(lesson.registry.classes, rows.labels)
+            options["classes"] = union(mini_batch.registry.classes, rows.labels)
         weights = rows.weights[chosen]
         if not (weights == 1).all():
             if not takes_weights(model):
@@ -221,11 +221,13 @@ class OtherExpert:
         )
         return OtherExpert(model, self.given)
 
-    def _check_classes(self, lesson: Lesson) -> None:
+    def _check_classes(self, mini_batch: MiniBatch) -> None:
         known = getattr(self.estimator, "classes_", None)
         if known is None or isinstance(self.estimator, StreamClassifier):
             return
-        new = lesson.registry.classes[find(lesson.registry.classes, typed(np.asarray(known))) < 0]
+        new = mini_batch.registry.classes[
+            find(mini_batch.registry.classes, typed(np.asarray(known))) < 0
+        ]
         if new.size:
             raise ValueError(
                 f"y holds {new.tolist()[0]!r}, a class that {type(self.estimator).__name__} has "
@@ -249,7 +251,7 @@ class OtherExpert:
         """Return scores (n, K) of the classes the estimator knows."""
         if not hasattr(self.estimator, "decision_function"):
             smallest = np.finfo(float).tiny
-            return np.log(np.maximum(self.estimator.predict_proba(points), smallest))
+            return np.asarray(np.log(np.maximum(self.estimator.predict_proba(points), smallest)))
         values = np.asarray(self.estimator.decision_function(points), dtype=float)
         if values.ndim == 1:
             values = np.column_stack([np.zeros_like(values), values])[:, -n_classes:]

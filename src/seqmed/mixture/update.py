@@ -1,6 +1,6 @@
 """One batch through margin, graph and mixture.
 
-A batch is learned in mini-batches (`seqmed.mixture.weighting.pieces`), each in this order:
+A batch is learned in mini-batches (`seqmed.mixture.weighting.mini_batches`), each in this order:
 
 1. both experts score its labeled rows, which enter the record;
 2. some of its rows enter the graph, which is solved again; the margin expert learns its labels;
@@ -24,7 +24,7 @@ from seqmed.graph.graph_state import UNLABELED, GraphState
 from seqmed.graph.neighbours import empty_lists
 from seqmed.graph.propagation import GraphInfo
 from seqmed.mixture import weighting
-from seqmed.mixture.experts import Lesson, MarginExpert
+from seqmed.mixture.experts import MarginExpert, MiniBatch
 from seqmed.mixture.weighting import Choice, Scales, ScoreRecord, Scores
 from seqmed.threads import one_thread
 
@@ -40,13 +40,13 @@ class MixtureSettings(NamedTuple):
     Attributes
     ----------
     weight : of the graph if it is fixed; None to choose it by evidence.
-    shares : whether label shares may count.
+    class_prior : whether class priors may count.
     forgetting : factor per batch, in (0, 1].
     class_weight : as the estimator's parameter.
     """
 
     weight: float | None
-    shares: bool
+    class_prior: bool
     forgetting: float
     class_weight: Any
 
@@ -84,13 +84,13 @@ class MixtureInfo(NamedTuple):
     Attributes
     ----------
     graph : of the graph's last solve.
-    n_pieces : mini-batches the batch was cut in.
+    n_mini_batches : mini-batches the batch was cut in.
     n_recorded : labeled rows in the record.
     weight, temperature : of the mixture.
     """
 
     graph: GraphInfo
-    n_pieces: int
+    n_mini_batches: int
     n_recorded: int
     weight: float
     temperature: float
@@ -101,7 +101,7 @@ def initial_state(
     margin: MarginExpert,
     registry: ClassRegistry,
     points: Points,
-    fixed: dict,
+    fixed: dict[str, Any],
     sparse: bool,
 ) -> MixtureStream:
     """Return a stream before its first batch, ``points``."""
@@ -110,7 +110,7 @@ def initial_state(
         margin=margin,
         registry=registry,
         record=weighting.empty_record(),
-        scales=Scales(np.zeros(0), np.ones(weighting.SHARE_EXPONENTS.size), 1.0),
+        scales=Scales(np.zeros(0), np.ones(weighting.PRIOR_EXPONENTS.size), 1.0),
         choice=Choice(weighting.FIRST_WEIGHT, 1.0, 0),
         class_weights=np.zeros(0),
         probes=no_rows(points),
@@ -142,51 +142,55 @@ def learn(
     )
     registry = stream.registry.discount(of_labels, no_indices(), np.zeros(0)).declare(rows.declared)
     stream = with_classes(stream, registry)
-    cuts = weighting.pieces(rows.labeled, float(stream.registry.counts.sum()))
+    cuts = weighting.mini_batches(rows.labeled, float(stream.registry.counts.sum()))
     info = None
     with one_thread():
         for number, cut in enumerate(cuts):
             part = np.zeros(rows.weights.size, dtype=bool)
             part[cut] = True
-            lesson = Lesson(rows, part, number == 0 and new_batch, new_points, stream.registry)
-            stream, info = learn_piece(stream, lesson, settings.class_weight)
+            mini_batch = MiniBatch(
+                rows, part, number == 0 and new_batch, new_points, stream.registry
+            )
+            stream, info = learn_mini_batch(stream, mini_batch, settings.class_weight)
     assert info is not None
-    choice = weighting.choose(stream.record, stream.margin.scaled, settings.weight, settings.shares)
+    choice = weighting.choose(
+        stream.record, stream.margin.scaled, settings.weight, settings.class_prior
+    )
     stream = stream._replace(choice=choice)
     return stream, MixtureInfo(
         info, len(cuts), stream.record.size, choice.weight, choice.temperature
     )
 
 
-def learn_piece(
-    stream: MixtureStream, lesson: Lesson, class_weight: Any
+def learn_mini_batch(
+    stream: MixtureStream, mini_batch: MiniBatch, class_weight: Any
 ) -> tuple[MixtureStream, GraphInfo]:
     """Learn one mini-batch."""
-    rows = lesson.rows
-    shown = lesson.part[rows.labeled]
-    labeled = np.flatnonzero(rows.labeled & lesson.part)
+    rows = mini_batch.rows
+    shown = mini_batch.part[rows.labeled]
+    labeled = np.flatnonzero(rows.labeled & mini_batch.part)
     labels, weights = rows.labels[shown], rows.weights[labeled]
     registry = stream.registry.add(labels, weights)
     codes = registry.encode(labels)
     registry = registry.discount(1.0, codes, weights)
     stream = with_classes(stream, registry)
-    record = recorded(stream, rows, labeled, codes, late=not lesson.new_points)
+    record = recorded(stream, rows, labeled, codes, late=not mini_batch.new_points)
     stream = stream._replace(record=record)
 
-    chosen = np.flatnonzero(lesson.part)
+    chosen = np.flatnonzero(mini_batch.part)
     all_codes = np.full(rows.weights.size, UNLABELED)
     all_codes[labeled] = codes
     graph, slots = stream.graph, np.full(rows.weights.size, -1)
     stored = graph.rows.metric.store(take_rows(rows.points, chosen))
     masses = np.where(all_codes >= 0, rows.weights, 0.0)[chosen]
     entering = None
-    if lesson.new_points:
+    if mini_batch.new_points:
         entering = propagation.choose_entering(graph, all_codes[chosen])
         slots[chosen[entering.rows]] = entering.slots
     graph, info = propagation.learn(
-        graph, stored, all_codes[chosen], masses, late=not lesson.new_points, entering=entering
+        graph, stored, all_codes[chosen], masses, late=not mini_batch.new_points, entering=entering
     )
-    margin = stream.margin.learn(lesson._replace(registry=registry))
+    margin = stream.margin.learn(mini_batch._replace(registry=registry))
     given = class_weight if isinstance(class_weight, dict) else None
     unlabeled = chosen[all_codes[chosen] < 0][-PROBES:]
     stream = stream._replace(
@@ -316,7 +320,7 @@ def class_scores(stream: MixtureStream, points: Points) -> Array:
     return weighting.mix(scores, stream.scales, stream.choice, stream.margin.scaled)
 
 
-def take_back(
+def retract(
     stream: MixtureStream, points: Points, codes: Any, settings: MixtureSettings
 ) -> tuple[MixtureStream, MixtureInfo]:
     """Take back the labels of some rows; the rows stay as unlabeled ones, the record stays.
@@ -336,7 +340,7 @@ def take_back(
     registry = replace(stream.registry, declared=declared).remove(codes, taken.weights, discounted)
     stream = with_classes(stream._replace(graph=retraction.state, margin=margin), registry)
     stream = stream._replace(scales=measured(stream, no_indices()))
-    choice = weighting.choose(stream.record, margin.scaled, settings.weight, settings.shares)
+    choice = weighting.choose(stream.record, margin.scaled, settings.weight, settings.class_prior)
     stream = stream._replace(choice=choice)
     return stream, MixtureInfo(
         retraction.info, 0, stream.record.size, choice.weight, choice.temperature

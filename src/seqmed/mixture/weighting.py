@@ -1,13 +1,13 @@
 """Two experts mixed by evidence: the margin and the graph.
 
 Both experts score every labeled row before it is learned. The last `RECORD` of these scores choose
-the weight of the graph, the temperature of the probabilities, and how far label shares count.
+the weight of the graph, the temperature of the probabilities, and how far class priors count.
 
 The mixed score of a class is ``(1 - w) F / sigma_F + w V / sigma_V``: V is the graph's score, and
-``F_c = e_c n_c^{-1/2} pi_c^delta`` comes from the margin's score e, the label count n and the label
-share pi of the class. sigma is the root mean square of row-centred scores of unlabeled rows. With
+``F_c = e_c n_c^{-1/2} pi_c^delta`` comes from the margin's score e, the label count n and the class
+prior pi. sigma is the root mean square of row-centred scores of unlabeled rows. With
 ``J(w) = min_T [cross-entropy of softmax(T score) on the record + (log2 T)^2]``, in nats, w is the
-mean of a grid of weights under the posterior ``p(w) ~ exp(-J(w) - PRIOR w)``.
+mean of a grid of weights under the posterior ``p(w) ~ exp(-J(w) - WEIGHT_PRIOR w)``.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 from seqmed.arrays import Array, Indices, Mask
 
 WEIGHTS = np.linspace(0.0, 1.0, 11)
-SHARE_EXPONENTS = np.array([0.0, 0.25, 0.5])
+PRIOR_EXPONENTS = np.array([0.0, 0.25, 0.5])
 # Labeled rows in the record.
 RECORD = 300
 # Nats of the prior against a weight of 1, relative to a weight of 0.
-PRIOR = 2.0
+WEIGHT_PRIOR = 2.0
 # A smaller mean weight is 0: predictions then need no neighbours.
 SMALLEST_WEIGHT = 0.05
 # Sizes of scores whose squares are in the range of doubles.
 SMALLEST_SQUARED, LARGEST_SQUARED = 1e-100, 1e100
-# Nats that a larger exponent of the label shares must gain.
-SHARE_GUARD = 1.0
+# Nats that a larger exponent of the class priors must gain.
+PRIOR_GUARD = 1.0
 
 
 class Scores(NamedTuple):
@@ -53,7 +53,7 @@ class Scales(NamedTuple):
     Attributes
     ----------
     counts : (K,) labels of every class so far; 0 for a class without.
-    margin : (3,) sigma_F under every exponent of `SHARE_EXPONENTS`.
+    margin : (3,) sigma_F under every exponent of `PRIOR_EXPONENTS`.
     graph : sigma_V.
     """
 
@@ -74,7 +74,7 @@ class Choice(NamedTuple):
     ----------
     weight : of the graph, in [0, 1].
     temperature : T > 0.
-    exponent : of the label shares, by its place in `SHARE_EXPONENTS`.
+    exponent : of the class priors, by its place in `PRIOR_EXPONENTS`.
     """
 
     weight: float
@@ -160,7 +160,7 @@ def empty_record() -> ScoreRecord:
     """Return a record without rows or classes."""
     nothing, none = np.zeros((0, 0)), np.zeros(0)
     return ScoreRecord(
-        nothing, nothing, nothing, np.zeros((0, SHARE_EXPONENTS.size)), none,
+        nothing, nothing, nothing, np.zeros((0, PRIOR_EXPONENTS.size)), none,
         np.zeros(0, dtype=np.intp), none,
     )  # fmt: skip
 
@@ -171,21 +171,21 @@ def class_factors(counts: Array, scaled: bool) -> Array:
     ``n_c^{-1/2} pi_c^delta`` for every exponent delta, relative to the mean over known classes of
     the first factor; 0 for unknown classes. All 1 for known ones unless ``scaled``.
 
-    The label shares pi are shrunk towards equal ones as far as chance explains their spread.
+    The class priors pi are shrunk towards equal ones as far as chance explains their differences.
     """
     known = counts > 0
     if not scaled:
-        return np.broadcast_to(known.astype(float), (SHARE_EXPONENTS.size, *counts.shape))
+        return np.broadcast_to(known.astype(float), (PRIOR_EXPONENTS.size, *counts.shape))
     n_known = np.maximum(known.sum(axis=-1, keepdims=True), 1)
     totals = counts.sum(axis=-1, keepdims=True)
     expected = np.maximum(totals, 1e-300) / n_known
     chi2 = np.where(known, (counts - expected) ** 2, 0.0).sum(axis=-1, keepdims=True) / expected
     shrink = np.minimum(1.0, (n_known - 1) / np.maximum(chi2, 1e-300))
-    shares = shrink / n_known + (1.0 - shrink) * counts / np.maximum(totals, 1e-300)
+    priors = shrink / n_known + (1.0 - shrink) * counts / np.maximum(totals, 1e-300)
     # a quotient of roots: that of the counts overflows where a class has faded
     roots = np.sqrt(expected) / np.sqrt(np.where(known, counts, 1.0))
-    exponents = SHARE_EXPONENTS.reshape(-1, *(1,) * counts.ndim)
-    return np.where(known, roots * (n_known * shares) ** exponents, 0.0)
+    exponents = PRIOR_EXPONENTS.reshape(-1, *(1,) * counts.ndim)
+    return np.where(known, roots * (n_known * priors) ** exponents, 0.0)
 
 
 def measured_scales(scores: Scores, counts: Array, scaled: bool) -> Scales:
@@ -194,12 +194,12 @@ def measured_scales(scores: Scores, counts: Array, scaled: bool) -> Scales:
     factors = class_factors(counts, scaled)
     return Scales(
         counts,
-        np.array([spread((scores.margin * factor)[:, known]) for factor in factors]),
-        spread(scores.graph[:, known]),
+        np.array([root_mean_square((scores.margin * factor)[:, known]) for factor in factors]),
+        root_mean_square(scores.graph[:, known]),
     )
 
 
-def spread(scores: Array) -> float:
+def root_mean_square(scores: Array) -> float:
     """Return the root mean square of row-centred scores (m, K); 1 where all are equal."""
     if not scores.size:
         return 1.0
@@ -218,7 +218,7 @@ def mean_weight(costs: Array) -> float:
     """Return the posterior mean of the graph's weight, given J of every weight of the grid."""
     if not np.isfinite(costs).any():
         return 0.0
-    logs = -costs - PRIOR * WEIGHTS
+    logs = -costs - WEIGHT_PRIOR * WEIGHTS
     posterior = np.exp(logs - logs.max())
     mean = float(posterior @ WEIGHTS / posterior.sum())
     return mean if mean >= SMALLEST_WEIGHT else 0.0
@@ -228,7 +228,7 @@ def mean_weight(costs: Array) -> float:
 FIRST_WEIGHT = mean_weight(np.zeros(WEIGHTS.size))
 
 
-def choose(record: ScoreRecord, scaled: bool, weight: float | None, shares: bool) -> Choice:
+def choose(record: ScoreRecord, scaled: bool, weight: float | None, class_prior: bool) -> Choice:
     """Choose weight, temperature and exponent by the record.
 
     Parameters
@@ -236,7 +236,7 @@ def choose(record: ScoreRecord, scaled: bool, weight: float | None, shares: bool
     record : of labeled rows scored before they were learned.
     scaled : whether the margin's scores are scaled by label counts.
     weight : of the graph if it is fixed; None to choose it.
-    shares : whether label shares may count.
+    class_prior : whether class priors may count.
     """
     grid = WEIGHTS if weight is None else np.array([weight])
     if not record.size:
@@ -246,14 +246,14 @@ def choose(record: ScoreRecord, scaled: bool, weight: float | None, shares: bool
     graph = record.graph / record.graph_scales[:, None]
     best: tuple[float, int, Array, Array] | None = None
     for place, factor in enumerate(factors):
-        if place and not (scaled and shares and np.any(factor != factors[0])):
+        if place and not (scaled and class_prior and np.any(factor != factors[0])):
             break
         margin = record.margin * factor / record.margin_scales[:, place, None]
         costs, octaves = best_temperatures(mixed(margin, graph, grid), known, record)
         overflow = np.isnan(costs)
         costs, octaves = np.where(overflow, np.inf, costs), np.where(overflow, 0.0, octaves)
         lowest = float(costs.min())
-        if best is None or lowest < best[0] - (SHARE_GUARD if best[1] == 0 else 0.0):
+        if best is None or lowest < best[0] - (PRIOR_GUARD if best[1] == 0 else 0.0):
             best = lowest, place, costs, octaves
     assert best is not None
     _, place, costs, octaves = best
@@ -302,7 +302,7 @@ def mix(scores: Scores, scales: Scales, choice: Choice, scaled: bool) -> Array:
     return choice.temperature * np.where(scales.known, total, 0.0)
 
 
-def pieces(labeled: Mask, n_labels: float) -> list[slice]:
+def mini_batches(labeled: Mask, n_labels: float) -> list[slice]:
     """Cut a batch in mini-batches, so that the record exists however large batches are.
 
     A mini-batch ends after max(4, a quarter of the labels so far) labeled rows.

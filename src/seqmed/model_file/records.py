@@ -33,7 +33,7 @@ from seqmed.graph.propagation import GraphInfo
 from seqmed.kernels import RBF, DCMFisher, Expansion, Polynomial, Precomputed, TfIdf
 from seqmed.label_dtypes import is_label_dtype
 from seqmed.mixture.update import PROBES, MixtureStream
-from seqmed.mixture.weighting import RECORD, SHARE_EXPONENTS, Choice, Scales, ScoreRecord
+from seqmed.mixture.weighting import PRIOR_EXPONENTS, RECORD, Choice, Scales, ScoreRecord
 from seqmed.model_file.annotations import field_types, field_values, parts_of
 from seqmed.model_file.constraints import check
 from seqmed.model_file.saved_rows import SavedRows
@@ -64,7 +64,7 @@ def check_records(value: Any, **sizes: int) -> None:
     """
     records = list(parts_of(value))
     for record in records:
-        known = {"slopes": SLOPES.size, "exponents": SHARE_EXPONENTS.size, **sizes}
+        known = {"slopes": SLOPES.size, "exponents": PRIOR_EXPONENTS.size, **sizes}
         declared = CONSTRAINTS.get(type(record), {})
         for name, field in field_values(record).items():
             count = COUNT if name.startswith("n_") or name == "seed" else None
@@ -115,7 +115,7 @@ def _(kernel: DCMFisher) -> Rules:
 # -- covariances ----------------------------------------------------------------------------------
 
 declare(Reduction, landmarks="m p", factor="m r")
-declare(Basis, landmarks="m p", whitening="m m", gram="m m", rest="m m")
+declare(Basis, landmarks="m p", whitening="m m", gram="m m", coefficient_covariance="m m")
 declare(NystroemCovariance, landmarks="m p", whitening="m m")
 declare(Spectrum, vectors="r p", singular_values="r", laplacian_values="r >= 0", count=">= 1")
 
@@ -139,7 +139,7 @@ def _(recursion: NystroemRecursion) -> Rules:
     yield "as many landmarks as asked for at most", size <= recursion.capacity
 
 
-@declare(SpectralRecursion, strength=">= 0")
+@declare(SpectralRecursion, smoothness_weight=">= 0")
 def _(recursion: SpectralRecursion) -> Rules:
     begun = recursion.n_folds > 0
     yield "a spectrum once there are batches", (recursion.spectrum is not None) == begun
@@ -257,7 +257,7 @@ def _(graph: GraphState) -> Rules:
 # -- the mixture ----------------------------------------------------------------------------------
 
 declare(Scales, counts="classes >= 0", margin="exponents > 0", graph="> 0")
-declare(Choice, weight=">= 0 <= 1", temperature="> 0", exponent=f">= 0 < {SHARE_EXPONENTS.size}")
+declare(Choice, weight=">= 0 <= 1", temperature="> 0", exponent=f">= 0 < {PRIOR_EXPONENTS.size}")
 
 
 @declare(MixtureStream, class_weights="classes > 0", probes="probes p")

@@ -222,7 +222,7 @@ class StreamPipeline(Pipeline):
         steps, features = self._transformed(X, y, first=first, seen=seen)
         name, final = self.steps[-1]
         state: dict[str, Any] = {}
-        final = clone(final) if first else copy_to_teach(final)
+        final = clone(final) if first else copy_to_fit(final)
         if first:
             state.update(_monitor=self._begin_monitor(X, features, steps), drift_=None)
         elif not seen:
@@ -251,7 +251,7 @@ class StreamPipeline(Pipeline):
         """
         pipeline = self._snapshot()
         *steps, (name, final) = pipeline.steps
-        final = copy_to_teach(final).retract(pipeline._frozen(X), y)
+        final = copy_to_fit(final).retract(pipeline._frozen(X), y)
         self.__dict__.update(steps=[*steps, (name, final)])
         return self
 

@@ -258,7 +258,7 @@ class PrequentialSearch(CandidatePredictor):
         given = {name: value for name, value in given.items() if value is not None}
         learned = list(candidates)
         for place in record.racing:
-            learned[place] = copy_to_teach(candidates[place]).partial_fit(X, y, **given)
+            learned[place] = copy_to_fit(candidates[place]).partial_fit(X, y, **given)
         known = self._common_classes([learned[place] for place in record.racing])
         # late labels discount nothing
         new_points = bool(given.get("new_points", True))
