@@ -1,4 +1,4 @@
-"""Rows of data, dense or CSR, behind the few operations the library needs of them."""
+"""Operations on rows of data, dense or CSR."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def take_rows(points: Points, rows: NDArray[Any]) -> Points:
 def canonical(points: Points) -> Points:
     """Return rows in one of the library's two formats, dense or CSR with each entry once.
 
-    What was passed in is not changed.
+    The argument is not changed.
     """
     if not sp.issparse(points):
         return points

@@ -1,4 +1,4 @@
-"""The classes known so far, and one-vs-rest targets."""
+"""The class registry, and one-vs-rest targets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqmed.labels import split_labels
 
 @dataclass(frozen=True)
 class ClassRegistry:
-    """The classes known so far and how much of each has been seen.
+    """The classes so far, with label counts and weights.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class ClassRegistry:
     counts : (K,) labels seen of each; 0 for a class only declared.
     weights : (K,) their total weights.
     discounted : (K,) their total weights, discounted by forgetting.
-    declared : (K,) mask of the classes that were named beforehand, and stay without examples.
+    declared : (K,) mask of the classes that were named beforehand; they stay without examples.
     per_class : whether every class has a machine of its own, with a known bias of -1; if not, two
         classes share one machine.
     """
@@ -48,12 +48,8 @@ class ClassRegistry:
             return max(self.classes.size, 1)
         return 1 if self.classes.size <= 2 else self.classes.size
 
-    def encode(self, values: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the index of every label among the classes; all must be known."""
-        return self.find(values)
-
     def find(self, values: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the index of every label among the classes, -1 for one that is not known."""
+        """Return the index of every label among the classes, -1 for one that is not among them."""
         return find(values, self.classes)
 
     def add(self, values: NDArray[Any], weights: Array) -> ClassRegistry:
@@ -62,7 +58,7 @@ class ClassRegistry:
         Discounted weights stay as they are: see `discount`.
         """
         grown = self._with(values)
-        codes = grown.encode(values)
+        codes = grown.find(values)
         size = grown.classes.size
         return replace(
             grown,
@@ -79,18 +75,18 @@ class ClassRegistry:
         return replace(self, discounted=share * self.discounted + new)
 
     def declare(self, values: NDArray[Any]) -> ClassRegistry:
-        """Return the registry with these classes known, whether seen or not."""
+        """Return the registry with these classes declared."""
         grown = self._with(values)
         if values.size == 0:
             return grown
         declared = grown.declared.copy()
-        declared[grown.encode(np.unique(values))] = True
+        declared[grown.find(np.unique(values))] = True
         return replace(grown, declared=declared)
 
     def remove(self, codes: NDArray[np.intp], weights: Array, discounted: Array) -> ClassRegistry:
         """Return the registry without some weighted labels that were seen.
 
-        A class of which none is left, and that was not declared, is no longer known.
+        A class without labels is removed, unless it was declared.
         """
         counts = self.counts.copy()
         np.subtract.at(counts, codes, 1)
@@ -187,7 +183,7 @@ class ClassRegistry:
             return np.ones(self.classes.size)
         scale = np.zeros(self.classes.size)
         if self.seen.any():
-            # a class whose labels have faded to nothing is still one that was seen
+            # the discounted weight of a class may underflow to 0
             labels = np.maximum(self.discounted[self.seen], np.finfo(np.float64).tiny)
             scale[self.seen] = 0.5 * np.sqrt(labels.mean()) / np.sqrt(labels)
         return scale
@@ -197,11 +193,11 @@ class ClassRegistry:
         return 0.5 * (scores + 1.0) if self.per_class else self.class_scores(scores)
 
     def class_scores(self, scores: Array) -> Array:
-        """Return the score of every class known, (n, K), from those of the machines, (n, machines).
+        """Return the score of every class, (n, K), from those of the machines, (n, machines).
 
         With a machine per class, whose bias is -1, the score of a class is ``scale (f_c + 1)``.
         Where two classes share a machine the first scores 0 and the second f. The score of a class
-        without a label takes no part in any decision.
+        without a label is not compared.
         """
         if self.per_class:
             return self.scale * (scores + 1.0)
@@ -230,11 +226,11 @@ class ClassRegistry:
         return grown.find(self.classes)
 
     def transfer(self, grown: ClassRegistry) -> tuple[Array, Array]:
-        """Return how machines carry over to a registry of more or fewer classes.
+        """Return the machines of another registry as combinations of these, and their intercepts.
 
-        A class's score is its own machine's. In a single machine of two classes the first one's is
-        the negative of the second's. A class nothing is known of starts at -1: whatever has been
-        seen was not of it. With a machine per class that is the known bias, labels or none.
+        The score of a class is that of its own machine. In a single machine of two classes the
+        first has the negative score of the second. A new class starts at -1, as no label so far was
+        of it. With a machine per class that is the known bias.
         """
         old_machines = 0 if self.classes.size == 0 else self.n_machines
         former = grown.places_in(self)
@@ -266,6 +262,16 @@ def empty_registry(per_class: bool) -> ClassRegistry:
     """Return a registry without classes."""
     nothing, none = np.zeros(0, dtype=np.intp), np.zeros(0)
     return ClassRegistry(nothing, nothing, none, none, np.zeros(0, dtype=bool), per_class)
+
+
+def moved(values: NDArray[Any], places: NDArray[np.intp], n_classes: int) -> NDArray[Any]:
+    """Return values of classes, along the last axis, with class c at ``places[c]``.
+
+    A class with a place of -1 is dropped. The values of new classes are 0.
+    """
+    result = np.zeros((*values.shape[:-1], n_classes), dtype=values.dtype)
+    result[..., places[places >= 0]] = values[..., places >= 0]
+    return result
 
 
 def find(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:

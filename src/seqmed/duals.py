@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,23 +19,14 @@ Solutions = tuple[DualSolution | None, ...]
 SPARE = 0.2
 
 
-class Learned(NamedTuple):
-    """The posterior after the solves of one update.
+def learn(
+    prior: Posterior, settings: Settings, *, posed: bool
+) -> tuple[Posterior, Solutions, Array]:
+    """Solve one dual per machine over the points of the window, if there is anything new.
 
-    Attributes
-    ----------
-    posterior : with new multipliers and biases.
-    solutions : one per machine; None where there was no problem to solve.
-    newest : (m, machines), the `Posterior.landmark_coefficients` of the new mean.
+    Returns the posterior with new multipliers and biases, the solutions, and the
+    `Posterior.landmark_coefficients` of the new mean, (m, machines).
     """
-
-    posterior: Posterior
-    solutions: Solutions
-    newest: Array
-
-
-def learn(prior: Posterior, settings: Settings, *, posed: bool) -> Learned:
-    """Solve one dual per machine over the points of the window, if there is anything new."""
     window, landmarks = prior.window, prior.landmarks
     frozen = prior.frozen_coefficients()
     geometry = prior.covariance.on_window(window.points, landmarks.points)
@@ -49,7 +40,7 @@ def learn(prior: Posterior, settings: Settings, *, posed: bool) -> Learned:
         )
     posterior = with_solutions(prior, solutions)
     newest = frozen + geometry.on_landmarks(posterior.window.coefficients)
-    return Learned(posterior, solutions, newest)
+    return posterior, solutions, newest
 
 
 def poses(posterior: Posterior, machine: int) -> bool:
@@ -121,6 +112,6 @@ def with_solutions(prior: Posterior, solutions: Solutions) -> Posterior:
             biases[machine] = carried + solution.bias
             solved[machine] += 1
         elif signs.size and not solved[machine] and biases[machine] == 0:
-            biases[machine] = signs[0]  # one class is all that is known: predict it
+            biases[machine] = signs[0]  # one class so far: predict it
     window = replace(window, coefficients=coefficients)
     return replace(prior, window=window, biases=biases, solved=solved)

@@ -1,6 +1,6 @@
-"""One batch through all that a fitted classifier carries: classes, posterior, calibration.
+"""The state of a fitted classifier: classes, posterior, calibration; and its updates.
 
-Nothing here is changed in place, nothing is numerical, and what comes in has been validated.
+Rows have been validated. Nothing is changed in place.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from seqmed.graph.laplacian import GraphRecipe
 from seqmed.posterior import Posterior
 from seqmed.settings import Settings
 from seqmed.threads import threads_for
-from seqmed.update import Batch, BiasPrior, UpdateInfo
+from seqmed.update import Batch, UpdateInfo
 
 
 class MarginState(NamedTuple):
-    """Everything a fitted classifier carries from batch to batch."""
+    """The state of a fitted classifier."""
 
     posterior: Posterior
     registry: ClassRegistry
@@ -41,14 +41,14 @@ def empty_state(
     bias_variance: float | None,
     fixed: dict[str, Any],
 ) -> MarginState:
-    """Return a stream before its first batch, ``rows``, which gives the format of those to come.
+    """Return a stream before its first batch, ``rows``, which gives the format of later ones.
 
     A ``bias_variance`` of None is a machine per class, each with a known bias of -1.
     """
     per_class = bias_variance is None
-    bias = BiasPrior(-1.0, 0.0) if bias_variance is None else BiasPrior(0.0, bias_variance)
+    mean, variance = (-1.0, 0.0) if bias_variance is None else (0.0, bias_variance)
     return MarginState(
-        posterior=update.prior_of(recursion, graph, rows.points, bias),
+        posterior=update.prior_of(recursion, graph, rows.points, mean, variance),
         registry=empty_registry(per_class=per_class),
         calibration=calibration.no_record(),
         fixed=fixed,
@@ -61,14 +61,14 @@ def learn(
 ) -> tuple[MarginState, UpdateInfo]:
     """Learn a batch, or labels that come late if its points are not new.
 
-    Labeled rows are scored before they are learned, for the record of what scores are worth.
+    Labeled rows are scored before they are learned, for the calibration.
     """
     labeled = np.flatnonzero(rows.labeled)
     points, weights = rows.points, rows.weights[labeled]
     registry = stream.registry.declare(rows.declared).add(rows.labels, weights)
     if not new_points:
         points, labeled = take_rows(points, labeled), np.arange(labeled.size)
-    codes = registry.encode(rows.labels)
+    codes = registry.find(rows.labels)
     batch = Batch(
         points=points,
         labeled=labeled,

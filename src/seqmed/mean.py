@@ -45,7 +45,7 @@ def forget_labels(posterior: Posterior, share: float) -> Posterior:
     newest, averaged = posterior.projection_errors
     posterior = replace(
         posterior,
-        # against the labels to come, which count in full
+        # relative to new labels, which have full weight
         window=window.take(window.bounds > FADED * posterior.window.bounds.max(initial=0.0)),
         frozen=frozen.take(~gone),
         landmarks=scaled(posterior.landmarks, share),
@@ -177,7 +177,7 @@ def average(
     """
     counts = np.maximum(posterior.solved, 1)
     share = np.where(solved, np.maximum(1.0 / counts, 1.0 - forgetting), 0.0)
-    share[posterior.solved == 0] = 1.0  # nothing to average yet: the mean is the newest
+    share[posterior.solved == 0] = 1.0  # the first mean
 
     def taken_in(terms: SomeTerms, newest: Array) -> SomeTerms:
         return replace(terms, averages=terms.averages + share * (newest - terms.averages))
@@ -218,8 +218,8 @@ def within_budget(posterior: Posterior, capacity: int | None) -> Posterior:
     if excess <= 0 or posterior.covariance.kernel.compact:
         return posterior
     leaves = np.zeros(frozen.size, dtype=bool)
-    prices = projection_prices(posterior.recursion, frozen)
-    leaves[np.argsort(prices, kind="stable")[:excess]] = True
+    errors = projection_errors(posterior.recursion, frozen)
+    leaves[np.argsort(errors, kind="stable")[:excess]] = True
     left = frozen.take(leaves)
     found = posterior.recursion.project(left.points, np.hstack([left.coefficients, left.averages]))
     coefficients, averages = halves(found.coefficients)
@@ -242,7 +242,7 @@ def norms(squared_errors: Array) -> Array:
     return np.sqrt(squared_errors.reshape(2, -1))
 
 
-def projection_prices(recursion: Recursion, terms: Terms) -> Array:
+def projection_errors(recursion: Recursion, terms: Terms) -> Array:
     """Return the squared error of projecting each point alone, (n,), over all machines."""
     weights = np.sum(terms.coefficients**2 + terms.averages**2, axis=1)
     return np.asarray(weights * recursion.unexplained(terms.points))

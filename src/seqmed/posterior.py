@@ -46,9 +46,7 @@ class Terms:
 
     def take(self, rows: NDArray[Any]) -> Self:
         """Return some of the rows, by a mask or by indices."""
-        rows = np.flatnonzero(rows) if rows.dtype == bool else rows
-        arrays = {f.name: take_rows(getattr(self, f.name), rows) for f in fields(self)}
-        return type(self)(**arrays)
+        return type(self)(*(take_rows(getattr(self, f.name), rows) for f in fields(self)))
 
     def mapped(self, transfer: Array) -> Self:
         """Return the terms with machines that are combinations of the old ones, (h, H)."""
@@ -78,8 +76,8 @@ class ScoredTerms(Terms):
 
     Parameters
     ----------
-    frozen_scores : (n, machines) ``sum_frozen k(x, x_s) c_s`` in the base kernel. Kept because it
-        changes only by what enters or leaves the frozen support vectors.
+    frozen_scores : (n, machines) ``sum_frozen k(x, x_s) c_s`` in the base kernel. Cached, as it
+        changes only when support vectors are frozen or dropped.
     """
 
     frozen_scores: Array
@@ -116,7 +114,7 @@ class Posterior:
 
     Parameters
     ----------
-    recursion : carries the covariance.
+    recursion : the covariance and its update.
     graph : how a batch becomes a graph, with the heat width once it has been measured.
     frozen : support vectors whose multipliers are final, kept exactly.
     window : labeled points whose multipliers the next update optimises again.
@@ -164,7 +162,7 @@ class Posterior:
     def projection_error(self) -> Array:
         """Bound (machines,) on how far projections have moved any score of k(x, x) = 1.
 
-        The multipliers are taken as given: what later updates made of the difference is not in it.
+        The multipliers are taken as given: effects on later updates are not included.
         """
         return np.asarray(self.projection_errors.max(axis=0))
 
@@ -202,8 +200,8 @@ class Posterior:
     def frozen_coefficients(self) -> Array:
         """Return the coefficients (m, machines) of the mean without the window, on the landmarks.
 
-        They are in the base kernel: those of projected support vectors, and what smoothness adds
-        to all frozen ones.
+        They are in the base kernel: those of projected support vectors, and those that smoothness
+        adds for all frozen ones.
         """
         landmarks = self.landmarks
         if self.covariance.on_landmarks or not landmarks.size:

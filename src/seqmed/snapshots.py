@@ -1,7 +1,7 @@
-"""Models at one moment, while another thread may go on learning.
+"""Snapshots of models, so that one thread can read while another one learns.
 
-A model of this package replaces all it has learned in one stroke and changes none of it in place. A
-shallow copy is therefore a whole state: public methods take one first and read nothing else.
+A model of this package replaces its learned state in one operation and never changes it in place. A
+shallow copy is therefore consistent: public methods take one first and read nothing else.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""How many threads an update may use.
+"""The number of threads of an update.
 
-numpy and scipy each bring a BLAS with a pool of its own, and the neighbour search an OpenMP pool.
-On the small matrices of one batch the pools spend more time waiting for each other than computing,
-and beside another busy process for that, so small work is given one thread of theirs. What is worth
-it, a large kernel matrix or product, is cut in strips, each the work of one thread of ours from end
-to end: a thread that waits for a core does not hold up the others.
+numpy and scipy each have a BLAS with a thread pool, and the neighbour search has an OpenMP pool. On
+the small matrices of one batch synchronising the pools takes longer than computing, so small work
+uses one thread. A large kernel matrix or product is cut in strips, each computed by one Python
+thread: a thread without a core does not hold up the others.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from threadpoolctl import ThreadpoolController
 
 from seqmed.arrays import Float
 
-# Rows up to which a second thread costs more than it brings, on two to eight cores.
+# Rows up to which a second thread costs more than it saves, on two to eight cores.
 SMALL = 1500
-# Kernel values, a few milliseconds of work, from which on threads of our own are worth beginning.
+# Kernel values, a few milliseconds of work, from which on Python threads are started.
 MANY_VALUES = 2**20
 # Multiplications from which on a product is cut in two, a few milliseconds.
 LARGE_PRODUCT = 2**26
@@ -33,7 +32,7 @@ Part = TypeVar("Part")
 
 
 class _Limit:
-    """A limit shared by all Python threads: set by the first that asks, lifted by the last."""
+    """A limit shared by all Python threads: set by the first user, removed by the last."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -65,7 +64,7 @@ def _controller() -> ThreadpoolController:
 
 @contextmanager
 def one_thread(wanted: bool = True) -> Iterator[None]:
-    """Use a single thread, if wanted, else all there are."""
+    """Use a single thread, if ``wanted``, else all available ones."""
     if not wanted:
         yield
         return
@@ -77,53 +76,53 @@ def one_thread(wanted: bool = True) -> Iterator[None]:
 
 
 def threads_for(rows: int, columns: int | None = None) -> AbstractContextManager[None]:
-    """Use a single thread for products of matrices of up to `SMALL` rows, else all there are.
+    """Use a single thread for products of matrices of up to `SMALL` rows, else all available ones.
 
-    Of matrices with fewer columns than rows those count as small that cost as much.
+    Matrices with fewer columns than rows are small if their products cost as much.
     """
     columns = rows if columns is None else min(rows, columns)
     return one_thread(rows * columns**2 <= SMALL**3)
 
 
 def threads_to_score(n_rows: int, n_points: int) -> AbstractContextManager[None]:
-    """Use a single thread to score some rows by not too many points; one row asks for no more."""
+    """Use a single thread to score some rows by not too many points; one row uses no more."""
     return one_thread(n_rows > 1 and n_rows * n_points < MANY_VALUES)
 
 
 def side_by_side(work: Callable[[Part], None], parts: Iterable[Part], n_values: int) -> None:
-    """Do some work part by part, on as many threads as BLAS may use if there is much of it.
+    """Do some work part by part; if there is much of it, on as many threads as BLAS may use.
 
-    Each part has one thread to itself: BLAS begins no others.
+    Each part has one thread: BLAS starts no others.
     """
-    waiting = tuple(parts)
-    count = min(allowed_threads(), len(waiting)) if n_values >= MANY_VALUES else 1
+    pending = tuple(parts)
+    count = min(allowed_threads(), len(pending)) if n_values >= MANY_VALUES else 1
     with one_thread():
-        drain(work, iter(waiting), count)
+        drain(work, iter(pending), count)
 
 
 def drain(work: Callable[[Part], None], parts: Iterator[Part], count: int) -> None:
     """Do the work of all parts, on this thread and on ``count - 1`` others."""
     failures: list[BaseException] = []
 
-    def help_out() -> None:
+    def run() -> None:
         try:
             for part in parts:
                 work(part)
         except BaseException as failure:
             failures.append(failure)
 
-    helpers: list[Thread] = []
+    workers: list[Thread] = []
     try:
         for _ in range(count - 1):
-            helper = Thread(target=copy_context().run, args=(help_out,))
-            with suppress(RuntimeError):  # there may be no more threads to be had
-                helper.start()
-                helpers.append(helper)
+            worker = Thread(target=copy_context().run, args=(run,))
+            with suppress(RuntimeError):  # the system may have no more threads
+                worker.start()
+                workers.append(worker)
         for part in parts:
             work(part)
     finally:
-        for helper in helpers:
-            helper.join()
+        for worker in workers:
+            worker.join()
     if failures:
         raise failures[0]
 
@@ -143,11 +142,11 @@ def product(left: NDArray[Float], right: NDArray[Float]) -> NDArray[Float]:
 
 
 def allowed_threads() -> int:
-    """Return how many threads BLAS may use, whoever has limited them but us."""
+    """Return how many threads BLAS may use, not counting our own limit."""
     return _limit.allowed if _limit.users else threads_of_blas()
 
 
 def threads_of_blas() -> int:
-    """Return how many threads BLAS is set to use; 1 if there is no telling."""
+    """Return how many threads BLAS is set to use; 1 if unknown."""
     pools = _controller().lib_controllers
     return min((pool.num_threads for pool in pools if pool.user_api == "blas"), default=1)

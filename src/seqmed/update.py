@@ -65,11 +65,11 @@ class UpdateInfo(NamedTuple):
 
     Attributes
     ----------
-    solutions : one per machine; None where the batch posed no problem to that machine.
+    solutions : one per machine; None for a machine without a dual to solve.
     n_points : rows of the batch.
     n_labeled : labeled rows of the batch.
     n_window : labeled points whose multipliers were optimised.
-    projection_cost : (machines,) norm, in the base kernel's space, of what was lost by projecting
+    projection_cost : (machines,) norm, in the base kernel's space, of the residual of projecting
         points beyond the budget; times ``sqrt(k(x, x))`` it bounds the change of any score.
     replacement_cost : largest change, by replacing landmarks, of the variance at one that was
         replaced, as a share of ``k(z, z)``.
@@ -127,19 +127,13 @@ class UpdateInfo(NamedTuple):
         return sum(solution.n_iter for solution in self.solved)
 
 
-class BiasPrior(NamedTuple):
-    """The normal prior of the bias: a variance of 0 is a known bias, inf a diffuse one."""
-
-    mean: float
-    variance: float
-
-
 def prior_of(
-    recursion: Recursion, graph: GraphRecipe, points: Points, bias: BiasPrior
+    recursion: Recursion, graph: GraphRecipe, points: Points, bias_mean: float, bias_variance: float
 ) -> Posterior:
     """Return the prior of one machine: a mean of zero but for the bias, the base kernel.
 
-    ``points`` gives the format of the rows to come.
+    ``points`` gives the format of later rows. A bias variance of 0 is a known bias, inf a diffuse
+    one.
     """
     machines = 1
     empty, nothing, none = no_rows(points), np.zeros((0, machines)), np.zeros(0)
@@ -152,13 +146,13 @@ def prior_of(
         ),
         landmarks=ScoredTerms(empty, nothing, nothing, nothing),
         mean_parts=(Expansion(empty, nothing),),
-        intercepts=np.full(machines, bias.mean),
-        biases=np.full(machines, bias.mean),
-        bias_means=np.full(machines, bias.mean),
+        intercepts=np.full(machines, bias_mean),
+        biases=np.full(machines, bias_mean),
+        bias_means=np.full(machines, bias_mean),
         frozen_sums=np.zeros(machines),
         solved=np.zeros(machines, dtype=np.intp),
         projection_errors=np.zeros((2, machines)),
-        bias_variance=bias.variance,
+        bias_variance=bias_variance,
         n_batches=0,
     )
 
@@ -184,7 +178,7 @@ def with_machines(
     solved = posterior.solved @ np.abs(transfer).astype(np.intp)
     if known_bias:
         solved[new] = posterior.solved.max()
-    # Where the window holds every label ever learned, its negative examples teach a new machine.
+    # If the window holds every label so far, a new machine learns from its negative examples.
     lasting = known_bias or bool(posterior.frozen.size or posterior.landmarks.coefficients.any())
     return replace(
         posterior,
@@ -213,7 +207,7 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
     prior = replace(mean.with_recursion(past, folded), graph=graph, n_batches=number + 1)
     prior = enter(prior, entering, settings)
     posed = bool(batch.labeled.size) or prior.covariance is not posterior.covariance
-    if not posed and folded.origin is None:  # the mean is what it was
+    if not posed and folded.origin is None:  # the mean is unchanged
         return prior, report(prior, batch, (None,) * prior.biases.size)
     learned, info = relearn(past, prior, batch, settings, posed=posed)
     return learned, info._replace(forgot=forgot, replacement_cost=folded.replacement_cost)
@@ -222,9 +216,9 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
 def add_labels(
     posterior: Posterior, batch: Batch, settings: Settings
 ) -> tuple[Posterior, UpdateInfo]:
-    """Learn labels of points whose geometry was learned before; all rows are labeled.
+    """Learn late labels, of points that are part of the covariance already.
 
-    They count as labels of the last batch, which forgets for them unless it had labels itself.
+    They count as labels of the last batch: earlier labels are discounted unless it had labels.
     """
     check_variances(posterior, batch.points)
     number, past, forgot = posterior.n_batches - 1, posterior, False
@@ -238,29 +232,24 @@ def add_labels(
 def retract(
     posterior: Posterior, batch: Batch, rows: NDArray[np.bool_], settings: Settings
 ) -> tuple[Posterior, UpdateInfo]:
-    """Withdraw the labels of some points of the window, by a mask; their geometry stays.
+    """Retract the labels of some points of the window, by a mask; the covariance stays.
 
-    ``batch`` holds those points, for the report. A machine that has nothing left to learn from is
-    as it was before any label.
+    ``batch`` holds those points, for the report. A machine without any labels left returns to its
+    prior.
     """
     window = posterior.window.take(~rows)
     prior = replace(posterior, window=window)
     poor = np.array([not poses(prior, machine) for machine in range(prior.biases.size)])
-    untaught = poor & ~np.any(prior.frozen.coefficients != 0, axis=0)
-    untaught &= ~np.any(prior.landmarks.coefficients != 0, axis=0)
+    unlearned = poor & ~prior.frozen.coefficients.any(axis=0)
+    unlearned &= ~prior.landmarks.coefficients.any(axis=0)
+    first_biases = prior.bias_means if np.isfinite(prior.bias_variance) else 0.0
     prior = replace(
         prior,
         window=replace(window, coefficients=np.where(poor, 0.0, window.coefficients)),
-        biases=np.where(untaught, unlearned_biases(prior), prior.biases),
-        solved=np.where(untaught, 0, prior.solved),
+        biases=np.where(unlearned, first_biases, prior.biases),
+        solved=np.where(unlearned, 0, prior.solved),
     )
     return relearn(prior, prior, batch, settings)
-
-
-def unlearned_biases(posterior: Posterior) -> Array:
-    """Return the bias of every machine, (machines,), before any label: the mean of its prior."""
-    proper = np.isfinite(posterior.bias_variance)
-    return posterior.bias_means if proper else np.zeros_like(posterior.bias_means)
 
 
 def relearn(
@@ -303,7 +292,7 @@ def report(prior: Posterior, batch: Batch, solutions: Solutions) -> UpdateInfo:
 
 
 def labeled_window(batch: Batch, settings: Settings, number: int) -> Window:
-    """Return the labeled points of a batch as a window; their frozen scores are not known yet."""
+    """Return the labeled points of a batch as a window; `enter` adds their frozen scores."""
     weights = batch.weights * batch.class_weights
     nothing = np.zeros_like(batch.targets)
     return Window(
@@ -329,16 +318,11 @@ def with_forgetting(
     """
     if settings.forgetting == 1.0 or not entering.size:
         return posterior, False
-    staying = posterior.window.take(~leaving_of(posterior, entering, settings))
+    staying = posterior.window.take(~leaving(posterior.window, entering, settings))
     grown = replace(posterior, window=joined(staying, entering))
     if not any(poses(grown, machine) for machine in range(posterior.biases.size)):
         return posterior, False
     return mean.forget_labels(posterior, settings.forgetting), True
-
-
-def leaving_of(posterior: Posterior, entering: Window, settings: Settings) -> NDArray[np.bool_]:
-    """Return a mask of the points that leave the window when others enter it."""
-    return leaving(posterior.window, entering, settings.lag, settings.window, settings.capacity)
 
 
 def enter(posterior: Posterior, entering: Window, settings: Settings) -> Posterior:
@@ -347,8 +331,8 @@ def enter(posterior: Posterior, entering: Window, settings: Settings) -> Posteri
         return posterior
     folded = posterior.recursion.add_labeled(entering.points)
     posterior = mean.with_recursion(posterior, folded)
-    leaves = leaving_of(posterior, entering, settings)
     window = posterior.window
+    leaves = leaving(window, entering, settings)
     posterior = replace(posterior, window=window.take(~leaves)) if leaves.any() else posterior
     posterior = mean.freeze(posterior, as_terms(window).take(leaves))
     if posterior.frozen.size:

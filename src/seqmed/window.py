@@ -6,25 +6,24 @@ from dataclasses import fields
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Points, row_keys, stack
+from seqmed.arrays import Array, Indices, Mask, Points, row_keys, stack
 from seqmed.posterior import Terms, Window
+from seqmed.settings import Settings
 
 # Difference between two values that rounding may have made: of the value itself, and of sums in
 # which the largest value of the row takes part.
 SAME_VALUE, SAME_SUM = 1e-10, 1e-14
 
 
-def leaving(
-    window: Window, entering: Window, lag: int | None, size: int | None, capacity: int | None
-) -> NDArray[np.bool_]:
+def leaving(window: Window, entering: Window, settings: Settings) -> Mask:
     """Return a mask (n,) of the points that leave the window when others enter it.
 
-    The window holds the last ``lag`` batches that had labels, and at most ``size`` points and
-    ``capacity`` points unless the batch alone has more. Beyond ``size`` the oldest points leave,
-    beyond ``capacity`` those of the smallest multipliers, older before newer. None is no limit.
+    The window holds the last `Settings.lag` batches that had labels, and at most `Settings.window`
+    and `Settings.capacity` points unless the batch alone has more. Beyond the first limit the
+    oldest points leave, beyond the second those of the smallest multipliers, older before newer.
     """
+    lag, size, capacity = settings.lag, settings.window, settings.capacity
     leaves = np.zeros(window.size, dtype=bool)
     if not entering.size:
         return leaves
@@ -54,16 +53,13 @@ def joined(first: Window, second: Window) -> Window:
 
 
 def as_terms(window: Window) -> Terms:
-    """Return the window's points and coefficients, without what is needed to optimise them."""
+    """Return the points and coefficients of the window, as those of frozen points."""
     return Terms(window.points, window.coefficients, window.averages)
 
 
 def find(
-    window: Window,
-    classes: NDArray[np.intp],
-    points: Points,
-    wanted: NDArray[np.intp] | None,
-) -> tuple[NDArray[np.bool_], int | None]:
+    window: Window, classes: Indices, points: Points, wanted: Indices | None
+) -> tuple[Mask, int | None]:
     """Return a mask of the points of a window that equal given rows, the newest of equal ones.
 
     Parameters
@@ -93,7 +89,7 @@ def find(
     return found, None
 
 
-def close_rows(points: Array, row: Array) -> NDArray[np.bool_]:
+def close_rows(points: Array, row: Array) -> Mask:
     """Return a mask (n,) of the points that differ from a row, (p,), by no more than rounding.
 
     A transformer may give a single row other last digits than the same row in a batch. Ten digits

@@ -475,11 +475,11 @@ def learn_steps(
     scales all that was there before step t: old coefficients, and the bounds and slack shapes of
     batches that are still in the window; but only where the labels of step t teach something. A
     window without labels, or with one class under a diffuse bias, leaves multipliers and bias
-    alone. ``multiplier_sums`` is y'a of every batch as it counts then. ``teaching`` gives the steps that teach
-    where signs cannot: if this is one head of several, and another one learns.
+    unchanged. ``multiplier_sums`` is y'a of every batch at that step. ``teaching`` gives the steps
+    in which another machine of several learns, which the signs do not show.
 
-    A diffuse bias wants y'a = 0 of all multipliers together, old ones as they stand; where the
-    window would need more than half of its bounds of one sign for that, it goes up to the half.
+    Under a diffuse bias y'a = 0 for all multipliers together, frozen ones included. If the window
+    would need more than half of its bounds of one sign for that, its sum is that half.
     """
     lags = lag if isinstance(lag, list) else [lag] * len(batches)
     shares = forgetting if isinstance(forgetting, list) else [forgetting] * len(batches)

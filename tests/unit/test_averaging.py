@@ -21,22 +21,22 @@ from tests.support.streaming_options import CARRIERS, make, scores_of
 
 
 def averaged(newest, solved, forgetting):
-    """Return the running mean of scores (n, machines) over time, every head with its own count.
+    """Return the running mean of scores (n, machines) over time, every machine with its own count.
 
-    ``solved`` says of every step and head whether the step solved a dual of the head. Until the
+    ``solved`` is, for every step and machine, whether the step solved its dual. Until the
     first that did, the mean is the newest.
     """
     means, counts = [], np.zeros(newest[0].shape[1], dtype=int)
     mean = np.zeros_like(newest[0])
     for t, scores in enumerate(newest):
         mean = mean.copy()
-        for head in range(scores.shape[1]):
-            if solved[t][head]:
-                counts[head] += 1
-                step = max(1.0 / counts[head], 1.0 - forgetting[t])
-                mean[:, head] += step * (scores[:, head] - mean[:, head])
-            elif counts[head] == 0:
-                mean[:, head] = scores[:, head]
+        for machine in range(scores.shape[1]):
+            if solved[t][machine]:
+                counts[machine] += 1
+                step = max(1.0 / counts[machine], 1.0 - forgetting[t])
+                mean[:, machine] += step * (scores[:, machine] - mean[:, machine])
+            elif counts[machine] == 0:
+                mean[:, machine] = scores[:, machine]
         means.append(mean)
     return means
 
@@ -111,7 +111,7 @@ def test_a_linear_kernel_averages_its_weights(estimator, n_classes, wrap):
 @pytest.mark.parametrize("carrier", CARRIERS)
 @pytest.mark.parametrize("order", [[[0, 1], [0, 1, 2]], [[1], [0, 1], [0, 1, 2]], [[2], [0, 1, 2]]])
 def test_averages_follow_classes_that_are_discovered(carrier, order):
-    """The mean of a head is the same function whether its class was declared or came later."""
+    """The mean of a machine is the same function whether its class was declared or came later."""
     stream = [
         Rows(rows.points, np.where(rows.labels == UNLABELED, UNLABELED, rows.labels + 2), None)
         for t, classes in enumerate([*order, [0, 1, 2], [0, 1, 2]])

@@ -95,7 +95,7 @@ def begun(kernel, n_landmarks, points, bias_variance=np.inf):
     """Return the posterior of no batch, with landmarks."""
     carrier = covariance.make_recursion("landmarks", kernel, n_landmarks=n_landmarks, seed=0)
     recipe = GraphRecipe(n_neighbors=NEIGHBOURS)
-    return update.prior_of(carrier, recipe, points, update.BiasPrior(0.0, bias_variance))
+    return update.prior_of(carrier, recipe, points, 0.0, bias_variance)
 
 
 def as_batch(rows):
@@ -160,10 +160,10 @@ def ready(posterior, averaging):
     return mean.with_mean_parts(posterior, averaging, False, newest)
 
 
-def lost(points, values, anchors):
+def lost(points, values, landmarks):
     """Return by hand c'(K_OO - K_OZ K_ZZ^{-1} K_ZO)c of every column of coefficients."""
-    cross = rbf(points, anchors)
-    rest = rbf(points, points) - cross @ np.linalg.inv(rbf(anchors, anchors)) @ cross.T
+    cross = rbf(points, landmarks)
+    rest = rbf(points, points) - cross @ np.linalg.inv(rbf(landmarks, landmarks)) @ cross.T
     return np.einsum("ih,ij,jh->h", values, rest, values)
 
 
@@ -189,7 +189,7 @@ PROJECTED = {
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("name", PROJECTED)
 def test_the_cost_of_a_projection_is_the_norm_of_its_residual(name, n_classes, projections):
-    """In the space of the base kernel, by hand, for both means: by anchors that were dropped, and
+    """In the space of the base kernel, by hand, for both means: by landmarks that were dropped, and
     by points beyond the budget.
     """
     estimator, options = PROJECTED[name]
@@ -206,12 +206,12 @@ def test_the_cost_of_a_projection_is_the_norm_of_its_residual(name, n_classes, p
             model.update_info_.projection_cost, (drops + costs).max(axis=0), rtol=0, atol=1e-12
         )
         carrier = after.recursion
-        anchors, old = carrier.landmarks, past.landmarks
-        left = without(old.points, anchors)
+        landmarks, old = carrier.landmarks, past.landmarks
+        left = without(old.points, landmarks)
         # roots of differences of numbers near 1: right to 1e-15 before the root
         np.testing.assert_allclose(
             drops.ravel() ** 2,
-            lost(old.points[left], both_means(old)[left], anchors),
+            lost(old.points[left], both_means(old)[left], landmarks),
             rtol=0,
             atol=1e-9,
         )
@@ -223,7 +223,7 @@ def test_the_cost_of_a_projection_is_the_norm_of_its_residual(name, n_classes, p
         gone = without(old, np.vstack([after.frozen.points, after.window.points]))
         if t == 0:
             assert not gone
-        np.testing.assert_allclose(cost**2, lost(old[gone], values[gone], anchors), atol=1e-9)
+        np.testing.assert_allclose(cost**2, lost(old[gone], values[gone], landmarks), atol=1e-9)
         spent += bool((cost > 0.01).any())
         # and it bounds what any score changes by, k(x, x) being 1
         points = np.vstack([new_points(200), old])
@@ -422,8 +422,10 @@ def test_which_points_are_one_array_makes_no_difference(name, late):
         assert model.posterior_.landmarks.averages.any()
         if apart:
             posterior = model.posterior_
-            anchors = replace(posterior.landmarks, points=posterior.landmarks.points.copy())
-            model._stream = model._stream._replace(posterior=replace(posterior, landmarks=anchors))
+            landmarks = replace(posterior.landmarks, points=posterior.landmarks.points.copy())
+            model._stream = model._stream._replace(
+                posterior=replace(posterior, landmarks=landmarks)
+            )
         if name == "exact":
             model.set_params(beta=0.0)  # nothing is folded
         rows = make_batch(18, 9, seed=9903)

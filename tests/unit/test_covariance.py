@@ -528,12 +528,12 @@ def test_rayleigh_quotients_lie_in_the_range_of_the_laplacian():
 def test_memory_of_the_spectral_recursion_is_constant():
     stream = make_stream([15] * 5, seed=25)
     state = make_recursion("spectral", RBF(0.7))
-    anchors = []
+    shapes = []
     for batch, penalty in stream:
         state = state.fold(batch.points, penalty).recursion
-        anchors.append(state.covariance.reduction.landmarks.shape)
+        shapes.append(state.covariance.reduction.landmarks.shape)
     # two exact batches, then 4 pseudo-points and the newest batch
-    assert anchors == [(15, 4), (30, 4), (19, 4), (19, 4), (19, 4)]
+    assert shapes == [(15, 4), (30, 4), (19, 4), (19, 4), (19, 4)]
 
 
 # -- all three -------------------------------------------------------------------------------------

@@ -1031,7 +1031,7 @@ def test_covariances_are_read_and_never_written(n, order):
 @pytest.mark.parametrize("shape", [0.0, 1.0])
 @pytest.mark.nojit
 def test_gains_beyond_single_precision(scale, shape):
-    """Covariances and bounds in units that no single knows: the same problem, scaled."""
+    """Covariances and bounds beyond the range of single precision: the same problem, scaled."""
     problem = noisy_svm_problem(30, 5, 0.3, 10.0)
     problem = replace(problem, shapes=np.full(30, shape))
     expected = solve(problem, tol=1e-8)

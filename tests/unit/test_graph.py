@@ -345,7 +345,7 @@ def test_laplacian_of_an_isolated_vertex_by_hand():
 
 
 def test_weights_are_those_of_either_direction():
-    # 2 is nobody's nearest neighbour but has one: the edge counts both ways
+    # 2 is not a nearest neighbour but has one: the edge counts both ways
     points = np.array([[0.0], [1.0], [3.0]])
     found = find_neighbours(Linear(), points, 1)
     weights = weight_matrix(found, GraphRecipe(weights="heat", heat_width=1.0)).toarray()

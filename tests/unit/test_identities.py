@@ -381,7 +381,7 @@ def weighted_stream(seed, lowest):
 
 
 def repeated(stream):
-    """Return every row as often as its weight says, rows of weight 0 left out."""
+    """Return every row as often as its weight, rows of weight 0 left out."""
     return [
         Rows(again.points, again.labels, np.ones(again.labels.size))
         for rows in stream

@@ -489,7 +489,7 @@ def test_precomputed_values():
     assert np.array_equal(kernel.diagonal(rows), np.ones(3))
     new = naive.rbf(0.4)(vectors(5, seed=35), points)
     assert np.array_equal(kernel(new, columns), new[:, [1, 2]])
-    with pytest.raises(ValueError, match="leave out k"):
+    with pytest.raises(ValueError, match="do not hold k"):
         kernel.diagonal(new)
     assert kernel.coordinates(rows) is None
 
@@ -698,11 +698,11 @@ def test_no_more_threads_than_parts(monkeypatch):
 def test_an_error_on_a_thread_is_raised(monkeypatch):
     def work(part):
         if part == 2:
-            raise MemoryError("no room")
+            raise MemoryError("out of memory")
 
     monkeypatch.setattr(threads, "allowed_threads", lambda: 2)
     for n_values in (1, threads.MANY_VALUES):
-        with pytest.raises(MemoryError, match="no room"):
+        with pytest.raises(MemoryError, match="out of memory"):
             threads.side_by_side(work, range(4), n_values)
 
 

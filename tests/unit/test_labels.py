@@ -697,10 +697,10 @@ def test_many_classes_among_few_labels_are_nothing_to_warn_of(blobs, estimator, 
 # -- the registry of classes -----------------------------------------------------------------------
 
 
-def test_the_registry_encodes_by_value():
+def test_the_registry_finds_labels_by_value():
     registry = empty_registry(per_class=False).add(np.array(["bee", "dog", "ant"]), np.ones(3))
-    assert registry.encode(np.array(["dog", "bee"])).tolist() == [2, 1]
-    assert registry.encode(np.array([], dtype=str)).size == 0
+    assert registry.find(np.array(["dog", "bee"])).tolist() == [2, 1]
+    assert registry.find(np.array([], dtype=str)).size == 0
 
 
 def test_the_registry_adds_weights_and_keeps_them_when_it_grows():

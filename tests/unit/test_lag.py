@@ -94,7 +94,7 @@ def test_the_lag_may_change_in_mid_stream(carrier):
 )
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_classes_that_come_late_are_those_of_the_reference(carrier, lag, wrap):
-    """A head is one stream against the rest, in which it learns nothing before its class comes."""
+    """A machine learns nothing before the first label of its class."""
     stream = three_class_stream(33)
     kernels = kernels_of(carrier, stream)
     expected = [

@@ -39,7 +39,7 @@ def hidden(rows):
 
 
 def as_labels(model, rows):
-    """Return labels as the model wants them: SeqMED knows no marker but NaN."""
+    """Return labels with the marker of the model, which is NaN for SeqMED."""
     labels = rows.labels.astype(float)
     return np.where(labels == UNLABELED, np.nan, labels)
 
@@ -48,7 +48,7 @@ def learn_late(model, rows):
     return model.partial_fit(rows.points, as_labels(model, rows), new_points=False)
 
 
-def take_back(model, rows, y=True):
+def retract(model, rows, y=True):
     known = rows.labels != UNLABELED
     return model.retract(rows.points[known], rows.labels[known] if y else None)
 
@@ -205,7 +205,7 @@ def test_taking_labels_back_is_never_having_learned_them(name, bias_variance, n_
     options = {"lag": None, "bias_variance": bias_variance}
     model = learn(MODELS[name](**options), [*stream[:2], hidden(stream[2])])
     other = learn(MODELS[name](**options), stream[:3])
-    take_back(other, stream[2])
+    retract(other, stream[2])
     assert_same_model(other, model)
     for each in (model, other):
         learn(each, stream[3:])
@@ -218,7 +218,7 @@ def test_labels_can_be_taken_back_batches_later(name):
     wrong = replace(stream[1], labels=np.where(stream[1].labels == 0, 2, UNLABELED))
     model = learn(MODELS[name](lag=None), [stream[0], hidden(wrong), *stream[2:]])
     other = learn(MODELS[name](lag=None), [stream[0], wrong, *stream[2:]])
-    take_back(other, wrong)
+    retract(other, wrong)
     assert_same_model(other, model)
 
 
@@ -230,7 +230,7 @@ def test_a_label_is_corrected():
     known = stream[2].labels != UNLABELED
     flipped = replace(stream[2], labels=np.where(known, 1 - stream[2].labels, UNLABELED))
     learn(other, [*stream[:2], flipped, *stream[3:]])
-    take_back(other, flipped)
+    retract(other, flipped)
     learn_late(other, stream[2])
     assert_same_model(other, model)
 
@@ -316,7 +316,7 @@ def test_weights_leave_with_their_rows():
 
 
 def test_rows_are_found_but_for_rounding():
-    """A transformer gives a row alone other last digits than the same row in company."""
+    """A transformer gives a single row other last digits than the same row in a batch."""
     rows = make_batch(20, 20, 2, seed=14)
     model = SeqMED(lag=None).partial_fit(1e6 * rows.points, rows.labels)
     model.retract(1e6 * rows.points[:4] * (1 + 1e-14), rows.labels[:4])
@@ -382,11 +382,11 @@ def test_refused_retractions():
     stream = make_stream()
     fresh = SeqMED()
     with pytest.raises(NotFittedError):
-        take_back(fresh, stream[0])
+        retract(fresh, stream[0])
     model = learn(SeqLapMED(random_state=0, lag=2), stream)
     known = stream[-1].labels != UNLABELED
     points, labels = stream[-1].points[known], stream[-1].labels[known]
-    assert_refused(model, lambda: take_back(model, stream[0]), r"\(window=500, lag=2\)")
+    assert_refused(model, lambda: retract(model, stream[0]), r"\(window=500, lag=2\)")
     assert_refused(model, lambda: model.retract(points, 1 - labels), "row 0 of X is not among")
     assert_refused(model, lambda: model.retract(points, labels[1:]), "7 labels for 8 rows")
     assert_refused(model, lambda: model.retract(stream[-1].points[~known]), "row 0 of X is not")
@@ -398,11 +398,11 @@ def test_refused_retractions():
     given = SeqMED("precomputed").fit(gram, [0, 1, 0, 1])
     assert_refused(given, lambda: given.retract(gram[:1]), "kernel='precomputed'")
     bounded = learn(SeqLapMED(budget=6, lag=None, random_state=0), stream)
-    assert_refused(bounded, lambda: take_back(bounded, stream[0]), "budget=6, window=500, lag=None")
+    assert_refused(bounded, lambda: retract(bounded, stream[0]), "budget=6, window=500, lag=None")
     averaged = learn(SeqMED(averaging=True), stream)
-    assert_refused(averaged, lambda: take_back(averaged, stream[-1]), "running mean")
+    assert_refused(averaged, lambda: retract(averaged, stream[-1]), "running mean")
     model.set_params(gamma=3.0)
-    assert_refused(model, lambda: take_back(model, stream[-1]), "gamma was changed")
+    assert_refused(model, lambda: retract(model, stream[-1]), "gamma was changed")
 
 
 def test_a_bounded_model_retracts_labels_of_its_window():

@@ -52,8 +52,8 @@ def test_a_fit_holds_one_copy_of_the_matrix():
     try:
         square = validation.square_gram(matrix)
         validation.check_magnitude(square)
-        everyone = np.arange(n)[:, None]
-        assert Precomputed(square)(everyone, everyone) is square
+        places = np.arange(n)[:, None]
+        assert Precomputed(square)(places, places) is square
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

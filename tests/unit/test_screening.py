@@ -202,7 +202,7 @@ def test_rows_of_many_points_are_computed_when_asked_for(part, monkeypatch):
 
 
 def test_slow_progress_is_not_put_down_to_rounding(monkeypatch):
-    """A descent that is cut short says nothing of how far it could have gone."""
+    """A descent that ran out of steps does not count as stalled."""
     problem, whole, _ = outcome(LARGE)
     monkeypatch.setattr(screening, "STEPS_PER_POINT", 1)
     monkeypatch.setattr(screening, "LARGEST_IN_DOUBLE", 0)

@@ -1,4 +1,4 @@
-"""The covariance and the recursions that carry it from batch to batch."""
+"""The covariance, and the recursions that update it batch by batch."""
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
-"""A Gaussian on a set of landmarks: what is known of a function by its values there.
+"""A Gaussian over functions in the span of landmarks.
 
 With features ``phi(x) = W' k(Z, x)`` that reproduce the kernel on the landmarks Z, any function of
 the form ``phi(x)' u`` is fixed by its values on Z. Before any batch ``u`` has covariance I. A
 smoothness penalty ``|F u|^2`` is an observation, ``F u`` was zero but for noise of unit variance:
-conditioning on it leaves of the covariance V what smoothness has not decided yet.
+conditioning on it reduces the covariance V of ``u``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,13 +32,13 @@ from seqmed.linalg.triangular import (
 from seqmed.threads import product
 
 # A landmark whose kernel function is this close to the span of the others (squared distance, as a
-# share of the largest k(z, z)) adds no direction: dividing by so little would carry rounding.
+# share of the largest k(z, z)) adds no direction: dividing by so little would amplify rounding.
 REDUNDANT = 1e-10
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What is known on the landmarks.
+    """Nystroem features of landmarks, and the covariance of their coefficients.
 
     Parameters
     ----------
@@ -68,7 +67,7 @@ class Basis:
     def extend(self, kernel: Kernel, points: Points) -> Basis:
         """Return the basis with more landmarks, the old ones first.
 
-        Exact: old features do not change, and new ones are what the old cannot express.
+        Exact: old features do not change, and new ones are orthogonal to them.
         """
         n, m, known = points.shape[0], self.size, self.coefficient_covariance
         gram = self._gram_with(kernel, kernel(points, self.landmarks), points)
@@ -88,11 +87,12 @@ class Basis:
         stays: NDArray[np.intp],
         points: Points,
         factor: Array | None = None,
-    ) -> Exchange:
-        """Return the basis on some of its landmarks, in the order of the indices, and on others.
+    ) -> tuple[Basis, float]:
+        """Return the basis on some of its landmarks, by their indices, and on other points.
 
         The function's covariance on all of these is kept exactly: it is a marginal. ``factor``
-        (m, r) is that of `covariance`, if it is known.
+        (m, r) is that of `covariance`, None to compute it. Also returns the largest change, at a
+        landmark that left, of the reduction of its variance, as a share of k(z, z).
         """
         across = kernel(points, self.landmarks)
         gram = self._gram_with(kernel, across, points)
@@ -102,7 +102,7 @@ class Basis:
         own = gram[np.ix_(now, now)]
         whitening = whiten_gram(own)
         if self.coefficient_covariance is None:
-            return Exchange(Basis(landmarks, whitening, own), 0.0)
+            return Basis(landmarks, whitening, own), 0.0
         factor = self.factor() if factor is None else factor
         features = times_upper(gram[:, : self.size], factor)
         taken = times_upper(features[now].T, whitening).T
@@ -111,14 +111,14 @@ class Basis:
         after = row_norms_squared(times_upper(gram[np.ix_(left, now)], whitening) @ taken)
         variances = np.diagonal(gram)[left]
         change = np.abs(before - after) / np.where(variances > 0, variances, 1.0)
-        return Exchange(Basis(landmarks, whitening, own, rest), float(change.max(initial=0.0)))
+        return Basis(landmarks, whitening, own, rest), float(change.max(initial=0.0))
 
     def _gram_with(self, kernel: Kernel, across: Array, points: Points) -> Array:
         """Return the kernel values among the landmarks and more points, (m + n, m + n)."""
         return np.block([[self.gram, across.T], [across, kernel(points, points)]])
 
     def factor(self) -> Array:
-        """Return Q, (m, r): ``k(x, Z) Q`` are the features psi of what smoothness has taken."""
+        """Return Q, (m, r): ``k(x, Z) Q`` are the features psi of the reduction."""
         assert self.coefficient_covariance is not None
         taken = -self.coefficient_covariance
         taken[np.diag_indices_from(taken)] += 1.0
@@ -165,20 +165,6 @@ class Basis:
             coefficients=self.whitening @ (features.T @ coefficients),
             squared_error=np.maximum(squared_error, 0.0),
         )
-
-
-class Exchange(NamedTuple):
-    """A basis with some of its landmarks exchanged.
-
-    Attributes
-    ----------
-    basis : what is known on those it has now.
-    cost : largest change, at a landmark that left, of what smoothness has taken from its variance,
-        as a share of k(z, z).
-    """
-
-    basis: Basis
-    cost: float
 
 
 def empty_basis(like: Points) -> Basis:
@@ -235,7 +221,7 @@ def conditioned(covariance: Array, rows: Array) -> Array:
 
 
 def conditioned_by_factor(covariance: Array, rows: Array) -> Array:
-    """Return the same as `conditioned`, semi-definite whatever the rounding, at a higher price."""
+    """Return the same as `conditioned`, always semi-definite, at a higher cost."""
     factor = semidefinite_factor(covariance)
     return reduced(factor, rows @ factor, 1.0)
 
@@ -243,7 +229,7 @@ def conditioned_by_factor(covariance: Array, rows: Array) -> Array:
 def relaxed(known: Array, share: float) -> Array:
     """Return ``(I + share H)^{-1}`` for ``V = (I + H)^{-1}``, (m, m), and a share in (0, 1].
 
-    By a factor of V: what rounding has made less than nothing would grow with every batch.
+    By a factor of V: negative eigenvalues by rounding would grow with every batch.
     """
     factor = semidefinite_factor(known)
     return reduced(factor, np.sqrt(1.0 - share) * factor, share)

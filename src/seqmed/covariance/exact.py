@@ -15,7 +15,7 @@ from seqmed.graph.laplacian import Smoothness
 
 @dataclass(frozen=True)
 class ExactRecursion:
-    """Carries the covariance without approximation, in memory O(N^2) after N points.
+    """The covariance without approximation, in memory O(N^2) after N points.
 
     Parameters
     ----------
@@ -34,7 +34,6 @@ class ExactRecursion:
         return None if reduction is None else reduction.landmarks
 
     def forget(self, share: float) -> ExactRecursion:
-        """Return the recursion with every penalty so far scaled by ``share``."""
         return ExactRecursion(discount(self.covariance, share))
 
     def project(self, points: Points, coefficients: Array) -> Projection:
@@ -42,11 +41,9 @@ class ExactRecursion:
         raise ValueError("recursion='exact' keeps every point: use recursion='landmarks'.")
 
     def unexplained(self, points: Points) -> Array:
-        """Return what projecting loses: everything."""
         return self.covariance.kernel.diagonal(points)
 
     def fold(self, points: Points, smoothness: Smoothness | None) -> Folded:
-        """Return the recursion after one more batch."""
         if smoothness is None:
             return Folded(self)
         before = 0 if self.landmarks is None else self.landmarks.shape[0]

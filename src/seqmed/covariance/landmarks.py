@@ -27,15 +27,15 @@ DEFERRED = 0.1
 
 @dataclass(frozen=True)
 class LandmarkRecursion:
-    """Carries the covariance in memory O(m^2 + m p), whatever the length of the stream.
+    """The covariance in memory O(m^2 + m p), for streams of any length.
 
     Parameters
     ----------
     covariance : the current covariance.
     capacity : how many landmarks to grow to.
     seed : entropy of the choice among points.
-    basis : what is known on the landmarks, None before the first batch.
-    keys : (m,) the draw by which each landmark holds its place; the largest stay.
+    basis : the landmarks and their covariance, None before the first batch.
+    keys : (m,) random keys of the landmarks; those of the largest keys stay.
     n_folds : batches folded in.
     n_seen, n_pending : points seen, and those of them that have not been offered as landmarks yet,
         both with those of the past discounted by forgetting.
@@ -54,7 +54,6 @@ class LandmarkRecursion:
 
     @property
     def landmarks(self) -> Points | None:
-        """The landmarks."""
         return None if self.basis is None else self.basis.landmarks
 
     def forget(self, share: float) -> LandmarkRecursion:
@@ -77,12 +76,10 @@ class LandmarkRecursion:
         )
 
     def project(self, points: Points, coefficients: Array) -> Projection:
-        """Return the nearest expansion on the landmarks."""
         assert self.basis is not None
         return self.basis.project(self.covariance.kernel, points, coefficients)
 
     def unexplained(self, points: Points) -> Array:
-        """Return what projecting loses of each row, (n,)."""
         assert self.basis is not None
         return self.basis.unexplained(self.covariance.kernel, points)
 
@@ -107,7 +104,7 @@ class LandmarkRecursion:
     def _with_landmarks_from(
         self, points: Points
     ) -> tuple[LandmarkRecursion, Indices | None, float]:
-        """Return the recursion with those of ``points`` that draw a place among the landmarks."""
+        """Return the recursion with the ``points`` of the largest keys among the landmarks."""
         kernel = self.covariance.kernel
         basis, keys = self.basis, self.keys
         if basis is None or keys is None:

@@ -30,7 +30,7 @@ LARGEST_GRAM = 12_000
 
 @dataclass(frozen=True)
 class Reduction:
-    """What smoothness takes from the base kernel: landmarks Z, (m, p), and a factor Q, (m, r)."""
+    """The reduction of the base kernel: landmarks Z, (m, p), and a factor Q, (m, r)."""
 
     landmarks: Points
     factor: Array
@@ -51,11 +51,9 @@ class LowRankCovariance:
 
     @property
     def width(self) -> int:
-        """Kernel values to compute for one point."""
         return 1 if self.reduction is None else self.reduction.landmarks.shape[0]
 
     def __call__(self, left: Points, right: Points) -> Array:
-        """Return the (n, m) covariances of the function's values on two sets of rows."""
         values = self.kernel(left, right)
         if self.reduction is None:
             return values
@@ -66,7 +64,6 @@ class LowRankCovariance:
         return values - features @ self.reduction.features(self.kernel, right).T
 
     def diagonal(self, points: Points) -> Array:
-        """Return the variance at every row, (n,), >= 0."""
         variances = self.kernel.diagonal(points)
         if self.reduction is not None:
             features = self.reduction.features(self.kernel, points)
@@ -74,13 +71,11 @@ class LowRankCovariance:
         return np.maximum(variances, 0.0)
 
     def on_window(self, points: Points, landmarks: Points) -> LowRankWindow:
-        """Return the covariance of the window's points."""
         if not landmarks.shape[0]:
             return LowRankWindow(self, points, np.zeros((points.shape[0], 0)))
         return LowRankWindow(self, points, self.kernel(points, landmarks))
 
     def smoothed(self, scores: Array) -> Array | None:
-        """Return what smoothness adds to a function, from its values at the landmarks."""
         if self.reduction is None:
             return None
         factor = self.reduction.factor
@@ -108,17 +103,15 @@ class LowRankWindow:
         return gram if features is None else gram - symmetric_product(features)
 
     def scores(self, coefficients: Array) -> Array:
-        """Return an expansion on the landmarks at the points, (n, machines)."""
         return self.values @ coefficients
 
     def on_landmarks(self, coefficients: Array) -> Array:
-        """Return the landmark part of an expansion on the points, (m, machines)."""
         part = self.covariance.smoothed(self.values.T @ coefficients)
         return np.zeros((self.values.shape[1], coefficients.shape[1])) if part is None else part
 
 
 def check_reduction(variances: Array, features: Array) -> None:
-    """Refuse to go on where the reduction exceeds what there was to reduce.
+    """Refuse a reduction that exceeds the variance.
 
     In exact arithmetic ``psi(x) . psi(x) <= k(x, x)``. Kernel values so large that rounding breaks
     this would be amplified by every further batch.
@@ -133,7 +126,7 @@ def check_variance(rest: Array, variances: Array) -> None:
             f"kernel values of up to {np.abs(variances).max():.3g} are too large for this "
             "smoothing in double precision, or the kernel is not positive semi-definite, expected "
             "one that is, with values nearer to 1: scale the features (for example with "
-            "StandardScaler), lower beta, or mend the kernel."
+            "StandardScaler), lower beta, or correct the kernel."
         )
 
 

@@ -1,13 +1,13 @@
-"""Nystroem features of m landmarks: labels teach a function in the span of their kernels.
+"""Nystroem features of m landmarks: functions in the span of their kernels are learned.
 
-With features ``phi(x) = W' k(Z, x)`` of landmarks Z, ``W' K_ZZ W = I``, the covariance that labels
-see is ``phi(x) . phi(x')``: that of the function's projection on the span of all ``k(., z)``. Every
-mean is then an expansion on the landmarks, whatever the length of the stream, and freezing a
+With features ``phi(x) = W' k(Z, x)`` of landmarks Z, ``W' K_ZZ W = I``, the covariance of the
+learned function is ``phi(x) . phi(x')``: that of the projection on the span of all ``k(., z)``.
+Every mean is then an expansion on the landmarks, for streams of any length, and freezing a
 multiplier loses nothing.
 
 Landmarks are labeled points, a random sample of them where there are too many. Until there are m,
-nothing is approximated. From then on they stay, unless labeled points come that they approximate
-worse than they approximate each other.
+nothing is approximated. Then landmarks are replaced only if they approximate new labeled points
+worse than each other.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from seqmed.linalg.triangular import is_upper, squared_upper_times, times_upper
 
 # Points of a batch on which the approximation by the landmarks is tested.
 PROBES = 50
-# Standard errors by which points have to be worse approximated than landmarks by each other.
+# Landmarks are replaced if the error of new points exceeds that of landmarks by so many standard
+# errors.
 SURPRISE = 4.0
 # Share of the landmarks that one batch may replace.
 LARGEST_SHARE = 0.5
@@ -54,7 +55,7 @@ LARGEST_AMPLIFICATION = 100.0
 
 @dataclass(frozen=True)
 class NystroemCovariance:
-    """The base kernel, of which labels see the projection on the span of landmarks.
+    """The base kernel, projected on the span of landmarks for learning.
 
     Parameters
     ----------
@@ -85,7 +86,7 @@ class NystroemCovariance:
         return self.whitening.astype(np.float32)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what has to be copied and pickled: not what can be made of it."""
+        """Return the fields without cached values, for copies and pickles."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def in_single(self, variances: Array) -> bool:
@@ -102,13 +103,12 @@ class NystroemCovariance:
 
     @property
     def width(self) -> int:
-        """Kernel values to compute for one point."""
         return int(self.landmarks.shape[0])
 
     def __call__(self, left: Points, right: Points) -> Array:
         """Return the (n, m) covariances of the whole function's values, the base kernel's.
 
-        What the landmarks cannot express is as uncertain as before any label.
+        The part of the function outside the span keeps its prior variance.
         """
         return self.kernel(left, right)
 
@@ -118,14 +118,12 @@ class NystroemCovariance:
         return times_upper(values, self.whitening, self.triangular)
 
     def on_window(self, points: Points, landmarks: Points) -> NystroemGram:
-        """Return the covariance that labels see at the window's points."""
         values = self.kernel(points, self.landmarks)
         single = self.in_single(self.kernel.diagonal(points))
         factor = self.single_whitening if single else self.whitening
         return NystroemGram(values, self.whitening, factor, self.triangular)
 
     def diagonal(self, points: Points) -> Array:
-        """Return the variance at every row, (n,)."""
         return self.kernel.diagonal(points)
 
     def smoothed(self, scores: Array) -> None:
@@ -167,9 +165,9 @@ class NystroemGram:
         self.values, self.whitening = values, whitening
         self.factor, self.triangular = factor, triangular
         self.precision = factor.dtype
-        self.order = no_indices()  # the points that have features, as they came
-        self.features: list[NDArray[np.floating]] = []  # of these, some at a time
-        self.held: list[Array] = []  # and their kernel values
+        self.order = no_indices()  # the points with features, in order of computation
+        self.features: list[NDArray[np.floating]] = []  # their features, in blocks
+        self.held: list[Array] = []  # their kernel values, in blocks
         self.known = np.zeros((0, 0), dtype=self.precision)
         self.projections: dict[bytes, Array] = {}
 
@@ -205,15 +203,13 @@ class NystroemGram:
         return self
 
     def scores(self, coefficients: Array) -> Array:
-        """Return an expansion on the landmarks at the points, (n, machines)."""
         return self.values @ coefficients
 
     def on_landmarks(self, coefficients: Array) -> Array:
-        """Return the projection of an expansion on the points, (n, machines) to (m, machines)."""
         return np.stack([self.projected(each) for each in coefficients.T], axis=1)
 
     def projected(self, coefficients: Array) -> Array:
-        """Return the projection of a sum over points, by coefficients (n,) and (m,), once made."""
+        """Return the projection (m,) of an expansion with coefficients (n,); it is cached."""
         if not coefficients.any():
             return np.zeros(self.values.shape[1])
         key = coefficients.tobytes()
@@ -223,7 +219,7 @@ class NystroemGram:
         return self.projections[key]
 
     def summed(self, coefficients: Array) -> Array:
-        """Return the sum over points of their kernel values, (m,); most of them may be without."""
+        """Return ``values.T @ coefficients``, (m,), from fewer rows if most coefficients are 0."""
         weights = coefficients[self.order]
         if np.count_nonzero(weights) < np.count_nonzero(coefficients):
             return self.values.T @ coefficients
@@ -233,18 +229,15 @@ class NystroemGram:
         return np.asarray(np.sum(products, axis=0))
 
     def __matmul__(self, coefficients: Array) -> Array:
-        """Return the product with ``coefficients`` (n,)."""
         if not coefficients.any():
             return np.zeros_like(coefficients)
         return self.values @ self.projected(coefficients)
 
     def __getitem__(self, rows: Indices) -> Array:
-        """Return some rows, (k, n)."""
         features = times_upper(self.values[rows], self.whitening, self.triangular)
         return np.asarray((self.values @ (self.whitening @ features.T)).T)
 
     def diagonal(self) -> Array:
-        """Return the diagonal, (n,)."""
         return row_norms_squared(times_upper(self.values, self.whitening, self.triangular))
 
 
@@ -255,7 +248,7 @@ def nystroem_covariance(kernel: Kernel, landmarks: Points) -> NystroemCovariance
 
 @dataclass(frozen=True)
 class NystroemRecursion:
-    """Carries landmarks in memory O(m^2 + m p), whatever the length of the stream.
+    """Landmarks in memory O(m^2 + m p), for streams of any length.
 
     Parameters
     ----------
@@ -276,7 +269,6 @@ class NystroemRecursion:
 
     @property
     def landmarks(self) -> Points | None:
-        """The landmarks; None before there are any."""
         return self._nystroem.landmarks if self.covariance.on_landmarks else None
 
     @property
@@ -305,18 +297,18 @@ class NystroemRecursion:
         generator = np.random.default_rng((self.seed, self.n_calls))
         shuffled = generator.permutation(n)
         seen = replace(self, n_seen=self.n_seen + n, n_calls=self.n_calls + 1)
-        room = self.capacity - self.size
-        if not room and not self._misses(take_rows(points, shuffled[:PROBES])):
+        n_free = self.capacity - self.size
+        if not n_free and not self._misses(take_rows(points, shuffled[:PROBES])):
             return Folded(seen)
         known = no_rows(points) if self.landmarks is None else self.landmarks
         new = shuffled[np.sort(distinct_rows(take_rows(points, shuffled)))]
         new = new[~found_among(take_rows(points, new), known)]
         leaving = 0
-        if not room:  # the batch's share in a uniform sample of all that counts
+        if not n_free:  # the share of the batch in a uniform sample of all labels
             share = min(n / seen.n_seen, LARGEST_SHARE)
             leaving = min(int(share * self.size + generator.random()), new.size)
         stays = np.sort(generator.permutation(self.size)[leaving:])
-        enters = np.sort(new[: room + leaving])
+        enters = np.sort(new[: n_free + leaving])
         if not enters.size:
             return Folded(seen)
         landmarks = stack(take_rows(known, stays), take_rows(points, enters))
@@ -326,12 +318,11 @@ class NystroemRecursion:
     def _misses(self, points: Points) -> bool:
         """Whether the landmarks approximate some points worse than they approximate each other."""
         found, usual = self._nystroem.unexplained(points), self._nystroem.unexplained_by_others
-        spread = max(found.var(), usual.var())
-        error = np.sqrt(spread / found.size + usual.var() / usual.size)
+        variance = max(found.var(), usual.var())
+        error = np.sqrt(variance / found.size + usual.var() / usual.size)
         return bool(found.mean() > usual.mean() + SURPRISE * error)
 
     def project(self, points: Points, coefficients: Array) -> Projection:
-        """Return the nearest expansion on the landmarks."""
         found = self._nystroem.on_window(points, self._nystroem.landmarks)
         features = self._nystroem.features(points)
         rest = self.covariance.kernel(points, points) - symmetric_product(features)
@@ -339,5 +330,4 @@ class NystroemRecursion:
         return Projection(found.on_landmarks(coefficients), np.maximum(lost, 0.0))
 
     def unexplained(self, points: Points) -> Array:
-        """Return what projecting loses of each row, (n,)."""
         return self._nystroem.unexplained(points)

@@ -50,10 +50,10 @@ class CovarianceFunction(Protocol):
         """Return the covariance of the window's points."""
 
     def smoothed(self, scores: Array) -> Array | None:
-        """Return what smoothness adds to a function, from its values at the landmarks.
+        """Return the coefficients that the reduction adds to a function with scores at landmarks.
 
-        Values and coefficients, both (m, machines), are in the base kernel. None if it adds
-        nothing.
+        Scores and coefficients, both (m, machines), are in the base kernel. None if there is no
+        reduction.
         """
 
 
@@ -71,7 +71,7 @@ class Projection(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """A recursion after a batch, and what became of its landmarks.
+    """A recursion after a batch, and the origin of its landmarks.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Folded(NamedTuple):
 
 
 class Recursion(Protocol):
-    """A way to carry the covariance from batch to batch (Theorem 2)."""
+    """A way to update the covariance batch by batch (Theorem 2)."""
 
     @property
     def covariance(self) -> CovarianceFunction:
@@ -125,4 +125,4 @@ class Recursion(Protocol):
         """Return the nearest expansion on the landmarks."""
 
     def unexplained(self, points: Points) -> Array:
-        """Return the squared norm, (n,), of what `project` loses of each row's kernel function."""
+        """Return the squared error, (n,), of `project` for each row's kernel function."""

@@ -1,4 +1,4 @@
-"""The spectral recursion: section 3.2 of the paper, with what it leaves open decided.
+"""The spectral recursion: section 3.2 of the paper, with choices where it leaves details open.
 
 From the third batch on the past is represented by r pseudo-points: running means over batches of
 the right singular vectors V of X_t, of its singular values s, and of Laplacian values d paired with
@@ -61,8 +61,8 @@ class Spectrum:
 def spectrum_of(points: Points, smoothness: Smoothness) -> Spectrum:
     """Return the spectrum of one batch, of rank min(n, p)."""
     left, values, right = svd(points, full_matrices=False)
-    # A singular vector's sign is arbitrary, a kernel's value on it is not: it is made to point to
-    # where the data lie, which the order of the rows does not change.
+    # The sign of a singular vector is arbitrary, but kernel values depend on it. It is chosen by
+    # the data, independently of the order of the rows.
     projections = left * values
     signs = np.where(np.sum(projections * np.abs(projections), axis=0) < 0, -1.0, 1.0)
     right = signs[:, None] * right
@@ -73,7 +73,7 @@ def spectrum_of(points: Points, smoothness: Smoothness) -> Spectrum:
 
 @dataclass(frozen=True)
 class SpectralRecursion:
-    """Carries the covariance in memory O(r p) plus the newest batch.
+    """The covariance in memory O(r p) plus the newest batch.
 
     Parameters
     ----------
@@ -109,11 +109,9 @@ class SpectralRecursion:
         raise ValueError("recursion='spectral' keeps no landmarks: use recursion='landmarks'.")
 
     def unexplained(self, points: Points) -> Array:
-        """Return what projecting loses: everything."""
         return self.covariance.kernel.diagonal(points)
 
     def fold(self, points: Points, smoothness: Smoothness | None) -> Folded:
-        """Return the recursion after one more batch."""
         if smoothness is None:
             return Folded(self)
         prior = self.covariance
@@ -134,7 +132,7 @@ class SpectralRecursion:
         return Folded(self)
 
     def _from_past(self, spectrum: Spectrum) -> LowRankCovariance:
-        """Return the covariance in which pseudo-points stand for the past."""
+        """Return the covariance in which pseudo-points represent the past."""
         kernel = self.covariance.kernel
         scale = self.smoothness_weight * spectrum.laplacian_values
         penalty_factor = np.diag(spectrum.singular_values * np.sqrt(scale))

@@ -21,7 +21,7 @@ of point ``i`` alone. At the optimum all support vectors imply the same bias, wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -78,6 +78,16 @@ class DualProblem:
     shapes: Array
     bias_variance: float = np.inf
     multiplier_sum: float = 0.0
+
+    def take(self, rows: Indices | Mask) -> DualProblem:
+        """Return the problem of some points; its ``gram`` stays that of all."""
+        return replace(
+            self,
+            signs=self.signs[rows],
+            prior_scores=self.prior_scores[rows],
+            bounds=self.bounds[rows],
+            shapes=self.shapes[rows],
+        )
 
 
 class DualSolution(NamedTuple):

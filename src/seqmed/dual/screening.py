@@ -135,13 +135,7 @@ def active_set_of(
     else:
         places = np.flatnonzero(rows)
         variances, held = problem.gram.diagonal()[places], smo.empty_row_cache(problem.gram, places)
-    part = replace(
-        problem,
-        signs=problem.signs[places],
-        prior_scores=problem.prior_scores[places],
-        bounds=problem.bounds[places],
-        shapes=problem.shapes[places],
-    )
+    part = problem.take(places)
     traits = np.stack((part.signs, part.bounds, part.shapes, variances))
     shifts = np.empty((3, places.size))
     active = smo.ActiveSet(places, part, multipliers[places], errors[places], shifts, traits, held)

@@ -249,13 +249,7 @@ def without_others(active: ActiveSet, kept: Mask) -> ActiveSet:
             rows.values[slot] = active.rows.values[active.rows.slots[point], kept]
     return ActiveSet(
         places=places,
-        part=replace(
-            part,
-            signs=part.signs[kept],
-            prior_scores=part.prior_scores[kept],
-            bounds=part.bounds[kept],
-            shapes=part.shapes[kept],
-        ),
+        part=part.take(kept),
         multipliers=active.multipliers[kept],
         errors=active.errors[kept],
         shifts=np.ascontiguousarray(active.shifts[:, kept]),

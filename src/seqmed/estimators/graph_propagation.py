@@ -231,5 +231,5 @@ class GraphPropagation(GraphClassifier):
 def coded(rows: Rows, registry: ClassRegistry) -> tuple[Indices, Array]:
     """Return the classes and label weights of all rows, both (n,); -1 and 0 if unlabeled."""
     codes = np.full(rows.weights.size, UNLABELED)
-    codes[rows.labeled] = registry.encode(rows.labels)
+    codes[rows.labeled] = registry.find(rows.labels)
     return codes, np.where(rows.labeled, rows.weights, 0.0)

@@ -7,12 +7,11 @@ rows in which newer ones are more frequent. `seqmed.graph.propagation` updates t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Indices, Points, bytes_of
+from seqmed.classes import moved
 from seqmed.graph.conjugate_gradients import edge_weights
 from seqmed.graph.kept_rows import KeptRows, no_kept_rows
 from seqmed.graph.metrics import Metric
@@ -74,20 +73,13 @@ class GraphState:
         """Return the state with old class c at ``places[c]`` of ``n_classes``; -1: dropped."""
         codes = self.codes.copy()
         codes[codes >= 0] = places[codes[codes >= 0]]
-        kept = np.flatnonzero(places >= 0)
-
-        def moved(old: NDArray[Any]) -> NDArray[Any]:
-            new = np.zeros((*old.shape[:-1], n_classes), dtype=old.dtype)
-            new[..., places[kept]] = old[..., kept]
-            return new
-
         return replace(
             self,
             codes=codes,
             masses=np.where(codes >= 0, self.masses, 0.0),
-            influence=moved(self.influence),
-            solution=moved(self.solution),
-            solved_masses=moved(self.solved_masses),
+            influence=moved(self.influence, places, n_classes),
+            solution=moved(self.solution, places, n_classes),
+            solved_masses=moved(self.solved_masses, places, n_classes),
         )
 
     def forget(self, share: float, *, new_labels: bool = True) -> GraphState:

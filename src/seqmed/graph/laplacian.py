@@ -22,9 +22,9 @@ EDGE_BLOCK = 2**17
 SPARSE_WIDTH = 32
 # Rows, and rows for each column, up to which the nearest are found by computing all distances.
 SMALL_BATCH, WIDE = 2048, 8
-# Squared distance, relative to squared norms, below which inner products leave it too few digits.
+# Squared distance, relative to squared norms, below which inner products lose too many digits.
 CANCELLED = 1e-3
-# The same of the farthest neighbour, below which others may be as near.
+# The same for the farthest neighbour, below which others may be nearer.
 UNSURE = 1e-6
 # Squared distance between two points of feature space that is rounding, relative to their norms.
 ZERO_DISTANCE = 1e-14
@@ -51,7 +51,7 @@ class GraphRecipe:
 
     @property
     def lacks_width(self) -> bool:
-        """Whether heat weights wait for a width to be measured."""
+        """Whether the width of heat weights has to be measured."""
         return self.weights == "heat" and self.heat_width is None
 
 
@@ -137,10 +137,10 @@ def nearest(coordinates: Points, k: int) -> Neighbours:
 
 
 def nearest_of_few(coordinates: Array, k: int) -> Neighbours:
-    """Return the same for few rows around zero, by all of their inner products.
+    """Return the same as `nearest` for few centred rows, by all of their inner products.
 
-    Rows whose neighbours these cannot tell from others are compared with all by differences, and
-    lengths in which digits cancel are taken from differences.
+    Where rounding makes the neighbours of a row uncertain, and where digits of a length cancel,
+    distances are computed by differences.
     """
     norms = row_norms_squared(coordinates)
     squares = squared_distances(coordinates, coordinates)
@@ -153,9 +153,9 @@ def nearest_of_few(coordinates: Array, k: int) -> Neighbours:
         exact[row] = np.inf
         indices[row] = np.argpartition(exact, k - 1)[:k]
         lengths[row] = exact[indices[row]]
-    blurred = (lengths < CANCELLED * (norms[:, None] + norms[indices])).any(axis=1)
-    if blurred.any():
-        lengths[blurred] = edge_lengths(coordinates, indices, np.flatnonzero(blurred))
+    inexact = (lengths < CANCELLED * (norms[:, None] + norms[indices])).any(axis=1)
+    if inexact.any():
+        lengths[inexact] = edge_lengths(coordinates, indices, np.flatnonzero(inexact))
     return nearest_first(indices, lengths)
 
 
@@ -172,7 +172,7 @@ def edge_lengths(
 ) -> Array:
     """Return squared distances from points to their listed neighbours, from differences.
 
-    ``starts`` (m,) are the points to do so for, None for all n of them.
+    ``starts`` (m,) are the points, None for all n of them.
     """
     starts = np.arange(indices.shape[0]) if starts is None else starts
     indices = indices[starts]

@@ -217,7 +217,7 @@ def equal_slots(
 ) -> NDArray[np.intp]:
     """Return the slot of a kept row equal to each row of a batch, -1 for none; each slot once.
 
-    ``fits`` tells whether a slot may be taken for a row.
+    ``fits`` is whether the label of a slot fits a row.
     """
     wanted = row_keys(batch.rows)
     candidates: dict[Any, list[int]] = {key: [] for key in wanted}

@@ -1,4 +1,4 @@
-"""Base kernels: what similarity means before any data has been seen."""
+"""Base kernels: the prior covariance."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make_kernel(
 ) -> Kernel:
     """Return the kernel object that an estimator's parameters describe.
 
-    "precomputed" is not among them: it comes with a matrix, `Precomputed`.
+    "precomputed" needs a matrix, see `Precomputed`.
     """
     if isinstance(kernel, str) and kernel in KERNELS:
         return KERNELS[kernel](gamma, degree, coef0)

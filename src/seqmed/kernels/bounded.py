@@ -63,21 +63,19 @@ class ComputedGram:
     features: Array | None = None
 
     def __getitem__(self, rows: Indices) -> Array:
-        """Return some rows, (m, n)."""
         values = self.kernel(take_rows(self.points, rows), self.points)
         return values if self.features is None else values - self.features[rows] @ self.features.T
 
     def __matmul__(self, coefficients: Array) -> Array:
-        """Return the product with ``coefficients`` (n,); points of coefficient 0 cost nothing."""
+        """Return the product with ``coefficients`` (n,); points of coefficient 0 are skipped."""
         support = np.flatnonzero(coefficients)
-        carrying = Expansion(take_rows(self.points, support), coefficients[support, None])
-        product = evaluate(self.kernel, (carrying,), self.points)[:, 0]
+        expansion = Expansion(take_rows(self.points, support), coefficients[support, None])
+        product = evaluate(self.kernel, (expansion,), self.points)[:, 0]
         if self.features is None:
             return product
         return product - self.features @ (self.features.T @ coefficients)
 
     def diagonal(self) -> Array:
-        """Return the diagonal, (n,)."""
         diagonal = self.kernel.diagonal(self.points)
         return diagonal if self.features is None else diagonal - row_norms_squared(self.features)
 

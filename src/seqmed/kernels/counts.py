@@ -95,7 +95,7 @@ class DCMFisher(Pointwise):
         )
         if self.information == "identity":
             return fitted
-        common, own = fitted._scores(points)
+        common, own, _ = fitted._scores(points)
         # mean of (common_x + own_xw)^2 over the batch, without forming the dense scores
         squares = (
             weights @ common**2
@@ -104,15 +104,13 @@ class DCMFisher(Pointwise):
         ) / weights.sum()
         return replace(fitted, precisions=1.0 / np.where(squares > 0, squares, 1.0))
 
-    def _precisions(self) -> Array:
-        if self.precisions is None:
-            raise ValueError("DCMFisher has no concentrations yet: freeze it on a first batch.")
-        return self.precisions
+    def _scores(self, points: Points) -> tuple[Array, sp.csr_array, Array]:
+        """Return scores as an (n,) part common to all columns plus an (n, p) sparse part.
 
-    def _scores(self, points: Points) -> tuple[Array, sp.csr_array]:
-        """Return the score as (n,) part common to all columns plus (n, p) sparse part."""
+        The third array is the precisions, (p,).
+        """
         check_counts(points, "dcm")
-        if self.concentrations is None:
+        if self.concentrations is None or self.precisions is None:
             raise ValueError("DCMFisher has no concentrations yet: freeze it on a first batch.")
         counts = canonical(sp.csr_array(points))
         total = float(self.concentrations.sum())
@@ -121,12 +119,11 @@ class DCMFisher(Pointwise):
         own = counts.copy()
         concentrations = self.concentrations[own.indices]
         own.data = digamma(own.data + concentrations) - digamma(concentrations)
-        return common, own
+        return common, own, self.precisions
 
     def __call__(self, left: Points, right: Points) -> Array:
-        common, own = self._scores(left)
-        other_common, other_own = (common, own) if left is right else self._scores(right)
-        precisions = self._precisions()
+        common, own, precisions = scores = self._scores(left)
+        other_common, other_own, _ = scores if left is right else self._scores(right)
         sums, other_sums = own @ precisions, other_own @ precisions
         roots = np.sqrt(precisions)
         values = (own * roots) @ (other_own * roots).T
@@ -136,8 +133,7 @@ class DCMFisher(Pointwise):
         return values
 
     def diagonal(self, points: Points) -> Array:
-        common, own = self._scores(points)
-        precisions = self._precisions()
+        common, own, precisions = self._scores(points)
         squares = (own * own) @ precisions
         return np.asarray(squares + precisions.sum() * common**2 + 2 * common * (own @ precisions))
 

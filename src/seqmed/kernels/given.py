@@ -23,7 +23,7 @@ class FromFunction(Pointwise):
 
     def __call__(self, left: Points, right: Points) -> Array:
         expected = (left.shape[0], right.shape[0])
-        if 0 in expected:  # many functions refuse to be asked for nothing
+        if 0 in expected:  # many functions refuse empty input
             return np.zeros(expected)
         values = np.asarray(self.function(left, right), dtype=np.float64)
         if values.shape != expected:
@@ -33,7 +33,7 @@ class FromFunction(Pointwise):
             )
         if not np.isfinite(values).all():
             raise ValueError(
-                "the kernel function returned NaN or infinity, expected finite values: mend the "
+                "the kernel function returned NaN or infinity, expected finite values: correct the "
                 "function or scale the features."
             )
         return 0.5 * (values + values.T) if left is right else values
@@ -61,8 +61,8 @@ class Precomputed(Pointwise):
     def __call__(self, left: Points, right: Points) -> Array:
         columns = right[:, 0]
         if left.dtype.kind == "i":
-            everyone = np.arange(self.gram.shape[0])
-            if np.array_equal(left[:, 0], everyone) and np.array_equal(columns, everyone):
+            places = np.arange(self.gram.shape[0])
+            if np.array_equal(left[:, 0], places) and np.array_equal(columns, places):
                 return self.gram
             return self.gram[np.ix_(left[:, 0], columns)]
         return np.asarray(left[:, columns])
@@ -70,8 +70,8 @@ class Precomputed(Pointwise):
     def diagonal(self, points: Points) -> Array:
         if points.dtype.kind != "i":
             raise ValueError(
-                "kernel='precomputed' got rows of kernel values, which leave out k(x, x): the "
-                "spread of new points needs a kernel object or a callable kernel."
+                "kernel='precomputed' got rows of kernel values, which do not hold k(x, x), "
+                "expected known points: pass a kernel object or a function instead."
             )
         return np.asarray(np.diagonal(self.gram)[points[:, 0]].copy())
 

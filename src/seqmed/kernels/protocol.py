@@ -1,8 +1,8 @@
-"""What a kernel is to the rest of the library.
+"""The interface of a kernel.
 
 A kernel is a frozen object. Parameters that depend on data (``gamma="scale"``, idf weights, DCM
-concentrations) are learned once, by `Kernel.freeze` on the first batch, and never move again: a
-kernel that moved would silently change the meaning of every multiplier learned before.
+concentrations) are learned once, by `Kernel.freeze` on the first batch, and never change: a
+change would invalidate every multiplier learned before.
 
 Points are rows, dense (n, p) arrays or CSR (n, p) arrays; both arguments of a call have the same
 format.
@@ -26,7 +26,7 @@ class Expansion(NamedTuple):
 
 @runtime_checkable
 class Kernel(Protocol):
-    """What the rest of the library asks of a kernel."""
+    """The members of a kernel."""
 
     @property
     def on_vectors(self) -> bool:
@@ -46,9 +46,9 @@ class Kernel(Protocol):
         """Return ``k(x, x)`` for every row, (n,)."""
 
     def coordinates(self, points: Points) -> Points | None:
-        """Return the vectors between which graph neighbours are sought.
+        """Return the vectors between which distances of the graph are taken.
 
-        None if there are none but the kernel's own feature space.
+        None for distances in the feature space of the kernel.
         """
 
     def join(self, first: Expansion, second: Expansion) -> Expansion:

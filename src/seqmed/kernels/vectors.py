@@ -22,7 +22,7 @@ from seqmed.threads import side_by_side
 FAR_FROM_CENTRE = 1e4
 # The same of |x|^2 up to which data need no centre but zero.
 NEAR_ZERO = 10.0
-# Spread of entries, relative to the largest, that rounding of their mean alone would show.
+# Standard deviation of equal entries by rounding of their mean, relative to the largest.
 CONSTANT = 4 * float(np.finfo(np.float64).eps)
 
 # Side of a square tile, half a megabyte of doubles; others hold as many. Long rows are quicker.
@@ -80,7 +80,7 @@ class RBF(Pointwise):
             values = squared_distances(left, right)
             values *= -float(self.gamma)
             return np.exp(values, out=values)
-        if left.shape[0] == 1:  # nothing would be gained by preparing the others
+        if left.shape[0] == 1:  # preparing the others would cost more
             return differenced(left, right, float(self.gamma))
         gaussians = Gaussians(right, self.centre, float(self.gamma))
         return gaussians.symmetric(left) if left is right else gaussians.matrix(left)
@@ -157,9 +157,9 @@ class Gaussians:
         return Side(rows, factors, lengths, far)
 
     def strips_of(self, left: Array) -> Callable[[slice], Side]:
-        """Return what gives some rows of ``left``, ready for products.
+        """Return a function from a slice to the `Side` of these rows of ``left``.
 
-        All of them are made ready at once if they are few.
+        If they are few, all are prepared at once.
         """
         if left.size <= TILE * TILE:
             return self.side(left, left=True).part
@@ -173,7 +173,7 @@ class Gaussians:
                 out *= 2.0 * self.gamma
                 out -= strip.lengths[:, None]
                 out -= self.right.lengths[columns]
-            if not out.max(initial=0.0) <= 0:  # by rounding, or NaN that will be mended
+            if not out.max(initial=0.0) <= 0:  # by rounding, or NaN that is replaced below
                 np.minimum(out, 0.0, out=out)
             np.exp(out, out=out)
         for row in strip.far:
@@ -208,9 +208,9 @@ class Gaussians:
         values, strips = np.empty((n, n)), self.strips_of(points)
 
         def fill(rows: slice) -> None:
-            strip, room = strips(rows), np.empty(side * min(n, width))
+            strip, buffer = strips(rows), np.empty(side * min(n, width))
             for columns in parts(n, width, rows.start):
-                tile = self.tile(strip, columns, tile_of(room, rows, columns))
+                tile = self.tile(strip, columns, tile_of(buffer, rows, columns))
                 if columns.start == rows.start:
                     own = tile[:, : tile.shape[0]]
                     below = np.tri(own.shape[0], k=-1, dtype=bool)
@@ -228,9 +228,9 @@ class Gaussians:
         scores, strips = np.zeros((n, coefficients.shape[1])), self.strips_of(left)
 
         def add(rows: slice) -> None:
-            strip, room = strips(rows), np.empty(size * min(self.size, TILE_COLUMNS))
+            strip, buffer = strips(rows), np.empty(size * min(self.size, TILE_COLUMNS))
             for columns in parts(self.size, TILE_COLUMNS):
-                tile = self.tile(strip, columns, tile_of(room, rows, columns))
+                tile = self.tile(strip, columns, tile_of(buffer, rows, columns))
                 scores[rows] += tile @ coefficients[columns]
 
         self.each(add, n, size)
@@ -243,14 +243,14 @@ def differenced(rows: Array, points: Array, gamma: float) -> Array:
         return np.asarray(np.exp(-gamma * cdist(rows, points, "sqeuclidean")))
 
 
-def tile_of(room: Array, rows: slice, columns: slice) -> Array:
-    """Return room for some rows and columns, (k, l), in one piece."""
+def tile_of(buffer: Array, rows: slice, columns: slice) -> Array:
+    """Return the part of a buffer for some rows and columns, (k, l), contiguous."""
     shape = rows.stop - rows.start, columns.stop - columns.start
-    return room[: shape[0] * shape[1]].reshape(shape)
+    return buffer[: shape[0] * shape[1]].reshape(shape)
 
 
 def strip_rows(n_points: int, n_features: int) -> int:
-    """Return how many rows make tiles of `TILE` x `TILE` values, or of what long products need."""
+    """Return how many rows make tiles of `TILE` x `TILE` values, or more for long rows."""
     rows = TILE * TILE // max(min(n_points, TILE_COLUMNS), TILE // 4)
     return rows if n_features <= NARROW else max(rows, TILE // 2)
 
@@ -258,7 +258,7 @@ def strip_rows(n_points: int, n_features: int) -> int:
 def even(n: int, size: int) -> int:
     """Return about ``size``, such that n rows are an even number of parts, or one if they are few.
 
-    Two threads then have the same to do.
+    Two threads then have equal work.
     """
     count = 2 * round(n / (2 * size)) or 1
     return max(1, -(-n // count))

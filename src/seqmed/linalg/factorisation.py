@@ -59,7 +59,7 @@ def divided(rows: Array, lower: Array) -> Array:
 def subtract_squares(matrix: Array, columns: Array, start: int) -> None:
     """Subtract ``C C'``, C (n, k), from the lower part of a matrix, rows and columns ``start:``.
 
-    What is above the diagonal there is not used again.
+    Entries above the diagonal are not used.
     """
     for rows in blocks(start, matrix.shape[0]):
         matrix[rows, start : rows.stop] -= columns[rows] @ columns[start : rows.stop].T

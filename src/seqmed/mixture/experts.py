@@ -1,6 +1,6 @@
 """The margin expert beside the graph: a classifier of this package, or any other with partial_fit.
 
-An expert is never changed: learning returns another one. `EXPERTS` says which kind an estimator is.
+An expert is immutable: learning returns a new one. `EXPERTS` maps estimators to kinds of experts.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class MiniBatch(NamedTuple):
     ----------
     rows : the whole batch it belongs to.
     part : (n,) mask of its rows in the batch.
-    begins : whether it is the first of its batch.
+    is_first : whether it is the first of its batch.
     new_points : whether the rows are new; False for late labels.
     registry : the classes, this mini-batch included.
     """
 
     rows: Rows
     part: Mask
-    begins: bool
+    is_first: bool
     new_points: bool
     registry: ClassRegistry
 
@@ -71,7 +71,7 @@ class MarginExpert(Protocol):
         """Return the expert after one mini-batch."""
 
     def scores(self, points: Points, registry: ClassRegistry) -> Array:
-        """Return scores (n, K) of the classes of a registry; 0 for classes it does not know."""
+        """Return scores (n, K) of the classes of a registry; 0 for classes that are new to it."""
 
     def label_counts(self, registry: ClassRegistry) -> Array:
         """Return the label weight of every class, (K,), discounted as by the expert."""
@@ -87,7 +87,7 @@ class OwnExpert:
     """`SeqMED` or `SeqLapMED`.
 
     Unlabeled rows are part of the first mini-batch of a batch, so that the batch has one graph; the
-    labels of later mini-batches come late. So a mini-batch is no batch for `lag` or `forgetting`.
+    labels of later mini-batches are late labels. `lag` and `forgetting` count whole batches.
     """
 
     estimator: SequentialClassifier
@@ -114,8 +114,7 @@ class OwnExpert:
         return OwnExpert(model)
 
     def learn(self, mini_batch: MiniBatch) -> OwnExpert:
-        """Return the expert after one mini-batch."""
-        rows, new_points = mini_batch.rows, mini_batch.begins and mini_batch.new_points
+        rows, new_points = mini_batch.rows, mini_batch.is_first and mini_batch.new_points
         labeled = rows.labeled & mini_batch.part
         labels = rows.labels[mini_batch.part[rows.labeled]]
         if not new_points and not labels.size:
@@ -136,7 +135,7 @@ class OwnExpert:
         return found
 
     def label_counts(self, registry: ClassRegistry) -> Array:
-        """Return the discounted label weights of the estimator, whose `forgetting` is its own."""
+        """Return the label weights as the estimator's own `forgetting` discounts them."""
         stream = getattr(self.estimator, "_stream", None)
         found = np.zeros(registry.classes.size)
         if stream is not None and stream.registry.classes.size:
@@ -176,7 +175,7 @@ class OtherExpert:
     scaled = False
 
     def frozen_kernel(self, rows: Rows) -> None:
-        """Return None: the classifier's own similarity is not known."""
+        """Return None: the graph has Euclidean distances."""
 
     def with_parameters(self, template: Any) -> OtherExpert:
         """Return the expert itself; refuse a template with other parameters than it has."""
@@ -187,8 +186,8 @@ class OtherExpert:
             if not alike(before, after):
                 raise ValueError(
                     f"estimator__{name} was changed from {before!r} to {after!r} in mid-stream, "
-                    f"expected it to stay, as {type(self.estimator).__name__} has begun with it: "
-                    "set it back, or start a new model."
+                    f"expected it to stay, as {type(self.estimator).__name__} has learned with "
+                    "it: set it back, or start a new model."
                 )
         return self
 
@@ -206,7 +205,7 @@ class OtherExpert:
             y = rows.labels[mini_batch.part[rows.labeled]]
         options: dict[str, Any] = {}
         if not hasattr(model, "classes_"):
-            # all of the batch: a later mini-batch may have classes that this one has not
+            # those of the whole batch, as later mini-batches may have other classes
             options["classes"] = union(mini_batch.registry.classes, rows.labels)
         weights = rows.weights[chosen]
         if not (weights == 1).all():
@@ -225,14 +224,13 @@ class OtherExpert:
         known = getattr(self.estimator, "classes_", None)
         if known is None or isinstance(self.estimator, StreamClassifier):
             return
-        new = mini_batch.registry.classes[
-            find(mini_batch.registry.classes, typed(np.asarray(known))) < 0
-        ]
+        classes = mini_batch.registry.classes
+        new = classes[find(classes, typed(np.asarray(known))) < 0]
         if new.size:
             raise ValueError(
-                f"y holds {new.tolist()[0]!r}, a class that {type(self.estimator).__name__} has "
-                f"not been told of, expected one of {known.tolist()}: pass all classes= in the "
-                "first call of partial_fit, or use SeqMED, which adds classes as they come."
+                f"y holds {new.tolist()[0]!r}, a class that is new to "
+                f"{type(self.estimator).__name__}, expected one of {known.tolist()}: pass all "
+                "classes= in the first call of partial_fit, or use SeqMED, which accepts new ones."
             )
 
     def scores(self, points: Points, registry: ClassRegistry) -> Array:
@@ -248,7 +246,7 @@ class OtherExpert:
         return found
 
     def _values(self, points: Points, n_classes: int) -> Array:
-        """Return scores (n, K) of the classes the estimator knows."""
+        """Return scores (n, K) of the classes of the estimator."""
         if not hasattr(self.estimator, "decision_function"):
             smallest = np.finfo(float).tiny
             return np.asarray(np.log(np.maximum(self.estimator.predict_proba(points), smallest)))
@@ -266,8 +264,8 @@ class OtherExpert:
     ) -> tuple[OtherExpert, Rows]:
         """Refuse: the classifier cannot forget a label."""
         raise ValueError(
-            f"{type(self.estimator).__name__} cannot take labels back, expected SeqMED or "
-            "SeqLapMED as the estimator: start a new model without the labels."
+            f"{type(self.estimator).__name__} cannot retract labels, expected SeqMED or SeqLapMED "
+            "as the estimator: start a new model without the labels."
         )
 
 
@@ -327,7 +325,7 @@ def takes_weights(estimator: Any) -> bool:
 
 
 def all_parameters(estimator: Any) -> dict[str, Any]:
-    """Return the parameters of an estimator and of those within it, whose types stand for them."""
+    """Return the parameters of an estimator; nested estimators as their types."""
     return {
         name: type(value) if is_estimator(value) else value
         for name, value in estimator.get_params().items()
@@ -335,7 +333,7 @@ def all_parameters(estimator: Any) -> dict[str, Any]:
 
 
 def check_type(before: Any, now: Any) -> None:
-    """Refuse an estimator of another type than the expert was begun with."""
+    """Refuse an estimator of another type than before."""
     if type(before) is not type(now):
         raise ValueError(
             f"estimator was changed from a {type(before).__name__} to a {type(now).__name__} in "

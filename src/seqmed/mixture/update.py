@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqmed.arrays import Array, Indices, Points, no_indices, no_rows, stack, take_rows
-from seqmed.classes import ClassRegistry
+from seqmed.classes import ClassRegistry, moved
 from seqmed.estimators.validation import Rows
 from seqmed.graph import propagation
 from seqmed.graph.graph_state import UNLABELED, GraphState
@@ -52,7 +52,7 @@ class MixtureSettings(NamedTuple):
 
 
 class MixtureStream(NamedTuple):
-    """Everything `SeqGraphMED` carries from batch to batch.
+    """The state of `SeqGraphMED`.
 
     Attributes
     ----------
@@ -79,12 +79,12 @@ class MixtureStream(NamedTuple):
 
 
 class MixtureInfo(NamedTuple):
-    """What an update has to report.
+    """The report of an update.
 
     Attributes
     ----------
     graph : of the graph's last solve.
-    n_mini_batches : mini-batches the batch was cut in.
+    n_mini_batches : number of mini-batches of the batch.
     n_recorded : labeled rows in the record.
     weight, temperature : of the mixture.
     """
@@ -130,7 +130,7 @@ def learn(
 ) -> tuple[MixtureStream, MixtureInfo]:
     """Learn a batch, or labels that come late if its points are not new.
 
-    ``new_batch`` tells whether it counts as a batch; a part of a larger one does not.
+    ``new_batch`` is False for a part of a larger batch, which does not count as one.
     """
     share = settings.forgetting if new_batch and stream.n_batches else 1.0
     # labels are discounted by batches with labels only, as in the margin expert
@@ -153,13 +153,19 @@ def learn(
             )
             stream, info = learn_mini_batch(stream, mini_batch, settings.class_weight)
     assert info is not None
+    return with_choice(stream, settings, info, len(cuts))
+
+
+def with_choice(
+    stream: MixtureStream, settings: MixtureSettings, info: GraphInfo, n_mini_batches: int
+) -> tuple[MixtureStream, MixtureInfo]:
+    """Return the stream with the weight chosen by its record, and the report of the update."""
     choice = weighting.choose(
         stream.record, stream.margin.scaled, settings.weight, settings.class_prior
     )
-    stream = stream._replace(choice=choice)
-    return stream, MixtureInfo(
-        info, len(cuts), stream.record.size, choice.weight, choice.temperature
-    )
+    size = stream.record.size
+    report = MixtureInfo(info, n_mini_batches, size, choice.weight, choice.temperature)
+    return stream._replace(choice=choice), report
 
 
 def learn_mini_batch(
@@ -167,11 +173,10 @@ def learn_mini_batch(
 ) -> tuple[MixtureStream, GraphInfo]:
     """Learn one mini-batch."""
     rows = mini_batch.rows
-    shown = mini_batch.part[rows.labeled]
     labeled = np.flatnonzero(rows.labeled & mini_batch.part)
-    labels, weights = rows.labels[shown], rows.weights[labeled]
+    labels, weights = rows.labels[mini_batch.part[rows.labeled]], rows.weights[labeled]
     registry = stream.registry.add(labels, weights)
-    codes = registry.encode(labels)
+    codes = registry.find(labels)
     registry = registry.discount(1.0, codes, weights)
     stream = with_classes(stream, registry)
     record = recorded(stream, rows, labeled, codes, late=not mini_batch.new_points)
@@ -217,19 +222,12 @@ def with_classes(stream: MixtureStream, registry: ClassRegistry) -> MixtureStrea
     )
 
 
-def moved(values: Array, places: Indices, size: int) -> Array:
-    """Return values of classes (K,) at their places among ``size`` classes, 0 for new ones."""
-    result = np.zeros(size)
-    result[places[places >= 0]] = values[places >= 0]
-    return result
-
-
 def recorded(
     stream: MixtureStream, rows: Rows, labeled: Indices, codes: Indices, *, late: bool
 ) -> ScoreRecord:
     """Return the record with labeled rows as both experts score them before they are learned.
 
-    ``late`` tells whether the rows may be kept already, as unlabeled ones.
+    ``late`` is whether the rows may be kept already, as unlabeled ones.
     """
     known = stream.scales.known
     usable = known[codes] if known.sum() > 1 else np.zeros(codes.size, dtype=bool)
@@ -248,7 +246,7 @@ def recorded(
 def expert_scores(
     stream: MixtureStream, points: Points, *, margin: bool = True, graph: bool = True
 ) -> Scores:
-    """Return the scores of both experts, zeros for one that is not asked."""
+    """Return the scores of both experts, zeros for one that is left out."""
     nothing = np.zeros((points.shape[0], stream.registry.classes.size))
     with np.errstate(over="ignore", invalid="ignore"):
         of_margin = stream.margin.scores(points, stream.registry) if margin else nothing
@@ -264,7 +262,7 @@ def measured(stream: MixtureStream, slots: Indices) -> Scales:
     They are measured on the last unlabeled rows, and on the record while there are few of these.
     ``slots`` are those of the newest of these rows, -1 for a row that is not kept.
     """
-    # a class whose labels have faded to nothing is still one that was seen
+    # the discounted weight of a class may underflow to 0
     tiny = np.finfo(np.float64).tiny
     counts = stream.margin.label_counts(stream.registry)
     counts = np.where(stream.registry.seen, np.maximum(counts, tiny), 0.0)
@@ -313,7 +311,7 @@ def left_out_scores(stream: MixtureStream, points: Points, slots: Indices) -> Sc
 def class_scores(stream: MixtureStream, points: Points) -> Array:
     """Return mixed class scores (n, K), in units in which softmax gives probabilities.
 
-    An expert of weight 0 is not asked.
+    An expert of weight 0 is not evaluated.
     """
     weight = stream.choice.weight
     scores = expert_scores(stream, points, margin=weight < 1, graph=weight > 0)
@@ -323,25 +321,23 @@ def class_scores(stream: MixtureStream, points: Points) -> Array:
 def retract(
     stream: MixtureStream, points: Points, codes: Any, settings: MixtureSettings
 ) -> tuple[MixtureStream, MixtureInfo]:
-    """Take back the labels of some rows; the rows stay as unlabeled ones, the record stays.
+    """Retract the labels of some rows; the rows stay as unlabeled ones, the record stays.
 
-    ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have.
+    ``codes`` (n,) are the classes of the labels, None for any labels the rows have.
     """
-    margin, taken = stream.margin.retract(points, codes, stream.registry)
-    codes = stream.registry.encode(taken.labels)
+    margin, retracted = stream.margin.retract(points, codes, stream.registry)
+    codes = stream.registry.find(retracted.labels)
     graph = stream.graph
-    stored = graph.rows.metric.store(taken.points)
+    stored = graph.rows.metric.store(retracted.points)
     with one_thread():
         retraction = propagation.retract(graph, stored, codes)
-    # of labels that are no longer kept, the discount is the mean of their class
+    # labels of rows that are no longer kept have the mean discount of their class
     means = stream.registry.discounted[codes] / stream.registry.weights[codes]
-    discounted = np.where(retraction.found, retraction.masses, means * taken.weights)
+    discounted = np.where(retraction.found, retraction.masses, means * retracted.weights)
     declared = stream.margin.estimator._stream.registry.declared
-    registry = replace(stream.registry, declared=declared).remove(codes, taken.weights, discounted)
+    registry = replace(stream.registry, declared=declared).remove(
+        codes, retracted.weights, discounted
+    )
     stream = with_classes(stream._replace(graph=retraction.state, margin=margin), registry)
     stream = stream._replace(scales=measured(stream, no_indices()))
-    choice = weighting.choose(stream.record, margin.scaled, settings.weight, settings.class_prior)
-    stream = stream._replace(choice=choice)
-    return stream, MixtureInfo(
-        retraction.info, 0, stream.record.size, choice.weight, choice.temperature
-    )
+    return with_choice(stream, settings, retraction.info, 0)

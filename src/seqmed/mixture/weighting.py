@@ -1,7 +1,7 @@
 """Two experts mixed by evidence: the margin and the graph.
 
 Both experts score every labeled row before it is learned. The last `RECORD` of these scores choose
-the weight of the graph, the temperature of the probabilities, and how far class priors count.
+the weight of the graph, the temperature of the probabilities, and the exponent of the class priors.
 
 The mixed score of a class is ``(1 - w) F / sigma_F + w V / sigma_V``: V is the graph's score, and
 ``F_c = e_c n_c^{-1/2} pi_c^delta`` comes from the margin's score e, the label count n and the class
@@ -13,12 +13,13 @@ mean of a grid of weights under the posterior ``p(w) ~ exp(-J(w) - WEIGHT_PRIOR 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Indices, Mask
+from seqmed.classes import moved
 
 WEIGHTS = np.linspace(0.0, 1.0, 11)
 PRIOR_EXPONENTS = np.array([0.0, 0.25, 0.5])
@@ -35,12 +36,12 @@ PRIOR_GUARD = 1.0
 
 
 class Scores(NamedTuple):
-    """What both experts say of m rows.
+    """The scores of both experts for m rows.
 
     Attributes
     ----------
     margin : (m, K) scores of the margin expert, before any scaling by classes.
-    graph : (m, K) scores of the graph expert; NaN where it was not asked.
+    graph : (m, K) scores of the graph expert.
     """
 
     margin: Array
@@ -48,7 +49,7 @@ class Scores(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """What makes the scores of the two experts comparable.
+    """Scales of the scores of both experts.
 
     Attributes
     ----------
@@ -84,12 +85,12 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoreRecord:
-    """Scores of labeled rows by what was known before each was learned, oldest first.
+    """Scores of labeled rows before each was learned, oldest first.
 
     Parameters
     ----------
     margin, graph : (r, K) raw scores.
-    counts : (r, K) label counts of that time; 0 for a class then unknown.
+    counts : (r, K) label counts of that time; 0 for a class without a label.
     margin_scales : (r, 3) sigma_F, graph_scales : (r,) sigma_V of that time.
     codes : (r,) the true classes.
     weights : (r,) weights of the rows.
@@ -113,8 +114,8 @@ class ScoreRecord:
     ) -> ScoreRecord:
         """Return the record with m more rows, of the newest `RECORD` in all.
 
-        Rows of a class that was unknown say nothing of the mixture, nor do rows scored when fewer
-        than two classes were known: they are left out.
+        Rows of a class without a label so far are left out, and so are rows scored when fewer than
+        two classes had labels.
         """
         known = scales.known if scales.known.sum() > 1 else np.zeros_like(scales.known)
         usable = np.flatnonzero(known[codes])
@@ -139,16 +140,12 @@ class ScoreRecord:
         return self if share == 1.0 else replace(self, weights=share * self.weights)
 
     def with_classes(self, places: Indices, n_classes: int) -> ScoreRecord:
-        """Return the record with old class c at ``places[c]`` (-1: forgotten) of ``n_classes``."""
-        kept = np.flatnonzero(places >= 0)
+        """Return the record with old class c at ``places[c]`` (-1: dropped) of ``n_classes``."""
         rows = np.flatnonzero(places[self.codes] >= 0)
-        moved: dict[str, Any] = {}
-        for name in ("margin", "graph", "counts"):
-            new = np.zeros((rows.size, n_classes))
-            new[:, places[kept]] = getattr(self, name)[np.ix_(rows, kept)]
-            moved[name] = new
         return ScoreRecord(
-            **moved,
+            margin=moved(self.margin[rows], places, n_classes),
+            graph=moved(self.graph[rows], places, n_classes),
+            counts=moved(self.counts[rows], places, n_classes),
             margin_scales=self.margin_scales[rows],
             graph_scales=self.graph_scales[rows],
             codes=places[self.codes[rows]],
@@ -166,7 +163,7 @@ def empty_record() -> ScoreRecord:
 
 
 def class_factors(counts: Array, scaled: bool) -> Array:
-    """Return what the margin's scores are multiplied by, (3, ..., K) for counts (..., K).
+    """Return the factors of the margin's scores, (3, ..., K) for counts (..., K).
 
     ``n_c^{-1/2} pi_c^delta`` for every exponent delta, relative to the mean over known classes of
     the first factor; 0 for unknown classes. All 1 for known ones unless ``scaled``.
@@ -182,7 +179,7 @@ def class_factors(counts: Array, scaled: bool) -> Array:
     chi2 = np.where(known, (counts - expected) ** 2, 0.0).sum(axis=-1, keepdims=True) / expected
     shrink = np.minimum(1.0, (n_known - 1) / np.maximum(chi2, 1e-300))
     priors = shrink / n_known + (1.0 - shrink) * counts / np.maximum(totals, 1e-300)
-    # a quotient of roots: that of the counts overflows where a class has faded
+    # a quotient of roots: the quotient of the counts may overflow
     roots = np.sqrt(expected) / np.sqrt(np.where(known, counts, 1.0))
     exponents = PRIOR_EXPONENTS.reshape(-1, *(1,) * counts.ndim)
     return np.where(known, roots * (n_known * priors) ** exponents, 0.0)
@@ -290,7 +287,7 @@ def best_temperatures(scores: Array, known: Mask, record: ScoreRecord) -> tuple[
 def mix(scores: Scores, scales: Scales, choice: Choice, scaled: bool) -> Array:
     """Return mixed scores (m, K), in units in which softmax gives probabilities.
 
-    The columns of unknown classes are 0. An expert of weight 0 is not looked at.
+    The columns of unknown classes are 0. An expert of weight 0 is ignored.
     """
     total = np.zeros_like(scores.margin)
     if choice.weight < 1:
