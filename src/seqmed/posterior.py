@@ -46,6 +46,7 @@ class Terms:
 
     def take(self, rows: NDArray[Any]) -> Self:
         """Return some of the rows, by a mask or by indices."""
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows
         return type(self)(*(take_rows(getattr(self, f.name), rows) for f in fields(self)))
 
     def mapped(self, transfer: Array) -> Self:
