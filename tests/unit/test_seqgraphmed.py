@@ -550,12 +550,12 @@ def test_an_estimator_that_fails_in_mid_batch_leaves_no_trace():
         assert vars(fresh) == attributes
 
 
-def test_another_estimator_cannot_take_labels_back():
+def test_another_estimator_cannot_retract_labels():
     X, _, labels = stream()
     model = SeqGraphMED(GaussianNB(), random_state=0).partial_fit(X, labels)
     labeled = labels >= 0
     assert_unchanged(
-        model, X, lambda: model.retract(X[labeled]), ValueError, "GaussianNB cannot take labels"
+        model, X, lambda: model.retract(X[labeled]), ValueError, "GaussianNB cannot retract labels"
     )
 
 

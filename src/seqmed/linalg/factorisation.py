@@ -8,7 +8,6 @@ block by block; up to that each is one call.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +81,8 @@ def pivoted_cholesky(matrix: Array, cutoff: float | None = None) -> tuple[Array,
             pivot = column + int(np.argmax(left[column:]))
             if not left[pivot] > cutoff:
                 return lower[:, :column], order
-            swap(column, pivot, order, left, lower, work, work.T)
+            for array in (order, left, lower, work, work.T):
+                array[[column, pivot]] = array[[pivot, column]]
             values = (
                 work[column:, column] - lower[column:, start:column] @ lower[column, start:column]
             )
@@ -93,13 +93,6 @@ def pivoted_cholesky(matrix: Array, cutoff: float | None = None) -> tuple[Array,
         for rows in blocks(stop, n):
             work[rows, stop:] -= done[rows] @ done[stop:].T
     return lower, order
-
-
-def swap(first: int, second: int, *arrays: NDArray[Any]) -> None:
-    """Exchange two entries, or rows, in each of some arrays."""
-    if first != second:
-        for array in arrays:
-            array[[first, second]] = array[[second, first]]
 
 
 def solve_lower(lower: Array, values: Array) -> Array:
