@@ -65,7 +65,7 @@ def test_the_comparison_of_states_sees_differences():
     assert len(arrays(model)) > 10
     assert_same_bits(model, snapshot(model))
     other = snapshot(model)
-    other.posterior_.recursion.basis.rest[0, 0] += 1e-15
+    other.posterior_.recursion.basis.coefficient_covariance[0, 0] += 1e-15
     with pytest.raises(AssertionError, match="rest"):
         assert_same_bits(model, other)
 

@@ -465,7 +465,7 @@ def test_a_precomputed_kernel_must_be_square(estimator, make, shape):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_a_precomputed_kernel_has_no_spread_at_new_points(estimator):
+def test_a_precomputed_kernel_has_no_standard_deviation_at_new_points(estimator):
     gram = FIRST[0] @ FIRST[0].T
     model = estimator(kernel="precomputed").fit(gram, FIRST[1])
     words = ("kernel='precomputed'", "k(x, x)", "callable kernel")
@@ -536,8 +536,14 @@ BAD_KERNELS = {
     "too few columns": (lambda k: k[:, :-1], ("the kernel function returned shape", "expected (")),
     "a flat array": (lambda k: k.ravel(), ("the kernel function returned shape", "(n, m)")),
     "a number": (lambda k: 1.0, ("the kernel function returned shape ()", "(n, m)")),
-    "NaN": (with_nan, ("the kernel function returned NaN", "expected finite", "mend")),
-    "infinity": (lambda k: k * np.inf, ("returned NaN or infinity", "expected finite", "mend")),
+    "NaN": (
+        with_nan,
+        ("the kernel function returned NaN", "expected finite", "correct the function"),
+    ),
+    "infinity": (
+        lambda k: k * np.inf,
+        ("returned NaN or infinity", "expected finite", "correct the function"),
+    ),
 }
 
 

@@ -71,7 +71,7 @@ class Precomputed(Pointwise):
         if points.dtype.kind != "i":
             raise ValueError(
                 "kernel='precomputed' got rows of kernel values, which do not hold k(x, x), "
-                "expected known points: pass a kernel object or a function instead."
+                "expected known points: pass a kernel object or a callable kernel instead."
             )
         return np.asarray(np.diagonal(self.gram)[points[:, 0]].copy())
 
