@@ -66,7 +66,7 @@ def test_the_comparison_of_states_sees_differences():
     assert_same_bits(model, snapshot(model))
     other = snapshot(model)
     other.posterior_.recursion.basis.coefficient_covariance[0, 0] += 1e-15
-    with pytest.raises(AssertionError, match="rest"):
+    with pytest.raises(AssertionError, match="coefficient_covariance"):
         assert_same_bits(model, other)
 
 

@@ -18,7 +18,7 @@ from sklearn.naive_bayes import GaussianNB, MultinomialNB
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, update
 from seqmed.estimators import graph_propagation, seqgraphmed
 from seqmed.estimators.graph_classifier import FIT_BATCH
-from seqmed.graph.propagation import GraphState
+from seqmed.graph.graph_state import GraphState
 from seqmed.mixture import experts
 from seqmed.mixture import update as mixture_update
 

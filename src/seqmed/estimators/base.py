@@ -16,7 +16,7 @@ from seqmed.arrays import Array, Indices, Points
 from seqmed.classes import ClassRegistry
 from seqmed.estimators.batch_validation import BatchValidator
 from seqmed.estimators.validation import MatrixLike, Rows, checked_rows, in_format
-from seqmed.labels import aligned
+from seqmed.label_dtypes import aligned
 from seqmed.snapshots import snapshot
 from seqmed.uncertainty import Uncertainty
 

@@ -15,9 +15,8 @@ from seqmed import uncertainty
 from seqmed.arrays import Array, Points, take_rows
 from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.validation import MatrixLike, Rows
-from seqmed.graph import propagation
+from seqmed.graph.graph_state import GraphState, empty_graph
 from seqmed.graph.metrics import make_metric
-from seqmed.graph.propagation import GraphState
 from seqmed.kernels import Kernel, make_kernel
 from seqmed.uncertainty import Uncertainty
 
@@ -88,9 +87,7 @@ class GraphClassifier(StreamClassifier):
         if callable(metric):
             metric = make_kernel(metric, "scale", 3, 0.0).freeze(rows.points, rows.weights)
         metric = make_metric(metric, rows.points, kernel)
-        return propagation.empty_graph(
-            metric, self.graph_memory, self.n_neighbors, self.alpha, seed
-        )
+        return empty_graph(metric, self.graph_memory, self.n_neighbors, self.alpha, seed)
 
     # -- fitted attributes and label queries -----------------------------------------------------
 

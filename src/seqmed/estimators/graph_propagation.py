@@ -15,7 +15,8 @@ from seqmed.classes import ClassRegistry, empty_registry
 from seqmed.estimators.graph_classifier import DEFAULT_GRAPH_MEMORY, GraphClassifier
 from seqmed.estimators.validation import MatrixLike, Rows
 from seqmed.graph import propagation
-from seqmed.graph.propagation import UNLABELED, GraphInfo, GraphState
+from seqmed.graph.graph_state import UNLABELED, GraphState
+from seqmed.graph.propagation import GraphInfo
 from seqmed.kernels import Kernel
 from seqmed.threads import one_thread
 
@@ -184,7 +185,7 @@ class GraphPropagation(GraphClassifier):
         unknown = np.zeros(points.shape[0], dtype=bool) if codes is None else codes < 0
         wanted = np.full(points.shape[0], UNLABELED) if codes is None else codes
         with one_thread():
-            new, info, found, removed, weights = propagation.take_labels_back(graph, batch, wanted)
+            new, info, found, removed, weights = propagation.retract(graph, batch, wanted)
         found &= ~unknown
         if not found.all():
             row = int(np.flatnonzero(~found)[0])

@@ -243,7 +243,7 @@ class SeqGraphMED(GraphClassifier):
     def _settings(self) -> MixtureSettings:
         return MixtureSettings(
             weight=None if self.mixture == "evidence" else float(self.mixture),
-            shares=self._resolved_prior() == "evidence",
+            class_prior=self._resolved_prior() == "evidence",
             forgetting=float(self.forgetting),
             class_weight=self.class_weight,
         )
@@ -302,7 +302,7 @@ class SeqGraphMED(GraphClassifier):
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
         stream = self._with_parameters(self._stream)
-        self._commit(*mixture_update.take_back(stream, points, codes, self._settings()))
+        self._commit(*mixture_update.retract(stream, points, codes, self._settings()))
 
     # -- predictions -----------------------------------------------------------------------------
 

@@ -149,7 +149,7 @@ class SequentialClassifier(PosteriorPredictor):
             warn_unless_converged(info, self.tol)  # raises if warnings are errors
             infos.append(info)
         info = infos[-1].after(infos[:-1])
-        self._commit(stream, info._replace(C=settings.bound, beta=0.5 * settings.smoothing))
+        self._commit(stream, info._replace(C=settings.C, beta=0.5 * settings.smoothness_weight))
 
     def _mini_batches(
         self, rows: Rows, stream: MarginState, capacity: int | None
@@ -222,9 +222,9 @@ class SequentialClassifier(PosteriorPredictor):
     def _settings(self, labeled_weight: float, weight: float) -> Settings:
         C, beta = self._penalties(labeled_weight, weight)
         return Settings(
-            bound=C,
+            C=C,
             slack_shape=float(self.slack_shape),
-            smoothing=2.0 * beta,
+            smoothness_weight=2.0 * beta,
             bias=self.bias,
             tol=self.tol,
             max_iter=self.max_iter,

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import ArrayLike
-
-from seqmed.arrays import Array
 
 from seqmed.arrays import Array
 

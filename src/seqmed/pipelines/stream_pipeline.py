@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from seqmed.arrays import Array
 from seqmed.pipelines.column_statistics import numeric_columns
 from seqmed.pipelines.drift import Comparison, DriftMonitor, InputDriftWarning, first_monitor
-from seqmed.snapshots import copy_to_teach, snapshot
+from seqmed.snapshots import copy_to_fit, snapshot
 
 __all__ = ["InputDriftWarning", "StreamPipeline"]
 

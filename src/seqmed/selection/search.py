@@ -22,7 +22,7 @@ from seqmed.estimators.validation import MatrixLike, alike
 from seqmed.selection.candidates import can_predict, labels_of, make_candidates, row_weights
 from seqmed.selection.prediction import CandidatePredictor, if_estimator_has
 from seqmed.selection.race import Record, empty_record
-from seqmed.snapshots import copy_to_teach, snapshot
+from seqmed.snapshots import copy_to_fit, snapshot
 
 # Fitted attributes, which `fit` removes first.
 LEARNED = (
@@ -300,7 +300,7 @@ class PrequentialSearch(CandidatePredictor):
         search._check_unchanged()
         learned = list(search.candidates_)
         for place in search.record_.racing:
-            learned[place] = copy_to_teach(learned[place]).retract(X, y)
+            learned[place] = copy_to_fit(learned[place]).retract(X, y)
         self._commit(learned, search.record_, search.n_batches_, search._begun)
         return self
 
