@@ -1,4 +1,4 @@
-"""Loading a model together with the preprocessing it was learned with."""
+"""Load a model together with its preprocessing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seqmed.pipelines.stream_pipeline import StreamPipeline
 
 
 def load(path: AnyPath) -> Any:
-    """Return the model in a file; it predicts, and goes on learning, as the one that was saved.
+    """Return the model in a file; it predicts and learns as the saved one.
 
     Nothing in the file is executed, and every part is checked before it is used.
 
@@ -19,17 +19,18 @@ def load(path: AnyPath) -> Any:
 
     Returns
     -------
-    model : of the class that was saved.
-        A model made by `seqmed learn` that scales, counts words, or does not use all columns is
-        returned as the step "model" of a StreamPipeline, whose step "columns" does that: pass it
-        data frames or dictionaries of columns, or arrays of the columns in `feature_names_in_`. It
-        predicts as the command does. It cannot be saved: use `seqmed learn` to go on with the file.
+    model : estimator
+        The saved model. A model made by `seqmed learn` with scaling, text or ignored columns is
+        returned as a StreamPipeline of the steps "columns" and "model": pass it data frames or
+        dictionaries of columns, or arrays of the columns in `feature_names_in_`. It predicts as
+        the command does. It cannot be saved: continue training with `seqmed learn`.
 
     Raises
     ------
     ModelFileError
-        If the file is not a model file as it was saved, or of a format or of parts that this
-        version does not know. A file that cannot be read at all is an OSError.
+        If the file is not a model file, was altered, or is of another version.
+    OSError
+        If the file cannot be read.
     """
     model, extra = load_with_extra(path)
     stored = None if extra is None else extra.get("schema")

@@ -1,4 +1,4 @@
-"""Plots: functions that draw on the Axes they are given, and return them."""
+"""Plots: functions that draw on Axes and return them."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette: told apart with any colour vision, and in print by markers and dashes.
+# The palette of Okabe and Ito, which is safe for colour-blind readers.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
-# Cycles of different lengths: two curves of one colour differ in marker and dash.
+# Cycles of different lengths, so that two curves of one colour differ in marker and dash.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 DASHES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1)))
 LONG_LABEL = 24
-# Width and height of one of several panels, in inches; classes that can be named beside a matrix.
+# Width and height of a panel in inches; largest number of classes with names at a matrix.
 PANEL = (4.6, 4.2)
 NAMED_CLASSES = 20
 FORMATS = ("png", "svg", "pdf")
 
 
 def require_matplotlib() -> None:
-    """Raise an ImportError that says how to install matplotlib, if it is missing."""
+    """Raise an ImportError with a remedy if matplotlib is not installed."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise ImportError(
             "figures need matplotlib, which is not installed: run pip install '.[plot]' in the "
-            "folder of the source, or pip install matplotlib."
+            "source folder, or pip install matplotlib."
         ) from error
 
 
 def panels(number: int, size: tuple[float, float] = PANEL) -> tuple[Figure, list[Axes]]:
-    """Return a figure to be saved, not shown, and its panels side by side."""
+    """Return a figure for saving, and its panels side by side."""
     require_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -51,7 +51,7 @@ def panels(number: int, size: tuple[float, float] = PANEL) -> tuple[Figure, list
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format of the file's name; the same figure gives the same file."""
+    """Write a figure in the format of the file name; the same figure gives the same file."""
     import matplotlib
 
     kind, content = picture_format(path), io.BytesIO()
@@ -62,7 +62,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def picture_format(path: Path) -> str:
-    """Return the format that the name of a picture stands for; png if it has no ending."""
+    """Return the format of a picture by the suffix of its name; png without a suffix."""
     kind = path.suffix[1:].lower() or FORMATS[0]
     if kind not in FORMATS:
         raise ValueError(f"{path} ends in {path.suffix!r}, expected .png, .svg or .pdf: rename it.")
@@ -70,19 +70,19 @@ def picture_format(path: Path) -> str:
 
 
 def reliability(axes: Axes, probabilities: Array, accuracies: Array, counts: Array) -> Axes:
-    """Draw how often predictions of a given probability are right.
+    """Draw the accuracy of predictions against their probability.
 
     Parameters
     ----------
     axes : where to draw.
     probabilities, accuracies : (bins,) means of the predictions in every bin.
-    counts : (bins,) how many there are; marks are as large as the share of them.
+    counts : (bins,) number of predictions, shown as the size of the marks.
     """
     axes.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle="--", label="calibrated")
     axes.plot(probabilities, accuracies, color=PALETTE[0], linewidth=1.2)
     axes.scatter(probabilities, accuracies, 200 * counts / counts.sum() + 8, color=PALETTE[0])
     axes.set(
-        xlabel="probability of the predicted class", ylabel="share that was right",
+        xlabel="probability of the predicted class", ylabel="accuracy",
         title="calibration", xlim=(0, 1.02), ylim=(0, 1.02),
     )  # fmt: skip
     axes.grid(alpha=0.3, linewidth=0.6)
@@ -91,13 +91,13 @@ def reliability(axes: Axes, probabilities: Array, accuracies: Array, counts: Arr
 
 
 def confusion(axes: Axes, matrix: Any, names: Sequence[str]) -> Axes:
-    """Draw how often classes are taken for others, as shares of the true class.
+    """Draw a confusion matrix, as shares of the true classes.
 
     Parameters
     ----------
     axes : where to draw.
     matrix : (K, K) counts, a row for every true class and a column for every predicted one.
-    names : (K,) of the classes; written where there is room.
+    names : (K,) names of the classes, written if there are at most `NAMED_CLASSES`.
     """
     matrix = np.asarray(matrix)
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
@@ -121,7 +121,7 @@ def accuracy_curves(axes: Axes, curves: dict[str, Array], *, title: str = "") ->
     ----------
     axes : where to draw.
     curves : label -> (runs, batches) accuracies; NaN where a batch was not evaluated.
-    title : of the axes.
+    title : title of the axes.
     """
     for position, (label, runs) in enumerate(curves.items()):
         seen = np.flatnonzero(~np.isnan(runs).all(axis=0))

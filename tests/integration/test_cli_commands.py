@@ -15,9 +15,9 @@ from sklearn.base import clone
 import seqmed as library
 from seqmed.cli import checkpoint, learn, options, outputs, query
 from seqmed.streams import Columns, Stream
-from seqmed.streams.columns import TEXT_METHODS, TEXT_WEIGHTS
 from seqmed.streams.files import FORMATS
-from seqmed.streams.label_types import LABEL_TYPES
+from seqmed.streams.schema import TEXT_METHODS, TEXT_WEIGHTS
+from seqmed.streams.values import LABEL_TYPES
 from tests.support.command import LEARN, NAMES, log_lines, make_rows, seqmed
 
 MODELS = {
@@ -116,7 +116,7 @@ def test_predictions_in_every_format_are_those_of_the_model(folder, name):
         ),
     }
     if hasattr(model, "decision_std"):
-        expected["spread"] = model.decision_std(points)
+        expected["score_std"] = model.decision_std(points)
     assert list(found) == list(expected)
     for column, values in expected.items():
         np.testing.assert_array_equal(found[column], values)
@@ -195,7 +195,7 @@ def test_a_class_the_model_does_not_know_counts_as_wrong(folder):
     assert found["log_loss"] == pytest.approx(
         (before["log_loss"] * 200 - np.log(np.finfo(float).eps)) / 201
     )
-    assert "does not know: unheard" in seqmed(folder, "evaluate", "model", "strange.csv").err
+    assert "has not learned: unheard" in seqmed(folder, "evaluate", "model", "strange.csv").err
 
 
 def test_prequential_evaluation_predicts_before_it_learns(folder):
@@ -246,7 +246,7 @@ def test_inspect_tells_what_the_model_has_seen(folder, estimator):
         assert found["mixture"]["graph_weight"] == model.graph_weight_
         recorded = model.update_info_.n_recorded
         assert found["mixture"]["labels_in_record"] == recorded
-        parts += [f"graph weight {model.graph_weight_:.2f}", f"by {recorded} labels in the record"]
+        parts += [f"graph weight {model.graph_weight_:.3g}", f"labels in record {recorded}"]
     for part in parts:
         assert part in shown
 

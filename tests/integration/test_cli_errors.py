@@ -128,7 +128,7 @@ def test_a_new_model_with_impossible_choices(tmp_path, options, said):
 
 def test_a_new_model_needs_labels(tmp_path):
     make_rows(tmp_path / "rows.csv", 20)
-    assert "needs --label COLUMN" in refused(tmp_path, "learn", "model", "rows.csv")
+    assert "add --label COLUMN" in refused(tmp_path, "learn", "model", "rows.csv")
 
 
 def test_no_rows_at_all(tmp_path):
@@ -141,7 +141,7 @@ def test_a_class_that_looks_like_a_typo_is_learned_with_a_warning(folder):
     add(folder, "1,2,3,setsoa,60")
     result = seqmed(folder, *LEARN, 20)
     assert result.code == 0
-    assert "warning: rows.csv, row 61: class 'setsoa' is new, and close to 'setosa'" in result.err
+    assert "warning: rows.csv, row 61: class 'setsoa' is new, and similar to 'setosa'" in result.err
     assert "4 classes" in result.out
 
 
@@ -151,7 +151,7 @@ def test_a_typo_among_the_first_rows(tmp_path):
     result = seqmed(tmp_path, *LEARN, 100)
     assert result.code == 0
     assert result.err.count("warning") == 1
-    assert "row 61: class 'Setosa' is new, and close to 'setosa'" in result.err
+    assert "row 61: class 'Setosa' is new, and similar to 'setosa'" in result.err
 
 
 def test_a_label_of_another_type(tmp_path):
@@ -183,7 +183,7 @@ def test_a_file_that_is_no_model(folder, content):
 def test_links_in_a_circle_as_a_model(folder):
     (folder / "model").unlink()
     (folder / "model").symlink_to("model")
-    assert "model: Too many levels of symbolic links: remove the link" in refused(
+    assert "model: Too many levels of symbolic links: remove the circular link" in refused(
         folder, *LEARN, 20
     )
     assert (folder / "model").is_symlink()
@@ -211,7 +211,7 @@ def test_a_model_of_another_make(folder):
         (("predict", "model", "rows.csv", "--keep", "row"), "--keep got 'row'"),
         (("predict", "model", "rows.csv", "--keep", "z"), "no column 'z'"),
         (("learn", "no/model", "rows.csv", "--label", "kind"), "No such file or directory"),
-        (("evaluate", "model", "rows.csv", "--batch-size", "3"), "with --prequential only"),
+        (("evaluate", "model", "rows.csv", "--batch-size", "3"), "only with --prequential"),
         (("evaluate", "model", "rows.csv", "--plot", "x.doc"), "doc"),
         (("query", "model", "rows.csv", "-n", "1000"), "expected at least 1000"),
     ],
@@ -288,7 +288,9 @@ def test_a_model_that_is_being_taught_is_locked(folder):
     )  # fmt: skip
     assert "cannot be resumed" in first.stderr.readline()  # it holds the lock from here on
     make_rows(folder / "more.csv", 10, seed=1)
-    assert "model is locked: another seqmed learn" in refused(folder, "learn", "model", "more.csv")
+    assert "model is locked by another seqmed learn" in refused(
+        folder, "learn", "model", "more.csv"
+    )
     assert seqmed(folder, "predict", "model", "more.csv").code == 0
     out, err = first.communicate((folder / "more.csv").read_text(), timeout=PATIENCE)
     assert first.returncode == 0, err

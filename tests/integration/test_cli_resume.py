@@ -15,7 +15,7 @@ from pyarrow import parquet
 from pyarrow.csv import read_csv
 
 from seqmed import SeqGraphMED
-from seqmed.cli import checkpoint, journal, prequential
+from seqmed.cli import checkpoint, prequential
 from seqmed.cli.learn import learn
 from tests.support.command import (
     LEARN,
@@ -266,7 +266,7 @@ def test_a_torn_line_of_the_log_is_completed(tmp_path):
     path, before, lines = tmp_path / "log", b'{"batch": 1}\n', '{"batch": 2}\n{"batch": 3}\n'
     for size in range(len(lines) + 1):
         path.write_bytes(before + lines[:size].encode())
-        journal.append(journal.Pending(str(path), lines))
+        checkpoint.PendingLines(str(path), len(before), lines).append()
         assert path.read_bytes() == before + lines.encode()
 
 
@@ -279,7 +279,7 @@ def test_many_lines_are_added_to_the_log_in_linear_time(tmp_path):
     )
     path.write_text(first + rest[:1_000_000])
     for _ in range(2):
-        journal.append(journal.Pending(str(path), rest))
+        checkpoint.PendingLines(str(path), len(first), rest).append()
     assert path.read_text() == first + rest
 
 
@@ -298,7 +298,7 @@ def test_finished_grown_changed_and_again(tmp_path):
     learned = (tmp_path / "model").read_bytes()
     result = seqmed(tmp_path, *LEARN, 20)
     assert result.code == 2
-    assert "rows.csv has changed before the end of row 100" in result.err
+    assert "rows.csv has changed within the first 100 rows" in result.err
     assert (tmp_path / "model").read_bytes() == learned
 
 
@@ -342,7 +342,7 @@ def test_a_last_line_without_a_line_end(tmp_path):
     assert "nothing new" in seqmed(tmp_path, *LEARN, 20).out
     make_rows(rows, 1, seed=5, start=40)  # after a line end that is still missing
     result = seqmed(tmp_path, *LEARN, 20)
-    assert (result.code, "has changed before the end of row 40" in result.err) == (2, True)
+    assert (result.code, "has changed within the first 40 rows" in result.err) == (2, True)
 
 
 def test_the_end_of_a_pipe_is_final(tmp_path):

@@ -108,9 +108,9 @@ def test_a_schema_that_cannot_be_is_refused(folder):
     assert command(folder, *learn).code == 0
     assert type(seqmed.load(folder / "model")) is StreamPipeline
     model, extra = load_with_extra(folder / "model")
-    extra["schema"]["spreads"][0] = 0.0
+    extra["schema"]["deviations"][0] = 0.0
     seqmed.save(model, folder / "model", extra=extra)
-    with pytest.raises(ModelFileError, match="the stored schema has spreads"):
+    with pytest.raises(ModelFileError, match="the stored schema has deviations"):
         seqmed.load(folder / "model")
 
 

@@ -235,7 +235,7 @@ class TestReporting:
         reports.write_report([outcome], missing, tmp_path / "out", tmp_path / "RESULTS.md")
         report = (tmp_path / "RESULTS.md").read_text()
         assert missing[0] in report
-        assert ("one run cannot tell" in report) == (trials == 1)
+        assert ("undecided after one run" in report) == (trials == 1)
         assert "(out/figure2.png)" in report
         assert "nan" not in report
         assert "| ms per update |" in report
@@ -306,11 +306,10 @@ class TestIsolet:
         monkeypatch.delenv("SEQMED_DATA", raising=False)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
-        def unreachable(progress):
+        def unreachable():
             raise OSError("network is unreachable")
 
         monkeypatch.setattr(isolet, "from_uci", unreachable)
-        monkeypatch.setattr(isolet, "from_openml", unreachable)
         with pytest.raises(isolet.NoDataError, match="UCI: network is unreachable"):
             isolet.load_arrays(None)
         assert not list(tmp_path.rglob("*.npz"))

@@ -1,84 +1,54 @@
-"""How much of the pending log a file ends with: right in every case, and found in linear time."""
+"""Lines of the log: each is appended once, whatever part of them the log has already."""
 
 from __future__ import annotations
 
-import itertools
-
-import numpy as np
 import pytest
 
-from seqmed.cli import journal
+from seqmed.cli.checkpoint import PendingLines, is_log
+
+BEFORE = '{"batch": 1}\n'
+LINES = '{"batch": 2}\n{"batch": 3}\n'
 
 
-def by_trial(tail, content):
-    """Return the largest number of bytes of the content that the text ends with, by trying all."""
-    sizes = range(min(len(tail), len(content)), -1, -1)
-    return next(size for size in sizes if tail.endswith(content[:size]))
+def append(path, content, start=13, text=LINES):
+    path.write_text(content)
+    PendingLines(str(path), start, text).append()
+    return path.read_text()
 
 
-def found(tmp_path, text, content):
+@pytest.mark.parametrize("size", range(len(LINES) + 1))
+def test_the_missing_part_is_appended(tmp_path, size):
+    assert append(tmp_path / "log", BEFORE + LINES[:size]) == BEFORE + LINES
+
+
+@pytest.mark.parametrize("start", [0, 5, 10**6])
+def test_a_log_that_was_emptied_gets_all_lines(tmp_path, start):
+    assert append(tmp_path / "log", "", start) == LINES
+
+
+def test_lines_that_others_have_appended_are_kept(tmp_path):
+    other = '{"batch": 9}\n'
+    assert append(tmp_path / "log", BEFORE + other) == BEFORE + other + LINES
+    assert append(tmp_path / "log", BEFORE + LINES + other) == BEFORE + LINES + other
+
+
+def test_equal_lines_are_told_apart_by_their_place(tmp_path):
+    assert append(tmp_path / "log", "same\n", 5, "same\n") == "same\nsame\n"
+
+
+def test_the_start_is_the_size_of_the_log(tmp_path):
     path = tmp_path / "log"
-    path.write_bytes(text)
-    return journal.written(path, content)
+    assert PendingLines.after(str(path), LINES).start == 0
+    path.write_text(BEFORE)
+    pending = PendingLines.after(str(path), LINES)
+    for _ in range(2):
+        pending.append()
+    assert path.read_text() == BEFORE + LINES
 
 
-@pytest.mark.parametrize("length", range(1, 5))
-def test_all_short_texts(length, tmp_path):
-    """Of two letters and the end of a line, which gives every kind of repetition."""
-    texts = [bytes(each) for each in itertools.product(b"ab\n", repeat=length)]
-    for content in texts:
-        for text in (content + content, b"ab\n" * 3, content[: length // 2], b""):
-            for more in (b"", b"a", b"\n", b"b\na"):
-                whole = more + text
-                assert found(tmp_path, whole, content) == by_trial(whole[-length:], content)
-
-
-def test_random_texts(tmp_path):
-    generator = np.random.default_rng(0)
-    for _ in range(500):
-        text, content = (
-            bytes(
-                generator.choice(list(b"ab\n"), size=generator.integers(1, 30), p=[0.5, 0.2, 0.3])
-            )
-            for _ in range(2)
-        )
-        text += content[: generator.integers(0, len(content) + 1)]
-        assert found(tmp_path, text, content) == by_trial(text[-len(content) :], content)
-
-
-class Counted(bytes):
-    """Bytes that count how many of them are copied or compared."""
-
-    work = 0
-
-    def __getitem__(self, place):
-        result = super().__getitem__(place)
-        Counted.work += len(result) if isinstance(place, slice) else 1
-        return result
-
-    def startswith(self, other, *places):
-        Counted.work += len(other)
-        return super().startswith(other, *places)
-
-
-TEXTS = {
-    "nothing written": lambda lines: (b"other\n" * len(lines), b"".join(lines)),
-    "half written": lambda lines: (b"".join(lines[: len(lines) // 2]), b"".join(lines)),
-    "a line more": lambda lines: (b"".join(lines) + b"other\n", b"".join(lines)),
-    "equal lines": lambda lines: (b"same\n" * len(lines) + b"o", b"same\n" * len(lines)),
-    "one long line": lambda lines: (b"a" * len(lines), b"a" * len(lines) + b"b\n"),
-    "one long line, another": lambda lines: (b"a" * len(lines) + b"c", b"a" * len(lines) + b"b\n"),
-}
-
-
-@pytest.mark.parametrize("name", TEXTS)
-def test_the_work_is_linear(name, tmp_path):
-    works = []
-    for n in (200, 800):
-        lines = [b'{"batch": %d}\n' % number for number in range(n)]
-        text, content = TEXTS[name](lines)
-        Counted.work = 0
-        assert found(tmp_path, text, Counted(content)) == by_trial(text[-len(content) :], content)
-        works.append(Counted.work)
-    assert works[1] < 5 * works[0]
-    assert works[1] < 12 * len(content)
+def test_what_is_a_log(tmp_path):
+    path = tmp_path / "log"
+    assert not is_log(path)
+    for content, known in (("", True), (BEFORE[:4], True), (BEFORE, True), ("a,b\n", False)):
+        path.write_text(content)
+        assert is_log(path) == known

@@ -420,7 +420,7 @@ def test_one_array_in_two_places_is_one(path):
         ({"a": SeqMED()}, r"SeqMED\(\), of type SeqMED"),
         ({"a": print}, "of type builtin_function_or_method"),
         ({"a": np.array([1, None])}, "of type ndarray"),
-        ({"a": np.array([1j])}, "complex128 cannot be kept"),
+        ({"a": np.array([1j])}, "complex128 cannot be saved"),
         ({"a": np.ma.masked_array([1, 2])}, "of type MaskedArray"),
         ({"a": sp.coo_array([1, 2])}, "of type coo_array"),
     ],

@@ -438,7 +438,7 @@ PLANS = {
     "a deep value": (made(filled(deep(900))), "recursion"),
     "no entry": (made("{}", entry="pt"), "no header"),
     "no checksum": (sealed(safetensors.numpy.save({"a": np.zeros(9)})[:-32]), "not the last"),
-    "a long header": (sealed(struct.pack("<Q", 2**63) + b"{}" + bytes(40)), "said to have"),
+    "a long header": (sealed(struct.pack("<Q", 2**63) + b"{}" + bytes(40)), "declared with"),
     "another class": (parameters("os.system"), "a 'os.system', expected one of"),
     "a transformer": (parameters("StandardScaler"), "holds a StandardScaler"),
     "no estimator": (made(document([{"names": []}])), "holds a ndarray"),
@@ -466,7 +466,7 @@ PLANS = {
     ),
     "a wrong summary": (
         made(document(about={"classes": [1], "n_features": None, "n_batches": None})),
-        "header says of the model what the model is not",
+        "summary in its header does not match",
     ),
     "a tensor too many": (
         made(document(), {"model.0": np.zeros(1)}), r"nothing refers to: \['model.0'\]"
@@ -475,7 +475,7 @@ PLANS = {
         made(document(extra_nodes=[{"array": ["plain", "../x"]}])), r"'\.\./x' is missing"
     ),
     "an estimator as extra": (made(document(extra_nodes=[estimator("SeqMED")])), "unknown kind"),
-    "a class as extra": (made(document(extra={"class": "SeqMED"})), "'class' stands where"),
+    "a class as extra": (made(document(extra={"class": "SeqMED"})), "'class' was found"),
     "a list as extra": (made(document(extra=[1])), "a dict is expected"),
     "a key twice": (made(document(extra={"dict": [["a", 1], ["a", 2]]})), "a key twice"),
     "a key that is a list": (made(document(extra={"dict": [[[], 1]]})), "unhashable"),
@@ -485,15 +485,15 @@ PLANS = {
     "a number that is too large": (
         made(filled("1e999")), "too large"
     ),
-    "an unknown kind of array": (array("pickle", np.zeros(1)), "said to be 'pickle'"),
-    "an unknown unit of time": (array("datetime64[evil]", np.zeros(1, int)), "said to be"),
-    "a mask of floats": (array("mask", np.zeros(1)), "said to be 'mask'"),
-    "a mask of large numbers": (array("mask", np.full(1, 2, np.uint8)), "said to be 'mask'"),
-    "text beyond Unicode": (array("text", np.full((1, 1), 0x110000, np.uint32)), "said to be"),
-    "text without letters": (array("text", np.zeros((5, 0), np.uint32)), "said to be 'text'"),
-    "bytes of floats": (array("bytes", np.zeros((1, 1))), "said to be 'bytes'"),
-    "bytes without bytes": (array("bytes", np.zeros((5, 0), np.uint8)), "said to be 'bytes'"),
-    "endless text": (array("text", np.zeros((0, 2**40), np.uint32)), "said to be 'text'"),
+    "an unknown kind of array": (array("pickle", np.zeros(1)), "declared as 'pickle'"),
+    "an unknown unit of time": (array("datetime64[evil]", np.zeros(1, int)), "declared as"),
+    "a mask of floats": (array("mask", np.zeros(1)), "declared as 'mask'"),
+    "a mask of large numbers": (array("mask", np.full(1, 2, np.uint8)), "declared as 'mask'"),
+    "text beyond Unicode": (array("text", np.full((1, 1), 0x110000, np.uint32)), "declared as"),
+    "text without letters": (array("text", np.zeros((5, 0), np.uint32)), "declared as 'text'"),
+    "bytes of floats": (array("bytes", np.zeros((1, 1))), "declared as 'bytes'"),
+    "bytes without bytes": (array("bytes", np.zeros((5, 0), np.uint8)), "declared as 'bytes'"),
+    "endless text": (array("text", np.zeros((0, 2**40), np.uint32)), "declared as 'text'"),
     "a column too far": (rows([1, 2], [1.0], [2], [0, 1]), "do not fit together"),
     "a column before the first": (rows([1, 2], [1.0], [-1], [0, 1]), "do not fit together"),
     "rows that end before they begin": (rows([2, 2], [1.0], [0], [0, 2, 1]), "do not fit"),

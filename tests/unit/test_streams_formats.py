@@ -113,7 +113,7 @@ def test_other_files_in_a_folder_are_left_out_and_named(tmp_path):
     write(tmp_path / "a.csv", COLUMNS)
     (tmp_path / "notes.txt").write_text("remember")
     (tmp_path / "more").mkdir()
-    with pytest.warns(StreamWarning, match=r"left out more, notes\.txt"):
+    with pytest.warns(StreamWarning, match=r"not read: more, notes\.txt"):
         batches, _ = read(tmp_path)
     assert joined(batches)[3] == list(range(1, 24))
 
@@ -415,7 +415,7 @@ def test_empty_texts(tmp_path):
         ("a.csv", b'"a,b\n1,2\n', "expected column names"),
         ("a.csv.gz", b"a,b\n1,2\n", "cannot be read as text"),
         ("a.jsonl", b'[{"a": 1}]', "begins with '\\['"),
-        ("a.jsonl", b'{"\\ud800": 1, "y": 1}\n', "no UTF-8"),
+        ("a.jsonl", b'{"\\ud800": 1, "y": 1}\n', "not UTF-8"),
         ("a.parquet", b"a,b\n1,2\n", "cannot be read as Parquet"),
         ("a.feather", b"a,b\n1,2\n", "cannot be read as Feather"),
         ("a.npz", b"a,b\n1,2\n", "cannot be read as a numpy archive"),

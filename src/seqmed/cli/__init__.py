@@ -1,7 +1,7 @@
 """The command line: one file per command.
 
-Files of commands import numpy, scikit-learn and the estimators inside their functions, so that help
-and completion are there at once.
+Commands import numpy, scikit-learn and the estimators inside their functions, so that help and
+completion are fast.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
-"""Checkpoints: a model, its position in the stream and its record, saved and loaded together."""
+"""Checkpoints: a model, its position in the stream, its record and its log, saved together."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+import os
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from seqmed import model_file
 from seqmed.cli.errors import CommandError, naming_file
-from seqmed.cli.journal import Pending
 from seqmed.estimators.graph_propagation import GraphPropagation
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.streams import Position, Schema
-from seqmed.streams.errors import read_fields, refuse_stored
+from seqmed.streams.errors import read_stored, refuse_stored
 
 Classifier = SeqGraphMED | SeqMED | SeqLapMED | GraphPropagation
 # The first is the default.
@@ -24,17 +24,18 @@ ESTIMATORS: dict[str, type[Classifier]] = {
     "seqlapmed": SeqLapMED,
     "graphpropagation": GraphPropagation,
 }
+FIRST = b'{"batch": '  # the beginning of every line of a log
 
 
 @dataclass(frozen=True)
 class PrequentialRecord:
-    """What a model has seen, and how it has predicted what it learned afterwards.
+    """Counts of rows, and of labels that were predicted before they were learned.
 
     Parameters
     ----------
-    rows, labeled : learned.
-    scored, correct : labeled rows that were predicted first, and how many of them rightly.
-    skipped : bad rows passed over.
+    rows, labeled : rows learned, and those with a label.
+    scored, correct : labeled rows that were predicted first, and correct predictions.
+    skipped : bad rows skipped.
     """
 
     rows: int = 0
@@ -45,31 +46,75 @@ class PrequentialRecord:
 
     @property
     def accuracy(self) -> float | None:
-        """The share of right predictions, None before there are any."""
+        """The share of correct predictions, None before the first prediction."""
         return self.correct / self.scored if self.scored else None
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """Return a record that was stored; refuse anything else."""
-        names = [each.name for each in fields(cls)]
-        found = read_fields(data, "record", **dict.fromkeys(names, int))
-        for name, value in found.items():
+        """Return a stored record; refuse anything else."""
+        record = read_stored(cls, data, "record")
+        for name, value in asdict(record).items():
             if value < 0:
                 refuse_stored("record", name, value)
-        return cls(**found)
+        return record
+
+
+@dataclass(frozen=True)
+class PendingLines:
+    """Lines of a log that are saved with the model and then appended to the log.
+
+    After an interruption the next run appends the missing part of them. So the log has a line for
+    every batch that the model has learned, and no other.
+
+    Parameters
+    ----------
+    path : the log, absolute and without links.
+    start : size of the log before the lines, in bytes.
+    text : whole lines.
+    """
+
+    path: str
+    start: int
+    text: str
+
+    @classmethod
+    def after(cls, path: str, text: str) -> Self:
+        """Return lines to be appended to a log as it is now."""
+        regular = os.path.isfile(path)
+        return cls(path, os.path.getsize(path) if regular else 0, text)
+
+    def append(self) -> None:
+        """Append the lines to the log, without those that are there already."""
+        content = self.text.encode()
+        with naming_file(self.path), open(self.path, "ab", buffering=0) as log:
+            if os.path.isfile(self.path):
+                with open(self.path, "rb") as before:
+                    before.seek(self.start)
+                    found = before.read()
+                content = b"" if content in found else content.removeprefix(found)
+            while content:
+                content = content[log.write(content) :]
+
+
+def is_log(path: Path) -> bool:
+    """Whether a file is a log, or the beginning of one."""
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        return FIRST.startswith(file.read(len(FIRST)))
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a model is in its stream.
+    """Progress of a model in its stream.
 
     Parameters
     ----------
-    schema : of the rows, None before the first.
-    position : how far files have been read.
-    record : what was seen.
-    batch_size, batch_by : how batches were made.
-    pending : the last lines of the log, if there is one.
+    schema : schema of the rows, None before the first batch.
+    position : position in the files.
+    record : counts of rows and predictions.
+    batch_size, batch_by : the rule for batches.
+    log : the last lines of the log, if there is one.
     """
 
     schema: Schema | None = None
@@ -77,52 +122,31 @@ class Progress:
     record: PrequentialRecord = field(default_factory=PrequentialRecord)
     batch_size: int | None = None
     batch_by: str | None = None
-    pending: Pending | None = None
+    log: PendingLines | None = None
 
     @property
     def known_schema(self) -> Schema:
-        """The schema of a model that has learned something."""
+        """The schema after the first batch."""
         assert self.schema is not None
         return self.schema
 
-    def to_extra(self) -> dict[str, Any]:
-        """Return what is kept with the model."""
-        return {
-            "schema": self.known_schema.to_dict(),
-            "position": self.position.to_dict(),
-            "record": asdict(self.record),
-            "batch_size": self.batch_size,
-            "batch_by": self.batch_by,
-            "log": None if self.pending is None else list(self.pending),
-        }
-
     @classmethod
-    def from_extra(cls, extra: Any) -> Self:
-        """Return what was kept with a model; refuse anything else."""
-        nothing = type(None)
-        found = read_fields(
-            extra, "progress", schema=dict, position=dict, record=dict,
-            batch_size=(int, nothing), batch_by=(str, nothing), log=(list, nothing),
-        )  # fmt: skip
-        log, size = found["log"], found["batch_size"]
-        if log is not None and not (len(log) == 2 and all(isinstance(each, str) for each in log)):
-            refuse_stored("progress", "log", log)
-        if size is not None and size < 1:
-            refuse_stored("progress", "batch_size", size)
-        return cls(
-            Schema.from_dict(found["schema"]),
-            Position.from_dict(found["position"]),
-            PrequentialRecord.from_dict(found["record"]),
-            size,
-            found["batch_by"],
-            None if log is None else Pending(*log),
-        )
+    def from_dict(cls, data: Any) -> Self:
+        """Return stored progress; refuse anything else."""
+        progress = read_stored(cls, data, "progress")
+        if progress.schema is None:
+            refuse_stored("progress", "schema", None)
+        if progress.batch_size is not None and progress.batch_size < 1:
+            refuse_stored("progress", "batch_size", progress.batch_size)
+        if progress.log is not None and progress.log.start < 0:
+            refuse_stored("progress", "log", progress.log)
+        return progress
 
 
 def save(model: Classifier, progress: Progress, path: Path) -> None:
-    """Save a model and its progress in one stroke."""
+    """Save a model and its progress in one file."""
     with naming_file(path):
-        model_file.save(model, path, extra=progress.to_extra())
+        model_file.save(model, path, extra=asdict(progress))
 
 
 def load(path: Path) -> tuple[Classifier, Progress]:
@@ -133,11 +157,11 @@ def load(path: Path) -> tuple[Classifier, Progress]:
     if not isinstance(model, Classifier) or extra is None:
         kind = type(model).__name__ + (" without a schema" if extra is None else "")
         raise CommandError(
-            f"{path} holds a {kind}, expected a model that seqmed learn has made: use this one "
-            "from Python, with seqmed.load."
+            f"{path} holds a {kind}, expected a model made by seqmed learn: use this one in "
+            "Python, with seqmed.load."
         )
     try:
-        progress = Progress.from_extra(extra)
+        progress = Progress.from_dict(extra)
     except ValueError as error:
         raise CommandError(f"{path}: {error}") from error
     width = progress.known_schema.n_features

@@ -1,4 +1,4 @@
-"""Errors and warnings of commands, in one line each, and exit codes."""
+"""Errors, warnings and exit codes of commands."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from seqmed.streams import StreamBatch
 
 DEFECT, REFUSED, INTERRUPTED = 1, 2, 130
-# What the system says when there is no room: disk, quota, limit on the size of a file.
+# Errors for a full disk, a quota and a limit on file sizes.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class CommandError(ValueError):
-    """Something the command will not do: what, why, and what to do instead."""
+    """A command cannot do what was asked for."""
 
 
 @contextmanager
 def reported_errors(debug: bool) -> Iterator[None]:
-    """Turn errors into one line and an exit code, and warnings into lines.
+    """Report errors and warnings in one line each, and set the exit code.
 
     Parameters
     ----------
-    debug : whether to show tracebacks, and warnings that are for programmers.
+    debug : whether to show tracebacks and all warnings.
     """
     with warnings.catch_warnings():
         warnings.showwarning = show_warning
@@ -44,18 +44,18 @@ def reported_errors(debug: bool) -> Iterator[None]:
         except KeyboardInterrupt as error:
             fail(str(error) or "interrupted.", INTERRUPTED, debug)
         except MemoryError:
-            fail("there is not enough memory: make batches smaller.", REFUSED, debug)
+            fail("not enough memory: make batches smaller with --batch-size.", REFUSED, debug)
         except OSError as error:
             fail(system_error(error), REFUSED, debug)
         except (ValueError, ImportError) as error:
             fail(str(error), REFUSED, debug)
         except Exception as error:
-            told = f"{type(error).__name__}: {error}. This is a defect: run the command again with "
-            fail(f"{told}--debug, and report what it says.", DEFECT, debug)
+            text = f"{type(error).__name__}: {error}. This is a bug: run the command again with "
+            fail(f"{text}--debug, and report its output.", DEFECT, debug)
 
 
 def fail(message: str, code: int, debug: bool) -> None:
-    """Say what went wrong and end with an exit code."""
+    """Print an error and end the command."""
     if debug:
         traceback.print_exc()
     say(f"seqmed: {message}")
@@ -63,27 +63,27 @@ def fail(message: str, code: int, debug: bool) -> None:
 
 
 def system_error(error: OSError) -> str:
-    """Return what the system refused, and what to do about it."""
+    """Return the message for an error of the operating system."""
     place = error.filename if error.filename is not None else "the output"
     reason = error.strerror or str(error)
     if error.errno in NO_ROOM:
-        remedy = "make room, and run the same command again: what was saved before is intact."
+        remedy = "make room, and run the same command again: earlier saves are intact."
     elif error.errno == errno.EBADF:
-        remedy = "it is closed, and the result could not be written: redirect it to a file."
+        remedy = "the stream is closed: redirect it to a file."
     elif error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR):
         remedy = "check the path."
     elif error.errno == errno.ELOOP:
-        remedy = "remove the link, which leads back to itself, or choose another path."
+        remedy = "remove the circular link, or choose another path."
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        remedy = "check the permissions, or choose another place."
+        remedy = "check the permissions, or choose another path."
     else:
-        remedy = "check the device it is on."
+        remedy = "check the device."
     return f"{place}: {reason}: {remedy}"
 
 
 @contextmanager
 def naming_file(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Name the file in errors of the system that do not, such as those of a full disk."""
+    """Add the file name to errors of the system without one, such as those of a full disk."""
     try:
         yield
     except OSError as error:
@@ -94,7 +94,7 @@ def naming_file(path: str | os.PathLike[str]) -> Iterator[None]:
 
 @contextmanager
 def naming_rows(batch: StreamBatch, names: Sequence[str]) -> Iterator[None]:
-    """Name the rows of a batch that a model refuses."""
+    """Add the rows of a batch to the errors of a model."""
     try:
         yield
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""`seqmed evaluate`: how good a model is on labeled rows, in constant memory."""
+"""`seqmed evaluate`: measures of a model on labeled rows, in constant memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from seqmed.cli.checkpoint import Classifier
     from seqmed.cli.tally import Tally
 
-# Classes of which the whole confusion is printed; of more, the pairs most often confused.
+# The confusion matrix is printed up to this number of classes; beyond, the most frequent errors.
 FEW_CLASSES, WORST_PAIRS = 10, 10
 
 
@@ -29,26 +29,26 @@ def evaluate(
         bool,
         typer.Option(
             "--prequential",
-            help="Learn every batch after it was predicted. The model file stays as it is.",
+            help="Learn every batch after its prediction; the model file is not changed.",
         ),
     ] = False,
     batch_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Rows in a batch of --prequential (default: as in learning)."),
+        typer.Option(min=1, help="Rows in a batch with --prequential (default: as in learning)."),
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw calibration and confusion there (png, svg, pdf)."),
+        typer.Option(metavar="FILE", help="Draw calibration and confusion (png, svg or pdf)."),
     ] = None,
     force: options.Force = False,
     as_json: options.Json = False,
     file_format: options.InputFormat = None,
     on_error: options.BadRows = "stop",
 ) -> None:
-    """Measure how good a model is on labeled rows.
+    """Measure the accuracy of a model on labeled rows.
 
-    Accuracy, balanced accuracy, log loss, calibration error and confusion, over the rows of DATA
-    that have a label. Take rows that the model has not learned, or --prequential.
+    Prints accuracy, balanced accuracy, log loss, calibration error and confusion on the labeled
+    rows of DATA. Use rows that the model has not learned, or --prequential.
     """
     from seqmed import plotting
     from seqmed.arrays import take_rows
@@ -68,15 +68,17 @@ def evaluate(
         by = progress.batch_by if batch_size is None else None
         batches = {"batch_size": batch_size or progress.batch_size, "batch_by": by}
     elif batch_size is not None:
-        raise CommandError("--batch-size means something with --prequential only: leave it out.")
+        raise CommandError(
+            "--batch-size is used only with --prequential: leave it out, or add --prequential."
+        )
     schema = progress.known_schema
     if schema.columns.label is None:
-        raise CommandError("the model was made without a column of labels: make one with --label.")
+        raise CommandError("the model has no column of labels: make a new model with --label.")
     stream = Stream(
         data, schema=schema, final=True, on_error=on_error, file_format=file_format, **batches
     )
     tally, accuracies, rows = Tally(), [], 0
-    with terminal.reporter("evaluating") as bar:
+    with terminal.Reporter("evaluating") as bar:
         for batch in stream:
             rows += batch.row.size
             assert batch.y is not None  # the stream has a column of labels
@@ -105,7 +107,7 @@ def evaluate(
 
 
 def results(tally: Tally, rows: int, prequential: bool) -> dict[str, Any]:
-    """Return everything that was measured as plain values."""
+    """Return all measures as plain values."""
     counts, probabilities, accuracies = tally.calibration
     return {
         "rows": rows,
@@ -123,7 +125,7 @@ def results(tally: Tally, rows: int, prequential: bool) -> dict[str, Any]:
 
 
 def show_measures(tally: Tally, rows: int, model: Classifier) -> None:
-    """Print tables of what was measured."""
+    """Print tables of the measures."""
     measures = tally.measures
     terminal.show(f"{counted(tally.size, 'labeled row')} of {rows:,}")
     terminal.show_table(
@@ -147,11 +149,11 @@ def show_measures(tally: Tally, rows: int, model: Classifier) -> None:
         terminal.show_table(("true", "predicted", "rows"), pairs[:WORST_PAIRS])
     strange = sorted({true for true, _ in tally.confusion} - set(model.classes_.tolist()))
     if strange:
-        terminal.say(f"classes that the model does not know: {', '.join(map(str, strange))}.")
+        terminal.say(f"classes that the model has not learned: {', '.join(map(str, strange))}.")
 
 
 def draw_measures(tally: Tally, path: Path, accuracies: Sequence[float]) -> None:
-    """Draw calibration, confusion and, if there is any, accuracy batch by batch."""
+    """Draw calibration, confusion and, if given, the accuracy of every batch."""
     import numpy as np
 
     from seqmed import plotting

@@ -1,4 +1,4 @@
-"""Outputs that would overwrite an existing file, the model or an input."""
+"""Refusal of outputs that would overwrite an existing file, the model or an input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqmed.cli.options import STANDARD_OUTPUT
 from seqmed.model_file.files import is_pipe_or_device
 from seqmed.streams.files import STANDARD_INPUT, is_readable
 
-# A file is one of these, under all its names: its path without links, its device and inode.
+# Identity of a file: its device and inode, or its path without links if it does not exist.
 Identity = str | tuple[int, int]
 
 
@@ -23,13 +23,13 @@ def refuse_shared(
     data: Sequence[Path],
     file_format: str | None,
 ) -> None:
-    """Refuse outputs that are the model, an input or one another, by whatever name or link.
+    """Refuse outputs that are the model, an input or each other, under any name or link.
 
     Parameters
     ----------
-    outputs : by the option or argument that names them; None where there is none.
-    model : that is only read; None if it is among the outputs.
-    data, file_format : the inputs: files, folders of files, or standard input.
+    outputs : outputs by the option or argument that names them.
+    model : a model that is read; None if it is an output.
+    data, file_format : the inputs.
     """
     taken: dict[Identity, str] = {}
     if model is not None:
@@ -50,11 +50,11 @@ def refuse_shared(
 
 
 def refuse_existing(path: Path, *, force: bool, use: str = "replace it") -> None:
-    """Refuse a file that exists, unless by force; a folder in any case."""
+    """Refuse a folder, and without ``force`` a file that exists."""
     if path == STANDARD_OUTPUT or is_pipe_or_device(path):
         return
     if path.is_dir():
-        raise CommandError(f"{path} is a folder, expected the name of a file.")
+        raise CommandError(f"{path} is a folder, expected a file: choose another name.")
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
@@ -63,7 +63,7 @@ def refuse_existing(path: Path, *, force: bool, use: str = "replace it") -> None
 
 
 def files_of(data: Sequence[Path], file_format: str | None) -> Iterator[Path | int]:
-    """Yield the files that paths stand for; standard input by its descriptor."""
+    """Yield the input files; standard input as its descriptor."""
     for path in data:
         if os.fspath(path) == STANDARD_INPUT:
             yield 0
@@ -74,7 +74,7 @@ def files_of(data: Sequence[Path], file_format: str | None) -> Iterator[Path | i
 
 
 def identities(path: Path | int) -> set[Identity]:
-    """Return what a file or descriptor is known by; nothing for terminals and other devices."""
+    """Return the identity of a file or descriptor; none for terminals and other devices."""
     try:
         status = os.stat(path)
     except FileNotFoundError:

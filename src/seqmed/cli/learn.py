@@ -1,4 +1,4 @@
-"""`seqmed learn`: make a model from files and pipes, or teach it more."""
+"""`seqmed learn`: train a model on files and pipes, or continue training."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ column = partial(typer.Option, rich_help_panel="Columns")
 batching = partial(typer.Option, rich_help_panel="Batches")
 parameter = partial(typer.Option, rich_help_panel="Parameters of a new model")
 
-# Parameters of estimators that have an option of their own, and the help on it.
+# Parameters of estimators that have their own option, with its help.
 PARAMETERS = {
-    "graph_memory": "Rows kept for the graph (default: 10000).",
-    "mixture": "Weight of the graph: evidence, or a number in [0, 1].",
-    "alpha": "Weight of neighbours against a row's own label.",
-    "n_neighbors": "Neighbours of a row in the graph.",
-    "metric": "Distance: auto, euclidean or cosine.",
-    "kernel": "rbf, linear, poly, tfidf or dcm.",
-    "gamma": "Coefficient of the kernel: scale, auto, or a number.",
-    "C": "Upper bound of a row's multiplier.",
-    "beta": "Smoothness weight (seqlapmed).",
-    "lag": "Batches optimised together, or none for no limit.",
-    "budget": "Support vectors kept, or none for all.",
-    "forgetting": "Forgetting factor per batch, in (0, 1].",
-    "class_weight": "balanced, or {'class': weight}.",
+    "graph_memory": "Maximum number of rows kept for the graph (default: 10000).",
+    "mixture": "Weight of the graph: evidence, or a number in [0, 1] (default: evidence).",
+    "alpha": "Weight of the neighbours against the label of a row, in [0, 1) (default: 0.97).",
+    "n_neighbors": "Number of neighbours of a row in the graph, at least 1 (default: 10).",
+    "metric": "Distance: auto, euclidean or cosine (default: auto).",
+    "kernel": "Kernel: rbf, linear, poly, tfidf or dcm (default: rbf).",
+    "gamma": "Kernel coefficient: scale, auto, or a number > 0 (default: scale).",
+    "C": "Upper bound of the multiplier of a row, > 0 (default: 10).",
+    "beta": "Smoothness weight of seqlapmed, at least 0 (default: 0.01).",
+    "lag": "Number of batches optimised together, or none for no limit (default: none).",
+    "budget": "Maximum number of support vectors, or none for no limit (default: none).",
+    "forgetting": "Forgetting factor per batch, in (0, 1] (default: 1).",
+    "class_weight": "Class weights: none, balanced, or {'class': weight} (default: none).",
 }
 
 
 def learn(
     model: options.Model,
     data: options.Data,
-    label: Annotated[str | None, column(help="Column of labels.")] = None,
+    label: Annotated[str | None, column(help="Column of labels; a new model needs it.")] = None,
     unlabeled: Annotated[
         str | None,
         column(
-            help="What marks a row without a label, besides an empty cell, NA and their like: by "
-            "default -1."
+            help="Marker of unlabeled rows, besides empty cells, NA, NaN, null and None "
+            "(default: -1)."
         ),
     ] = None,
     label_type: Annotated[
@@ -66,74 +66,87 @@ def learn(
         list[str] | None,
         column(
             metavar="COLUMNS",
-            help="Columns that are features, between commas (default: all of numbers).",
+            help="Feature columns, separated by commas (default: all columns of numbers).",
         ),
     ] = None,
-    drop: Annotated[list[str] | None, column(metavar="COLUMNS", help="Columns not to use.")] = None,
+    drop: Annotated[
+        list[str] | None, column(metavar="COLUMNS", help="Columns not to use, separated by commas.")
+    ] = None,
     text: Annotated[str | None, column(help="Column whose words are features.")] = None,
     text_method: Annotated[
-        TextMethod | None, column(help="Places of words (default: hashing).")
+        TextMethod | None,
+        column(help="Hash all words, or use those of the first batch (default: hashing)."),
     ] = None,
     text_size: Annotated[
-        int | None, column(min=1, help="Number of places (default: 262144).")
+        int | None, column(min=1, help="Maximum number of features from words (default: 262144).")
     ] = None,
     text_weights: Annotated[
         TextWeights | None,
-        column(help="Rows of words of length 1, or plain counts (default: unit)."),
+        column(help="Word counts scaled to length 1, or plain counts (default: unit)."),
     ] = None,
     scale: Annotated[
         bool,
-        column("--scale", help="Standardise features by means and spreads of the first batch."),
+        column(
+            "--scale",
+            help="Standardise features by the means and standard deviations of the first batch.",
+        ),
     ] = False,
     batch_size: Annotated[
         int | None, batching(min=1, help="Rows in a batch (default: as before, else 500).")
     ] = None,
     batch_by: Annotated[
-        str | None, batching(metavar="COLUMN", help="Begin a batch where this column changes.")
+        str | None,
+        batching(
+            metavar="COLUMN", help="Begin a new batch where the value of this column changes."
+        ),
     ] = None,
     checkpoint_every: Annotated[
         int | None,
         batching(
             min=1,
             metavar="N",
-            help="Save after N batches (default: saving takes about 5 % of the time; after every "
-            "batch of a pipe).",
+            help="Save after every N batches (default: so that saving takes 5 % of the time; "
+            "with a pipe, 1).",
         ),
     ] = None,
     log: Annotated[
-        Path | None, batching(metavar="FILE", help="Add a JSON line for every batch.")
+        Path | None, batching(metavar="FILE", help="Append a JSON line for every batch to FILE.")
     ] = None,
-    force: Annotated[bool, batching("--force", help="Add to a FILE that is no log.")] = False,
+    force: Annotated[bool, batching("--force", help="Append to a FILE that is not a log.")] = False,
     again: Annotated[bool, batching("--again", help="Learn finished files once more.")] = False,
     final: Annotated[
         bool,
         batching(
             "--final",
-            help="Learn a last line without a line end, instead of leaving it for the next run.",
+            help="Learn a last line without a line end; by default it is left for the next run.",
         ),
     ] = False,
     estimator: Annotated[
         Estimator | None, parameter(help="Classifier (default: seqgraphmed).")
     ] = None,
     averaging: Annotated[
-        bool | None, parameter(help="Predict with the running mean of all means.")
+        bool | None,
+        parameter(help="Predict with the average of the means after each batch (default: no)."),
     ] = None,
     seed: Annotated[int | None, parameter(help="Random seed (default: 0).")] = None,
     param: Annotated[
-        list[str] | None, parameter(metavar="NAME=VALUE", help="Any other parameter.")
+        list[str] | None,
+        parameter(
+            metavar="NAME=VALUE", help="Any other parameter of the classifier; may be repeated."
+        ),
     ] = None,
     file_format: options.InputFormat = None,
     on_error: options.BadRows = "stop",
     **given: Any,
 ) -> None:
-    """Make a model from files and pipes, or teach it more.
+    """Train a model on files and pipes, or continue training.
 
-    Labeled rows of a batch are first predicted, then the batch is learned. The model is saved
+    The labeled rows of a batch are predicted, then the batch is learned. The model is saved
     together with its position in the stream. If interrupted at any point, run the same command
     again: it resumes after the last saved batch.
     """
     from seqmed import model_file
-    from seqmed.cli import journal
+    from seqmed.cli.checkpoint import is_log
     from seqmed.cli.existing_files import refuse_existing, refuse_shared
     from seqmed.cli.lock import locked
     from seqmed.cli.parameters import given_parameters
@@ -155,7 +168,7 @@ def learn(
     columns = Columns(**{name: value for name, value in named.items() if value is not None})
     given = given_parameters({**given, "averaging": averaging, "random_state": seed}, param or ())
     refuse_shared({"MODEL": model, "--log": log}, None, data, file_format)
-    if log is not None and not journal.is_log(log):
+    if log is not None and not is_log(log):
         refuse_existing(log, force=force, use="add to it")
     with locked(model):
         model_file.remove_leftovers(model)
@@ -175,7 +188,7 @@ def learn(
             file_format=file_format,
         )
         if not stream.resumable:
-            say("standard input and pipes cannot be resumed: after an interruption send the rest.")
+            say("a pipe cannot be resumed: after an interruption, send only the remaining rows.")
             checkpoint_every = checkpoint_every or 1
         learner = Learner(model, classifier, progress, log, checkpoint_every)
         try:
@@ -200,7 +213,7 @@ options.with_options(
 def begin_or_resume(
     path: Path, columns: Columns, estimator: str | None, given: Mapping[str, Any]
 ) -> tuple[Classifier, Progress]:
-    """Return the model of a file with its progress, or a new one."""
+    """Return the model in a file with its progress, or a new model."""
     from seqmed.cli import checkpoint, parameters
 
     if path.exists():
@@ -208,16 +221,18 @@ def begin_or_resume(
         parameters.check_same(model, estimator, given)
         return model, progress
     if columns.label is None:
-        raise CommandError(f"{path} does not exist yet, and a new model needs --label COLUMN.")
+        raise CommandError(
+            f"{path} does not exist, and a new model needs a column of labels: add --label COLUMN."
+        )
     return parameters.new_model(estimator, given, columns.unlabeled), checkpoint.Progress()
 
 
 def show_summary(learner: Learner, rows: int, data: Sequence[Path]) -> None:
-    """Print what came of it."""
+    """Print a summary of the model."""
     model, record = learner.model, learner.progress.record
     if not rows:
         names = ", ".join(map(str, data[:3])) + (", ..." if len(data) > 3 else "")
-        terminal.show(f"nothing new in {names}: learn it once more with --again.")
+        terminal.show(f"nothing new in {names}: use --again to learn it once more.")
     accuracy = ""
     if record.scored:
         accuracy = f"; accuracy before learning {percent(record.accuracy)} of {record.scored:,}"

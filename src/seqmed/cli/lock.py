@@ -1,4 +1,4 @@
-"""File lock: one writer at a time, released by the system when its process ends."""
+"""Lock of a model file: one writer at a time, released when its process ends."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ except ImportError:  # Windows, where models are not locked
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a model file; refuse if another process does.
+    """Hold the lock of a model file; refuse if another process holds it.
 
-    The lock is on a file beside the model, `.NAME.lock`: the model itself is replaced with every
-    save. The file is removed at the end; one that a killed process left behind locks nothing.
+    The locked file is `.NAME.lock` beside the model, because every save replaces the model. It is
+    removed at the end; a file left by a killed process is not locked.
     """
     if fcntl is None:
         yield
@@ -37,7 +37,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def acquire(side: Path, path: Path) -> int:
-    """Return the descriptor of a lock file that is locked and in its place."""
+    """Create and lock a lock file, and return its descriptor."""
     while True:
         descriptor = os.open(side, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -47,8 +47,8 @@ def acquire(side: Path, path: Path) -> int:
         except BlockingIOError:
             os.close(descriptor)
             raise CommandError(
-                f"{path} is locked: another seqmed learn is working on it. Wait until it is done, "
-                "or end it: what it has saved is kept."
+                f"{path} is locked by another seqmed learn: wait for its end, or stop it. Its "
+                "saved batches are kept."
             ) from None
         except BaseException:
             os.close(descriptor)
@@ -57,7 +57,7 @@ def acquire(side: Path, path: Path) -> int:
 
 
 def in_place(descriptor: int, side: Path) -> bool:
-    """Whether an open file is the one of that name, and not one its owner has just removed."""
+    """Whether an open file still has that name, and has not been removed by its owner."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(side))
     except FileNotFoundError:

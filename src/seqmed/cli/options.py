@@ -18,40 +18,43 @@ Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")]
 Data = Annotated[
     list[Path],
     typer.Argument(
-        metavar="DATA...",
+        metavar="DATA",
         help="CSV, TSV, JSON lines, Parquet, Feather or .npz files, folders of them, or - for "
         "standard input.",
     ),
 ]
 InputFormat = Annotated[
-    Format | None, typer.Option("--format", help="Format of DATA, where its name does not tell.")
+    Format | None,
+    typer.Option("--format", help="Format of DATA (default: inferred from the file names)."),
 ]
 BadRows = Annotated[
-    OnError, typer.Option("--on-error", help="Stop at a bad row, or skip it and count it.")
+    OnError, typer.Option("--on-error", help="Stop at a bad row, or skip and count it.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks and every warning.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text and tables.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks and all warnings.")]
 Output = Annotated[
     Path,
-    typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output."),
+    typer.Option("--output", "-o", metavar="OUT", help="Output file, or - for standard output."),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace an output that exists.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing output file.")]
 To = Annotated[
     OutputFormat | None,
-    typer.Option(help="Format of the output (default: by the name of OUT, else csv)."),
+    typer.Option(help="Format of the output (default: inferred from the name of OUT, else csv)."),
 ]
 Keep = Annotated[
     list[str] | None,
-    typer.Option(metavar="COLUMNS", help="Columns of DATA to repeat in the output."),
+    typer.Option(
+        metavar="COLUMNS", help="Columns of DATA to copy to the output, separated by commas."
+    ),
 ]
 
 STANDARD_OUTPUT = Path("-")
 
 
 def column_names(values: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the columns named by an option: it may be repeated, and each may name several.
+    """Return the columns named by an option, which may be repeated.
 
-    Names stand between commas; one that has a comma in it stands in quotes.
+    Names are separated by commas; a name that contains a comma is quoted.
     """
     rows = csv.reader(values or (), skipinitialspace=True)
     return tuple(name for row in rows for name in row if name)
@@ -62,13 +65,13 @@ def with_options(
     added: Mapping[str, tuple[Any, Any]],
     before: str | None = None,
 ) -> Callable[..., None]:
-    """Return a command with more options, which it takes as keyword arguments.
+    """Return a command with additional options, which are passed as keyword arguments.
 
     Parameters
     ----------
     command : a command.
-    added : types, annotated by `typer.Option`, and defaults of the options, by name.
-    before : the option that comes after them in the help; None to put them last.
+    added : types, annotated by `typer.Option`, and defaults, by name.
+    before : the option before which they appear in the help; None to put them last.
     """
     signature = inspect.signature(command, eval_str=True)
     own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]

@@ -1,4 +1,4 @@
-"""Output tables: CSV, TSV, JSON lines and Parquet, written as a whole or not at all."""
+"""Output tables: CSV, TSV, JSON lines and Parquet, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from seqmed.cli.existing_files import refuse_existing, refuse_shared
 from seqmed.cli.options import STANDARD_OUTPUT, OutputFormat
 from seqmed.model_file.files import is_pipe_or_device, write_output
 from seqmed.streams import StreamBatch
-from seqmed.streams.cells import cell_text
 from seqmed.streams.files import SUFFIXES as INPUT_SUFFIXES
+from seqmed.streams.values import cell_text
 
 ColumnType = Literal["text", "integer", "boolean", "number"]
 Header = Mapping[str, ColumnType]
 Chunk = Sequence[Sequence[Any]]
-"""Values of some rows, column by column in the order of the header."""
+"""Columns of some rows, in the order of the header."""
 
 
 def located(batch: StreamBatch, names: Sequence[str]) -> list[list[Any]]:
-    """Return the files and row numbers of a batch, and as texts the columns kept of it."""
+    """Return the files, the row numbers and, as texts, the kept columns of a batch."""
     files = [names[place] for place in batch.file.tolist()]
     return [files, batch.row.tolist(), *([*map(cell_text, each)] for each in batch.kept.values())]
 
 
 def header(keep: Sequence[str], more: Header) -> Header:
-    """Return the columns of an output: file and row number, those kept, and more."""
+    """Return the columns of an output: file and row number, kept columns, and more."""
     own: dict[str, ColumnType] = {"file": "text", "row": "integer"}
     for name in keep:
         if name in own or name in more:
             raise CommandError(
-                f"--keep got {name!r}, which the output has a column of its own for."
+                f"--keep got {name!r}, which is a column of the output: leave it out, or rename it."
             )
     return {**own, **dict.fromkeys(keep, "text"), **more}
 
@@ -51,29 +51,29 @@ def checked_format(
     *,
     force: bool,
 ) -> OutputFormat:
-    """Return the format of an output; refuse one that would overwrite something."""
+    """Return the format of an output; refuse to overwrite a file."""
     refuse_shared({"--output": path}, model, data, file_format)
     refuse_existing(path, force=force)
     chosen = chosen or format_of_name(path)
     if chosen == "parquet" and path == STANDARD_OUTPUT and sys.stdout.isatty():
-        raise CommandError("Parquet is not for a terminal to show: name a file with -o.")
+        raise CommandError("Parquet cannot be shown on a terminal: name a file with -o.")
     return chosen
 
 
 def format_of_name(path: Path) -> OutputFormat:
-    """Return the format that the suffix of a file stands for; csv for pipes and devices."""
+    """Return the format of a file by its suffix; csv for pipes and devices."""
     if path == STANDARD_OUTPUT or (not path.suffix and is_pipe_or_device(path)):
         return "csv"
     if path.suffix.lower() not in SUFFIXES:
         raise CommandError(
             f"{path} ends in {path.suffix!r}, expected one of {', '.join(SUFFIXES)}: rename it, or "
-            "name the format with --to."
+            "set the format with --to."
         )
     return SUFFIXES[path.suffix.lower()]
 
 
 def write_table(path: Path, kind: OutputFormat, columns: Header, chunks: Iterable[Chunk]) -> None:
-    """Write a table to a file, which then is there as a whole or not at all, or to the output."""
+    """Write a table to a file, completely or not at all, or to standard output."""
     pieces = WRITERS[kind](columns, chunks)
     if path == STANDARD_OUTPUT:
         for piece in pieces:
@@ -85,7 +85,7 @@ def write_table(path: Path, kind: OutputFormat, columns: Header, chunks: Iterabl
 
 
 def delimited_lines(delimiter: str, columns: Header, chunks: Iterable[Chunk]) -> Iterator[bytes]:
-    """Yield lines of fields; the header goes with the first rows, so that errors leave nothing."""
+    """Yield lines of fields. The header comes with the first rows: an early error has no output."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
     writer.writerow(columns)

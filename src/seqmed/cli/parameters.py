@@ -1,4 +1,4 @@
-"""Parameters of estimators as they are written at a shell."""
+"""Parameters of estimators on the command line."""
 
 from __future__ import annotations
 
@@ -11,32 +11,29 @@ from seqmed.cli.checkpoint import ESTIMATORS, Classifier
 from seqmed.cli.errors import CommandError
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.streams.label_types import DEFAULT_MARKER
+from seqmed.streams.values import DEFAULT_MARKER
 
 DEFAULT_ESTIMATOR = next(iter(ESTIMATORS))
-# How `set_params` names the parameters of the estimator within `SeqGraphMED`, and those that are
-# set for both. (Its class_weight is passed on to the estimator.)
+# Prefix of the parameters of the estimator within `SeqGraphMED`, and parameters set for both.
+# (class_weight is passed on to the estimator.)
 NESTED, COMMON = "estimator__", ("forgetting", "random_state")
-# Repeating a command must repeat its result, also if it was killed before anything was saved.
+# A fixed seed: a command that was killed before its first save gives the same result again.
 DEFAULT_SEED = 0
 WORDS = {"none": None, "true": True, "false": False, "inf": float("inf")}
 
 
 def value_of(text: str) -> Any:
-    """Return the value that a text stands for: a number, none, true, false, inf, a list or a dict.
-
-    Any other text stands for itself.
-    """
+    """Return the value of a text: a number, none, true, false, inf, a list, a dict or a string."""
     if text.lower() in WORDS:
         return WORDS[text.lower()]
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError):  # a literal it is not, nor could it be one
+    except (ValueError, SyntaxError, TypeError):  # not a literal
         return text
 
 
 def given_parameters(options: Mapping[str, Any], pairs: Sequence[str]) -> dict[str, Any]:
-    """Return all parameters that were given, by options of their own or as NAME=VALUE."""
+    """Return the parameters given by their own options or as NAME=VALUE."""
     given = {
         name: value_of(value) if isinstance(value, str) else value
         for name, value in options.items()
@@ -47,13 +44,15 @@ def given_parameters(options: Mapping[str, Any], pairs: Sequence[str]) -> dict[s
         if not found:
             raise CommandError(f"--param got {pair!r}, expected NAME=VALUE, for example degree=2.")
         if name in given and given[name] != value_of(text):
-            raise CommandError(f"parameter {name} is given twice: {given[name]!r} and {text}.")
+            raise CommandError(
+                f"parameter {name} is given twice, as {given[name]!r} and {text}: leave one out."
+            )
         given[name] = value_of(text)
     return given
 
 
 def blank_model(kind: type[Classifier]) -> Classifier:
-    """Return a model with default parameters; that of `SeqGraphMED` has an estimator to set up."""
+    """Return a model with default parameters; `SeqGraphMED` with its estimator."""
     return SeqGraphMED(SeqMED()) if kind is SeqGraphMED else kind()
 
 
@@ -73,7 +72,7 @@ def new_model(
 
 
 def check_same(model: Classifier, estimator: str | None, given: Mapping[str, Any]) -> None:
-    """Refuse parameters that differ from those a model was begun with."""
+    """Refuse parameters that differ from those of a model."""
     kind = type(model).__name__.lower()
     if estimator not in (None, kind):
         raise differs("estimator", estimator, kind)
@@ -84,7 +83,7 @@ def check_same(model: Classifier, estimator: str | None, given: Mapping[str, Any
 
 
 def differs(name: str, now: Any, before: Any) -> CommandError:
-    """Return the refusal of a parameter that is not what it was."""
+    """Return the error for a changed parameter."""
     return CommandError(
         f"{name} is {now!r}, but the model was begun with {before!r}: leave it out, or start a new "
         "model."
@@ -92,10 +91,10 @@ def differs(name: str, now: Any, before: Any) -> CommandError:
 
 
 def full_names(model: Classifier, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters by their names in `set_params`; refuse those that a model does not have.
+    """Return parameters by their names in `set_params`; refuse unknown ones.
 
-    Parameters of the estimator of a `SeqGraphMED` are known by their own names too. Those of
-    `COMMON` are set for both.
+    Parameters of the estimator of a `SeqGraphMED` may be named without prefix. Those in `COMMON`
+    are set for both.
     """
     known = set(model.get_params()) - {"estimator", "unlabeled", NESTED + "unlabeled"}
     found = {}

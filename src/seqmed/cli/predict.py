@@ -26,9 +26,9 @@ def predict(
     file_format: options.InputFormat = None,
     on_error: options.BadRows = "stop",
 ) -> None:
-    """Predict rows: labels, probabilities, scores, spread.
+    """Predict labels, probabilities and scores of rows.
 
-    A column of labels in DATA is not looked at. OUT is there as a whole, or not at all.
+    Labels in DATA are not used. OUT is written completely or not at all.
     """
     from seqmed.cli import checkpoint, outputs
     from seqmed.streams import Stream
@@ -51,7 +51,7 @@ def predict(
 
 
 def without_labels(schema: Schema) -> Schema:
-    """Return a schema in which the column of labels is ignored, whatever is in it."""
+    """Return a schema in which the column of labels is ignored."""
     label = schema.columns.label
     columns = replace(schema.columns, label=None, label_type=None)
     ignored = schema.ignored if label is None else (*schema.ignored, label)
@@ -59,18 +59,18 @@ def without_labels(schema: Schema) -> Schema:
 
 
 def predicted_columns(model: Classifier) -> dict[str, ColumnType]:
-    """Return the columns of predictions; with up to two classes there is one score."""
+    """Return the columns of predictions; up to two classes have one score."""
     names = model.classes_.tolist()
     scores = ["score"] if len(names) <= 2 else [f"score_{name}" for name in names]
     kinds: dict[str, ColumnType] = {"i": "integer", "b": "boolean"}
     label = kinds.get(model.classes_.dtype.kind, "text")
-    spread = ["spread"] if hasattr(model, "decision_std") else []
-    numbers = [*(f"probability_{name}" for name in names), *scores, *spread]
+    deviation = ["score_std"] if hasattr(model, "decision_std") else []
+    numbers = [*(f"probability_{name}" for name in names), *scores, *deviation]
     return {"label": label, **dict.fromkeys(numbers, "number")}
 
 
 def predictions(model: Classifier, batch: StreamBatch, names: Sequence[str]) -> Chunk:
-    """Return the columns of a batch: where its rows come from, and their predictions."""
+    """Return the columns of a batch: the origin of its rows, and their predictions."""
     from seqmed.cli.outputs import located
 
     probabilities = model.predict_proba(batch.X)

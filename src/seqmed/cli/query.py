@@ -1,4 +1,4 @@
-"""`seqmed query`: which rows to have labeled next, of any number of rows, in constant memory."""
+"""`seqmed query`: choose the rows to label next, in constant memory."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from seqmed.cli.checkpoint import Classifier
     from seqmed.streams import StreamBatch
 
-# Rows read in one go: what the labeled rows of the model cost is paid once for all of them.
+# Rows in a batch. Larger batches share the cost of scoring against the labeled rows.
 ROWS_AT_ONCE = 10_000
-# Candidates for every row wanted, at least as many as `active.query` compares with each other.
+# Candidates for every row to choose.
 CANDIDATES = 10
 
 
@@ -27,7 +27,7 @@ def query(
     model: options.Model,
     data: options.Data,
     number: Annotated[
-        int, typer.Option("-n", "--number", min=1, metavar="K", help="How many rows to choose.")
+        int, typer.Option("-n", "--number", min=1, metavar="K", help="Number of rows to choose.")
     ],
     output: options.Output = options.STANDARD_OUTPUT,
     to: options.To = None,
@@ -36,9 +36,9 @@ def query(
     file_format: options.InputFormat = None,
     on_error: options.BadRows = "stop",
 ) -> None:
-    """Choose the rows most worth a label, the most valuable first.
+    """Choose the rows to label next, the most useful first.
 
-    Rows of DATA that have a label are passed over.
+    Labeled rows of DATA are ignored.
     """
     from seqmed import active
     from seqmed.cli import checkpoint, outputs
@@ -59,7 +59,7 @@ def query(
         keep=names,
     )
     shortlist, rows = Shortlist(classifier, max(active.SHORTLIST, CANDIDATES * number)), 0
-    with terminal.reporter("reading") as bar:
+    with terminal.Reporter("reading") as bar:
         for batch in stream:
             rows += batch.row.size
             shortlist.add(*candidates(batch, stream.names))
@@ -68,7 +68,7 @@ def query(
     if len(shortlist.places) < number:
         raise CommandError(
             f"there are {counted(len(shortlist.places), 'distinct row')} without a label, expected "
-            f"at least {number}: ask for fewer with -n, or pass more data."
+            f"at least {number}: choose fewer with -n, or pass more data."
         )
     chosen = active.query(classifier, shortlist.points, number)
     found = zip(*(shortlist.places[place] for place in chosen.tolist()), strict=True)
@@ -76,12 +76,12 @@ def query(
 
 
 class Shortlist:
-    """The distinct rows of largest expected regret so far; before there are two classes, a sample.
+    """The distinct rows of largest expected regret; a random sample before there are two classes.
 
     Parameters
     ----------
-    model : the classifier for which labels are wanted.
-    size : rows to hold at most.
+    model : the classifier.
+    size : maximum number of rows.
     """
 
     def __init__(self, model: Classifier, size: int):
@@ -94,7 +94,7 @@ class Shortlist:
         self._random = np.random.default_rng(0)
 
     def add(self, points: Points, places: Sequence[tuple[Any, ...]]) -> None:
-        """Add rows (n, p), of which some are held, and the output of each."""
+        """Add rows (n, p) with the output of each, and keep the best."""
         import numpy as np
 
         from seqmed import active
@@ -115,7 +115,7 @@ class Shortlist:
 
 
 def candidates(batch: StreamBatch, names: Sequence[str]) -> tuple[Points, list[tuple[Any, ...]]]:
-    """Return the rows of a batch that have no label, and the output of each."""
+    """Return the unlabeled rows of a batch, and the output of each."""
     from seqmed.arrays import take_rows
     from seqmed.cli.outputs import located
 

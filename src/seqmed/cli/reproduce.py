@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     TaskID,
@@ -37,31 +36,37 @@ def reproduce(
         typer.Option(min=1, help="Trials of figures 1 and 2 (default: 100)."),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes (default: one per core).")
+        int | None, typer.Option(min=1, help="Number of processes (default: one per core).")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for figures and numbers.")] = Path("results"),
     report: Annotated[
-        Path | None, typer.Option(help="Where to write the report (default: OUT/RESULTS.md).")
+        Path | None, typer.Option(help="File of the report (default: OUT/RESULTS.md).")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Few trials and retrainings: minutes, not an hour.")
+        bool,
+        typer.Option(
+            "--quick", help="Use fewer trials and retrainings: minutes instead of an hour."
+        ),
     ] = False,
     exact: Annotated[
         bool, typer.Option("--exact", help="Add the exact recursion to figure 3.")
     ] = False,
     ours: Annotated[
-        bool, typer.Option("--ours", help="Add what goes beyond the paper to every figure.")
+        bool,
+        typer.Option("--ours", help="Add the methods of this package that are not in the paper."),
     ] = False,
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Folder with isolet.npz (else SEQMED_DATA, the cache, a download)."),
+        typer.Option(
+            help="Folder with isolet.npz (default: SEQMED_DATA, the cache, or a download)."
+        ),
     ] = None,
     force: options.Force = False,
 ) -> None:
     """Reproduce the experiments of Hou and Hero's paper.
 
-    Finished work is kept in OUT/work: the same command after an interruption goes on where it
-    stopped.
+    Finished trials are kept in OUT/work. If interrupted, run the same command again: it resumes
+    after the last finished trial.
     """
     from seqmed.experiments import figures, reports, runner
 
@@ -87,11 +92,11 @@ def reproduce(
         count = trials if trials is not None and simulated else figure.trials
         wanted = which == "all" or figure.name.startswith(which)
         if wanted and not simulated and not interrupted:
-            refusal = ensure_isolet(console, data_dir)
+            refusal = missing_isolet(console, data_dir)
             if refusal is not None:
-                missing.append(f"{figure.name} not run: {refusal.reason}")
+                missing.append(f"{figure.name} not run: {refusal[0]}")
                 console.print(missing[-1], highlight=False)
-                refused = refusal.wrong or which == "figure3"
+                refused = refusal[1] or which == "figure3"
                 wanted = False
         result = None
         if wanted and not interrupted:
@@ -108,19 +113,21 @@ def reproduce(
         reports.write_report(results, missing, out, report, pictures=pictures)
         console.print(f"Numbers: {out / 'results.json'}. Report: {report}.")
     if interrupted:
-        console.print("Interrupted: the same command goes on where this one stopped.")
+        console.print("Interrupted: run the same command again to resume.")
         raise SystemExit(INTERRUPTED)
     if refused:
         raise SystemExit(1)
 
 
 def refuse_overwriting(files: list[Path], out: Path, report: Path, *, force: bool) -> None:
-    """Refuse to write over files that no earlier run has written."""
+    """Refuse to overwrite files that were not written by an earlier run."""
     from seqmed.cli.existing_files import identities, refuse_existing
     from seqmed.experiments import reports
 
     if any(identities(report) & identities(each) for each in files):
-        raise CommandError(f"--report {report} is a file of --out {out}: choose another name.")
+        raise CommandError(
+            f"--report {report} is a file that --out {out} writes: choose another name."
+        )
     if not reports.is_results(out):
         for each in files:
             if each.exists():
@@ -132,25 +139,19 @@ def refuse_overwriting(files: list[Path], out: Path, report: Path, *, force: boo
 def run_with_progress(
     console: Console, figure: Figure, trials: int, jobs: int, folder: Path
 ) -> tuple[FigureResult | None, bool]:
-    """Run one figure under a progress bar; return its result and whether Ctrl-C cut it short."""
+    """Run one figure with a progress bar; return its result and whether it was interrupted."""
     from seqmed.experiments import runner
 
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("batches"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-    ) as progress:
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console) as progress:
         bars: dict[str, TaskID] = {}
 
         def report(what: str, done: int, total: int) -> None:
             if what not in bars:
-                label = f"{figure.name}, {what}" + (f" ({trials})" if what == "trials" else "")
-                bars[what] = progress.add_task(label, total=total)
+                bars[what] = progress.add_task(f"{figure.name}, {what}")
             progress.update(bars[what], completed=done, total=total)
 
         try:
@@ -161,7 +162,7 @@ def run_with_progress(
 
 
 def show_result(console: Console, result: FigureResult, paths: list[Path]) -> None:
-    """Print a figure's table and claims."""
+    """Print the table and claims of a figure."""
     from seqmed.experiments import reports
 
     title = f"{result.figure.title}, trials: {result.trials}"
@@ -176,7 +177,7 @@ def show_result(console: Console, result: FigureResult, paths: list[Path]) -> No
 
 
 def can_draw(console: Console) -> bool:
-    """Return whether pictures can be drawn; say how to make that possible if not."""
+    """Return whether matplotlib is installed; print how to install it if not."""
     from seqmed import plotting
 
     try:
@@ -187,37 +188,20 @@ def can_draw(console: Console) -> bool:
     return True
 
 
-class Refusal(NamedTuple):
-    """Why ISOLET cannot be used; ``wrong`` if there is data, but not the right one."""
-
-    reason: str
-    wrong: bool
-
-
-def ensure_isolet(console: Console, data_dir: Path | None) -> Refusal | None:
-    """Make sure ISOLET is there, downloading it if need be; return why not if it is not."""
+def missing_isolet(console: Console, data_dir: Path | None) -> tuple[str, bool] | None:
+    """Download ISOLET if necessary; return why it cannot be used, and whether it is wrong data."""
     from seqmed.experiments import isolet
 
-    with Progress(
-        TextColumn("downloading ISOLET"), BarColumn(), DownloadColumn(), console=console,
-        transient=True,
-    ) as progress:  # fmt: skip
-        bar: list[TaskID] = []
-
-        def received(done: int, total: int | None) -> None:
-            if not bar:
-                bar.append(progress.add_task("", total=total))
-            progress.update(bar[0], completed=done)
-
-        try:
-            isolet.load_arrays(data_dir, progress=received)
-        except isolet.NoDataError as error:
-            reason = (
-                f"no data ({error}). On a connected machine: seqmed reproduce figure3. Otherwise "
-                f"fetch {isolet.UCI_ARCHIVE} and run: seqmed reproduce figure3 --data-dir FOLDER, "
-                "with the folder it is in."
-            )
-            return Refusal(reason, wrong=False)
-        except ValueError as error:
-            return Refusal(f"data refused. {error}", wrong=True)
+    try:
+        with console.status("reading or downloading ISOLET"):
+            isolet.load_arrays(data_dir)
+    except isolet.NoDataError as error:
+        reason = (
+            f"no data ({error}). On a connected machine: seqmed reproduce figure3. Otherwise "
+            f"download {isolet.UCI_ARCHIVE} and run: seqmed reproduce figure3 --data-dir FOLDER, "
+            "with the folder of the archive."
+        )
+        return reason, False
+    except ValueError as error:
+        return f"data refused. {error}", True
     return None

@@ -1,4 +1,4 @@
-"""Standard streams that may be closed, full, or without a reader; signals that end a command."""
+"""Standard streams that may be closed, full or without a reader; signals."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import signal
 import sys
 from typing import Any, NoReturn, TextIO
 
-BROKEN_PIPE = 141  # as shells have it: 128 + SIGPIPE
+BROKEN_PIPE = 141  # 128 + SIGPIPE, as in shells
 SIGNALS = ("SIGTERM", "SIGHUP")
 
 
 class Results(io.FileIO):
-    """Standard output. If its reader has left, the command ends as others do by SIGPIPE."""
+    """Standard output. If its reader has ended, the command ends as by SIGPIPE."""
 
     def write(self, content: Any) -> int:
         try:
@@ -26,7 +26,7 @@ class Results(io.FileIO):
 
 
 class Messages(io.FileIO):
-    """Standard error. Messages that cannot be written are dropped: the work goes on."""
+    """Standard error. Messages that cannot be written are dropped."""
 
     def write(self, content: Any) -> int:
         try:
@@ -37,7 +37,7 @@ class Messages(io.FileIO):
 
 
 def discard(descriptor: int) -> None:
-    """Let nothing that is still buffered for a descriptor fail once more."""
+    """Send what is still buffered for a descriptor to the null device."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
@@ -46,7 +46,7 @@ def discard(descriptor: int) -> None:
 def prepare() -> None:
     """Replace standard streams and signal handlers for a command."""
     while (descriptor := os.open(os.devnull, os.O_RDONLY)) <= 2:
-        pass  # a stream was closed: no file of ours may get its number
+        pass  # a standard stream was closed: no other file may get its number
     os.close(descriptor)
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
@@ -55,12 +55,12 @@ def prepare() -> None:
     if sys.stderr is sys.__stderr__:
         sys.stderr = replaced(sys.stderr, Messages(2, "w", closefd=False))
     for number in (getattr(signal, name) for name in SIGNALS if hasattr(signal, name)):
-        if signal.getsignal(number) is signal.SIG_DFL:  # not where it is ignored, as by nohup
+        if signal.getsignal(number) is signal.SIG_DFL:  # keep signals that are ignored, as by nohup
             signal.signal(number, end)
 
 
 def replaced(before: TextIO | None, raw: io.FileIO) -> TextIO:
-    """Return a text stream over a descriptor; file names that are no text are escaped."""
+    """Return a text stream over a descriptor; characters that cannot be encoded are escaped."""
     if before is not None:
         before.flush()
     return io.TextIOWrapper(

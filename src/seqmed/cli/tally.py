@@ -1,4 +1,4 @@
-"""Accuracy, log loss, calibration error and confusion as sums over batches of predictions."""
+"""Accuracy, log loss, calibration error and confusion, summed over batches."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-# Bins of the probability of the predicted class, of equal width, by which calibration is measured.
+# Bins of equal width of the probability of the predicted class, for the calibration error.
 BINS = 15
-# The smallest probability that counts in the log loss, as in scikit-learn.
+# Smallest probability in the log loss, as in scikit-learn.
 SMALLEST = float(np.finfo(np.float64).eps)
 
 
 class Tally:
-    """Sums over predictions, from which all measures follow."""
+    """Sums over predictions, from which all measures are computed."""
 
     def __init__(self) -> None:
         self.confusion: Counter[tuple[Any, Any]] = Counter()
@@ -22,10 +22,7 @@ class Tally:
         self._log_loss = 0.0
 
     def add(self, truth: np.ndarray, classes: np.ndarray, probabilities: np.ndarray) -> float:
-        """Add rows: their labels (n,), and the probabilities (n, K) of these classes.
-
-        Returns the accuracy in these rows.
-        """
+        """Add rows with labels (n,) and probabilities (n, K); return their accuracy."""
         places = {label: place for place, label in enumerate(classes.tolist())}
         columns = np.array([places.get(label, -1) for label in truth.tolist()])
         winners, confidence = probabilities.argmax(axis=1), probabilities.max(axis=1)
@@ -65,7 +62,7 @@ class Tally:
 
     @property
     def measures(self) -> dict[str, float]:
-        """The numbers, by name."""
+        """The measures by name."""
         matrix, size = self.matrix, self.size
         true = matrix.sum(axis=1)
         recalls = np.diagonal(matrix)[true > 0] / true[true > 0]

@@ -1,8 +1,7 @@
-"""One score per batch: the learners of the figures.
+"""Curves of the figures: the test accuracy of a learner after each batch.
 
-Every curve is a generator of test accuracies and update times, one for each batch ``wanted``, in
-rising order, so that progress can be shown and a run cut short. Parameters come as a dictionary and
-are passed on to the learner.
+A curve is a generator of test accuracies and update times for the batches ``wanted``, in rising
+order. Its parameters are those of the learner.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Parameters = dict[str, Any]
 
 
 class Score(NamedTuple):
-    """Test accuracy after a batch, and the processor time learning that batch took."""
+    """Test accuracy after a batch, and the processor time of learning it."""
 
     accuracy: float
     seconds: float
@@ -37,14 +36,14 @@ Curve = Callable[[TrialStream, Parameters, Sequence[int]], Iterator[Score]]
 Scorer = Callable[[Array], Array]
 """Maps rows (n, p) to scores (n,) of class 1."""
 
-# Solver tolerance of all learners alike.
+# Solver tolerance of all learners.
 TOL = 1e-3
-# The diffuse bias of the paper; which multipliers are optimised together is for `lag` to say.
+# The diffuse bias of the paper; ``lag`` determines which multipliers are optimised together.
 PAPER_BIAS: dict[str, Any] = {"bias": "exact", "window": None}
 
 
 def accuracy(scores: Array, stream: TrialStream) -> float:
-    """Return the share of test points on the right side, for scores of class 1."""
+    """Return the test accuracy of scores of class 1."""
     return float(np.mean((scores > 0) == stream.y_test))
 
 
@@ -54,7 +53,7 @@ def follow(
     parameters: Parameters,
     wanted: Sequence[int],
 ) -> Iterator[Score]:
-    """Let one model learn the stream, batch by batch."""
+    """Yield the scores of a model that learns the stream batch by batch."""
     model = make(parameters)
     for number, batch in enumerate(stream.batches):
         begun = time.process_time()
@@ -73,7 +72,7 @@ def retrain(
     parameters: Parameters,
     wanted: Sequence[int],
 ) -> Iterator[Score]:
-    """Train a new model for each of the batches wanted, on the rows selected for it."""
+    """Yield the scores of models trained anew for each batch wanted, on selected rows."""
     for number in wanted:
         batch = select(stream, number)
         begun = time.process_time()
@@ -83,24 +82,25 @@ def retrain(
 
 
 def seqmed(parameters: Parameters) -> SeqMED:
-    """SeqMED with the paper's bias, which carries its posterior from batch to batch."""
+    """Return SeqMED with the bias of the paper."""
     return SeqMED("tfidf", tol=TOL, random_state=0, **PAPER_BIAS, **parameters)
 
 
 def seqlapmed(parameters: Parameters) -> SeqLapMED:
-    """SeqLapMED with the paper's bias, by the recursion named in the parameters."""
+    """Return SeqLapMED with the bias of the paper."""
     return SeqLapMED(tol=TOL, random_state=0, **PAPER_BIAS, **parameters)
 
 
 def seqgraphmed(parameters: Parameters) -> SeqGraphMED:
-    """SeqGraphMED with a SeqLapMED of these parameters, all of whose multipliers are optimised."""
+    """Return SeqGraphMED with a SeqLapMED of these parameters that optimises all multipliers."""
     return SeqGraphMED(seqlapmed({"lag": None, **parameters}), random_state=0)
 
 
 def med(batch: TrialBatch, parameters: Parameters) -> Scorer:
-    """Train MED on one batch, by our own solver."""
-    model = SeqMED("tfidf", tol=TOL, **PAPER_BIAS, **parameters).fit(batch.X, batch.y)
-    return model.decision_function
+    """Train MED on one batch with the solver of this package."""
+    model = SeqMED("tfidf", tol=TOL, **PAPER_BIAS, **parameters)
+    model.fit(batch.X, batch.y)
+    return lambda X: np.asarray(model.decision_function(X))
 
 
 def tfidf_svm(batch: TrialBatch, parameters: Parameters) -> Scorer:
@@ -114,11 +114,11 @@ def tfidf_svm(batch: TrialBatch, parameters: Parameters) -> Scorer:
 def laplacian_machine(
     batch: TrialBatch, parameters: Parameters, *, slack_shape: float = 0.0
 ) -> Scorer:
-    """Train a Laplacian machine on one batch, the textbook way.
+    """Train a Laplacian machine on one batch by a dense solve.
 
     The graph over all rows deforms the kernel, ``k - k(., X) (I + 2 beta L K)^{-1} 2 beta L
-    k(X, .)``, by one dense solve; the dual is then that of the labeled rows. With
-    ``slack_shape=0`` it is LapSVM, solved by scikit-learn, else LapMED.
+    k(X, .)``; the dual is that of the labeled rows. With ``slack_shape=0`` it is LapSVM, solved by
+    scikit-learn, else LapMED.
     """
     options = dict(parameters)
     bound, beta = options.pop("C"), options.pop("beta")
@@ -133,7 +133,7 @@ def laplacian_machine(
         laplacian=options.pop("laplacian", "normalized"),
     )
     if options:
-        raise ValueError(f"parameters not understood: {sorted(options)}")
+        raise ValueError(f"unknown parameters: {sorted(options)}")
     labeled = np.flatnonzero(batch.shown)
     targets = batch.y[labeled]
     if len(set(targets.tolist())) < 2:
@@ -158,7 +158,7 @@ def laplacian_machine(
         test = kernel(X, batch.X[labeled])
         if weights is not None:
             test = test - kernel(X, batch.X) @ weights
-        return model.decision_function(test)
+        return np.asarray(model.decision_function(test))
 
     return scores
 
@@ -171,14 +171,14 @@ def penalty_matrix(kernel: Kernel, X: Array, recipe: GraphRecipe, strength: floa
     return strength * smoothness(neighbours, recipe, strength).laplacian
 
 
-# Each carries its posterior through the stream.
+# Sequential learners.
 sequential_med: Curve = partial(follow, seqmed)
 sequential_lapmed: Curve = partial(follow, seqlapmed)
 graph_mixture: Curve = partial(follow, seqgraphmed)
 # Trained on each batch alone.
 independent_svm: Curve = partial(retrain, tfidf_svm, TrialStream.alone)
 independent_lapsvm: Curve = partial(retrain, laplacian_machine, TrialStream.alone)
-# Retrained on everything so far.
+# Retrained on all batches so far.
 full_svm: Curve = partial(retrain, tfidf_svm, TrialStream.so_far)
 full_med: Curve = partial(retrain, med, TrialStream.so_far)
 full_lapsvm: Curve = partial(retrain, laplacian_machine, TrialStream.so_far)

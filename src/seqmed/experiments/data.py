@@ -1,7 +1,6 @@
-"""Streams of the experiments, and the paper's two simulations.
+"""Streams of the experiments, and the two simulations of the paper.
 
-The paper describes its simulations in a sentence or two each. What it leaves open is decided here
-and said in the docstrings.
+The paper describes its simulations in a sentence or two. The docstrings state the other details.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ class TrialBatch:
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """Labels as a learner sees them, `UNLABELED` where they are hidden."""
+        """Labels for a learner, `UNLABELED` where they are hidden."""
         return np.where(self.shown, self.y, UNLABELED)
 
 
 @dataclass(frozen=True)
 class TrialStream:
-    """A sequence of batches and test points never shown to a learner."""
+    """A sequence of batches, and test points."""
 
     batches: tuple[TrialBatch, ...]
     X_test: Array
@@ -43,7 +42,7 @@ class TrialStream:
         return self.batches[number]
 
     def so_far(self, last: int) -> TrialBatch:
-        """Return batches 0 to ``last``, that one included, as one."""
+        """Return batches 0 to ``last`` as one."""
         parts = self.batches[: last + 1]
         return TrialBatch(
             np.concatenate([part.X for part in parts]),
@@ -66,7 +65,7 @@ def categorical_stream(
     Each variable takes values 0 to 4, read as counts. The probability of 0 is uniform in [.9, .99]
     for 100 variables and in [.5, .8] for 50 more; for the last 50 it is uniform in [.5, .8] and
     moved by +.06 in one class and -.06 in the other, the direction at random for each variable. The
-    remaining probability is shared out among the other values by a Dirichlet(1) draw, the same in
+    remaining probability is divided among the other values by a Dirichlet(1) draw, the same in
     both classes. Classes are equally likely. Distributions are drawn anew for every seed.
     """
     rng = np.random.default_rng(seed)

@@ -1,9 +1,9 @@
-"""The paper's three figures as data: which stream, which curves, which parameters are tried.
+"""The three figures of the paper: their streams, curves and parameter grids.
 
-Each method chooses its parameters from its own small grid on validation streams, which share
-neither batches nor test points with the trials. On ISOLET the paper's methods and SeqGraphMED have
-the paper's setting; the others choose theirs by learning the first 90 speakers and scoring those of
-isolet4.
+The parameters of each method are chosen from its grid on validation streams, which share neither
+batches nor test points with the trials. On ISOLET the methods of the paper and SeqGraphMED have the
+parameters of the paper; those of the others are chosen by learning the first 90 speakers and
+scoring those of isolet4.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from seqmed.experiments import curves, isolet
 from seqmed.experiments.curves import Curve, Parameters
 from seqmed.experiments.data import TrialStream, categorical_stream, sphere_stream
 
-# Streams drawn for trials and for validation differ in this part of their seed.
+# Second part of the seed of a stream.
 TRIALS, VALIDATION = 0, 1
-# Batches of a validation stream after which a method that retrains on everything is judged.
+# Batches of a validation stream after which a retrained method is scored.
 JUDGED_RETRAININGS = 3
 QUICK_TRIALS = 3
 QUICK_GRID_STEP = 2
@@ -34,11 +34,11 @@ class Method:
 
     Parameters
     ----------
-    label : as in the legend.
-    curve : computes it.
-    fixed : parameters it always has.
-    grid : parameters to choose from, empty for no choice.
-    retrains : whether it goes back to all data so far, and so costs more with every batch.
+    label : name in the legend.
+    curve : function that computes it.
+    fixed : fixed parameters.
+    grid : parameters to choose from.
+    retrains : whether it is retrained on all batches so far.
     """
 
     label: str
@@ -54,14 +54,14 @@ class Figure:
 
     Parameters
     ----------
-    name, title : for files and for readers.
-    stream : makes the stream of a seed.
+    name, title : name of its files, and title.
+    stream : returns the stream of a seed.
     methods : curves by short name.
-    n_batches, trials : as the paper has them.
-    seed : first part of all its seeds.
-    validation_streams : how many streams the choice of parameters rests on.
-    validation_batches : batches of such a stream; None for as many as a trial has.
-    retrain_every : batches between two evaluations of methods that retrain on everything.
+    n_batches, trials : as in the paper.
+    seed : first part of all seeds.
+    validation_streams : number of streams on which parameters are chosen.
+    validation_batches : batches of such a stream; None for ``n_batches``.
+    retrain_every : batches between two evaluations of retrained methods.
     """
 
     name: str
@@ -76,12 +76,12 @@ class Figure:
     retrain_every: int = 1
 
     def wanted(self, method: Method) -> tuple[int, ...]:
-        """Return the batches after which a method is scored in a trial; the last always is."""
+        """Return the batches after which a method is scored in a trial, including the last."""
         step = self.retrain_every if method.retrains else 1
         return tuple(range((self.n_batches - 1) % step, self.n_batches, step))
 
     def judged(self, method: Method) -> tuple[int, ...]:
-        """Return the batches whose mean accuracy decides between parameters: all, if cheap."""
+        """Return the batches whose mean accuracy is compared to choose parameters."""
         batches = self.validation_batches or self.n_batches
         step = batches // JUDGED_RETRAININGS if method.retrains else 1
         return tuple(range((batches - 1) % step, batches, step))
@@ -91,12 +91,12 @@ class Figure:
         return self.stream((self.seed, TRIALS, trial))
 
     def validation_stream(self, number: int) -> TrialStream:
-        """Return a stream to choose parameters on."""
+        """Return a validation stream."""
         return self.stream((self.seed, VALIDATION, number))
 
 
-def grid(**choices: tuple) -> tuple[Parameters, ...]:
-    """Return all combinations of the values given for each parameter."""
+def grid(**choices: tuple[float, ...]) -> tuple[Parameters, ...]:
+    """Return all combinations of the values of each parameter."""
     return tuple(dict(zip(choices, values, strict=True)) for values in product(*choices.values()))
 
 
@@ -104,11 +104,11 @@ SVM_BOUNDS = (0.01, 0.1, 1.0, 10.0, 100.0)
 MED_BOUNDS = (1.05, 1.5, 3.0, 10.0, 100.0)
 SPHERE_BOUNDS = (1.5, 10.0, 100.0, 1000.0)
 SPHERE_BETAS = (0.005, 0.05, 0.5, 5.0, 50.0)
-# Retraining on all rows so far takes most of the time of a run: some batches will do.
+# Retraining takes most of the time of a run, so it is done only for some batches.
 CATEGORICAL_RETRAIN_EVERY, SPHERE_RETRAIN_EVERY = 3, 5
-# The paper's learners: each batch optimised once, and the newest mean used.
+# The learners of the paper: each batch is optimised once, and the last mean is used.
 PAPER: Parameters = {"lag": 1, "averaging": False}
-# In three dimensions more landmarks than this add nothing.
+# More landmarks do not help in three dimensions.
 SPHERE_LANDMARKS = 200
 # RBF widths 1 and 10 of the paper, as gamma = 1 / (2 width^2).
 SPHERE_GAMMA, ISOLET_GAMMA = 0.5, 0.005
@@ -142,7 +142,7 @@ def figure1(*, ours: bool = False) -> Figure:
 
 
 def laplacian_methods(
-    fixed: Parameters, bounds: tuple, betas: tuple, n_landmarks: int = 500
+    fixed: Parameters, bounds: tuple[float, ...], betas: tuple[float, ...], n_landmarks: int = 500
 ) -> dict[str, Method]:
     """Return the curves of figures 2 and 3."""
     both, learner = grid(C=bounds, beta=betas), curves.sequential_lapmed
@@ -195,7 +195,7 @@ def figure2(*, ours: bool = False) -> Figure:
 
 
 def figure2b(*, ours: bool = False) -> Figure:
-    """Sphere simulation with two labels in a hundred: a setting in which the geometry helps."""
+    """Sphere simulation with two labels in a hundred, where the geometry helps."""
     return sphere_figure("figure2b", labels=2, heat_width="auto", seed=3, ours=ours)
 
 
@@ -206,7 +206,7 @@ ISOLET_BOUNDS, ISOLET_BETAS = (10.0, 100.0), (0.5, 1.5, 4.5)
 
 
 def isolet_additions() -> dict[str, Method]:
-    """Return our curves of figure 3."""
+    """Return the curves of figure 3 that are not in the paper."""
     kernel = {"gamma": ISOLET_GAMMA, "n_neighbors": 10, "averaging": False}
     choice = grid(C=ISOLET_BOUNDS, beta=ISOLET_BETAS)
     landmarks = {**kernel, "weights": "binary", "lag": None, "n_landmarks": 500}
@@ -230,13 +230,13 @@ def isolet_additions() -> dict[str, Method]:
 
 
 def full_chosen() -> Method:
-    """Return full retraining with the choice ours have."""
+    """Return full retraining with the grid of `isolet_additions`."""
     choice = grid(C=ISOLET_BOUNDS, beta=ISOLET_BETAS)
     return Method("Full LapSVM, chosen", curves.full_lapsvm, ISOLET_GRAPH, choice, retrains=True)
 
 
 def figure3(data_dir: Path | None = None, *, exact: bool = False, ours: bool = False) -> Figure:
-    """ISOLET, A to M against N to Z, the setting of the paper."""
+    """ISOLET, A to M against N to Z, as in the paper."""
     methods = laplacian_methods(ISOLET_GRAPH, (100.0,), (0.5,))
     if exact:
         methods["exact"] = Method(
@@ -287,7 +287,7 @@ def _isolet(data_dir: Path | None, seed: tuple[int, ...], reordered: bool = Fals
 
 
 def quick(figure: Figure) -> Figure:
-    """Return a figure of a few minutes at most: fewer trials, streams, choices and retrainings."""
+    """Return a figure with fewer trials, streams, choices and retrainings: a few minutes."""
     return replace(
         figure,
         trials=min(figure.trials, QUICK_TRIALS),

@@ -1,7 +1,7 @@
-"""ISOLET: spoken letters of 150 speakers, found on disk or downloaded, and verified.
+"""ISOLET: spoken letters of 150 speakers, read from disk or downloaded, and verified.
 
-The stream needs the original row order (speakers in groups of five), so the arrays' hashes are
-checked, and data in any other order are refused.
+The stream needs the original row order, which tells the speakers apart: data with other hashes are
+refused.
 """
 
 from __future__ import annotations
@@ -9,12 +9,9 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import urllib.error
 import urllib.request
-import warnings
 import zipfile
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,35 +34,29 @@ HASHES = {
 TYPES = {"X_train": np.int16, "y_train": np.int8, "X_test": np.int16, "y_test": np.int8}
 N_TRAIN = 6238
 UCI_ARCHIVE = "https://archive.ics.uci.edu/static/public/54/isolet.zip"
-OPENML_ID = 300
 N_SPEAKERS, SPEAKERS_PER_BATCH, ROWS_PER_SPEAKER = 120, 5, 52
 N_TEST_SPEAKERS, N_VALIDATION_SPEAKERS = 30, 30
 # Three of the 150 speakers lack one recording, the last of them among the 30 test speakers.
 SHORT_SPEAKERS = (102, 114, 123)
 LAST_LETTER_OF_FIRST_HALF = 13
 
-Progress = Callable[[int, int | None], None]
-"""Called with (bytes received, bytes expected or None)."""
-
 
 class NoDataError(Exception):
-    """ISOLET could not be found or fetched."""
+    """ISOLET was not found and could not be downloaded."""
 
 
 def cache_folder() -> Path:
-    """Return the per-user folder in which downloads are kept."""
+    """Return the folder of downloads of the user."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "seqmed"
 
 
-def load_arrays(
-    data_dir: Path | None = None, *, download: bool = True, progress: Progress | None = None
-) -> dict[str, NDArray[Any]]:
+def load_arrays(data_dir: Path | None = None, *, download: bool = True) -> dict[str, NDArray[Any]]:
     """Return X_train, y_train, X_test, y_test as published, X in units of 1e-4.
 
-    Looks for our file or UCI's archive in ``data_dir``, in the folder named by SEQMED_DATA and in
-    the per-user cache, and then downloads to that cache. Raises `NoDataError` if
-    nothing is found, ValueError if what is found is not ISOLET in its original order.
+    The file `isolet.npz` or the archive of UCI is searched in ``data_dir``, in the folder
+    SEQMED_DATA and in the cache of the user; otherwise the archive is downloaded to the cache.
+    Raises `NoDataError` if that fails, ValueError if the data are not ISOLET in its original order.
     """
     folders = [data_dir, os.environ.get("SEQMED_DATA"), cache_folder()]
     for folder in folders:
@@ -75,63 +66,52 @@ def load_arrays(
                 return verified(read_arrays(path), str(path))
     if not download:
         raise NoDataError(f"no {FILE} in any of: {', '.join(str(f) for f in folders if f)}")
-    arrays = fetch_arrays(progress)
+    try:
+        arrays = verified(from_uci(), "the download from UCI")
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise NoDataError(f"UCI: {error}") from error
     store(arrays, cache_folder() / FILE)
     return arrays
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays in a file of ours or in UCI's archive; ValueError if it is damaged."""
+    """Return the arrays in `isolet.npz` or in the archive of UCI; ValueError if it is damaged."""
     try:
         if path.name == ARCHIVE:
             return from_archive(path.read_bytes())
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in HASHES if name in archive}
     except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read ({error}): fetch it again.") from error
+        raise ValueError(
+            f"{path} cannot be read ({error}): remove it, and download it again."
+        ) from error
 
 
 def verified(arrays: dict[str, NDArray[Any]], origin: str) -> dict[str, NDArray[Any]]:
-    """Return the arrays if they are ISOLET, in order; say what differs if not."""
+    """Return the arrays if they are ISOLET in its original order; refuse others."""
     for name, expected in HASHES.items():
         if name not in arrays:
-            raise ValueError(f"{origin} has no array {name}, expected {sorted(HASHES)}.")
+            raise ValueError(
+                f"{origin} has no array {name}, expected {sorted(HASHES)}: download it again."
+            )
         found = hashlib.sha256(np.ascontiguousarray(arrays[name]).tobytes()).hexdigest()
         if found != expected or arrays[name].dtype != TYPES[name]:
             raise ValueError(
                 f"{origin}: {name} differs from the published ISOLET (sha256 {found[:12]}..., "
-                f"expected {expected[:12]}...). Speakers are told apart by the original row order, "
-                "so data in another order cannot be used: remove the file and fetch it again."
+                f"expected {expected[:12]}...), or is in another order: remove the file, and "
+                "download it again."
             )
     return {name: arrays[name] for name in HASHES}
 
 
-def fetch_arrays(progress: Progress | None) -> dict[str, NDArray[Any]]:
-    """Download ISOLET from UCI, or else from OpenML."""
-    failures = []
-    for source, name in ((from_uci, "UCI"), (from_openml, "OpenML")):
-        try:
-            return verified(source(progress), f"the download from {name}")
-        except (OSError, urllib.error.URLError, ValueError, zipfile.BadZipFile, KeyError) as error:
-            failures.append(f"{name}: {error}")
-    raise NoDataError("; ".join(failures))
-
-
-def from_uci(progress: Progress | None) -> dict[str, NDArray[Any]]:
-    """Return the arrays in UCI's archive of two compressed text files."""
+def from_uci() -> dict[str, NDArray[Any]]:
+    """Download the archive of UCI and return its arrays."""
     with urllib.request.urlopen(UCI_ARCHIVE, timeout=30) as response:
-        length = response.headers.get("Content-Length")
-        expected = int(length) if length else None
-        received = io.BytesIO()
-        while block := response.read(1 << 16):
-            received.write(block)
-            if progress:
-                progress(received.tell(), expected)
-    return from_archive(received.getvalue())
+        return from_archive(response.read())
 
 
 def from_archive(content: bytes) -> dict[str, NDArray[Any]]:
-    """Return the arrays in the bytes of UCI's zip file."""
+    """Return the arrays in the archive of UCI, which holds two compressed texts."""
     from unlzw3 import unlzw
 
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -143,32 +123,11 @@ def from_archive(content: bytes) -> dict[str, NDArray[Any]]:
 def parse_text(text: str) -> tuple[NDArray[np.int16], NDArray[np.int8]]:
     """Return features in units of 1e-4 and labels 1 to 26 from comma-separated text."""
     values = np.loadtxt(io.StringIO(text), delimiter=",", ndmin=2)
-    return in_units(values[:, :-1]), values[:, -1].astype(np.int8)
-
-
-def in_units(X: Any) -> NDArray[np.int16]:
-    """Return features as integers in units of 1e-4."""
-    return np.rint(np.asarray(X, dtype=np.float64) / UNIT).astype(np.int16)
-
-
-def from_openml(progress: Progress | None) -> dict[str, NDArray[Any]]:
-    """Return the arrays from OpenML; its row order is not documented, so the hashes decide."""
-    from sklearn.datasets import fetch_openml
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns of every retry; the failure itself is reported
-        X, y = fetch_openml(
-            data_id=OPENML_ID, return_X_y=True, as_frame=False, parser="liac-arff", n_retries=1
-        )
-    X, y = in_units(X), np.asarray(y).astype(float).astype(np.int8)
-    return {
-        "X_train": X[:N_TRAIN], "y_train": y[:N_TRAIN],
-        "X_test": X[N_TRAIN:], "y_test": y[N_TRAIN:],
-    }  # fmt: skip
+    return np.rint(values[:, :-1] / UNIT).astype(np.int16), values[:, -1].astype(np.int8)
 
 
 def store(arrays: dict[str, NDArray[Any]], path: Path) -> None:
-    """Write the arrays so that a reader sees all of the file or none of it."""
+    """Write the arrays to a file, completely or not at all."""
     content = io.BytesIO()
     np.savez_compressed(content, allow_pickle=False, **arrays)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -185,10 +144,10 @@ def speakers() -> NDArray[np.int64]:
 def stream_of_speakers(
     arrays: dict[str, NDArray[Any]], learned: NDArray[Any], tested: NDArray[Any]
 ) -> TrialStream:
-    """Return batches of five speakers in the order given, the first of each labeled.
+    """Return batches of five speakers in the given order; the first of each batch is labeled.
 
-    The letters A to M (0) against N to Z (1). Split by speaker, never by letter: in isolet3 and 4
-    the letters come in another order than in the rest.
+    The classes are the letters A to M (0) and N to Z (1). The order of letters differs between
+    files, so rows are split by speaker.
     """
     X: Array = np.concatenate([arrays["X_train"], arrays["X_test"]]) * UNIT
     letters = np.concatenate([arrays["y_train"], arrays["y_test"]])
@@ -211,7 +170,7 @@ def isolet_stream(arrays: dict[str, NDArray[Any]]) -> TrialStream:
 
 
 def validation_stream(arrays: dict[str, NDArray[Any]]) -> TrialStream:
-    """For choices: 18 batches in the original order, tested on the 30 speakers of isolet4."""
+    """Validation: 18 batches in the original order, tested on the 30 speakers of isolet4."""
     first_held_out = N_SPEAKERS - N_VALIDATION_SPEAKERS
     return stream_of_speakers(
         arrays, np.arange(first_held_out), np.arange(first_held_out, N_SPEAKERS)
@@ -221,7 +180,7 @@ def validation_stream(arrays: dict[str, NDArray[Any]]) -> TrialStream:
 def random_stream(arrays: dict[str, NDArray[Any]], seed: tuple[int, ...]) -> TrialStream:
     """All 150 speakers in random order: 24 batches, and 30 speakers to test on.
 
-    The speakers of isolet4, on whom choices rest, are learned from and never tested on.
+    The speakers of isolet4, which parameters were chosen on, are never tested on.
     """
     order = np.random.default_rng(seed).permutation(N_SPEAKERS + N_TEST_SPEAKERS)
     choosing = (order >= N_SPEAKERS - N_VALIDATION_SPEAKERS) & (order < N_SPEAKERS)

@@ -1,20 +1,17 @@
 """Runs of a figure: parameter choice, trials in processes, and the results on disk.
 
-The unit of work is one method on one stream. Each result is written as soon as it is there, under a
-name that changes with the code and the settings, so an interrupted run goes on where it stopped.
-Every process uses one thread: the numbers do not depend on how many processes there are.
+A task is one method on one stream. Its result is written when it is finished, under a name that
+depends on the code and the settings, so an interrupted run can be resumed. Every process uses one
+thread: the numbers do not depend on the number of processes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import platform
-import signal
 import time
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -22,17 +19,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from seqmed.experiments.curves import Parameters, Score
+from seqmed.experiments.curves import Parameters
 from seqmed.experiments.figures import Figure
 from seqmed.model_file.files import replace_file
 
 Report = Callable[[str, int, int], None]
-"""Called with (what is being done, batches computed, batches in all)."""
-
-# Seconds between two looks at the progress of the processes.
-POLL_SECONDS = 0.25
+"""Called with (what is being done, finished tasks, all tasks)."""
 
 
 class Task(NamedTuple):
@@ -53,10 +49,7 @@ def make_task(
 
 
 class TaskResult(NamedTuple):
-    """What a task gave.
-
-    An accuracy and the processor time of learning for each batch wanted, and the time of it all.
-    """
+    """Accuracy and processor time of learning for each batch wanted, and the total time."""
 
     accuracies: list[float]
     update_seconds: list[float]
@@ -68,49 +61,47 @@ Results = dict[Task, TaskResult]
 
 @dataclass(frozen=True)
 class FigureResult:
-    """A figure's numbers.
+    """The numbers of a figure.
 
     Parameters
     ----------
-    figure : which.
+    figure : the figure.
     chosen : parameters of every method.
     validation : for every method, the mean validation accuracy of each entry of its grid.
     curves : for every method, (trials, batches) test accuracies of the finished trials, NaN where
         a batch was not evaluated.
     update_seconds : for every method, (trials, batches) processor times of learning, likewise.
-    processor_seconds : time of all processes together.
+    processor_seconds : total processor time.
     """
 
     figure: Figure
     chosen: dict[str, Parameters]
     validation: dict[str, list[dict[str, Any]]]
-    curves: dict[str, np.ndarray]
-    update_seconds: dict[str, np.ndarray] = field(default_factory=dict)
+    curves: dict[str, NDArray[Any]]
+    update_seconds: dict[str, NDArray[Any]] = field(default_factory=dict)
     processor_seconds: float = 0.0
 
     @property
     def trials(self) -> int:
         """Number of finished trials."""
-        return next(iter(self.curves.values())).shape[0]
+        return len(next(iter(self.curves.values())))
 
 
 def run(figure: Figure, *, trials: int, jobs: int, folder: Path, report: Report) -> FigureResult:
-    """Compute a figure, or what is missing of it in ``folder``.
+    """Compute a figure, except the tasks that are finished in ``folder``.
 
-    Raises KeyboardInterrupt on Ctrl-C; every finished task has then been written, and the tasks in
-    progress are given up.
+    After a KeyboardInterrupt all finished tasks have been written.
     """
     judged = validation_tasks(figure)
-    with WorkerPool(jobs) as workers:
-        results = compute(figure, judged, workers, folder, "choosing parameters", report)
-        chosen, validation = decide(figure, results)
-        tasks = trial_tasks(figure, chosen, trials)
-        results |= compute(figure, tasks, workers, folder, "trials", report)
+    results = compute(figure, judged, jobs, folder, "choosing parameters", report)
+    chosen, validation = decide(figure, results)
+    tasks = trial_tasks(figure, chosen, trials)
+    results |= compute(figure, tasks, jobs, folder, "trials", report)
     return assemble(figure, chosen, validation, results, trials)
 
 
 def collect(figure: Figure, *, trials: int, folder: Path) -> FigureResult | None:
-    """Return what earlier runs have finished; None if that is not even one trial."""
+    """Return the finished trials of earlier runs; None if there are none."""
     results = read_all(figure, validation_tasks(figure), folder)
     if len(results) < len(validation_tasks(figure)):
         return None
@@ -121,13 +112,13 @@ def collect(figure: Figure, *, trials: int, folder: Path) -> FigureResult | None
 
 
 def grid_points(figure: Figure, name: str) -> list[Parameters]:
-    """Return the parameters a method chooses from."""
+    """Return the grid of a method."""
     method = figure.methods[name]
     return [{**method.fixed, **point} for point in method.grid]
 
 
 def validation_tasks(figure: Figure) -> list[Task]:
-    """Return the tasks on which parameters are chosen; none where there is no choice."""
+    """Return the tasks on which parameters are chosen, for methods with a choice."""
     return [
         make_task(name, parameters, True, number, figure.judged(method))
         for name, method in figure.methods.items()
@@ -149,7 +140,7 @@ def trial_tasks(figure: Figure, chosen: dict[str, Parameters], trials: int) -> l
 def decide(
     figure: Figure, results: Results
 ) -> tuple[dict[str, Parameters], dict[str, list[dict[str, Any]]]]:
-    """Return the parameters each method does best with on the validation streams, and the table."""
+    """Return the best parameters of each method on the validation streams, and all accuracies."""
     chosen: dict[str, Parameters] = {}
     table: dict[str, list[dict[str, Any]]] = {}
     for name, method in figure.methods.items():
@@ -174,9 +165,9 @@ def assemble(
     results: Results,
     trials: int,
 ) -> FigureResult:
-    """Return the result over the trials for which every method is there."""
-    curves: dict[str, list[np.ndarray]] = {name: [] for name in figure.methods}
-    times: dict[str, list[np.ndarray]] = {name: [] for name in figure.methods}
+    """Return the result over the trials that are finished for every method."""
+    curves: dict[str, list[NDArray[Any]]] = {name: [] for name in figure.methods}
+    times: dict[str, list[NDArray[Any]]] = {name: [] for name in figure.methods}
     tasks = trial_tasks(figure, chosen, trials)
     for start in range(0, len(tasks), len(figure.methods)):
         of_trial = tasks[start : start + len(figure.methods)]
@@ -201,93 +192,39 @@ def assemble(
 
 
 def compute(
-    figure: Figure,
-    tasks: list[Task],
-    workers: WorkerPool,
-    folder: Path,
-    what: str,
-    report: Report,
+    figure: Figure, tasks: list[Task], jobs: int, folder: Path, what: str, report: Report
 ) -> Results:
-    """Return the results of all tasks, reading those that are there already."""
+    """Return the results of all tasks; finished ones are read from ``folder``."""
     results = read_all(figure, tasks, folder)
-    known = sum(len(task.wanted) for task in results)
-    total = sum(len(task.wanted) for task in tasks)
-    before = workers.batches
-    submitted = {
-        workers.pool.submit(run_task, figure, task, path_of(folder, figure, task)): task
-        for task in tasks
-        if task not in results
-    }
-    pending = set(submitted)
-    while pending:
-        report(what, known + workers.batches - before, total)
-        finished, pending = wait(pending, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-        for future in finished:
-            results[submitted[future]] = future.result()
-    report(what, total, total)
+    missing = [task for task in tasks if task not in results]
+    work = (delayed(run_task)(figure, task, path_of(folder, figure, task)) for task in missing)
+    report(what, len(results), len(tasks))
+    for task, result in Parallel(jobs, return_as="generator_unordered")(work):
+        results[task] = result
+        report(what, len(results), len(tasks))
     return results
 
 
-class WorkerPool:
-    """A pool of fresh processes that count the batches they have done."""
-
-    def __init__(self, jobs: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._others = set(multiprocessing.active_children())
-        self._counter = context.Value("l", 0)
-        self.pool = ProcessPoolExecutor(
-            jobs, mp_context=context, initializer=start_worker, initargs=(self._counter,)
-        )
-
-    def __enter__(self) -> WorkerPool:
-        return self
-
-    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
-        self.pool.shutdown(wait=failure is None, cancel_futures=True)
-        if failure is not None:
-            for process in set(multiprocessing.active_children()) - self._others:
-                process.terminate()
-
-    @property
-    def batches(self) -> int:
-        """Batches done so far by all processes together."""
-        return int(self._counter.value)
-
-
-_counter: Any = None
-
-
-def start_worker(counter: Any) -> None:
-    """Set a worker up: it counts its batches, and leaves Ctrl-C to the parent."""
-    global _counter
-    _counter = counter
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def run_task(figure: Figure, task: Task, path: Path) -> TaskResult:
-    """Compute one task and write its result; runs in a worker."""
+def run_task(figure: Figure, task: Task, path: Path) -> tuple[Task, TaskResult]:
+    """Compute one task and write its result; runs in a worker process."""
     begun = time.process_time()
     make_stream = figure.validation_stream if task.validation else figure.trial_stream
     stream = make_stream(task.stream)
-    scores: list[Score] = []
     with threadpool_limits(1):
         curve = figure.methods[task.method].curve
-        for score in curve(stream, dict(task.parameters), task.wanted):
-            scores.append(score)
-            with _counter.get_lock():
-                _counter.value += 1
+        scores = list(curve(stream, dict(task.parameters), task.wanted))
     result = TaskResult(
         accuracies=[score.accuracy for score in scores],
         update_seconds=[round(score.seconds, 5) for score in scores],
         seconds=round(time.process_time() - begun, 2),
     )
     write_json(path, {**task._asdict(), **result._asdict()})
-    return result
+    return task, result
 
 
 @cache
 def fingerprint() -> str:
-    """Return a hash of this package's code and the versions of what it computes with."""
+    """Return a hash of the code of this package and the versions of its dependencies."""
     digest = hashlib.sha256()
     package = Path(__file__).parents[1]
     for path in sorted(package.rglob("*.py")):
@@ -297,20 +234,20 @@ def fingerprint() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions the numbers are made with."""
+    """Return the versions of Python and the main packages."""
     packages = ("seqmed", "numpy", "scipy", "scikit-learn", "numba")
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
 def path_of(folder: Path, figure: Figure, task: Task) -> Path:
-    """Return where the result of a task is kept, under a name that changes with what it is of."""
+    """Return the file of the result of a task."""
     content = json.dumps([fingerprint(), figure.name, figure.seed, figure.n_batches, *task])
     name = hashlib.sha256(content.encode()).hexdigest()[:16]
     return folder / figure.name / f"{task.method}-{name}.json"
 
 
 def read_all(figure: Figure, tasks: list[Task], folder: Path) -> Results:
-    """Return the results that are there already."""
+    """Return the results of finished tasks."""
     results = {}
     for task in tasks:
         path = path_of(folder, figure, task)
@@ -321,6 +258,6 @@ def read_all(figure: Figure, tasks: list[Task], folder: Path) -> Results:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON so that a reader sees all of the file or none of it."""
+    """Write JSON to a file, completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, [(json.dumps(content, indent=1) + "\n").encode()])

@@ -1,10 +1,9 @@
-"""Models in files: one file each, that cannot be damaged unnoticed and never executes code.
+"""Model files: one file for a model, verified by a checksum, that never executes code.
 
-A file is written as a whole or not at all (`files`), and ends with a checksum of itself
-(`container`). Its header names the parts of a model (`tensors`, `values`, `models`), which are
-looked up among the estimators and records that the library knows (`registry`, `annotations`). They
-are put together once each record (`records`) and the parts of each estimator (`consistency`) keep
-the rules that every model keeps. The format is described in docs/model-file.md.
+A file is written completely or not at all (`files`), and ends with its checksum (`container`). The
+header describes the values of the model (`tensors`, `values`, `models`). Only registered estimators
+and records can be loaded (`registry`, `annotations`), and only if each record (`records`) and each
+estimator (`consistency`) is valid. docs/model-file.md describes the format.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ __all__ = [
 AnyPath = str | os.PathLike[str]
 
 FORMAT = 1
-# What to do about a file whose checksum is right and whose content is not.
+# Remedy for a file with a valid checksum and invalid content.
 ADVICE = (
-    " Its checksum is right, so this is no accident: it was not written by seqmed.save, or by a "
-    "version that knows more. Use a file that was, or a newer version."
+    " Its checksum is valid, so it was not damaged by accident, but written by another program or "
+    "a newer version: use a file written by seqmed.save, or a newer version."
 )
-# Characters of a reason that are shown: a file may hold, and a reason repeat, any text.
+# Characters of a reason that are shown, because it may quote any text of the file.
 LONGEST_REASON = 500
-# The parts of the header and what it says of a model, with their types.
+# The parts of the header and of its summary of the model, with their types.
 HEADER = {"format": int, "library": str, "about": dict, "model": dict, "extra": dict}
 ABOUT: dict[str, Any] = {
     "classes": list | None,
@@ -52,22 +51,22 @@ ABOUT: dict[str, Any] = {
 
 
 class ModelFileError(ValueError):
-    """A file is refused, for the reason given: it is no model file, altered, or not understood."""
+    """A file is refused: it is not a model file, was altered, or is of another version."""
 
 
 class Contents(NamedTuple):
-    """What a model file says of itself.
+    """Summary of a model file.
 
     Attributes
     ----------
     format : version of the file format.
     library : version of the library that wrote it.
-    model : name of the model's class.
-    parameters : its constructor's; what is no plain value or array goes by the name of its class.
-    classes : labels known so far, None before the first batch; times as text.
-    n_features : columns, None before the first batch.
-    n_batches : batches learned, the model's position in its stream; None before the first.
-    extra : what the caller kept with the model, None if nothing.
+    model : name of the class of the model.
+    parameters : parameters of the model; estimators and other objects by the name of their class.
+    classes : known labels, None before the first batch; times as text.
+    n_features : number of columns, None before the first batch.
+    n_batches : number of batches learned, None before the first.
+    extra : values saved with the model, None if there are none.
     n_bytes : size of the file.
     """
 
@@ -83,28 +82,27 @@ class Contents(NamedTuple):
 
 
 def save(model: Any, path: AnyPath, *, extra: dict[str, Any] | None = None) -> None:
-    """Save a model in one file, from which `load` makes one that predicts and learns identically.
+    """Save a model to a file. The loaded model predicts and learns identically.
 
-    An old file of that name is replaced in one stroke, once the new one is on the disk; should
-    saving fail, it is as it was.
+    An existing file is replaced once the new one is on the disk; if saving fails it is unchanged.
 
     Parameters
     ----------
     model : SeqMED, SeqLapMED, SeqGraphMED, GraphPropagation, PrequentialSearch or StreamPipeline
         Fitted or not. The transformers of a pipeline may be StandardScaler, MinMaxScaler and
-        MaxAbsScaler; the estimator of SeqGraphMED may be SeqMED or SeqLapMED. Refused are kernels
-        that are functions, and estimators of other classes: keeping them would mean to keep code.
-        The file contains rows of the data: support vectors, landmarks, kept rows of a graph.
+        MaxAbsScaler; the estimator of SeqGraphMED may be SeqMED or SeqLapMED. Kernels that are
+        functions and estimators of other classes are refused, because they are code. The file
+        contains rows of the data: support vectors, landmarks, kept rows of a graph.
     path : str or path-like
     extra : dict, default=None
-        What else to keep, under names: None, booleans, numbers, strings, arrays (dense or CSR), and
-        lists, tuples and dictionaries of them. `load_with_extra` and `read` return it.
+        Values to save with the model, by name: None, booleans, numbers, strings, arrays (dense or
+        CSR), and lists, tuples and dictionaries of them. `load_with_extra` and `read` return them.
     """
     replace_file(path, to_bytes(model, extra))
 
 
 def load_with_extra(path: AnyPath) -> tuple[Any, dict[str, Any] | None]:
-    """Return the model in a file, and what was kept with it (None if nothing).
+    """Return the model in a file, and the values saved with it (None if there are none).
 
     Nothing in the file is executed, and every part is checked before it is used.
     """
@@ -115,10 +113,7 @@ def load_with_extra(path: AnyPath) -> tuple[Any, dict[str, Any] | None]:
 
 
 def read(path: AnyPath) -> Contents:
-    """Return what a file says of its model, and what was kept with it, without making the model.
-
-    The checksum is verified; the model itself is not looked at.
-    """
+    """Return the summary of a file without loading its model; only the checksum is verified."""
     with refusals(path):
         content = read_file(path)
         header, tensors = open_header(content)
@@ -142,7 +137,7 @@ def read(path: AnyPath) -> Contents:
 
 @contextmanager
 def refusals(path: AnyPath, advice: str = "") -> Iterator[None]:
-    """Name the file in whatever is said against its content, and add some advice."""
+    """Turn errors on the content of a file into a `ModelFileError` that names it."""
     try:
         yield
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
@@ -151,7 +146,7 @@ def refusals(path: AnyPath, advice: str = "") -> Iterator[None]:
 
 
 def to_bytes(model: Any, extra: dict[str, Any] | None) -> tuple[memoryview, bytes]:
-    """Return the content of the file that holds a model, in two parts."""
+    """Return the content of a model file, in two parts."""
     from seqmed import __version__
 
     check_class(type(model), "save got")
@@ -171,13 +166,13 @@ def to_bytes(model: Any, extra: dict[str, Any] | None) -> tuple[memoryview, byte
 
 
 def build(header: dict[str, Any], tensors: Tensors) -> tuple[Any, dict[str, Any] | None]:
-    """Return the model in a file, and what was kept with it, once they are found to be sound."""
+    """Return the model in a file and the values saved with it; refuse invalid ones."""
     kept = Decoder(header["extra"]["nodes"], tensors)
     learned = ModelDecoder(header["model"]["nodes"], tensors)
     model, extra = learned.decode(header["model"]["value"]), decode_extra(kept, header)
     check_class(type(model), "it holds")
     if json.dumps(about(model)) != json.dumps(header["about"]):
-        raise ValueError("its header says of the model what the model is not")
+        raise ValueError("the summary in its header does not match the model")
     unused = set(tensors) - learned.used - kept.used
     if unused:
         raise ValueError(f"it holds tensors that nothing refers to: {sorted(unused)}")
@@ -185,7 +180,7 @@ def build(header: dict[str, Any], tensors: Tensors) -> tuple[Any, dict[str, Any]
 
 
 def open_header(content: bytes) -> tuple[dict[str, Any], Tensors]:
-    """Return the header of a file, its outer parts as they should be, and its tensors."""
+    """Return the valid header of a file, and its tensors."""
     header, tensors = unpack(content)
     version = header.get("format")
     if type(version) is not int or version != FORMAT:
@@ -201,33 +196,31 @@ def open_header(content: bytes) -> tuple[dict[str, Any], Tensors]:
 
 
 def decode_extra(decoder: Decoder, header: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what was kept with a model."""
+    """Return the values saved with a model."""
     extra = decoder.decode(header["extra"]["value"])
     return None if extra is None else checked(extra, dict)
 
 
 def check_class(kind: type, subject: str) -> None:
-    """Refuse what is no model, or not one of the classes that can be kept."""
+    """Refuse a class that cannot be saved."""
     if kind not in MODELS:
         names = ", ".join(each.__name__ for each in MODELS)
         raise ValueError(
-            f"{subject} a {kind.__name__}, expected one of {names}, and no class derived from it: "
-            "keep other objects with skops."
+            f"{subject} a {kind.__name__}, expected one of {names}, and no subclass: save other "
+            "objects with skops."
         )
 
 
-def as_text(label: bytes) -> str:
-    """Return a label of bytes in the way Python writes it."""
-    return label.decode("ascii", "backslashreplace")
-
-
 def about(model: Any) -> dict[str, Any]:
-    """Return what the header says of a model, for those who do not load it."""
+    """Return the summary of a model for the header."""
     final = getattr(model, "_final_estimator", model)
     classes = getattr(final, "classes_", None)
     if classes is not None:
         classes = classes.astype(str) if classes.dtype.kind == "M" else classes
-        classes = [as_text(each) if type(each) is bytes else each for each in classes.tolist()]
+        classes = [
+            each.decode("ascii", "backslashreplace") if type(each) is bytes else each
+            for each in classes.tolist()
+        ]
     counts = {
         "n_features": getattr(model, "n_features_in_", None),
         "n_batches": getattr(final, "n_batches_", None),

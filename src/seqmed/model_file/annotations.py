@@ -1,14 +1,26 @@
-"""Records by their annotations: which classes there are, and whether values are of their types.
+"""Checks of values by annotations and constraints.
 
-A record is a frozen dataclass or a named tuple. A record whose class another one names in an
-annotation is known by that. Classes behind an interface are those that the package has registered.
+A record is a frozen dataclass or a named tuple. The classes of records are found by the annotations
+of other records; an annotation that is a protocol allows the registered classes.
+
+A constraint is a short text on an array or a number. It has three parts, which may be empty: the
+size of each axis, a name or a number; the values allowed besides finite numbers, "inf", "nan" (with
+infinities) or "any" (not only numbers); and bounds. Sizes of the same name must be equal.
+
+- ``"n machines"``: a finite array of two axes;
+- ``"n > 0"``: a finite array of one axis, all values positive;
+- ``"m inf >= 0"``: an array of one axis, without NaN and not negative;
+- ``">= 0 <= 1"``: a number from 0 to 1;
+- ``"heat | binary"``: one of these words.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
+from itertools import takewhile
 from numbers import Integral
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -25,7 +37,7 @@ from seqmed.model_file.saved_rows import SavedRows
 
 
 def kernel_classes() -> tuple[type, ...]:
-    """Return the classes of the kernels that have a name."""
+    """Return the classes of all kernels."""
     made = (type(make(1.0, 1, 1.0)) for make in kernels.KERNELS.values())
     return (*made, kernels.Precomputed)
 
@@ -37,27 +49,27 @@ def recursion_classes() -> tuple[type, ...]:
     return (*named, covariance.NystroemRecursion)
 
 
-# The classes that an annotation of an interface allows.
+# The classes that an annotation by a protocol allows.
 INTERFACES: dict[Any, Callable[[], tuple[type, ...]]] = {
     kernels.Kernel: kernel_classes,
     Recursion: recursion_classes,
     Metric: lambda: (Euclidean, Cosine, KernelDistance),
     MarginExpert: lambda: (OwnExpert,),
 }
-# Classes that are written as others.
+# Classes that are stored as others.
 WRITTEN_AS: dict[Any, Any] = {KeptRows: SavedRows}
 type_hints = cache(get_type_hints)
 
 
 def record_classes(hints: tuple[Any, ...]) -> dict[str, Any]:
-    """Return, by name, the classes of records that some annotations allow, and of their parts."""
+    """Return, by name, the classes of records that annotations allow, and of their fields."""
     registered = (kind for known in INTERFACES.values() for kind in known())
     return reachable((*hints, *registered))
 
 
 @cache
 def reachable(hints: tuple[Any, ...]) -> dict[str, Any]:
-    """Return, by name, the classes of records that annotations name, directly or not."""
+    """Return, by name, the classes of records in annotations, directly or in their fields."""
     found: dict[str, Any] = {}
     pending = list(hints)
     while pending:
@@ -71,12 +83,12 @@ def reachable(hints: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def is_record(kind: Any) -> bool:
-    """Whether a class is one of records."""
+    """Whether a class is a dataclass or a named tuple."""
     return isinstance(kind, type) and (is_dataclass(kind) or hasattr(kind, "_fields"))
 
 
 def field_types(kind: Any) -> dict[str, Any]:
-    """Return the fields of a class of records and their types."""
+    """Return the types of the fields of a record by name."""
     names = [each.name for each in fields(kind)] if is_dataclass(kind) else kind._fields
     return {name: type_hints(kind)[name] for name in names}
 
@@ -87,7 +99,7 @@ def field_values(record: Any) -> dict[str, Any]:
 
 
 def parts_of(value: Any) -> Iterator[Any]:
-    """Yield all records that a record or a tuple consists of, the parts before the whole."""
+    """Yield all records within a record or a tuple, and then the record itself."""
     value = as_written(value)
     if type(value) is tuple:
         for part in value:
@@ -99,13 +111,13 @@ def parts_of(value: Any) -> Iterator[Any]:
 
 
 def as_written(value: Any) -> Any:
-    """Return a value, or the record it is written as."""
+    """Return a value, or the record that it is stored as."""
     kind = WRITTEN_AS.get(type(value))
     return value if kind is None else kind.of(value)
 
 
 def check_fields(given: Any, types: dict[str, Any], what: str, optional: Any = ()) -> None:
-    """Refuse fields that are not known, not of their types, or missing and not optional."""
+    """Refuse fields that are unknown, missing or not of their types."""
     if not isinstance(given, dict):
         raise ValueError(f"a {what} is a {type(given).__name__}, expected parts by name")
     strange, missing = given.keys() - types.keys(), types.keys() - set(optional) - given.keys()
@@ -119,10 +131,7 @@ def check_fields(given: Any, types: dict[str, Any], what: str, optional: Any = (
 
 
 def of_type(value: Any, hint: Any) -> bool:
-    """Whether a value is what an annotation says; numbers may be numpy's.
-
-    Of the library's records only rows of data are annotated as anything.
-    """
+    """Whether a value is of an annotated type; in records, Any means rows of data."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
         return isinstance(value, np.ndarray) or sp.issparse(value)
@@ -137,9 +146,64 @@ def of_type(value: Any, hint: Any) -> bool:
         if arguments[-1] is Ellipsis:
             return all(of_type(each, arguments[0]) for each in value)
         return len(value) == len(arguments) and all(map(of_type, value, arguments))
-    if hint is int:  # larger ones would pass for numbers, and fail as sizes
+    if hint is int:  # of 64 bits, so that it can be a size
         whole = isinstance(value, Integral) and not isinstance(value, bool)
         return whole and -(2**63) <= value < 2**63
     if hint is float:
         return isinstance(value, float | np.floating) or of_type(value, int)
     return isinstance(value, INTERFACES[hint]() if hint in INTERFACES else origin or hint)
+
+
+# -- constraints ----------------------------------------------------------------------------------
+
+OPERATORS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+ALLOWED = ("inf", "nan", "any")
+
+
+@cache
+def parsed(text: str) -> tuple[list[str], str, list[tuple[str, float]]]:
+    """Return the three parts of a constraint."""
+    words = text.split()
+    axes = list(takewhile(lambda word: word not in (*ALLOWED, *OPERATORS), words))
+    rest = words[len(axes) :]
+    allowed = rest.pop(0) if rest and rest[0] in ALLOWED else ""
+    bounds = [(sign, float(end)) for sign, end in zip(rest[::2], rest[1::2], strict=True)]
+    return axes, allowed, bounds
+
+
+def check(title: str, value: Any, text: str, sizes: dict[str, int]) -> None:
+    """Refuse a value that does not satisfy a constraint.
+
+    Parameters
+    ----------
+    title : name of the value in errors.
+    value : array, dense or CSR, number or word.
+    text : the constraint.
+    sizes : known sizes by name; other sizes of the value are added.
+    """
+    if "|" in text:
+        if value not in text.split(" | "):
+            raise ValueError(f"{title} is {value!r}, expected {text}")
+        return
+    axes, allowed, bounds = parsed(text)
+    if np.ndim(value) != len(axes):
+        raise ValueError(f"{title} has {np.ndim(value)} axes, expected {len(axes)}")
+    for size, axis in zip(np.shape(value), axes, strict=True):
+        wanted = int(axis) if axis.isdigit() else sizes.setdefault(axis, size)
+        if size != wanted:
+            shape = " by ".join(axes) + ("" if axis.isdigit() else f", {axis}={wanted}")
+            raise ValueError(f"{title} has the shape {value.shape}, expected {shape}")
+    if allowed == "any":
+        return
+    values = np.asarray(value.data if sp.issparse(value) else value)
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"{title} is of type {values.dtype}, expected numbers")
+    if allowed == "inf" and np.isnan(values).any():
+        raise ValueError(f"{title} holds NaN, expected numbers")
+    if allowed == "" and not np.isfinite(values).all():
+        raise ValueError(f"{title} holds NaN or infinity, expected finite numbers")
+    for sign, end in bounds:
+        outside = ~OPERATORS[sign](values, end)
+        if outside.any():
+            first = values[outside].flat[0]
+            raise ValueError(f"{title} holds {first}, expected numbers {sign} {end:g}")

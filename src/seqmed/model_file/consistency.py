@@ -1,7 +1,7 @@
-"""What holds between the parts of a fitted estimator, and between them and its parameters.
+"""Rules between the attributes of a fitted estimator, and its parameters.
 
-Rules are as in `records`: a statement and whether it is true. All take an estimator, and its state:
-its kept attributes by name, of their types.
+A rule is a statement and whether it is true, as in `records`. All functions take an estimator and
+its state: the saved attributes by name, which are of their types.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from seqmed.model_file.records import Rules, check_records, n_landmarks, points_
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.selection.search import PrequentialSearch
 
-# Attributes for the columns that an estimator was fitted on, with their types.
+# Attributes on the columns of an estimator, with their types.
 COLUMNS: dict[str, Any] = {"n_features_in_": int, "feature_names_in_": NDArray[Any]}
-# Kernels of rows that are >= 0.
+# Kernels on rows >= 0.
 COUNT_KERNELS = (TfIdf, DCMFisher)
 
 
 def column_rules(state: dict[str, Any]) -> Rules:
-    """Yield what holds for the columns an estimator was fitted on."""
+    """Yield rules on the columns of an estimator."""
     width, names = state.get("n_features_in_"), state.get("feature_names_in_")
     yield "at least one column", width is None or width >= 1
     yield "a name for every column", names is None or names.shape == (width,)
@@ -41,12 +41,12 @@ def column_rules(state: dict[str, Any]) -> Rules:
 
 
 def margin_rules(began: Any, state: dict[str, Any]) -> Rules:
-    """Yield what holds for the stream of a margin classifier.
+    """Yield rules on the state of a margin classifier.
 
     Parameters
     ----------
-    began : SeqMED or SeqLapMED, not fitted, with the valid parameters that the stream began with.
-    state : the attributes kept of the fitted one, of their types.
+    began : SeqMED or SeqLapMED, not fitted, with the valid parameters of the first batch.
+    state : the saved attributes.
     """
     stream, info, width = state["_stream"], state["update_info_"], state["n_features_in_"]
     posterior, registry = stream.posterior, stream.registry
@@ -79,7 +79,7 @@ def margin_rules(began: Any, state: dict[str, Any]) -> Rules:
 
 
 def recursion_class(began: Any, kernel: Any) -> type:
-    """Return the class of the recursion that a stream begins with."""
+    """Return the class of the recursion of the first batch."""
     if hasattr(began, "recursion"):
         return type(covariance.make_recursion(began.recursion, kernel))
     unlimited = began.budget is None or kernel.compact
@@ -89,13 +89,13 @@ def recursion_class(began: Any, kernel: Any) -> type:
 def has_counted(
     registry: ClassRegistry, classes: NDArray[np.intp], counts: NDArray[np.intp]
 ) -> bool:
-    """Whether a registry has counted so many labels of these classes, by their indices."""
+    """Whether a registry has at least these counts of labels, by the index of the class."""
     known = (classes < registry.classes.size).all()
     return bool(known and (registry.counts[classes] >= counts).all())
 
 
 def suits(points: Points, kernel: Any, sparse: bool) -> bool:
-    """Whether points are of the format and the values that a kernel is for; all are finite."""
+    """Whether points have the format and range of values that a kernel needs."""
     if isinstance(kernel, Precomputed):
         whole = isinstance(points, np.ndarray) and points.dtype == np.intp
         return whole and bool(((points >= 0) & (points < kernel.gram.shape[0])).all())
@@ -104,13 +104,13 @@ def suits(points: Points, kernel: Any, sparse: bool) -> bool:
 
 
 def in_domain(points: Points, kernel: Any) -> bool:
-    """Whether rows are >= 0, if a kernel is for counts."""
+    """Whether rows are >= 0, for a kernel on counts."""
     values = points.data if sp.issparse(points) else points
     return not isinstance(kernel, COUNT_KERNELS) or bool((values >= 0).all())
 
 
 def graph_rules(began: Any, state: dict[str, Any]) -> Rules:
-    """Yield what holds for a stream with a graph; parameters as in `margin_rules`."""
+    """Yield rules on the state of a classifier with a graph; parameters as in `margin_rules`."""
     stream, info = state["_stream"], state["update_info_"]
     graph, registry = stream.graph, stream.registry
     kept, metric = graph.rows, graph.rows.metric
@@ -138,7 +138,7 @@ def kinds_in(metric: Any) -> tuple[type, type]:
 
 
 def named_metric(name: Any, stream: Any) -> Any:
-    """Return a metric as a stream begins with it."""
+    """Return the metric of the first batch."""
     margin, kernel = getattr(stream, "margin", None), None
     if margin is not None and margin.estimator._stream.fixed["kernel"] not in EUCLIDEAN_KERNELS:
         kernel = margin.estimator._stream.posterior.covariance.kernel
@@ -146,7 +146,7 @@ def named_metric(name: Any, stream: Any) -> Any:
 
 
 def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
-    """Yield what holds for the stream of a `SeqGraphMED`; parameters as in `margin_rules`."""
+    """Yield rules on the state of a `SeqGraphMED`; parameters as in `margin_rules`."""
     stream, info = state["_stream"], state["update_info_"]
     record, choice, inner = stream.record, stream.choice, stream.margin.estimator
     yield "an estimator that is fitted", hasattr(inner, "_stream")
@@ -177,7 +177,7 @@ def same_classes(first: ClassRegistry, second: ClassRegistry) -> bool:
 
 
 def scaler_rules(scaler: Any, state: dict[str, Any]) -> Rules:
-    """Yield what holds for a fitted scaler."""
+    """Yield rules on a fitted scaler."""
     yield from column_rules(state)
     measured = {name: value for name, value in state.items() if name not in COLUMNS}
     known = {name: value for name, value in measured.items() if value is not None}
@@ -186,14 +186,14 @@ def scaler_rules(scaler: Any, state: dict[str, Any]) -> Rules:
         yield f"{name} for every column", single or value.shape == (state["n_features_in_"],)
         yield f"{name} in numbers", np.asarray(value).dtype.kind in "iuf"
     needed = set(measured)
-    if isinstance(scaler, StandardScaler):  # what it does not use it does not measure
+    if isinstance(scaler, StandardScaler):  # it measures only what it uses
         needed = {"mean_"} if scaler.with_mean else set()
         needed |= {"mean_", "var_", "scale_"} if scaler.with_std else set()
     yield "all that it scales by", needed <= set(known)
 
 
 def pipeline_rules(pipeline: StreamPipeline, state: dict[str, Any]) -> Rules:
-    """Yield what holds for a fitted pipeline."""
+    """Yield rules on a fitted pipeline."""
     *scalers, final = (step for _, step in pipeline.steps if not is_passing(step))
     yield "scalers that are fitted", all(hasattr(each, "n_features_in_") for each in scalers)
     yield "a classifier that is fitted", hasattr(final, "classes_")
@@ -204,12 +204,12 @@ def pipeline_rules(pipeline: StreamPipeline, state: dict[str, Any]) -> Rules:
 
 
 def is_passing(step: Any) -> bool:
-    """Whether a step of a pipeline is one that changes nothing."""
+    """Whether a step of a pipeline is "passthrough" or None."""
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
 def search_rules(search: PrequentialSearch, state: dict[str, Any]) -> Rules:
-    """Yield what holds for a search that has begun."""
+    """Yield rules on a fitted search."""
     candidates, record, begun = state["candidates_"], state["record_"], state["_begun"]
     kind, grid = begun.get("estimator"), begun.get("param_grid")
     yield from column_rules(state)

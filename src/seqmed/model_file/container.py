@@ -1,7 +1,7 @@
-"""The bytes of a model file: safetensors, ended by a checksum of all that comes before it.
+"""The bytes of a model file: safetensors, with a checksum at the end.
 
-The last tensor, `CHECKSUM`, is the SHA-256 of the rest of the file, so that a file can be verified
-before anything in it is looked at. The header is a JSON document in the safetensors metadata.
+The last tensor, `CHECKSUM`, is the SHA-256 of the rest of the file, which is verified before
+anything else is read. The header is a JSON document in the safetensors metadata.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 
 Tensors = dict[str, NDArray[Any]]
 
-# The tensor that holds the checksum. It is written last, because safetensors sorts by dtype, wide
-# ones first, and then by name: no other tensor may be narrower than a byte, nor sort behind it.
+# The checksum is the last tensor, because safetensors sorts by dtype, wide ones first, and then by
+# name: no other tensor is narrower than a byte or has a later name.
 CHECKSUM = "sha256"
 CHECKSUM_BYTES = 32
 # The entry of the safetensors metadata that holds the header.
 ENTRY = "seqmed"
-# How the safetensors header of a model file begins.
+# First bytes of the safetensors header of a model file.
 SIGNATURE = f'{{"__metadata__":{{"{ENTRY}":"'.encode()
-# Bytes that state the length of the safetensors header, and how long readers let it be.
+# Bytes of the length of the safetensors header, and the largest length that readers accept.
 LENGTH_BYTES = 8
 LARGEST_HEADER = 100_000_000
 
@@ -42,7 +42,7 @@ def pack(header: dict[str, Any], tensors: Tensors) -> tuple[memoryview, bytes]:
 
     Parameters
     ----------
-    header : what JSON can hold, all numbers finite.
+    header : values for JSON, with finite numbers.
     tensors : arrays in C order, of the types in `DTYPES`.
     """
     import safetensors.numpy  # the first save or load imports it, not `import seqmed`
@@ -61,7 +61,7 @@ def pack(header: dict[str, Any], tensors: Tensors) -> tuple[memoryview, bytes]:
 
 
 def unpack(content: bytes) -> tuple[dict[str, Any], Tensors]:
-    """Return the header and the arrays of a file; a ValueError says why it is refused."""
+    """Return the header and the arrays of a file; ValueError if it is refused."""
     body = memoryview(content)[:-CHECKSUM_BYTES]
     if hashlib.sha256(body).digest() != content[-CHECKSUM_BYTES:]:
         raise ValueError(damage(content))
@@ -75,7 +75,7 @@ def unpack(content: bytes) -> tuple[dict[str, Any], Tensors]:
 
 
 def damage(content: bytes) -> str:
-    """Return what is wrong with a file whose checksum does not fit."""
+    """Return why the checksum of a file does not match."""
     begun = content[LENGTH_BYTES : LENGTH_BYTES + len(SIGNATURE)]
     if not begun or not SIGNATURE.startswith(begun):
         found = "it is empty and so not" if not content else "it is not"
@@ -99,12 +99,12 @@ def damage(content: bytes) -> str:
 
 
 def outline(content: bytes) -> dict[str, Any]:
-    """Return the safetensors header, once the checksum is where it has to be."""
+    """Return the safetensors header; refuse a checksum at another place."""
     length = int.from_bytes(content[:LENGTH_BYTES], "little")
     size = len(content) - LENGTH_BYTES - length
     if size < CHECKSUM_BYTES or length > LARGEST_HEADER:
         raise ValueError(
-            f"its header is said to have {length} bytes, expected at most {LARGEST_HEADER}, and "
+            f"its header is declared with {length} bytes, expected at most {LARGEST_HEADER}, and "
             f"less than the {len(content)} of the file"
         )
     found = parse(content[LENGTH_BYTES : LENGTH_BYTES + length].decode())
@@ -119,21 +119,21 @@ def outline(content: bytes) -> dict[str, Any]:
 
 
 def parse(text: Any) -> Any:
-    """Return what a JSON document says."""
+    """Return the content of a JSON document."""
     if not isinstance(text, str):
         raise ValueError(f"its header is a {type(text).__name__}, expected text")
     return json.loads(text, parse_constant=refuse_constant)
 
 
 def refuse_constant(name: str) -> None:
-    """Refuse NaN and infinities, which JSON has no words for."""
+    """Refuse NaN and infinities, which are not JSON."""
     raise ValueError(f"its header holds {name}, expected numbers")
 
 
 def tensors_in(content: bytes) -> Tensors:
     """Return the arrays of a safetensors file, without the checksum.
 
-    The library compares every shape with the bytes there are before it takes any.
+    safetensors compares shapes with the size of the file before it allocates memory.
     """
     import safetensors
 

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-# What a file system answers that cannot write a folder's entries to the disk on demand.
+# Errors of file systems that cannot sync folders.
 CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP)
-# Names of open descriptors, whatever is behind them.
+# Paths of open descriptors.
 DESCRIPTORS = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
-    """Return the bytes of a regular file; a pipe or a device, which might never end, is refused."""
+    """Return the bytes of a regular file; refuse pipes and devices, which may be endless."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise ValueError("it is a folder, a pipe or a device, expected a file")
     return Path(path).read_bytes()
 
 
 def replace_file(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:
-    """Write a file so that at any moment either the old or the new content is there.
+    """Replace a file so that at any moment it has either the old or the new content.
 
-    The content goes to a temporary file in the same folder, is forced to the disk, and takes the
-    place of the old file by renaming. Should any of this fail, the old file is as it was and the
-    temporary one is removed. The permissions of the old file are kept, a new one has those of the
-    process's mask; through a symbolic link the file it points to is written.
+    The content is written to a temporary file in the same folder, synced to the disk, and renamed
+    to the file. If that fails the old file is unchanged and the temporary file is removed. The
+    permissions of an old file are kept. Symbolic links are followed.
     """
     target = real_path(path)
     there = target.exists()
@@ -52,7 +51,7 @@ def replace_file(path: str | os.PathLike[str], parts: Iterable[bytes | memoryvie
 
 
 def real_path(path: str | os.PathLike[str]) -> Path:
-    """Return the path without symbolic links; OSError where they lead in a circle."""
+    """Return the path without symbolic links; OSError if they are circular."""
     real = os.path.realpath(path)
     if os.path.islink(real):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
@@ -60,11 +59,11 @@ def real_path(path: str | os.PathLike[str]) -> Path:
 
 
 def write_output(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:
-    """Write a file as a whole, as `replace_file` does, or part by part to a pipe or a device."""
+    """Write a file as `replace_file` does, or part by part to a pipe or a device."""
     if not is_pipe_or_device(path):
         replace_file(path, parts)
         return
-    # appended: what stands behind an open descriptor may be a file with content
+    # appended, because an open descriptor may be a file with content
     with open(os.open(path, os.O_WRONLY | os.O_APPEND), "wb", buffering=0) as file:
         for part in parts:
             view = memoryview(part)
@@ -73,7 +72,7 @@ def write_output(path: str | os.PathLike[str], parts: Iterable[bytes | memoryvie
 
 
 def is_pipe_or_device(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a pipe or a device, or names an open descriptor, as /dev/stdout does."""
+    """Whether a path is a pipe, a device, or an open descriptor such as /dev/stdout."""
     if os.path.abspath(path).startswith(DESCRIPTORS):
         return True
     try:
@@ -84,7 +83,7 @@ def is_pipe_or_device(path: str | os.PathLike[str]) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Force the entries of a folder to the disk, where the system can."""
+    """Sync the entries of a folder to the disk, where the system supports it."""
     if os.name == "nt":  # folders cannot be opened there
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -100,7 +99,7 @@ def sync_folder(folder: Path) -> None:
 def remove_leftovers(path: str | os.PathLike[str]) -> None:
     """Remove temporary files that a killed process left beside a file.
 
-    Only for a caller who knows, by a lock, that nobody else is writing the file.
+    The caller must hold a lock, so that no other process writes the file.
     """
     target = real_path(path)
     for leftover in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 16}.tmp"):

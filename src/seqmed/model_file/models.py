@@ -1,4 +1,4 @@
-"""Estimators and the records they hold as JSON, and back."""
+"""Encoding of estimators and their records as JSON, and decoding."""
 
 from __future__ import annotations
 
@@ -13,19 +13,24 @@ from sklearn.base import BaseEstimator, is_classifier
 from seqmed.kernels import FromFunction, Kernel
 from seqmed.mixture.experts import OtherExpert
 from seqmed.model_file import registry
-from seqmed.model_file.annotations import as_written, check_fields, field_types, field_values
-from seqmed.model_file.constraints import check
+from seqmed.model_file.annotations import (
+    as_written,
+    check,
+    check_fields,
+    field_types,
+    field_values,
+)
 from seqmed.model_file.registry import CLASSES, ESTIMATORS, MARGINS, SCALERS
 from seqmed.model_file.values import Decoder, Encoder, checked
 
-# The random generator of a RandomState that can be kept, and its state.
+# The random generator of a RandomState that can be saved, and its state.
 GENERATOR = "MT19937"
 GENERATOR_TYPES = {"key": NDArray[np.uint32], "position": int, "has_gauss": int, "gauss": float}
 GENERATOR_CONSTRAINTS = {"key": "624", "position": ">= 0 <= 624", "has_gauss": ">= 0 <= 1"}
 
 
 class ModelEncoder(Encoder):
-    """An encoder that knows estimators, records and random states too."""
+    """Encoder of estimators, records and random states."""
 
     def encode(self, value: Any, where: str) -> Any:
         """Return a value as JSON; ``where`` names it in errors."""
@@ -62,15 +67,14 @@ class ModelEncoder(Encoder):
         strange = vars(estimator).keys() - known.keys()
         if strange:
             raise ValueError(
-                f"{where} has {', '.join(sorted(strange))}, which a model file has no place for, "
-                "expected parameters and what was learned: remove it, and set it again after "
-                "loading."
+                f"{where} has {', '.join(sorted(strange))}, which a model file cannot hold, "
+                "expected parameters and learned attributes: remove it, and set it after loading."
             )
         return written
 
 
 def generator_state(generator: np.random.RandomState, where: str) -> dict[str, Any]:
-    """Return the state of a random generator, refusing those that cannot be kept."""
+    """Return the state of a random generator; refuse one that cannot be saved."""
     state: Any = generator.get_state(legacy=False)
     if state["bit_generator"] != GENERATOR:
         raise ValueError(
@@ -82,24 +86,26 @@ def generator_state(generator: np.random.RandomState, where: str) -> dict[str, A
 
 
 def refuse_code(value: Any, where: str) -> None:
-    """Refuse what could only be kept as code, with a remedy for each kind."""
-    if isinstance(value, np.ndarray):  # most values are, and the protocol below is slow to check
+    """Refuse a value that is code, with a remedy for each kind."""
+    if isinstance(
+        value, np.ndarray
+    ):  # most values are arrays, and the protocol below is slow to check
         return
     value = value.estimator if isinstance(value, OtherExpert) else value
     if isinstance(value, BaseEstimator) and is_classifier(value):
         remedy = (
             f"Expected {' or '.join(kind.__name__ for kind in MARGINS)}: use one of these as the "
-            "estimator, or keep the model with skops."
+            "estimator, or save the model with skops."
         )
     elif isinstance(value, BaseEstimator):
         remedy = (
             f"Expected {', '.join(CLASSES)}: transform the rows beforehand or by one of "
-            f"{', '.join(kind.__name__ for kind in SCALERS)}, or keep the model with skops."
+            f"{', '.join(kind.__name__ for kind in SCALERS)}, or save the model with skops."
         )
     elif callable(value) or isinstance(value, FromFunction | Kernel):
         remedy = (
             "Expected the name of a kernel, or a kernel of seqmed.kernels: use one of these, or "
-            "keep the model with cloudpickle and load it from nobody you do not trust."
+            "save the model with cloudpickle, and load such files only from trusted sources."
         )
     else:
         return
@@ -109,16 +115,16 @@ def refuse_code(value: Any, where: str) -> None:
 
 
 class ModelDecoder(Decoder):
-    """A decoder that makes estimators, records and random states, once they keep their rules."""
+    """Decoder of estimators, records and random states, which must be valid."""
 
     def decode(self, value: Any) -> Any:
-        """Return the value that some JSON stands for."""
+        """Return the value of some JSON."""
         if isinstance(value, dict) and set(value) == {"class"}:
             return registry.estimator_class(value["class"])
         return super().decode(value)
 
     def build(self, tag: str, content: Any) -> Any:
-        """Return what a node stands for."""
+        """Return the value of a node."""
         builders: dict[str, Callable[[Any], Any]] = {
             "estimator": self._build_estimator,
             "record": self._build_record,
@@ -159,10 +165,10 @@ class ModelDecoder(Decoder):
 
 
 class Outline(Decoder):
-    """A decoder of parameters that makes no estimator, record or random state: only their names."""
+    """Decoder that returns only the names of estimators, records and random states."""
 
     def build(self, tag: str, content: Any) -> Any:
-        """Return what a node stands for, or its name."""
+        """Return the value of a node, or its name."""
         if tag in ("estimator", "record", "random_state"):
             named = checked(content, dict)
             return str(named.get("class", named.get("type", "RandomState")))

@@ -1,10 +1,10 @@
-"""What holds for every record of a model: the sizes and ranges of its fields, and between them.
+"""Valid records of a model: constraints on their fields, and rules between them.
 
-Each record is declared once, here: the constraints of its fields, as in `constraints`, and the
-rules between them. Fields named ``n_...`` and seeds are counts, and need no declaration.
+Each record is declared once, here, with its constraints (see `annotations`) and rules. Fields named
+``n_...`` and seeds are counts, and need no declaration.
 
-A rule is a statement and whether it is true; it may take for granted the constraints of all fields,
-the rules of the record's parts, and the rules that come before it.
+A rule is a statement and whether it is true. It is evaluated after the constraints of all fields,
+the rules of the nested records and the rules before it.
 
 Sizes of the whole stream: p columns, machines, classes, kept rows of a graph.
 """
@@ -34,8 +34,7 @@ from seqmed.kernels import RBF, DCMFisher, Expansion, Polynomial, Precomputed, T
 from seqmed.label_dtypes import is_label_dtype
 from seqmed.mixture.update import PROBES, MixtureStream
 from seqmed.mixture.weighting import PRIOR_EXPONENTS, RECORD, Choice, Scales, ScoreRecord
-from seqmed.model_file.annotations import field_types, field_values, parts_of
-from seqmed.model_file.constraints import check
+from seqmed.model_file.annotations import check, field_types, field_values, parts_of
 from seqmed.model_file.saved_rows import SavedRows
 from seqmed.pipelines.column_statistics import ColumnStatistics
 from seqmed.pipelines.drift import ENOUGH_ROWS, Comparison, DriftMonitor
@@ -45,22 +44,22 @@ from seqmed.update import UpdateInfo
 
 Rules = Iterator[tuple[str, Any]]
 
-# A number that can be counted to, and be an index.
+# A count or an index.
 COUNT = ">= 0 < 9e15"
 CONSTRAINTS: dict[type, dict[str, str]] = {}
 RULES: dict[type, Callable[[Any], Rules]] = {}
 
 
 def declare(kind: type, **constraints: str) -> Callable[[Callable[[Any], Rules]], None]:
-    """Declare the fields of a record; decorate with it the rules between them, if there are any."""
+    """Declare the constraints of a record; decorates its rules, if there are any."""
     CONSTRAINTS[kind] = constraints
     return lambda rules: RULES.update({kind: rules})
 
 
 def check_records(value: Any, **sizes: int) -> None:
-    """Refuse a record, or a tuple of records, of which any part breaks its constraints or rules.
+    """Refuse a record, or a tuple of records, with a part that is not valid.
 
-    ``sizes`` are those known from elsewhere. Others must be the same within each record.
+    ``sizes`` are known sizes by name. Other sizes must be the same within each record.
     """
     records = list(parts_of(value))
     for record in records:
@@ -77,14 +76,14 @@ def check_records(value: Any, **sizes: int) -> None:
 
 
 def refuse_broken(rules: Any, subject: str) -> None:
-    """Refuse what breaks a rule."""
+    """Raise a ValueError for the first rule that is broken."""
     for statement, truth in rules:
         if not truth:
             raise ValueError(f"{subject}: expected {statement}")
 
 
 def points_in(value: Any) -> Iterator[Any]:
-    """Yield all rows of data in the records of a value."""
+    """Yield all rows of data in a value."""
     for record in parts_of(value):
         types = field_types(type(record))
         yield from (each for name, each in field_values(record).items() if types[name] is Any)

@@ -1,11 +1,9 @@
-"""The estimators that a model file can hold: what is kept of each, and what holds for it.
+"""Registry of the estimators that a model file can hold, with their saved attributes and rules.
 
-A file names its parts. Estimators are looked up here, and records among those that the attributes
-of the estimators may hold, so that no file can make anything but these.
+A file can create only these estimators, and the records in the annotations of their attributes.
 
-A checksum stops accidents, not malice. The rules are checked before a model is saved, so that every
-file that is written can be read, and again before a loaded one is put together, so that whatever a
-file holds, its model can be used like any other.
+The checksum detects accidents, not attacks. The rules are therefore checked before a model is
+saved, so that every saved file can be loaded, and before a loaded model is created.
 """
 
 from __future__ import annotations
@@ -39,17 +37,17 @@ from seqmed.update import UpdateInfo
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of an estimator besides its parameters, and what holds for both.
+    """Saved attributes of an estimator, and rules on them and its parameters.
 
     Parameters
     ----------
-    attributes : those that are written of a fitted one, with their types.
-    rules : what holds for the state of a fitted one: its kept attributes by name.
-    parameter_rules : what holds for the parameters, beyond the estimator's own constraints.
+    attributes : the saved attributes of a fitted estimator, with their types.
+    rules : rules on the state of a fitted estimator: its saved attributes by name.
+    parameter_rules : rules on the parameters, besides the constraints of the estimator.
     nesting : parameters that may hold estimators.
     optional : attributes that not every fitted estimator has.
-    complete : adds to a state that was read what is not written.
-    make : makes the other attributes, for an estimator that has those.
+    complete : adds the computed parts to a loaded state.
+    make : sets the other attributes of an estimator.
     """
 
     attributes: dict[str, Any]
@@ -62,12 +60,12 @@ class Kept:
 
 
 def check(estimator: Any, state: dict[str, Any]) -> None:
-    """Refuse an estimator, with its parameters and the state it has or is to have, by a ValueError.
+    """Raise a ValueError if the parameters or the state of an estimator are not valid.
 
     Parameters
     ----------
     estimator : of a class in `ESTIMATORS`. Estimators among its parameters have been checked.
-    state : its attributes that are kept, of their types; empty if it is not fitted.
+    state : its saved attributes; empty if it is not fitted.
     """
     name, kept = type(estimator).__name__, ESTIMATORS[type(estimator)]
     for parameter, value in estimator.get_params(deep=False).items():
@@ -80,7 +78,7 @@ def check(estimator: Any, state: dict[str, Any]) -> None:
 
 
 def restored(kind: Any, parameters: dict[str, Any], state: dict[str, Any]) -> Any:
-    """Return the estimator of some parameters and kept attributes, with all its attributes."""
+    """Return an estimator with some parameters and saved attributes."""
     estimator = kind(**parameters)
     vars(estimator).update(state)
     if state:
@@ -101,7 +99,7 @@ def holds_estimator(value: Any) -> bool:
 
 
 def classifier_parameters(model: Any) -> Rules:
-    """Yield what holds for the parameters of every classifier."""
+    """Yield rules on the parameters of every classifier."""
     for name in {"kernel", "metric"} & set(model.get_params(deep=False)):
         value = getattr(model, name)
         known = isinstance(value, str) or type(value) in kernel_classes()
@@ -115,17 +113,17 @@ def classifier_parameters(model: Any) -> Rules:
 
 
 def mixture_parameters(model: SeqGraphMED) -> Rules:
-    """Yield what holds for the parameters of a `SeqGraphMED`."""
+    """Yield rules on the parameters of a `SeqGraphMED`."""
     yield from classifier_parameters(model)
     yield (
         f"{' or '.join(kind.__name__ for kind in MARGINS)} as its estimator: use one of these, or "
-        "keep the model with skops",
+        "save the model with skops",
         model.estimator is None or type(model.estimator) in MARGINS,
     )
 
 
 def classifier(stream: type, info: type, rules: Any, **more: Any) -> Kept:
-    """Return what is kept of a classifier of streams."""
+    """Return the declaration of a classifier."""
 
     def state_rules(model: Any, state: dict[str, Any]) -> Rules:
         yield from consistency.column_rules(state)
@@ -144,7 +142,7 @@ def classifier(stream: type, info: type, rules: Any, **more: Any) -> Kept:
 
 
 def with_sketches(state: dict[str, Any]) -> dict[str, Any]:
-    """Return the state of a model with a graph, with what is computed from the kept rows."""
+    """Return the state of a model with a graph, with the sketches of its kept rows."""
     stream = state["_stream"]
     graph = replace(stream.graph, rows=completed(stream.graph.rows))
     return {**state, "_stream": stream._replace(graph=graph)}
@@ -154,7 +152,7 @@ def with_sketches(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def scaler(*statistics: str) -> Kept:
-    """Return what is kept of a transformer that scales columns."""
+    """Return the declaration of a scaler."""
     counts: dict[str, Any] = {"n_samples_seen_": float | NDArray[Any]}
     optional = dict.fromkeys(statistics, NDArray[Any] | None)
     return Kept({**consistency.COLUMNS, **counts, **optional}, consistency.scaler_rules)
@@ -164,7 +162,7 @@ def scaler(*statistics: str) -> Kept:
 
 
 def pipeline_parameters(pipeline: StreamPipeline) -> Rules:
-    """Yield what a pipeline consists of."""
+    """Yield rules on the parameters of a pipeline."""
     steps = pipeline.steps
     yield "a list of steps", isinstance(steps, list | tuple) and len(steps) > 0
     pairs = all(isinstance(step, list | tuple) and len(step) == 2 for step in steps)
@@ -176,7 +174,7 @@ def pipeline_parameters(pipeline: StreamPipeline) -> Rules:
     final = type(steps[-1][1])
     yield "a classifier of seqmed at its end", final in (*CLASSIFIERS, PrequentialSearch)
     yield (
-        "memory=None: loading what it caches would execute code (set it after loading)",
+        "memory=None, because its cache would execute code: set it after loading",
         pipeline.memory is None,
     )
     pipeline._validate_params()
@@ -188,14 +186,14 @@ def pipeline_parameters(pipeline: StreamPipeline) -> Rules:
 
 
 def search_parameters(search: PrequentialSearch) -> Rules:
-    """Yield what a search consists of."""
+    """Yield rules on the parameters of a search."""
     yield "an estimator of seqmed", type(search.estimator) in (*CLASSIFIERS, StreamPipeline)
     yield "a grid of parameters", isinstance(search.param_grid, dict | list)
 
 
 # -- all of them ----------------------------------------------------------------------------------
 
-# Estimators of `SeqGraphMED` that can be written.
+# Estimators of `SeqGraphMED` that can be saved.
 MARGINS: dict[type, Kept] = dict.fromkeys(
     (SeqMED, SeqLapMED),
     classifier(MarginState, UpdateInfo, consistency.margin_rules),
@@ -242,19 +240,19 @@ CLASSES: dict[str, type] = {kind.__name__: kind for kind in ESTIMATORS}
 
 
 def estimator_class(name: Any) -> Any:
-    """Return the class of estimators of this name."""
+    """Return the class of an estimator by its name."""
     if not isinstance(name, str) or name not in CLASSES:
         raise ValueError(f"it holds a {name!r}, expected one of {', '.join(CLASSES)}")
     return CLASSES[name]
 
 
 def kept_state(estimator: Any) -> dict[str, Any]:
-    """Return the attributes of an estimator that are kept; none if it is not fitted."""
+    """Return the saved attributes of an estimator; none if it is not fitted."""
     names = ESTIMATORS[type(estimator)].attributes
     return {name: vars(estimator)[name] for name in names if name in vars(estimator)}
 
 
 def records() -> dict[str, Any]:
-    """Return, by name, the classes of records that a model may consist of."""
+    """Return, by name, the classes of records in all models."""
     kept = (hint for each in ESTIMATORS.values() for hint in each.attributes.values())
     return record_classes(tuple(kept))

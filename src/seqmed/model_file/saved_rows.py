@@ -1,8 +1,8 @@
-"""Kept rows of a graph as they are written: one array of rows, without sketches.
+"""Kept rows of a graph in a model file: one array of rows, without sketches.
 
-Sketches are computed from the rows when a model is loaded, and so are norms if the metric computes
-its distances from the rows. No result depends on the last bits of either. The norms of other
-metrics are part of their distances, and are written.
+Sketches are computed when a model is loaded, and so are norms if the metric computes its distances
+from the rows. No result depends on their last bits. The norms of other metrics are part of their
+distances, and are saved.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seqmed.graph.neighbours import Lists, Single
 
 
 class SavedRows(NamedTuple):
-    """`KeptRows` as they are written.
+    """`KeptRows` in a model file.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class SavedRows(NamedTuple):
 
     @classmethod
     def of(cls, kept: KeptRows) -> SavedRows:
-        """Return kept rows as they are written."""
+        """Return the saved form of kept rows."""
         parts = [block.rows for block in kept.blocks]
         sparse = any(map(sp.issparse, parts))
         rows = sp.csr_array(sp.vstack(parts, format="csr")) if sparse else np.concatenate(parts)
@@ -47,16 +47,16 @@ class SavedRows(NamedTuple):
         return cls(kept.metric, kept.n_neighbors, rows, all_norms, kept.lists)
 
     def as_read(self) -> KeptRows:
-        """Return kept rows, which `completed` is to complete once they are found to be sound.
+        """Return kept rows without sketches, which `completed` adds after validation.
 
-        All arrays are copied: compiled code is compiled anew for arrays that cannot be written to,
-        and blocks that are replaced leave no memory behind.
+        All arrays are copied, because read-only arrays would compile the code again, and views
+        would keep the memory of replaced blocks.
         """
         rows, norms = self.rows, self.norms
         if rows.ndim != 2 or not rows.shape[0]:
             raise ValueError(f"kept rows have the shape {rows.shape}, expected at least one row")
         if (norms is None) != self.metric.refines:
-            raise ValueError("the norms of kept rows are expected where distances need them")
+            raise ValueError("norms must be saved if the metric uses them, and only then")
         if norms is None:
             norms = np.zeros(rows.shape[0], dtype=np.float32)
         cuts = [slice(start, start + BLOCK) for start in range(0, rows.shape[0], BLOCK)]

@@ -1,7 +1,7 @@
-"""Arrays as tensors of plain numbers, and back: the same values, type and layout in memory.
+"""Conversion of arrays to tensors of plain numbers and back, with type and memory layout.
 
-How an array lies in memory is part of it: sums over rows and over columns round differently, and a
-model that is loaded has to go on to the last bit as the one that was saved.
+The memory layout is kept because it changes the rounding of sums: a loaded model must learn as the
+saved one, to the last bit.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from seqmed.model_file.container import DTYPES
 
-# How a tensor is to be read; another way is a span or point of time, by the name of its type.
+# Kinds of tensors. Further kinds are the names of the types of times.
 PLAIN, TRANSPOSED, MASK, WIDE = "plain", "transposed", "mask", "longdouble"
-# How strings and bytes are to be read, and the type of their letters.
+# Kinds of strings and bytes, and the type of their characters.
 LETTERS: dict[str, tuple[str, np.dtype[Any]]] = {
     "U": ("text", np.dtype(np.uint32)),
     "S": ("bytes", np.dtype(np.uint8)),
@@ -25,15 +25,12 @@ TIME = re.compile(
     r"(datetime64|timedelta64)(\[([1-9]\d{0,8})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"
 )
 LARGEST_CODE_POINT = 0x10FFFF
-# Characters of a string that numpy can hold.
+# Largest number of characters in a string of numpy.
 LONGEST_TEXT = 2**28
 
 
 def to_tensor(array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
-    """Return how to read a tensor, and the tensor, in C order.
-
-    Byte order becomes the machine's own, and gaps between values are closed; else nothing is lost.
-    """
+    """Return the kind of a tensor, and the tensor, contiguous and in native byte order."""
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype in DTYPES.values():
         if by_columns(array):
@@ -52,13 +49,13 @@ def to_tensor(array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
     if array.dtype == np.longdouble and (array.astype(np.float64) == array).all():
         return WIDE, array.astype(np.float64)
     raise ValueError(
-        f"an array of dtype {array.dtype} cannot be kept in a model file, expected integers, "
+        f"an array of dtype {array.dtype} cannot be saved in a model file, expected integers, "
         "floats of up to 64 bits, booleans, strings, bytes or times: convert it"
     )
 
 
 def from_tensor(kind: Any, tensor: NDArray[Any]) -> NDArray[Any]:
-    """Return the array that was made a tensor, refusing what no array is made into."""
+    """Return the array of a tensor; refuse a kind that does not fit."""
     if kind == PLAIN:
         return tensor
     if kind == TRANSPOSED:
@@ -74,7 +71,7 @@ def from_tensor(kind: Any, tensor: NDArray[Any]) -> NDArray[Any]:
                 return tensor.reshape(-1).view(f"{code}{width}").reshape(tensor.shape[:-1])
     if isinstance(kind, str) and TIME.fullmatch(kind) and tensor.dtype == np.int64:
         return tensor.view(kind)
-    raise ValueError(f"a tensor of {tensor.dtype} is said to be {kind!r}, which it cannot be")
+    raise ValueError(f"a tensor of {tensor.dtype} is declared as {kind!r}, which does not fit")
 
 
 def in_c_order(array: NDArray[Any]) -> NDArray[Any]:
@@ -83,7 +80,7 @@ def in_c_order(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def by_columns(array: NDArray[Any]) -> bool:
-    """Whether an array lies in memory column by column, as the transpose of one in C order does."""
+    """Whether an array is stored column by column, as the transpose of one in C order."""
     if array.ndim < 2 or array.strides == c_strides(array.shape, array.itemsize):
         return False
     if array.strides == c_strides(array.shape[::-1], array.itemsize)[::-1]:
@@ -92,7 +89,7 @@ def by_columns(array: NDArray[Any]) -> bool:
 
 
 def c_strides(shape: tuple[int, ...], step: int) -> tuple[int, ...]:
-    """Return the strides that a new array of this shape has, its values ``step`` bytes apart."""
+    """Return the strides of a contiguous array of this shape, with items of ``step`` bytes."""
     strides = []
     for size in reversed(shape):
         strides.append(step)

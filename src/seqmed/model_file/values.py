@@ -1,9 +1,8 @@
-"""Plain values and arrays as JSON, and back, exactly: types, key order, which arrays are one.
+"""Exact encoding of plain values and arrays as JSON, and decoding.
 
-JSON's own null, booleans, integers, finite numbers, strings and lists stand for themselves. All
-else is an object with a single key that says what it is. Arrays, and whatever else two places may
-share, stand in a list of *nodes*, to which places refer by number. A node refers to earlier ones
-only, so that nothing can contain itself.
+null, booleans, integers, finite numbers, strings and lists are encoded as themselves. Any other
+value is an object whose single key is its kind. Arrays and other objects that may be shared are in
+a list of *nodes*, and referred to by number. A node refers only to earlier ones, without cycles.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from numpy.typing import NDArray
 from seqmed.model_file.container import Tensors
 from seqmed.model_file.tensors import from_tensor, to_tensor
 
-# Numbers that JSON has no words for.
+# Numbers that are not JSON.
 NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 class Encoder:
-    """Makes JSON of values, and collects the nodes and tensors they refer to.
+    """Encodes values as JSON, and collects the nodes and tensors they refer to.
 
     Parameters
     ----------
-    prefix : begins the names of the tensors.
+    prefix : prefix of the names of tensors.
 
     Attributes
     ----------
@@ -58,12 +57,15 @@ class Encoder:
             return {"dict": [[*pair] for pair in zip(keys, values, strict=True)]}
         if id(value) not in self._places:
             node = self.node(value, where)
-            self._places[id(value)] = (len(self.nodes), value)  # held, so that its id stays its own
+            self._places[id(value)] = (
+                len(self.nodes),
+                value,
+            )  # referenced, so that its id is not reused
             self.nodes.append(node)
         return {"node": self._places[id(value)][0]}
 
     def node(self, value: Any, where: str) -> dict[str, Any]:
-        """Return the node of a value that two places may share."""
+        """Return the node of a value that may be shared."""
         if type(value) in (np.ndarray, np.memmap) and value.dtype.kind != "O":
             return {"array": self._store(value, where)}
         if type(value) is np.ndarray and value.ndim == 1 and set(map(type, value)) == {str}:
@@ -81,7 +83,7 @@ class Encoder:
         )
 
     def encode_named(self, values: dict[str, Any], where: str) -> dict[str, Any]:
-        """Return values that have names as a JSON object."""
+        """Return named values as a JSON object."""
         return {name: self.encode(each, f"{where}.{name}") for name, each in values.items()}
 
     def _store(self, array: NDArray[Any], where: str) -> list[str]:
@@ -95,7 +97,7 @@ class Encoder:
 
 
 class Decoder:
-    """Makes values of JSON, refusing with a ValueError whatever an `Encoder` does not write.
+    """Decodes JSON; ValueError for anything that an `Encoder` does not write.
 
     Parameters
     ----------
@@ -115,7 +117,7 @@ class Decoder:
             self.objects.append(self.build(*tagged(node)))
 
     def decode(self, value: Any) -> Any:
-        """Return the value that some JSON stands for."""
+        """Return the value of some JSON."""
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError("a number is too large for a float")
         if isinstance(value, list):
@@ -135,10 +137,10 @@ class Decoder:
             if len(found) != len(pairs):
                 raise ValueError("a dictionary has a key twice")
             return found
-        raise ValueError(f"{tag!r} stands where a value is expected")
+        raise ValueError(f"{tag!r} was found, expected a value")
 
     def build(self, tag: str, content: Any) -> Any:
-        """Return what a node stands for."""
+        """Return the value of a node."""
         if tag == "array":
             return self._fetch(content)
         if tag == "names":
@@ -189,21 +191,21 @@ class Decoder:
 
 
 def tagged(node: Any) -> tuple[str, Any]:
-    """Return the single key of a JSON object, and what it holds."""
+    """Return the single key of a JSON object, and its value."""
     if not isinstance(node, dict) or len(node) != 1:
         raise ValueError("an object of one key is expected in the header")
     return next(iter(node.items()))
 
 
 def checked(value: Any, kind: Any, length: int | None = None) -> Any:
-    """Return a value that is of a kind and, if one is asked for, of a length."""
+    """Return a value; refuse one of another type or length."""
     if not isinstance(value, kind) or (length is not None and len(value) != length):
-        raise ValueError(f"a {kind.__name__} is expected where a {type(value).__name__} stands")
+        raise ValueError(f"a {type(value).__name__} was found, expected a {kind.__name__}")
     return value
 
 
 def in_range(value: Any, end: int, what: str) -> int:
-    """Return an integer that is neither negative nor as large as ``end``."""
+    """Return an integer; refuse one outside 0 to ``end - 1``."""
     if type(value) is not int or not 0 <= value < end:
-        raise ValueError(f"{value!r} is given for {what}, of which there are {end}")
+        raise ValueError(f"{what} has the number {value!r}, expected 0 to {end - 1}")
     return value

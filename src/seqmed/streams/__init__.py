@@ -1,16 +1,14 @@
 """Streams of batches from files and pipes.
 
-CSV, TSV, JSON lines, Parquet, Feather and .npz become the same batches: rows that are checked,
-labels of one type, and a position from which reading goes on another time. See
-docs/stream-input.md.
+CSV, TSV, JSON lines, Parquet, Feather and .npz files give the same batches: checked rows, labels of
+one type, and a position from which to resume. See docs/stream-input.md.
 """
 
 from seqmed.streams.batches import Stream, StreamBatch
-from seqmed.streams.columns import Columns
 from seqmed.streams.errors import BadRow, Fault, Skipped, StreamError, StreamWarning
-from seqmed.streams.label_types import likely_typo
 from seqmed.streams.positions import FilePosition, Position
-from seqmed.streams.schema import Schema
+from seqmed.streams.schema import Columns, Schema
+from seqmed.streams.values import likely_typo
 
 __all__ = [
     "BadRow",

@@ -1,4 +1,4 @@
-"""A stream of batches, from files and pipes of any format."""
+"""A stream of batches from files and pipes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Points
-from seqmed.streams.cells import cell_text
-from seqmed.streams.columns import Columns
-from seqmed.streams.errors import LABEL, BadRow, Fault, Skipped, StreamError, notice, shown
+from seqmed.streams.errors import LABEL, BadRow, Fault, Skipped, StreamError, listed, notice, shown
 from seqmed.streams.features import encode, freeze_schema
 from seqmed.streams.files import find_inputs
-from seqmed.streams.label_types import check_signs, label_of, label_text, label_type
-from seqmed.streams.positions import Position
-from seqmed.streams.reading import Reading
-from seqmed.streams.schema import Schema
-from seqmed.streams.tables import Piece
+from seqmed.streams.formats import open_table
+from seqmed.streams.positions import Cursor, PlannedRead, Position, plan, stamp
+from seqmed.streams.schema import Columns, Schema, choose_columns, refuse_missing
+from seqmed.streams.tables import Piece, Table, Wanted
+from seqmed.streams.values import cell_text, check_signs, label_of, label_text, label_type
 
 DEFAULT_BATCH_SIZE = 500
-# Values of the column of batches that are remembered, to notice when one comes back.
+# Recent values of ``batch_by`` that are compared, to warn of rows that are not sorted.
 REMEMBERED = 1000
 
 
@@ -36,13 +34,13 @@ class StreamBatch(NamedTuple):
     Parameters
     ----------
     X : (n, p) array or CSR array of features.
-    y : (n,) object array of labels, all of one type, None for unlabeled rows, as `partial_fit`
-        takes it; None if no column of labels was chosen.
-    file, row : (n,) where each row comes from: a place in `Stream.names`, and the number of the row
-        in the file, from 1, the header not counted.
-    kept : other columns that were asked for, by name, n values each.
-    position, schema : to be saved with a model that has learned the batch, so that it can go on.
-    skipped : bad rows passed over so far.
+    y : (n,) object array of labels of one type, None for unlabeled rows; None without a column of
+        labels.
+    file, row : (n,) the origin of each row: an index in `Stream.names`, and the number of the row
+        in the file, from 1, without the header.
+    kept : the columns of ``keep`` by name, n values each.
+    position, schema : to be saved with a model that has learned the batch, to resume after it.
+    skipped : bad rows skipped so far.
     """
 
     X: Points
@@ -63,7 +61,7 @@ class StreamBatch(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Good rows of one piece, held until their batch is full."""
+    """Good rows of one piece, part of the next batch."""
 
     numbers: Array
     values: dict[str, list[Any]]
@@ -75,36 +73,36 @@ class Part(NamedTuple):
 class Stream:
     """Batches from files and pipes, each read once, in constant memory.
 
-    Iterating yields every `StreamBatch`. A batch goes on from one file to the next, as if the files
-    were one. After the last batch `position` says that the files are finished: save it too.
+    Iterating yields every `StreamBatch`. A batch continues from one file to the next, as if the
+    files were one. After the last batch, `position` marks the files as finished: save it too.
 
     Parameters
     ----------
-    paths : a file, a folder (its files in the order of names), "-" for standard input, or several.
-    columns : which columns are what; may be left out where the schema says so.
-    schema : of the batches that came before, None to decide it with the first rows.
-    batch_size : rows in a batch, the last of all excepted. Default 500; with ``batch_by``, any
-        number.
-    batch_by : a column: a new batch begins wherever its value changes. It is not a feature, unless
+    paths : a file, a folder (its files sorted by name), "-" for standard input, or several.
+    columns : the choice of columns; optional with a schema.
+    schema : schema of earlier batches, None to decide it with the first rows.
+    batch_size : rows in a batch, except the last. Default 500; with ``batch_by``, no limit.
+    batch_by : a column. A new batch begins where its value changes. It is not a feature, unless
         named as one.
-    on_error : "stop" to refuse a bad row, "skip" to count it and go on.
-    position : of the batch after which to go on, None to begin.
-    again : whether to read files once more that have been finished. If the last time was
-        interrupted, it is completed instead.
-    final : whether a last line of a file that has no line end is read. Without it, such a line is
-        left for the next time, with a notice: it may still be being written. The end of a pipe is
-        always final.
-    file_format : of all files; None to tell by their names, and of a pipe by its first character.
-    label_required : whether a file without the column of labels is refused, rather than taken as
+    on_error : "stop" to refuse a bad row, "skip" to count it and continue.
+    position : position after which to resume, None to begin.
+    again : whether finished files are read once more. If the previous run was interrupted, it is
+        completed instead.
+    final : whether a last line without a line end is read. By default such a line of a file is left
+        for the next run, with a warning, because it may be incomplete. The last line of a pipe is
+        always read.
+    file_format : format of all inputs; None to infer it from the names of files and the first
+        character of pipes.
+    label_required : whether a file without the column of labels is refused. If not, its rows are
         unlabeled.
-    keep : columns to pass on as they are.
+    keep : columns to return unchanged with each batch.
 
     Attributes
     ----------
-    names : the files, as messages call them.
-    position, schema : as in the last batch; after the last one, of the whole stream.
-    skipped : bad rows passed over, by reason, with examples.
-    resumable : whether all inputs are files; pipes cannot be read from where they stopped.
+    names : names of the inputs in messages.
+    position, schema : those of the last batch; after the last one, of the whole stream.
+    skipped : skipped bad rows by reason, with examples.
+    resumable : whether all inputs are files; a pipe cannot be resumed.
     """
 
     def __init__(
@@ -138,62 +136,115 @@ class Stream:
         self.names = tuple(each.name for each in inputs)
         self.resumable = all(each.resumable for each in inputs)
         self.skipped = Skipped()
-        self._reading = Reading(
-            inputs,
+        self.schema = schema
+        self._columns, self._label_required, self._final = (
             columns or Columns(),
-            schema,
-            batch_by=batch_by,
-            keep=keep,
-            label_required=label_required,
-            position=position or Position(),
-            again=again,
-            final=final,
+            label_required,
+            final,
         )
-        self.schema, self.position = schema, self._reading.position
         self._batch_size, self._batch_by, self._keep = batch_size, batch_by, tuple(keep)
+        self._others = [*([] if batch_by is None else [batch_by]), *keep]
+        self._known = set(self._others)  # columns that need no warning
+        wanted = None if schema is None else self._wanted(schema)
+        self._reads, self.position = plan(inputs, position or Position(), again, wanted)
+        self._files = self.position  # of the files that have been closed
+        self._sizes = [stamp(each.path).size if each.path else 0 for each in inputs]
+        self._number, self._read_fraction = 0, 0.0
         self._stop = on_error == "stop"
         self._held: list[Part] = []
         self._recent: deque[str | None] = deque(maxlen=REMEMBERED)  # values of batch_by
-        self._returned = self._begun = False
+        self._warned = self._begun = False
 
     @property
     def fraction(self) -> float | None:
-        """How much of the input has been read, 0 to 1; None if a pipe is among it."""
-        return self._reading.fraction if self.resumable else None
+        """The share of the input that has been read, 0 to 1; None if there is a pipe."""
+        if not self.resumable:
+            return None
+        sizes, number = self._sizes, min(self._number, len(self._sizes) - 1)
+        done = sum(sizes[: self._number]) + sizes[number] * self._read_fraction
+        return min(done / max(sum(sizes), 1), 1.0)
 
     def __iter__(self) -> Iterator[StreamBatch]:
         if self._begun:
             raise StreamError("a stream is read once: open another to read it again.")
         self._begun = True
-        for piece in self._reading.pieces():
-            yield from self._take(piece)
+        for read in self._reads:
+            if read.content is not None:
+                yield from self._batches_of(read)
+            self._number += 1
         if self._held:
-            yield self._finish_batch()
-        self.position = self._reading.position
+            yield self._finish_batch(self._files)
+        self.position = self._files
 
-    def _take(self, piece: Piece) -> Iterator[StreamBatch]:
+    def _batches_of(self, read: PlannedRead) -> Iterator[StreamBatch]:
+        """Yield the batches that the rows of one input complete."""
+        source = read.source
+        cursor = Cursor(*read)
+        with open_table(source, final=self._final) as table:
+            if table.has_rows():
+                self.schema = self._checked(table, source.name)
+                for piece in table.pieces(self._wanted(self.schema), read.start):
+                    self._read_fraction = table.fraction()
+                    yield from self._take(piece, cursor)
+            deferred = table.deferred
+        self._read_fraction = 0.0
+        if source.resumable:
+            end = cursor.position(finished=True, deferred=deferred)
+            self._files = self._files.with_file(end)
+
+    def _checked(self, table: Table, source: str) -> Schema:
+        """Return the schema, decided by the first file; refuse a file without its columns."""
+        schema = self.schema or choose_columns(self._columns, table, source, self._batch_by)
+        refuse_missing(schema.needed, table, source)
+        label = schema.columns.label
+        self._known |= {*schema.needed, *schema.ignored, *([] if label is None else [label])}
+        new = [name for name in table.names if name not in self._known]
+        if new:
+            self._known |= set(new)
+            names = listed([shown(name) for name in new])
+            notice(f"{source}: columns that the first file did not have are not used: {names}.")
+        required = [label] if self._label_required and label is not None else []
+        if table.complete:
+            refuse_missing([*self._others, *required], table, source)
+        elif required and label not in table.names:
+            notice(f"{source}: its first rows have no {label!r}: is this the column of labels?")
+        return schema
+
+    def _wanted(self, schema: Schema) -> Wanted:
+        """Return which columns are read."""
+        hashed = [schema.columns.label, schema.columns.text]
+        present = tuple(name for name in hashed if name is not None)
+        return Wanted(schema.features, tuple(dict.fromkeys([*present, *self._others])), present)
+
+    def _take(self, piece: Piece, cursor: Cursor) -> Iterator[StreamBatch]:
         """Hold the good rows of a piece; yield the batches that they complete."""
-        bad = sorted(piece.faults)  # a heap, to which others are added
+        bad = sorted(piece.faults)  # a heap, to which rows with bad labels are added
         good = np.delete(np.arange(piece.ends.size), bad)
-        passed = 0
+        done = 0
         for run in self._runs(piece, good):
-            if self._changes(piece, int(run[0])):
-                yield self._finish_batch()
+            if self._begins_batch(piece, int(run[0])):
+                yield self._finish_batch(self._position(cursor))
             while run.size:
                 held = sum(part.rows.size for part in self._held)
-                room = run.size if self._batch_size is None else self._batch_size - held
-                rows, run = run[:room], run[room:]
-                part = self._part(piece, rows, passed, bad)
-                self._pass(piece, passed, int(rows[-1]) + 1, bad)
-                passed = int(rows[-1]) + 1
+                free = run.size if self._batch_size is None else self._batch_size - held
+                rows, run = run[:free], run[free:]
+                part = self._part(piece, rows, cursor.rows - done + 1, bad)
+                self._advance(piece, done, int(rows[-1]) + 1, bad, cursor)
+                done = int(rows[-1]) + 1
                 if part.rows.size:
                     self._held.append(part)
                 if held + part.rows.size == self._batch_size:
-                    yield self._finish_batch()
-        self._pass(piece, passed, piece.ends.size, bad)
+                    yield self._finish_batch(self._position(cursor))
+        self._advance(piece, done, piece.ends.size, bad, cursor)
+
+    def _position(self, cursor: Cursor) -> Position:
+        """Return the position of the stream within an open input."""
+        if not self._reads[self._number].source.resumable:
+            return self._files
+        return self._files.with_file(cursor.position(finished=False))
 
     def _runs(self, piece: Piece, good: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-        """Return the good rows of a piece, apart where the value of ``batch_by`` changes."""
+        """Return the good rows of a piece, split where the value of ``batch_by`` changes."""
         if self._batch_by is None or not good.size:
             return [good] if good.size else []
         column = piece.values[self._batch_by]
@@ -201,31 +252,34 @@ class Stream:
         borders = [place for place, pair in enumerate(pairwise(keys), 1) if pair[0] != pair[1]]
         return np.split(good, borders)
 
-    def _changes(self, piece: Piece, row: int) -> bool:
-        """Return whether a batch ends before a row, by its value of ``batch_by``."""
+    def _begins_batch(self, piece: Piece, row: int) -> bool:
+        """Whether a row begins a new batch, by its value of ``batch_by``."""
         if self._batch_by is None:
             return False
         key = cell_text(piece.values[self._batch_by][row])
         if self._recent and key == self._recent[-1]:
             return False
-        if key in self._recent and not self._returned:
-            self._returned = True
+        if key in self._recent and not self._warned:
+            self._warned = True
             notice(
-                f"{self.names[self._reading.number]}: {shown(key)} comes back in column "
-                f"{self._batch_by!r}, and begins another batch: sort the rows by this column if "
-                "those of equal value belong together."
+                f"{self.names[self._number]}: {shown(key)} occurs again in column "
+                f"{self._batch_by!r} and begins another batch: sort the rows by this column to "
+                "have one batch for each value."
             )
         self._recent.append(key)
         return bool(self._held)
 
-    def _part(self, piece: Piece, rows: NDArray[np.intp], passed: int, bad: list[int]) -> Part:
-        """Return rows to hold; those with a label of another type are added to the bad ones."""
-        reading, schema = self._reading, self._reading.known_schema
-        label, kind = schema.columns.label, schema.label_type
+    def _part(self, piece: Piece, rows: NDArray[np.intp], first: int, bad: list[int]) -> Part:
+        """Return rows to hold; rows with a label of another type are added to the bad ones.
+
+        ``first`` is the number in its file of the first row of the piece.
+        """
+        assert self.schema is not None  # decided before rows are read
+        label, kind = self.schema.columns.label, self.schema.label_type
         texts: dict[int, str | None] = dict.fromkeys(rows.tolist())
         if label is not None:
             for row in texts:
-                texts[row] = label_text(piece.values[label][row], schema.columns.unlabeled)
+                texts[row] = label_text(piece.values[label][row], self.schema.columns.unlabeled)
         if kind is not None:
             misfits = {row for row, text in texts.items() if text and label_of(text, kind) is None}
             for row in misfits:
@@ -236,26 +290,26 @@ class Stream:
             piece.numbers[kept],
             {name: [column[row] for row in texts] for name, column in piece.values.items()},
             list(texts.values()),
-            reading.number,
-            kept + (reading.open_cursor.rows - passed + 1),
+            self._number,
+            kept + first,
         )
 
-    def _pass(self, piece: Piece, first: int, last: int, bad: list[int]) -> None:
-        """Let rows of a piece be taken, and count the bad ones among them."""
-        cursor = self._reading.open_cursor
+    def _advance(self, piece: Piece, first: int, last: int, bad: list[int], cursor: Cursor) -> None:
+        """Move the cursor over rows of a piece; refuse or count the bad ones among them."""
         while bad and bad[0] < last:
             place = heappop(bad)
-            name, row = self.names[self._reading.number], cursor.rows - first + place + 1
-            found = BadRow(name, row, piece.faults[place])
+            row = cursor.rows - first + place + 1
+            found = BadRow(self.names[self._number], row, piece.faults[place])
             if self._stop:
                 raise found.error()
             self.skipped.add(found)
         cursor.advance(last - first, piece.part(first, last))
 
-    def _finish_batch(self) -> StreamBatch:
-        """Return the rows held as a batch, and what is known after it."""
+    def _finish_batch(self, position: Position) -> StreamBatch:
+        """Return the rows held as a batch, with the position after it."""
         parts, self._held = self._held, []
-        schema = self._reading.known_schema
+        assert self.schema is not None  # decided before rows are read
+        schema = self.schema
         columns = schema.columns
         numbers = np.vstack([part.numbers for part in parts])
         texts = [text for part in parts for text in part.labels]
@@ -272,15 +326,14 @@ class Stream:
         if columns.label is not None:
             y = np.empty(len(texts), dtype=object)
             y[:] = [text and label_of(text, str(schema.label_type)) for text in texts]
-        self.schema = self._reading.schema = schema
-        self.position = self._reading.position
+        self.schema, self.position = schema, position
         return StreamBatch(
             encode(schema, numbers, words),
             y,
             np.concatenate([np.full(part.rows.size, part.file) for part in parts]),
             np.concatenate([part.rows for part in parts]),
             {name: [value for part in parts for value in part.values[name]] for name in self._keep},
-            self.position,
+            position,
             schema,
             self.skipped.total,
         )

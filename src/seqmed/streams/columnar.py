@@ -25,7 +25,7 @@ from seqmed.streams.tables import (
     rows_at_once,
 )
 
-# Strings are taken as bytes: in a damaged file they may be no UTF-8.
+# Strings are read as bytes: in a damaged file they may not be UTF-8.
 AS_BYTES = {
     pa.string(): pa.binary(),
     pa.large_string(): pa.large_binary(),
@@ -40,8 +40,8 @@ class Store(NamedTuple):
     Parameters
     ----------
     names : its columns.
-    batches : yields the rows as record batches of pyarrow, with the columns at some places, and
-        with each how much of the file has been read, 0 to 1.
+    batches : yields record batches of pyarrow with the columns of some indices, and for each the
+        share of the file that has been read, 0 to 1.
     """
 
     names: Sequence[str]
@@ -49,14 +49,7 @@ class Store(NamedTuple):
 
 
 class Columnar:
-    """A file of a columnar format; see `Table`.
-
-    Parameters
-    ----------
-    store : the open file.
-    name : of the file, for messages.
-    kind : of the format, for messages.
-    """
+    """A file of a columnar format; see `Table`. Its name and format are for messages."""
 
     complete = True
     deferred = False
@@ -117,7 +110,7 @@ class Columnar:
             self._fraction = fraction
 
     def _numbers(self, column: Any, name: str) -> Array:
-        """Return a column as numbers, NaN where there is none."""
+        """Return a column as numbers, NaN if missing."""
         column = sound(column)
         if not is_numeric(column.type):
             raise StreamError(
@@ -126,10 +119,10 @@ class Columnar:
         return float_array(column)
 
     def _values(self, column: Any, name: str, faults: dict[int, Fault]) -> list[Any]:
-        """Return a column as Python values; what is no text is added to the faults."""
+        """Return a column as Python values; texts that are not UTF-8 are added to the faults."""
         column = sound(column)
         if column.type in BYTES:
-            values = column.to_pylist()
+            values: list[Any] = column.to_pylist()
             for place, value in enumerate(values):
                 try:
                     values[place] = None if value is None else value.decode()
@@ -138,17 +131,17 @@ class Columnar:
                     faults[place] = Fault(INVALID_TEXT, name, shown(value))
             return values
         if is_numeric(column.type) and not types.is_decimal(column.type):
-            return column.to_pylist()
+            return list(column.to_pylist())
         if types.is_nested(column.type):
             raise StreamError(
                 f"{self._name}: column {name!r} holds {column.type}, expected single values: "
                 "convert it."
             )
-        return column.cast(pa.string()).to_pylist()
+        return list(column.cast(pa.string()).to_pylist())
 
 
 def sound(column: Any) -> Any:
-    """Return a column as it is, or refuse it if its parts do not fit; strings become bytes."""
+    """Return a valid column, with strings as bytes; refuse a damaged one."""
     column.validate()
     if column.type in AS_BYTES:
         column = column.cast(AS_BYTES[column.type])
@@ -157,20 +150,20 @@ def sound(column: Any) -> Any:
 
 
 def is_numeric(kind: Any) -> bool:
-    """Whether a column of this type holds numbers, booleans, or nothing."""
+    """Whether a column of this type holds numbers, booleans or only missing values."""
     tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
     return any(test(kind) for test in tests)
 
 
 def float_array(column: Any) -> Array:
-    """Return a numeric column as an array, NaN where there is none."""
+    """Return a numeric column as an array, NaN if missing."""
     if column.type != pa.float64():
         column = column.cast(pa.float64(), safe=False)
-    return column.to_numpy(zero_copy_only=False)
+    return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
 def sampled_values(column: Any) -> list[Any]:
-    """Return a column as numbers and texts, None where there is none."""
+    """Return a column as numbers and texts, None if missing."""
     column = sound(column)
     if is_numeric(column.type):
         return [None if value != value else value for value in float_array(column).tolist()]
@@ -181,7 +174,7 @@ def sampled_values(column: Any) -> list[Any]:
 
 @contextmanager
 def open_parquet(path: Path, name: str) -> Iterator[Columnar]:
-    """Open a Parquet file; columns are read through buffers rather than whole."""
+    """Open a Parquet file; columns are buffered, not read as a whole."""
     with refusing(name, "Parquet"):
         file = parquet.ParquetFile(
             pa.OSFile(os.fsencode(path)), buffer_size=BLOCK // 16, pre_buffer=False

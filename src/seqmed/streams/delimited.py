@@ -1,8 +1,7 @@
 """Comma- and tab-separated values.
 
-Rows are read by pyarrow, many at once, as long as nothing is wrong with any of them; and one by one
-where something is, to find out what. Every row comes out the same either way, so that nothing
-depends on its neighbours.
+pyarrow reads many rows at once. Rows that it cannot read, or would read differently from `Grammar`,
+are read one by one, to find what is wrong. A good row is the same either way.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 from pyarrow import compute, csv
 
 from seqmed.arrays import Array
-from seqmed.streams.cells import MISSING_WORDS, NUMBER, number_in
 from seqmed.streams.errors import (
     FIELDS,
     INVALID_TEXT,
@@ -29,8 +27,9 @@ from seqmed.streams.errors import (
 from seqmed.streams.grammar import Grammar
 from seqmed.streams.tables import Piece, Start, Wanted, bad_numbers, check_column_names
 from seqmed.streams.text import MARK, Cells, Chunk, Text, TextTable, places
+from seqmed.streams.values import MISSING_WORDS, NUMBER, number_in
 
-# Rows that are read one by one, rather than divided once more to find the bad one among them.
+# Up to this number, rows with a bad one among them are read one by one instead of in halves.
 FEW = 32
 
 
@@ -39,8 +38,8 @@ class Delimited(TextTable):
 
     Parameters
     ----------
-    text : from its beginning.
-    delimiter : what separates fields, one character.
+    text : the text from its beginning.
+    delimiter : the character between fields.
     """
 
     complete = True
@@ -53,8 +52,8 @@ class Delimited(TextTable):
         record = first.record(0) if first.ends.size else text.buffer
         if b"\r" in record.strip(b"\r\n") and self._grammar.fields(record) is None:
             raise StreamError(
-                f"{text.name}: the first line has a carriage return in it: convert the line ends "
-                "to \\n."
+                f"{text.name}: the first line contains a carriage return: convert the line ends to "
+                "\\n."
             )
         self.names = self._read_header(record) if first.ends.size else ()
 
@@ -73,7 +72,7 @@ class Delimited(TextTable):
         if len(names) == 1 and any(other in names[0] for other in ",;\t|"):
             raise StreamError(
                 f"{where} is {shown(names[0])}, expected names separated by "
-                f"{self._grammar.delimiter!r}: convert the file, or name its format with --format."
+                f"{self._grammar.delimiter!r}: convert the file, or set its format with --format."
             )
         counted = [str(place) for place in range(len(names))]
         if names != counted and all(NUMBER.fullmatch(name) for name in names):
@@ -99,7 +98,7 @@ class Delimited(TextTable):
 
 
 def sampled_cell(cell: str) -> float | str | None:
-    """Return a cell as a value of the type it looks like; None if there is none."""
+    """Return a cell as a number or a text, None if it is missing."""
     number = number_in(cell)
     if isinstance(number, float):
         return number
@@ -107,14 +106,7 @@ def sampled_cell(cell: str) -> float | str | None:
 
 
 class Parser:
-    """Records to rows.
-
-    Parameters
-    ----------
-    grammar : of the text.
-    names : its columns.
-    wanted : those that are read.
-    """
+    """Converts records to rows."""
 
     def __init__(self, grammar: Grammar, names: tuple[str, ...], wanted: Wanted):
         self._grammar, self._names, self._wanted = grammar, names, wanted
@@ -122,7 +114,7 @@ class Parser:
         self._present = [name for name in wanted.values if name in self._places]
 
     def parse(self, chunk: Chunk) -> Cells:
-        """Return the rows of a chunk, bad ones included."""
+        """Return the rows of a chunk, including bad ones."""
         size = chunk.ends.size
         numbers = np.full((size, len(self._wanted.numbers)), np.nan)
         cells = Cells(numbers, {name: [None] * size for name in self._wanted.values}, {})
@@ -134,16 +126,14 @@ class Parser:
         return cells
 
     def _misshapen(self, chunk: Chunk) -> NDArray[np.bool_]:
-        """Return a mask (n,) of the records that have not as many fields as there are columns.
-
-        If quotes are broken it is empty: then it takes a closer look to tell.
-        """
+        """Return a mask of records with a wrong number of fields; none if quotes are broken."""
         quotes = places(chunk.raw, '"')
         if quotes.size % 2 or not self._grammar.regular(chunk.raw, quotes):
             return np.zeros(chunk.ends.size, dtype=bool)
         delimiters = places(chunk.raw, self._grammar.delimiter)
         delimiters = delimiters[np.searchsorted(quotes, delimiters) % 2 == 0]
-        return np.diff(np.searchsorted(delimiters, chunk.ends), prepend=0) + 1 != len(self._names)
+        counts = np.diff(np.searchsorted(delimiters, chunk.ends), prepend=0) + 1
+        return np.asarray(counts != len(self._names))
 
     def _read(self, chunk: Chunk, rows: NDArray[np.intp], cells: Cells) -> None:
         """Read some rows, as many as possible at once."""
@@ -164,7 +154,7 @@ class Parser:
                 cells.values[name][row] = value
 
     def _read_one(self, chunk: Chunk, row: int) -> tuple[list[float], list[str]] | Fault:
-        """Return the numbers and the values of a row, or what is wrong with it."""
+        """Return the numbers and values of a row, or its fault."""
         record, line = chunk.record(row), chunk.line_of(row)
         fields = self._grammar.fields(record)
         if fields is None:
@@ -190,9 +180,9 @@ class Parser:
     def _read_at_once(
         self, chunk: Chunk, rows: NDArray[np.intp], cells: Cells, types: dict[str, Any]
     ) -> bool:
-        """Read some rows by pyarrow; return False if it would not read them as `Grammar` does.
+        """Read some rows with pyarrow. Return False if it would not read them as `Grammar` does.
 
-        Columns that have no type are read as strings.
+        Columns without a type are read as strings.
         """
         whole = rows.size == chunk.ends.size
         raw = chunk.raw if whole else b"".join(map(chunk.record, rows.tolist()))
@@ -221,9 +211,9 @@ class Parser:
         return True
 
     def _numeric_types(self, chunk: Chunk) -> dict[str, Any]:
-        """Return types for the columns of numbers; one of true and false is told by the first row.
+        """Return types of the columns of numbers: boolean or float, by the first row.
 
-        If it turns out not to be one, no harm is done but that it takes longer.
+        A wrong type costs time, and nothing else.
         """
         first = self._grammar.fields(chunk.record(0)) or []
         types = {}
@@ -248,12 +238,12 @@ class Parser:
 
 
 def floats_in_cells(column: Any) -> Array:
-    """Return cells as numbers, NaN where there is none or it is not known to be one."""
+    """Return cells as numbers, NaN for any other cell."""
     if not pa.types.is_string(column.type):
-        return column.cast(pa.float64()).to_numpy()
+        return np.asarray(column.cast(pa.float64()).to_numpy())
     written = compute.match_substring_regex(column, f"^(?:{NUMBER.pattern})$")
     trimmed = compute.if_else(written, compute.utf8_trim(column, " \t"), "nan")
-    numbers = trimmed.cast(pa.float64()).to_numpy().copy()
+    numbers: Array = trimmed.cast(pa.float64()).to_numpy().copy()
     for row in np.flatnonzero(~written.to_numpy()).tolist():
         found = number_in(column[row].as_py())
         numbers[row] = found if isinstance(found, float) else np.nan

@@ -1,4 +1,4 @@
-"""Bad rows, errors and warnings about inputs, and checks of stored values."""
+"""Bad rows, errors and warnings, and records that were stored with a model."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from types import UnionType
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
-# Characters of a bad value that are shown, names that are listed, and bad rows of a kind that are
-# kept as examples.
+from seqmed.model_file.annotations import field_types, is_record, of_type
+
+Kind = TypeVar("Kind")
+
+# Characters shown of a bad value, names in a list, and examples of bad rows for each reason.
 SHOWN, LISTED, EXAMPLES = 40, 10, 3
 
 FIELDS = "wrong number of fields"
@@ -22,30 +26,30 @@ NOT_A_NUMBER = "not a number"
 NOT_FINITE = "not finite or too large"
 QUOTES = "broken quotes or line end"
 
-# What was expected instead, and what can be done about it.
+# What is expected instead, and what to do.
 REMEDIES = {
     FIELDS: "one field for every column name: correct the row",
     INVALID_TEXT: "UTF-8: convert the file, for example with iconv",
     JSON: "one JSON object on every line: correct the line",
-    LABEL: "one like the labels before it: correct it, start a new model with --label-type string",
-    MISSING: "a number: fill it in, leave the column out with --drop",
+    LABEL: "a label of the same type as before: correct it, or start anew with --label-type string",
+    MISSING: "a number: fill it in, or leave the column out with --drop",
     NESTED: "a text, a number, true, false or null: correct the line",
-    NOT_A_NUMBER: "a number: correct it, leave the column out with --drop",
-    NOT_FINITE: "a finite number of at most 1e70: correct it, leave the column out with --drop",
+    NOT_A_NUMBER: "a number: correct it, or leave the column out with --drop",
+    NOT_FINITE: "a finite number of at most 1e70: correct it, or leave the column out with --drop",
     QUOTES: "quotes around a whole field, doubled within it: correct the row",
 }
 
 
 class StreamError(ValueError):
-    """An input that is refused: what it is, where, and what to do."""
+    """An input is refused."""
 
 
 class StreamWarning(UserWarning):
-    """Something about an input that the user should know, and that stops nothing."""
+    """A warning about an input."""
 
 
 def notice(text: str) -> None:
-    """Tell the user something about an input."""
+    """Warn the user of something in an input."""
     warnings.warn(text, StreamWarning, stacklevel=3)
 
 
@@ -54,10 +58,10 @@ class Fault(NamedTuple):
 
     Parameters
     ----------
-    reason : one of the reasons of this module.
-    column : the column at fault, None for the whole row.
-    got : what was there, shortened.
-    line : the line the row begins on, from 1; None in formats without lines.
+    reason : a key of `REMEDIES`.
+    column : the column with the bad value, None for the whole row.
+    got : the value, shortened.
+    line : first line of the row, from 1; None in formats without lines.
     """
 
     reason: str
@@ -67,7 +71,7 @@ class Fault(NamedTuple):
 
 
 class BadRow(NamedTuple):
-    """A bad row and where it is; rows are counted from 1, without the header."""
+    """A bad row and its place; rows are counted from 1, without the header."""
 
     file: str
     row: int
@@ -75,7 +79,7 @@ class BadRow(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The file and the line, or the row where there are no lines."""
+        """The file and the line, or the row in formats without lines."""
         line = self.fault.line
         return f"{self.file}, " + (f"row {self.row}" if line is None else f"line {line}")
 
@@ -85,25 +89,25 @@ class BadRow(NamedTuple):
         return f"{self.place}: {fault.reason}{column}, got {fault.got}"
 
     def error(self) -> StreamError:
-        """Return the refusal of this row."""
-        remedy = f"{REMEDIES[self.fault.reason]}, or pass over bad rows with --on-error skip"
+        """Return the error for this row."""
+        remedy = f"{REMEDIES[self.fault.reason]}, or skip bad rows with --on-error skip"
         return StreamError(f"{self}, expected {remedy}.")
 
 
 @dataclass
 class Skipped:
-    """Bad rows that were passed over: how many for each reason, and the first of each."""
+    """Skipped bad rows: counts by reason, and the first of each reason."""
 
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[BadRow]] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
-        """The number of rows passed over."""
+        """The number of skipped rows."""
         return sum(self.counts.values())
 
     def add(self, bad: BadRow) -> None:
-        """Count a row, and keep it if it is among the first."""
+        """Count a row; the first of each reason are examples."""
         reason = bad.fault.reason
         self.counts[reason] = self.counts.get(reason, 0) + 1
         kept = self.examples.setdefault(reason, [])
@@ -112,7 +116,7 @@ class Skipped:
 
 
 def shown(value: Any) -> str:
-    """Return a value as it is shown in messages: on one line, and short."""
+    """Return a value for a message: on one line, and shortened."""
     if isinstance(value, bytes):
         value = value[: 4 * SHOWN].decode("utf-8", "replace")
     text = repr(value[: SHOWN + 1] if isinstance(value, str) else value)
@@ -120,14 +124,14 @@ def shown(value: Any) -> str:
 
 
 def listed(texts: Sequence[str]) -> str:
-    """Return texts as one, the first of them if there are many."""
+    """Return texts separated by commas, shortened if there are many."""
     more = f" and {len(texts) - LISTED} others" if len(texts) > LISTED else ""
     return ", ".join(texts[:LISTED]) + more
 
 
 @contextmanager
 def refusing(name: str, kind: str) -> Iterator[None]:
-    """Turn whatever a reader of a format raises into a `StreamError` that names the file.
+    """Turn any error of a reader into a `StreamError` that names the file.
 
     Readers of binary formats raise errors of a dozen types on damaged files.
     """
@@ -143,37 +147,39 @@ def refusing(name: str, kind: str) -> Iterator[None]:
         ) from error
 
 
-def read_fields(data: Any, what: str, **types: type | tuple[type, ...]) -> dict[str, Any]:
-    """Return a dict that was read back, with exactly these keys and types; refuse any other.
+def read_stored(kind: type[Kind], data: Any, what: str) -> Kind:
+    """Return the record of a dataclass that was stored by `dataclasses.asdict`.
 
-    True and False are no integers here.
+    Fields are refused unless they are of their annotated types. Lists are read as tuples.
     """
+    types = field_types(kind)
     if not isinstance(data, dict) or set(data) != set(types):
         got = sorted(map(str, data)) if isinstance(data, dict) else type(data).__name__
         raise StreamError(
-            f"the stored {what} has {got}, expected {sorted(types)}: it was made by another "
-            "version or is damaged. Start a new model."
+            f"the stored {what} has {got}, expected {sorted(types)}: the file is damaged or of "
+            "another version. Start a new model."
         )
-    for name, kinds in types.items():
-        kinds = kinds if isinstance(kinds, tuple) else (kinds,)
-        value = data[name]
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+    found = {name: nested(types[name], data[name], what) for name in types}
+    for name, value in found.items():
+        if not of_type(value, types[name]):
             refuse_stored(what, name, value)
-    return dict(data)
+    return kind(**found)
 
 
-def read_names(what: str, name: str, value: Any) -> tuple[str, ...]:
-    """Return a list of distinct strings that was read back as a tuple; refuse anything else."""
-    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
-        refuse_stored(what, name, value)
-    if len(set(value)) < len(value):
-        refuse_stored(what, name, value)
-    return tuple(value)
+def nested(hint: Any, value: Any, what: str) -> Any:
+    """Return a stored value with its lists as tuples and its dictionaries as records."""
+    for each in get_args(hint) if get_origin(hint) is UnionType else (hint,):
+        if is_record(each) and value is not None:
+            read = getattr(each, "from_dict", None)
+            return read(value) if read else read_stored(each, value, what)
+        if get_origin(each) is tuple and isinstance(value, list | tuple):
+            return tuple(nested(get_args(each)[0], part, what) for part in value)
+    return value
 
 
 def refuse_stored(what: str, name: str, value: Any) -> None:
-    """Refuse a value that was read back."""
+    """Refuse a stored value."""
     raise StreamError(
-        f"the stored {what} has {name}={shown(value)}, which cannot be: the model file is damaged. "
-        "Restore it from a copy, or start a new model."
+        f"the stored {what} has {name}={shown(value)}, which is not valid: the model file is "
+        "damaged. Restore it from a copy, or start a new model."
     )

@@ -38,12 +38,11 @@ class Input(NamedTuple):
 
     Parameters
     ----------
-    name : as the user knows it, for messages.
-    path : absolute and without links, so that a file is the same however it is named; None for
-        standard input.
-    kind : the format; None for a pipe, to be told by its first byte.
+    name : name for messages.
+    path : absolute and without links, so that a file has one path; None for standard input.
+    kind : the format; None for a pipe whose format is inferred from its first character.
     compressed : whether it is a text compressed by gzip.
-    resumable : whether it can be read again from any place: a file, not a pipe.
+    resumable : whether it can be read again from any position: a file, not a pipe.
     """
 
     name: str
@@ -54,12 +53,12 @@ class Input(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The path under which positions know the file."""
+        """The path of the file in positions."""
         return STANDARD_INPUT if self.path is None else str(self.path)
 
 
 def find_inputs(paths: Sequence[str | os.PathLike[str]], kind: str | None) -> list[Input]:
-    """Return the inputs that paths stand for, folders replaced by their files in name order."""
+    """Return the inputs of some paths; a folder means its files, sorted by name."""
     if kind is not None and kind not in FORMATS:
         raise StreamError(f"format={kind!r} is not known: expected one of {', '.join(FORMATS)}.")
     if not paths:
@@ -77,8 +76,8 @@ def find_inputs(paths: Sequence[str | os.PathLike[str]], kind: str | None) -> li
     for each in inputs:
         if each.key in seen:
             raise StreamError(
-                f"{each.name} is given twice: name it once, and read it again later if it is to "
-                "count twice."
+                f"{each.name} is given twice, expected each file once: leave one out. To learn it "
+                "twice, run the command again with --again."
             )
         seen.add(each.key)
     return inputs
@@ -86,7 +85,7 @@ def find_inputs(paths: Sequence[str | os.PathLike[str]], kind: str | None) -> li
 
 @contextmanager
 def accessing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn what the system says of a file into a `StreamError`."""
+    """Turn an OSError into a `StreamError`."""
     try:
         yield
     except OSError as error:
@@ -110,18 +109,18 @@ def as_input(path: Path, kind: str | None) -> Input:
         if kind is None or (compressed and kind not in TEXT_FORMATS):
             raise StreamError(
                 f"{path} ends in {path.suffix!r}, expected one of {', '.join(SUFFIXES)} (the text "
-                "formats also with .gz): rename it, or name its format with --format."
+                "formats also with .gz): rename it, or set the format with --format."
             )
     return Input(shown_path(path), path.resolve(), kind, compressed, resumable)
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:
-    r"""Return a path as text; bytes that are no UTF-8 are written as \xe9."""
+    r"""Return a path as text; bytes that are not UTF-8 are written as \xe9."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def files_in(folder: Path, kind: str | None) -> list[Input]:
-    """Return the files of a folder in the order of their names, hidden ones left out."""
+    """Return the files of a folder, sorted by name, without hidden ones."""
     inputs, others = [], []
     for path in sorted(folder.iterdir(), key=lambda each: each.name):
         if path.name.startswith(HIDDEN):
@@ -133,31 +132,31 @@ def files_in(folder: Path, kind: str | None) -> list[Input]:
     if not inputs:
         raise StreamError(
             f"{folder} holds no file that can be read, expected {', '.join(SUFFIXES)}: check the "
-            "path, or name the format of its files with --format."
+            "path, or set the format of its files with --format."
         )
     if others:
         notice(
-            f"{folder}: left out {listed(others)}: neither folders in it nor files of other "
-            "formats are read."
+            f"{folder}: not read: {listed(others)}. Subfolders and files of other formats are "
+            "ignored."
         )
     return inputs
 
 
 def is_readable(path: Path, kind: str | None) -> bool:
-    """Whether an entry of a folder is a file of a known or given format, and not hidden."""
+    """Whether an entry of a folder is a file of a known or given format that is not hidden."""
     known = path.name.lower().removesuffix(".gz").endswith(tuple(SUFFIXES))
     return path.is_file() and not path.name.startswith(HIDDEN) and (kind is not None or known)
 
 
 class Bytes(NamedTuple):
-    """The open bytes of a text.
+    """An open text.
 
     Parameters
     ----------
-    read : returns some bytes, at most as many as it is asked for, none at the end. From a pipe
-        comes what there is, so that rows are not held back until a block is full.
-    seek : goes to a place.
-    fraction : returns how much of the file has been read, 0 to 1.
+    read : returns at most the given number of bytes, none at the end. A pipe returns the bytes it
+        has, so that rows need not wait for a full block.
+    seek : moves to an offset.
+    fraction : returns the share of the file that has been read, 0 to 1.
     """
 
     read: Callable[[int], bytes]
@@ -167,7 +166,7 @@ class Bytes(NamedTuple):
 
 @contextmanager
 def opened(source: Input) -> Iterator[Bytes]:
-    """Open a text, uncompressed if need be."""
+    """Open a text, and decompress it if it is compressed."""
     if source.path is None:
         pipe = cast(io.BufferedReader, sys.stdin.buffer)
         yield Bytes(pipe.read1, pipe.seek, lambda: 0.0)

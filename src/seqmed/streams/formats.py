@@ -1,4 +1,4 @@
-"""Tables from files of any format."""
+"""Open a file or pipe of any format as a table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BINARY: dict[str, Callable[[Path, str], AbstractContextManager[Table]]] = {
     "npz": open_archive,
 }
 DELIMITERS = {"csv": ",", "tsv": "\t"}
-# How formats begin that cannot come through a pipe.
+# First bytes of formats that cannot be read from a pipe.
 SIGNATURES = {
     b"PAR1": "a Parquet file",
     b"ARROW1": "a Feather file",
@@ -37,7 +37,7 @@ def open_table(source: Input, *, final: bool) -> Iterator[Table]:
     Parameters
     ----------
     source : the file or pipe.
-    final : whether a last line without a line end is complete, as it is in a pipe.
+    final : whether a last line without a line end is complete. In a pipe it always is.
     """
     if source.kind in BINARY:
         if source.path is None or not source.resumable:
@@ -58,13 +58,13 @@ def open_table(source: Input, *, final: bool) -> Iterator[Table]:
 
 
 def pipe_format(text: Text) -> str:
-    """Return the format of a pipe, told by how it begins."""
+    """Return the format of a pipe, inferred from its first character."""
     while not (start := text.buffer.lstrip()) and not text.at_end:
         text.fill()
     for signature, kind in SIGNATURES.items():
         if start.startswith(signature):
             raise StreamError(
                 f"{text.name} is {kind}, expected CSV or JSON lines from a pipe: save it to a "
-                "file, or convert it on the way."
+                "file, or convert it before."
             )
     return "jsonl" if start.startswith((b"{", b"[")) else "csv"

@@ -11,14 +11,14 @@ from seqmed.streams.text import Ends, places, without_blank
 
 
 class Grammar:
-    """How a text is cut into records and fields, as in RFC 4180.
+    """Grammar of records and fields, as in RFC 4180.
 
-    A field may stand in quotes, and then hold delimiters, line ends and doubled quotes. Within a
-    field that does not begin with one, a quote is a character like any other.
+    A quoted field may hold delimiters, line ends and doubled quotes. In a field that does not begin
+    with a quote, quotes are ordinary characters.
 
     Parameters
     ----------
-    delimiter : what separates fields, one character.
+    delimiter : the character between fields.
     """
 
     def __init__(self, delimiter: str):
@@ -33,7 +33,7 @@ class Grammar:
         return found or None if end == len(record) else None
 
     def split(self, raw: bytes, final: bool) -> Ends:
-        """Return where records end; see `Split`."""
+        """Return the ends of records; see `Split`."""
         ends = places(raw, "\n") + 1
         if b'"' in raw:
             quotes = places(raw, '"')
@@ -45,7 +45,7 @@ class Grammar:
         return without_blank(raw, ends, final)
 
     def regular(self, raw: bytes, quotes: NDArray[np.int64]) -> bool:
-        """Whether quotes open and close by turns, at the edges of fields or doubled."""
+        """Whether all quotes are at the edges of fields, or doubled within quoted fields."""
         view = np.frombuffer(raw, np.uint8)
         opening, closing = quotes[0::2], quotes[1::2]
         doubled = opening[1:] == closing[: opening.size - 1] + 1
@@ -59,7 +59,7 @@ class Grammar:
         return bool(opens.all() and closes.all())
 
     def _split_one_by_one(self, raw: bytes, final: bool) -> Ends:
-        """Return where records end; a broken one ends with its first line."""
+        """Return the ends of records; a record with broken quotes ends with its first line."""
         ends, start = [], 0
         while start < len(raw):
             found, end = self._scan(raw, start)
@@ -73,10 +73,10 @@ class Grammar:
         return np.array(ends, dtype=np.int64)
 
     def _scan(self, raw: bytes, start: int) -> tuple[list[bytes] | None, int]:
-        """Return the fields of the record that begins at ``start``, and where it ends.
+        """Return the fields of the record that begins at ``start``, and its end.
 
-        No fields if there is a carriage return among them. None and the end of the bytes if a quote
-        is still open there; None and -1 if quotes are broken whatever follows.
+        An empty list if a field has a carriage return. None and the length of ``raw`` if a quote is
+        not closed; None and -1 if quotes are broken.
         """
         found, place, stray = [], start, False
         while match := self._field.match(raw, place):

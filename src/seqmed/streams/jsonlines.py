@@ -11,22 +11,17 @@ from typing import Any
 import numpy as np
 
 from seqmed.arrays import Array
-from seqmed.streams.cells import encodable, number_of
 from seqmed.streams.errors import INVALID_TEXT, JSON, NESTED, Fault, StreamError, shown
 from seqmed.streams.tables import Piece, Start, Wanted, bad_numbers, check_column_names
 from seqmed.streams.text import Cells, Chunk, Text, TextTable, line_ends
+from seqmed.streams.values import encodable, number_of
 
-# Types that numpy makes numbers of as `number_of` does, and nothing else.
+# Types that numpy converts as `number_of` does.
 NUMERIC = {int, float, bool, type(None)}
 
 
 class JsonLines(TextTable):
-    """A text of JSON lines; see `Table`. Its columns are the keys in its first rows.
-
-    Parameters
-    ----------
-    text : from its beginning.
-    """
+    """A text of JSON lines; see `Table`. Its columns are the keys in its first rows."""
 
     complete = False
 
@@ -54,7 +49,7 @@ class JsonLines(TextTable):
 
 
 def read_object(chunk: Chunk, place: int) -> dict[str, Any] | Fault:
-    """Return the object on a line, or what is wrong with it."""
+    """Return the object on a line, or its fault."""
     record = chunk.record(place)
     try:
         row = json.loads(record.decode())
@@ -68,7 +63,7 @@ def read_object(chunk: Chunk, place: int) -> dict[str, Any] | Fault:
 
 
 def parse_objects(chunk: Chunk, wanted: Wanted) -> Cells:
-    """Return the rows of a chunk, bad ones included."""
+    """Return the rows of a chunk, including bad ones."""
     rows: list[dict[str, Any]] = []
     faults: dict[int, Fault] = {}
     for place in range(chunk.ends.size):
@@ -99,7 +94,7 @@ def parse_objects(chunk: Chunk, wanted: Wanted) -> Cells:
 
 
 def float_rows(cells: list[list[Any]], width: int) -> Array:
-    """Return cells as numbers, (n, width); NaN where one of a row has to be looked at."""
+    """Return cells as numbers, (n, width); all NaN if one of them is not a number."""
     if set(map(type, chain.from_iterable(cells))) <= NUMERIC:
         with suppress(OverflowError):
             return np.array(cells, dtype=np.float64).reshape(len(cells), width)

@@ -1,7 +1,7 @@
-"""Arrays that numpy has saved: X, and y if there are labels, in an .npz file.
+"""Arrays X and y (optional) in an .npz file.
 
-The columns of X are called x0, x1, ..., and the labels y. Rows are read one after another, so that
-arrays need not fit in memory, unless X is stored column by column (in Fortran order).
+The columns of X are named x0, x1, ..., and the labels y. Arrays are read row by row and need not
+fit in memory, unless X is in Fortran order.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 class Saved:
-    """One array of an archive, read from the first row to the last.
+    """An array of an archive, read from the first row to the last.
 
     Parameters
     ----------
-    handle : its bytes.
-    size : how many there are, header included.
+    handle : the open member of the archive.
+    size : its number of bytes, including the header.
     """
 
     def __init__(self, handle: IO[bytes], size: int):
@@ -74,7 +74,7 @@ def open_archive(path: Path, name: str) -> Iterator[Columnar]:
 
 
 def open_store(file: zipfile.ZipFile, name: str) -> Store:
-    """Return the arrays of an archive as columns; refuse any but X and y."""
+    """Return the arrays X and y of an archive as columns."""
     members = file.namelist()
     if "X.npy" not in members:
         raise StreamError(
@@ -122,7 +122,7 @@ def open_store(file: zipfile.ZipFile, name: str) -> Store:
 
 
 def label_column(labels: NDArray[Any]) -> Any:
-    """Return labels as a column of pyarrow: texts as bytes, which may be no UTF-8."""
+    """Return labels as a column of pyarrow, texts as bytes, which may not be UTF-8."""
     if labels.dtype.kind == "U":
         texts = [text.encode("utf-8", "surrogatepass") for text in labels.tolist()]
         return pa.array(texts, pa.binary())

@@ -1,57 +1,47 @@
-"""Positions: how far files have been read, with hashes by which they are recognised."""
+"""Positions in files, and where to resume reading in each file.
+
+A file is recognised by its content: the part that was read must still be there, unchanged. A file
+with another content at a known path is refused. A file that was moved or renamed is recognised if
+its old path is empty now, or holds another content.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from seqmed.streams.errors import read_fields, refuse_stored
-from seqmed.streams.files import accessing
+from seqmed.streams.errors import StreamError, listed, notice, read_stored, refuse_stored, refusing
+from seqmed.streams.files import Input, accessing, opened
+from seqmed.streams.formats import BINARY, open_table
+from seqmed.streams.tables import BLOCK, Start, Wanted
 
-# A file that was written to this short a time ago, in ns, may be written to again without its time
-# of modification showing it: clocks of file systems tick slowly.
-SETTLED = 2 * 10**9
+# Clocks of file systems are coarse: a file modified less than this many ns ago may be modified
+# again without a change of its modification time.
+CLOCK_TICK = 2 * 10**9
 DIGEST = re.compile(r"[0-9a-f]{64}")
-LARGEST = 2**63
-
-
-class Stamp(NamedTuple):
-    """Size of a file and when it was modified, in ns; 0 if it is to be read again in any case."""
-
-    size: int
-    modified: int
-
-
-def stamp(path: Path) -> Stamp:
-    """Return the stamp of a file as it is now."""
-    with accessing(path):
-        status = path.stat()
-    settled = time.time_ns() - status.st_mtime_ns > SETTLED
-    return Stamp(status.st_size, max(status.st_mtime_ns, 0) if settled else 0)
-
-
-def fresh_hash() -> Any:
-    """Return the hash of nothing, to be updated with what is read."""
-    return hashlib.sha256()
+COUNTS = ("rows", "offset", "size", "modified")
 
 
 @dataclass(frozen=True)
 class FilePosition:
-    """How far one file has been read.
+    """Position in one file.
 
     Parameters
     ----------
     path : the file, absolute and without links.
-    rows : rows read, bad ones included.
+    rows : rows read, including bad ones.
     offset : bytes read, of the uncompressed text or of the rows' values; see ``digest``.
-    digest : SHA-256 of the first ``offset`` bytes of a text, header included. Binary formats can
-        store the same rows in many ways: there it is that of the values of the rows read.
-    size, modified : the stamp of the file when it was opened.
-    finished : whether it was read to its end.
+    digest : SHA-256 of the first ``offset`` bytes of a text, header included. In binary formats,
+        which can store the same rows in many ways, it is that of the values of the rows.
+    size, modified : size and modification time in ns of the file when it was opened. Time 0 means
+        that the content has to be compared.
+    finished : whether the file was read to its end.
     """
 
     path: str
@@ -62,10 +52,17 @@ class FilePosition:
     modified: int = 0
     finished: bool = False
 
-    @property
-    def stamp(self) -> Stamp:
-        """The stamp of the file when it was opened."""
-        return Stamp(self.size, self.modified)
+
+@dataclass(frozen=True)
+class Position:
+    """Positions in all files that were ever part of a stream, in order."""
+
+    files: tuple[FilePosition, ...] = ()
+
+    def with_file(self, file: FilePosition) -> Position:
+        """Return the position with that of one file replaced or added."""
+        files = {each.path: each for each in self.files} | {file.path: file}
+        return Position(tuple(files.values()))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the position as plain values."""
@@ -73,80 +70,201 @@ class FilePosition:
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """Return a position that was stored; refuse anything else."""
-        what = "position"
-        fields = read_fields(
-            data, what, path=str, rows=int, offset=int, digest=str, size=int, modified=int,
-            finished=bool,
-        )  # fmt: skip
-        for name in ("rows", "offset", "size", "modified"):
-            if not 0 <= fields[name] < LARGEST:
-                refuse_stored(what, name, fields[name])
-        if not DIGEST.fullmatch(fields["digest"]):
-            refuse_stored(what, "digest", fields["digest"])
-        if not fields["path"] or "\0" in fields["path"]:
-            refuse_stored(what, "path", fields["path"])
-        return cls(**fields)
+        """Return a position that was stored by `to_dict`; refuse anything else."""
+        position = read_stored(cls, data, "position")
+        for each in position.files:
+            valid = {name: getattr(each, name) >= 0 for name in COUNTS}
+            valid["digest"] = DIGEST.fullmatch(each.digest) is not None
+            valid["path"] = bool(each.path) and "\0" not in each.path
+            for name, holds in valid.items():
+                if not holds:
+                    refuse_stored("position", name, getattr(each, name))
+        paths = [each.path for each in position.files]
+        if len(set(paths)) < len(paths):
+            refuse_stored("position", "files", paths)
+        return position
+
+
+class Stamp(NamedTuple):
+    """Size and modification time of a file, as in `FilePosition`."""
+
+    size: int
+    modified: int
+
+
+def stamp(path: Path) -> Stamp:
+    """Return the stamp of a file as it is now."""
+    with accessing(path):
+        status = path.stat()
+    old = time.time_ns() - status.st_mtime_ns > CLOCK_TICK
+    return Stamp(status.st_size, max(status.st_mtime_ns, 0) if old else 0)
 
 
 class Cursor:
-    """How far a file has been read that is open now.
+    """Position in an open file.
 
     Parameters
     ----------
-    path : the file, as in `FilePosition`.
-    rows, offset : how far it had been read when it was opened.
-    content : the hash of all before that.
-    opened : the stamp of the file, from before it was opened.
+    source : the file or pipe.
+    start : where reading begins.
+    content : hash of everything before that.
     """
 
-    def __init__(self, path: str, rows: int, offset: int, content: Any, opened: Stamp):
-        self.rows = rows
-        self._path, self._offset, self._content, self._stamp = path, offset, content, opened
+    def __init__(self, source: Input, start: Start, content: Any):
+        self.rows, self._offset = start.rows, start.offset
+        self._path, self._content = source.key, content
+        self._stamp = stamp(Path(source.key)) if source.resumable else Stamp(0, 0)
 
     def advance(self, rows: int, raw: memoryview) -> None:
-        """Go on by some rows and the bytes they are known by."""
+        """Move forward by some rows, of which ``raw`` are the hashed bytes."""
         self._content.update(raw)
         self._offset += len(raw)
         self.rows += rows
 
-    def distrust(self) -> None:
-        """Have the file looked at the next time even if it is as it was."""
-        self._stamp = self._stamp._replace(modified=0)
+    def position(self, *, finished: bool, deferred: bool = False) -> FilePosition:
+        """Return the position; a file with a deferred last line is compared the next time."""
+        size, modified = self._stamp
+        return FilePosition(
+            self._path, self.rows, self._offset, self._content.hexdigest(), size,
+            0 if deferred else modified, finished,
+        )  # fmt: skip
 
-    def position(self, finished: bool) -> FilePosition:
-        """Return how far the file has been read."""
-        digest = self._content.hexdigest()
-        return FilePosition(self._path, self.rows, self._offset, digest, *self._stamp, finished)
+
+class PlannedRead(NamedTuple):
+    """A file or pipe to read.
+
+    Parameters
+    ----------
+    source : the file or pipe.
+    start : where to begin.
+    content : hash of everything before that; None if the file has been read to its end and has not
+        been modified since.
+    """
+
+    source: Input
+    start: Start
+    content: Any
 
 
-@dataclass(frozen=True)
-class Position:
-    """How far a stream has been read: every file that was ever part of it, in order."""
+def plan(
+    inputs: Sequence[Input], position: Position, again: bool, wanted: Wanted | None
+) -> tuple[list[PlannedRead], Position]:
+    """Return what to read, and the position with new files at their beginning.
 
-    files: tuple[FilePosition, ...] = ()
-
-    def find(self, path: str) -> FilePosition | None:
-        """Return what is known of a file, None if nothing is."""
-        return next((each for each in self.files if each.path == path), None)
-
-    def with_file(self, file: FilePosition) -> Position:
-        """Return the position with one file read further, or added."""
-        if self.find(file.path) is None:
-            return replace(self, files=(*self.files, file))
-        return replace(
-            self, files=tuple(file if each.path == file.path else each for each in self.files)
+    Parameters
+    ----------
+    inputs : the files and pipes of the stream.
+    position : position of the previous run.
+    again : whether finished files are read once more, and changed ones from their beginning. If
+        the previous run was interrupted it is completed instead.
+    wanted : the columns that are hashed in binary formats; None if nothing has been read.
+    """
+    files = [each for each in inputs if each.resumable]
+    known = {each.path: each for each in position.files}
+    reads, places = recognise(files, known, wanted)
+    changed = [each for each in files if each.key in known and each.key not in places]
+    found = [known[path] for path in (*places, *(each.key for each in changed))]
+    if again and all(each.finished for each in found):
+        reads, places, changed = {}, {}, []
+        keys = {each.key for each in files}
+        position = Position(tuple(each for each in position.files if each.path not in keys))
+    if changed:
+        name, rows = changed[0].name, known[changed[0].key].rows
+        raise StreamError(
+            f"{name} has changed within the first {rows} rows, which have been read: restore it, "
+            "put new rows in a new file, or start a new model."
         )
+    moved = [f"{new} (before: {old})" for old, new in places.items() if old != new]
+    if moved:
+        notice(f"moved or renamed files are not read again: {listed(moved)}.")
+    records = {}
+    for record in position.files:
+        path = places.get(record.path, record.path)
+        if record.rows or os.path.exists(path):
+            records[path] = replace(record, path=path)
+    for each in files:
+        if each.key not in reads:
+            records[each.key] = FilePosition(each.key)
+    begun = {each.key: PlannedRead(each, Start(), hashlib.sha256()) for each in inputs} | reads
+    return [begun[each.key] for each in inputs], Position(tuple(records.values()))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the position as plain values that JSON can hold."""
-        return {"files": [each.to_dict() for each in self.files]}
 
-    @classmethod
-    def from_dict(cls, data: Any) -> Self:
-        """Return a position that was stored by `to_dict`; refuse anything else."""
-        fields = read_fields(data, "position", files=(list, tuple))
-        files = tuple(map(FilePosition.from_dict, fields["files"]))
-        if len({each.path for each in files}) < len(files):
-            refuse_stored("position", "files", [each.path for each in files])
-        return cls(files)
+def recognise(
+    files: Sequence[Input], known: dict[str, FilePosition], wanted: Wanted | None
+) -> tuple[dict[str, PlannedRead], dict[str, str]]:
+    """Return how to resume known files, and their present paths by their known ones."""
+    reads: dict[str, PlannedRead] = {}
+    places: dict[str, str] = {}
+    for each in files:
+        if each.key in known and (read := resumed(each, known[each.key], wanted)):
+            reads[each.key], places[each.key] = read, each.key
+    others = {each.key: each for each in files if each.key not in reads}
+    vacant = {
+        path: record
+        for path, record in known.items()
+        if others and record.rows and (path in others or not os.path.exists(path))
+    }
+    for each in others.values():
+        for path, record in vacant.items():
+            if may_be(each, record) and (read := resumed(each, record, wanted)):
+                reads[each.key], places[path] = read, each.key
+                del vacant[path]
+                break
+    return reads, places
+
+
+def may_be(source: Input, record: FilePosition) -> bool:
+    """Whether a file has the name (perhaps compressed) or size of a known one."""
+    path = Path(source.key)
+    names = {Path(each).name.removesuffix(".gz") for each in (path, record.path)}
+    return len(names) == 1 or stamp(path).size == record.size
+
+
+def resumed(source: Input, record: FilePosition, wanted: Wanted | None) -> PlannedRead | None:
+    """Return where to resume a file; None if the part that was read has changed."""
+    untouched = record.modified and stamp(Path(source.key)) == (record.size, record.modified)
+    if record.finished and untouched and source.key == record.path:
+        return PlannedRead(source, Start(), None)
+    lines = 0
+    if source.kind in BINARY:
+        content = hash_of_rows(source, record.rows, wanted)
+    else:
+        content, lines = hash_of_text(source, record.offset)
+    if content is None or content.hexdigest() != record.digest:
+        return None
+    return PlannedRead(source, Start(record.rows, record.offset, lines), content)
+
+
+def hash_of_text(source: Input, size: int) -> tuple[Any, int]:
+    """Return the hash of the first bytes of a text and the lines in them; None if there are fewer.
+
+    None too if the bytes end within a line that has become longer.
+    """
+    content, lines, last = hashlib.sha256(), 0, b"\n"
+    with opened(source) as handle, refusing(source.name, "text"):
+        while size:
+            block = handle.read(min(size, BLOCK))
+            if not block:
+                return None, 0
+            content.update(block)
+            lines, last = lines + block.count(b"\n"), block[-1:]
+            size -= len(block)
+        longer = last != b"\n" and handle.read(1) not in (b"", b"\r", b"\n")
+    return (None, 0) if longer else (content, lines)
+
+
+def hash_of_rows(source: Input, rows: int, wanted: Wanted | None) -> Any:
+    """Return the hash of the first rows of a binary file, None if there are fewer."""
+    content = hashlib.sha256()
+    if not rows or wanted is None:
+        return content
+    with open_table(source, final=True) as table:
+        if not set(wanted.numbers) <= set(table.names):
+            return None
+        for piece in table.pieces(wanted, Start()):
+            size = min(rows, piece.ends.size)
+            content.update(piece.part(0, size))
+            rows -= size
+            if not rows:
+                return content
+    return None

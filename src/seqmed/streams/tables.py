@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from seqmed.arrays import Array
 from seqmed.estimators.validation import LARGEST_FEATURE
-from seqmed.streams.cells import cell_text, encodable
 from seqmed.streams.errors import MISSING, NOT_FINITE, Fault, StreamError, shown
+from seqmed.streams.values import cell_text, encodable
 
-# Rows by which the columns of a first file are judged: few, so that no pipe is kept waiting.
+# Rows by which the types of columns are inferred: few, so that a pipe is not delayed.
 SAMPLE = 100
-# Bytes of a text, or of a binary format's numbers, that are read in one go; rows at least, at most.
+# Bytes of a text, or of the numbers of a binary format, read at once; and limits of rows.
 BLOCK, FEWEST, MOST = 2**20, 64, 2**13
 
 
@@ -25,8 +25,8 @@ class Wanted(NamedTuple):
     Parameters
     ----------
     numbers : columns read as numbers, in this order.
-    values : columns read as they are; one that a file does not have is None in every row.
-    hashed : those of ``values`` by which rows of binary formats are known again.
+    values : columns read unchanged; a column that a file does not have is None in every row.
+    hashed : those of ``values`` that are hashed with the rows of binary formats.
     """
 
     numbers: tuple[str, ...]
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where in a file to begin: after so many rows, bytes and lines; see `FilePosition`."""
+    """Where to begin in a file: rows, bytes and lines before it; see `FilePosition`."""
 
     rows: int = 0
     offset: int = 0
@@ -43,16 +43,16 @@ class Start(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Some rows of a file, one after another, bad ones included.
+    """Consecutive rows of a file, including bad ones.
 
     Parameters
     ----------
     numbers : (n, p) the columns read as numbers; NaN in bad rows.
     values : the other columns by name, n values each.
-    faults : what is wrong with bad rows, by their places in 0..n-1.
-    raw : the bytes by which the rows are known again.
-    ends : (n,) where in ``raw`` every row ends; what comes after the last is no row.
-    line_of : returns the line that a row begins on, None in formats without lines.
+    faults : faults of bad rows, by their index in 0..n-1.
+    raw : the bytes that are hashed to recognise the rows.
+    ends : (n,) the end of every row in ``raw``; bytes after the last one belong to no row.
+    line_of : returns the first line of a row, None in formats without lines.
     """
 
     numbers: Array
@@ -63,7 +63,7 @@ class Piece(NamedTuple):
     line_of: Callable[[int], int | None] = lambda place: None
 
     def part(self, first: int, last: int) -> memoryview:
-        """Return the bytes of the rows from ``first`` up to ``last``, and what comes after all."""
+        """Return the bytes of rows ``first`` to ``last - 1``, with those after the last row."""
         start = self.ends[first - 1] if first else 0
         stop = len(self.raw) if last == self.ends.size else self.ends[last - 1]
         return memoryview(self.raw)[start:stop]
@@ -74,9 +74,9 @@ class Table(Protocol):
 
     Parameters
     ----------
-    names : its columns, in its own order.
-    complete : whether these are all; JSON lines may have others later.
-    deferred : whether a last row without a line end was left for the next time.
+    names : its columns, in order.
+    complete : whether these are all columns; JSON lines may have others later.
+    deferred : whether a last row without a line end was left for the next run.
     """
 
     names: tuple[str, ...]
@@ -86,9 +86,9 @@ class Table(Protocol):
     def deferred(self) -> bool: ...
 
     def sample(self) -> dict[str, list[Any]]:
-        """Return the values of all columns in the first rows, None where there is none.
+        """Return the values of all columns in the first rows, None if missing.
 
-        Called before `pieces`, if at all; takes nothing away from it.
+        Called before `pieces`, which still yields these rows.
         """
 
     def has_rows(self) -> bool:
@@ -98,16 +98,16 @@ class Table(Protocol):
         """Yield the rows from ``start`` to the end. Called once."""
 
     def fraction(self) -> float:
-        """Return how much of the file has been read, 0 to 1, as well as can be told."""
+        """Return about which share of the file has been read, 0 to 1."""
 
 
 def check_column_names(names: Sequence[str], source: str) -> tuple[str, ...]:
-    """Return the column names of a file; refuse a name that stands twice or is no text."""
+    """Return the column names of a file; refuse duplicates and names that are not UTF-8."""
     seen: set[str] = set()
     for name in names:
         if not encodable(name):
             raise StreamError(
-                f"{source} has a column named {shown(name)}, which is no UTF-8: rename it."
+                f"{source} has a column named {shown(name)}, which is not UTF-8: rename it."
             )
         if name in seen:
             raise StreamError(
@@ -119,18 +119,18 @@ def check_column_names(names: Sequence[str], source: str) -> tuple[str, ...]:
 
 
 def rows_at_once(n_columns: int) -> int:
-    """Return how many rows of a binary format are read in one go."""
+    """Return how many rows of a binary format are read at once."""
     return min(max(BLOCK // (8 * max(n_columns, 1)), FEWEST), MOST)
 
 
 def bad_numbers(numbers: Array) -> NDArray[np.intp]:
-    """Return the rows of an (n, p) array in which a value is missing, not finite or too large."""
+    """Return the rows of an (n, p) array with a value that is missing, not finite or too large."""
     with np.errstate(invalid="ignore"):
         return np.flatnonzero(~(np.abs(numbers) <= LARGEST_FEATURE).all(axis=1))
 
 
 def number_faults(numbers: Array, names: Sequence[str]) -> dict[int, Fault]:
-    """Return what is wrong with rows of numbers that were stored as numbers, by their places."""
+    """Return the faults of rows that were stored as numbers, by their index."""
     faults = {}
     for row in bad_numbers(numbers).tolist():
         column = int(np.flatnonzero(~(np.abs(numbers[row]) <= LARGEST_FEATURE))[0])
@@ -143,10 +143,10 @@ def number_faults(numbers: Array, names: Sequence[str]) -> dict[int, Fault]:
 def piece_of_values(
     numbers: Array, values: dict[str, list[Any]], faults: dict[int, Fault], wanted: Wanted
 ) -> Piece:
-    """Return rows of a binary format as a piece: they are known again by their values.
+    """Return rows of a binary format as a piece, hashed by their values.
 
-    A value counts as `cell_text` has it, so that it may be stored as another type: integers become
-    floats when a gap comes among them.
+    Values are hashed as `cell_text`, so that the same value may be stored as another type: a column
+    of integers becomes one of floats when it gets a missing value.
     """
     keys = zip(*(map(cell_text, values[name]) for name in wanted.hashed), strict=True)
     rows = [row.tobytes() for row in np.ascontiguousarray(numbers)]

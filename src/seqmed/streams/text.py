@@ -1,4 +1,4 @@
-"""Records of a text: bytes read block by block, and cut where a record ends."""
+"""Records of a text, read block by block."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from seqmed.streams.errors import Fault, StreamError, notice, refusing
 from seqmed.streams.files import Bytes
 from seqmed.streams.tables import BLOCK, SAMPLE, Piece, Start
 
-# Bytes of a row at most. Only a file without line ends, or with a quote that is never closed,
-# has longer ones.
+# Largest number of bytes in a row. Only a file without line ends, or with a quote that is never
+# closed, has longer rows.
 LONGEST_ROW = 2**24
-MARK = b"\xef\xbb\xbf"  # which some programs put before UTF-8
+MARK = b"\xef\xbb\xbf"  # byte order mark
 
 Ends = NDArray[np.int64]
 Split = Callable[[bytes, bool], Ends]
-"""Where records end in some bytes, blank lines not counted. The flag says that nothing follows, or
-that nothing more can be waited for: then what is left is cut into records somehow."""
+"""Returns the ends of the records in some bytes, without blank lines. If the flag is set nothing
+follows, and an incomplete last record is a record."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +32,9 @@ class Chunk:
 
     Parameters
     ----------
-    raw : the bytes, blank lines included.
-    ends : (n,) where every record ends in them.
-    line : the number of the first line, from 1.
+    raw : the bytes, including blank lines.
+    ends : (n,) the end of every record in ``raw``.
+    line : number of the first line, from 1.
     """
 
     raw: bytes
@@ -47,7 +47,7 @@ class Chunk:
         return self.raw[start : int(self.ends[place])].lstrip(b"\r\n")
 
     def line_of(self, place: int) -> int:
-        """Return the number of the line on which a record begins."""
+        """Return the number of the first line of a record."""
         start = int(self.ends[place]) - len(self.record(place))
         return self.line + int(np.searchsorted(self._line_ends, start))
 
@@ -65,18 +65,18 @@ class Cells(NamedTuple):
 
 
 class Text:
-    """The bytes of a text that have been read and not been taken yet.
+    """A buffered reader of records.
 
     Parameters
     ----------
     source : the open file.
-    name : of the file, for messages.
-    grows : whether it may be written to later. A last record without a line end may then be
-        incomplete: it is left for the next time.
+    name : name of the file in messages.
+    grows : whether more may be written to the file. Then a last record without a line end may be
+        incomplete, and is left for the next run.
 
     Attributes
     ----------
-    deferred : whether a last record was left for the next time.
+    deferred : whether a last record was left for the next run.
     """
 
     def __init__(self, source: Bytes, name: str, grows: bool):
@@ -89,7 +89,9 @@ class Text:
         while len(self.buffer) < len(MARK) and not self.at_end:
             self.fill()
         if self.buffer.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise StreamError(f"{name} is in UTF-16, expected UTF-8: convert it, say with iconv.")
+            raise StreamError(
+                f"{name} is in UTF-16, expected UTF-8: convert it, for example with iconv."
+            )
         self.mark = self.take(len(MARK) if self.buffer.startswith(MARK) else 0)
 
     def fill(self) -> None:
@@ -100,21 +102,18 @@ class Text:
         self.buffer += block
 
     def take(self, size: int) -> bytes:
-        """Return the first bytes and let go of them."""
+        """Remove the first bytes from the buffer and return them."""
         taken, self.buffer = self.buffer[:size], self.buffer[size:]
         return taken
 
     def jump(self, offset: int) -> None:
-        """Go on at another place."""
+        """Continue at another offset."""
         with refusing(self.name, "text"):
             self._source.seek(offset)
         self.buffer, self.at_end = b"", False
 
     def peek(self, split: Split, count: int = SAMPLE) -> Chunk:
-        """Return the first records, at most ``count``, without taking them.
-
-        However the bytes come in, the records are the same.
-        """
+        """Return the first records, at most ``count``, and leave them in the buffer."""
         while True:
             last = self._ended or len(self.buffer) >= LONGEST_ROW
             ends = split(self.buffer[:LONGEST_ROW], last)[:count]
@@ -123,7 +122,7 @@ class Text:
             self.fill()
 
     def has_records(self, split: Split) -> bool:
-        """Return whether there is a record, or at least more than can be looked at."""
+        """Return whether there is a record, or more bytes than are buffered."""
         if self.peek(split, 1).ends.size or not self.at_end:
             return True
         if not self._ended:
@@ -132,23 +131,23 @@ class Text:
 
     @property
     def _ended(self) -> bool:
-        """Whether nothing comes after the buffer, and what is left in it is complete."""
+        """Whether the buffer holds the complete rest of the text."""
         last_line = self.buffer[self.buffer.rfind(b"\n") + 1 :] if self.at_end else b""
         return self.at_end and not (self._grows and last_line.strip(b"\r"))
 
     def _defer(self, line: int) -> None:
-        """Leave what is left, from that line on, for the next time."""
+        """Leave the rest of the text, from that line on, for the next run."""
         line += self.buffer[: -len(self.buffer.lstrip(b"\r\n"))].count(b"\n")
         self.deferred, self.buffer = True, b""
         notice(
-            f"{self.name}, line {line}: the last line has no line end and may still be being "
-            "written: it was left for the next run. Read it with --final."
+            f"{self.name}, line {line}: the last line has no line end and may be incomplete: it "
+            "was left for the next run. Read it with --final."
         )
 
     def chunks(self, split: Split, line: int) -> Iterator[Chunk]:
-        """Yield all records that are left; the first line has the number ``line``.
+        """Yield the remaining records, from line number ``line`` on.
 
-        A record that is too long ends with its first line.
+        A record that is too long is cut at the end of its first line.
         """
         while self.buffer or not self.at_end:
             ends, size = split(self.buffer, self._ended), len(self.buffer)
@@ -175,12 +174,12 @@ class Text:
     def pieces(
         self, split: Split, parse: Callable[[Chunk], Cells], head: bytes, start: Start
     ) -> Iterator[Piece]:
-        """Yield all rows that are left.
+        """Yield the remaining rows, or those after ``start``.
 
         Parameters
         ----------
-        split, parse : how a text becomes records, and records rows.
-        head : what has been taken of the text before, if it is not begun elsewhere.
+        split, parse : functions from bytes to records, and from records to rows.
+        head : the bytes that were taken before.
         start : where to begin.
         """
         if start.offset:
@@ -194,17 +193,17 @@ class Text:
             head = b""
 
     def fraction(self) -> float:
-        """Return how much of the text has been read, 0 to 1."""
+        """Return the share of the text that has been read, 0 to 1."""
         return self._source.fraction()
 
 
 class TextTable:
-    """What tables of a text have in common; see `Table`.
+    """Base class of tables in a text; see `Table`.
 
     Parameters
     ----------
-    text : from its beginning.
-    split : how it is cut into records.
+    text : the text from its beginning.
+    split : function from bytes to records.
     """
 
     def __init__(self, text: Text, split: Split):
@@ -222,17 +221,17 @@ class TextTable:
 
 
 def line_ends(raw: bytes, final: bool) -> Ends:
-    """Return where lines end; blank lines are no records."""
+    """Return the ends of lines that are not blank."""
     return without_blank(raw, places(raw, "\n") + 1, final)
 
 
 def places(raw: bytes, character: str) -> NDArray[np.int64]:
-    """Return where an ASCII character stands in some bytes."""
+    """Return the positions of an ASCII character in some bytes."""
     return np.flatnonzero(np.frombuffer(raw, np.uint8) == ord(character)).astype(np.int64)
 
 
 def without_blank(raw: bytes, ends: Ends, final: bool) -> Ends:
-    """Return the ends of records that are not blank; the rest is one too, if nothing follows."""
+    """Return the ends of records that are not blank; with ``final`` the rest is a record too."""
     if final and len(raw) > (ends[-1] if ends.size else 0):
         ends = np.append(ends, len(raw))
     sizes = np.diff(ends, prepend=0)

@@ -1,0 +1,190 @@
+"""Values of cells: numbers, texts and labels."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from seqmed.estimators.validation import LARGEST_FEATURE
+from seqmed.streams.errors import MISSING, NOT_A_NUMBER, NOT_FINITE, StreamError, shown
+
+# Texts that mean a missing value.
+MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")
+BOOLEANS = {"true": 1.0, "false": 0.0}
+
+NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
+NO_NUMBER = re.compile(r"[+-]?(?:nan|inf|infinity)(?:\(.*\))?", re.IGNORECASE)
+WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,18}))(?:\.0*)?")
+
+INTEGER, BOOLEAN, STRING = LABEL_TYPES = ("integer", "boolean", "string")
+TRUTH = {"true": True, "1": True, "false": False, "0": False}
+# The default marker of unlabeled rows, as in the estimators.
+DEFAULT_MARKER = "-1"
+# Fewest characters of two class names that are compared for typing errors.
+LONG_ENOUGH = 4
+
+Label = int | bool | str
+
+
+def number_in(cell: str) -> float | str:
+    """Return the number in a text, or the reason why there is none; true and false are 1 and 0."""
+    if NUMBER.fullmatch(cell):
+        return bounded_number(float(cell))
+    word = cell.strip()
+    if word in MISSING_WORDS:
+        return MISSING
+    if NO_NUMBER.fullmatch(word):
+        return NOT_FINITE
+    return BOOLEANS.get(word.lower(), NOT_A_NUMBER)
+
+
+def number_of(value: Any) -> float | str:
+    """Return a typed value as a number, or the reason why it is none; strings are never numbers."""
+    if value is None:
+        return MISSING
+    if not isinstance(value, int | float):
+        return NOT_A_NUMBER
+    try:
+        number = float(value)
+    except OverflowError:
+        return NOT_FINITE
+    return MISSING if math.isnan(number) else bounded_number(number)
+
+
+def bounded_number(number: float) -> float | str:
+    """Return a number, or the reason why it cannot be a feature."""
+    return number if abs(number) <= LARGEST_FEATURE else NOT_FINITE
+
+
+def cell_text(value: Any) -> str | None:
+    """Return a value as text, the same for every file format; None for a missing value.
+
+    1, 1.0 and "1" have the same text, and so do True and "true".
+    """
+    if isinstance(value, str):
+        return value.strip() or None
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def encodable(value: Any) -> bool:
+    """Whether a value is not a string with an unpaired surrogate, which JSON allows."""
+    if not isinstance(value, str) or value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def label_text(value: Any, unlabeled: str | None) -> str | None:
+    """Return a label as text, None for an unlabeled row.
+
+    Parameters
+    ----------
+    value : the stored value.
+    unlabeled : marker of unlabeled rows besides `MISSING_WORDS`. None means -1; with the empty
+        string only empty cells are unlabeled.
+    """
+    text = cell_text(value)
+    return None if text is None else text_label(text, unlabeled)
+
+
+@lru_cache(maxsize=4096)
+def text_label(text: str, unlabeled: str | None) -> str | None:
+    """Return the label written as a text; see `label_text`."""
+    text = whole(text)
+    marker = DEFAULT_MARKER if unlabeled is None else whole(unlabeled.strip())
+    return None if text in (*MISSING_WORDS, marker) and unlabeled != "" else text
+
+
+def whole(text: str) -> str:
+    """Return a whole number in its usual notation, and any other text unchanged."""
+    match = WHOLE.fullmatch(text)
+    return str(int(match[1])) if match else text
+
+
+def label_type(texts: Iterable[str], column: str) -> str:
+    """Return the type of the labels with these texts.
+
+    Whole numbers with leading zeros, or beyond 64 bits, are strings.
+    """
+    texts = sorted(set(texts))
+    if all(label_of(text, INTEGER) is not None and WHOLE.fullmatch(text) for text in texts):
+        return INTEGER
+    if all(text.lower() in TRUTH for text in texts):
+        return BOOLEAN
+    measured = [text for text in texts if not text.lstrip("+-").isdecimal()]
+    if measured and all(NUMBER.fullmatch(text) for text in texts):
+        raise StreamError(
+            f"column {column!r} holds numbers like {shown(measured[0])}, expected classes: name "
+            "another column with --label, or use every number as a class with --label-type string."
+        )
+    return STRING
+
+
+def check_signs(texts: Iterable[str], values: Iterable[Any], column: str) -> None:
+    """Refuse labels -1 and +1 while -1 is the default marker of unlabeled rows.
+
+    Parameters
+    ----------
+    texts : the labels, without those of unlabeled rows.
+    values : the column as it was stored.
+    column : its name.
+    """
+    if set(texts) <= {"1", "+1"} and any(label_text(each, "") == DEFAULT_MARKER for each in values):
+        raise StreamError(
+            f"column {column!r} holds only -1 and +1, and -1 marks unlabeled rows by default. "
+            "If -1 is a class, choose another marker, for example --unlabeled NA; if -1 means "
+            "unlabeled, pass --unlabeled -1."
+        )
+
+
+@lru_cache(maxsize=4096)
+def label_of(text: str, kind: str) -> Label | None:
+    """Return the label of a given type written as a text, None if it is not of this type."""
+    if kind == STRING:
+        return text
+    truth = TRUTH.get(text.lower())
+    if kind == BOOLEAN:
+        return truth
+    if WHOLE.fullmatch(text):
+        number = int(text)
+        return number if -(2**63) <= number < 2**63 else None
+    return None if truth is None else int(truth)
+
+
+def likely_typo(label: Any, known: Iterable[Any]) -> Any:
+    """Return the known class of which a new one is probably a misspelling, None if there is none.
+
+    The two differ only in case or spaces, or, if both are long enough, by one typing error: a
+    wrong, missing, additional or misplaced character. Numbers, and names with different digits, are
+    never misspellings.
+    """
+    if not isinstance(label, str):
+        return None
+    first = "".join(label.casefold().split())
+    for other in known:
+        if isinstance(other, str) and other != label:
+            second = "".join(other.casefold().split())
+            long = min(len(first), len(second)) >= LONG_ENOUGH
+            if first == second or (long and one_error(first, second)):
+                return other
+    return None
+
+
+def one_error(first: str, second: str) -> bool:
+    """Whether two texts have the same digits and differ by one character or a misplaced one."""
+    matched = difflib.SequenceMatcher(None, first, second, autojunk=False).get_matching_blocks()
+    unmatched = len(first) + len(second) - 2 * sum(block.size for block in matched)
+    return re.sub(r"\D", "", first) == re.sub(r"\D", "", second) and unmatched <= 2
