@@ -137,8 +137,9 @@ def tensors_in(content: bytes) -> Tensors:
     """
     import safetensors
 
+    deserialize: Any = safetensors.deserialize
     try:
-        views = safetensors.deserialize(content)
+        views = deserialize(content)
     except safetensors.SafetensorError as error:
         raise ValueError(f"its tensors cannot be read ({error})") from error
     found = {}
