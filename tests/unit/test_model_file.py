@@ -507,7 +507,7 @@ REFUSED = {
         SeqMED(random_state=np.random.RandomState(np.random.PCG64(1))),
         "SeqMED.random_state draws from PCG64, expected MT19937: pass a seed",
     ),
-    "a cache": (make_pipeline(StandardScaler(), memory="cache"), "memory=None: loading what it"),
+    "a cache": (make_pipeline(StandardScaler(), memory="cache"), "memory=None, because its cache"),
     "a marker": (SeqLapMED(unlabeled=pd.NaT), "SeqLapMED.unlabeled is NaT"),
     "a wrong parameter": (SeqMED(C=-1.0), "'C' parameter"),
 }

@@ -476,11 +476,11 @@ PLANS = {
     ),
     "an estimator as extra": (made(document(extra_nodes=[estimator("SeqMED")])), "unknown kind"),
     "a class as extra": (made(document(extra={"class": "SeqMED"})), "'class' was found"),
-    "a list as extra": (made(document(extra=[1])), "a dict is expected"),
+    "a list as extra": (made(document(extra=[1])), "expected a dict"),
     "a key twice": (made(document(extra={"dict": [["a", 1], ["a", 2]]})), "a key twice"),
     "a key that is a list": (made(document(extra={"dict": [[[], 1]]})), "unhashable"),
     "a node of itself": (
-        made(document([estimator("SeqMED", {"C": {"node": 0}})])), "0 is given for a node"
+        made(document([estimator("SeqMED", {"C": {"node": 0}})])), "a node has the number 0"
     ),
     "a number that is too large": (
         made(filled("1e999")), "too large"

@@ -137,7 +137,7 @@ class Learner:
         self._progress_batches = self.model.n_batches_  # last: the progress is that of the model
 
     def _state(self, record: PrequentialRecord) -> dict[str, Any]:
-        """Return the part of a line of the log on the model and the time."""
+        """Return the entries of a log line that describe the model and the time."""
         gap, now = float(self.model.duality_gap_), time.monotonic()
         weight = getattr(self.model, "graph_weight_", None)
         seconds, self._last_batch = now - self._last_batch, now

@@ -39,7 +39,7 @@ ADVICE = (
     " Its checksum is valid, so it was not damaged by accident, but written by another program or "
     "a newer version: use a file written by seqmed.save, or a newer version."
 )
-# Characters of a reason that are shown, because it may quote any text of the file.
+# Largest number of characters of a reason: it may quote any text of the file.
 LONGEST_REASON = 500
 # The parts of the header and of its summary of the model, with their types.
 HEADER = {"format": int, "library": str, "about": dict, "model": dict, "extra": dict}

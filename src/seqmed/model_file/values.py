@@ -207,5 +207,5 @@ def checked(value: Any, kind: Any, length: int | None = None) -> Any:
 def in_range(value: Any, end: int, what: str) -> int:
     """Return an integer; refuse one outside 0 to ``end - 1``."""
     if type(value) is not int or not 0 <= value < end:
-        raise ValueError(f"{what} has the number {value!r}, expected 0 to {end - 1}")
+        raise ValueError(f"{what} has the number {value!r}, expected an integer in [0, {end})")
     return value

@@ -61,7 +61,7 @@ class StreamBatch(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Good rows of one piece, part of the next batch."""
+    """Good rows of one piece for the next batch."""
 
     numbers: Array
     values: dict[str, list[Any]]

@@ -6,7 +6,7 @@ are read one by one, to find what is wrong. A good row is the same either way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from seqmed.streams.errors import (
     shown,
 )
 from seqmed.streams.grammar import Grammar
-from seqmed.streams.tables import Piece, Start, Wanted, bad_numbers, check_column_names
+from seqmed.streams.tables import Wanted, bad_numbers, check_column_names
 from seqmed.streams.text import MARK, Cells, Chunk, Text, TextTable, places
 from seqmed.streams.values import MISSING_WORDS, NUMBER, number_in
 
@@ -92,9 +92,8 @@ class Delimited(TextTable):
                     columns[name].append(sampled_cell(field.decode("utf-8", "replace")))
         return columns
 
-    def pieces(self, wanted: Wanted, start: Start) -> Iterator[Piece]:
-        parser = Parser(self._grammar, self.names, wanted)
-        return self._text.pieces(self._grammar.split, parser.parse, self._head, start)
+    def _parser(self, wanted: Wanted) -> Callable[[Chunk], Cells]:
+        return Parser(self._grammar, self.names, wanted).parse
 
 
 def sampled_cell(cell: str) -> float | str | None:

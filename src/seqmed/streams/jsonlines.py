@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from seqmed.arrays import Array
 from seqmed.streams.errors import INVALID_TEXT, JSON, NESTED, Fault, StreamError, shown
-from seqmed.streams.tables import Piece, Start, Wanted, bad_numbers, check_column_names
+from seqmed.streams.tables import Wanted, bad_numbers, check_column_names
 from seqmed.streams.text import Cells, Chunk, Text, TextTable, line_ends
 from seqmed.streams.values import encodable, number_of
 
@@ -41,11 +42,8 @@ class JsonLines(TextTable):
     def sample(self) -> dict[str, list[Any]]:
         return {name: [row.get(name) for row in self._first] for name in self.names}
 
-    def pieces(self, wanted: Wanted, start: Start) -> Iterator[Piece]:
-        self._first = []
-        return self._text.pieces(
-            line_ends, lambda chunk: parse_objects(chunk, wanted), self._text.mark, start
-        )
+    def _parser(self, wanted: Wanted) -> Callable[[Chunk], Cells]:
+        return partial(parse_objects, wanted=wanted)
 
 
 def read_object(chunk: Chunk, place: int) -> dict[str, Any] | Fault:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from seqmed.arrays import Array
 from seqmed.streams.errors import Fault, StreamError, notice, refusing
 from seqmed.streams.files import Bytes
-from seqmed.streams.tables import BLOCK, SAMPLE, Piece, Start
+from seqmed.streams.tables import BLOCK, SAMPLE, Piece, Start, Wanted
 
 # Largest number of bytes in a row. Only a file without line ends, or with a quote that is never
 # closed, has longer rows.
@@ -171,27 +171,6 @@ class Text:
             yield Chunk(raw, ends, line)
             line += raw.count(b"\n")
 
-    def pieces(
-        self, split: Split, parse: Callable[[Chunk], Cells], head: bytes, start: Start
-    ) -> Iterator[Piece]:
-        """Yield the remaining rows, or those after ``start``.
-
-        Parameters
-        ----------
-        split, parse : functions from bytes to records, and from records to rows.
-        head : the bytes that were taken before.
-        start : where to begin.
-        """
-        if start.offset:
-            self.jump(start.offset)
-            head, lines = b"", start.lines
-        else:
-            lines = head.count(b"\n")
-        for chunk in self.chunks(split, lines + 1):
-            ends = chunk.ends + len(head)
-            yield Piece(*parse(chunk), head + chunk.raw, ends, chunk.line_of)
-            head = b""
-
     def fraction(self) -> float:
         """Return the share of the text that has been read, 0 to 1."""
         return self._source.fraction()
@@ -208,6 +187,21 @@ class TextTable:
 
     def __init__(self, text: Text, split: Split):
         self._text, self._split = text, split
+        self._head = text.mark  # the bytes before the first row
+
+    def _parser(self, wanted: Wanted) -> Callable[[Chunk], Cells]:
+        """Return a function from records to rows."""
+        raise NotImplementedError
+
+    def pieces(self, wanted: Wanted, start: Start) -> Iterator[Piece]:
+        parse, head, lines = self._parser(wanted), self._head, self._head.count(b"\n")
+        if start.offset:
+            self._text.jump(start.offset)
+            head, lines = b"", start.lines
+        for chunk in self._text.chunks(self._split, lines + 1):
+            ends = chunk.ends + len(head)
+            yield Piece(*parse(chunk), head + chunk.raw, ends, chunk.line_of)
+            head = b""
 
     @property
     def deferred(self) -> bool:
