@@ -498,7 +498,7 @@ PLANS = {
     "a column before the first": (rows([1, 2], [1.0], [-1], [0, 1]), "do not fit together"),
     "rows that end before they begin": (rows([2, 2], [1.0], [0], [0, 2, 1]), "do not fit"),
     "rows that are not there": (rows([2**40, 2], [1.0], [0], [0, 1]), "do not fit together"),
-    "a negative number of rows": (rows([-1, 2], [1.0], [0], [0, 1]), "given for a size"),
+    "a negative number of rows": (rows([-1, 2], [1.0], [0], [0, 1]), "a size has the number -1"),
 }  # fmt: skip
 
 
