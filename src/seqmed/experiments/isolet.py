@@ -180,7 +180,7 @@ def validation_stream(arrays: dict[str, NDArray[Any]]) -> TrialStream:
 def random_stream(arrays: dict[str, NDArray[Any]], seed: tuple[int, ...]) -> TrialStream:
     """All 150 speakers in random order: 24 batches, and 30 speakers to test on.
 
-    The speakers of isolet4, which parameters were chosen on, are never tested on.
+    Parameters were chosen on the speakers of isolet4, so these are never tested on.
     """
     order = np.random.default_rng(seed).permutation(N_SPEAKERS + N_TEST_SPEAKERS)
     choosing = (order >= N_SPEAKERS - N_VALIDATION_SPEAKERS) & (order < N_SPEAKERS)

@@ -53,18 +53,18 @@ def margin_rules(began: Any, state: dict[str, Any]) -> Rules:
     kernel, recursion = posterior.covariance.kernel, posterior.recursion
     given = isinstance(began.kernel, str) and began.kernel == "precomputed"
     named = None if given else make_kernel(began.kernel, began.gamma, began.degree, began.coef0)
-    yield "the kernel named", type(kernel) is (Precomputed if given else type(named))
+    yield "the kernel of the parameters", type(kernel) is (Precomputed if given else type(named))
     check_records(
         (stream, info), p=1 if given else width, features=width, machines=registry.n_machines,
         window=info.n_window,
     )  # fmt: skip
     fits = (suits(points, kernel, stream.sparse) for points in points_in(posterior))
     yield "points that suit the kernel", all(fits)
-    yield "the recursion named", type(recursion) is recursion_class(began, kernel)
+    yield "the recursion of the parameters", type(recursion) is recursion_class(began, kernel)
     auto = began.bias == "auto"
-    yield "machines by the bias named", registry.per_class == auto
+    yield "the machines of the bias parameter", registry.per_class == auto
     variance = 0.0 if auto else float(began.bias_variance)
-    yield "the bias variance named", posterior.bias_variance == variance
+    yield "the bias variance of the parameters", posterior.bias_variance == variance
     biases = (posterior.intercepts, posterior.biases, posterior.bias_means)
     yield "the known bias of -1", not auto or all((each == -1.0).all() for each in biases)
     yield "coefficients for every landmark", posterior.landmarks.size == n_landmarks(recursion)
@@ -74,7 +74,7 @@ def margin_rules(began: Any, state: dict[str, Any]) -> Rules:
         registry.n_machines == 1 or ((signs > 0).sum(axis=1) == 1).all(),
     )
     found = np.unique(registry.own_classes(signs), return_counts=True)
-    yield "as many labels as the window holds", has_counted(registry, *found)
+    yield "at least as many labels as the window holds", has_counted(registry, *found)
     yield "one solution for every machine", len(info.solutions) == registry.n_machines
 
 
@@ -117,10 +117,13 @@ def graph_rules(began: Any, state: dict[str, Any]) -> Rules:
     check_records(
         (stream, info), p=state["n_features_in_"], classes=registry.classes.size, kept=kept.size
     )  # fmt: skip
-    yield "the memory named", graph.capacity == began.graph_memory
-    yield "the number of neighbours named", kept.n_neighbors == began.n_neighbors
-    yield "the alpha named", graph.alpha == began.alpha
-    yield "the metric named", kinds_in(metric) == kinds_in(named_metric(began.metric, stream))
+    yield "the graph memory of the parameters", graph.capacity == began.graph_memory
+    yield "the number of neighbours of the parameters", kept.n_neighbors == began.n_neighbors
+    yield "the alpha of the parameters", graph.alpha == began.alpha
+    yield (
+        "the metric of the parameters",
+        kinds_in(metric) == kinds_in(named_metric(began.metric, stream)),
+    )
     stored = [block.rows for block in kept.blocks]
     yield (
         "kept rows in single precision, in the format of the stream",
@@ -189,7 +192,7 @@ def scaler_rules(scaler: Any, state: dict[str, Any]) -> Rules:
     if isinstance(scaler, StandardScaler):  # it measures only what it uses
         needed = {"mean_"} if scaler.with_mean else set()
         needed |= {"mean_", "var_", "scale_"} if scaler.with_std else set()
-    yield "all that it scales by", needed <= set(known)
+    yield "all statistics that it scales by", needed <= set(known)
 
 
 def pipeline_rules(pipeline: StreamPipeline, state: dict[str, Any]) -> Rules:
@@ -220,7 +223,7 @@ def search_rules(search: PrequentialSearch, state: dict[str, Any]) -> Rules:
     yield "candidates that have begun", all(hasattr(each, "classes_") for each in candidates)
     check_records(record, c=len(candidates))
     yield "a record of each candidate", len(record.dropped) == len(candidates)
-    yield "a candidate in the race", record.racing.size > 0
+    yield "a candidate that was not dropped", record.racing.size > 0
     leaders = (why.leader for why in record.dropped if why is not None)
     yield "leaders among the candidates", all(0 <= each < len(candidates) for each in leaders)
     yield "a number of batches >= 0", state["n_batches_"] >= 0

@@ -24,7 +24,7 @@ CHECKSUM_BYTES = 32
 ENTRY = "seqmed"
 # First bytes of the safetensors header of a model file.
 SIGNATURE = f'{{"__metadata__":{{"{ENTRY}":"'.encode()
-# Bytes of the length of the safetensors header, and the largest length that readers accept.
+# Size of the length field of the safetensors header, and the largest accepted length, in bytes.
 LENGTH_BYTES = 8
 LARGEST_HEADER = 100_000_000
 

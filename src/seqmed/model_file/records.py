@@ -124,8 +124,8 @@ def _(recursion: LandmarkRecursion) -> Rules:
     size, keys = n_landmarks(recursion), recursion.keys
     yield "keys for landmarks", (keys is None) == (recursion.basis is None)
     yield "one key for each landmark", keys is None or keys.size == size
-    yield "as many landmarks as asked for at most", size <= recursion.capacity
-    yield "no more points waiting than seen", recursion.n_pending <= recursion.n_seen
+    yield "at most as many landmarks as the capacity", size <= recursion.capacity
+    yield "at most as many pending points as seen", recursion.n_pending <= recursion.n_seen
     reduction = recursion.covariance.reduction
     yield "a reduction on the landmarks", reduction is None or reduction.landmarks.shape[0] == size
 
@@ -135,7 +135,7 @@ def _(recursion: NystroemRecursion) -> Rules:
     size, covariance = n_landmarks(recursion), recursion.covariance
     yield "a covariance on landmarks, once there are any", covariance.on_landmarks == (size > 0)
     yield "no penalties", getattr(covariance, "reduction", None) is None
-    yield "as many landmarks as asked for at most", size <= recursion.capacity
+    yield "at most as many landmarks as the capacity", size <= recursion.capacity
 
 
 @declare(SpectralRecursion, smoothness_weight=">= 0")
@@ -249,7 +249,7 @@ def _(saved: SavedRows) -> Rules:
     solution="kept classes", solved_masses="classes >= 0",
 )  # fmt: skip
 def _(graph: GraphState) -> Rules:
-    yield "as many kept rows as asked for at most", graph.rows.size <= graph.capacity
+    yield "at most as many kept rows as the capacity", graph.rows.size <= graph.capacity
     yield "masses of labels, and of no other rows", ((graph.masses > 0) == (graph.codes >= 0)).all()
 
 
@@ -291,4 +291,4 @@ def _(monitor: DriftMonitor) -> Rules:
         monitor.names is None or len(monitor.names) == monitor.drifted.size,
     )
     few = monitor.pending is None or monitor.pending.shape[0] < ENOUGH_ROWS
-    yield "few rows that wait", few
+    yield "fewer pending rows than needed", few

@@ -40,8 +40,8 @@ class Store(NamedTuple):
     Parameters
     ----------
     names : its columns.
-    batches : yields record batches of pyarrow with the columns of some indices, and for each the
-        share of the file that has been read, 0 to 1.
+    batches : takes the indices of columns; yields record batches of pyarrow, each with the share of
+        the file that has been read, 0 to 1.
     """
 
     names: Sequence[str]

@@ -29,7 +29,7 @@ from seqmed.streams.tables import Wanted, bad_numbers, check_column_names
 from seqmed.streams.text import MARK, Cells, Chunk, Text, TextTable, places
 from seqmed.streams.values import MISSING_WORDS, NUMBER, number_in
 
-# Up to this number, rows with a bad one among them are read one by one instead of in halves.
+# Groups of at most this many rows with a bad row are read one by one; larger ones are halved.
 FEW = 32
 
 

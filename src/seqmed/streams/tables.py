@@ -15,7 +15,7 @@ from seqmed.streams.values import cell_text, encodable
 
 # Rows by which the types of columns are inferred: few, so that a pipe is not delayed.
 SAMPLE = 100
-# Bytes of a text, or of the numbers of a binary format, read at once; and limits of rows.
+# Bytes read at once, of a text or of the numbers in a binary format; fewest and most rows.
 BLOCK, FEWEST, MOST = 2**20, 64, 2**13
 
 
