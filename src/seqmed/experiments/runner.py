@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
+from joblib.externals.loky import get_reusable_executor
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -199,9 +200,13 @@ def compute(
     missing = [task for task in tasks if task not in results]
     work = (delayed(run_task)(figure, task, path_of(folder, figure, task)) for task in missing)
     report(what, len(results), len(tasks))
-    for task, result in Parallel(jobs, return_as="generator_unordered")(work):
-        results[task] = result
-        report(what, len(results), len(tasks))
+    try:
+        for task, result in Parallel(jobs, return_as="generator_unordered")(work):
+            results[task] = result
+            report(what, len(results), len(tasks))
+    finally:
+        if jobs > 1:  # idle workers would stay for minutes
+            get_reusable_executor().shutdown(wait=True, kill_workers=True)
     return results
 
 
