@@ -96,11 +96,6 @@ class Calibration:
         return total / float(weights[used].sum())
 
 
-def no_record() -> Calibration:
-    """Return an empty record."""
-    return Calibration()
-
-
 def record(
     calibration: Calibration,
     registry: ClassRegistry,

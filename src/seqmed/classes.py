@@ -205,17 +205,9 @@ class ClassRegistry:
             return np.hstack([np.zeros_like(scores), scores])
         return scores
 
-    def decisions(self, scores: Array) -> Array:
-        """Return decision values, (n, 1) for up to two classes, else (n, K), from (n, machines)."""
-        return self.compared(self.class_scores(scores))
-
     def compared(self, scores: Array) -> Array:
         """Return decision values, (n, 1) for up to two classes, else (n, K), of class scores."""
         return scores[:, 1:] - scores[:, :1] if self.classes.size == 2 else scores
-
-    def winners(self, scores: Array) -> NDArray[np.intp]:
-        """Return the index of the best class seen for every row of scores, (n, machines)."""
-        return self.best(self.class_scores(scores))
 
     def best(self, scores: Array) -> NDArray[np.intp]:
         """Return the class of the largest class score, (n, K), among those seen."""

@@ -50,7 +50,7 @@ def empty_state(
     return MarginState(
         posterior=update.prior_of(recursion, graph, rows.points, mean, variance),
         registry=empty_registry(per_class=per_class),
-        calibration=calibration.no_record(),
+        calibration=Calibration(),
         fixed=fixed,
         sparse=sp.issparse(rows.points),
     )

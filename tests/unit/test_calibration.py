@@ -55,7 +55,7 @@ def test_probabilities_are_those_of_the_reference(n_classes):
     registry = book_of(range(n_classes))
     scores, labels = rng.normal(size=(40, machines)), rng.integers(0, n_classes, 40)
     weights = rng.uniform(0.2, 2, 40)
-    record = calibration.record(calibration.no_record(), registry, scores, labels, weights)
+    record = calibration.record(calibration.Calibration(), registry, scores, labels, weights)
     expected = [
         naive_probabilities(
             list(zip(scores.tolist(), labels, weights, strict=True)), row, n_classes
@@ -70,10 +70,10 @@ def test_a_record_is_a_sum_that_can_be_forgotten():
     rng = np.random.default_rng(0)
     registry = book_of([0, 1])
     parts = [(rng.normal(size=(9, 1)), rng.integers(0, 2, 9), rng.random(9)) for _ in range(3)]
-    record = calibration.no_record()
+    record = calibration.Calibration()
     for part in parts:
         record = calibration.record(record.forget(0.7), registry, *part)
-    alone = [calibration.record(calibration.no_record(), registry, *part) for part in parts]
+    alone = [calibration.record(calibration.Calibration(), registry, *part) for part in parts]
     shares = [0.49, 0.7, 1.0]
     expected = sum(s * a.log_likelihoods for s, a in zip(shares, alone, strict=True))
     np.testing.assert_allclose(record.log_likelihoods, expected, rtol=1e-12)
@@ -101,7 +101,7 @@ def test_the_largest_probability_is_that_of_the_class_predicted(case):
     """Ties, scores that differ in the last bit, denormal ones, classes without an example."""
     k, scores, seen, labels_scored = case
     registry = book_of([label for label in range(k) if seen[label]], declared=range(k))
-    record = calibration.no_record()
+    record = calibration.Calibration()
     if registry.seen.sum() > 1 and labels_scored:
         weights = np.full(6, labels_scored)
         codes = np.resize(np.flatnonzero(registry.seen), 6)
@@ -110,7 +110,7 @@ def test_the_largest_probability_is_that_of_the_class_predicted(case):
     assert np.isfinite(found).all()
     assert (found >= 0).all()
     np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
-    assert np.array_equal(found.argmax(axis=1), registry.winners(scores))
+    assert np.array_equal(found.argmax(axis=1), registry.best(registry.class_scores(scores)))
 
 
 def make_stream(n_batches, size=60, n_classes=2, noise=0.15, seed=0, distance=2.0):

@@ -367,7 +367,7 @@ def test_rows_beyond_the_window_cannot_be_taken_back():
 
 def test_the_record_keeps_the_class_scores_of_the_time():
     batches = batches_of(ARRIVALS["three classes"], size=15)
-    model, record = learned(batches[:1]), calibration.no_record()
+    model, record = learned(batches[:1]), calibration.Calibration()
     for points, labels, weights in batches[1:]:
         scores = model.decision_function(points)
         record = record.add(scores, labels.astype(np.intp), weights)

@@ -2,7 +2,9 @@
 
 import ast
 import inspect
+import pkgutil
 import re
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -204,3 +206,12 @@ class TestResolvedValues:
     def test_class_prior(self, given, class_weight, resolved):
         model = SeqGraphMED(class_prior=given, class_weight=class_weight)
         assert model.fit(X, Y).class_prior_ == resolved
+
+
+def test_exported_names_exist():
+    """`from module import *` would fail otherwise."""
+    found = pkgutil.walk_packages(seqmed.__path__, "seqmed.")
+    for name in (each.name for each in found if not each.name.endswith("__main__")):
+        module = import_module(name)
+        missing = [each for each in getattr(module, "__all__", ()) if not hasattr(module, each)]
+        assert not missing, name

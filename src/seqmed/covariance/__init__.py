@@ -31,7 +31,8 @@ __all__ = [
     "RECURSIONS",
     "ExactRecursion",
     "LandmarkRecursion",
+    "LowRankCovariance",
     "NystroemRecursion",
     "SpectralRecursion",
-    "initial",
+    "make_recursion",
 ]
