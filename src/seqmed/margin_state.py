@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 
 from seqmed import calibration, update
 from seqmed.arrays import take_rows
+from seqmed.batch import Batch, Rows, UpdateInfo
 from seqmed.calibration import Calibration
 from seqmed.classes import ClassRegistry, empty_registry
 from seqmed.covariance.protocol import Recursion
-from seqmed.estimators.validation import Rows
 from seqmed.graph.laplacian import GraphRecipe
 from seqmed.posterior import Posterior
 from seqmed.settings import Settings
 from seqmed.threads import threads_for
-from seqmed.update import Batch, UpdateInfo
 
 
 class MarginState(NamedTuple):

@@ -7,10 +7,10 @@ import pytest
 import scipy.sparse as sp
 
 from seqmed import SeqLapMED, SeqMED, covariance, mean, update
+from seqmed.batch import Batch
 from seqmed.graph.laplacian import GraphRecipe
 from seqmed.kernels import RBF
 from seqmed.settings import Settings
-from seqmed.update import Batch
 from tests.support.gaussian_streams import (
     GAMMA,
     NEIGHBOURS,

@@ -13,9 +13,10 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from seqmed.arrays import Array, Indices, Points
+from seqmed.batch import Rows
 from seqmed.classes import ClassRegistry
 from seqmed.estimators.batch_validation import BatchValidator
-from seqmed.estimators.validation import MatrixLike, Rows, checked_rows, in_format
+from seqmed.estimators.validation import MatrixLike, checked_rows, in_format
 from seqmed.label_dtypes import aligned
 from seqmed.snapshots import snapshot
 from seqmed.uncertainty import Uncertainty

@@ -13,8 +13,9 @@ from sklearn.utils._param_validation import make_constraint
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
 from seqmed.arrays import Array, Indices, Mask, Points, take_rows
+from seqmed.batch import Rows
 from seqmed.classes import find
-from seqmed.estimators.validation import MatrixLike, Rows, check_weights, checked_rows, in_format
+from seqmed.estimators.validation import MatrixLike, check_weights, checked_rows, in_format
 from seqmed.labels import as_label_array, is_marked, is_minus_one, split_labels
 
 

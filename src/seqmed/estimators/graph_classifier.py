@@ -13,8 +13,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import uncertainty
 from seqmed.arrays import Array, Points, take_rows
+from seqmed.batch import Rows
 from seqmed.estimators.base import StreamClassifier
-from seqmed.estimators.validation import MatrixLike, Rows
+from seqmed.estimators.validation import MatrixLike
 from seqmed.graph.graph_state import GraphState, empty_graph
 from seqmed.graph.metrics import make_metric
 from seqmed.kernels import Kernel, make_kernel

@@ -10,10 +10,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Indices, Points
+from seqmed.batch import Rows
 from seqmed.calibration import with_unseen
 from seqmed.classes import ClassRegistry, empty_registry
 from seqmed.estimators.graph_classifier import DEFAULT_GRAPH_MEMORY, GraphClassifier
-from seqmed.estimators.validation import MatrixLike, Rows
+from seqmed.estimators.validation import MatrixLike
 from seqmed.graph import propagation
 from seqmed.graph.graph_state import UNLABELED, GraphState
 from seqmed.graph.propagation import GraphInfo

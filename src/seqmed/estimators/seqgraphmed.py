@@ -13,11 +13,12 @@ from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed.arrays import Array, Indices, Points
+from seqmed.batch import Rows
 from seqmed.calibration import with_unseen
 from seqmed.classes import ClassRegistry, empty_registry
 from seqmed.estimators.graph_classifier import DEFAULT_GRAPH_MEMORY, GraphClassifier
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.estimators.validation import MatrixLike, Rows, is_estimator
+from seqmed.estimators.validation import MatrixLike, is_estimator
 from seqmed.kernels import Kernel
 from seqmed.kernels.bounded import check_overflow
 from seqmed.mixture import experts as margins

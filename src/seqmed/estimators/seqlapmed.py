@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import covariance
+from seqmed.batch import Rows, UpdateInfo
 from seqmed.covariance.protocol import Recursion
 from seqmed.estimators.sequential import (
     DEFAULT_C,
@@ -18,11 +19,10 @@ from seqmed.estimators.sequential import (
     LABELS_AT_ONCE,
     SequentialClassifier,
 )
-from seqmed.estimators.validation import Registered, Rows, check_penalty
+from seqmed.estimators.validation import Registered, check_penalty
 from seqmed.graph.laplacian import GraphRecipe
 from seqmed.kernels import Kernel
 from seqmed.margin_state import MarginState
-from seqmed.update import UpdateInfo
 
 DEFAULT_BETA = 0.01
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from seqmed.batch import Rows
 from seqmed.covariance import ExactRecursion, NystroemRecursion
 from seqmed.covariance.low_rank import LowRankCovariance
 from seqmed.covariance.protocol import Recursion
 from seqmed.estimators.sequential import LABELS_AT_ONCE, SequentialClassifier
-from seqmed.estimators.validation import Rows
 from seqmed.graph.laplacian import GraphRecipe
 from seqmed.kernels import Kernel
 

@@ -13,11 +13,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import kernels, margin_state, uncertainty, window
 from seqmed.arrays import Array, Indices, Mask, Points
+from seqmed.batch import Rows, UpdateInfo
 from seqmed.covariance.protocol import Recursion
 from seqmed.estimators.prediction import PosteriorPredictor
 from seqmed.estimators.validation import (
     Registered,
-    Rows,
     check_penalty,
     square_gram,
     warn_unless_converged,
@@ -27,7 +27,6 @@ from seqmed.kernels import Kernel, Precomputed, make_kernel
 from seqmed.margin_state import MarginState
 from seqmed.settings import Settings
 from seqmed.uncertainty import Uncertainty
-from seqmed.update import UpdateInfo
 
 DEFAULT_C = 10.0
 # Chosen by prequential accuracy: docs/decisions, 0016 and 0027.

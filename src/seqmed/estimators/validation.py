@@ -6,18 +6,18 @@ import inspect
 import warnings
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
 from seqmed.arrays import Array, Points, canonical
-from seqmed.update import UpdateInfo
+from seqmed.batch import UpdateInfo
 
 MatrixLike: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
 """Rows as a user passes them: array-like, data frame or sparse matrix, of shape (n, p)."""
@@ -46,27 +46,6 @@ class Registered(StrOptions):
 
     def __str__(self) -> str:
         return f"a str among {{{', '.join(map(repr, sorted({*self.registry, *self.others})))}}}"
-
-
-class Rows(NamedTuple):
-    """A validated batch.
-
-    Attributes
-    ----------
-    points : (n, p) rows, or (n, 1) indices into ``gram``.
-    labeled : (n,) mask of the labeled rows.
-    labels : (l,) labels of the labeled rows.
-    weights : (n,) positive weights.
-    declared : classes declared by the caller.
-    gram : (n, n) precomputed kernel matrix, None without one.
-    """
-
-    points: Points
-    labeled: NDArray[np.bool_]
-    labels: NDArray[Any]
-    weights: Array
-    declared: NDArray[Any]
-    gram: Array | None = None
 
 
 def square_gram(gram: Points) -> Array:

@@ -15,11 +15,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from seqmed.arrays import Array, Mask, Points, take_rows
+from seqmed.batch import Rows
 from seqmed.classes import ClassRegistry, find, union
 from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.prediction import scored
 from seqmed.estimators.sequential import SequentialClassifier
-from seqmed.estimators.validation import Rows, alike, is_estimator
+from seqmed.estimators.validation import alike, is_estimator
 from seqmed.kernels import Kernel, make_kernel
 from seqmed.label_dtypes import as_objects, typed
 from seqmed.snapshots import snapshot

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqmed.arrays import Array, Indices, Points, no_indices, no_rows, stack, take_rows
+from seqmed.batch import Rows
 from seqmed.classes import ClassRegistry, moved
-from seqmed.estimators.validation import Rows
 from seqmed.graph import propagation
 from seqmed.graph.graph_state import UNLABELED, GraphState
 from seqmed.graph.neighbours import empty_lists

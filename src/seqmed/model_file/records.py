@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from seqmed.batch import UpdateInfo
 from seqmed.calibration import SLOPES, Calibration
 from seqmed.classes import ClassRegistry
 from seqmed.covariance import LandmarkRecursion, NystroemRecursion, SpectralRecursion
@@ -40,7 +41,6 @@ from seqmed.pipelines.column_statistics import ColumnStatistics
 from seqmed.pipelines.drift import ENOUGH_ROWS, Comparison, DriftMonitor
 from seqmed.posterior import Posterior, ScoredTerms, Terms, Window
 from seqmed.selection.race import Record
-from seqmed.update import UpdateInfo
 
 Rules = Iterator[tuple[str, Any]]
 

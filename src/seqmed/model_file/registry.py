@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
+from seqmed.batch import UpdateInfo
 from seqmed.estimators.graph_propagation import GraphPropagation, GraphStream
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqlapmed import SeqLapMED
@@ -32,7 +33,6 @@ from seqmed.pipelines.drift import Comparison, DriftMonitor
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.selection.race import Record
 from seqmed.selection.search import PrequentialSearch
-from seqmed.update import UpdateInfo
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,130 @@
+"""A batch: its validated rows, the input of one update, and the report of the update.
+
+The estimators make `Rows` of what the user passes. `seqmed.margin_state` makes a `Batch` of them,
+with targets for every machine, and `seqmed.update` returns an `UpdateInfo`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqmed.arrays import Array, Points, take_rows
+from seqmed.dual import DualSolution
+
+
+class Rows(NamedTuple):
+    """A validated batch.
+
+    Attributes
+    ----------
+    points : (n, p) rows, or (n, 1) indices into ``gram``.
+    labeled : (n,) mask of the labeled rows.
+    labels : (l,) labels of the labeled rows.
+    weights : (n,) positive weights.
+    declared : classes declared by the caller.
+    gram : (n, n) precomputed kernel matrix, None without one.
+    """
+
+    points: Points
+    labeled: NDArray[np.bool_]
+    labels: NDArray[Any]
+    weights: Array
+    declared: NDArray[Any]
+    gram: Array | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch, ready for a step.
+
+    Parameters
+    ----------
+    points : (n, p) all rows, labeled or not.
+    labeled : (l,) indices of the labeled ones.
+    targets : (l, machines) each -1.0 or +1.0.
+    weights : (l,) positive weights of the labeled rows.
+    class_weights : (l,) positive weights of their classes, which multiply the others.
+    """
+
+    points: Points
+    labeled: NDArray[np.intp]
+    targets: Array
+    weights: Array
+    class_weights: Array
+
+    @cached_property
+    def labeled_points(self) -> Points:
+        """Return a copy of the labeled rows, (l, p)."""
+        return take_rows(self.points, self.labeled)
+
+
+class UpdateInfo(NamedTuple):
+    """The report of an update.
+
+    Attributes
+    ----------
+    solutions : one per machine; None for a machine without a dual to solve.
+    n_points : rows of the batch.
+    n_labeled : labeled rows of the batch.
+    n_window : labeled points whose multipliers were optimised.
+    projection_cost : (machines,) norm, in the base kernel's space, of the residual of projecting
+        points beyond the budget; times ``sqrt(k(x, x))`` it bounds the change of any score.
+    replacement_cost : largest change, by replacing landmarks, of the variance at one that was
+        replaced, as a share of ``k(z, z)``.
+    forgot : whether earlier labels have been discounted by `Settings.forgetting`.
+    C, beta : multiplier bound of a row of weight 1, and smoothness weight.
+
+    A batch of many labels may be learned in mini-batches. Solutions are those of the last one.
+    """
+
+    solutions: tuple[DualSolution | None, ...]
+    n_points: int
+    n_labeled: int
+    n_window: int
+    projection_cost: Array
+    replacement_cost: float
+    forgot: bool
+    C: float = float("inf")
+    beta: float = 0.0
+
+    def after(self, earlier: list[UpdateInfo]) -> UpdateInfo:
+        """Return the report of a batch whose earlier mini-batches had these reports."""
+        if not earlier:
+            return self
+        every = [*earlier, self]
+        cost = self.projection_cost
+        for info in earlier:  # classes may have been added since
+            same = info.projection_cost.size == cost.size
+            cost = cost + (info.projection_cost if same else info.projection_cost.max())
+        return self._replace(
+            n_points=earlier[0].n_points,
+            n_labeled=sum(info.n_labeled for info in every),
+            projection_cost=cost,
+            replacement_cost=max(info.replacement_cost for info in every),
+            forgot=any(info.forgot for info in every),
+        )
+
+    @property
+    def solved(self) -> tuple[DualSolution, ...]:
+        """The solutions of the machines that had a problem to solve."""
+        return tuple(solution for solution in self.solutions if solution is not None)
+
+    @property
+    def gap(self) -> float:
+        """The largest duality gap of the update; NaN if no dual was posed."""
+        return max((solution.gap for solution in self.solved), default=float("nan"))
+
+    @property
+    def relative_gap(self) -> float:
+        """The largest gap relative to its objective; NaN if no dual was posed."""
+        return max((solution.relative_gap for solution in self.solved), default=float("nan"))
+
+    @property
+    def n_iter(self) -> int:
+        """Solver iterations of all machines together."""
+        return sum(solution.n_iter for solution in self.solved)
