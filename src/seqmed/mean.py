@@ -140,7 +140,7 @@ def freeze(posterior: Posterior, leaving: Terms) -> Posterior:
     if posterior.covariance.on_landmarks:
         landmarks = posterior.landmarks
         geometry = posterior.covariance.on_window(leaving.points, landmarks.points)
-        coefficients = landmarks.coefficients + geometry.on_landmarks(leaving.coefficients)
+        coefficients = landmarks.coefficients + geometry.landmark_part(leaving.coefficients)
         return replace(posterior, landmarks=replace(landmarks, coefficients=coefficients))
     frozen = joined(posterior.covariance.kernel, posterior.frozen, leaving)
     return replace(add_frozen_scores(posterior, leaving, 1.0), frozen=frozen)

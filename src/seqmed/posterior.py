@@ -220,4 +220,4 @@ class Posterior:
         if not frozen.size or not window.points.shape[0]:
             return frozen
         geometry = self.covariance.on_window(window.points, self.landmarks.points)
-        return frozen + geometry.on_landmarks(window.coefficients)
+        return frozen + geometry.landmark_part(window.coefficients)

@@ -13,7 +13,7 @@ class Settings:
     ----------
     C : upper bound of the multiplier of a row of weight 1.
     slack_shape : shape of the slack prior, >= 0 and < C.
-    smoothness_weight : factor ``2 beta >= 0`` of the smoothness penalty.
+    beta : smoothness weight, >= 0; the penalty is ``2 beta f' L f``.
     bias : "median" for the paper's rule, otherwise the solver's.
     tol, max_iter : of the dual solver.
     lag : batches with labels whose multipliers are optimised together, None for all.
@@ -25,7 +25,7 @@ class Settings:
 
     C: float
     slack_shape: float = 1.0
-    smoothness_weight: float = 0.0
+    beta: float = 0.0
     bias: str = "exact"
     tol: float = 1e-3
     max_iter: int = -1

@@ -22,9 +22,9 @@ from seqmed import mean
 from seqmed.arrays import Array, Points, distinct_rows, no_indices, no_rows, take_rows
 from seqmed.batch import Batch, UpdateInfo
 from seqmed.covariance.protocol import Folded, Recursion
-from seqmed.duals import Solutions, learn, poses
 from seqmed.graph.laplacian import GraphRecipe, find_neighbours, measure_heat_width, smoothness
 from seqmed.kernels import Expansion, evaluate
+from seqmed.machines import Solutions, has_dual, solve_all
 from seqmed.posterior import Posterior, ScoredTerms, Terms, Window
 from seqmed.settings import Settings
 from seqmed.window import as_terms, joined, leaving
@@ -112,10 +112,10 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
     folded, graph = fold_geometry(past, batch.points, settings)
     prior = replace(mean.with_recursion(past, folded), graph=graph, n_batches=number + 1)
     prior = enter(prior, entering, settings)
-    posed = bool(batch.labeled.size) or prior.covariance is not posterior.covariance
-    if not posed and folded.origin is None:  # the mean is unchanged
+    changed = bool(batch.labeled.size) or prior.covariance is not posterior.covariance
+    if not changed and folded.origin is None:  # the mean is unchanged
         return prior, report(prior, batch, (None,) * prior.biases.size)
-    learned, info = relearn(past, prior, batch, settings, posed=posed)
+    learned, info = relearn(past, prior, batch, settings, changed=changed)
     return learned, info._replace(forgot=forgot, replacement_cost=folded.replacement_cost)
 
 
@@ -145,7 +145,7 @@ def retract(
     """
     window = posterior.window.take(~rows)
     prior = replace(posterior, window=window)
-    poor = np.array([not poses(prior, machine) for machine in range(prior.biases.size)])
+    poor = np.array([not has_dual(prior, machine) for machine in range(prior.biases.size)])
     unlearned = poor & ~prior.frozen.coefficients.any(axis=0)
     unlearned &= ~prior.landmarks.coefficients.any(axis=0)
     first_biases = prior.bias_means if np.isfinite(prior.bias_variance) else 0.0
@@ -159,7 +159,7 @@ def retract(
 
 
 def relearn(
-    past: Posterior, prior: Posterior, batch: Batch, settings: Settings, *, posed: bool = True
+    past: Posterior, prior: Posterior, batch: Batch, settings: Settings, *, changed: bool = True
 ) -> tuple[Posterior, UpdateInfo]:
     """Optimise the multipliers of the window, and update the mean.
 
@@ -168,9 +168,9 @@ def relearn(
     past : the posterior before its points were moved, for the cost of moving them.
     prior : the posterior with its newest window and covariance.
     batch : the rows of this update.
-    posed : whether there is anything new to optimise for.
+    changed : whether the labels or the covariance have changed.
     """
-    learned, solutions, newest = learn(prior, settings, posed=posed)
+    learned, solutions, newest = solve_all(prior, settings, changed=changed)
     if settings.averaging:
         solved = np.array([solution is not None for solution in solutions])
         learned = mean.average(learned, solved, settings.forgetting, newest)
@@ -220,13 +220,13 @@ def with_forgetting(
 ) -> tuple[Posterior, bool]:
     """Return the posterior with earlier labels discounted, and whether they were.
 
-    They are if the window, with the new labels, poses a dual.
+    They are if a machine has a dual to solve over the window with the new labels.
     """
     if settings.forgetting == 1.0 or not entering.size:
         return posterior, False
     staying = posterior.window.take(~leaving(posterior.window, entering, settings))
     grown = replace(posterior, window=joined(staying, entering))
-    if not any(poses(grown, machine) for machine in range(posterior.biases.size)):
+    if not any(has_dual(grown, machine) for machine in range(posterior.biases.size)):
         return posterior, False
     return mean.forget_labels(posterior, settings.forgetting), True
 
@@ -259,16 +259,16 @@ def fold_geometry(
     if settings.forgetting < 1:
         recursion = recursion.forget(settings.forgetting)
     needs_points = recursion.grows and (settings.forgetting < 1 or settings.capacity is not None)
-    if settings.smoothness_weight == 0 and not needs_points:
+    if settings.beta == 0 and not needs_points:
         return Folded(recursion), recipe
     kernel = recursion.covariance.kernel
     vertices = take_rows(points, distinct_rows(points))
     penalty = None
-    if settings.smoothness_weight > 0:
+    if settings.beta > 0:
         neighbours = find_neighbours(kernel, vertices, recipe.n_neighbors)
         if recipe.lacks_width:
             recipe = replace(recipe, heat_width=measure_heat_width(neighbours))
-        penalty = smoothness(neighbours, recipe, settings.smoothness_weight)
+        penalty = smoothness(neighbours, recipe, 2.0 * settings.beta)
     return recursion.fold(vertices, penalty), recipe
 
 

@@ -108,15 +108,15 @@ def as_batch(rows):
 @pytest.mark.parametrize("averaging", [False, True])
 @pytest.mark.parametrize("forgetting", [1.0, 0.7])
 @pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
-@pytest.mark.parametrize("smoothness_weight", [0.0, 1.0])
+@pytest.mark.parametrize("beta", [0.0, 0.5])
 def test_all_points_as_landmarks_lose_nothing_to_projection(
-    smoothness_weight, bias_variance, forgetting, averaging
+    beta, bias_variance, forgetting, averaging
 ):
     """An RBF kernel has a dimension per point: only with all points as landmarks is it lossless."""
     stream = make_stream(seed=61)
     settings = Settings(
         C=10.0,
-        smoothness_weight=smoothness_weight,
+        beta=beta,
         tol=TOL,
         averaging=averaging,
         forgetting=forgetting,

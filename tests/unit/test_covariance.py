@@ -620,7 +620,7 @@ def test_the_landmark_part_is_the_difference_from_the_base_kernel(name):
     support, coefficients = vectors(10, seed=49), vectors(10, p=2, seed=50)
     new = vectors(25, seed=51)
     geometry = state.covariance.on_window(support, state.landmarks)
-    part = geometry.on_landmarks(coefficients)
+    part = geometry.landmark_part(coefficients)
     kernel = naive.rbf(0.4)
     found = kernel(new, support) @ coefficients + kernel(new, state.landmarks) @ part
     expected = state.covariance(new, support) @ coefficients

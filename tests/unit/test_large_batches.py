@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqmed import SeqGraphMED, SeqLapMED, SeqMED, duals
+from seqmed import SeqGraphMED, SeqLapMED, SeqMED, machines
 from seqmed.dual import DualProblem
 from seqmed.estimators import seqlapmed, seqmed
 
@@ -30,7 +30,7 @@ def sizes(monkeypatch):
         found.append(fields["signs"].size)
         return DualProblem(**fields)
 
-    monkeypatch.setattr(duals, "DualProblem", counted)
+    monkeypatch.setattr(machines, "DualProblem", counted)
     monkeypatch.setattr(seqmed, "FEATURES_AT_ONCE", AT_ONCE)
     return found
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from seqmed import SeqMED, duals
+from seqmed import SeqMED, machines
 from seqmed.covariance import NystroemRecursion
 from seqmed.covariance.low_rank import LowRankCovariance
 from seqmed.covariance.nystroem import NystroemGram, nystroem_covariance
@@ -110,7 +110,7 @@ def test_nothing_is_lost_while_every_label_is_a_landmark(name, n_classes):
 def test_leaving_points_out_at_first_changes_nothing(name, monkeypatch):
     stream = long_stream(2, seed=2)
     few = learn(bounded(**OPTIONS[name]), stream)
-    monkeypatch.setattr(duals, "SPARE", np.inf)
+    monkeypatch.setattr(machines, "SPARE", np.inf)
     all_at_once = learn(bounded(**OPTIONS[name]), stream)
     assert_close(
         few.decision_function(new_points()), all_at_once.decision_function(new_points()), 1e-8
@@ -421,7 +421,7 @@ def test_a_projection_is_an_expansion_on_the_landmarks():
     points = new_points(30, seed=8)
     covariance = nystroem_covariance(RBF(GAMMA), points[:9])
     coefficients = np.random.default_rng(0).normal(size=(30, 2))
-    found = covariance.on_window(points, covariance.landmarks).on_landmarks(coefficients)
+    found = covariance.on_window(points, covariance.landmarks).landmark_part(coefficients)
     features = covariance.features(points)
     new = new_points()
     expected = covariance.features(new) @ (features.T @ coefficients)

@@ -90,6 +90,8 @@ class LowRankWindow:
     points: Points
     values: Array
 
+    block: ClassVar[None] = None
+
     def gram(self) -> Array | ComputedGram:
         """Return the covariances between the points; not in memory if there are too many."""
         kernel, reduction = self.covariance.kernel, self.covariance.reduction
@@ -105,7 +107,7 @@ class LowRankWindow:
     def scores(self, coefficients: Array) -> Array:
         return self.values @ coefficients
 
-    def on_landmarks(self, coefficients: Array) -> Array:
+    def landmark_part(self, coefficients: Array) -> Array:
         part = self.covariance.smoothed(self.values.T @ coefficients)
         return np.zeros((self.values.shape[1], coefficients.shape[1])) if part is None else part
 

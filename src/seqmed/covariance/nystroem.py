@@ -205,7 +205,7 @@ class NystroemGram:
     def scores(self, coefficients: Array) -> Array:
         return self.values @ coefficients
 
-    def on_landmarks(self, coefficients: Array) -> Array:
+    def landmark_part(self, coefficients: Array) -> Array:
         return np.stack([self.projected(each) for each in coefficients.T], axis=1)
 
     def projected(self, coefficients: Array) -> Array:
@@ -327,7 +327,7 @@ class NystroemRecursion:
         features = self._nystroem.features(points)
         rest = self.covariance.kernel(points, points) - symmetric_product(features)
         lost = np.sum(coefficients * (rest @ coefficients), axis=0)
-        return Projection(found.on_landmarks(coefficients), np.maximum(lost, 0.0))
+        return Projection(found.landmark_part(coefficients), np.maximum(lost, 0.0))
 
     def unexplained(self, points: Points) -> Array:
         return self._nystroem.unexplained(points)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from seqmed.arrays import Array, Indices, Points
+from seqmed.dual import Block, ComputedRows
 from seqmed.graph.laplacian import Smoothness
 from seqmed.kernels import Kernel
 
@@ -12,13 +13,17 @@ from seqmed.kernels import Kernel
 class WindowCovariance(Protocol):
     """The covariance between n points of the window and m landmarks."""
 
-    def gram(self) -> Any:
+    @property
+    def block(self) -> Block | None:
+        """Function that computes covariances of some points, if products with all are cheaper."""
+
+    def gram(self) -> Array | ComputedRows:
         """Return the covariances between the points, (n, n), as the dual solver takes them."""
 
     def scores(self, coefficients: Array) -> Array:
         """Return ``sum_z k(x, z) a_z`` at the points, (n, machines), from (m, machines)."""
 
-    def on_landmarks(self, coefficients: Array) -> Array:
+    def landmark_part(self, coefficients: Array) -> Array:
         """Return the landmark part of ``sum_s k_t(., x_s) c_s`` in the base kernel, (m, machines).
 
         ``coefficients`` are those of the points, (n, machines).

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from seqmed.arrays import Array, Indices, Mask
-from seqmed.dual.problem import DualProblem, DualSolution, attainable_sum, feasible, with_bias
+from seqmed.arrays import Array, Mask
+from seqmed.dual.problem import (
+    Block,
+    ComputedRows,
+    DualProblem,
+    DualSolution,
+    attainable_sum,
+    feasible,
+    with_bias,
+)
 
 
 def solve(
@@ -23,9 +30,7 @@ def solve(
     return smo.solve(problem, tol=tol, max_iter=max_iter, start=start, previous_bias=previous_bias)
 
 
-def solve_from(
-    problem: DualProblem, rows: Mask, block: Callable[[Mask], tuple[Indices, Any]], **options: Any
-) -> DualSolution:
+def solve_from(problem: DualProblem, rows: Mask, block: Block, **options: Any) -> DualSolution:
     """Solve beginning with some of the points; see `seqmed.dual.screening.solve_from`."""
     from seqmed.dual import screening
 
@@ -33,6 +38,8 @@ def solve_from(
 
 
 __all__ = [
+    "Block",
+    "ComputedRows",
     "DualProblem",
     "DualSolution",
     "attainable_sum",

@@ -21,12 +21,18 @@ of point ``i`` alone. At the optimum all support vectors imply the same bias, wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Indices, Mask
+
+# Returns the places (m,) of the points of a mask, in any order, and their covariances (m, m) in
+# single or double precision.
+Block = Callable[[Mask], tuple[Indices, NDArray[np.floating]]]
 
 # Twice the spacing of doubles at 1: one rounding of a multiplier and one of its bound.
 ROUNDING = 2 * float(np.finfo(np.float64).eps)

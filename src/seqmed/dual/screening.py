@@ -10,15 +10,14 @@ ends only by score errors recomputed in double precision.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Indices, Mask
+from seqmed.arrays import Array, Mask
 from seqmed.dual import loops, smo
 from seqmed.dual.problem import (
+    Block,
     DualProblem,
     DualSolution,
     KKTResiduals,
@@ -27,8 +26,6 @@ from seqmed.dual.problem import (
     kkt_residuals,
     score_errors,
 )
-
-Block = Callable[[Mask], tuple[Indices, NDArray[np.floating]]]
 
 # Distance beyond its margin at which a point is not added with those that violate theirs.
 SPARE = 0.1
@@ -60,8 +57,7 @@ def solve_from(
     ----------
     problem : of n points; its ``gram @ c`` is cheap.
     rows : (n,) mask of the points to begin with.
-    block : returns the places (m,) of the points of a mask, in any order, and their covariances
-        (m, m) in single or double precision.
+    block : returns the covariances of the points of a mask.
     start, tol, max_iter, previous_bias : as in `seqmed.dual.smo.solve`.
     """
     allowed = max(10_000_000, 100 * rows.size) if max_iter < 0 else max_iter

@@ -21,7 +21,7 @@ from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import MatrixLike, is_estimator
 from seqmed.kernels import Kernel
 from seqmed.kernels.bounded import check_overflow
-from seqmed.mixture import experts as margins
+from seqmed.mixture import experts
 from seqmed.mixture import update as mixture_update
 from seqmed.mixture.update import MixtureInfo, MixtureSettings, MixtureStream
 
@@ -232,7 +232,7 @@ class SeqGraphMED(GraphClassifier):
             )
         if self.class_weight is None:
             return self.estimator
-        if not margins.is_own(self.estimator) or self.estimator.class_weight is not None:
+        if not experts.is_own(self.estimator) or self.estimator.class_weight is not None:
             raise ValueError(
                 f"class_weight={self.class_weight!r} was given with estimator={self.estimator!r}, "
                 "expected a SeqMED or SeqLapMED with class_weight=None: set class_weight in one "
@@ -257,12 +257,12 @@ class SeqGraphMED(GraphClassifier):
 
     def _fit_batch(self, n_rows: int) -> int:
         # an estimator that learns from unlabeled rows needs the graph of all of them
-        if margins.learns_from_unlabeled(self._template()):
+        if experts.learns_from_unlabeled(self._template()):
             return n_rows
         return super()._fit_batch(n_rows)
 
     def _begin(self, rows: Rows, seed: int, classes: NDArray[Any]) -> MixtureStream:
-        margin = margins.make_expert(self._template())
+        margin = experts.make_expert(self._template())
         graph = self._begin_graph(rows, seed, margin.frozen_kernel(rows))
         registry = empty_registry(per_class=True)
         sparse = sp.issparse(rows.points)

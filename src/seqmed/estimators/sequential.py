@@ -148,7 +148,7 @@ class SequentialClassifier(PosteriorPredictor):
             warn_unless_converged(info, self.tol)  # raises if warnings are errors
             infos.append(info)
         info = infos[-1].after(infos[:-1])
-        self._commit(stream, info._replace(C=settings.C, beta=0.5 * settings.smoothness_weight))
+        self._commit(stream, info._replace(C=settings.C, beta=settings.beta))
 
     def _mini_batches(
         self, rows: Rows, stream: MarginState, capacity: int | None
@@ -197,10 +197,10 @@ class SequentialClassifier(PosteriorPredictor):
             kernel = make_kernel(self.kernel, self.gamma, self.degree, self.coef0)
             kernel = kernel.freeze(rows.points, rows.weights)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        carrier = self._begin_recursion(kernel, rows, seed)
+        recursion = self._begin_recursion(kernel, rows, seed)
         variance = None if self.bias == "auto" else float(self.bias_variance)
         return margin_state.empty_state(
-            carrier, self._graph_recipe(), rows, variance, self._fixed()
+            recursion, self._graph_recipe(), rows, variance, self._fixed()
         )
 
     def _find_in_window(self, points: Points, codes: Indices | None) -> Mask:
@@ -223,7 +223,7 @@ class SequentialClassifier(PosteriorPredictor):
         return Settings(
             C=C,
             slack_shape=float(self.slack_shape),
-            smoothness_weight=2.0 * beta,
+            beta=float(beta),
             bias=self.bias,
             tol=self.tol,
             max_iter=self.max_iter,

@@ -1,4 +1,7 @@
-"""The duals of one update (Theorem 1): one per machine over the window, and the new multipliers."""
+"""The machines of one update: each solves its dual over the window (Theorem 1).
+
+`seqmed.dual` has the dual and its solver.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 
 from seqmed import dual
 from seqmed.arrays import Array
-from seqmed.dual import DualProblem, DualSolution
+from seqmed.dual import Block, ComputedRows, DualProblem, DualSolution
 from seqmed.posterior import Posterior
 from seqmed.settings import Settings
 
@@ -19,11 +22,12 @@ Solutions = tuple[DualSolution | None, ...]
 SPARE = 0.2
 
 
-def learn(
-    prior: Posterior, settings: Settings, *, posed: bool
+def solve_all(
+    prior: Posterior, settings: Settings, *, changed: bool
 ) -> tuple[Posterior, Solutions, Array]:
-    """Solve one dual per machine over the points of the window, if there is anything new.
+    """Solve one dual per machine over the points of the window.
 
+    ``changed`` is whether labels or the covariance have changed; if not, nothing is solved.
     Returns the posterior with new multipliers and biases, the solutions, and the
     `Posterior.landmark_coefficients` of the new mean, (m, machines).
     """
@@ -32,19 +36,20 @@ def learn(
     geometry = prior.covariance.on_window(window.points, landmarks.points)
     machines = range(prior.biases.size)
     solutions: Solutions = (None,) * prior.biases.size
-    if posed and any(poses(prior, machine) for machine in machines):
+    if changed and any(has_dual(prior, machine) for machine in machines):
         gram = geometry.gram()
         scores = window.frozen_scores + geometry.scores(frozen)
         solutions = tuple(
-            solve(prior, machine, gram, scores[:, machine], settings) for machine in machines
+            solve(prior, machine, gram, geometry.block, scores[:, machine], settings)
+            for machine in machines
         )
     posterior = with_solutions(prior, solutions)
-    newest = frozen + geometry.on_landmarks(posterior.window.coefficients)
+    newest = frozen + geometry.landmark_part(posterior.window.coefficients)
     return posterior, solutions, newest
 
 
-def poses(posterior: Posterior, machine: int) -> bool:
-    """Whether the window poses a dual: not if empty, nor one class to a diffuse bias."""
+def has_dual(posterior: Posterior, machine: int) -> bool:
+    """Whether there is a dual: not without labels, nor with one class and a diffuse bias."""
     signs = posterior.window.signs[:, machine]
     if signs.size == 0 or np.isfinite(posterior.bias_variance):
         return bool(signs.size)
@@ -52,14 +57,19 @@ def poses(posterior: Posterior, machine: int) -> bool:
 
 
 def solve(
-    prior: Posterior, machine: int, gram: Any, prior_scores: Array, settings: Settings
+    prior: Posterior,
+    machine: int,
+    gram: Array | ComputedRows,
+    block: Block | None,
+    prior_scores: Array,
+    settings: Settings,
 ) -> DualSolution | None:
-    """Solve the dual of one machine; None where it has no labels, or one class and a diffuse bias.
+    """Solve the dual of one machine; None if it has none (`has_dual`).
 
-    It starts from the multipliers of the last update. Where a product with the Gram matrix is
-    cheap and its entries are not, points beyond their margins are first left out.
+    It starts from the multipliers of the last update. If ``block`` is given, a product with the
+    Gram matrix is cheap and its entries are not: points beyond their margins are first left out.
     """
-    if not poses(prior, machine):
+    if not has_dual(prior, machine):
         return None
     window = prior.window
     signs = np.ascontiguousarray(window.signs[:, machine])
@@ -80,7 +90,6 @@ def solve(
         "start": dual.feasible(problem, signs * coefficients),
         "previous_bias": float(prior.biases[machine]) if prior.solved[machine] else None,
     }
-    block = getattr(gram, "block", None)
     if block is None:
         solution = dual.solve(problem, **solver)
     else:
