@@ -88,7 +88,7 @@ def solve(
         "tol": settings.tol,
         "max_iter": settings.max_iter,
         "start": dual.feasible(problem, signs * coefficients),
-        "previous_bias": float(prior.biases[machine]) if prior.solved[machine] else None,
+        "previous_bias": float(prior.biases[machine]) if prior.n_solved[machine] else None,
     }
     if block is None:
         solution = dual.solve(problem, **solver)
@@ -111,7 +111,7 @@ def prior_bias(prior: Posterior, machine: int) -> float:
 
 def with_solutions(prior: Posterior, solutions: Solutions) -> Posterior:
     """Return the posterior with the multipliers and biases of the solutions there are."""
-    window, solved = prior.window, prior.solved.copy()
+    window, n_solved = prior.window, prior.n_solved.copy()
     coefficients, biases = window.coefficients.copy(), prior.biases.copy()
     for machine, solution in enumerate(solutions):
         signs = window.signs[:, machine]
@@ -119,8 +119,8 @@ def with_solutions(prior: Posterior, solutions: Solutions) -> Posterior:
             coefficients[:, machine] = signs * solution.multipliers
             carried = prior_bias(prior, machine) if np.isfinite(prior.bias_variance) else 0.0
             biases[machine] = carried + solution.bias
-            solved[machine] += 1
-        elif signs.size and not solved[machine] and biases[machine] == 0:
+            n_solved[machine] += 1
+        elif signs.size and not n_solved[machine] and biases[machine] == 0:
             biases[machine] = signs[0]  # one class so far: predict it
     window = replace(window, coefficients=coefficients)
-    return replace(prior, window=window, biases=biases, solved=solved)
+    return replace(prior, window=window, biases=biases, n_solved=n_solved)

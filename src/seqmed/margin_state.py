@@ -35,19 +35,19 @@ class MarginState(NamedTuple):
 
 def empty_state(
     recursion: Recursion,
-    graph: GraphRecipe,
+    recipe: GraphRecipe,
     rows: Rows,
     bias_variance: float | None,
     fixed: dict[str, Any],
 ) -> MarginState:
-    """Return a stream before its first batch, ``rows``, which gives the format of later ones.
+    """Return the state before the first batch, ``rows``, which gives the format of later ones.
 
     A ``bias_variance`` of None is a machine per class, each with a known bias of -1.
     """
     per_class = bias_variance is None
     mean, variance = (-1.0, 0.0) if bias_variance is None else (0.0, bias_variance)
     return MarginState(
-        posterior=update.prior_of(recursion, graph, rows.points, mean, variance),
+        posterior=update.prior_of(recursion, recipe, rows.points, mean, variance),
         registry=empty_registry(per_class=per_class),
         calibration=Calibration(),
         fixed=fixed,
@@ -56,7 +56,7 @@ def empty_state(
 
 
 def learn(
-    stream: MarginState, rows: Rows, settings: Settings, class_weight: Any, new_points: bool
+    state: MarginState, rows: Rows, settings: Settings, class_weight: Any, new_points: bool
 ) -> tuple[MarginState, UpdateInfo]:
     """Learn a batch, or labels that come late if its points are not new.
 
@@ -64,7 +64,7 @@ def learn(
     """
     labeled = np.flatnonzero(rows.labeled)
     points, weights = rows.points, rows.weights[labeled]
-    registry = stream.registry.declare(rows.declared).add(rows.labels, weights)
+    registry = state.registry.declare(rows.declared).add(rows.labels, weights)
     if not new_points:
         points, labeled = take_rows(points, labeled), np.arange(labeled.size)
     codes = registry.find(rows.labels)
@@ -75,16 +75,16 @@ def learn(
         weights=weights,
         class_weights=registry.class_weights(class_weight)[codes],
     )
-    posterior = with_classes(stream, registry)
+    posterior = with_classes(state, registry)
     rows_at_once = max(points.shape[0], posterior.size)
     with threads_for(rows_at_once, posterior.recursion.capacity):
         step = update.step if new_points else update.add_labels
         posterior, info = step(posterior, batch, settings)
         left = settings.forgetting if info.forgot else 1.0
-        registry, record = registry.discount(left, codes, weights), stream.calibration.forget(left)
-        if labeled.size and stream.registry.seen.sum() > 1:
-            record = scored(stream, record, batch, rows.labels)
-    return stream._replace(posterior=posterior, registry=registry, calibration=record), info
+        registry, record = registry.discount(left, codes, weights), state.calibration.forget(left)
+        if labeled.size and state.registry.seen.sum() > 1:
+            record = scored(state, record, batch, rows.labels)
+    return state._replace(posterior=posterior, registry=registry, calibration=record), info
 
 
 def scored(
@@ -98,13 +98,13 @@ def scored(
 
 
 def retract(
-    stream: MarginState, rows: NDArray[np.bool_], settings: Settings
+    state: MarginState, rows: NDArray[np.bool_], settings: Settings
 ) -> tuple[MarginState, UpdateInfo]:
     """Retract the labels of some rows of the window, by a mask (n,)."""
-    window = stream.posterior.window
+    window = state.posterior.window
     weights = window.weights[rows]
-    codes = stream.registry.own_classes(window.signs[rows])
-    registry = stream.registry.remove(codes, weights, window.discounted[rows])
+    codes = state.registry.own_classes(window.signs[rows])
+    registry = state.registry.remove(codes, weights, window.discounted[rows])
     batch = Batch(
         points=take_rows(window.points, rows),
         labeled=np.arange(weights.size),
@@ -112,15 +112,15 @@ def retract(
         weights=weights,
         class_weights=np.ones(weights.size),
     )
-    posterior = with_classes(stream, registry)
+    posterior = with_classes(state, registry)
     with threads_for(posterior.size):
         posterior, info = update.retract(posterior, batch, rows, settings)
-    return stream._replace(posterior=posterior, registry=registry), info
+    return state._replace(posterior=posterior, registry=registry), info
 
 
-def with_classes(stream: MarginState, registry: ClassRegistry) -> Posterior:
+def with_classes(state: MarginState, registry: ClassRegistry) -> Posterior:
     """Return the posterior with machines for the classes of another registry."""
-    if registry.classes.size == stream.registry.classes.size:
-        return stream.posterior
-    transfer, offsets = stream.registry.transfer(registry)
-    return update.with_machines(stream.posterior, transfer, offsets, known_bias=registry.per_class)
+    if registry.classes.size == state.registry.classes.size:
+        return state.posterior
+    transfer, offsets = state.registry.transfer(registry)
+    return update.with_machines(state.posterior, transfer, offsets, known_bias=registry.per_class)

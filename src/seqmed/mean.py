@@ -169,15 +169,15 @@ def average(
 
     Parameters
     ----------
-    posterior : after a solve; ``posterior.solved`` counts it already.
+    posterior : after a solve; ``posterior.n_solved`` counts it already.
     solved : (machines,) whether this update has solved a dual of the machine; the averages of
         others stay as they are.
     forgetting : share in (0, 1]; below 1 the running mean forgets too.
     newest : (m, machines) the newest mean's `Posterior.landmark_coefficients`.
     """
-    counts = np.maximum(posterior.solved, 1)
+    counts = np.maximum(posterior.n_solved, 1)
     share = np.where(solved, np.maximum(1.0 / counts, 1.0 - forgetting), 0.0)
-    share[posterior.solved == 0] = 1.0  # the first mean
+    share[posterior.n_solved == 0] = 1.0  # the first mean
 
     def taken_in(terms: SomeTerms, newest: Array) -> SomeTerms:
         return replace(terms, averages=terms.averages + share * (newest - terms.averages))

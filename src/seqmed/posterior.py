@@ -116,7 +116,7 @@ class Posterior:
     Parameters
     ----------
     recursion : the covariance and its update.
-    graph : how a batch becomes a graph, with the heat width once it has been measured.
+    graph_recipe : how a batch becomes a graph, with the heat width once it has been measured.
     frozen : support vectors whose multipliers are final, kept exactly.
     window : labeled points whose multipliers the next update optimises again.
     landmarks : coefficients of support vectors projected on the recursion's landmarks, and of the
@@ -127,7 +127,7 @@ class Posterior:
     bias_means : (machines,) prior means of the biases, before any label.
     frozen_sums : (machines,) sum of the signed multipliers that are final. A finite bias variance
         makes them part of the bias; with a diffuse one the multipliers of the window balance them.
-    solved : (machines,) how many updates have solved a dual of this machine.
+    n_solved : (machines,) how many updates have solved a dual of this machine.
     projection_errors : (2, machines) bounds on how far projections so far have moved a score of the
         newest mean, and of the averaged one, at a point of k(x, x) = 1, the multipliers given.
     bias_variance : prior variance of the bias, inf for a diffuse one.
@@ -135,7 +135,7 @@ class Posterior:
     """
 
     recursion: Recursion
-    graph: GraphRecipe
+    graph_recipe: GraphRecipe
     frozen: Terms
     window: Window
     landmarks: ScoredTerms
@@ -144,7 +144,7 @@ class Posterior:
     biases: Array
     bias_means: Array
     frozen_sums: Array
-    solved: NDArray[np.intp]
+    n_solved: NDArray[np.intp]
     projection_errors: Array
     bias_variance: float
     n_batches: int

@@ -34,7 +34,11 @@ LARGEST_VARIANCE = 1e100
 
 
 def prior_of(
-    recursion: Recursion, graph: GraphRecipe, points: Points, bias_mean: float, bias_variance: float
+    recursion: Recursion,
+    recipe: GraphRecipe,
+    points: Points,
+    bias_mean: float,
+    bias_variance: float,
 ) -> Posterior:
     """Return the prior of one machine: a mean of zero but for the bias, the base kernel.
 
@@ -45,7 +49,7 @@ def prior_of(
     empty, nothing, none = no_rows(points), np.zeros((0, machines)), np.zeros(0)
     return Posterior(
         recursion=recursion,
-        graph=graph,
+        graph_recipe=recipe,
         frozen=Terms(empty, nothing, nothing),
         window=Window(
             empty, nothing, nothing, nothing, nothing, none, none, none, none, no_indices()
@@ -56,7 +60,7 @@ def prior_of(
         biases=np.full(machines, bias_mean),
         bias_means=np.full(machines, bias_mean),
         frozen_sums=np.zeros(machines),
-        solved=np.zeros(machines, dtype=np.intp),
+        n_solved=np.zeros(machines, dtype=np.intp),
         projection_errors=np.zeros((2, machines)),
         bias_variance=bias_variance,
         n_batches=0,
@@ -81,9 +85,9 @@ def with_machines(
     signs = window.signs @ transfer
     new = ~np.abs(transfer).any(axis=0)
     signs[:, new] = -1.0
-    solved = posterior.solved @ np.abs(transfer).astype(np.intp)
+    n_solved = posterior.n_solved @ np.abs(transfer).astype(np.intp)
     if known_bias:
-        solved[new] = posterior.solved.max()
+        n_solved[new] = posterior.n_solved.max()
     # If the window holds every label so far, a new machine learns from its negative examples.
     lasting = known_bias or bool(posterior.frozen.size or posterior.landmarks.coefficients.any())
     return replace(
@@ -98,7 +102,7 @@ def with_machines(
         biases=posterior.biases @ transfer + offsets,
         bias_means=posterior.bias_means @ transfer + (offsets if lasting else 0.0),
         frozen_sums=posterior.frozen_sums @ transfer,
-        solved=solved,
+        n_solved=n_solved,
         projection_errors=posterior.projection_errors @ np.abs(transfer),
     )
 
@@ -109,8 +113,8 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
     number = posterior.n_batches
     entering = labeled_window(batch, settings, number)
     past, forgot = with_forgetting(posterior, entering, settings)
-    folded, graph = fold_geometry(past, batch.points, settings)
-    prior = replace(mean.with_recursion(past, folded), graph=graph, n_batches=number + 1)
+    folded, recipe = fold_geometry(past, batch.points, settings)
+    prior = replace(mean.with_recursion(past, folded), graph_recipe=recipe, n_batches=number + 1)
     prior = enter(prior, entering, settings)
     changed = bool(batch.labeled.size) or prior.covariance is not posterior.covariance
     if not changed and folded.origin is None:  # the mean is unchanged
@@ -153,7 +157,7 @@ def retract(
         prior,
         window=replace(window, coefficients=np.where(poor, 0.0, window.coefficients)),
         biases=np.where(unlearned, first_biases, prior.biases),
-        solved=np.where(unlearned, 0, prior.solved),
+        n_solved=np.where(unlearned, 0, prior.n_solved),
     )
     return relearn(prior, prior, batch, settings)
 
@@ -255,7 +259,7 @@ def fold_geometry(
 
     The graph's recipe is returned with its heat width, once there are distances to measure it by.
     """
-    recursion, recipe = posterior.recursion, posterior.graph
+    recursion, recipe = posterior.recursion, posterior.graph_recipe
     if settings.forgetting < 1:
         recursion = recursion.forget(settings.forgetting)
     needs_points = recursion.grows and (settings.forgetting < 1 or settings.capacity is not None)

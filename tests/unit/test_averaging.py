@@ -120,11 +120,11 @@ def test_averages_follow_classes_that_are_discovered(carrier, order):
     declared = learn(make(carrier, averaging=True), stream, classes=[2, 3, 4])
     discovered = learn(make(carrier, averaging=True), stream)
     assert_close(scores_of(discovered), scores_of(declared))
-    assert np.array_equal(discovered.posterior_.solved, declared.posterior_.solved)
+    assert np.array_equal(discovered.posterior_.n_solved, declared.posterior_.n_solved)
 
 
 def test_averaging_without_smoothing_counts_only_batches_that_teach():
     stream = awkward_stream(seed=43)
     model = learn(seq_med(averaging=True), stream)
     # without labels nothing is to be solved again, and one class teaches nothing
-    assert model.posterior_.solved.tolist() == [3]
+    assert model.posterior_.n_solved.tolist() == [3]

@@ -477,8 +477,8 @@ def test_a_batch_of_smaller_rank_leaves_the_averages():
     before = fold_all(make_recursion("spectral", RBF(0.2)), stream[:2])
     after = before.fold(stream[2][0].points, stream[2][1]).recursion
     assert after.spectrum is before.spectrum
-    assert after.smoothness_weight == pytest.approx(
-        before.smoothness_weight + 2 * stream[2][0].beta, rel=1e-15
+    assert after.penalty_weight == pytest.approx(
+        before.penalty_weight + 2 * stream[2][0].beta, rel=1e-15
     )
     assert after.fold(stream[3][0].points, stream[3][1]).recursion.spectrum.count == 3
 

@@ -371,10 +371,10 @@ def test_auto_width_is_frozen_on_the_first_batch():
     automatic = SeqLapMED(**options)
     automatic.partial_fit(first, labels)
     expected = naive.auto_heat_width(naive.squared_distances(first), 5)
-    width = automatic.posterior_.graph.heat_width
+    width = automatic.posterior_.graph_recipe.heat_width
     np.testing.assert_allclose(width, expected, rtol=1e-13)
     automatic.partial_fit(later, labels)
-    assert automatic.posterior_.graph.heat_width == width
+    assert automatic.posterior_.graph_recipe.heat_width == width
 
     fixed = SeqLapMED(heat_width=width, **options)
     fixed.partial_fit(first, labels).partial_fit(later, labels)
@@ -386,10 +386,10 @@ def test_auto_width_is_measured_on_the_first_batch_with_distances():
     first, later = np.ones((4, 3)), vectors(30, seed=23)
     model = SeqLapMED(n_neighbors=5, laplacian="normalized")
     model.partial_fit(first, [-1, -1, -1, -1])
-    assert model.posterior_.graph.heat_width is None
+    assert model.posterior_.graph_recipe.heat_width is None
     model.partial_fit(later, np.arange(30) % 2)
     expected = naive.auto_heat_width(naive.squared_distances(later), 5)
-    np.testing.assert_allclose(model.posterior_.graph.heat_width, expected, rtol=1e-13)
+    np.testing.assert_allclose(model.posterior_.graph_recipe.heat_width, expected, rtol=1e-13)
 
 
 # -- kernels and their distances -------------------------------------------------------------------

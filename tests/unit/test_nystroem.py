@@ -312,7 +312,7 @@ def test_rounding_of_retracted_labels_has_no_effect(seed, bias):
     models = [SeqMED(budget=size, **options) for size in (None, 400)]
     for model in models:
         model.partial_fit(X, y).retract(X[y != "c"])
-    np.testing.assert_array_equal(*(model.posterior_.solved for model in models))
+    np.testing.assert_array_equal(*(model.posterior_.n_solved for model in models))
     assert_close(*(model.decision_function(X) for model in models), 1e-6)
 
 

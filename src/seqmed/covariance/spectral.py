@@ -3,7 +3,7 @@
 From the third batch on the past is represented by r pseudo-points: running means over batches of
 the right singular vectors V of X_t, of its singular values s, and of Laplacian values d paired with
 them by the Rayleigh quotient ``d_i = u_i' L u_i`` of the left singular vectors. The prior kernel is
-that of the penalty ``diag(B s^2 d)`` on V, B the sum of all smoothness weights so far. The new
+that of the penalty ``diag(B s^2 d)`` on V, B the sum of all weights ``2 beta`` so far. The new
 batch is then folded in exactly. The first two batches are exact.
 """
 
@@ -79,13 +79,13 @@ class SpectralRecursion:
     ----------
     covariance : the current covariance.
     spectrum : running means over the batches so far, None before the first.
-    smoothness_weight : sum of the weights ``2 beta_t`` so far.
+    penalty_weight : sum of the weights ``2 beta_t`` so far.
     n_folds : batches folded in.
     """
 
     covariance: LowRankCovariance
     spectrum: Spectrum | None = None
-    smoothness_weight: float = 0.0
+    penalty_weight: float = 0.0
     n_folds: int = 0
 
     capacity: ClassVar[None] = None
@@ -122,7 +122,7 @@ class SpectralRecursion:
         recursion = SpectralRecursion(
             covariance=covariance,
             spectrum=self._remember(spectrum_of(points, smoothness)),
-            smoothness_weight=self.smoothness_weight + smoothness.weight,
+            penalty_weight=self.penalty_weight + smoothness.weight,
             n_folds=self.n_folds + 1,
         )
         return Folded(recursion, np.full(covariance.reduction.landmarks.shape[0], -1))
@@ -134,7 +134,7 @@ class SpectralRecursion:
     def _from_past(self, spectrum: Spectrum) -> LowRankCovariance:
         """Return the covariance in which pseudo-points represent the past."""
         kernel = self.covariance.kernel
-        scale = self.smoothness_weight * spectrum.laplacian_values
+        scale = self.penalty_weight * spectrum.laplacian_values
         penalty_factor = np.diag(spectrum.singular_values * np.sqrt(scale))
         gram = kernel(spectrum.vectors, spectrum.vectors)
         return LowRankCovariance(kernel, Reduction(spectrum.vectors, damping(penalty_factor, gram)))

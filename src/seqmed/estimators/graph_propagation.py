@@ -22,7 +22,7 @@ from seqmed.kernels import Kernel
 from seqmed.threads import one_thread
 
 
-class GraphStream(NamedTuple):
+class PropagationState(NamedTuple):
     """The state of `GraphPropagation`."""
 
     graph: GraphState
@@ -122,7 +122,7 @@ class GraphPropagation(GraphClassifier):
     """
 
     update_info_: GraphInfo
-    _stream: GraphStream
+    _stream: PropagationState
 
     def __init__(
         self,
@@ -145,14 +145,14 @@ class GraphPropagation(GraphClassifier):
 
     # -- learning --------------------------------------------------------------------------------
 
-    def _begin(self, rows: Rows, seed: int, classes: NDArray[Any]) -> GraphStream:
+    def _begin(self, rows: Rows, seed: int, classes: NDArray[Any]) -> PropagationState:
         graph = self._begin_graph(rows, seed, None)
         registry = empty_registry(per_class=True)
-        return GraphStream(graph, registry, 0, self._fixed(), sp.issparse(rows.points))
+        return PropagationState(graph, registry, 0, self._fixed(), sp.issparse(rows.points))
 
     def _learn_rows(
-        self, stream: GraphStream, rows: Rows, *, new_points: bool, new_batch: bool
-    ) -> tuple[GraphStream, GraphInfo]:
+        self, stream: PropagationState, rows: Rows, *, new_points: bool, new_batch: bool
+    ) -> tuple[PropagationState, GraphInfo]:
         share = float(self.forgetting) if new_batch and stream.n_batches else 1.0
         registry = stream.registry.declare(rows.declared).add(
             rows.labels, rows.weights[rows.labeled]
@@ -168,7 +168,7 @@ class GraphPropagation(GraphClassifier):
         n_batches = stream.n_batches + new_batch
         return stream._replace(graph=graph, registry=registry, n_batches=n_batches), info
 
-    def _commit(self, stream: GraphStream, info: GraphInfo) -> None:
+    def _commit(self, stream: PropagationState, info: GraphInfo) -> None:
         self.__dict__.update(
             _stream=stream,
             classes_=stream.registry.classes,

@@ -23,7 +23,7 @@ from seqmed.kernels import Kernel
 from seqmed.kernels.bounded import check_overflow
 from seqmed.mixture import experts
 from seqmed.mixture import update as mixture_update
-from seqmed.mixture.update import MixtureInfo, MixtureSettings, MixtureStream
+from seqmed.mixture.update import MixtureInfo, MixtureSettings, MixtureState
 
 
 class SeqGraphMED(GraphClassifier):
@@ -157,7 +157,7 @@ class SeqGraphMED(GraphClassifier):
     graph_weight_: float
     class_prior_: str
     update_info_: MixtureInfo
-    _stream: MixtureStream
+    _stream: MixtureState
 
     def __init__(
         self,
@@ -261,19 +261,19 @@ class SeqGraphMED(GraphClassifier):
             return n_rows
         return super()._fit_batch(n_rows)
 
-    def _begin(self, rows: Rows, seed: int, classes: NDArray[Any]) -> MixtureStream:
+    def _begin(self, rows: Rows, seed: int, classes: NDArray[Any]) -> MixtureState:
         margin = experts.make_expert(self._template())
         graph = self._begin_graph(rows, seed, margin.frozen_kernel(rows))
         registry = empty_registry(per_class=True)
         sparse = sp.issparse(rows.points)
-        stream = mixture_update.initial_state(
+        stream = mixture_update.empty_state(
             graph, margin, registry, rows.points, self._fixed(), sparse
         )
         return mixture_update.with_classes(stream, registry.declare(classes))
 
     def _learn_rows(
-        self, stream: MixtureStream, rows: Rows, *, new_points: bool, new_batch: bool
-    ) -> tuple[MixtureStream, MixtureInfo]:
+        self, stream: MixtureState, rows: Rows, *, new_points: bool, new_batch: bool
+    ) -> tuple[MixtureState, MixtureInfo]:
         return mixture_update.learn(
             self._with_parameters(stream),
             rows,
@@ -282,11 +282,11 @@ class SeqGraphMED(GraphClassifier):
             new_batch=new_batch,
         )
 
-    def _with_parameters(self, stream: MixtureStream) -> MixtureStream:
+    def _with_parameters(self, stream: MixtureState) -> MixtureState:
         """Return the state with the current parameters of the margin expert."""
         return stream._replace(margin=stream.margin.with_parameters(self._template()))
 
-    def _commit(self, stream: MixtureStream, info: MixtureInfo) -> None:
+    def _commit(self, stream: MixtureState, info: MixtureInfo) -> None:
         estimator = stream.margin.estimator
         self.__dict__.update(
             _stream=stream,

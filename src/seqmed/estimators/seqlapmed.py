@@ -296,10 +296,10 @@ class SeqLapMED(SequentialClassifier):
     @property
     def heat_width_(self) -> float | None:
         """Width of heat weights, None until it has been measured."""
-        graph = self._fitted_posterior().graph
-        if graph.weights != "heat":
+        recipe = self._fitted_posterior().graph_recipe
+        if recipe.weights != "heat":
             raise AttributeError("heat_width_ is only available with weights='heat'.")
-        return graph.heat_width
+        return recipe.heat_width
 
     def _commit(self, new: MarginState, info: UpdateInfo) -> None:
         super()._commit(new, info)

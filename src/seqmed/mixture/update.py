@@ -51,7 +51,7 @@ class MixtureSettings(NamedTuple):
     class_weight: Any
 
 
-class MixtureStream(NamedTuple):
+class MixtureState(NamedTuple):
     """The state of `SeqGraphMED`.
 
     Attributes
@@ -96,16 +96,16 @@ class MixtureInfo(NamedTuple):
     temperature: float
 
 
-def initial_state(
+def empty_state(
     graph: GraphState,
     margin: MarginExpert,
     registry: ClassRegistry,
     points: Points,
     fixed: dict[str, Any],
     sparse: bool,
-) -> MixtureStream:
-    """Return a stream before its first batch, ``points``."""
-    return MixtureStream(
+) -> MixtureState:
+    """Return the state before the first batch, ``points``."""
+    return MixtureState(
         graph=graph,
         margin=margin,
         registry=registry,
@@ -121,71 +121,71 @@ def initial_state(
 
 
 def learn(
-    stream: MixtureStream,
+    state: MixtureState,
     rows: Rows,
     settings: MixtureSettings,
     *,
     new_points: bool,
     new_batch: bool,
-) -> tuple[MixtureStream, MixtureInfo]:
+) -> tuple[MixtureState, MixtureInfo]:
     """Learn a batch, or labels that come late if its points are not new.
 
     ``new_batch`` is False for a part of a larger batch, which does not count as one.
     """
-    share = settings.forgetting if new_batch and stream.n_batches else 1.0
+    share = settings.forgetting if new_batch and state.n_batches else 1.0
     # labels are discounted by batches with labels only, as in the margin expert
     of_labels = share if rows.labeled.any() else 1.0
-    stream = stream._replace(
-        graph=stream.graph.forget(share, new_labels=bool(rows.labeled.any())),
-        record=stream.record.forget(of_labels),
-        n_batches=stream.n_batches + new_batch,
+    state = state._replace(
+        graph=state.graph.forget(share, new_labels=bool(rows.labeled.any())),
+        record=state.record.forget(of_labels),
+        n_batches=state.n_batches + new_batch,
     )
-    registry = stream.registry.discount(of_labels, no_indices(), np.zeros(0)).declare(rows.declared)
-    stream = with_classes(stream, registry)
-    cuts = weighting.mini_batches(rows.labeled, float(stream.registry.counts.sum()))
+    registry = state.registry.discount(of_labels, no_indices(), np.zeros(0)).declare(rows.declared)
+    state = with_classes(state, registry)
+    cuts = weighting.mini_batches(rows.labeled, float(state.registry.counts.sum()))
     info = None
     with one_thread():
         for number, cut in enumerate(cuts):
             part = np.zeros(rows.weights.size, dtype=bool)
             part[cut] = True
             mini_batch = MiniBatch(
-                rows, part, number == 0 and new_batch, new_points, stream.registry
+                rows, part, number == 0 and new_batch, new_points, state.registry
             )
-            stream, info = learn_mini_batch(stream, mini_batch, settings.class_weight)
+            state, info = learn_mini_batch(state, mini_batch, settings.class_weight)
     assert info is not None
-    return with_choice(stream, settings, info, len(cuts))
+    return with_choice(state, settings, info, len(cuts))
 
 
 def with_choice(
-    stream: MixtureStream, settings: MixtureSettings, info: GraphInfo, n_mini_batches: int
-) -> tuple[MixtureStream, MixtureInfo]:
-    """Return the stream with the weight chosen by its record, and the report of the update."""
+    state: MixtureState, settings: MixtureSettings, info: GraphInfo, n_mini_batches: int
+) -> tuple[MixtureState, MixtureInfo]:
+    """Return the state with the weight chosen by its record, and the report of the update."""
     choice = weighting.choose(
-        stream.record, stream.margin.scaled, settings.weight, settings.class_prior
+        state.record, state.margin.scaled, settings.weight, settings.class_prior
     )
-    size = stream.record.size
+    size = state.record.size
     report = MixtureInfo(info, n_mini_batches, size, choice.weight, choice.temperature)
-    return stream._replace(choice=choice), report
+    return state._replace(choice=choice), report
 
 
 def learn_mini_batch(
-    stream: MixtureStream, mini_batch: MiniBatch, class_weight: Any
-) -> tuple[MixtureStream, GraphInfo]:
+    state: MixtureState, mini_batch: MiniBatch, class_weight: Any
+) -> tuple[MixtureState, GraphInfo]:
     """Learn one mini-batch."""
     rows = mini_batch.rows
     labeled = np.flatnonzero(rows.labeled & mini_batch.part)
     labels, weights = rows.labels[mini_batch.part[rows.labeled]], rows.weights[labeled]
-    registry = stream.registry.add(labels, weights)
+    registry = state.registry.add(labels, weights)
     codes = registry.find(labels)
     registry = registry.discount(1.0, codes, weights)
-    stream = with_classes(stream, registry)
-    record = recorded(stream, rows, labeled, codes, late=not mini_batch.new_points)
-    stream = stream._replace(record=record)
+    state = with_classes(state, registry)
+    record = recorded(state, rows, labeled, codes, late=not mini_batch.new_points)
+    state = state._replace(record=record)
 
     chosen = np.flatnonzero(mini_batch.part)
     all_codes = np.full(rows.weights.size, UNLABELED)
     all_codes[labeled] = codes
-    graph, slots = stream.graph, np.full(rows.weights.size, -1)
+    graph, slots = state.graph, np.full(rows.weights.size, -1)
     stored = graph.rows.metric.store(take_rows(rows.points, chosen))
     masses = np.where(all_codes >= 0, rows.weights, 0.0)[chosen]
     entering = None
@@ -195,68 +195,66 @@ def learn_mini_batch(
     graph, info = propagation.learn(
         graph, stored, all_codes[chosen], masses, late=not mini_batch.new_points, entering=entering
     )
-    margin = stream.margin.learn(mini_batch._replace(registry=registry))
+    margin = state.margin.learn(mini_batch._replace(registry=registry))
     given = class_weight if isinstance(class_weight, dict) else None
     unlabeled = chosen[all_codes[chosen] < 0][-PROBES:]
-    stream = stream._replace(
+    state = state._replace(
         graph=graph,
         margin=margin,
         class_weights=registry.class_weights(given),
-        probes=stack(stream.probes, take_rows(rows.points, unlabeled))[-PROBES:],
+        probes=stack(state.probes, take_rows(rows.points, unlabeled))[-PROBES:],
     )
-    return stream._replace(scales=measured(stream, slots[unlabeled])), info
+    return state._replace(scales=measured(state, slots[unlabeled])), info
 
 
-def with_classes(stream: MixtureStream, registry: ClassRegistry) -> MixtureStream:
-    """Return the stream with columns for the classes of another registry."""
+def with_classes(state: MixtureState, registry: ClassRegistry) -> MixtureState:
+    """Return the state with columns for the classes of another registry."""
     size = registry.classes.size
-    if size == stream.registry.classes.size:
-        return stream._replace(registry=registry)
-    places = stream.registry.places_in(registry)
-    return stream._replace(
+    if size == state.registry.classes.size:
+        return state._replace(registry=registry)
+    places = state.registry.places_in(registry)
+    return state._replace(
         registry=registry,
-        graph=stream.graph.with_classes(places, size),
-        record=stream.record.with_classes(places, size),
-        scales=stream.scales._replace(counts=moved(stream.scales.counts, places, size)),
-        class_weights=moved(stream.class_weights, places, size),
+        graph=state.graph.with_classes(places, size),
+        record=state.record.with_classes(places, size),
+        scales=state.scales._replace(counts=moved(state.scales.counts, places, size)),
+        class_weights=moved(state.class_weights, places, size),
     )
 
 
 def recorded(
-    stream: MixtureStream, rows: Rows, labeled: Indices, codes: Indices, *, late: bool
+    state: MixtureState, rows: Rows, labeled: Indices, codes: Indices, *, late: bool
 ) -> ScoreRecord:
     """Return the record with labeled rows as both experts score them before they are learned.
 
     ``late`` is whether the rows may be kept already, as unlabeled ones.
     """
-    known = stream.scales.known
+    known = state.scales.known
     usable = known[codes] if known.sum() > 1 else np.zeros(codes.size, dtype=bool)
     if not usable.any():
-        return stream.record
+        return state.record
     points = take_rows(rows.points, labeled[usable])
-    scores = (
-        left_out_scores(stream, points, no_indices()) if late else expert_scores(stream, points)
-    )
+    scores = left_out_scores(state, points, no_indices()) if late else expert_scores(state, points)
     finite = np.isfinite(scores.margin).all(axis=1)
     scores = Scores(scores.margin[finite], scores.graph[finite])
     weights = rows.weights[labeled[usable]]
-    return stream.record.add(scores, stream.scales, codes[usable][finite], weights[finite])
+    return state.record.add(scores, state.scales, codes[usable][finite], weights[finite])
 
 
 def expert_scores(
-    stream: MixtureStream, points: Points, *, margin: bool = True, graph: bool = True
+    state: MixtureState, points: Points, *, margin: bool = True, graph: bool = True
 ) -> Scores:
     """Return the scores of both experts, zeros for one that is left out."""
-    nothing = np.zeros((points.shape[0], stream.registry.classes.size))
+    nothing = np.zeros((points.shape[0], state.registry.classes.size))
     with np.errstate(over="ignore", invalid="ignore"):
-        of_margin = stream.margin.scores(points, stream.registry) if margin else nothing
+        of_margin = state.margin.scores(points, state.registry) if margin else nothing
     of_graph = nothing
     if graph:
-        of_graph = stream.graph.scores(stream.graph.search(points), stream.class_weights)
+        of_graph = state.graph.scores(state.graph.search(points), state.class_weights)
     return Scores(of_margin, of_graph)
 
 
-def measured(stream: MixtureStream, slots: Indices) -> Scales:
+def measured(state: MixtureState, slots: Indices) -> Scales:
     """Return the scales of the experts that have learned a mini-batch.
 
     They are measured on the last unlabeled rows, and on the record while there are few of these.
@@ -264,30 +262,30 @@ def measured(stream: MixtureStream, slots: Indices) -> Scales:
     """
     # the discounted weight of a class may underflow to 0
     tiny = np.finfo(np.float64).tiny
-    counts = stream.margin.label_counts(stream.registry)
-    counts = np.where(stream.registry.seen, np.maximum(counts, tiny), 0.0)
+    counts = state.margin.label_counts(state.registry)
+    counts = np.where(state.registry.seen, np.maximum(counts, tiny), 0.0)
     scores = Scores(*(np.zeros((0, counts.size)) for _ in range(2)))
-    if stream.probes.shape[0]:
-        scores = left_out_scores(stream, stream.probes, slots)
-    missing = PROBES - stream.probes.shape[0]
+    if state.probes.shape[0]:
+        scores = left_out_scores(state, state.probes, slots)
+    missing = PROBES - state.probes.shape[0]
     if missing > 0:
-        record = stream.record
+        record = state.record
         scores = Scores(
             np.vstack([scores.margin, record.margin[-missing:]]),
             np.vstack([scores.graph, record.graph[-missing:]]),
         )
     finite = np.isfinite(scores.margin).all(axis=1)
     scores = Scores(scores.margin[finite], scores.graph[finite])
-    return weighting.measured_scales(scores, counts, stream.margin.scaled)
+    return weighting.measured_scales(scores, counts, state.margin.scaled)
 
 
-def left_out_scores(stream: MixtureStream, points: Points, slots: Indices) -> Scores:
+def left_out_scores(state: MixtureState, points: Points, slots: Indices) -> Scores:
     """Return the scores of rows that may be kept, each left out of its own neighbours.
 
     ``slots`` are those of the last of these rows, -1 if unknown. Where a slot is known, so are the
     neighbours, which saves a tenth of the time of a small update.
     """
-    kept = stream.graph.rows
+    kept = state.graph.rows
     slots = np.append(np.full(points.shape[0] - slots.size, -1), slots)
     found = empty_lists(slots.size, kept.lists.slots.shape[1], np.inf)
     known, unknown = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
@@ -304,40 +302,40 @@ def left_out_scores(stream: MixtureStream, points: Points, slots: Indices) -> Sc
             getattr(found, name)[unknown, : values.shape[1]] = values
         found.sizes[unknown] = np.minimum(nearest.sizes - own, kept.n_neighbors)
     with np.errstate(over="ignore", invalid="ignore"):
-        margin = stream.margin.scores(points, stream.registry)
-    return Scores(margin, stream.graph.scores(found, stream.class_weights))
+        margin = state.margin.scores(points, state.registry)
+    return Scores(margin, state.graph.scores(found, state.class_weights))
 
 
-def class_scores(stream: MixtureStream, points: Points) -> Array:
+def class_scores(state: MixtureState, points: Points) -> Array:
     """Return mixed class scores (n, K), in units in which softmax gives probabilities.
 
     An expert of weight 0 is not evaluated.
     """
-    weight = stream.choice.weight
-    scores = expert_scores(stream, points, margin=weight < 1, graph=weight > 0)
-    return weighting.mix(scores, stream.scales, stream.choice, stream.margin.scaled)
+    weight = state.choice.weight
+    scores = expert_scores(state, points, margin=weight < 1, graph=weight > 0)
+    return weighting.mix(scores, state.scales, state.choice, state.margin.scaled)
 
 
 def retract(
-    stream: MixtureStream, points: Points, codes: Any, settings: MixtureSettings
-) -> tuple[MixtureStream, MixtureInfo]:
+    state: MixtureState, points: Points, codes: Any, settings: MixtureSettings
+) -> tuple[MixtureState, MixtureInfo]:
     """Retract the labels of some rows; the rows stay as unlabeled ones, the record stays.
 
     ``codes`` (n,) are the classes of the labels, None for any labels the rows have.
     """
-    margin, retracted = stream.margin.retract(points, codes, stream.registry)
-    codes = stream.registry.find(retracted.labels)
-    graph = stream.graph
+    margin, retracted = state.margin.retract(points, codes, state.registry)
+    codes = state.registry.find(retracted.labels)
+    graph = state.graph
     stored = graph.rows.metric.store(retracted.points)
     with one_thread():
         retraction = propagation.retract(graph, stored, codes)
     # labels of rows that are no longer kept have the mean discount of their class
-    means = stream.registry.discounted[codes] / stream.registry.weights[codes]
+    means = state.registry.discounted[codes] / state.registry.weights[codes]
     discounted = np.where(retraction.found, retraction.masses, means * retracted.weights)
-    declared = stream.margin.estimator._stream.registry.declared
-    registry = replace(stream.registry, declared=declared).remove(
+    declared = state.margin.estimator._stream.registry.declared
+    registry = replace(state.registry, declared=declared).remove(
         codes, retracted.weights, discounted
     )
-    stream = with_classes(stream._replace(graph=retraction.state, margin=margin), registry)
-    stream = stream._replace(scales=measured(stream, no_indices()))
-    return with_choice(stream, settings, retraction.info, 0)
+    state = with_classes(state._replace(graph=retraction.state, margin=margin), registry)
+    state = state._replace(scales=measured(state, no_indices()))
+    return with_choice(state, settings, retraction.info, 0)

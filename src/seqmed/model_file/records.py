@@ -33,7 +33,7 @@ from seqmed.graph.neighbours import Lists
 from seqmed.graph.propagation import GraphInfo
 from seqmed.kernels import RBF, DCMFisher, Expansion, Polynomial, Precomputed, TfIdf
 from seqmed.label_dtypes import is_label_dtype
-from seqmed.mixture.update import PROBES, MixtureStream
+from seqmed.mixture.update import PROBES, MixtureState
 from seqmed.mixture.weighting import PRIOR_EXPONENTS, RECORD, Choice, Scales, ScoreRecord
 from seqmed.model_file.annotations import check, field_types, field_values, parts_of
 from seqmed.model_file.saved_rows import SavedRows
@@ -138,7 +138,7 @@ def _(recursion: NystroemRecursion) -> Rules:
     yield "at most as many landmarks as the capacity", size <= recursion.capacity
 
 
-@declare(SpectralRecursion, smoothness_weight=">= 0")
+@declare(SpectralRecursion, penalty_weight=">= 0")
 def _(recursion: SpectralRecursion) -> Rules:
     begun = recursion.n_folds > 0
     yield "a spectrum once there are batches", (recursion.spectrum is not None) == begun
@@ -165,7 +165,7 @@ declare(
 
 @declare(
     Posterior, intercepts="machines", biases="machines", bias_means="machines",
-    frozen_sums="machines", solved="machines >= 0", projection_errors="2 machines >= 0",
+    frozen_sums="machines", n_solved="machines >= 0", projection_errors="2 machines >= 0",
     bias_variance="inf >= 0",
 )  # fmt: skip
 def _(posterior: Posterior) -> Rules:
@@ -259,9 +259,9 @@ declare(Scales, counts="classes >= 0", margin="exponents > 0", graph="> 0")
 declare(Choice, weight=">= 0 <= 1", temperature="> 0", exponent=f">= 0 < {PRIOR_EXPONENTS.size}")
 
 
-@declare(MixtureStream, class_weights="classes > 0", probes="probes p")
-def _(stream: MixtureStream) -> Rules:
-    yield f"at most {PROBES} probes", stream.probes.shape[0] <= PROBES
+@declare(MixtureState, class_weights="classes > 0", probes="probes p")
+def _(state: MixtureState) -> Rules:
+    yield f"at most {PROBES} probes", state.probes.shape[0] <= PROBES
 
 
 @declare(

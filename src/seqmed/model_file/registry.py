@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from seqmed.batch import UpdateInfo
-from seqmed.estimators.graph_propagation import GraphPropagation, GraphStream
+from seqmed.estimators.graph_propagation import GraphPropagation, PropagationState
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.graph.propagation import GraphInfo
 from seqmed.margin_state import MarginState
-from seqmed.mixture.update import MixtureInfo, MixtureStream
+from seqmed.mixture.update import MixtureInfo, MixtureState
 from seqmed.model_file import consistency
 from seqmed.model_file.annotations import kernel_classes, record_classes
 from seqmed.model_file.records import Rules, refuse_broken
@@ -201,10 +201,10 @@ MARGINS: dict[type, Kept] = dict.fromkeys(
 CLASSIFIERS: dict[type, Kept] = {
     **MARGINS,
     GraphPropagation: classifier(
-        GraphStream, GraphInfo, consistency.graph_rules, complete=with_sketches
+        PropagationState, GraphInfo, consistency.graph_rules, complete=with_sketches
     ),
     SeqGraphMED: classifier(
-        MixtureStream, MixtureInfo, consistency.mixture_rules, complete=with_sketches,
+        MixtureState, MixtureInfo, consistency.mixture_rules, complete=with_sketches,
         parameter_rules=mixture_parameters, nesting=("estimator",),
     ),
 }  # fmt: skip
