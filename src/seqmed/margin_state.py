@@ -1,4 +1,4 @@
-"""The state of a fitted classifier: classes, posterior, calibration; and its updates.
+"""The state of SeqMED and SeqLapMED: classes, posterior, calibration; and its updates.
 
 Rows have been validated. Nothing is changed in place.
 """
@@ -24,7 +24,7 @@ from seqmed.threads import threads_for
 
 
 class MarginState(NamedTuple):
-    """The state of a fitted classifier."""
+    """The state of `SeqMED` and `SeqLapMED`."""
 
     posterior: Posterior
     registry: ClassRegistry
@@ -60,7 +60,8 @@ def learn(
 ) -> tuple[MarginState, UpdateInfo]:
     """Learn a batch, or labels that come late if its points are not new.
 
-    Labeled rows are scored before they are learned, for the calibration.
+    The calibration records the scores of labeled rows under the posterior before the update. It is
+    updated last, because the update decides whether earlier labels are discounted.
     """
     labeled = np.flatnonzero(rows.labeled)
     points, weights = rows.points, rows.weights[labeled]
@@ -83,11 +84,11 @@ def learn(
         left = settings.forgetting if info.forgot else 1.0
         registry, record = registry.discount(left, codes, weights), state.calibration.forget(left)
         if labeled.size and state.registry.seen.sum() > 1:
-            record = scored(state, record, batch, rows.labels)
+            record = recorded(state, record, batch, rows.labels)
     return state._replace(posterior=posterior, registry=registry, calibration=record), info
 
 
-def scored(
+def recorded(
     before: MarginState, record: Calibration, batch: Batch, labels: NDArray[Any]
 ) -> Calibration:
     """Return the record with labeled rows as they were scored before they were learned."""

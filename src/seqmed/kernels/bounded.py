@@ -18,7 +18,7 @@ BLOCK_VALUES = 2**21
 def evaluate(kernel: Kernel, parts: tuple[Expansion, ...], points: Points) -> Array:
     """Return the sum of expansions at every row, (n, machines), in bounded memory.
 
-    A kernel may have its own way of summing, without a matrix.
+    A kernel may have its own way of summing without a matrix, the optional method ``sums``.
     """
     own_sums = getattr(kernel, "sums", None)
     scores = np.zeros((points.shape[0], parts[0].coefficients.shape[1]))

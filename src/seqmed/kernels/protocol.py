@@ -26,7 +26,11 @@ class Expansion(NamedTuple):
 
 @runtime_checkable
 class Kernel(Protocol):
-    """The members of a kernel."""
+    """The members of a kernel.
+
+    A kernel may also have a method ``sums(points, expansion)``, which returns an expansion at every
+    row, (n, machines), without a matrix of kernel values: see `seqmed.kernels.bounded.evaluate`.
+    """
 
     @property
     def on_vectors(self) -> bool:
