@@ -15,14 +15,14 @@ from seqmed.settings import Settings
 
 Solutions = tuple[DualSolution | None, ...]
 
-# Distance beyond its margin at which a point is first left out.
+# Distance beyond its margin from which a point is left out at first.
 SPARE = 0.2
 
 
 def learn(
     prior: Posterior, settings: Settings, *, posed: bool
 ) -> tuple[Posterior, Solutions, Array]:
-    """Solve one dual per machine over the points of the window, if there is anything new.
+    """Solve one dual per machine over the points of the window, if anything has changed.
 
     Returns the posterior with new multipliers and biases, the solutions, and the
     `Posterior.landmark_coefficients` of the new mean, (m, machines).
@@ -44,7 +44,7 @@ def learn(
 
 
 def poses(posterior: Posterior, machine: int) -> bool:
-    """Whether the window poses a dual: not if empty, nor one class to a diffuse bias."""
+    """Whether there is a dual: the window has labels, of both signs if the bias is diffuse."""
     signs = posterior.window.signs[:, machine]
     if signs.size == 0 or np.isfinite(posterior.bias_variance):
         return bool(signs.size)
@@ -54,10 +54,10 @@ def poses(posterior: Posterior, machine: int) -> bool:
 def solve(
     prior: Posterior, machine: int, gram: Any, prior_scores: Array, settings: Settings
 ) -> DualSolution | None:
-    """Solve the dual of one machine; None where it has no labels, or one class and a diffuse bias.
+    """Solve the dual of one machine; return None if there is no dual, see `poses`.
 
-    It starts from the multipliers of the last update. Where a product with the Gram matrix is
-    cheap and its entries are not, points beyond their margins are first left out.
+    It starts from the multipliers of the last update. If products with the Gram matrix are cheap
+    and its entries are not, points beyond their margins are left out first.
     """
     if not poses(prior, machine):
         return None
@@ -96,12 +96,12 @@ def solve(
 
 
 def prior_bias(prior: Posterior, machine: int) -> float:
-    """Return the mean of a bias of finite variance, given the frozen multipliers."""
+    """Return the prior mean of a bias with finite variance, given the frozen multipliers."""
     return float(prior.bias_means[machine] + prior.bias_variance * prior.frozen_sums[machine])
 
 
 def with_solutions(prior: Posterior, solutions: Solutions) -> Posterior:
-    """Return the posterior with the multipliers and biases of the solutions there are."""
+    """Return the posterior with the multipliers and biases of all solutions that are not None."""
     window, solved = prior.window, prior.solved.copy()
     coefficients, biases = window.coefficients.copy(), prior.biases.copy()
     for machine, solution in enumerate(solutions):

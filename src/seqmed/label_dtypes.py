@@ -1,4 +1,4 @@
-"""The six types of labels, and the numpy dtype in which labels of each are kept.
+"""The six types of labels, and the numpy dtype in which each type is stored.
 
 ========  ==============================================================
 integers  int64, or uint64 if one is beyond int64 (then none is negative)
@@ -9,8 +9,8 @@ bytes     numpy's fixed-width bytes
 dates     datetime64[us], or datetime64[ns] if one is no whole microsecond
 ========  ==============================================================
 
-Every label is exact in its dtype. The first labels fix the type. A later label that it cannot hold
-exactly is refused.
+Every label is exact in its dtype. The first labels determine the type. A later label that the type
+cannot hold exactly is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 Labels = NDArray[Any]
 
-# Units of dates; the first that is exact is used.
+# Units of dates; the first unit that is exact is used.
 UNITS = ("datetime64[us]", "datetime64[ns]")
 
 
@@ -33,10 +33,10 @@ class LabelType(NamedTuple):
 
     Attributes
     ----------
-    name : as errors give it.
-    classes : of the objects that have it; numpy's scalar classes are those of arrays.
-    plain : returns such an object as one of a single class, exactly.
-    array : returns an array, or an array of plain objects, in the dtype of the type.
+    name : name in error messages.
+    classes : Python and numpy classes of labels of this type.
+    plain : converts a label exactly to the one Python class that stands for the type.
+    array : converts an array, or an array of plain objects, to the dtype of the type.
     """
 
     name: str
@@ -78,8 +78,8 @@ def floats(values: Labels) -> Labels:
 
 
 def exact_float(label: Any) -> float:
-    """Return a number as a float; refuse one that float64 cannot hold."""
-    value = int(label) if isinstance(label, np.integer) else label  # numpy would compare floats
+    """Return a number as a float; refuse numbers that float64 cannot hold exactly."""
+    value = int(label) if isinstance(label, np.integer) else label  # numpy compares as floats
     try:
         exact = bool(float(value) == value)
     except OverflowError:
@@ -90,7 +90,7 @@ def exact_float(label: Any) -> float:
 
 
 def inexact(label: Any) -> ValueError:
-    """Return the error for a number that float64 cannot hold."""
+    """Return the error for a number that float64 cannot hold exactly."""
     return ValueError(
         f"y holds {label!r} among floats, which float64 cannot hold exactly, expected numbers that "
         "it can: convert the labels to integers or to strings."
@@ -98,7 +98,7 @@ def inexact(label: Any) -> ValueError:
 
 
 def text(values: Labels) -> Labels:
-    """Return strings or bytes as an array of fixed width; refuse those that numpy cannot hold."""
+    """Return strings or bytes as a fixed-width array; refuse those that numpy cannot hold."""
     if values.dtype != object:
         return values.astype(values.dtype.newbyteorder("="), copy=False)
     for each in set(values):
@@ -136,7 +136,7 @@ def dates_of_any_unit(values: Labels) -> Labels:
 
 
 def finest(arrays: Iterable[Labels]) -> str:
-    """Return the finest unit of some arrays of dates, each in one of `UNITS`."""
+    """Return the finest unit of the given arrays of dates, each in one of `UNITS`."""
     return max((str(each.dtype) for each in arrays), key=UNITS.index)
 
 
@@ -177,7 +177,7 @@ def has_no_zone(label: Any) -> bool:
     return getattr(label, "tzinfo", None) is None
 
 
-# In this order: True is an int, too.
+# In this order: In Python, True is also an int.
 BOOLEANS = LabelType("booleans", (bool, np.bool_), bool, lambda values: values.astype(bool))
 INTEGERS = LabelType("integers", (int, np.integer), int, integers)
 FLOATS = LabelType("floats", (float, np.floating), exact_float, floats)
@@ -191,14 +191,14 @@ LABEL_TYPES = (BOOLEANS, INTEGERS, FLOATS, STRINGS, BYTES, DATES)
 
 
 def type_of_class(python_class: type) -> LabelType | None:
-    """Return the label type of the objects of a class, None if they cannot be labels."""
+    """Return the label type of a Python class, None if its objects cannot be labels."""
     if issubclass(python_class, np.timedelta64):  # a subclass of np.integer
         return None
     return next((each for each in LABEL_TYPES if issubclass(python_class, each.classes)), None)
 
 
 def type_of(values: Labels) -> LabelType:
-    """Return the label type of an array; refuse a mixture of types, other than of numbers."""
+    """Return the label type of an array; refuse mixed types, except integers with floats."""
     classes = set(map(type, values)) if values.dtype == object else {values.dtype.type}
     types = set()
     for each in classes:
@@ -222,12 +222,12 @@ def type_of(values: Labels) -> LabelType:
 
 
 def is_label_dtype(dtype: np.dtype[Any]) -> bool:
-    """Whether labels are kept in a dtype."""
+    """Whether a dtype is the dtype of a label type."""
     return dtype.kind in "USb" or dtype in ("int64", "uint64", "float64", *UNITS)
 
 
 def as_objects(values: Iterable[Any]) -> Labels:
-    """Return values as an array of objects, which numpy has not converted."""
+    """Return values as an array of objects, without conversion by numpy."""
     every = [
         each[()] if isinstance(each, np.ndarray) and not each.ndim else each for each in values
     ]
@@ -237,9 +237,9 @@ def as_objects(values: Iterable[Any]) -> Labels:
 
 
 def typed(values: Labels, known: Labels | None = None) -> Labels:
-    """Return labels, none of them missing, in the dtype of their type.
+    """Return labels without missing values in the dtype of their type.
 
-    If there are ``known`` classes, the labels are returned in the dtype of these.
+    If there are ``known`` classes, the labels are returned in the dtype of these classes.
     """
     if not values.size:
         return values
@@ -264,7 +264,7 @@ def canonical(values: Labels) -> Labels:
 
 
 def fitted(values: Labels, known: Labels) -> Labels:
-    """Return labels in the type of the known classes; refuse those that it cannot hold exactly."""
+    """Return labels in the type of the known classes; refuse labels it cannot hold exactly."""
     own, wanted = type_of(values), type_of(known)
     try:
         if own is wanted:
@@ -281,7 +281,7 @@ def fitted(values: Labels, known: Labels) -> Labels:
 
 
 def aligned(first: Labels, second: Labels) -> tuple[Labels, Labels]:
-    """Return labels of one type in one dtype; numpy would make floats of some integers."""
+    """Return labels of one type in one dtype; numpy would convert some integers to floats."""
     if first.dtype == second.dtype or not first.size or not second.size:
         return first, second
     kinds = {first.dtype.kind, second.dtype.kind}
@@ -297,5 +297,5 @@ def aligned(first: Labels, second: Labels) -> tuple[Labels, Labels]:
 def described(values: Labels) -> str:
     """Return the type of labels, with an example."""
     own = type_of(values)
-    # a date as numpy's, which is exact
+    # a numpy date, which is exact
     return f"{own.name} ({values[0] if own is DATES else values[0].item()!r})"

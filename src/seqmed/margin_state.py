@@ -1,6 +1,6 @@
-"""The state of a fitted classifier: classes, posterior, calibration; and its updates.
+"""The state of SeqMED and SeqLapMED (classes, posterior, calibration) and its updates.
 
-Rows have been validated. Nothing is changed in place.
+The functions expect validated rows and change nothing in place.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def empty_state(
     bias_variance: float | None,
     fixed: dict[str, Any],
 ) -> MarginState:
-    """Return a stream before its first batch, ``rows``, which gives the format of later ones.
+    """Return the state before the first batch, ``rows``, which determines the format of later rows.
 
-    A ``bias_variance`` of None is a machine per class, each with a known bias of -1.
+    If ``bias_variance`` is None, there is one machine per class with a known bias of -1.
     """
     per_class = bias_variance is None
     mean, variance = (-1.0, 0.0) if bias_variance is None else (0.0, bias_variance)
@@ -59,7 +59,7 @@ def empty_state(
 def learn(
     stream: MarginState, rows: Rows, settings: Settings, class_weight: Any, new_points: bool
 ) -> tuple[MarginState, UpdateInfo]:
-    """Learn a batch, or labels that come late if its points are not new.
+    """Learn a batch, or late labels if its points are not new.
 
     Labeled rows are scored before they are learned, for the calibration.
     """
@@ -91,7 +91,7 @@ def learn(
 def scored(
     before: MarginState, record: Calibration, batch: Batch, labels: NDArray[Any]
 ) -> Calibration:
-    """Return the record with labeled rows as they were scored before they were learned."""
+    """Return the record with the scores that labeled rows had before they were learned."""
     with np.errstate(over="ignore", invalid="ignore"):
         scores = before.posterior.mean(batch.labeled_points)
     codes = before.registry.find(labels)
@@ -101,7 +101,7 @@ def scored(
 def retract(
     stream: MarginState, rows: NDArray[np.bool_], settings: Settings
 ) -> tuple[MarginState, UpdateInfo]:
-    """Retract the labels of some rows of the window, by a mask (n,)."""
+    """Retract the labels of the rows of the window in a mask (n,)."""
     window = stream.posterior.window
     weights = window.weights[rows]
     codes = stream.registry.own_classes(window.signs[rows])

@@ -1,6 +1,6 @@
 """One update of the posterior: posterior and batch in, posterior out.
 
-A batch passes in this order (Theorems 1 and 2 of the paper, `seqmed.theory`):
+The steps of an update are (Theorems 1 and 2 of the paper, `seqmed.theory`):
 
 1. earlier labels are discounted by the forgetting factor;
 2. the smoothness of its rows is folded into the covariance (Theorem 2);
@@ -31,7 +31,7 @@ from seqmed.posterior import Posterior, ScoredTerms, Terms, Window
 from seqmed.settings import Settings
 from seqmed.window import as_terms, joined, leaving
 
-# Kernel values are multiplied three at a time; beyond this they would overflow.
+# Largest kernel value whose third power does not overflow.
 LARGEST_VARIANCE = 1e100
 
 
@@ -42,10 +42,10 @@ class Batch:
     Parameters
     ----------
     points : (n, p) all rows, labeled or not.
-    labeled : (l,) indices of the labeled ones.
+    labeled : (l,) indices of the labeled rows.
     targets : (l, machines) each -1.0 or +1.0.
     weights : (l,) positive weights of the labeled rows.
-    class_weights : (l,) positive weights of their classes, which multiply the others.
+    class_weights : (l,) positive weights of their classes; they multiply ``weights``.
     """
 
     points: Points
@@ -69,14 +69,16 @@ class UpdateInfo(NamedTuple):
     n_points : rows of the batch.
     n_labeled : labeled rows of the batch.
     n_window : labeled points whose multipliers were optimised.
-    projection_cost : (machines,) norm, in the base kernel's space, of the residual of projecting
-        points beyond the budget; times ``sqrt(k(x, x))`` it bounds the change of any score.
-    replacement_cost : largest change, by replacing landmarks, of the variance at one that was
-        replaced, as a share of ``k(z, z)``.
+    projection_cost : (machines,) norm of the residual of projecting points beyond the budget, in
+        the feature space of the base kernel. Multiplied by ``sqrt(k(x, x))`` it bounds the change
+        of any score.
+    replacement_cost : largest change of the variance at a landmark that was replaced, as a fraction
+        of ``k(z, z)``.
     forgot : whether earlier labels have been discounted by `Settings.forgetting`.
     C, beta : multiplier bound of a row of weight 1, and smoothness weight.
 
-    A batch of many labels may be learned in mini-batches. Solutions are those of the last one.
+    A batch with many labels may be learned in mini-batches. The solutions are those of the last
+    mini-batch.
     """
 
     solutions: tuple[DualSolution | None, ...]
@@ -108,32 +110,32 @@ class UpdateInfo(NamedTuple):
 
     @property
     def solved(self) -> tuple[DualSolution, ...]:
-        """The solutions of the machines that had a problem to solve."""
+        """The solutions of the machines that had a dual to solve."""
         return tuple(solution for solution in self.solutions if solution is not None)
 
     @property
     def gap(self) -> float:
-        """The largest duality gap of the update; NaN if no dual was posed."""
+        """The largest duality gap of the update; NaN if there was no dual to solve."""
         return max((solution.gap for solution in self.solved), default=float("nan"))
 
     @property
     def relative_gap(self) -> float:
-        """The largest gap relative to its objective; NaN if no dual was posed."""
+        """The largest gap relative to its objective; NaN if there was no dual to solve."""
         return max((solution.relative_gap for solution in self.solved), default=float("nan"))
 
     @property
     def n_iter(self) -> int:
-        """Solver iterations of all machines together."""
+        """Total number of solver iterations of all machines."""
         return sum(solution.n_iter for solution in self.solved)
 
 
 def prior_of(
     recursion: Recursion, graph: GraphRecipe, points: Points, bias_mean: float, bias_variance: float
 ) -> Posterior:
-    """Return the prior of one machine: a mean of zero but for the bias, the base kernel.
+    """Return the prior of one machine: its mean is the bias, its covariance the base kernel.
 
-    ``points`` gives the format of later rows. A bias variance of 0 is a known bias, inf a diffuse
-    one.
+    ``points`` determines the format of later rows. A bias variance of 0 is a known bias, inf a
+    diffuse one.
     """
     machines = 1
     empty, nothing, none = no_rows(points), np.zeros((0, machines)), np.zeros(0)
@@ -160,16 +162,16 @@ def prior_of(
 def with_machines(
     posterior: Posterior, transfer: Array, offsets: Array, *, known_bias: bool
 ) -> Posterior:
-    """Return the posterior for other classes: each machine is a signed copy of an old one, or new.
+    """Return the posterior for other classes: a machine is a signed copy of an old one, or new.
 
     Parameters
     ----------
     posterior : with ``h`` machines.
-    transfer : (h, H) with at most one nonzero entry, -1 or +1, per column; an empty column is a
-        machine that has learned nothing, to which every point of the window is a negative example.
+    transfer : (h, H) with at most one nonzero entry, -1 or +1, per column; a column of zeros is a
+        new machine, for which every point of the window is a negative example.
     offsets : (H,) the intercepts of the new machines, 0 for the copies.
-    known_bias : whether the bias is known to be ``offsets`` in a new machine, whose multipliers for
-        all earlier points are then 0: it has solved every dual so far.
+    known_bias : whether the biases of new machines are known to be ``offsets``. Their multipliers
+        for all earlier points are then 0, which solves every earlier dual.
     """
     window = posterior.window
     signs = window.signs @ transfer
@@ -216,9 +218,10 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
 def add_labels(
     posterior: Posterior, batch: Batch, settings: Settings
 ) -> tuple[Posterior, UpdateInfo]:
-    """Learn late labels, of points that are part of the covariance already.
+    """Learn late labels of points that are already part of the covariance.
 
-    They count as labels of the last batch: earlier labels are discounted unless it had labels.
+    They count as labels of the last batch. Earlier labels are discounted unless this batch already
+    had labels.
     """
     check_variances(posterior, batch.points)
     number, past, forgot = posterior.n_batches - 1, posterior, False
@@ -232,7 +235,7 @@ def add_labels(
 def retract(
     posterior: Posterior, batch: Batch, rows: NDArray[np.bool_], settings: Settings
 ) -> tuple[Posterior, UpdateInfo]:
-    """Retract the labels of some points of the window, by a mask; the covariance stays.
+    """Retract the labels of the points of the window in a mask; the covariance is unchanged.
 
     ``batch`` holds those points, for the report. A machine without any labels left returns to its
     prior.
@@ -259,10 +262,10 @@ def relearn(
 
     Parameters
     ----------
-    past : the posterior before its points were moved, for the cost of moving them.
+    past : the posterior before points were frozen or projected, for the projection cost.
     prior : the posterior with its newest window and covariance.
     batch : the rows of this update.
-    posed : whether there is anything new to optimise for.
+    posed : whether labels or covariance have changed, so that duals must be solved.
     """
     learned, solutions, newest = learn(prior, settings, posed=posed)
     if settings.averaging:
@@ -314,7 +317,7 @@ def with_forgetting(
 ) -> tuple[Posterior, bool]:
     """Return the posterior with earlier labels discounted, and whether they were.
 
-    They are if the window, with the new labels, poses a dual.
+    They are discounted if the window, with the new labels, has a dual to solve.
     """
     if settings.forgetting == 1.0 or not entering.size:
         return posterior, False
@@ -326,7 +329,7 @@ def with_forgetting(
 
 
 def enter(posterior: Posterior, entering: Window, settings: Settings) -> Posterior:
-    """Return the posterior with newly labeled points in the window, and the oldest frozen."""
+    """Return the posterior with newly labeled points in the window and the oldest points frozen."""
     if not entering.size:
         return posterior
     folded = posterior.recursion.add_labeled(entering.points)
@@ -347,7 +350,7 @@ def fold_geometry(
 ) -> tuple[Folded, GraphRecipe]:
     """Fold the smoothness of a batch into the covariance; repeated rows count as one vertex.
 
-    The graph's recipe is returned with its heat width, once there are distances to measure it by.
+    The graph parameters are returned with the heat width, once it can be measured.
     """
     recursion, recipe = posterior.recursion, posterior.graph
     if settings.forgetting < 1:

@@ -1,4 +1,4 @@
-"""The exact recursion: every point is kept. The reference, and right for short streams."""
+"""The exact recursion: every point is kept. It is the reference, and suitable for short streams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqmed.graph.laplacian import Smoothness
 
 @dataclass(frozen=True)
 class ExactRecursion:
-    """The covariance without approximation, in memory O(N^2) after N points.
+    """The covariance without approximation; it needs O(N^2) memory after N points.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class ExactRecursion:
         return ExactRecursion(discount(self.covariance, share))
 
     def project(self, points: Points, coefficients: Array) -> Projection:
-        """Refuse: every point is kept as it is."""
+        """Raise an error: no point is projected."""
         raise ValueError("recursion='exact' keeps every point: use recursion='landmarks'.")
 
     def unexplained(self, points: Points) -> Array:
@@ -51,5 +51,5 @@ class ExactRecursion:
         return Folded(ExactRecursion(fold_exactly(self.covariance, points, smoothness)), origin)
 
     def add_labeled(self, points: Points) -> Folded:
-        """Return the recursion itself: labels are learned with the whole kernel."""
+        """Return the recursion unchanged: labels are learned with the exact kernel."""
         return Folded(self)

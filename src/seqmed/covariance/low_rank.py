@@ -1,10 +1,10 @@
 """Theorem 2: a covariance that a smoothness penalty reduces by a matrix of low rank.
 
-Every recursion of smoothness gives a covariance of one form,
+Every recursion that uses smoothness gives a covariance of the form
 
     k_t(x, x') = k(x, x') - psi(x) . psi(x'),      psi(x) = k(x, Z) Q,
 
-with landmarks Z and a factor Q. `seqmed.theory.smoothed_kernel` is the same as an equation.
+with landmarks Z and a factor Q. `seqmed.theory.smoothed_kernel` is the equation.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from seqmed.linalg import factorisation
 from seqmed.linalg.factorisation import cholesky, solve_lower, symmetric_product
 from seqmed.linalg.triangular import times_upper
 
-# Share of k(x, x) by which rounding may make its reduction exceed it.
+# Fraction of k(x, x) by which its reduction may exceed it because of rounding.
 LARGEST_EXCESS = 1e-6
-# Points of a window whose covariances are held in memory.
+# Largest number of points of a window whose covariances are all held in memory.
 LARGEST_GRAM = 12_000
 
 
@@ -91,7 +91,7 @@ class LowRankWindow:
     values: Array
 
     def gram(self) -> Array | ComputedGram:
-        """Return the covariances between the points; not in memory if there are too many."""
+        """Return the covariances between the points; computed on demand if there are too many."""
         kernel, reduction = self.covariance.kernel, self.covariance.reduction
         features = None
         if reduction is not None:
@@ -113,14 +113,14 @@ class LowRankWindow:
 def check_reduction(variances: Array, features: Array) -> None:
     """Refuse a reduction that exceeds the variance.
 
-    In exact arithmetic ``psi(x) . psi(x) <= k(x, x)``. Kernel values so large that rounding breaks
-    this would be amplified by every further batch.
+    In exact arithmetic ``psi(x) . psi(x) <= k(x, x)``. If rounding of large kernel values breaks
+    this, every further batch would amplify the error.
     """
     check_variance(variances - np.einsum("ij,ij->i", features, features), variances)
 
 
 def check_variance(rest: Array, variances: Array) -> None:
-    """Refuse variances (n,) that smoothing has made negative by more than rounding does."""
+    """Refuse variances (n,) that are more negative than rounding can explain."""
     if not (rest >= -LARGEST_EXCESS * np.abs(variances)).all():
         raise ValueError(
             f"kernel values of up to {np.abs(variances).max():.3g} are too large for this "
@@ -133,10 +133,10 @@ def check_variance(rest: Array, variances: Array) -> None:
 def damping(penalty_factor: Array, gram: Array) -> Array:
     """Return J, (n, r), with ``J J' = (I + P K)^{-1} P`` for a penalty ``P = R R'``.
 
-    This is the matrix S of Theorem 2. The paper inverts P, which is singular; in
-    ``S = R (I + R'KR)^{-1} R'`` only a matrix with eigenvalues >= 1 is factored. Where rounding of
-    a huge K, or an indefinite one, spoils that, its negative eigenvalues count as zero; more than
-    `factorisation.LARGEST` rows are refused then.
+    This is the matrix S of Theorem 2. The paper inverts P, which is singular. Here ``S = R (I +
+    R'KR)^{-1} R'``, where the matrix to invert has eigenvalues >= 1. If rounding of a huge K or an
+    indefinite K violates this, negative eigenvalues of R'KR are set to zero; more than
+    `factorisation.LARGEST` rows are then refused.
     """
     product = penalty_factor.T @ gram @ penalty_factor
     product = 0.5 * (product + product.T)
@@ -170,10 +170,10 @@ def fold_exactly(
 
 
 def discount(covariance: LowRankCovariance, share: float) -> LowRankCovariance:
-    """Return the covariance of a penalty scaled by ``share`` in (0, 1].
+    """Return the covariance with its penalty scaled by ``share`` in (0, 1].
 
-    With ``S = Q Q'`` of a penalty P on the landmarks and ``B = Q' K Q``, whose eigenvalues are
-    below 1, that of ``share * P`` is ``share * Q (I - (1 - share) B)^{-1} Q'``.
+    A penalty P on the landmarks gives ``S = Q Q'``. The eigenvalues of ``B = Q' K Q`` are below 1.
+    The penalty ``share * P`` then gives ``S = share * Q (I - (1 - share) B)^{-1} Q'``.
     """
     old = covariance.reduction
     if old is None or share == 1.0:

@@ -13,7 +13,7 @@ class WindowCovariance(Protocol):
     """The covariance between n points of the window and m landmarks."""
 
     def gram(self) -> Any:
-        """Return the covariances between the points, (n, n), as the dual solver takes them."""
+        """Return the covariances between the points, (n, n), for the dual solver."""
 
     def scores(self, coefficients: Array) -> Array:
         """Return ``sum_z k(x, z) a_z`` at the points, (n, machines), from (m, machines)."""
@@ -34,7 +34,7 @@ class CovarianceFunction(Protocol):
 
     @property
     def width(self) -> int:
-        """Kernel values to compute for one point."""
+        """Number of kernel values to compute for one point."""
 
     @property
     def on_landmarks(self) -> bool:
@@ -50,7 +50,7 @@ class CovarianceFunction(Protocol):
         """Return the covariance of the window's points."""
 
     def smoothed(self, scores: Array) -> Array | None:
-        """Return the coefficients that the reduction adds to a function with scores at landmarks.
+        """Return the coefficients that the reduction adds, given the scores at the landmarks.
 
         Scores and coefficients, both (m, machines), are in the base kernel. None if there is no
         reduction.
@@ -76,9 +76,10 @@ class Folded(NamedTuple):
     Attributes
     ----------
     recursion : after the batch.
-    origin : (m,) the former index of each landmark, -1 for a new one; None if all are unchanged.
-    replacement_cost : largest change, by replacing landmarks, of the variance at one that was
-        replaced, as a share of k(z, z).
+    origin : (m,) the index of each landmark before the batch, -1 for a new landmark; None if no
+        landmark has changed.
+    replacement_cost : largest change of the variance at a landmark that was replaced, as a fraction
+        of k(z, z).
     """
 
     recursion: Recursion
@@ -95,7 +96,7 @@ class Recursion(Protocol):
 
     @property
     def landmarks(self) -> Points | None:
-        """Points (m, p) on which the mean is expanded, beside those with multipliers; or None."""
+        """Points (m, p) on which the mean is expanded, besides those with multipliers; or None."""
 
     @property
     def capacity(self) -> int | None:
@@ -103,12 +104,12 @@ class Recursion(Protocol):
 
     @property
     def grows(self) -> bool:
-        """Whether `fold` needs points without a penalty: it takes landmarks from them."""
+        """Whether `fold` needs the points even without a penalty, to choose landmarks."""
 
     def forget(self, share: float) -> Recursion:
         """Return the recursion with every penalty so far scaled by ``share`` in (0, 1).
 
-        Its covariance may be updated by the next fold only.
+        Its covariance may be out of date until the next fold.
         """
 
     def fold(self, points: Points, smoothness: Smoothness | None) -> Folded:
@@ -122,7 +123,7 @@ class Recursion(Protocol):
         """Return the recursion with landmarks for newly labeled points, if it needs them."""
 
     def project(self, points: Points, coefficients: Array) -> Projection:
-        """Return the nearest expansion on the landmarks."""
+        """Return the projection of an expansion on the landmarks."""
 
     def unexplained(self, points: Points) -> Array:
         """Return the squared error, (n,), of `project` for each row's kernel function."""

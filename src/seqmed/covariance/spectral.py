@@ -1,10 +1,11 @@
-"""The spectral recursion: section 3.2 of the paper, with choices where it leaves details open.
+"""The spectral recursion: section 3.2 of the paper, with details that the paper leaves open.
 
-From the third batch on the past is represented by r pseudo-points: running means over batches of
-the right singular vectors V of X_t, of its singular values s, and of Laplacian values d paired with
-them by the Rayleigh quotient ``d_i = u_i' L u_i`` of the left singular vectors. The prior kernel is
-that of the penalty ``diag(B s^2 d)`` on V, B the sum of all smoothness weights so far. The new
-batch is then folded in exactly. The first two batches are exact.
+From the third batch on, earlier batches are represented by r pseudo-points: running means over
+batches of the right singular vectors V of X_t, of its singular values s, and of Laplacian values d
+paired with them by the Rayleigh quotient ``d_i = u_i' L u_i`` of the left singular vectors. The
+prior kernel is the base kernel smoothed by the penalty ``diag(B s^2 d)`` on V, where B is the sum
+of all smoothness weights so far. The new batch is then folded in exactly. The first two batches are
+exact.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Spectrum:
         )
 
     def average(self, new: Spectrum) -> Spectrum:
-        """Return the means with one more batch, its vectors' signs aligned with the means'."""
+        """Return the means with one more batch, whose vectors get the signs of the means."""
         signs = np.where(np.einsum("ij,ij->i", self.vectors, new.vectors) < 0, -1.0, 1.0)
         share = 1.0 / (self.count + 1)
         return Spectrum(
@@ -73,7 +74,7 @@ def spectrum_of(points: Points, smoothness: Smoothness) -> Spectrum:
 
 @dataclass(frozen=True)
 class SpectralRecursion:
-    """The covariance in memory O(r p) plus the newest batch.
+    """The covariance in O(r p) memory plus the newest batch.
 
     Parameters
     ----------
@@ -93,19 +94,19 @@ class SpectralRecursion:
 
     @property
     def landmarks(self) -> Points | None:
-        """The pseudo-points and the rows of the newest batch: all change with every batch."""
+        """The pseudo-points and the rows of the newest batch; both change with every batch."""
         reduction = self.covariance.reduction
         return None if reduction is None else reduction.landmarks
 
     def forget(self, share: float) -> SpectralRecursion:
-        """Refuse: running means over all batches cannot be discounted."""
+        """Raise an error: running means over all batches cannot be discounted."""
         raise ValueError(
             f"recursion='spectral' got forgetting={share:g}, expected 1: its running means give "
             "every batch the same weight. Use recursion='landmarks' or 'exact'."
         )
 
     def project(self, points: Points, coefficients: Array) -> Projection:
-        """Refuse: there is nothing lasting to project on."""
+        """Raise an error: pseudo-points change, so nothing can be projected on them."""
         raise ValueError("recursion='spectral' keeps no landmarks: use recursion='landmarks'.")
 
     def unexplained(self, points: Points) -> Array:
@@ -128,11 +129,11 @@ class SpectralRecursion:
         return Folded(recursion, np.full(covariance.reduction.landmarks.shape[0], -1))
 
     def add_labeled(self, points: Points) -> Folded:
-        """Return the recursion itself: labels are learned with the whole kernel."""
+        """Return the recursion unchanged: labels are learned with the exact kernel."""
         return Folded(self)
 
     def _from_past(self, spectrum: Spectrum) -> LowRankCovariance:
-        """Return the covariance in which pseudo-points represent the past."""
+        """Return the covariance in which pseudo-points represent earlier batches."""
         kernel = self.covariance.kernel
         scale = self.smoothness_weight * spectrum.laplacian_values
         penalty_factor = np.diag(spectrum.singular_values * np.sqrt(scale))
@@ -140,7 +141,7 @@ class SpectralRecursion:
         return LowRankCovariance(kernel, Reduction(spectrum.vectors, damping(penalty_factor, gram)))
 
     def _remember(self, new: Spectrum) -> Spectrum:
-        """Return the running means with a batch; one of smaller rank than theirs is left out.
+        """Return the running means with a batch added; a batch of smaller rank is left out.
 
         The rank is that of the smaller of the first two batches.
         """

@@ -26,7 +26,7 @@ def solve(
 def solve_from(
     problem: DualProblem, rows: Mask, block: Callable[[Mask], tuple[Indices, Any]], **options: Any
 ) -> DualSolution:
-    """Solve beginning with some of the points; see `seqmed.dual.screening.solve_from`."""
+    """Solve with screening of the points; see `seqmed.dual.screening.solve_from`."""
     from seqmed.dual import screening
 
     return screening.solve_from(problem, rows, block, **options)

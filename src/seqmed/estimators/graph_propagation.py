@@ -35,8 +35,8 @@ class GraphPropagation(GraphClassifier):
     """Label propagation over a stream, in bounded memory.
 
     A graph connects each kept row with its nearest neighbours, and labels propagate along its
-    edges. Kept are labeled rows and a uniform sample of the unlabeled rows. When labeled rows fill
-    half of the memory, a new labeled row replaces a random labeled row.
+    edges. The kept rows are labeled rows and a uniform sample of the unlabeled rows. When labeled
+    rows fill half of the memory, a new labeled row replaces a random labeled row.
 
     A row is unlabeled if its label equals ``unlabeled``, or is NaN, None, NaT or an empty string. A
     saved model contains kept rows of the stream.
@@ -208,7 +208,9 @@ class GraphPropagation(GraphClassifier):
         return stream.registry, stream.graph.scores(found)
 
     def predict_proba(self, X: MatrixLike) -> Array:
-        """Return the normalised class scores of every row. They are not calibrated.
+        """Return the normalised class scores of every row.
+
+        They are not calibrated.
 
         Parameters
         ----------
@@ -230,7 +232,7 @@ class GraphPropagation(GraphClassifier):
 
 
 def coded(rows: Rows, registry: ClassRegistry) -> tuple[Indices, Array]:
-    """Return the classes and label weights of all rows, both (n,); -1 and 0 if unlabeled."""
+    """Return the class index and label weight of every row, both (n,); -1 and 0 if unlabeled."""
     codes = np.full(rows.weights.size, UNLABELED)
     codes[rows.labeled] = registry.find(rows.labels)
     return codes, np.where(rows.labeled, rows.weights, 0.0)

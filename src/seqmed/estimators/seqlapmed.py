@@ -1,4 +1,4 @@
-"""SeqLapMED: SeqMED with the smoothness of each batch's graph folded into its covariance."""
+"""SeqLapMED: SeqMED with a covariance that includes the smoothness of each batch's graph."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from seqmed.update import UpdateInfo
 DEFAULT_C = 10.0
 # Chosen by prequential accuracy: docs/decisions, 0016 and 0027.
 DEFAULT_WINDOW = 500
-# Largest number of labels of one dual within a budget, as a multiple of the labeled rows kept.
+# Largest number of labels in one dual with a budget, as a multiple of the kept labeled rows.
 LABELS_AT_ONCE = 4
 
 
@@ -129,7 +129,7 @@ class SequentialClassifier(PosteriorPredictor):
         self._retract_rows(self._find_in_window(points, codes))
 
     def _retract_rows(self, rows: Mask) -> None:
-        """Remove the labels of some rows of the window, by a mask."""
+        """Remove the labels of the rows of the window in a mask."""
         stream = self._stream
         settings = self._settings(0.0, float(stream.posterior.window.weights[rows].sum()))
         new, info = margin_state.retract(stream, rows, settings)
@@ -146,7 +146,7 @@ class SequentialClassifier(PosteriorPredictor):
         for part in self._mini_batches(rows, stream, settings.capacity):
             first = new_points and not infos
             stream, info = margin_state.learn(stream, part, settings, self.class_weight, first)
-            warn_unless_converged(info, self.tol)  # raises if warnings are errors
+            warn_unless_converged(info, self.tol)  # raises an error if warnings are errors
             infos.append(info)
         info = infos[-1].after(infos[:-1])
         self._commit(stream, info._replace(C=settings.C, beta=0.5 * settings.smoothness_weight))
@@ -293,7 +293,7 @@ class SequentialClassifier(PosteriorPredictor):
 
     @abstractmethod
     def _labels_at_once(self, capacity: int) -> int:
-        """Return the largest number of labels of one dual, with ``capacity`` labeled rows kept."""
+        """Return the largest number of labels in one dual if ``capacity`` labeled rows are kept."""
 
     @abstractmethod
     def _graph_recipe(self) -> GraphRecipe:
@@ -301,4 +301,4 @@ class SequentialClassifier(PosteriorPredictor):
 
     @abstractmethod
     def _penalties(self, labeled_weight: float, weight: float) -> tuple[float, float]:
-        """Return C and beta of a batch with these total weights of labeled and of all rows."""
+        """Return C and beta of a batch, given the total weights of labeled rows and of all rows."""

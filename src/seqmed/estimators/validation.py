@@ -34,7 +34,7 @@ LARGEST_FEATURE = 1e70
 
 
 class Registered(StrOptions):
-    """Parameter constraint: a name in a registry that may grow later."""
+    """Parameter constraint: a name in a registry, to which names may be added later."""
 
     def __init__(self, registry: Mapping[str, Any], *others: str) -> None:
         super().__init__({*registry, *others})
@@ -174,7 +174,7 @@ def warn_unless_converged(info: UpdateInfo, tol: float) -> None:
 
 
 def callers_level() -> int:
-    """Return the ``stacklevel`` at which a warning shows the line that called the package."""
+    """Return the ``stacklevel`` for which a warning shows the line that called the package."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
         level, frame = level + 1, frame.f_back

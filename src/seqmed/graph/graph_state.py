@@ -1,7 +1,7 @@
 """The state of label propagation: kept rows, their labels, and scores of new rows.
 
 The kept rows are a uniform sample of the unlabeled rows of a stream, and a sample of its labeled
-rows in which newer ones are more frequent. `seqmed.graph.propagation` updates the state.
+rows in which newer rows are more frequent. `seqmed.graph.propagation` updates the state.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from seqmed.graph.metrics import Metric
 from seqmed.graph.neighbours import Lists, Single, Slots
 
 UNLABELED = -1
-# A label that forgetting has left with less than this share of the largest mass is dropped.
+# A label whose mass is below this fraction of the largest mass is dropped.
 FADED = 1e-6
-# Values that are gathered at once for the means of neighbours, 4 MB.
+# Number of values gathered at once for the means over neighbours (4 MB).
 LARGEST_GATHER = 2**20
 
 
@@ -33,14 +33,14 @@ class GraphState:
     rows : the kept rows and their neighbour lists.
     capacity : largest number of kept rows.
     alpha : in [0, 1), weight of the graph against the degrees.
-    codes : (n,) class of every kept row, -1 for an unlabeled one.
-    masses : (n,) weight of its label, 0 for an unlabeled one.
+    codes : (n,) class of every kept row, -1 for an unlabeled row.
+    masses : (n,) weight of its label, 0 for an unlabeled row.
     influence : (n, K) float32, the posterior mean U of every class, >= 0, per unit of label mass.
-    solution : (n, K) float32, the solution Z from which the next one starts.
-    solved_masses : (K,) label mass of every class when that solution was found.
-    n_unlabeled : unlabeled rows seen, past ones discounted by forgetting.
-    n_stale : kept rows that changed since the last solution.
-    seed, n_updates : from which random choices are derived.
+    solution : (n, K) float32, the last solution Z; the next solve starts from it.
+    solved_masses : (K,) label mass of every class at the last solve.
+    n_unlabeled : number of unlabeled rows seen; forgetting discounts earlier rows.
+    n_stale : number of kept rows that have changed since the last solve.
+    seed, n_updates : random choices are derived from these two.
     """
 
     rows: KeptRows
@@ -66,11 +66,11 @@ class GraphState:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays the state consists of, each counted once."""
+        """Total size in bytes of the arrays of the state, each counted once."""
         return bytes_of(self)
 
     def with_classes(self, places: Indices, n_classes: int) -> GraphState:
-        """Return the state with old class c at ``places[c]`` of ``n_classes``; -1: dropped."""
+        """Return the state with class c moved to ``places[c]`` of ``n_classes``; -1 drops it."""
         codes = self.codes.copy()
         codes[codes >= 0] = places[codes[codes >= 0]]
         return replace(
@@ -83,9 +83,10 @@ class GraphState:
         )
 
     def forget(self, share: float, *, new_labels: bool = True) -> GraphState:
-        """Return the state with the past discounted by ``share`` in (0, 1].
+        """Return the state with earlier rows discounted by ``share`` in (0, 1].
 
-        Past unlabeled rows count less in the sample. Labels lose mass if there are ``new_labels``.
+        Earlier unlabeled rows are replaced sooner. Label masses are discounted if there are
+        ``new_labels``.
         """
         if share == 1.0:
             return self
@@ -105,9 +106,9 @@ class GraphState:
     def scores(self, found: Lists, class_weights: Array | None = None) -> Array:
         """Return class scores (m, K) >= 0 of rows with these nearest kept rows.
 
-        The heat-weighted mean of U over the neighbours, divided by its sum over classes; uniform
-        over the classes with labels where no label reaches.
-        ``class_weights`` (K,) multiply the scores first.
+        They are the heat-weighted mean of U over the neighbours, divided by its sum over the
+        classes. If no label has reached the neighbours, the scores are uniform over the classes
+        with labels. ``class_weights`` (K,) multiply the scores first.
         """
         known = self.class_masses > 0
         if not known.any():

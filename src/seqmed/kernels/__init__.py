@@ -24,7 +24,7 @@ KERNELS: dict[str, Callable[[float | str, int, float], Kernel]] = {
 def make_kernel(
     kernel: str | Kernel | Callable[[Any, Any], Any], gamma: float | str, degree: int, coef0: float
 ) -> Kernel:
-    """Return the kernel object that an estimator's parameters describe.
+    """Return the kernel object for the parameters of an estimator.
 
     "precomputed" needs a matrix, see `Precomputed`.
     """

@@ -11,19 +11,19 @@ import numpy as np
 from seqmed.arrays import Array, Points
 from seqmed.kernels.protocol import Pointwise
 
-# Rows evaluated at once where only a diagonal is wanted.
+# Number of rows evaluated at once if only the diagonal is needed.
 DIAGONAL_BLOCK = 128
 
 
 @dataclass(frozen=True, eq=False)
 class FromFunction(Pointwise):
-    """A user's function of two sets of rows, (n, p) and (m, p), returning (n, m) values."""
+    """A function given by the user: it maps rows (n, p) and (m, p) to kernel values (n, m)."""
 
     function: Callable[[Any, Any], Any]
 
     def __call__(self, left: Points, right: Points) -> Array:
         expected = (left.shape[0], right.shape[0])
-        if 0 in expected:  # many functions refuse empty input
+        if 0 in expected:  # many functions do not accept empty input
             return np.zeros(expected)
         values = np.asarray(self.function(left, right), dtype=np.float64)
         if values.shape != expected:
@@ -51,8 +51,8 @@ class FromFunction(Pointwise):
 class Precomputed(Pointwise):
     """Kernel values computed by the user.
 
-    Known points are integer indices, (n, 1), into ``gram`` (n, n). A new point is its row of (n,)
-    kernel values with the known ones; its value with itself is not known.
+    Known points are integer indices, (n, 1), into ``gram`` (n, n). A new point is given by its (n,)
+    kernel values with the known points; k(x, x) is then unknown.
     """
 
     gram: Array

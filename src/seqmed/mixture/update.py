@@ -1,12 +1,13 @@
-"""One batch through margin, graph and mixture.
+"""One update of the mixture: margin expert, graph expert, and their weight.
 
 A batch is learned in mini-batches (`seqmed.mixture.weighting.mini_batches`), each in this order:
 
-1. both experts score its labeled rows, which enter the record;
+1. both experts score its labeled rows, and the scores enter the record;
 2. some of its rows enter the graph, which is solved again; the margin expert learns its labels;
-3. both experts score the last unlabeled rows again, which gives their scales.
+3. both experts score the last unlabeled rows again, to measure the scales of their scores.
 
-After the last mini-batch the record chooses how the scores are mixed. Nothing is changed in place.
+After the last mini-batch the weight of the graph is chosen by the record. Nothing is changed in
+place.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from seqmed.mixture.experts import MarginExpert, MiniBatch
 from seqmed.mixture.weighting import Choice, Scales, ScoreRecord, Scores
 from seqmed.threads import one_thread
 
-# Unlabeled rows on which the scales of the experts' scores are measured.
+# Number of unlabeled rows on which the scales of the scores are measured.
 PROBES = 50
-# Squared distance of equal rows by products of single precision, relative to the squared norm.
+# Squared distance, relative to the squared norm, that rounding in single precision gives to equal
+# rows.
 SAME_ROW = 1e-6
 
 
@@ -39,8 +41,8 @@ class MixtureSettings(NamedTuple):
 
     Attributes
     ----------
-    weight : of the graph if it is fixed; None to choose it by evidence.
-    class_prior : whether class priors may count.
+    weight : weight of the graph if it is fixed; None to choose it by evidence.
+    class_prior : whether class priors may be used.
     forgetting : factor per batch, in (0, 1].
     class_weight : as the estimator's parameter.
     """
@@ -83,7 +85,7 @@ class MixtureInfo(NamedTuple):
 
     Attributes
     ----------
-    graph : of the graph's last solve.
+    graph : report of the graph.
     n_mini_batches : number of mini-batches of the batch.
     n_recorded : labeled rows in the record.
     weight, temperature : of the mixture.
@@ -104,7 +106,7 @@ def initial_state(
     fixed: dict[str, Any],
     sparse: bool,
 ) -> MixtureStream:
-    """Return a stream before its first batch, ``points``."""
+    """Return the state before the first batch, ``points``."""
     return MixtureStream(
         graph=graph,
         margin=margin,
@@ -128,12 +130,12 @@ def learn(
     new_points: bool,
     new_batch: bool,
 ) -> tuple[MixtureStream, MixtureInfo]:
-    """Learn a batch, or labels that come late if its points are not new.
+    """Learn a batch, or late labels if its points are not new.
 
-    ``new_batch`` is False for a part of a larger batch, which does not count as one.
+    ``new_batch`` is False for a part of a larger batch, which is not counted as a batch.
     """
     share = settings.forgetting if new_batch and stream.n_batches else 1.0
-    # labels are discounted by batches with labels only, as in the margin expert
+    # labels are discounted only by batches with labels, as in the margin expert
     of_labels = share if rows.labeled.any() else 1.0
     stream = stream._replace(
         graph=stream.graph.forget(share, new_labels=bool(rows.labeled.any())),
@@ -159,7 +161,7 @@ def learn(
 def with_choice(
     stream: MixtureStream, settings: MixtureSettings, info: GraphInfo, n_mini_batches: int
 ) -> tuple[MixtureStream, MixtureInfo]:
-    """Return the stream with the weight chosen by its record, and the report of the update."""
+    """Return the state with the weight chosen by the record, and the report of the update."""
     choice = weighting.choose(
         stream.record, stream.margin.scaled, settings.weight, settings.class_prior
     )
@@ -208,7 +210,7 @@ def learn_mini_batch(
 
 
 def with_classes(stream: MixtureStream, registry: ClassRegistry) -> MixtureStream:
-    """Return the stream with columns for the classes of another registry."""
+    """Return the state with columns for the classes of another registry."""
     size = registry.classes.size
     if size == stream.registry.classes.size:
         return stream._replace(registry=registry)
@@ -225,9 +227,9 @@ def with_classes(stream: MixtureStream, registry: ClassRegistry) -> MixtureStrea
 def recorded(
     stream: MixtureStream, rows: Rows, labeled: Indices, codes: Indices, *, late: bool
 ) -> ScoreRecord:
-    """Return the record with labeled rows as both experts score them before they are learned.
+    """Return the record with the scores of labeled rows by both experts, before they are learned.
 
-    ``late`` is whether the rows may be kept already, as unlabeled ones.
+    ``late`` is whether the rows may already be kept as unlabeled rows.
     """
     known = stream.scales.known
     usable = known[codes] if known.sum() > 1 else np.zeros(codes.size, dtype=bool)
@@ -246,7 +248,7 @@ def recorded(
 def expert_scores(
     stream: MixtureStream, points: Points, *, margin: bool = True, graph: bool = True
 ) -> Scores:
-    """Return the scores of both experts, zeros for one that is left out."""
+    """Return the scores of both experts, zeros for an expert that is left out."""
     nothing = np.zeros((points.shape[0], stream.registry.classes.size))
     with np.errstate(over="ignore", invalid="ignore"):
         of_margin = stream.margin.scores(points, stream.registry) if margin else nothing
@@ -257,10 +259,11 @@ def expert_scores(
 
 
 def measured(stream: MixtureStream, slots: Indices) -> Scales:
-    """Return the scales of the experts that have learned a mini-batch.
+    """Return the scales of the scores after both experts have learned a mini-batch.
 
-    They are measured on the last unlabeled rows, and on the record while there are few of these.
-    ``slots`` are those of the newest of these rows, -1 for a row that is not kept.
+    They are measured on the last unlabeled rows, and also on the record while there are few
+    unlabeled rows. ``slots`` are the slots of the newest unlabeled rows, -1 for a row that is not
+    kept.
     """
     # the discounted weight of a class may underflow to 0
     tiny = np.finfo(np.float64).tiny
@@ -282,10 +285,10 @@ def measured(stream: MixtureStream, slots: Indices) -> Scales:
 
 
 def left_out_scores(stream: MixtureStream, points: Points, slots: Indices) -> Scores:
-    """Return the scores of rows that may be kept, each left out of its own neighbours.
+    """Return scores of rows that may be kept; a row is not used as its own neighbour.
 
-    ``slots`` are those of the last of these rows, -1 if unknown. Where a slot is known, so are the
-    neighbours, which saves a tenth of the time of a small update.
+    ``slots`` are the slots of the last of these rows, -1 if unknown. The neighbours of a row with a
+    known slot need no search, which saves a tenth of the time of a small update.
     """
     kept = stream.graph.rows
     slots = np.append(np.full(points.shape[0] - slots.size, -1), slots)
@@ -321,9 +324,9 @@ def class_scores(stream: MixtureStream, points: Points) -> Array:
 def retract(
     stream: MixtureStream, points: Points, codes: Any, settings: MixtureSettings
 ) -> tuple[MixtureStream, MixtureInfo]:
-    """Retract the labels of some rows; the rows stay as unlabeled ones, the record stays.
+    """Retract the labels of the given rows; the rows become unlabeled, the record is unchanged.
 
-    ``codes`` (n,) are the classes of the labels, None for any labels the rows have.
+    ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have.
     """
     margin, retracted = stream.margin.retract(points, codes, stream.registry)
     codes = stream.registry.find(retracted.labels)
@@ -331,7 +334,7 @@ def retract(
     stored = graph.rows.metric.store(retracted.points)
     with one_thread():
         retraction = propagation.retract(graph, stored, codes)
-    # labels of rows that are no longer kept have the mean discount of their class
+    # labels of rows that are no longer kept get the mean discount of their class
     means = stream.registry.discounted[codes] / stream.registry.weights[codes]
     discounted = np.where(retraction.found, retraction.masses, means * retracted.weights)
     declared = stream.margin.estimator._stream.registry.declared

@@ -44,7 +44,7 @@ def _if_final_has(name: str) -> Callable[[Method], Method]:
 
 
 def _reading(name: str) -> Any:
-    """Return a method of Pipeline that reads a snapshot, so that other threads may learn."""
+    """Return a method of Pipeline that reads a snapshot, so that another thread may learn."""
     method = getattr(Pipeline, name)
 
     @_if_final_has(name)
@@ -352,7 +352,7 @@ class StreamPipeline(Pipeline):
         return False, first_monitor(rows, names or feature_names(steps, rows.shape[1]))
 
     def _compare(self, X: Any, features: Any) -> dict[str, Any]:
-        """Return the attributes after comparing a batch with the first one; warn of drift."""
+        """Compare a batch with the first one, warn about drift, and return the new attributes."""
         if self._monitor is None or self.drift_limit is None:
             return {}
         on_input, monitor = self._monitor

@@ -332,7 +332,7 @@ class PrequentialSearch(CandidatePredictor):
                 )
 
     def _common_classes(self, learned: list[Any]) -> NDArray[Any]:
-        """Return the classes; refuse candidates that have found different classes."""
+        """Return the classes of all candidates; refuse candidates with different classes."""
         first: NDArray[Any] = learned[0].classes_
         for other in learned[1:]:
             if not np.array_equal(other.classes_, first):

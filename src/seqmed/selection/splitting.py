@@ -257,7 +257,10 @@ def as_indices(rows: Any) -> NDArray[Any]:
 
 
 def rows_of(rows: Indices, X: Any, labels: NDArray[Any], groups: Any) -> tuple[Any, Any, Any]:
-    """Return X, y and groups of some rows. X=None is replaced by zeros of the right length."""
+    """Return X, y and groups of the selected rows.
+
+    X=None is replaced by zeros of the right length.
+    """
     return (
         np.zeros((rows.size, 1)) if X is None else _safe_indexing(X, rows),
         labels,
