@@ -114,15 +114,15 @@ def query(model: Any, X: MatrixLike, n: int) -> Indices:
     """
     model, points = prepared(model, X)
     check_number(n, points.shape[0])
-    with working(model, points):
+    with threads_and_overflow(model, points):
         known = model._uncertainty(points)
-        points, gaps = known.points, known.margins
+        points, margins = known.points, known.margins
         distinct = distinct_rows(points)
-        ranked = distinct[ranking(known, take_rows(points, distinct), gaps[distinct])]
+        ranked = distinct[ranking(known, take_rows(points, distinct), margins[distinct])]
         short = np.sort(ranked[:SHORTLIST])
         covariance = conditional_covariance(known, take_rows(points, short))
         check_overflow(covariance)
-        chosen = greedy(covariance, gaps[short], known.noise, min(n, short.size))
+        chosen = greedy(covariance, margins[short], known.noise, min(n, short.size))
     copies = np.setdiff1d(np.arange(points.shape[0]), distinct)
     return np.concatenate([short[chosen], ranked[SHORTLIST:], copies])[:n]
 
@@ -168,7 +168,7 @@ def expected_regret(model: Any, X: MatrixLike) -> Array | None:
     model, points = prepared(model, X)
     if model._stream.registry.seen.sum() < 2:
         return None
-    with working(model, points):
+    with threads_and_overflow(model, points):
         known = model._uncertainty(points)
         values = own_regret(known, known.points, known.margins)
     check_overflow(values)
@@ -205,7 +205,7 @@ def prepared(model: Any, X: MatrixLike) -> tuple[Any, Points]:
 
 
 @contextmanager
-def working(model: Any, points: Points) -> Iterator[None]:
+def threads_and_overflow(model: Any, points: Points) -> Iterator[None]:
     """Set the number of threads and ignore overflow, which is checked for afterwards."""
     rows = max(points.shape[0], model._n_support())
     with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
@@ -233,39 +233,39 @@ def regret(margin: Array, deviation: Array) -> Array:
     return found
 
 
-def own_regret(known: Uncertainty, points: Points, gaps: Array) -> Array:
+def own_regret(known: Uncertainty, points: Points, margins: Array) -> Array:
     """Return the expected regret of the decision at every row, (n,)."""
-    return regret(gaps, np.sqrt(conditional_variances(known, points)))
+    return regret(margins, np.sqrt(conditional_variances(known, points)))
 
 
-def ranking(known: Uncertainty, points: Points, gaps: Array) -> Indices:
+def ranking(known: Uncertainty, points: Points, margins: Array) -> Indices:
     """Return all rows, the shortlist first. The shortlist is chosen by regret, or evenly spaced."""
-    size = gaps.size
+    size = margins.size
     if size <= SHORTLIST:
         return np.arange(size)
-    if gaps.any():
-        return np.argsort(-own_regret(known, points, gaps), kind="stable")
+    if margins.any():
+        return np.argsort(-own_regret(known, points, margins), kind="stable")
     spaced = np.arange(SHORTLIST) * size // SHORTLIST
     return np.concatenate([spaced, np.setdiff1d(np.arange(size), spaced)])
 
 
-def greedy(covariance: Array, gaps: Array, noise: float, n: int) -> Indices:
+def greedy(covariance: Array, margins: Array, noise: float, n: int) -> Indices:
     """Return n rows, each the most valuable one given those before it.
 
     Parameters
     ----------
     covariance : (N, N) between the rows, conditioned on the labels.
-    gaps : (N,) margins.
+    margins : (N,) margins.
     noise : noise variance of an observation.
     n : number of rows to choose, <= N.
     """
     covariance, chosen = covariance.copy(), np.zeros(n, dtype=np.intp)
-    free = np.ones(gaps.size, dtype=bool)
+    free = np.ones(margins.size, dtype=bool)
     for turn in range(n):
         observed = observation_variances(covariance, noise)
         rows = np.flatnonzero(free)
-        worths = worth(covariance, gaps, observed)[rows]
-        row = rows[best(worths, (gaps / np.sqrt(observed))[rows])]
+        values_left = label_values(covariance, margins, observed)[rows]
+        row = rows[best(values_left, (margins / np.sqrt(observed))[rows])]
         chosen[turn], free[row] = row, False
         column = covariance[:, row] / np.sqrt(observed[row])
         covariance -= np.outer(column, column)
@@ -283,8 +283,8 @@ def best(values: Array, ratios: Array) -> int:
     return int(np.argmax(values >= (1.0 - TIE) * largest))
 
 
-def worth(covariance: Array, gaps: Array, observed: Array) -> Array:
+def label_values(covariance: Array, margins: Array, observed: Array) -> Array:
     """Return the value of every row, (N,): the reduction of the regret of all rows."""
     changes = np.abs(covariance) / np.sqrt(observed)[:, None]
-    values: Array = regret(gaps[None, :], changes).sum(axis=1)
+    values: Array = regret(margins[None, :], changes).sum(axis=1)
     return values

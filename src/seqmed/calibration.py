@@ -24,8 +24,8 @@ from seqmed.arrays import Array
 from seqmed.classes import ClassRegistry
 from seqmed.kernels import blocks
 
-# Grid of slopes in steps of half an octave. The margin is at scores of +-1, or of
-# ``1 - slack_shape / C`` if C is close to slack_shape; the steepest slopes are for that case.
+# Grid of slopes in steps of half an octave. Scores on the margin are +-1. If C is close to
+# slack_shape they are as small as ``1 - slack_shape / C``, which needs the steepest slopes.
 SLOPES = 2.0 ** np.arange(-5.0, 12.5, 0.5)
 # Mean and standard deviation of the normal prior of the slope, in octaves.
 PRIOR_MEAN, PRIOR_DEVIATION = 1.5, 2.0
@@ -62,11 +62,11 @@ class Calibration:
         """Geometric mean of the slope under its posterior."""
         return float(np.exp(self.slope_weights @ np.log(SLOPES)))
 
-    def forget(self, share: float) -> Calibration:
-        """Return the record discounted by a forgetting factor ``share`` in (0, 1]."""
-        if share == 1.0:
+    def forget(self, forgetting: float) -> Calibration:
+        """Return the record discounted by the forgetting factor, in (0, 1]."""
+        if forgetting == 1.0:
             return self
-        return Calibration(share * self.log_likelihoods, share * self.n_scored)
+        return Calibration(forgetting * self.log_likelihoods, forgetting * self.n_scored)
 
     def add(self, scores: Array, codes: NDArray[np.intp], weights: Array) -> Calibration:
         """Return the record with the scores (n, K) of rows of the classes ``codes`` (n,)."""

@@ -66,13 +66,13 @@ class ClassRegistry:
             weights=grown.weights + np.bincount(codes, weights, minlength=size),
         )
 
-    def discount(self, share: float, codes: NDArray[np.intp], weights: Array) -> ClassRegistry:
-        """Return the registry with discounted weights after an update with these labels.
+    def discount(self, forgetting: float, codes: NDArray[np.intp], weights: Array) -> ClassRegistry:
+        """Return the registry with updated discounted weights: new labels are added.
 
-        The weights of earlier labels are scaled by ``share`` in (0, 1].
+        Before that, the weights of earlier labels are scaled by ``forgetting`` in (0, 1].
         """
         new = np.bincount(codes, weights, minlength=self.classes.size)
-        return replace(self, discounted=share * self.discounted + new)
+        return replace(self, discounted=forgetting * self.discounted + new)
 
     def declare(self, values: NDArray[Any]) -> ClassRegistry:
         """Return the registry with these classes declared."""
@@ -84,7 +84,7 @@ class ClassRegistry:
         return replace(grown, declared=declared)
 
     def remove(self, codes: NDArray[np.intp], weights: Array, discounted: Array) -> ClassRegistry:
-        """Return the registry with weighted labels removed.
+        """Return the registry without the given weighted labels.
 
         A class without labels is removed, unless it was declared.
         """
@@ -129,7 +129,7 @@ class ClassRegistry:
     def targets(self, codes: NDArray[np.intp]) -> Array:
         """Return one-vs-rest targets, (l, machines): +1 for the machine's own class, -1 otherwise.
 
-        The single machine of up to two classes belongs to the last of them.
+        With up to two classes there is a single machine, for the last class.
         """
         if self.n_machines == 1:
             own = np.array([self.classes.size - 1])
@@ -148,8 +148,8 @@ class ClassRegistry:
             chosen = self._chosen_weights(given)
             if not all(isinstance(value, Real) and 0 < float(value) < np.inf for value in chosen):
                 raise ValueError(
-                    f"class_weight got {given!r}, expected positive finite weights: to leave a "
-                    "class out, remove its rows."
+                    f"class_weight got {given!r}, expected positive finite weights: correct the "
+                    "weights, or remove the rows of a class to leave it out."
                 )
             return np.array(chosen, dtype=np.float64)
         weights = np.ones(self.classes.size)
@@ -222,7 +222,7 @@ class ClassRegistry:
         """Return the index of the largest class score, (n, K), among the classes seen."""
         return np.asarray(np.where(self.seen, scores, -np.inf).argmax(axis=1))
 
-    def places_in(self, grown: ClassRegistry) -> NDArray[np.intp]:
+    def indices_in(self, grown: ClassRegistry) -> NDArray[np.intp]:
         """Return the index of every class in another registry, (K,), -1 if it is not found."""
         return grown.find(self.classes)
 
@@ -230,12 +230,12 @@ class ClassRegistry:
         """Return the machines of another registry as combinations of these machines, and offsets.
 
         The score of a class is that of its own machine. In a single machine of two classes the
-        score of the first class is the negative of the second. A new class starts with score -1,
+        first class has the negative of the second class's score. A new class starts with score -1,
         because all labels so far belong to other classes. With a machine per class this is the
         known bias.
         """
         old_machines = 0 if self.classes.size == 0 else self.n_machines
-        former = grown.places_in(self)
+        former = grown.indices_in(self)
         own = former if grown.n_machines > 1 else former[-1:]
         transfer = np.zeros((max(old_machines, 1), grown.n_machines))
         offsets = np.zeros(grown.n_machines)
@@ -251,7 +251,7 @@ class ClassRegistry:
         return transfer, offsets
 
     def _machine_of(self, place: int) -> Array:
-        """Return the coefficients (machines,) that combine the machines to the score of a class."""
+        """Return the coefficients (machines,) with which the machines give the score of a class."""
         column = np.zeros(self.n_machines)
         if self.n_machines == 1:
             column[0] = 1.0 if place == self.classes.size - 1 else -1.0

@@ -20,7 +20,7 @@ SPARE = 0.2
 
 
 def learn(
-    prior: Posterior, settings: Settings, *, posed: bool
+    prior: Posterior, settings: Settings, *, changed: bool
 ) -> tuple[Posterior, Solutions, Array]:
     """Solve one dual per machine over the points of the window, if anything has changed.
 
@@ -32,7 +32,7 @@ def learn(
     geometry = prior.covariance.on_window(window.points, landmarks.points)
     machines = range(prior.biases.size)
     solutions: Solutions = (None,) * prior.biases.size
-    if posed and any(poses(prior, machine) for machine in machines):
+    if changed and any(has_dual(prior, machine) for machine in machines):
         gram = geometry.gram()
         scores = window.frozen_scores + geometry.scores(frozen)
         solutions = tuple(
@@ -43,7 +43,7 @@ def learn(
     return posterior, solutions, newest
 
 
-def poses(posterior: Posterior, machine: int) -> bool:
+def has_dual(posterior: Posterior, machine: int) -> bool:
     """Whether there is a dual: the window has labels, of both signs if the bias is diffuse."""
     signs = posterior.window.signs[:, machine]
     if signs.size == 0 or np.isfinite(posterior.bias_variance):
@@ -54,12 +54,12 @@ def poses(posterior: Posterior, machine: int) -> bool:
 def solve(
     prior: Posterior, machine: int, gram: Any, prior_scores: Array, settings: Settings
 ) -> DualSolution | None:
-    """Solve the dual of one machine; return None if there is no dual, see `poses`.
+    """Solve the dual of one machine; return None if there is no dual, see `has_dual`.
 
     It starts from the multipliers of the last update. If products with the Gram matrix are cheap
     and its entries are not, points beyond their margins are left out first.
     """
-    if not poses(prior, machine):
+    if not has_dual(prior, machine):
         return None
     window = prior.window
     signs = np.ascontiguousarray(window.signs[:, machine])

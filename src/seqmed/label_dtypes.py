@@ -49,7 +49,7 @@ class LabelType(NamedTuple):
 
 
 def integers(values: Labels) -> Labels:
-    """Return integers as int64, or as uint64 if one of them is beyond int64."""
+    """Return integers as int64, or as uint64 if one is too large for int64."""
     smallest, largest = int(values.min()), int(values.max())
     if smallest >= -(2**63) and largest < 2**63:
         return values.astype(np.int64)
@@ -79,7 +79,7 @@ def floats(values: Labels) -> Labels:
 
 def exact_float(label: Any) -> float:
     """Return a number as a float; refuse numbers that float64 cannot hold exactly."""
-    value = int(label) if isinstance(label, np.integer) else label  # numpy compares as floats
+    value = int(label) if isinstance(label, np.integer) else label  # exact comparison
     try:
         exact = bool(float(value) == value)
     except OverflowError:
@@ -92,8 +92,8 @@ def exact_float(label: Any) -> float:
 def inexact(label: Any) -> ValueError:
     """Return the error for a number that float64 cannot hold exactly."""
     return ValueError(
-        f"y holds {label!r} among floats, which float64 cannot hold exactly, expected numbers that "
-        "it can: convert the labels to integers or to strings."
+        f"y holds floats and {label!r}, which float64 cannot represent exactly, expected numbers "
+        "that it can represent: convert the labels to integers or to strings."
     )
 
 
@@ -104,8 +104,8 @@ def text(values: Labels) -> Labels:
     for each in set(values):
         if each[-1:] in ("\0", b"\0"):
             raise ValueError(
-                f"y holds {each!r}, which ends in a null character, expected labels that do not, "
-                "as numpy drops it: strip it, or replace it."
+                f"y holds {each!r}, which ends in a null character, expected labels without it, "
+                "because numpy drops it: strip or replace the character."
             )
     return np.array(values.tolist())
 
@@ -119,9 +119,8 @@ def dates(values: Labels) -> Labels:
         if converted is not None:
             return converted
     raise ValueError(
-        f"y holds dates of type {values.dtype} ({values[0]}) that are neither whole microseconds "
-        "nor whole nanoseconds within the range of datetime64, expected such: round them, or "
-        "convert them to strings."
+        f"y holds dates of type {values.dtype} ({values[0]}), expected whole microseconds or "
+        "nanoseconds within the range of datetime64: round them, or convert them to strings."
     )
 
 
@@ -155,8 +154,8 @@ def same_unit(values: Labels, unit: Any) -> Labels:
     converted = in_unit(values, unit)
     if converted is None:
         raise ValueError(
-            f"y holds dates that are no whole microseconds together with {values[0]}, expected "
-            "dates between 1678 and 2262 then: round the dates, or convert them to strings."
+            f"y holds {values[0]} together with dates in nanoseconds, expected dates between 1678 "
+            "and 2262, the range of nanoseconds: round the dates, or convert them to strings."
         )
     return converted
 
@@ -165,8 +164,8 @@ def as_date(label: Any) -> np.datetime64:
     """Return a date, a time or a pandas Timestamp as a datetime64; refuse one with a time zone."""
     if not has_no_zone(label):
         raise ValueError(
-            f"y holds dates with a time zone ({label}), expected dates without: convert them, for "
-            "example to UTC, and drop the time zone."
+            f"y holds dates with a time zone ({label}), expected dates without a time zone: "
+            "convert them, for example to UTC, and drop the time zone."
         )
     label = label.to_datetime64() if hasattr(label, "to_datetime64") else label
     return label if isinstance(label, np.datetime64) else np.datetime64(label)
@@ -216,7 +215,7 @@ def type_of(values: Labels) -> LabelType:
         raise ValueError(
             f"y mixes label types ({', '.join(sorted(each.name for each in types))}), expected "
             "one: convert all labels to strings or all to numbers; None, NaN and the unlabeled "
-            "marker may be among either."
+            "marker may be mixed with either."
         )
     return types.pop()
 
@@ -274,9 +273,9 @@ def fitted(values: Labels, known: Labels) -> Labels:
         return aligned(wanted.array(as_objects(map(wanted.plain, values))), known)[0]
     except (TypeError, ValueError) as reason:
         raise ValueError(
-            f"y holds {described(values)}, but the classes so far are {described(known)}: pass "
-            "labels of the same type in every batch; if they are, no array type holds all of them "
-            "exactly, so convert them to strings."
+            f"y holds {described(values)}, expected the type of the classes so far, "
+            f"{described(known)}: pass labels of the same type in every batch. If they have the "
+            "same type, no array type holds all of them exactly: convert them to strings."
         ) from reason
 
 

@@ -48,7 +48,7 @@ def split_labels(
     labels : (n,) labels as the user passed them.
     marker : value that marks an unlabeled row, besides None, NaN, NaT, pandas' NA and the empty
         string; None for no other marker. A marker that is a known class is treated as a class.
-    known : classes known already, None if none are. The labels must be of their type.
+    known : classes known so far, None if there are none. The labels must be of their type.
     signs_are_classes : whether -1 is a class rather than the marker, if y holds only -1 and +1 and
         no classes are known. If False, such a y is refused.
 
@@ -64,11 +64,10 @@ def split_labels(
     if known is None and holds_only_signs(array[~unlabeled], marker):
         if not signs_are_classes:
             raise ValueError(
-                "y holds only -1 and +1, and -1 marks unlabeled rows: expected labels among which "
-                "-1 cannot be a class. If -1 is a class, set unlabeled=None (missing labels are "
-                "then None or NaN) or, in SeqMED, pass classes=[-1, 1] to partial_fit; if -1 means "
-                "unlabeled, pass classes= without it to partial_fit or name the classes "
-                "differently."
+                "y holds only -1 and +1, and -1 marks unlabeled rows, expected labels that show "
+                "whether -1 is a class. If -1 is a class, set unlabeled=None (missing labels are "
+                "then None or NaN) or, in SeqMED, pass classes=[-1, 1] to partial_fit. If -1 means "
+                "unlabeled, pass classes= without it to partial_fit, or rename the class +1."
             )
         marker = None
     unlabeled[~unlabeled] = is_marked(array[~unlabeled], marker)
@@ -237,7 +236,7 @@ def refuse_coerced_missing(values: Labels, known: Labels | None) -> None:
     if suspicious:
         text = sorted(suspicious)[0]
         raise ValueError(
-            f"y is an array of strings that holds {text!r}, which numpy makes of a missing value: "
+            f"y is an array of strings that holds {text!r}, which numpy makes of a missing value, "
             "expected None or NaN in an object array. Pass a list, a pandas Series or an array of "
             f"dtype object, in which {text!r} is a label like any other and missing values stay "
             "missing."

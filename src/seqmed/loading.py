@@ -22,13 +22,13 @@ def load(path: AnyPath) -> Any:
     model : estimator
         The saved model. If `seqmed learn` made the model with scaling, text or ignored columns, it
         is returned as a StreamPipeline with the steps "columns" and "model". Pass it data frames,
-        dictionaries of columns, or arrays of the columns in `feature_names_in_`. It predicts as the
-        command does. It cannot be saved: continue training with `seqmed learn`.
+        dictionaries of columns, or arrays of the columns in `feature_names_in_`. Its predictions
+        equal those of `seqmed predict`. It cannot be saved: continue training with `seqmed learn`.
 
     Raises
     ------
     ModelFileError
-        If the file is not a model file, was altered, or is of another version.
+        If the file is not a model file, was altered, or has another format version.
     OSError
         If the file cannot be read.
     """

@@ -17,7 +17,7 @@ from seqmed.calibration import Calibration
 from seqmed.classes import ClassRegistry, empty_registry
 from seqmed.covariance.protocol import Recursion
 from seqmed.estimators.validation import Rows
-from seqmed.graph.laplacian import GraphRecipe
+from seqmed.graph.laplacian import GraphParameters
 from seqmed.posterior import Posterior
 from seqmed.settings import Settings
 from seqmed.threads import threads_for
@@ -36,7 +36,7 @@ class MarginState(NamedTuple):
 
 def empty_state(
     recursion: Recursion,
-    graph: GraphRecipe,
+    graph: GraphParameters,
     rows: Rows,
     bias_variance: float | None,
     fixed: dict[str, Any],

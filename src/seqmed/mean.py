@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array, no_rows, take_rows
-from seqmed.covariance.protocol import Folded, Recursion
+from seqmed.covariance.protocol import FoldResult, Recursion
 from seqmed.kernels import Expansion, Kernel, evaluate
 from seqmed.posterior import Posterior, ScoredTerms, Terms
 from seqmed.window import as_terms
@@ -22,55 +22,55 @@ SomeTerms = TypeVar("SomeTerms", bound=Terms)
 SomeScored = TypeVar("SomeScored", bound=ScoredTerms)
 
 # Coefficients below this fraction of the largest coefficient are dropped.
-FADED = 1e-9
+NEGLIGIBLE = 1e-9
 
 
-def forget_labels(posterior: Posterior, share: float) -> Posterior:
-    """Return the posterior with the effect of labels scaled by ``share`` in (0, 1].
+def forget_labels(posterior: Posterior, forgetting: float) -> Posterior:
+    """Return the posterior with the effect of labels scaled by ``forgetting`` in (0, 1].
 
     Frozen coefficients and their part of the bias are scaled. In the window, bounds and shapes are
     scaled too, which scales the weight of a row. Support vectors with negligible coefficients are
     dropped.
     """
-    if share == 1.0:
+    if forgetting == 1.0:
         return posterior
-    window = scaled(posterior.window, share)
+    window = scaled(posterior.window, forgetting)
     window = replace(
         window,
-        bounds=share * window.bounds,
-        shapes=share * window.shapes,
-        discounted=share * window.discounted,
+        bounds=forgetting * window.bounds,
+        shapes=forgetting * window.shapes,
+        discounted=forgetting * window.discounted,
     )
-    frozen = replace(posterior.frozen, coefficients=share * posterior.frozen.coefficients)
-    gone = faded(frozen)
+    frozen = replace(posterior.frozen, coefficients=forgetting * posterior.frozen.coefficients)
+    gone = negligible(frozen)
     newest, averaged = posterior.projection_errors
     posterior = replace(
         posterior,
         # relative to new labels, which have full weight
-        window=window.take(window.bounds > FADED * posterior.window.bounds.max(initial=0.0)),
+        window=window.take(window.bounds > NEGLIGIBLE * posterior.window.bounds.max(initial=0.0)),
         frozen=frozen.take(~gone),
-        landmarks=scaled(posterior.landmarks, share),
-        frozen_sums=share * posterior.frozen_sums,
-        projection_errors=np.stack([share * newest, averaged]),
+        landmarks=scaled(posterior.landmarks, forgetting),
+        frozen_sums=forgetting * posterior.frozen_sums,
+        projection_errors=np.stack([forgetting * newest, averaged]),
     )
     return add_frozen_scores(posterior, frozen.take(gone), -1.0)
 
 
-def scaled(terms: SomeScored, share: float) -> SomeScored:
+def scaled(terms: SomeScored, forgetting: float) -> SomeScored:
     """Return the terms with the effect of labels scaled."""
     return replace(
         terms,
-        coefficients=share * terms.coefficients,
-        frozen_scores=share * terms.frozen_scores,
+        coefficients=forgetting * terms.coefficients,
+        frozen_scores=forgetting * terms.frozen_scores,
     )
 
 
-def faded(terms: Terms) -> NDArray[np.bool_]:
+def negligible(terms: Terms) -> NDArray[np.bool_]:
     """Return a mask (n,) of the points whose coefficients are negligible."""
     mask = np.ones(terms.size, dtype=bool)
     for values in (terms.coefficients, terms.averages):
         sizes = np.abs(values).max(axis=1, initial=0.0)
-        mask &= sizes <= FADED * sizes.max(initial=0.0)
+        mask &= sizes <= NEGLIGIBLE * sizes.max(initial=0.0)
     return mask
 
 
@@ -93,7 +93,7 @@ def add_frozen_scores(posterior: Posterior, terms: Terms, sign: float) -> Poster
     )
 
 
-def with_recursion(posterior: Posterior, folded: Folded) -> Posterior:
+def with_recursion(posterior: Posterior, folded: FoldResult) -> Posterior:
     """Return the posterior with an updated recursion and expansions on its new landmarks.
 
     The coefficients of replaced landmarks are projected on the new landmarks.
@@ -177,24 +177,24 @@ def average(
     newest : (m, machines) `Posterior.landmark_coefficients` of the newest mean.
     """
     counts = np.maximum(posterior.solved, 1)
-    share = np.where(solved, np.maximum(1.0 / counts, 1.0 - forgetting), 0.0)
-    share[posterior.solved == 0] = 1.0  # the first mean
+    step = np.where(solved, np.maximum(1.0 / counts, 1.0 - forgetting), 0.0)
+    step[posterior.solved == 0] = 1.0  # the first mean
 
     def taken_in(terms: SomeTerms, newest: Array) -> SomeTerms:
-        return replace(terms, averages=terms.averages + share * (newest - terms.averages))
+        return replace(terms, averages=terms.averages + step * (newest - terms.averages))
 
     newest_error, averaged_error = posterior.projection_errors
     frozen, window = posterior.frozen, posterior.window
     if not posterior.covariance.on_landmarks:
         frozen = taken_in(frozen, frozen.coefficients)
         window = taken_in(window, window.coefficients)
-    errors = [newest_error, averaged_error + share * (newest_error - averaged_error)]
+    errors = [newest_error, averaged_error + step * (newest_error - averaged_error)]
     return replace(
         posterior,
         frozen=frozen,
         window=window,
         landmarks=taken_in(posterior.landmarks, newest),
-        intercepts=posterior.intercepts + share * (posterior.biases - posterior.intercepts),
+        intercepts=posterior.intercepts + step * (posterior.biases - posterior.intercepts),
         projection_errors=np.stack(errors),
     )
 
@@ -246,7 +246,7 @@ def norms(squared_errors: Array) -> Array:
 def projection_errors(recursion: Recursion, terms: Terms) -> Array:
     """Return the squared error of projecting each point alone, (n,), over all machines."""
     weights = np.sum(terms.coefficients**2 + terms.averages**2, axis=1)
-    return np.asarray(weights * recursion.unexplained(terms.points))
+    return np.asarray(weights * recursion.residual_variances(terms.points))
 
 
 def with_mean_parts(

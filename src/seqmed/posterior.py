@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Points, bytes_of, take_rows
 from seqmed.covariance.protocol import CovarianceFunction, Recursion
-from seqmed.graph.laplacian import GraphRecipe
+from seqmed.graph.laplacian import GraphParameters
 from seqmed.kernels import Expansion, blocks, evaluate
 
 
@@ -50,7 +50,7 @@ class Terms:
         return type(self)(*(take_rows(getattr(self, f.name), rows) for f in fields(self)))
 
     def mapped(self, transfer: Array) -> Self:
-        """Return the terms with machines that are combinations of the old ones, (h, H)."""
+        """Return the terms of new machines, each a combination (h, H) of the old machines."""
         return replace(
             self,
             coefficients=self.coefficients @ transfer,
@@ -84,7 +84,7 @@ class ScoredTerms(Terms):
     frozen_scores: Array
 
     def mapped(self, transfer: Array) -> Self:
-        """Return the terms with machines that are combinations of the old ones, (h, H)."""
+        """Return the terms of new machines, each a combination (h, H) of the old machines."""
         return replace(super().mapped(transfer), frozen_scores=self.frozen_scores @ transfer)
 
 
@@ -136,7 +136,7 @@ class Posterior:
     """
 
     recursion: Recursion
-    graph: GraphRecipe
+    graph: GraphParameters
     frozen: Terms
     window: Window
     landmarks: ScoredTerms
@@ -202,8 +202,8 @@ class Posterior:
     def frozen_coefficients(self) -> Array:
         """Return the coefficients (m, machines) of the mean without the window, on the landmarks.
 
-        They are coefficients in the base kernel: of projected support vectors, plus those that
-        smoothness adds for all frozen support vectors.
+        In the base kernel, they are the coefficients of projected support vectors plus the
+        coefficients that smoothness adds for all frozen support vectors.
         """
         landmarks = self.landmarks
         if self.covariance.on_landmarks or not landmarks.size:

@@ -15,7 +15,7 @@ class Settings:
     slack_shape : shape of the slack prior, >= 0 and < C.
     smoothness_weight : factor ``2 beta >= 0`` of the smoothness penalty.
     bias : "median" for the paper's median rule, otherwise the bias of the solver.
-    tol, max_iter : of the dual solver.
+    tol, max_iter : tolerance and largest number of iterations of the dual solver.
     lag : batches with labels whose multipliers are optimised together, None for all.
     window : labeled rows whose multipliers are optimised together, None for all.
     averaging : whether predictions use the running mean of the posterior means.

@@ -13,7 +13,7 @@ Estimator = TypeVar("Estimator")
 
 
 def snapshot(estimator: Estimator) -> Estimator:
-    """Return an estimator as it is now, for reading."""
+    """Return a shallow copy of an estimator, which later updates do not change."""
     copied = object.__new__(type(estimator))
     copied.__dict__.update(estimator.__dict__)  # one atomic operation
     return copied

@@ -1,8 +1,8 @@
 """Theorems 1 and 2 of the paper, and the prior of the graph, as equations.
 
-Slow, dense and literal: nothing in the package calls these functions. Every fast path names the one
-it computes, and the tests compare the two. Hou and Hero, "Sequential Maximum Margin Classifiers for
-Partially Labeled Data", ICASSP 2018.
+These functions are slow, dense and literal. Nothing in the package calls them. Every fast path
+names the one it computes, and the tests compare the two. Hou and Hero, "Sequential Maximum Margin
+Classifiers for Partially Labeled Data", ICASSP 2018.
 
 Notation: K is a kernel matrix, y the labels -1 or +1, a the Lagrange multipliers of labeled rows, C
 their bounds, L the graph Laplacian of a batch, beta its weight.
@@ -84,7 +84,7 @@ def graph_covariance(W: Array, alpha: float) -> Array:
 def propagated_labels(W: Array, Y: Array, alpha: float) -> Array:
     """Return ``(D - alpha W)^{-1} Y``, (n, classes): the influence of every class at every row.
 
-    Y holds the weight of a row's label in the column of its class. The fast path is the conjugate
-    gradients of `seqmed.graph.conjugate_gradients`.
+    Y holds the weight of a row's label in the column of its class. The fast path is
+    `seqmed.graph.conjugate_gradients`.
     """
     return graph_covariance(W, alpha) @ Y

@@ -89,7 +89,7 @@ def threads_to_score(n_rows: int, n_points: int) -> AbstractContextManager[None]
     return one_thread(n_rows > 1 and n_rows * n_points < MANY_VALUES)
 
 
-def side_by_side(work: Callable[[Part], None], parts: Iterable[Part], n_values: int) -> None:
+def run_in_threads(work: Callable[[Part], None], parts: Iterable[Part], n_values: int) -> None:
     """Call ``work`` for every part; for much work, on as many threads as BLAS may use.
 
     Meanwhile BLAS uses a single thread per part.
@@ -97,10 +97,10 @@ def side_by_side(work: Callable[[Part], None], parts: Iterable[Part], n_values: 
     pending = tuple(parts)
     count = min(allowed_threads(), len(pending)) if n_values >= MANY_VALUES else 1
     with one_thread():
-        drain(work, iter(pending), count)
+        run_parts(work, iter(pending), count)
 
 
-def drain(work: Callable[[Part], None], parts: Iterator[Part], count: int) -> None:
+def run_parts(work: Callable[[Part], None], parts: Iterator[Part], count: int) -> None:
     """Call ``work`` for every part, on this thread and on ``count - 1`` others."""
     failures: list[BaseException] = []
 
@@ -137,7 +137,7 @@ def product(left: NDArray[Float], right: NDArray[Float]) -> NDArray[Float]:
     def fill(rows: slice) -> None:
         np.matmul(left[rows], right, out=found[rows])
 
-    side_by_side(fill, (slice(0, n // 2), slice(n // 2, n)), MANY_VALUES)
+    run_in_threads(fill, (slice(0, n // 2), slice(n // 2, n)), MANY_VALUES)
     return found
 
 

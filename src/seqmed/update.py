@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from seqmed import mean
 from seqmed.arrays import Array, Points, distinct_rows, no_indices, no_rows, take_rows
-from seqmed.covariance.protocol import Folded, Recursion
+from seqmed.covariance.protocol import FoldResult, Recursion
 from seqmed.dual import DualSolution
-from seqmed.duals import Solutions, learn, poses
-from seqmed.graph.laplacian import GraphRecipe, find_neighbours, measure_heat_width, smoothness
+from seqmed.duals import Solutions, has_dual, learn
+from seqmed.graph.laplacian import GraphParameters, find_neighbours, measure_heat_width, smoothness
 from seqmed.kernels import Expansion, evaluate
 from seqmed.posterior import Posterior, ScoredTerms, Terms, Window
 from seqmed.settings import Settings
@@ -69,9 +69,9 @@ class UpdateInfo(NamedTuple):
     n_points : rows of the batch.
     n_labeled : labeled rows of the batch.
     n_window : labeled points whose multipliers were optimised.
-    projection_cost : (machines,) norm of the residual of projecting points beyond the budget, in
-        the feature space of the base kernel. Multiplied by ``sqrt(k(x, x))`` it bounds the change
-        of any score.
+    projection_cost : (machines,) norm of the error of projecting points beyond the budget on the
+        landmarks, in the feature space of the base kernel. Multiplied by ``sqrt(k(x, x))`` it
+        bounds the change of any score.
     replacement_cost : largest change of the variance at a landmark that was replaced, as a fraction
         of ``k(z, z)``.
     forgot : whether earlier labels have been discounted by `Settings.forgetting`.
@@ -130,7 +130,11 @@ class UpdateInfo(NamedTuple):
 
 
 def prior_of(
-    recursion: Recursion, graph: GraphRecipe, points: Points, bias_mean: float, bias_variance: float
+    recursion: Recursion,
+    graph: GraphParameters,
+    points: Points,
+    bias_mean: float,
+    bias_variance: float,
 ) -> Posterior:
     """Return the prior of one machine: its mean is the bias, its covariance the base kernel.
 
@@ -162,16 +166,16 @@ def prior_of(
 def with_machines(
     posterior: Posterior, transfer: Array, offsets: Array, *, known_bias: bool
 ) -> Posterior:
-    """Return the posterior for other classes: a machine is a signed copy of an old one, or new.
+    """Return the posterior for other classes; machines are new, or signed copies of old machines.
 
     Parameters
     ----------
-    posterior : with ``h`` machines.
+    posterior : posterior with ``h`` machines.
     transfer : (h, H) with at most one nonzero entry, -1 or +1, per column; a column of zeros is a
         new machine, for which every point of the window is a negative example.
     offsets : (H,) the intercepts of the new machines, 0 for the copies.
-    known_bias : whether the biases of new machines are known to be ``offsets``. Their multipliers
-        for all earlier points are then 0, which solves every earlier dual.
+    known_bias : whether the biases of new machines are known to be ``offsets``. A new machine then
+        counts as solved in all earlier updates, with multipliers of 0.
     """
     window = posterior.window
     signs = window.signs @ transfer
@@ -208,10 +212,10 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
     folded, graph = fold_geometry(past, batch.points, settings)
     prior = replace(mean.with_recursion(past, folded), graph=graph, n_batches=number + 1)
     prior = enter(prior, entering, settings)
-    posed = bool(batch.labeled.size) or prior.covariance is not posterior.covariance
-    if not posed and folded.origin is None:  # the mean is unchanged
+    changed = bool(batch.labeled.size) or prior.covariance is not posterior.covariance
+    if not changed and folded.origin is None:  # the mean is unchanged
         return prior, report(prior, batch, (None,) * prior.biases.size)
-    learned, info = relearn(past, prior, batch, settings, posed=posed)
+    learned, info = relearn(past, prior, batch, settings, changed=changed)
     return learned, info._replace(forgot=forgot, replacement_cost=folded.replacement_cost)
 
 
@@ -237,12 +241,12 @@ def retract(
 ) -> tuple[Posterior, UpdateInfo]:
     """Retract the labels of the points of the window in a mask; the covariance is unchanged.
 
-    ``batch`` holds those points, for the report. A machine without any labels left returns to its
+    ``batch`` holds those points, for the report. A machine that has no labels left returns to its
     prior.
     """
     window = posterior.window.take(~rows)
     prior = replace(posterior, window=window)
-    poor = np.array([not poses(prior, machine) for machine in range(prior.biases.size)])
+    poor = np.array([not has_dual(prior, machine) for machine in range(prior.biases.size)])
     unlearned = poor & ~prior.frozen.coefficients.any(axis=0)
     unlearned &= ~prior.landmarks.coefficients.any(axis=0)
     first_biases = prior.bias_means if np.isfinite(prior.bias_variance) else 0.0
@@ -256,7 +260,7 @@ def retract(
 
 
 def relearn(
-    past: Posterior, prior: Posterior, batch: Batch, settings: Settings, *, posed: bool = True
+    past: Posterior, prior: Posterior, batch: Batch, settings: Settings, *, changed: bool = True
 ) -> tuple[Posterior, UpdateInfo]:
     """Optimise the multipliers of the window, and update the mean.
 
@@ -265,9 +269,9 @@ def relearn(
     past : the posterior before points were frozen or projected, for the projection cost.
     prior : the posterior with its newest window and covariance.
     batch : the rows of this update.
-    posed : whether labels or covariance have changed, so that duals must be solved.
+    changed : whether labels or covariance have changed, so that duals must be solved.
     """
-    learned, solutions, newest = learn(prior, settings, posed=posed)
+    learned, solutions, newest = learn(prior, settings, changed=changed)
     if settings.averaging:
         solved = np.array([solution is not None for solution in solutions])
         learned = mean.average(learned, solved, settings.forgetting, newest)
@@ -323,7 +327,7 @@ def with_forgetting(
         return posterior, False
     staying = posterior.window.take(~leaving(posterior.window, entering, settings))
     grown = replace(posterior, window=joined(staying, entering))
-    if not any(poses(grown, machine) for machine in range(posterior.biases.size)):
+    if not any(has_dual(grown, machine) for machine in range(posterior.biases.size)):
         return posterior, False
     return mean.forget_labels(posterior, settings.forgetting), True
 
@@ -347,26 +351,26 @@ def enter(posterior: Posterior, entering: Window, settings: Settings) -> Posteri
 
 def fold_geometry(
     posterior: Posterior, points: Points, settings: Settings
-) -> tuple[Folded, GraphRecipe]:
+) -> tuple[FoldResult, GraphParameters]:
     """Fold the smoothness of a batch into the covariance; repeated rows count as one vertex.
 
     The graph parameters are returned with the heat width, once it can be measured.
     """
-    recursion, recipe = posterior.recursion, posterior.graph
+    recursion, graph_parameters = posterior.recursion, posterior.graph
     if settings.forgetting < 1:
         recursion = recursion.forget(settings.forgetting)
     needs_points = recursion.grows and (settings.forgetting < 1 or settings.capacity is not None)
     if settings.smoothness_weight == 0 and not needs_points:
-        return Folded(recursion), recipe
+        return FoldResult(recursion), graph_parameters
     kernel = recursion.covariance.kernel
     vertices = take_rows(points, distinct_rows(points))
     penalty = None
     if settings.smoothness_weight > 0:
-        neighbours = find_neighbours(kernel, vertices, recipe.n_neighbors)
-        if recipe.lacks_width:
-            recipe = replace(recipe, heat_width=measure_heat_width(neighbours))
-        penalty = smoothness(neighbours, recipe, settings.smoothness_weight)
-    return recursion.fold(vertices, penalty), recipe
+        neighbours = find_neighbours(kernel, vertices, graph_parameters.n_neighbors)
+        if graph_parameters.lacks_width:
+            graph_parameters = replace(graph_parameters, heat_width=measure_heat_width(neighbours))
+        penalty = smoothness(neighbours, graph_parameters, settings.smoothness_weight)
+    return recursion.fold(vertices, penalty), graph_parameters
 
 
 def check_variances(posterior: Posterior, points: Points) -> None:

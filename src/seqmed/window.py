@@ -61,11 +61,13 @@ def as_terms(window: Window) -> Terms:
 def find(
     window: Window, classes: Indices, points: Points, wanted: Indices | None
 ) -> tuple[Mask, int | None]:
-    """Return a mask of the points of a window that equal the given rows; of duplicates, the newest.
+    """Return a mask of the points of a window that equal the given rows.
+
+    If several points equal a row, the newest one is found.
 
     Parameters
     ----------
-    window : of n points.
+    window : window with n points.
     classes : (n,) their classes.
     points : (m, p) rows; a row that occurs twice is found twice.
     wanted : (m,) the classes the points must have, None for any.

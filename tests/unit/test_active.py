@@ -198,11 +198,13 @@ class TestChoice:
         assert given[2] == pytest.approx(1.0)  # far from every label, and undecided
         assert query(model, X, 1).tolist() == [2]
         for gaps in ([0.0, 0.5, 1.0], [0.3, 0.31, 5.0]):
-            values = active.worth(np.eye(3), np.array(gaps), np.full(3, 1.1))
+            values = active.label_values(np.eye(3), np.array(gaps), np.full(3, 1.1))
             assert (np.diff(values) < 0).all()
 
     def test_spread_decides_at_equal_margins(self):
-        values = active.worth(np.diag([1.0, 4.0, 2.0]), np.full(3, 0.7), np.array([1.1, 4.1, 2.1]))
+        values = active.label_values(
+            np.diag([1.0, 4.0, 2.0]), np.full(3, 0.7), np.array([1.1, 4.1, 2.1])
+        )
         assert values.argmax() == 1
 
     def test_a_row_among_many_like_it_is_worth_more(self, name, generator):

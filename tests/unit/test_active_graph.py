@@ -108,7 +108,7 @@ def test_before_two_classes_rows_that_resemble_others_are_asked_about(name):
     model = taught(name, labels=0)
     asked = np.vstack([make_rows(30, seed=1)[0], np.full((1, 4), 100.0)])
     assert expected_regret(model, asked) is None
-    values = active.worth(*prior(model, asked))
+    values = active.label_values(*prior(model, asked))
     assert values.argmin() == 30  # a row far from all others says nothing of them
     assert query(model, asked, 1).tolist() == [values.argmax()]
     model.partial_fit(asked[:1], [0], new_points=False)

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from seqmed import SeqLapMED, SeqMED, covariance, mean, update
-from seqmed.graph.laplacian import GraphRecipe
+from seqmed.graph.laplacian import GraphParameters
 from seqmed.kernels import RBF
 from seqmed.settings import Settings
 from seqmed.update import Batch
@@ -94,8 +94,8 @@ def test_projecting_loses_nothing_where_landmarks_span_the_space(
 def begun(kernel, n_landmarks, points, bias_variance=np.inf):
     """Return the posterior of no batch, with landmarks."""
     carrier = covariance.make_recursion("landmarks", kernel, n_landmarks=n_landmarks, seed=0)
-    recipe = GraphRecipe(n_neighbors=NEIGHBOURS)
-    return update.prior_of(carrier, recipe, points, 0.0, bias_variance)
+    graph_parameters = GraphParameters(n_neighbors=NEIGHBOURS)
+    return update.prior_of(carrier, graph_parameters, points, 0.0, bias_variance)
 
 
 def as_batch(rows):
@@ -317,7 +317,7 @@ def test_the_heaviest_points_are_kept_and_the_cheapest_projected():
         candidates = np.vstack([before.frozen.points, before.window.points])
         values = np.vstack([before.frozen.coefficients, before.window.coefficients])
         used = values[:, 0] != 0
-        prices = values[:, 0] ** 2 * after.recursion.unexplained(candidates)
+        prices = values[:, 0] ** 2 * after.recursion.residual_variances(candidates)
         kept = np.array([point in after.frozen.points.tolist() for point in candidates.tolist()])
         assert kept.sum() == after.frozen.size
         assert prices[kept].min() >= prices[used & ~kept].max()

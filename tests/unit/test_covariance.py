@@ -8,7 +8,7 @@ from seqmed.arrays import stack
 from seqmed.covariance import make_recursion
 from seqmed.covariance.basis import REDUNDANT, Basis, whiten
 from seqmed.covariance.landmarks import LandmarkRecursion
-from seqmed.covariance.low_rank import LowRankCovariance, damping
+from seqmed.covariance.low_rank import LowRankCovariance, reduction_factor
 from seqmed.covariance.spectral import spectrum_of
 from seqmed.graph.laplacian import Smoothness
 from seqmed.kernels import RBF, Linear, Polynomial, bounded
@@ -74,12 +74,12 @@ def assert_same_kernel(found, expected, left, right, tolerance):
 
 
 @pytest.mark.parametrize("rank", [0, 3, 12])
-def test_damping_is_the_matrix_of_theorem_two(rank):
+def test_reduction_factor_gives_the_matrix_of_theorem_two(rank):
     root, points = vectors(12, p=max(rank, 1), seed=1)[:, :rank], vectors(12, seed=2)
     gram = naive.rbf(0.4)(points, points)
     penalty = root @ root.T
     expected = np.linalg.inv(np.eye(12) + penalty @ gram) @ penalty
-    found = damping(root, gram)
+    found = reduction_factor(root, gram)
     np.testing.assert_allclose(found @ found.T, expected, rtol=0, atol=1e-12)
 
 

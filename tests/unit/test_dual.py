@@ -1007,11 +1007,11 @@ def test_replaced_rows_are_those_not_referenced():
         owners=np.full(3, -1), referenced=np.zeros(3, dtype=bool)
     )
     for point in (0, 1, 2):
-        loops.vacate(rows, point, -1)
+        loops.evict(rows, point, -1)
     rows.referenced[rows.slots[0]] = True
-    assert loops.vacate(rows, 3, -1) == 1
+    assert loops.evict(rows, 3, -1) == 1
     assert rows.slots.tolist() == [0, -1, 2, 1, -1, -1]
-    assert loops.vacate(rows, 4, 2) == 0
+    assert loops.evict(rows, 4, 2) == 0
     assert rows.slots.tolist() == [-1, -1, 2, 1, 4 - 4, -1]
     assert rows.owners.tolist() == [4, 3, 2]
 

@@ -166,7 +166,7 @@ class TestRefusals:
             SeqMED().fit(X, Y, weights)
 
     def test_a_kernel_class(self):
-        with pytest.raises(ValueError, match="a class must be called first"):
+        with pytest.raises(ValueError, match="an instance of a kernel class, not the class"):
             SeqMED(RBF).fit(X, Y)
 
     def test_half_a_kernel(self):

@@ -489,7 +489,7 @@ def test_precomputed_values():
     assert np.array_equal(kernel.diagonal(rows), np.ones(3))
     new = naive.rbf(0.4)(vectors(5, seed=35), points)
     assert np.array_equal(kernel(new, columns), new[:, [1, 2]])
-    with pytest.raises(ValueError, match="do not hold k"):
+    with pytest.raises(ValueError, match="do not contain k"):
         kernel.diagonal(new)
     assert kernel.coordinates(rows) is None
 
@@ -672,7 +672,7 @@ def test_threads_inherit_context_variables(monkeypatch):
         seen.append((get_ident(), np.geterr()["over"]))
 
     with np.errstate(over="raise"):
-        threads.side_by_side(work, range(3), threads.MANY_VALUES)
+        threads.run_in_threads(work, range(3), threads.MANY_VALUES)
     assert len({thread for thread, _ in seen}) == 3
     assert {setting for _, setting in seen} == {"raise"}
 
@@ -690,7 +690,7 @@ def test_no_more_threads_than_parts(monkeypatch):
     monkeypatch.setattr(threads, "Thread", Counted)
     monkeypatch.setattr(threads, "allowed_threads", lambda: 64)
     done = []
-    threads.side_by_side(done.append, range(3), threads.MANY_VALUES)
+    threads.run_in_threads(done.append, range(3), threads.MANY_VALUES)
     assert sorted(done) == [0, 1, 2]
     assert len(begun) == 2
 
@@ -703,7 +703,7 @@ def test_an_error_on_a_thread_is_raised(monkeypatch):
     monkeypatch.setattr(threads, "allowed_threads", lambda: 2)
     for n_values in (1, threads.MANY_VALUES):
         with pytest.raises(MemoryError, match="out of memory"):
-            threads.side_by_side(work, range(4), n_values)
+            threads.run_in_threads(work, range(4), n_values)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

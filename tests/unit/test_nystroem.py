@@ -426,16 +426,16 @@ def test_a_projection_is_an_expansion_on_the_landmarks():
     new = new_points()
     expected = covariance.features(new) @ (features.T @ coefficients)
     assert_close(RBF(GAMMA)(new, covariance.landmarks) @ found, expected, 1e-10)
-    left_over = covariance.unexplained(points)
+    left_over = covariance.residual_variances(points)
     assert_close(left_over[:9], np.zeros(9), 1e-12)
     assert (left_over[9:] > 0).all()
     alone = [
-        nystroem_covariance(RBF(GAMMA), np.delete(points[:9], i, axis=0)).unexplained(
+        nystroem_covariance(RBF(GAMMA), np.delete(points[:9], i, axis=0)).residual_variances(
             points[i : i + 1]
         )[0]
         for i in range(9)
     ]
-    assert_close(covariance.unexplained_by_others, np.array(alone), 1e-10)
+    assert_close(covariance.leave_one_out_variances, np.array(alone), 1e-10)
 
 
 def test_points_without_labels_are_not_folded():

@@ -203,7 +203,7 @@ def test_heavier_labels_count_more(kind):
     y = np.tile([0, 1], 20)
     for winner in (0, 1):
         weights = np.where(y == winner, 5.0, 0.2)
-        # an equal weight of class 1-winner elsewhere keeps the total masses equal
+        # an equal weight of class 1-winner elsewhere keeps the total label weights equal
         far = rng.normal(size=(20, 2)) + 30.0
         model = kind(random_state=0).fit(
             np.vstack([X, far]),
@@ -372,14 +372,14 @@ def test_forgetting_counts_batches_and_not_mini_batches():
     model = SeqGraphMED(forgetting=0.5, random_state=0).partial_fit(X[:100], y[:100])
     assert model.update_info_.n_mini_batches > 5
     assert model.n_batches_ == model.estimator_.n_batches_ == 1
-    np.testing.assert_array_equal(model._stream.graph.masses, 1.0)
+    np.testing.assert_array_equal(model._stream.graph.label_weights, 1.0)
     np.testing.assert_array_equal(model._stream.record.weights, 1.0)
     np.testing.assert_allclose(model.estimator_._stream.registry.discounted.sum(), 100)
     recorded = model._stream.record.size
     model.partial_fit(X[100:120], y[100:120])
-    masses = model._stream.graph.masses
-    assert np.count_nonzero(masses == 0.5) == 100
-    assert np.count_nonzero(masses == 1.0) == 20
+    label_weights = model._stream.graph.label_weights
+    assert np.count_nonzero(label_weights == 0.5) == 100
+    assert np.count_nonzero(label_weights == 1.0) == 20
     assert np.count_nonzero(model._stream.record.weights == 0.5) == recorded
     np.testing.assert_allclose(model._stream.registry.discounted.sum(), 70)
     np.testing.assert_allclose(model.estimator_._stream.registry.discounted.sum(), 70)
@@ -398,7 +398,7 @@ def test_a_lag_counts_batches_and_not_mini_batches():
 
 
 def test_the_default_estimator_follows_changed_parameters():
-    """Parameters that may change in mid-stream change for both experts."""
+    """Parameters that may change between batches change for both experts."""
     X, _, labels = stream()
     model = SeqGraphMED(random_state=0).partial_fit(X[:100], labels[:100])
     model.set_params(forgetting=0.5, class_weight={0: 3.0}).partial_fit(X[100:], labels[100:])
@@ -837,7 +837,7 @@ def test_fit_counts_as_one_batch_and_forgets_what_was_before(kind):
     fresh = kind(random_state=0, forgetting=0.5).fit(X, labels)
     assert model.n_batches_ == 1
     assert answers(model, X) == answers(fresh, X)
-    assert (model._stream.graph.masses[model._stream.graph.codes >= 0] == 1).all()
+    assert (model._stream.graph.label_weights[model._stream.graph.codes >= 0] == 1).all()
 
 
 def test_the_estimator_given_is_never_changed():
@@ -860,7 +860,9 @@ def test_the_record_holds_scores_from_before_a_row_was_learned(monkeypatch):
     scored = mixture_update.expert_scores
 
     def watched(stream, points, **options):
-        counts.append((stream.registry.counts.sum(), stream.graph.class_masses.sum(), len(points)))
+        counts.append(
+            (stream.registry.counts.sum(), stream.graph.class_label_weights.sum(), len(points))
+        )
         return scored(stream, points, **options)
 
     monkeypatch.setattr(mixture_update, "expert_scores", watched)

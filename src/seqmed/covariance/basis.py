@@ -66,7 +66,7 @@ class Basis:
         return times_upper(kernel(points, self.landmarks), self.whitening)
 
     def extend(self, kernel: Kernel, points: Points) -> Basis:
-        """Return the basis with more landmarks, the old ones first.
+        """Return the basis with further landmarks after the existing ones.
 
         This is exact: old features do not change, and new features are orthogonal to them.
         """
@@ -82,7 +82,7 @@ class Basis:
         known = None if known is None else block_diag(known, np.eye(n))
         return Basis(stack(self.landmarks, points), whitening, gram, known)
 
-    def exchange(
+    def replace_landmarks(
         self,
         kernel: Kernel,
         stays: NDArray[np.intp],
@@ -143,14 +143,16 @@ class Basis:
             known = conditioned_by_factor(known, rows)
         return replace(self, coefficient_covariance=known)
 
-    def forget(self, share: float) -> Basis:
-        """Return the basis with every penalty so far scaled by ``share`` in (0, 1)."""
+    def forget(self, forgetting: float) -> Basis:
+        """Return the basis with every penalty so far scaled by ``forgetting`` in (0, 1)."""
         known = self.coefficient_covariance
         return (
-            self if known is None else replace(self, coefficient_covariance=relaxed(known, share))
+            self
+            if known is None
+            else replace(self, coefficient_covariance=with_discounted_penalty(known, forgetting))
         )
 
-    def unexplained(self, kernel: Kernel, points: Points) -> Array:
+    def residual_variances(self, kernel: Kernel, points: Points) -> Array:
         """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""
         features = self.features(kernel, points)
         return np.maximum(kernel.diagonal(points) - row_norms_squared(features), 0.0)
@@ -227,14 +229,14 @@ def conditioned_by_factor(covariance: Array, rows: Array) -> Array:
     return reduced(factor, rows @ factor, 1.0)
 
 
-def relaxed(known: Array, share: float) -> Array:
-    """Return ``(I + share H)^{-1}`` for ``V = (I + H)^{-1}``, (m, m), and a share in (0, 1].
+def with_discounted_penalty(known: Array, forgetting: float) -> Array:
+    """Return ``(I + g H)^{-1}`` for ``V = (I + H)^{-1}``, (m, m), and the forgetting factor g.
 
     It is computed from a factor of V. Otherwise negative eigenvalues caused by rounding would grow
     with every batch.
     """
     factor = semidefinite_factor(known)
-    return reduced(factor, np.sqrt(1.0 - share) * factor, share)
+    return reduced(factor, np.sqrt(1.0 - forgetting) * factor, forgetting)
 
 
 def reduced(factor: Array, rows: Array, own: float) -> Array:

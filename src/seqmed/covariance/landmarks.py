@@ -17,7 +17,7 @@ import numpy as np
 from seqmed.arrays import Array, Indices, Points, take_rows
 from seqmed.covariance.basis import Basis, empty_basis
 from seqmed.covariance.low_rank import LowRankCovariance
-from seqmed.covariance.protocol import Folded, Projection
+from seqmed.covariance.protocol import FoldResult, Projection
 from seqmed.graph.laplacian import Smoothness
 
 # Landmark replacement is deferred until the pending points are this fraction of the stream:
@@ -56,8 +56,8 @@ class LandmarkRecursion:
     def landmarks(self) -> Points | None:
         return None if self.basis is None else self.basis.landmarks
 
-    def forget(self, share: float) -> LandmarkRecursion:
-        """Return the recursion with every penalty so far scaled by ``share``.
+    def forget(self, forgetting: float) -> LandmarkRecursion:
+        """Return the recursion with every penalty so far scaled by ``forgetting``.
 
         The covariance is updated by the next fold; until then it is the base kernel.
         """
@@ -68,22 +68,22 @@ class LandmarkRecursion:
             covariance = LowRankCovariance(covariance.kernel)
         return replace(
             self,
-            basis=self.basis.forget(share),
-            keys=forgotten(self.keys, share),
+            basis=self.basis.forget(forgetting),
+            keys=forgotten(self.keys, forgetting),
             covariance=covariance,
-            n_seen=share * self.n_seen,
-            n_pending=share * self.n_pending,
+            n_seen=forgetting * self.n_seen,
+            n_pending=forgetting * self.n_pending,
         )
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         assert self.basis is not None
         return self.basis.project(self.covariance.kernel, points, coefficients)
 
-    def unexplained(self, points: Points) -> Array:
+    def residual_variances(self, points: Points) -> Array:
         assert self.basis is not None
-        return self.basis.unexplained(self.covariance.kernel, points)
+        return self.basis.residual_variances(self.covariance.kernel, points)
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> Folded:
+    def fold(self, points: Points, smoothness: Smoothness | None) -> FoldResult:
         """Return the recursion after one more batch; landmarks are added even without a penalty."""
         kernel = self.covariance.kernel
         grown, origin, cost = self._with_landmarks_from(points)
@@ -95,11 +95,11 @@ class LandmarkRecursion:
             self.covariance if basis.coefficient_covariance is None else basis.covariance(kernel)
         )
         folded = replace(grown, basis=basis, covariance=covariance, n_folds=self.n_folds + 1)
-        return Folded(folded, origin, cost)
+        return FoldResult(folded, origin, cost)
 
-    def add_labeled(self, points: Points) -> Folded:
+    def add_labeled(self, points: Points) -> FoldResult:
         """Return the recursion unchanged: labels are learned with the exact kernel."""
-        return Folded(self)
+        return FoldResult(self)
 
     def _with_landmarks_from(
         self, points: Points
@@ -128,7 +128,7 @@ class LandmarkRecursion:
         else:
             reduction = self.covariance.reduction
             factor = None if reduction is None else reduction.factor
-            basis, cost = basis.exchange(kernel, stays, new, factor)
+            basis, cost = basis.replace_landmarks(kernel, stays, new, factor)
         origin = np.append(stays, np.full(enters.size, -1))
         grown = replace(drawn, basis=basis, keys=np.append(keys[stays], draws[enters]))
         return grown, origin, cost
@@ -137,9 +137,9 @@ class LandmarkRecursion:
 def replaced_now(n: int, pending: float, seen: float, n_landmarks: int) -> float:
     """Return how many pending points the last n points represent; 0 to defer the replacement.
 
-    The replacement is not deferred if the pending points are a large enough fraction of the stream,
-    or if as many landmarks are due for replacement as n points can provide. The remaining points
-    stay pending.
+    There are two reasons to replace now: the pending points are a large enough fraction of the
+    stream, or the landmarks due for replacement need all n points. The remaining points stay
+    pending.
     """
     due = n_landmarks * pending / seen
     most = max(n / 8, n - 3.0 * np.sqrt(n))  # in number, or in the mean of a number, of places
@@ -162,10 +162,10 @@ def draw_keys(n: int, seed: int, n_folds: int, represented: float) -> Array:
     return generator.permutation(np.cumsum(keys / (represented - np.arange(n))))
 
 
-def forgotten(keys: Array, share: float) -> Array:
-    """Return the keys of earlier points divided by ``share`` in (0, 1); they stay finite."""
+def forgotten(keys: Array, forgetting: float) -> Array:
+    """Return the keys of earlier points divided by ``forgetting`` in (0, 1); they stay finite."""
     with np.errstate(over="ignore"):
-        return np.maximum(keys / share, np.finfo(np.float64).min)
+        return np.maximum(keys / forgetting, np.finfo(np.float64).min)
 
 
 def largest(keys: Array, wanted: int) -> Indices:

@@ -42,7 +42,7 @@ class Reduction:
 
 @dataclass(frozen=True)
 class LowRankCovariance:
-    """A base kernel and, once smoothed, its reduction."""
+    """A base kernel minus its reduction by smoothness; without reduction before any penalty."""
 
     kernel: Kernel
     reduction: Reduction | None = None
@@ -125,12 +125,12 @@ def check_variance(rest: Array, variances: Array) -> None:
         raise ValueError(
             f"kernel values of up to {np.abs(variances).max():.3g} are too large for this "
             "smoothing in double precision, or the kernel is not positive semi-definite, expected "
-            "one that is, with values nearer to 1: scale the features (for example with "
-            "StandardScaler), lower beta, or correct the kernel."
+            "a positive semi-definite kernel with smaller values: scale the features (for example "
+            "with StandardScaler), lower beta, or correct the kernel."
         )
 
 
-def damping(penalty_factor: Array, gram: Array) -> Array:
+def reduction_factor(penalty_factor: Array, gram: Array) -> Array:
     """Return J, (n, r), with ``J J' = (I + P K)^{-1} P`` for a penalty ``P = R R'``.
 
     This is the matrix S of Theorem 2. The paper inverts P, which is singular. Here ``S = R (I +
@@ -159,7 +159,7 @@ def fold_exactly(
     With ``k_{t-1}(., X) = k(., X) - k(., Z) Q psi(X)'`` the new factor has the block columns
     (Q, 0) and (-Q psi(X)'J, J) on the landmarks (Z, X).
     """
-    damp = damping(smoothness.factor(), covariance(points, points))
+    damp = reduction_factor(smoothness.factor(), covariance(points, points))
     kernel, old = covariance.kernel, covariance.reduction
     if old is None:
         return LowRankCovariance(kernel, Reduction(points, damp))
@@ -169,18 +169,18 @@ def fold_exactly(
     return LowRankCovariance(kernel, Reduction(stack(old.landmarks, points), factor))
 
 
-def discount(covariance: LowRankCovariance, share: float) -> LowRankCovariance:
-    """Return the covariance with its penalty scaled by ``share`` in (0, 1].
+def discount(covariance: LowRankCovariance, forgetting: float) -> LowRankCovariance:
+    """Return the covariance with its penalty scaled by ``forgetting`` in (0, 1].
 
     A penalty P on the landmarks gives ``S = Q Q'``. The eigenvalues of ``B = Q' K Q`` are below 1.
-    The penalty ``share * P`` then gives ``S = share * Q (I - (1 - share) B)^{-1} Q'``.
+    With the forgetting factor g, the penalty ``g P`` gives ``S = g Q (I - (1 - g) B)^{-1} Q'``.
     """
     old = covariance.reduction
-    if old is None or share == 1.0:
+    if old is None or forgetting == 1.0:
         return covariance
     factor = old.factor
     product = factor.T @ covariance.kernel(old.landmarks, old.landmarks) @ factor
-    rest = np.eye(product.shape[0]) - 0.5 * (1.0 - share) * (product + product.T)
+    rest = np.eye(product.shape[0]) - 0.5 * (1.0 - forgetting) * (product + product.T)
     lower = cholesky(rest)
-    scaled = np.sqrt(share) * solve_lower(lower, factor.T).T
+    scaled = np.sqrt(forgetting) * solve_lower(lower, factor.T).T
     return LowRankCovariance(covariance.kernel, Reduction(old.landmarks, scaled))

@@ -34,8 +34,8 @@ from seqmed.arrays import (
 )
 from seqmed.covariance.basis import whiten_gram
 from seqmed.covariance.low_rank import LowRankCovariance
-from seqmed.covariance.protocol import Folded, Projection
-from seqmed.dual.problem import is_moderate
+from seqmed.covariance.protocol import FoldResult, Projection
+from seqmed.dual.problem import fits_single_precision
 from seqmed.graph.laplacian import Smoothness
 from seqmed.kernels import Kernel
 from seqmed.linalg.factorisation import symmetric_product
@@ -45,7 +45,7 @@ from seqmed.linalg.triangular import is_upper, squared_upper_times, times_upper
 PROBES = 50
 # Landmarks are replaced if the error of new points exceeds that of landmarks by this many standard
 # errors.
-SURPRISE = 4.0
+REPLACEMENT_THRESHOLD = 4.0
 # Largest fraction of the landmarks that one batch may replace.
 LARGEST_SHARE = 0.5
 # Largest entry of W, in units of the kernel, for which features are computed in single precision.
@@ -92,7 +92,8 @@ class NystroemCovariance:
         """Whether single precision is enough for features of points with these variances."""
         largest = max(float(each.max(initial=0.0)) for each in (variances, self.own_variances))
         return (
-            is_moderate(largest) and self.amplification * np.sqrt(largest) <= LARGEST_AMPLIFICATION
+            fits_single_precision(largest)
+            and self.amplification * np.sqrt(largest) <= LARGEST_AMPLIFICATION
         )
 
     @cached_property
@@ -128,13 +129,13 @@ class NystroemCovariance:
     def smoothed(self, scores: Array) -> None:
         """Return None: there is no smoothness penalty."""
 
-    def unexplained(self, points: Points) -> Array:
+    def residual_variances(self, points: Points) -> Array:
         """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""
         rest = self.kernel.diagonal(points) - row_norms_squared(self.features(points))
         return np.maximum(rest, 0.0)
 
     @cached_property
-    def unexplained_by_others(self) -> Array:
+    def leave_one_out_variances(self) -> Array:
         """Return the squared distance, (m,), of each landmark from the span of the others."""
         precisions = row_norms_squared(self.whitening)  # the diagonal of the inverse of K_ZZ
         return np.divide(1.0, precisions, out=np.zeros_like(precisions), where=precisions > 0)
@@ -281,45 +282,48 @@ class NystroemRecursion:
         """Number of landmarks."""
         return 0 if self.landmarks is None else self.landmarks.shape[0]
 
-    def forget(self, share: float) -> NystroemRecursion:
+    def forget(self, forgetting: float) -> NystroemRecursion:
         """Return the recursion with the number of labels seen so far discounted."""
-        return replace(self, n_seen=share * self.n_seen)
+        return replace(self, n_seen=forgetting * self.n_seen)
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> Folded:
+    def fold(self, points: Points, smoothness: Smoothness | None) -> FoldResult:
         """Return the recursion unchanged: it does not learn from unlabeled points."""
         assert smoothness is None
-        return Folded(self)
+        return FoldResult(self)
 
-    def add_labeled(self, points: Points) -> Folded:
+    def add_labeled(self, points: Points) -> FoldResult:
         """Return the recursion with newly labeled points added as landmarks if needed."""
         n = points.shape[0]
         generator = np.random.default_rng((self.seed, self.n_calls))
         shuffled = generator.permutation(n)
         seen = replace(self, n_seen=self.n_seen + n, n_calls=self.n_calls + 1)
         n_free = self.capacity - self.size
-        if not n_free and not self._misses(take_rows(points, shuffled[:PROBES])):
-            return Folded(seen)
+        if not n_free and not self._approximates_poorly(take_rows(points, shuffled[:PROBES])):
+            return FoldResult(seen)
         known = no_rows(points) if self.landmarks is None else self.landmarks
         new = shuffled[np.sort(distinct_rows(take_rows(points, shuffled)))]
         new = new[~found_among(take_rows(points, new), known)]
         leaving = 0
         if not n_free:  # the fraction of the batch in a uniform sample of all labels
-            share = min(n / seen.n_seen, LARGEST_SHARE)
-            leaving = min(int(share * self.size + generator.random()), new.size)
+            fraction = min(n / seen.n_seen, LARGEST_SHARE)
+            leaving = min(int(fraction * self.size + generator.random()), new.size)
         stays = np.sort(generator.permutation(self.size)[leaving:])
         enters = np.sort(new[: n_free + leaving])
         if not enters.size:
-            return Folded(seen)
+            return FoldResult(seen)
         landmarks = stack(take_rows(known, stays), take_rows(points, enters))
         grown = replace(seen, covariance=nystroem_covariance(self.covariance.kernel, landmarks))
-        return Folded(grown, np.append(stays, np.full(enters.size, -1)))
+        return FoldResult(grown, np.append(stays, np.full(enters.size, -1)))
 
-    def _misses(self, points: Points) -> bool:
+    def _approximates_poorly(self, points: Points) -> bool:
         """Whether the landmarks approximate the points worse than they approximate each other."""
-        found, usual = self._nystroem.unexplained(points), self._nystroem.unexplained_by_others
+        found, usual = (
+            self._nystroem.residual_variances(points),
+            self._nystroem.leave_one_out_variances,
+        )
         variance = max(found.var(), usual.var())
         error = np.sqrt(variance / found.size + usual.var() / usual.size)
-        return bool(found.mean() > usual.mean() + SURPRISE * error)
+        return bool(found.mean() > usual.mean() + REPLACEMENT_THRESHOLD * error)
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         found = self._nystroem.on_window(points, self._nystroem.landmarks)
@@ -328,5 +332,5 @@ class NystroemRecursion:
         lost = np.sum(coefficients * (rest @ coefficients), axis=0)
         return Projection(found.on_landmarks(coefficients), np.maximum(lost, 0.0))
 
-    def unexplained(self, points: Points) -> Array:
-        return self._nystroem.unexplained(points)
+    def residual_variances(self, points: Points) -> Array:
+        return self._nystroem.residual_variances(points)

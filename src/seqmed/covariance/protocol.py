@@ -70,12 +70,12 @@ class Projection(NamedTuple):
     squared_error: Array
 
 
-class Folded(NamedTuple):
+class FoldResult(NamedTuple):
     """A recursion after a batch, and the origin of its landmarks.
 
     Attributes
     ----------
-    recursion : after the batch.
+    recursion : recursion after the batch.
     origin : (m,) the index of each landmark before the batch, -1 for a new landmark; None if no
         landmark has changed.
     replacement_cost : largest change of the variance at a landmark that was replaced, as a fraction
@@ -106,24 +106,24 @@ class Recursion(Protocol):
     def grows(self) -> bool:
         """Whether `fold` needs the points even without a penalty, to choose landmarks."""
 
-    def forget(self, share: float) -> Recursion:
-        """Return the recursion with every penalty so far scaled by ``share`` in (0, 1).
+    def forget(self, forgetting: float) -> Recursion:
+        """Return the recursion with every penalty so far scaled by ``forgetting`` in (0, 1).
 
         Its covariance may be out of date until the next fold.
         """
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> Folded:
+    def fold(self, points: Points, smoothness: Smoothness | None) -> FoldResult:
         """Return the recursion after one more batch.
 
         ``points`` are its distinct rows, ``smoothness`` is the penalty of their graph (None for
         none).
         """
 
-    def add_labeled(self, points: Points) -> Folded:
+    def add_labeled(self, points: Points) -> FoldResult:
         """Return the recursion with landmarks for newly labeled points, if it needs them."""
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Return the projection of an expansion on the landmarks."""
 
-    def unexplained(self, points: Points) -> Array:
+    def residual_variances(self, points: Points) -> Array:
         """Return the squared error, (n,), of `project` for each row's kernel function."""

@@ -17,8 +17,8 @@ import numpy as np
 from scipy.linalg import svd
 
 from seqmed.arrays import Array, Points
-from seqmed.covariance.low_rank import LowRankCovariance, Reduction, damping, fold_exactly
-from seqmed.covariance.protocol import Folded, Projection
+from seqmed.covariance.low_rank import LowRankCovariance, Reduction, fold_exactly, reduction_factor
+from seqmed.covariance.protocol import FoldResult, Projection
 from seqmed.graph.laplacian import Smoothness
 
 EXACT_BATCHES = 2
@@ -50,11 +50,11 @@ class Spectrum:
     def average(self, new: Spectrum) -> Spectrum:
         """Return the means with one more batch, whose vectors get the signs of the means."""
         signs = np.where(np.einsum("ij,ij->i", self.vectors, new.vectors) < 0, -1.0, 1.0)
-        share = 1.0 / (self.count + 1)
+        step = 1.0 / (self.count + 1)
         return Spectrum(
-            self.vectors + share * (signs[:, None] * new.vectors - self.vectors),
-            self.singular_values + share * (new.singular_values - self.singular_values),
-            self.laplacian_values + share * (new.laplacian_values - self.laplacian_values),
+            self.vectors + step * (signs[:, None] * new.vectors - self.vectors),
+            self.singular_values + step * (new.singular_values - self.singular_values),
+            self.laplacian_values + step * (new.laplacian_values - self.laplacian_values),
             self.count + 1,
         )
 
@@ -98,23 +98,25 @@ class SpectralRecursion:
         reduction = self.covariance.reduction
         return None if reduction is None else reduction.landmarks
 
-    def forget(self, share: float) -> SpectralRecursion:
+    def forget(self, forgetting: float) -> SpectralRecursion:
         """Raise an error: running means over all batches cannot be discounted."""
         raise ValueError(
-            f"recursion='spectral' got forgetting={share:g}, expected 1: its running means give "
-            "every batch the same weight. Use recursion='landmarks' or 'exact'."
+            f"recursion='spectral' got forgetting={forgetting:g}, expected 1: its running means "
+            "give every batch the same weight. Use recursion='landmarks' or 'exact'."
         )
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Raise an error: pseudo-points change, so nothing can be projected on them."""
-        raise ValueError("recursion='spectral' keeps no landmarks: use recursion='landmarks'.")
+        raise ValueError(
+            "recursion='spectral' got points to project, expected none: use recursion='landmarks'."
+        )
 
-    def unexplained(self, points: Points) -> Array:
+    def residual_variances(self, points: Points) -> Array:
         return self.covariance.kernel.diagonal(points)
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> Folded:
+    def fold(self, points: Points, smoothness: Smoothness | None) -> FoldResult:
         if smoothness is None:
-            return Folded(self)
+            return FoldResult(self)
         prior = self.covariance
         if self.spectrum is not None and self.n_folds >= EXACT_BATCHES:
             prior = self._from_past(self.spectrum)
@@ -126,11 +128,11 @@ class SpectralRecursion:
             smoothness_weight=self.smoothness_weight + smoothness.weight,
             n_folds=self.n_folds + 1,
         )
-        return Folded(recursion, np.full(covariance.reduction.landmarks.shape[0], -1))
+        return FoldResult(recursion, np.full(covariance.reduction.landmarks.shape[0], -1))
 
-    def add_labeled(self, points: Points) -> Folded:
+    def add_labeled(self, points: Points) -> FoldResult:
         """Return the recursion unchanged: labels are learned with the exact kernel."""
-        return Folded(self)
+        return FoldResult(self)
 
     def _from_past(self, spectrum: Spectrum) -> LowRankCovariance:
         """Return the covariance in which pseudo-points represent earlier batches."""
@@ -138,7 +140,9 @@ class SpectralRecursion:
         scale = self.smoothness_weight * spectrum.laplacian_values
         penalty_factor = np.diag(spectrum.singular_values * np.sqrt(scale))
         gram = kernel(spectrum.vectors, spectrum.vectors)
-        return LowRankCovariance(kernel, Reduction(spectrum.vectors, damping(penalty_factor, gram)))
+        return LowRankCovariance(
+            kernel, Reduction(spectrum.vectors, reduction_factor(penalty_factor, gram))
+        )
 
     def _remember(self, new: Spectrum) -> Spectrum:
         """Return the running means with a batch added; a batch of smaller rank is left out.

@@ -26,7 +26,8 @@ STEP_PRECISION = 1e-15
 # Newton's method starts at most at this fraction of the distance to a barrier. Closer to the
 # barrier its steps are so short that they would be mistaken for convergence.
 NEAR_LIMIT = 0.999
-# Points in a block. A pass finds the block of the largest value; the point is looked up afterwards.
+# Number of points in a block. A pass finds the block of the largest value; the point is looked up
+# afterwards.
 BLOCK = 64
 LOWEST = -0x7FFFFFFFFFFFFFFF
 
@@ -59,7 +60,7 @@ class RowCache(NamedTuple):
 
 
 @njit(cache=True)
-def vacate(rows: RowCache, point: Index, kept: Index) -> Index:
+def evict(rows: RowCache, point: Index, kept: Index) -> Index:
     """Return a slot for the row of a point; its previous row is evicted. Never slot ``kept``."""
     while True:
         slot: Index = rows.hand[0]
@@ -83,7 +84,7 @@ def fetch(rows: RowCache, point: Index, kept: Index) -> Index:
     if slot < 0:
         if rows.source.shape[0] == 0:
             return -1
-        slot = vacate(rows, point, kept)
+        slot = evict(rows, point, kept)
         into, place = np.uintp(slot), np.uintp(rows.columns[point])
         for k in range(np.uintp(rows.columns.size)):
             rows.values[into, k] = rows.source[place, np.uintp(rows.columns[k])]
@@ -164,11 +165,11 @@ def refresh_point(point: Index, traits: Array, multipliers: Array, shifts: Array
         rounding = ROUNDING * bound * curvature
     below_bound = shape > 0.0 or distance > 0.0
     above_zero = multipliers[point] > 0.0
-    may_grow = below_bound if sign > 0.0 else above_zero
-    may_shrink = above_zero if sign > 0.0 else below_bound
+    can_increase = below_bound if sign > 0.0 else above_zero
+    can_decrease = above_zero if sign > 0.0 else below_bound
     shift = -sign * slope
-    shifts[0, point] = shift - rounding if may_grow else -np.inf
-    shifts[1, point] = shift + rounding if may_shrink else np.inf
+    shifts[0, point] = shift - rounding if can_increase else -np.inf
+    shifts[1, point] = shift + rounding if can_decrease else np.inf
     shifts[2, point] = traits[3, point] + curvature
 
 
@@ -256,7 +257,7 @@ def subtract_product(errors: Array, gram: Array, coefficients: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def find_shrinker(
+def find_decreasing(
     errors: Array,
     values: NDArray[np.floating],
     shifts: Array,
@@ -266,9 +267,10 @@ def find_shrinker(
 ) -> tuple[float, Index]:
     """Return the largest bias gap to a coefficient that can decrease, and the best one to decrease.
 
-    ``grower`` is (slot of its row, implied bias, curvature, 1 or for no row 0). Gains are to second
-    order, ``gap^2 / curvature``, compared in single precision and therefore scaled; ``gains`` (n,)
-    is a buffer for their bits. The index is -1 if no gap is positive.
+    ``grower`` describes the coefficient to increase: (slot of its row, implied bias, curvature, 1
+    if it has a row, else 0). The best partner has the largest second-order gain, ``gap^2 /
+    curvature``. Gains are scaled, because they are compared in single precision. ``gains`` (n,) is
+    a buffer for their bits. The index is -1 if no gap is positive.
     """
     slot, top, own, twice = np.uintp(grower[0]), grower[1], grower[2], 2.0 * grower[3]
     gap_scale, curvature_scale = scales[0], scales[1]
@@ -304,7 +306,7 @@ def find_shrinker(
 
 
 @njit(cache=True)
-def sweep(
+def take_steps(
     rows: RowCache,
     traits: Array,
     multipliers: Array,
@@ -348,7 +350,7 @@ def sweep(
             slot, rise, own = fetch(rows, grower, -1), 1.0, shifts[2, grower]
             if slot < 0:
                 return MISSING, taken, grower
-        violation, shrinker = find_shrinker(
+        violation, shrinker = find_decreasing(
             errors, rows.values, shifts, (slot, top, own, rise), scales, gains
         )
         if finite and grower < n:

@@ -37,7 +37,7 @@ LARGEST_SUM = 0.5
 ZERO_SUM = 1e-12
 
 
-def is_moderate(largest: float) -> bool:
+def fits_single_precision(largest: float) -> bool:
     """Whether covariances up to this size can be stored in single precision."""
     return 1e-25 < largest < 1e25
 
@@ -120,7 +120,7 @@ class DualSolution(NamedTuple):
 
 
 def feasible(problem: DualProblem, multipliers: Array) -> Array:
-    """Return multipliers (n,) moved into their bounds and, under a diffuse bias, to ``y'a = t``.
+    """Return multipliers (n,) made feasible: within bounds and, for a diffuse bias, ``y'a = t``.
 
     Multipliers of one sign are scaled down. If that is not enough, multipliers of the other sign
     are raised.
@@ -167,17 +167,17 @@ class KKTResiduals(NamedTuple):
     implied_biases : (n,) the bias ``b_i`` that each point implies.
     rounding : (n,) change of an implied bias by rounding its multiplier. It is large close to the
         bound; no solver can reduce a violation below it.
-    may_grow, may_shrink : (n,) masks of the signed coefficients that may increase or decrease.
+    can_increase, can_decrease : (n,) masks of the signed coefficients.
     lowest, highest : the interval of biases that the conditions allow: from the largest bias
-        implied by a coefficient that may increase, to the smallest bias implied by one that may
+        implied by a coefficient that can increase, to the smallest bias implied by one that can
         decrease.
     """
 
     errors: Array
     implied_biases: Array
     rounding: Array
-    may_grow: Mask
-    may_shrink: Mask
+    can_increase: Mask
+    can_decrease: Mask
     lowest: float
     highest: float
 
@@ -187,13 +187,13 @@ class KKTResiduals(NamedTuple):
         return self.lowest - self.highest
 
     @property
-    def contested(self) -> Mask:
+    def movable(self) -> Mask:
         """A mask (n,) of the points whose multiplier a step could change.
 
         The other points are at a bound, and no step would change them.
         """
-        return (self.may_grow & (self.implied_biases > self.highest)) | (
-            self.may_shrink & (self.implied_biases < self.lowest)
+        return (self.can_increase & (self.implied_biases > self.highest)) | (
+            self.can_decrease & (self.implied_biases < self.lowest)
         )
 
 
@@ -215,14 +215,14 @@ def kkt_residuals(
     implied = errors - problem.signs * slope
     rounding = ROUNDING * problem.bounds * stiffness
     positive, above_zero, below_bound = problem.signs > 0, multipliers > 0, soft | (distance > 0)
-    may_grow = np.where(positive, below_bound, above_zero)
-    may_shrink = np.where(positive, above_zero, below_bound)
-    lowest = float(np.where(may_grow, implied - rounding, -np.inf).max(initial=-np.inf))
-    highest = float(np.where(may_shrink, implied + rounding, np.inf).min(initial=np.inf))
+    can_increase = np.where(positive, below_bound, above_zero)
+    can_decrease = np.where(positive, above_zero, below_bound)
+    lowest = float(np.where(can_increase, implied - rounding, -np.inf).max(initial=-np.inf))
+    highest = float(np.where(can_decrease, implied + rounding, np.inf).min(initial=np.inf))
     if np.isfinite(problem.bias_variance):
         own = problem.bias_variance * float(problem.signs @ multipliers if total is None else total)
         lowest, highest = max(lowest, own), min(highest, own)
-    return KKTResiduals(errors, implied, rounding, may_grow, may_shrink, lowest, highest)
+    return KKTResiduals(errors, implied, rounding, can_increase, can_decrease, lowest, highest)
 
 
 def exact_bias(
@@ -236,7 +236,7 @@ def exact_bias(
     """
     if np.isfinite(problem.bias_variance):
         return problem.bias_variance * float(problem.signs @ multipliers)
-    free = residuals.may_grow & residuals.may_shrink
+    free = residuals.can_increase & residuals.can_decrease
     if free.any():
         weights = 1.0 / (1.0 + residuals.rounding[free] / ROUNDING)
         weights = weights / weights.max() if weights.any() else np.ones_like(weights)

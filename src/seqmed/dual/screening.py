@@ -60,7 +60,7 @@ def solve_from(
 
     Parameters
     ----------
-    problem : of n points, with a cheap product ``gram @ c``.
+    problem : problem with n points and a cheap product ``gram @ c``.
     rows : (n,) mask of the points to start with.
     block : function of a mask (n,). It returns the indices (m,) of these points, in any order, and
         their covariances (m, m) in single or double precision.
@@ -121,7 +121,7 @@ def solve_from(
 def active_set_of(
     problem: DualProblem, rows: Mask, block: Block, multipliers: Array, errors: Array
 ) -> smo.ActiveSet:
-    """Return the active set of the points in a mask; with an empty cache if there are many."""
+    """Return the active set of the points in a mask. If there are many, its row cache is empty."""
     if rows.sum() <= LARGEST_BLOCK:
         places, gram = block(rows)
         variances, own = gram.diagonal().astype(np.float64), np.arange(places.size)
@@ -155,10 +155,10 @@ def violating(
     if np.isfinite(problem.bias_variance):
         bias = problem.bias_variance * float(problem.signs @ multipliers)
     else:
-        lowest = residuals.implied_biases.max(initial=-np.inf, where=residuals.may_grow & rows)
-        highest = residuals.implied_biases.min(initial=np.inf, where=residuals.may_shrink & rows)
+        lowest = residuals.implied_biases.max(initial=-np.inf, where=residuals.can_increase & rows)
+        highest = residuals.implied_biases.min(initial=np.inf, where=residuals.can_decrease & rows)
         bias = float(0.5 * (lowest + highest))
-    growing, shrinking = ~rows & residuals.may_grow, ~rows & residuals.may_shrink
+    growing, shrinking = ~rows & residuals.can_increase, ~rows & residuals.can_decrease
     missed = (growing & (residuals.implied_biases > bias)) | (
         shrinking & (residuals.implied_biases < bias)
     )

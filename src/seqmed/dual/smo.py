@@ -25,14 +25,14 @@ import numpy as np
 
 from seqmed.arrays import Array, Indices, Mask
 from seqmed.dual import loops
-from seqmed.dual.loops import MISSING, RUNNING, RowCache, refresh, sweep
+from seqmed.dual.loops import MISSING, RUNNING, RowCache, refresh, take_steps
 from seqmed.dual.problem import (
     DualProblem,
     DualSolution,
     KKTResiduals,
     certify,
     feasible,
-    is_moderate,
+    fits_single_precision,
     kkt_residuals,
     score_errors,
 )
@@ -43,7 +43,7 @@ STEPS_PER_CALL = 100_000
 PATIENCE = 3
 # Smallest active set that is shrunk, and the largest fraction of its points that may remain.
 SHRINKABLE, WORTH_SHRINKING = 400, 0.8
-# Factor of the tolerance of the first solve of a large problem, before all points are checked.
+# The first solve of a large problem, before all points are checked, uses this many times tol.
 COARSE = 10.0
 # Memory of the row cache, and how many missing rows are computed at a time.
 ROW_BYTES, ROWS_AT_A_TIME = 2**29, 16
@@ -57,7 +57,7 @@ class ActiveSet(NamedTuple):
     ----------
     places : (n,) their indices in the whole problem.
     part : the problem of these points only; its covariances are those of the whole problem.
-    multipliers, errors : (n,) their state, changed in place by `sweep`.
+    multipliers, errors : (n,) their state, changed in place by `take_steps`.
     shifts, traits : (3, n) and (4, n), see `seqmed.dual.loops.refresh_point`.
     rows : their covariances.
     """
@@ -99,7 +99,7 @@ def solve(
     if not ((multipliers >= 0) & (multipliers <= caps)).all():
         raise ValueError(
             f"start has entries in [{multipliers.min():g}, {multipliers.max():g}], expected each "
-            "between 0 and its bound: clip the start, or pass none."
+            "between 0 and its bound: clip start, or leave it out."
         )
     if isinstance(problem.gram, np.ndarray):
         problem = replace(problem, gram=np.require(problem.gram, np.float64, ["C", "W"]))
@@ -169,7 +169,7 @@ def descend(
         check_at = max(active.places.size // 2, SHRINKABLE) if shrinkable else STEPS_PER_CALL
         error = SINGLE if active.rows.values.dtype == np.float32 else 0.0
         limits = np.array([tol, min(check_at - since_check, allowed - used), error])
-        outcome, steps, missing = sweep(
+        outcome, steps, missing = take_steps(
             active.rows,
             active.traits,
             active.multipliers,
@@ -189,8 +189,8 @@ def descend(
 
 def left_out(active: ActiveSet, residuals: KKTResiduals) -> bool:
     """Whether a step could change a point that is not active."""
-    contested = residuals.contested
-    return bool(contested.sum() > contested[active.places].sum())
+    movable = residuals.movable
+    return bool(movable.sum() > movable[active.places].sum())
 
 
 def all_active(problem: DualProblem, multipliers: Array, errors: Array) -> ActiveSet:
@@ -214,7 +214,7 @@ def empty_row_cache(gram: Any, places: Indices) -> RowCache:
     """Return an empty cache for rows of the covariances, in single precision."""
     n = places.size
     slots = int(min(n, max(ROW_BYTES // (4 * n), 4 * ROWS_AT_A_TIME)))
-    single = is_moderate(float(np.abs(gram.diagonal()).max()))
+    single = fits_single_precision(float(np.abs(gram.diagonal()).max()))
     values = np.empty((slots, n), dtype=np.float32 if single else np.float64)
     values[0] = 0.0  # used by steps of length zero
     return RowCache(
@@ -233,7 +233,7 @@ def shrink(active: ActiveSet, total: float) -> ActiveSet:
 
     ``total`` is ``y'a`` of the whole problem.
     """
-    kept = kkt_residuals(active.part, active.multipliers, active.errors, total).contested
+    kept = kkt_residuals(active.part, active.multipliers, active.errors, total).movable
     if kept.sum() >= WORTH_SHRINKING * kept.size or not kept.any():
         return active
     return without_others(active, kept)
@@ -246,7 +246,7 @@ def without_others(active: ActiveSet, kept: Mask) -> ActiveSet:
     if not isinstance(part.gram, np.ndarray):  # rows that were computed are not computed again
         renumbered = np.cumsum(kept) - 1
         for point in np.flatnonzero(kept & (active.rows.slots >= 0))[: rows.owners.size]:
-            slot = loops.vacate(rows, renumbered[point], -1)
+            slot = loops.evict(rows, renumbered[point], -1)
             rows.values[slot] = active.rows.values[active.rows.slots[point], kept]
     return ActiveSet(
         places=places,
@@ -272,4 +272,4 @@ def compute_rows(active: ActiveSet, missing: loops.Index) -> None:
     computed = np.unique(points)
     values = active.part.gram[active.places[computed]]
     for point, row in zip(computed, values, strict=True):
-        active.rows.values[loops.vacate(active.rows, point, -1)] = row[active.places]
+        active.rows.values[loops.evict(active.rows, point, -1)] = row[active.places]

@@ -68,7 +68,7 @@ class BatchValidator(BaseEstimator):
                 continue  # "exact" and "median" have the same state
             if now is not before and now != before:
                 raise ValueError(
-                    f"{name} was changed from {before!r} to {now!r} in mid-stream, expected the "
+                    f"{name} was changed from {before!r} to {now!r} between batches, expected the "
                     f"same value for all batches: set {name}={before!r} again, or start a new "
                     "model."
                 )
@@ -112,8 +112,8 @@ class BatchValidator(BaseEstimator):
         used = weights > 0
         if not used.any():
             raise ValueError(
-                "every sample_weight is zero, expected at least one positive weight: leave out "
-                "the batch."
+                "every sample_weight is zero, expected at least one positive weight: correct the "
+                "weights, or skip the batch."
             )
         if not used.all():
             points, weights = take_rows(points, used), weights[used]

@@ -152,18 +152,18 @@ class GraphPropagation(GraphClassifier):
     def _learn_rows(
         self, stream: GraphStream, rows: Rows, *, new_points: bool, new_batch: bool
     ) -> tuple[GraphStream, GraphInfo]:
-        share = float(self.forgetting) if new_batch and stream.n_batches else 1.0
+        forgetting = float(self.forgetting) if new_batch and stream.n_batches else 1.0
         registry = stream.registry.declare(rows.declared).add(
             rows.labels, rows.weights[rows.labeled]
         )
-        graph = stream.graph.forget(share, new_labels=bool(rows.labeled.any()))
-        share = share if rows.labeled.any() else 1.0
-        graph = graph.with_classes(stream.registry.places_in(registry), registry.classes.size)
-        codes, masses = coded(rows, registry)
-        registry = registry.discount(share, codes[rows.labeled], rows.weights[rows.labeled])
+        graph = stream.graph.forget(forgetting, new_labels=bool(rows.labeled.any()))
+        forgetting = forgetting if rows.labeled.any() else 1.0
+        graph = graph.with_classes(stream.registry.indices_in(registry), registry.classes.size)
+        codes, label_weights = coded(rows, registry)
+        registry = registry.discount(forgetting, codes[rows.labeled], rows.weights[rows.labeled])
         with one_thread():
             batch = graph.rows.metric.store(rows.points)
-            graph, info = propagation.learn(graph, batch, codes, masses, late=not new_points)
+            graph, info = propagation.learn(graph, batch, codes, label_weights, late=not new_points)
         n_batches = stream.n_batches + new_batch
         return stream._replace(graph=graph, registry=registry, n_batches=n_batches), info
 
@@ -196,7 +196,7 @@ class GraphPropagation(GraphClassifier):
                 "or leave it out."
             )
         remaining = registry.remove(removed.astype(np.intp), weights, weights)
-        new = new.with_classes(registry.places_in(remaining), remaining.classes.size)
+        new = new.with_classes(registry.indices_in(remaining), remaining.classes.size)
         self._commit(stream._replace(graph=new, registry=remaining), info)
 
     # -- predictions -----------------------------------------------------------------------------

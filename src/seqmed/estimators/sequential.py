@@ -22,7 +22,7 @@ from seqmed.estimators.validation import (
     square_gram,
     warn_unless_converged,
 )
-from seqmed.graph.laplacian import GraphRecipe
+from seqmed.graph.laplacian import GraphParameters
 from seqmed.kernels import Kernel, Precomputed, make_kernel
 from seqmed.margin_state import MarginState
 from seqmed.settings import Settings
@@ -201,7 +201,7 @@ class SequentialClassifier(PosteriorPredictor):
         carrier = self._begin_recursion(kernel, rows, seed)
         variance = None if self.bias == "auto" else float(self.bias_variance)
         return margin_state.empty_state(
-            carrier, self._graph_recipe(), rows, variance, self._fixed()
+            carrier, self._graph_parameters(), rows, variance, self._fixed()
         )
 
     def _find_in_window(self, points: Points, codes: Indices | None) -> Mask:
@@ -296,7 +296,7 @@ class SequentialClassifier(PosteriorPredictor):
         """Return the largest number of labels in one dual if ``capacity`` labeled rows are kept."""
 
     @abstractmethod
-    def _graph_recipe(self) -> GraphRecipe:
+    def _graph_parameters(self) -> GraphParameters:
         """Return the parameters of the graph of a batch."""
 
     @abstractmethod

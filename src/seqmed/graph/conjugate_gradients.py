@@ -92,7 +92,7 @@ def solve(graph: Graph, labels: Single, alpha: float, start: Single) -> Solution
 
     Parameters
     ----------
-    graph : of n rows.
+    graph : graph with n vertices.
     labels : (n, K) float32, Y.
     alpha : in [0, 1).
     start : (n, K) float32, the starting point.
@@ -114,9 +114,9 @@ def solve(graph: Graph, labels: Single, alpha: float, start: Single) -> Solution
         loops.multiply(graph.slots, weights, direction, image)
         curvature = np.einsum("ij,ij->j", direction, image)
         step = np.divide(square, curvature, out=np.zeros_like(square), where=curvature > 0)
-        new = loops.advance(values, residual, direction, image, step)
+        new = loops.take_step(values, residual, direction, image, step)
         ratio = np.divide(new, square, out=np.zeros_like(new), where=square > 0)
-        loops.turn(direction, residual, ratio)
+        loops.update_direction(direction, residual, ratio)
         square, steps = new, steps + 1
     shares = np.divide(square, norms, out=np.zeros_like(square), where=norms > 0)
     return Solution(values[:, :n_columns], steps, float(np.sqrt(shares.max(initial=0.0))))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from seqmed.arrays import Indices, stack
 from seqmed.graph.metrics import Metric, Stored
 from seqmed.graph.neighbours import Lists, empty_lists
-from seqmed.threads import allowed_threads, side_by_side
+from seqmed.threads import allowed_threads, run_in_threads
 
 # Number of rows in a block, and number of queries searched for at once. There are many queries,
 # because a block then stays in the cache. Blocks of a power of two would make products a third
@@ -50,7 +50,7 @@ class KeptRows:
         return self.lists.sizes.size
 
     def take(self, slots: Indices) -> Stored:
-        """Return the rows of some slots, in their order."""
+        """Return the rows of the given slots, in their order."""
         return gather(self.blocks, slots)
 
     def search(self, queries: Stored, own: NDArray[Any] | None = None, length: int = 0) -> Lists:
@@ -77,7 +77,7 @@ class KeptRows:
 
         cut = strips(queries.size)
         count = min(allowed_threads(), len(cut))
-        side_by_side(fill, (cut[n::count] for n in range(count)), queries.size * self.size)
+        run_in_threads(fill, (cut[n::count] for n in range(count)), queries.size * self.size)
         return found
 
     def put(self, slots: Indices, entering: Stored) -> KeptRows:
@@ -146,7 +146,7 @@ def extended(lists: Lists, n: int, limit: float) -> Lists:
 
 
 def gather(blocks: tuple[Stored, ...], slots: Indices) -> Stored:
-    """Return the rows of some slots, in their order."""
+    """Return the rows of the given slots, in their order."""
     order = np.argsort(slots, kind="stable")
     numbers, places = np.divmod(slots[order], BLOCK)
     rows: Stored = reduce(
@@ -156,7 +156,7 @@ def gather(blocks: tuple[Stored, ...], slots: Indices) -> Stored:
 
 
 def joined(first: Stored, second: Stored) -> Stored:
-    """Return the rows of both."""
+    """Return the rows of both arguments, concatenated."""
     return Stored(
         stack(first.rows, second.rows),
         np.append(first.norms, second.norms),

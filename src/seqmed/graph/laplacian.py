@@ -32,7 +32,7 @@ ZERO_DISTANCE = 1e-14
 
 
 @dataclass(frozen=True)
-class GraphRecipe:
+class GraphParameters:
     """Parameters of the graph of a batch.
 
     Parameters
@@ -72,7 +72,7 @@ class Smoothness:
     weight: float
 
     def quadratic(self, values: Array) -> Array:
-        """Return ``weight * F' L^power F`` for functions in columns, (n, r) to (r, r)."""
+        """Return ``weight * F' L^power F``, (r, r), for functions in the columns of F (n, r)."""
         for _ in range(self.power // 2):
             values = self.laplacian @ values
         smoothed = self.laplacian @ values if self.power % 2 else values
@@ -203,13 +203,13 @@ def measure_heat_width(neighbours: Neighbours) -> float | None:
     return width if width > 0 else None
 
 
-def weight_matrix(neighbours: Neighbours, recipe: GraphRecipe) -> sp.csr_array:
+def weight_matrix(neighbours: Neighbours, graph_parameters: GraphParameters) -> sp.csr_array:
     """Return the symmetric (n, n) matrix of edge weights, ``max(W, W')``."""
     n, k = neighbours.indices.shape
-    if recipe.weights == "binary":
+    if graph_parameters.weights == "binary":
         values = np.ones(n * k)
     else:
-        width = recipe.heat_width or 1.0  # None only if every edge has length zero
+        width = graph_parameters.heat_width or 1.0  # None only if every edge has length zero
         with np.errstate(over="ignore"):
             values = np.exp(-neighbours.distances.ravel() / (4.0 * width))
     rows = np.repeat(np.arange(n), k)
@@ -228,7 +228,11 @@ def laplacian_of(weights: sp.csr_array, kind: str) -> sp.csr_array:
     return sp.csr_array(sp.diags_array(connected.astype(np.float64)) - scaled)
 
 
-def smoothness(neighbours: Neighbours, recipe: GraphRecipe, weight: float) -> Smoothness:
+def smoothness(
+    neighbours: Neighbours, graph_parameters: GraphParameters, weight: float
+) -> Smoothness:
     """Return the penalty of one batch from its neighbours."""
-    laplacian = laplacian_of(weight_matrix(neighbours, recipe), recipe.laplacian)
-    return Smoothness(laplacian, recipe.power, weight)
+    laplacian = laplacian_of(
+        weight_matrix(neighbours, graph_parameters), graph_parameters.laplacian
+    )
+    return Smoothness(laplacian, graph_parameters.power, weight)

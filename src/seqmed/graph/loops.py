@@ -7,7 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from seqmed.arrays import Indices, Mask
-from seqmed.graph.neighbours import Lists, Side, Single, Slots
+from seqmed.graph.neighbours import ComparedRows, Lists, Single, Slots
 
 # Number of comparisons that are tested at once, as one 64-bit integer.
 WORD = 8
@@ -92,7 +92,11 @@ def find_below(
 
 @njit(cache=True, nogil=True)
 def compare(
-    products: Single, queries: Side, block: Side, found: NDArray[np.uint32], ends: Indices
+    products: Single,
+    queries: ComparedRows,
+    block: ComparedRows,
+    found: NDArray[np.uint32],
+    ends: Indices,
 ) -> Single:
     """Return squared distances of queries to the rows that `find_below` has found for them.
 
@@ -116,7 +120,7 @@ def compare(
 
 
 @njit(cache=True, nogil=True)
-def nearest_of_groups(products: Single, block: Side, values: Single, slots: Slots) -> None:
+def nearest_of_groups(products: Single, block: ComparedRows, values: Single, slots: Slots) -> None:
     """Update the row with the smallest ``norm - 2 product`` in each of g groups, for every query.
 
     Row i of a block is in group ``i % g``, so that groups are compared by vector instructions.
@@ -148,7 +152,7 @@ def nearest_of_groups(products: Single, block: Side, values: Single, slots: Slot
 
 
 @njit(cache=True, nogil=True)
-def offer(products: Single, queries: Side, block: Side, lists: Lists) -> None:
+def insert_rows(products: Single, queries: ComparedRows, block: ComparedRows, lists: Lists) -> None:
     """Insert the rows of a block in the lists of queries, except for a query itself.
 
     The lower bound of a squared distance is ``|q|^2 + |b|^2 - 2 q.b``. It is the distance itself if
@@ -158,7 +162,7 @@ def offer(products: Single, queries: Side, block: Side, lists: Lists) -> None:
     ----------
     products : (m, b) float32, inner products.
     queries, block : the two sets of rows.
-    lists : of the m queries; changed in place.
+    lists : lists of the m queries; changed in place.
     """
     slots, distances, horizons, sizes = lists
     found, ends = find_below(products, block.norms, horizons - queries.norms)
@@ -175,8 +179,10 @@ def offer(products: Single, queries: Side, block: Side, lists: Lists) -> None:
 
 
 @njit(cache=True, nogil=True)
-def receive(products: Single, queries: Side, block: Side, lists: Lists) -> None:
-    """Insert queries in the lists of the rows of a block; the reverse of `offer`.
+def insert_queries(
+    products: Single, queries: ComparedRows, block: ComparedRows, lists: Lists
+) -> None:
+    """Insert queries in the lists of the rows of a block; the reverse of `insert_rows`.
 
     ``lists`` are those of the b rows; changed in place. The list of a row with horizon -inf is not
     changed.
@@ -197,7 +203,7 @@ def receive(products: Single, queries: Side, block: Side, lists: Lists) -> None:
 
 
 @njit(cache=True, nogil=True)
-def measure(guesses: Slots, queries: Side, block: Side, distances: Single) -> None:
+def measure(guesses: Slots, queries: ComparedRows, block: ComparedRows, distances: Single) -> None:
     """Write squared distances (m, g) between queries and the guessed rows of a block.
 
     Guesses are slots, -1 for none. The slots of the block are consecutive. Guesses in other blocks
@@ -250,13 +256,13 @@ def multiply(slots: Slots, weights: Single, values: Single, out: Single) -> None
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def advance(
+def take_step(
     values: Single, residual: Single, direction: Single, image: Single, step: Single
 ) -> Single:
     """Take a step (K,) of conjugate gradients in place; return the squared residual norms (K,).
 
-    ``image`` is the product of the matrix and ``direction``; all are (n, K). This and `turn` are
-    two to three times as fast as numpy.
+    ``image`` is the product of the matrix and ``direction``; all are (n, K). This and
+    `update_direction` are two to three times as fast as numpy.
     """
     columns = np.uint64(values.shape[1])
     squares = np.zeros(columns, dtype=np.float32)
@@ -271,7 +277,7 @@ def advance(
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def turn(direction: Single, residual: Single, ratio: Single) -> None:
+def update_direction(direction: Single, residual: Single, ratio: Single) -> None:
     """Replace a direction (n, K) by the residual plus ``ratio`` (K,) times itself."""
     for row in range(np.uint64(direction.shape[0])):
         for column in range(np.uint64(direction.shape[1])):

@@ -272,7 +272,7 @@ def make_metric(name: Any, points: Points, kernel: Kernel | None = None) -> Metr
     ----------
     name : "auto", "euclidean", "cosine", or a kernel frozen on these rows. "auto" is
         the distance of ``kernel`` if one is given, else "cosine" for sparse rows and "euclidean"
-        for dense ones.
+        for dense rows.
     points : (n, p) the first batch.
     kernel : kernel whose distances "auto" uses, or None.
     """

@@ -52,7 +52,7 @@ def empty_lists(n: int, length: int, limit: float) -> Lists:
     )
 
 
-class Side(NamedTuple):
+class ComparedRows(NamedTuple):
     """Rows prepared for a comparison with other rows.
 
     Attributes
@@ -67,6 +67,6 @@ class Side(NamedTuple):
     norms: Single
     slots: Slots
 
-    def take(self, rows: slice) -> Side:
+    def take(self, rows: slice) -> ComparedRows:
         """Return the selected rows."""
-        return Side._make(array[rows] for array in self)
+        return ComparedRows._make(array[rows] for array in self)

@@ -23,8 +23,8 @@ from seqmed.graph.neighbours import Single
 LABELED_SHARE = 0.5
 # Fraction of the kept rows that may change before the system is solved again without new labels.
 STALE_SHARE = 0.01
-# If the label mass of a class at the last solve was larger than this multiple of its current mass,
-# the next solve starts from zero.
+# If the label weight of a class at the last solve was larger than this multiple of its current
+# weight, the next solve starts from zero.
 LARGEST_RATIO = 10.0
 
 
@@ -60,8 +60,8 @@ def choose_entering(state: GraphState, codes: NDArray[np.integer]) -> Entering:
 
     Parameters
     ----------
-    state : before the batch.
-    codes : (m,) classes of the rows, -1 for unlabeled ones.
+    state : state before the batch.
+    codes : (m,) classes of the rows, -1 for unlabeled rows.
     """
     rng = np.random.default_rng((state.seed, state.n_updates))
     owner: dict[int, int] = {}  # the row that is put in a slot
@@ -106,38 +106,38 @@ def learn(
     state: GraphState,
     batch: Stored,
     codes: NDArray[np.integer],
-    masses: Array,
+    label_weights: Array,
     *,
     late: bool = False,
     entering: Entering | None = None,
 ) -> tuple[GraphState, GraphInfo]:
-    """Learn a batch: keep some of its rows, and solve again.
+    """Learn a batch: add some of its rows to the kept rows, and solve the system.
 
     Parameters
     ----------
-    state : with a column for every class.
+    state : state with a column for every class.
     batch : m rows as the metric of the state stores them.
-    codes, masses : (m,) classes and weights of their labels; -1 and 0 for unlabeled rows. late :
-        whether the labels belong to rows learned before. A kept row is then given its label; a row
-        that is no longer kept enters again.
+    codes, label_weights : (m,) classes and weights of their labels; -1 and 0 for unlabeled rows.
+    late : whether the labels belong to rows learned before. A kept row is then given its label; a
+        row that is no longer kept enters again.
     entering : result of `choose_entering`, if that has been called.
     """
     if late:
-        state, placed = place_labels(state, batch, codes, masses)
-        batch, codes, masses = batch.take(~placed), codes[~placed], masses[~placed]
+        state, placed = place_labels(state, batch, codes, label_weights)
+        batch, codes, label_weights = batch.take(~placed), codes[~placed], label_weights[~placed]
     rows, slots = choose_entering(state, codes) if entering is None else entering
     kept = state.rows.put(slots, batch.take(rows))
     added = kept.size - state.rows.size
     codes_kept = np.append(state.codes, np.full(added, UNLABELED, np.int32))
-    masses_kept = np.append(state.masses, np.zeros(added))
-    codes_kept[slots], masses_kept[slots] = codes[rows], masses[rows]
+    label_weights_kept = np.append(state.label_weights, np.zeros(added))
+    codes_kept[slots], label_weights_kept[slots] = codes[rows], label_weights[rows]
     influence = grown(state.influence, added)
     influence[slots] = 0.0
     changed = replace(
         state,
         rows=kept,
         codes=codes_kept,
-        masses=masses_kept,
+        label_weights=label_weights_kept,
         influence=influence,
         solution=grown(state.solution, added),
         n_unlabeled=state.n_unlabeled + float(np.count_nonzero(codes < 0)),
@@ -148,16 +148,16 @@ def learn(
 
 
 def place_labels(
-    state: GraphState, batch: Stored, codes: NDArray[np.integer], masses: Array
+    state: GraphState, batch: Stored, codes: NDArray[np.integer], label_weights: Array
 ) -> tuple[GraphState, Mask]:
     """Give late labels to their kept rows; return also a mask (m,) of the labels that were used.
 
-    If more than `LABELED_SHARE` of the kept rows are then labeled, labels are removed at random,
-    older labels first.
+    If more than `LABELED_SHARE` of the kept rows are then labeled, random earlier labels are
+    removed, and random new labels if that is not enough.
     """
     slots = equal_slots(state, batch, lambda slot, _: bool(state.codes[slot] < 0))
     placed = slots >= 0
-    new = relabeled(state, slots[placed], codes[placed], masses[placed])
+    new = relabeled(state, slots[placed], codes[placed], label_weights[placed])
     labeled = np.flatnonzero(new.codes >= 0)
     excess = labeled.size - most_labeled(state)
     if excess > 0:
@@ -175,14 +175,14 @@ class Retraction(NamedTuple):
     ----------
     state, info : the state without the labels, and its report.
     found : (m,) mask of the labels that were found.
-    codes, masses : (m,) their classes and weights; -1 and 0 where none was found.
+    codes, label_weights : (m,) their classes and weights; -1 and 0 where none was found.
     """
 
     state: GraphState
     info: GraphInfo
     found: Mask
     codes: NDArray[np.integer]
-    masses: Array
+    label_weights: Array
 
 
 def retract(state: GraphState, batch: Stored, codes: NDArray[np.integer]) -> Retraction:
@@ -201,15 +201,15 @@ def retract(state: GraphState, batch: Stored, codes: NDArray[np.integer]) -> Ret
     changed = replace(changed, n_updates=state.n_updates + 1)
     new, info = solved(changed, no_indices(), labels_changed=bool(found.any()))
     codes = np.where(found, state.codes[slots], UNLABELED)
-    masses = np.where(found, state.masses[slots], 0.0)
-    return Retraction(new, info, found, codes, masses)
+    label_weights = np.where(found, state.label_weights[slots], 0.0)
+    return Retraction(new, info, found, codes, label_weights)
 
 
-def relabeled(state: GraphState, slots: Indices, codes: Any, masses: Any) -> GraphState:
+def relabeled(state: GraphState, slots: Indices, codes: Any, label_weights: Any) -> GraphState:
     """Return the state with new labels in the given slots; the system is not solved."""
-    new_codes, new_masses = state.codes.copy(), state.masses.copy()
-    new_codes[slots], new_masses[slots] = codes, masses
-    return replace(state, codes=new_codes, masses=new_masses)
+    new_codes, new_label_weights = state.codes.copy(), state.label_weights.copy()
+    new_codes[slots], new_label_weights[slots] = codes, label_weights
+    return replace(state, codes=new_codes, label_weights=new_label_weights)
 
 
 def equal_slots(
@@ -242,9 +242,9 @@ def solved(
     graph = make_graph(state.rows.lists, state.rows.n_neighbors)
     roots = np.where(graph.roots > 0, graph.roots, np.float32(1.0))[:, None]
     start = state.solution.copy()
-    totals = state.class_masses
+    totals = state.class_label_weights
     known = np.flatnonzero(totals > 0)
-    ratios = state.solved_masses[known] / totals[known]
+    ratios = state.solved_label_weights[known] / totals[known]
     # if most labels of a class were dropped, rounding errors of the last solution would dominate
     start[:, known] *= np.where(ratios < LARGEST_RATIO, ratios, 0.0).astype(np.float32)
     # entering rows start at the mean of their neighbours
@@ -252,12 +252,14 @@ def solved(
     targets = np.zeros((state.rows.size, known.size), dtype=np.float32)
     labeled = np.flatnonzero(state.codes >= 0)
     codes = state.codes[labeled]
-    targets[labeled, np.searchsorted(known, codes)] = state.masses[labeled] / totals[codes]
+    targets[labeled, np.searchsorted(known, codes)] = state.label_weights[labeled] / totals[codes]
     solution = solve(graph, targets, state.alpha, start[:, known])
     values = np.zeros_like(start)
     values[:, known] = solution.values
     influence = np.maximum(values * roots, np.float32(0.0))
-    state = replace(state, solution=values, influence=influence, solved_masses=totals, n_stale=0)
+    state = replace(
+        state, solution=values, influence=influence, solved_label_weights=totals, n_stale=0
+    )
     # The problem is to minimise z'Az / 2 - b'z, A having eigenvalues >= 1 - alpha, so the gap is
     # r'A^{-1}r / 2 <= |r|^2 / (2 (1 - alpha)) for a residual r. Both are in units of b.
     gap = solution.residual**2 / (2.0 * (1.0 - state.alpha))

@@ -7,7 +7,7 @@ import numpy as np
 from seqmed.graph import loops
 from seqmed.graph.loops import drop
 from seqmed.graph.metrics import Metric, Stored
-from seqmed.graph.neighbours import Lists, Side, Single, Slots, empty_lists
+from seqmed.graph.neighbours import ComparedRows, Lists, Single, Slots, empty_lists
 
 __all__ = ["Scan", "drop"]
 
@@ -29,10 +29,10 @@ class Scan:
         ]
         self.memory = np.empty(0, dtype=np.float32)
 
-    def side(self, stored: Stored, slots: Slots) -> Side:
+    def side(self, stored: Stored, slots: Slots) -> ComparedRows:
         """Return rows prepared for comparisons."""
         slack = self.metric.slack(stored.rows.shape[1])
-        side = Side(stored.rows, np.float32(1.0 - slack) * stored.norms, slots)
+        side = ComparedRows(stored.rows, np.float32(1.0 - slack) * stored.norms, slots)
         return side if self.metric.refines else inexact(side)
 
     def nearest(
@@ -64,10 +64,10 @@ class Scan:
         radii = self.radii(nearest, slots, strip, length)
         np.minimum(np.nextafter(radii, np.inf), found.horizons, out=found.horizons)
         for values, block in compared:
-            loops.offer(values, strip, block, found)
+            loops.insert_rows(values, strip, block, found)
             if receiving is not None:
                 part = receiving.take(slice(block.slots[0], block.slots[-1] + 1))
-                loops.receive(values, strip, block, part)
+                loops.insert_queries(values, strip, block, part)
         return found
 
     def reserve(self, size: int) -> None:
@@ -75,7 +75,7 @@ class Scan:
         if self.memory.size < size:
             self.memory = np.empty(size, dtype=np.float32)
 
-    def radii(self, values: Single, slots: Slots, strip: Side, length: int) -> Single:
+    def radii(self, values: Single, slots: Slots, strip: ComparedRows, length: int) -> Single:
         """Return squared distances (m,) within which there are at least ``length`` rows.
 
         Parameters
@@ -95,6 +95,6 @@ class Scan:
         return np.maximum(np.partition(distances, length - 1, axis=1)[:, length - 1], 0.0)
 
 
-def inexact(side: Side) -> Side:
+def inexact(side: ComparedRows) -> ComparedRows:
     """Return the set without the rows from which exact distances are computed."""
     return side._replace(rows=np.zeros((side.norms.size, 0), dtype=np.float32))

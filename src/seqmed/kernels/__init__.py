@@ -35,8 +35,9 @@ def make_kernel(
     if callable(kernel) and not isinstance(kernel, type) and not hasattr(kernel, "freeze"):
         return FromFunction(kernel)
     raise ValueError(
-        f"kernel={kernel!r}: expected one of {names()}, a function of two sets of rows, or an "
-        "object with all methods of seqmed.kernels.Kernel; a class must be called first."
+        f"kernel={kernel!r}, expected one of {names()}, a function of two sets of rows, or an "
+        "object with all methods of seqmed.kernels.Kernel: pass one of these. Pass an instance of "
+        "a kernel class, not the class."
     )
 
 

@@ -34,7 +34,10 @@ class TfIdf(Pointwise):
     def coordinates(self, points: Points) -> Points:
         check_counts(points, "tfidf")
         if self.idf is None:
-            raise ValueError("TfIdf has no idf weights yet: freeze it on a first batch.")
+            raise ValueError(
+                "TfIdf has no idf weights yet, expected weights of a first batch: call freeze "
+                "first."
+            )
         if sp.issparse(points):
             weighted = sp.csr_array(points.log1p() * self.idf)
         else:
@@ -88,7 +91,7 @@ class DCMFisher(Pointwise):
         check_counts(points, "dcm")
         if self.information not in ("identity", "diagonal"):
             raise ValueError(
-                f"information={self.information!r}: expected 'identity' or 'diagonal'."
+                f"information={self.information!r}, expected 'identity' or 'diagonal': set one."
             )
         fitted = replace(
             self,
@@ -113,7 +116,9 @@ class DCMFisher(Pointwise):
         """
         check_counts(points, "dcm")
         if self.concentrations is None or self.precisions is None:
-            raise ValueError("DCMFisher has no concentrations yet: freeze it on a first batch.")
+            raise ValueError(
+                "DCMFisher has no concentrations yet, expected those of a first batch: call freeze."
+            )
         counts = canonical(sp.csr_array(points))
         total = float(self.concentrations.sum())
         lengths = np.asarray(counts.sum(axis=1)).ravel()

@@ -28,8 +28,8 @@ class FromFunction(Pointwise):
         values = np.asarray(self.function(left, right), dtype=np.float64)
         if values.shape != expected:
             raise ValueError(
-                f"the kernel function returned shape {values.shape}, expected {expected}: it must "
-                "map (n, p) and (m, p) rows to an (n, m) matrix."
+                f"the kernel function returned shape {values.shape}, expected {expected}: correct "
+                "the function, which must map (n, p) and (m, p) rows to an (n, m) matrix."
             )
         if not np.isfinite(values).all():
             raise ValueError(
@@ -70,7 +70,7 @@ class Precomputed(Pointwise):
     def diagonal(self, points: Points) -> Array:
         if points.dtype.kind != "i":
             raise ValueError(
-                "kernel='precomputed' got rows of kernel values, which do not hold k(x, x), "
+                "kernel='precomputed' got rows of kernel values, which do not contain k(x, x), "
                 "expected known points: pass a kernel object or a callable kernel instead."
             )
         return np.asarray(np.diagonal(self.gram)[points[:, 0]].copy())

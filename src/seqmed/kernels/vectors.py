@@ -15,7 +15,7 @@ from seqmed.arrays import Array, Indices, Points, row_norms_squared
 from seqmed.kernels.bounded import sums_by_blocks
 from seqmed.kernels.protocol import Expansion, Pointwise
 from seqmed.linalg.factorisation import symmetric_product
-from seqmed.threads import side_by_side
+from seqmed.threads import run_in_threads
 
 # Largest |x - centre|^2, in units of 1/gamma, for which distances are computed from inner products.
 # Their error is about 1e-15 of this. Beyond it, distances are computed from differences.
@@ -97,7 +97,7 @@ class RBF(Pointwise):
         return np.ones(points.shape[0])
 
 
-class Side(NamedTuple):
+class PreparedRows(NamedTuple):
     """Rows (n, p) prepared as the left or right factor of a product.
 
     ``factors`` (n, p) are the rows minus the centre, and ``lengths`` (n,) are their gamma |x|^2.
@@ -110,10 +110,10 @@ class Side(NamedTuple):
     lengths: Array
     far: Indices
 
-    def part(self, rows: slice) -> Side:
+    def part(self, rows: slice) -> PreparedRows:
         """Return the selected rows."""
         far = within(self.far, rows) - rows.start
-        return Side(self.rows[rows], self.factors[rows], self.lengths[rows], far)
+        return PreparedRows(self.rows[rows], self.factors[rows], self.lengths[rows], far)
 
 
 def lengths_of(factors: Array, gamma: float) -> Array:
@@ -148,16 +148,16 @@ class Gaussians:
         self.narrow = points.shape[1] <= NARROW
         self.right = self.side(points, left=False)
 
-    def side(self, rows: Array, left: bool) -> Side:
+    def side(self, rows: Array, left: bool) -> PreparedRows:
         """Return rows prepared as the left or right factor of a product."""
         factors = rows if self.centre is None else rows - self.centre
         lengths = lengths_of(factors, self.gamma)
         far = np.flatnonzero(~(lengths <= FAR_FROM_CENTRE))
         if self.narrow:
             factors = with_lengths(factors, lengths, 2.0 * self.gamma if left else 1.0, left)
-        return Side(rows, factors, lengths, far)
+        return PreparedRows(rows, factors, lengths, far)
 
-    def strips_of(self, left: Array) -> Callable[[slice], Side]:
+    def strips_of(self, left: Array) -> Callable[[slice], PreparedRows]:
         """Return a function that maps a slice to the prepared rows of ``left``.
 
         If there are few rows, all are prepared at once.
@@ -166,7 +166,7 @@ class Gaussians:
             return self.side(left, left=True).part
         return lambda rows: self.side(left[rows], left=True)
 
-    def tile(self, strip: Side, columns: slice, out: Array) -> Array:
+    def tile(self, strip: PreparedRows, columns: slice, out: Array) -> Array:
         """Write the values between a strip and a slice of the points to ``out``, (k, l)."""
         with np.errstate(over="ignore", invalid="ignore"):
             np.matmul(strip.factors, self.right.factors[columns].T, out=out)
@@ -186,7 +186,7 @@ class Gaussians:
 
     def each(self, work: Callable[[slice], None], n: int, size: int) -> None:
         """Call ``work`` for every strip of ``size`` of the n rows, in several threads."""
-        side_by_side(work, parts(n, size), n * self.size * max(1, self.points.shape[1] // NARROW))
+        run_in_threads(work, parts(n, size), n * self.size * max(1, self.points.shape[1] // NARROW))
 
     def matrix(self, left: Array) -> Array:
         """Return all values, (n, m)."""

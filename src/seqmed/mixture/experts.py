@@ -19,7 +19,7 @@ from seqmed.classes import ClassRegistry, find, union
 from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.prediction import scored
 from seqmed.estimators.sequential import SequentialClassifier
-from seqmed.estimators.validation import Rows, alike, is_estimator
+from seqmed.estimators.validation import Rows, equal_parameters, is_estimator
 from seqmed.kernels import Kernel, make_kernel
 from seqmed.label_dtypes import as_objects, typed
 from seqmed.snapshots import snapshot
@@ -131,7 +131,7 @@ class OwnExpert:
         stream = getattr(self.estimator, "_stream", None)
         found = np.zeros((points.shape[0], registry.classes.size))
         if stream is not None and stream.registry.seen.any():
-            places = stream.registry.places_in(registry)
+            places = stream.registry.indices_in(registry)
             found[:, places] = stream.registry.unscaled(scored(stream.posterior, points))
         return found
 
@@ -140,7 +140,7 @@ class OwnExpert:
         stream = getattr(self.estimator, "_stream", None)
         found = np.zeros(registry.classes.size)
         if stream is not None and stream.registry.classes.size:
-            found[stream.registry.places_in(registry)] = stream.registry.discounted
+            found[stream.registry.indices_in(registry)] = stream.registry.discounted
         return found
 
     def retract(
@@ -184,11 +184,11 @@ class OtherExpert:
         now = all_parameters(template)
         for name in self.given | now:
             before, after = self.given.get(name), now.get(name)
-            if not alike(before, after):
+            if not equal_parameters(before, after):
                 raise ValueError(
-                    f"estimator__{name} was changed from {before!r} to {after!r} in mid-stream, "
-                    f"expected it to stay, as {type(self.estimator).__name__} has learned with "
-                    "it: set it back, or start a new model."
+                    f"estimator__{name} was changed from {before!r} to {after!r} "
+                    "between batches, expected the same value for all batches of a "
+                    f"{type(self.estimator).__name__}: set it back, or start a new model."
                 )
         return self
 
@@ -300,7 +300,7 @@ def other_expert(estimator: BaseEstimator) -> OtherExpert:
     if missing:
         raise TypeError(
             f"estimator={type(model).__name__} has no {' and no '.join(missing)}, expected a "
-            "classifier that learns batch by batch, for example SeqMED or SGDClassifier."
+            "classifier that learns batch by batch: pass for example SeqMED() or SGDClassifier()."
         )
     return OtherExpert(model, all_parameters(estimator))
 
@@ -337,6 +337,7 @@ def check_type(before: Any, now: Any) -> None:
     """Refuse an estimator of another type than before."""
     if type(before) is not type(now):
         raise ValueError(
-            f"estimator was changed from a {type(before).__name__} to a {type(now).__name__} in "
-            "mid-stream, expected its type to stay: set it back, or start a new model."
+            f"estimator was changed from a {type(before).__name__} to a {type(now).__name__} "
+            "between batches, expected the same type for all batches: set it back, or start a new "
+            "model."
         )

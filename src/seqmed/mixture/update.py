@@ -44,7 +44,7 @@ class MixtureSettings(NamedTuple):
     weight : weight of the graph if it is fixed; None to choose it by evidence.
     class_prior : whether class priors may be used.
     forgetting : factor per batch, in (0, 1].
-    class_weight : as the estimator's parameter.
+    class_weight : parameter ``class_weight`` of the estimator.
     """
 
     weight: float | None
@@ -88,7 +88,7 @@ class MixtureInfo(NamedTuple):
     graph : report of the graph.
     n_mini_batches : number of mini-batches of the batch.
     n_recorded : labeled rows in the record.
-    weight, temperature : of the mixture.
+    weight, temperature : weight of the graph, and temperature of the mixture.
     """
 
     graph: GraphInfo
@@ -134,11 +134,11 @@ def learn(
 
     ``new_batch`` is False for a part of a larger batch, which is not counted as a batch.
     """
-    share = settings.forgetting if new_batch and stream.n_batches else 1.0
+    forgetting = settings.forgetting if new_batch and stream.n_batches else 1.0
     # labels are discounted only by batches with labels, as in the margin expert
-    of_labels = share if rows.labeled.any() else 1.0
+    of_labels = forgetting if rows.labeled.any() else 1.0
     stream = stream._replace(
-        graph=stream.graph.forget(share, new_labels=bool(rows.labeled.any())),
+        graph=stream.graph.forget(forgetting, new_labels=bool(rows.labeled.any())),
         record=stream.record.forget(of_labels),
         n_batches=stream.n_batches + new_batch,
     )
@@ -189,13 +189,18 @@ def learn_mini_batch(
     all_codes[labeled] = codes
     graph, slots = stream.graph, np.full(rows.weights.size, -1)
     stored = graph.rows.metric.store(take_rows(rows.points, chosen))
-    masses = np.where(all_codes >= 0, rows.weights, 0.0)[chosen]
+    label_weights = np.where(all_codes >= 0, rows.weights, 0.0)[chosen]
     entering = None
     if mini_batch.new_points:
         entering = propagation.choose_entering(graph, all_codes[chosen])
         slots[chosen[entering.rows]] = entering.slots
     graph, info = propagation.learn(
-        graph, stored, all_codes[chosen], masses, late=not mini_batch.new_points, entering=entering
+        graph,
+        stored,
+        all_codes[chosen],
+        label_weights,
+        late=not mini_batch.new_points,
+        entering=entering,
     )
     margin = stream.margin.learn(mini_batch._replace(registry=registry))
     given = class_weight if isinstance(class_weight, dict) else None
@@ -214,7 +219,7 @@ def with_classes(stream: MixtureStream, registry: ClassRegistry) -> MixtureStrea
     size = registry.classes.size
     if size == stream.registry.classes.size:
         return stream._replace(registry=registry)
-    places = stream.registry.places_in(registry)
+    places = stream.registry.indices_in(registry)
     return stream._replace(
         registry=registry,
         graph=stream.graph.with_classes(places, size),
@@ -227,7 +232,7 @@ def with_classes(stream: MixtureStream, registry: ClassRegistry) -> MixtureStrea
 def recorded(
     stream: MixtureStream, rows: Rows, labeled: Indices, codes: Indices, *, late: bool
 ) -> ScoreRecord:
-    """Return the record with the scores of labeled rows by both experts, before they are learned.
+    """Return the record with the scores of labeled rows by both experts before learning.
 
     ``late`` is whether the rows may already be kept as unlabeled rows.
     """
@@ -336,7 +341,7 @@ def retract(
         retraction = propagation.retract(graph, stored, codes)
     # labels of rows that are no longer kept get the mean discount of their class
     means = stream.registry.discounted[codes] / stream.registry.weights[codes]
-    discounted = np.where(retraction.found, retraction.masses, means * retracted.weights)
+    discounted = np.where(retraction.found, retraction.label_weights, means * retracted.weights)
     declared = stream.margin.estimator._stream.registry.declared
     registry = replace(stream.registry, declared=declared).remove(
         codes, retracted.weights, discounted

@@ -137,9 +137,9 @@ class ScoreRecord:
         }
         return ScoreRecord(**joined)
 
-    def forget(self, share: float) -> ScoreRecord:
-        """Return the record with weights scaled by ``share`` in (0, 1]."""
-        return self if share == 1.0 else replace(self, weights=share * self.weights)
+    def forget(self, forgetting: float) -> ScoreRecord:
+        """Return the record with weights scaled by ``forgetting`` in (0, 1]."""
+        return self if forgetting == 1.0 else replace(self, weights=forgetting * self.weights)
 
     def with_classes(self, places: Indices, n_classes: int) -> ScoreRecord:
         """Return the record with class c moved to ``places[c]`` of ``n_classes``; -1 drops it."""
@@ -168,8 +168,8 @@ def class_factors(counts: Array, scaled: bool) -> Array:
     """Return the factors of the margin's scores, (3, ..., K) for counts (..., K).
 
     They are ``n_c^{-1/2} pi_c^delta`` for every exponent delta, relative to the mean of
-    ``n_c^{-1/2}`` over known classes. They are 0 for unknown classes, and unless ``scaled`` 1 for
-    all known classes.
+    ``n_c^{-1/2}`` over known classes. They are 0 for unknown classes. If ``scaled`` is False, they
+    are 1 for all known classes.
 
     The class priors pi are shrunk towards uniform priors, to the extent that chance explains their
     differences.

@@ -29,8 +29,8 @@ FEWEST_VALUES = 10
 # Smallest number of rows for a comparison. With fewer, even a tenfold deviation is insignificant.
 ENOUGH_ROWS = 30
 # A drifted column has returned if its difference is within this fraction of the limit, or within
-# this many standard errors. A column that was constant has returned if the number of different
-# values is at least this probable.
+# this many standard errors. A column that was constant in the first batch has returned if the
+# number of other values is no longer significant at this level.
 RETURN_SHARE, RETURN_ERRORS, RETURN_PROBABILITY = 0.5, 2.0, 0.05
 # Number of columns that a warning describes. The others are counted.
 COLUMNS_SHOWN = 3
@@ -132,13 +132,13 @@ def compare(
 
 def count_outside(first: ColumnStatistics, points: Points) -> Array:
     """Return the number of values of every column, (p,), outside the range of the first batch."""
-    share = column_means(
+    fraction = column_means(
         points,
         lambda x, low, high: (x < low) | (x > high),
         first.low - first.rounding,
         first.high + first.rounding,
     )
-    return np.round(share * count_values(points))
+    return np.round(fraction * count_values(points))
 
 
 def probability_of_outside(outside: Array, n: Indices, m: Indices) -> Array:
@@ -222,7 +222,7 @@ class DriftMonitor:
         return np.flatnonzero(nonzero)
 
     def _of_all_columns(self, comparison: Comparison, columns: Indices) -> Comparison:
-        """Extend the comparison of some columns to all columns; the others have not changed."""
+        """Extend a comparison of some columns to all columns; the others have not changed."""
         enough = self.first.count >= FEWEST_VALUES
         shift, ratio = np.where(enough, 0.0, np.nan), np.where(enough, 1.0, np.nan)
         drifted = self.drifted.copy()

@@ -201,7 +201,7 @@ class StreamPipeline(Pipeline):
         **params : dict
             Further arguments for `partial_fit` of the final estimator: classes, sample_weight,
             new_points. ``new_points=False`` is for late labels of rows that were learned before.
-            Such rows are transformed only: incremental steps do not learn them, and they are not
+            Such rows are only transformed: incremental steps do not learn them, and they are not
             compared with the first batch.
 
         Returns
