@@ -35,7 +35,7 @@ class LabelType(NamedTuple):
     ----------
     name : name in error messages.
     classes : Python and numpy classes of labels of this type.
-    plain : converts a label exactly to the one Python class that stands for the type.
+    plain : converts a label exactly to the Python class of the type.
     array : converts an array, or an array of plain objects, to the dtype of the type.
     """
 

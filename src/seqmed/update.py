@@ -319,7 +319,7 @@ def labeled_window(batch: Batch, settings: Settings, number: int) -> Window:
 def with_forgetting(
     posterior: Posterior, entering: Window, settings: Settings
 ) -> tuple[Posterior, bool]:
-    """Return the posterior with earlier labels discounted, and whether they were.
+    """Return the posterior after forgetting, and whether earlier labels were discounted.
 
     They are discounted if the window, with the new labels, has a dual to solve.
     """

@@ -14,7 +14,7 @@ import numpy as np
 
 from seqmed.graph.neighbours import Lists, Single, Slots
 
-# Edge weight of the farthest neighbour is exp(-SHARPNESS).
+# The edge weight of the farthest neighbour is exp(-SHARPNESS).
 SHARPNESS = 4.0
 # Relative residual at which a column is solved, and the largest number of iterations. The condition
 # number (1 + alpha) / (1 - alpha) is small enough to need fewer up to alpha = .9999.
