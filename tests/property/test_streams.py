@@ -337,14 +337,14 @@ def score_scale(model, X):
 
 @settings(max_examples=EXAMPLES)
 @given(recipes())
-def test_a_row_scores_alone_as_in_company(recipe):
+def test_a_row_has_the_same_score_alone_and_in_a_batch(recipe):
     assert_company_is_immaterial(recipe)
 
 
 @pytest.mark.exhaustive
 @settings(max_examples=EXAMPLES // 2)
 @given(recipes(counts=True))
-def test_a_row_of_counts_scores_alone_as_in_company(recipe):
+def test_a_row_of_counts_has_the_same_score_alone_and_in_a_batch(recipe):
     assert_company_is_immaterial(recipe)
 
 
@@ -403,7 +403,7 @@ def kept_rows(posterior):
 
 @settings(max_examples=EXAMPLES // 2)
 @given(recipes())
-def test_what_is_kept_stays_within_its_bounds(recipe):
+def test_kept_rows_and_bytes_stay_within_their_bounds(recipe):
     """Points within the budget, landmarks within their number, the window within its lag."""
     model, labeled = recipe.model(), []
     for position in range(len(recipe.batches)):

@@ -104,7 +104,7 @@ def prior(model, asked):
 
 
 @pytest.mark.parametrize("name", ["SeqGraphMED", "GraphPropagation"])
-def test_before_two_classes_rows_that_resemble_others_are_asked_about(name):
+def test_before_two_classes_rows_similar_to_others_are_queried(name):
     model = taught(name, labels=0)
     asked = np.vstack([make_rows(30, seed=1)[0], np.full((1, 4), 100.0)])
     assert expected_regret(model, asked) is None
@@ -154,7 +154,7 @@ def test_many_labels_are_thinned(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["SeqGraphMED", "GraphPropagation"])
-def test_asking_is_better_than_drawing(name):
+def test_queries_are_better_than_random_rows(name):
     """Three labels in every batch of 100 digits; 92.8 and 93.8 % drawn, 97.1 and 97.7 % asked."""
     X, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(y.size)

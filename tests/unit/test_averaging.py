@@ -123,7 +123,7 @@ def test_averages_follow_classes_that_are_discovered(carrier, order):
     assert np.array_equal(discovered.posterior_.solved, declared.posterior_.solved)
 
 
-def test_averaging_without_smoothing_counts_only_batches_that_teach():
+def test_averaging_without_smoothing_counts_only_batches_with_a_dual():
     stream = awkward_stream(seed=43)
     model = learn(seq_med(averaging=True), stream)
     # without labels nothing is to be solved again, and one class teaches nothing

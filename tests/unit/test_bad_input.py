@@ -302,7 +302,7 @@ def test_bad_parameters_are_refused_from_the_start(estimator, name):
 
 
 @pytest.mark.parametrize(("estimator", "name"), PARAMETER_CASES)
-def test_bad_parameters_in_mid_stream_lose_nothing(estimator, name):
+def test_bad_parameters_between_batches_lose_nothing(estimator, name):
     _, values, words = BAD_PARAMETERS[name]
     model = learned(estimator)
     good = {parameter: getattr(model, parameter) for parameter in values}
@@ -374,7 +374,7 @@ def test_every_parameter_is_either_fixed_or_changeable():
         if name in estimator().get_params()
     ],
 )
-def test_a_fixed_parameter_changed_in_mid_stream(estimator, name):
+def test_a_fixed_parameter_changed_between_batches(estimator, name):
     model = learned(estimator, **({"bias": "exact"} if name == "bias_variance" else {}))
     untouched = pickle.loads(pickle.dumps(model))
     old, new = getattr(model, name), FIXED[name]
@@ -399,7 +399,7 @@ def test_a_fixed_parameter_changed_in_mid_stream(estimator, name):
         if name in estimator().get_params()
     ],
 )
-def test_other_parameters_may_change_in_mid_stream(estimator, name):
+def test_other_parameters_may_change_between_batches(estimator, name):
     model = learned(estimator).set_params(**{name: CHANGEABLE[name]}).partial_fit(*THIRD)
     assert model.n_batches_ == 3
     if name in ("C", "slack_shape", "beta", "class_weight", "window", "lag", "forgetting"):
@@ -410,14 +410,14 @@ def test_other_parameters_may_change_in_mid_stream(estimator, name):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize(("old", "new"), [("exact", "median"), ("median", "exact")])
-def test_the_rule_of_a_diffuse_bias_may_change_in_mid_stream(estimator, old, new):
+def test_the_rule_of_a_diffuse_bias_may_change_between_batches(estimator, old, new):
     model = learned(estimator, bias=old).set_params(bias=new).partial_fit(*THIRD)
     unchanged = learned(estimator, bias=old).partial_fit(*THIRD)
     difference = model.decision_function(PROBES) - unchanged.decision_function(PROBES)
     assert np.abs(difference).max() > 1e-4  # it has an effect
 
 
-def test_the_pair_of_gammas_may_come_in_mid_stream():
+def test_the_pair_of_gammas_may_come_between_batches():
     """``C = 1 / (2 l gamma_A)`` and ``beta = gamma_I / (2 gamma_A n^2)``, for 24 labels of 24."""
     model = learned(SeqLapMED).set_params(gamma_A=1e-3, gamma_I=1.0)
     model.partial_fit(*THIRD)

@@ -405,7 +405,7 @@ def test_a_budget_that_is_never_reached_costs_nothing():
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("name", ["exact", "landmarks", "SeqMED"])
-def test_which_points_are_one_array_makes_no_difference(name, late):
+def test_equal_arrays_need_not_be_the_same_object(name, late):
     """A tool that keeps models may keep equal arrays apart: nothing may hang on their identity."""
     options = {
         "exact": (SeqLapMED, {"beta": 0.5, "recursion": "exact"}),

@@ -147,7 +147,7 @@ def test_probabilities_are_calibrated_on_the_next_batch(estimator, n_classes):
         assert abs(confidences[rows].mean() - right[rows].mean()) < limit
 
 
-def test_few_labels_are_no_reason_for_certainty():
+def test_few_labels_give_moderate_probabilities():
     """Before a label was scored a row on the margin is a guess; honest scores make up the mind."""
     (X, y), *rest = make_stream(12, noise=0.0, seed=1)
     model = SeqMED().fit(X, y)
@@ -181,7 +181,7 @@ def test_probabilities_follow_drift_with_the_same_forgetting():
 
 
 @pytest.mark.parametrize("bias", ["auto", "exact"])
-def test_one_wild_row_does_not_spoil_the_record(bias):
+def test_one_outlier_has_little_effect_on_the_record(bias):
     """Its score is large without bound; what it says against a slope is not."""
     batches = list(make_stream(10, noise=0.0, seed=3))
     model = SeqMED("linear", bias=bias)

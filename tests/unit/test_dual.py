@@ -43,7 +43,7 @@ from tests.support.dual_problems import (
 # -- against clarabel and Newton -------------------------------------------------------------------
 
 
-def test_cases_cover_what_they_claim():
+def test_the_cases_cover_all_shapes_sizes_and_bounds():
     assert len(CASES) >= 40
     assert {case.shape for case in CASES} == {0.0, 0.1, 1.0}
     assert min(case.n for case in CASES) == 2
@@ -684,7 +684,7 @@ def test_large_variance_approaches_the_equality(shape):
 @pytest.mark.parametrize("shape", [0.0, 1.0])
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 @pytest.mark.nojit
-def test_one_class_under_a_diffuse_bias_teaches_nothing(shape, sign):
+def test_one_class_under_a_diffuse_bias_has_zero_multipliers(shape, sign):
     problem = replace(make_problem(Case(12, 10.0, shape)), signs=np.full(12, sign))
     solution = solve(problem, tol=TIGHT)
     assert_feasible(problem, solution)
@@ -870,7 +870,7 @@ def assert_certificate_follows_from_violation(problem, solution, tol):
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.nojit
-def test_wild_little_problems_never_fail(seed):
+def test_small_problems_with_extreme_values_are_solved(seed):
     """Scales over sixteen decades, repeated points, one class, zero rows: always a certificate."""
     generator = np.random.default_rng(seed)
     solved = 0
@@ -919,7 +919,7 @@ def eager(monkeypatch):
 
 
 @pytest.mark.parametrize("case", ALL_CASES)
-def test_leaving_points_out_changes_nothing(case, request):
+def test_shrinking_does_not_change_the_solution(case, request):
     """The same optimum, with a finite bias variance too, whose y'a is partly of those left out."""
     problem, expected, _ = outcome(case)
     request.getfixturevalue("eager")
@@ -929,7 +929,7 @@ def test_leaving_points_out_changes_nothing(case, request):
 
 @pytest.mark.parametrize("variance", [np.inf, 0.5])
 @pytest.mark.parametrize("shape", [0.0, 1.0])
-def test_points_are_left_out_and_come_back(shape, variance, eager):
+def test_points_leave_the_active_set_and_return(shape, variance, eager):
     problem = replace(noisy_svm_problem(500, 5, 0.3, 10.0), bias_variance=variance)
     problem = replace(problem, shapes=np.full(500, shape))
     solution = solve_tightly(problem)
@@ -943,7 +943,7 @@ def test_points_are_left_out_and_come_back(shape, variance, eager):
 
 
 @pytest.mark.parametrize("max_iter", [1, 20, 137, 400])
-def test_running_out_of_steps_among_the_points_left(max_iter, eager):
+def test_max_iter_is_reached_with_a_shrunk_active_set(max_iter, eager):
     problem = noisy_svm_problem(300, 5, 0.3, 100.0)
     solution = solve(problem, tol=1e-9, max_iter=max_iter)
     assert solution.status == "max_iter"
@@ -953,7 +953,7 @@ def test_running_out_of_steps_among_the_points_left(max_iter, eager):
     assert solution.violation == pytest.approx(kkt_violation(problem, solution.multipliers))
 
 
-def test_rounding_is_blamed_only_after_nobody_was_left_out(eager):
+def test_rounding_is_reported_only_with_all_points_active(eager):
     """A tolerance below what doubles can show: an honest answer, and an end."""
     problem = noisy_svm_problem(200, 5, 0.02, 1e4)
     solution = solve(problem, tol=1e-30, max_iter=300_000)
@@ -962,7 +962,7 @@ def test_rounding_is_blamed_only_after_nobody_was_left_out(eager):
         assert solution.violation <= rounding_floor(problem, solution.multipliers)
 
 
-def test_large_problems_take_the_short_way():
+def test_large_problems_are_solved_with_shrinking():
     """Without any change: 1200 points, against LIBSVM."""
     problem = noisy_svm_problem(1200, 5, 0.3, 10.0)
     _, scores = libsvm(problem)

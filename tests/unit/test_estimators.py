@@ -68,7 +68,7 @@ class TestDefaults:
             ({"budget": 20}, {"n_landmarks": 10, "budget": 20}),
         ],
     )
-    def test_what_is_left_open(self, given, meant):
+    def test_omitted_parameters_have_their_defaults(self, given, meant):
         np.testing.assert_array_equal(self.scores(**given), self.scores(**{**DEFAULTS, **meant}))
 
     def test_the_choices_differ(self):
@@ -96,7 +96,7 @@ class TestThreads:
     def counts(self):
         return sorted(pool["num_threads"] for pool in threadpool_info())
 
-    def test_limits_are_lifted_whoever_is_last(self):
+    def test_thread_limits_are_removed_after_concurrent_calls(self):
         model = SeqMED().fit(X, Y)
         before = self.counts()
         rows = np.tile(X, (50, 1))
@@ -152,7 +152,7 @@ def test_a_class_may_be_called_none(container):
 
 
 class TestRefusals:
-    def test_a_lopsided_matrix(self):
+    def test_an_asymmetric_precomputed_kernel(self):
         gram = X @ X.T
         gram[0, 1] += 1.0
         with pytest.raises(ValueError, match="from its transpose by 1, expected a symm"):
@@ -169,7 +169,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match="an instance of a kernel class, not the class"):
             SeqMED(RBF).fit(X, Y)
 
-    def test_half_a_kernel(self):
+    def test_a_kernel_without_all_methods(self):
         class Half:
             def freeze(self, points, weights):
                 return self
@@ -197,7 +197,7 @@ def test_classes_may_be_a_set():
     assert SeqMED().partial_fit(X, Y, classes={0, 1, 2}).classes_.tolist() == [0, 1, 2]
 
 
-def test_an_indefinite_kernel_is_called_one():
+def test_the_error_names_an_indefinite_kernel():
     gram = X @ X.T - 3.0 * np.eye(60)
     with pytest.raises(ValueError, match="not positive semi-definite"):
         SeqLapMED("precomputed", beta=5.0, recursion="exact").fit(gram, Y)

@@ -93,7 +93,7 @@ def test_penalty_equals_the_loops(graph_parameters, sparse):
 
 @pytest.mark.parametrize("p", [4, 40, 60])
 @pytest.mark.parametrize("graph_parameters", RECIPES, ids=recipe_name)
-def test_a_penalty_is_some_observations(graph_parameters, p):
+def test_a_penalty_is_a_number_of_observations(graph_parameters, p):
     """No more of them than there are points, or functions."""
     points, functions = vectors(40, seed=1), vectors(40, p=p, seed=2)
     observations = penalty_of(points, graph_parameters, weight=0.7).observations(functions)
@@ -180,7 +180,7 @@ def assert_nearest(points, rtol):
 
 @pytest.mark.parametrize("p", [5, 10, 40])
 @pytest.mark.parametrize("outlier", [1e9, 1e10, 1e12])
-def test_an_outlier_does_not_blur_who_is_near(p, outlier):
+def test_an_outlier_does_not_change_the_neighbours(p, outlier):
     """It moves the mean, from which all others then are far."""
     points = vectors(40, p=p, seed=10)
     points[7, 2] = outlier

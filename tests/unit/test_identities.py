@@ -256,7 +256,7 @@ def test_landmarks_that_are_all_points_are_exact(wrap, bias):
 
 
 @either_bias
-def test_smoothness_counts(bias):
+def test_smoothness_changes_the_scores(bias):
     # all the identities above would hold for a model that ignored its unlabeled rows
     stream = make_stream(seed=7)
     for recursion in RECURSIONS:

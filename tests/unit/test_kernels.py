@@ -582,7 +582,7 @@ def test_joining_other_expansions_lists_their_points(sparse):
     ],
     ids=str,
 )
-def test_a_function_is_not_asked_for_nothing(options):
+def test_a_function_is_not_called_with_empty_input(options):
     """As scikit-learn's kernels, which refuse arrays without rows."""
     sizes = set()
 
@@ -652,7 +652,7 @@ def test_products_in_halves(n, monkeypatch):
     assert np.array_equal(threads.product(left, right), expected)
 
 
-def test_our_own_limit_is_not_the_users():
+def test_the_thread_limit_of_the_package_is_not_that_of_the_user():
     with threads.one_thread():
         within = threads.allowed_threads()
     assert within == threads.allowed_threads() == threads.threads_of_blas()
@@ -707,7 +707,7 @@ def test_an_error_on_a_thread_is_raised(monkeypatch):
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_a_matrix_that_is_not_held(sparse, monkeypatch):
+def test_a_matrix_that_is_computed_row_by_row(sparse, monkeypatch):
     points = vectors(40, seed=6)
     rows = sp.csr_array(points) if sparse else points
     gram = ComputedGram(RBF(0.3), rows)

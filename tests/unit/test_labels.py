@@ -112,7 +112,7 @@ def reference(blobs):
 
 
 @pytest.mark.parametrize("spelling", NUMBERS)
-def test_numbers_however_spelled_teach_the_same(reference, spelling):
+def test_numbers_of_any_type_give_the_same_model(reference, spelling):
     points, codes, expected = reference
     model = SeqLapMED().fit(points, NUMBERS[spelling](codes))
     assert model.classes_.tolist() == [0, 1]
@@ -124,7 +124,7 @@ def test_numbers_however_spelled_teach_the_same(reference, spelling):
 
 
 @pytest.mark.parametrize("spelling", STRINGS)
-def test_strings_however_spelled_teach_the_same(reference, spelling):
+def test_strings_of_any_type_give_the_same_model(reference, spelling):
     points, codes, expected = reference
     model = SeqLapMED().fit(points, STRINGS[spelling](codes))
     assert model.classes_.tolist() == list(NAMES)
@@ -136,7 +136,7 @@ def test_strings_however_spelled_teach_the_same(reference, spelling):
 
 
 @pytest.mark.parametrize("spelling", BOOLEANS)
-def test_booleans_however_spelled_teach_the_same(reference, spelling):
+def test_booleans_of_any_type_give_the_same_model(reference, spelling):
     points, codes, expected = reference
     model = SeqLapMED().fit(points, BOOLEANS[spelling](codes))
     assert model.classes_.dtype == bool
@@ -154,7 +154,7 @@ def test_plain_booleans_are_classes(blobs):
 
 
 @pytest.mark.parametrize("spelling", [name for name in NUMBERS if "-1" not in name])
-def test_seqmed_passes_over_missing_labels(reference, spelling):
+def test_seqmed_ignores_missing_labels(reference, spelling):
     """SeqMED learns from labeled rows only, as if the others were not there."""
     points, codes, _ = reference
     model = SeqMED(gamma=0.5).fit(points, NUMBERS[spelling](codes))
@@ -236,7 +236,7 @@ def test_a_marker_of_another_type_marks_nothing(blobs):
     ids=["nan", "None", "<NA>"],
 )
 @pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
-def test_missing_values_numpy_spelled_out_are_refused(blobs, estimator, y):
+def test_missing_values_that_numpy_made_strings_are_refused(blobs, estimator, y):
     points, _ = blobs
     text = y[2]
     with pytest.raises(ValueError, match="numpy makes of a missing value") as refusal:
@@ -245,7 +245,7 @@ def test_missing_values_numpy_spelled_out_are_refused(blobs, estimator, y):
     assert "dtype object" in str(refusal.value)
 
 
-def test_the_remedies_for_spelled_out_missing_values_work(blobs):
+def test_the_remedies_for_missing_values_as_strings_work(blobs):
     points, _ = blobs
     spelled_out = np.array(["ham", "spam", np.nan] * 20)
     as_marker = SeqLapMED(unlabeled="nan").fit(points, spelled_out)
@@ -681,7 +681,7 @@ def test_class_weights_that_are_no_weights_are_refused(blobs, weight):
 
 @pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
 @pytest.mark.parametrize("names", [np.arange(24), np.array([f"class {i}" for i in range(24)])])
-def test_many_classes_among_few_labels_are_nothing_to_warn_of(blobs, estimator, names):
+def test_many_classes_among_few_labels_cause_no_warning(blobs, estimator, names):
     """scikit-learn warns where half of the labels are classes of their own: so it is here."""
     points, _ = blobs
     with pytest.warns(UserWarning, match="number of unique classes"):

@@ -75,7 +75,7 @@ def test_slack_shape_and_the_papers_bias_go_with_a_lag(options):
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)
-def test_the_lag_may_change_in_mid_stream(carrier):
+def test_the_lag_may_change_between_batches(carrier):
     """A longer lag lets the window grow again; frozen points do not return."""
     stream = awkward_stream(seed=32)
     lags = [2, 1, 3, None, None, 2, 1]

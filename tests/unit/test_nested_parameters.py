@@ -260,7 +260,7 @@ def test_an_estimator_with_wrong_parameters_is_refused_in_the_first_batch(change
         assert not hasattr(model, "classes_")
 
 
-def test_labels_are_not_taken_back_from_a_running_mean():
+def test_labels_are_not_retracted_from_a_running_mean():
     """As in SeqMED: past means that the labels shaped are part of it."""
     model = learn(SeqGraphMED(SeqMED(averaging=True), random_state=0))
     before = model.decision_function(PROBES)

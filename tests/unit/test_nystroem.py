@@ -117,7 +117,7 @@ def test_leaving_points_out_at_first_changes_nothing(name, monkeypatch):
     )
 
 
-def test_points_that_are_easy_are_left_out(monkeypatch):
+def test_points_beyond_their_margins_are_left_out(monkeypatch):
     asked = []
     original = NystroemGram.block
 
@@ -207,7 +207,7 @@ def test_coefficients_of_replaced_landmarks_are_projected(averaging):
     assert_close(found.coefficients, by_hand, 1e-7)
 
 
-def test_no_landmark_comes_of_rows_without_labels():
+def test_unlabeled_rows_never_become_landmarks():
     model = bounded()
     learn(model, [make_batch(20, 0, seed=9200)])
     assert landmarks_of(model) is None
@@ -227,7 +227,7 @@ def test_forgetting_alone_replaces_no_landmark():
 
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.98])
-def test_one_strange_batch_takes_no_more_than_its_share(forgetting):
+def test_one_unusual_batch_replaces_a_limited_fraction_of_landmarks(forgetting):
     rng = np.random.default_rng(5)
     model = SeqMED(gamma=0.5, lag=1, budget=60, forgetting=forgetting, random_state=0)
     for _ in range(60):
@@ -242,7 +242,7 @@ def test_one_strange_batch_takes_no_more_than_its_share(forgetting):
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_batches_of_few_labels_are_no_surprise_by_themselves(size):
+def test_small_batches_rarely_replace_landmarks(size):
     rng = np.random.default_rng(6)
     model = SeqMED(gamma=0.5, budget=100, random_state=0)
     full, changes = None, 0
@@ -316,13 +316,13 @@ def test_rounding_of_retracted_labels_has_no_effect(seed, bias):
     assert_close(*(model.decision_function(X) for model in models), 1e-6)
 
 
-def test_the_spread_is_the_kernels():
+def test_the_standard_deviation_is_that_of_the_kernel():
     model = learn(bounded(), long_stream(2, seed=4))
     assert_close(model.decision_std(new_points()), np.ones(40), 1e-14)
 
 
 @pytest.mark.parametrize("lag", [2, None])
-def test_labels_can_be_taken_back(lag):
+def test_labels_can_be_retracted(lag):
     """As if they had never come, but for landmarks that they have brought."""
     stream = make_stream(seed=72)
     without, model = bounded(budget=80, lag=lag), bounded(budget=80, lag=lag)
@@ -342,7 +342,7 @@ def test_labels_can_be_taken_back(lag):
         assert np.isfinite(model.decision_function(new_points())).all()
 
 
-def test_all_labels_taken_back_leave_nothing():
+def test_all_labels_retracted_leave_nothing():
     rows = make_batch(20, 10, seed=9300)
     model = learn(bounded(), [rows])
     known = rows.labels != UNLABELED

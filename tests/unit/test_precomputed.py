@@ -24,7 +24,7 @@ def nearly_symmetric(n, difference):
 @pytest.mark.parametrize("tile", [3, 4, 256])
 @pytest.mark.parametrize("n", [0, 1, 3, 7, 12])
 @pytest.mark.parametrize("difference", [0.0, 1e-9])
-def test_the_upper_half_counts(n, difference, tile, monkeypatch):
+def test_the_upper_triangle_is_used(n, difference, tile, monkeypatch):
     monkeypatch.setattr(symmetry, "TILE", tile)
     matrix = nearly_symmetric(n, difference)
     before = matrix.copy()
@@ -36,7 +36,7 @@ def test_the_upper_half_counts(n, difference, tile, monkeypatch):
 
 
 @pytest.mark.parametrize("place", [(0, 11), (5, 1), (11, 10)])
-def test_halves_that_differ_are_refused_wherever_they_do(place, monkeypatch):
+def test_asymmetric_matrices_are_refused_wherever_they_differ(place, monkeypatch):
     monkeypatch.setattr(symmetry, "TILE", 4)
     matrix = nearly_symmetric(12, 0.0)
     matrix[place] += 0.5

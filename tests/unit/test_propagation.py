@@ -279,7 +279,7 @@ def assert_neighbours_are_those_of_doubles(kept, rows):
 
 
 @pytest.mark.parametrize("outlier", [1e9, 1e25, 1e300])
-def test_an_outlier_in_the_first_batch_does_not_blur_the_others(outlier):
+def test_an_outlier_in_the_first_batch_does_not_change_other_distances(outlier):
     rng = np.random.default_rng(2)
     rows = rng.normal(size=(61, 3))
     rows[60] = outlier
@@ -559,7 +559,7 @@ def test_forgetting_brings_newer_rows_into_the_sample():
     assert newest_share(0.7) > 0.7
 
 
-def test_forgotten_labels_lose_mass_and_are_dropped_in_the_end():
+def test_forgotten_labels_lose_weight_and_are_finally_dropped():
     stream = batches(7, n_batches=1)
     state, _ = learned(begun(stream[0][0]), stream)
     half = state.forget(0.5)
@@ -574,7 +574,7 @@ def test_forgotten_labels_lose_mass_and_are_dropped_in_the_end():
     assert not dropped.label_weights[dropped.codes < 0].any()
 
 
-def test_labels_keep_their_mass_until_there_are_new_ones():
+def test_labels_keep_their_weight_until_there_are_new_labels():
     stream = batches(7, n_batches=1)
     state, _ = learned(begun(stream[0][0]), stream)
     later = state.forget(0.5, new_labels=False)

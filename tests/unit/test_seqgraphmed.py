@@ -278,7 +278,7 @@ def test_late_labels_need_a_first_batch(kind):
 
 @BOTH
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
-def test_labels_taken_back_are_as_if_never_given(kind, form):
+def test_labels_retracted_are_as_if_never_given(kind, form):
     X, _, labels = stream(120)
     X = np.abs(X)
     model = kind(random_state=0, **({} if kind is GraphPropagation else {"mixture": 0.5}))
@@ -317,7 +317,7 @@ def test_a_class_without_labels_left_is_forgotten(kind):
 
 
 @BOTH
-def test_what_cannot_be_taken_back_is_refused(kind):
+def test_what_cannot_be_retracted_is_refused(kind):
     X, _, labels = stream()
     model = kind(random_state=0).partial_fit(X, labels)
     labeled = np.flatnonzero(labels >= 0)[:3]
@@ -532,7 +532,7 @@ class Failing(GaussianNB):
         return self
 
 
-def test_an_estimator_that_fails_in_mid_batch_leaves_no_trace():
+def test_an_estimator_that_fails_within_a_batch_changes_nothing():
     X, y, _ = stream()
     Failing.calls = 0
     model = SeqGraphMED(Failing(), random_state=0).partial_fit(X[:8], y[:8])
@@ -686,7 +686,7 @@ def test_bad_parameters_of_the_mixture_are_refused(parameters):
 
 
 @BOTH
-def test_parameters_of_the_graph_may_not_change_in_mid_stream(kind):
+def test_parameters_of_the_graph_may_not_change_between_batches(kind):
     X, _, labels = stream()
     for name, value in {
         "graph_memory": 50, "n_neighbors": 3, "alpha": 0.5, "metric": "cosine",
@@ -700,7 +700,7 @@ def test_parameters_of_the_graph_may_not_change_in_mid_stream(kind):
             assert_unchanged(model, X, call, ValueError, f"{name} was changed")
 
 
-def test_a_metric_that_fails_leaves_no_trace():
+def test_a_metric_that_fails_changes_nothing():
     X, y, labels = stream(60)
     left = [10**9]
 
