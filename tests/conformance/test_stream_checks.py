@@ -1,7 +1,7 @@
-"""Checks of what any learner of streams owes its user, in the manner of river's.
+"""Checks that apply to every stream learner, similar to those of river.
 
-Predicting changes nothing. Input is neither changed nor kept. A batch that fails leaves no trace. A
-model that has been copied, or saved and loaded, goes on as if it had not been.
+Predicting changes nothing. Input is neither changed nor kept. A batch that fails changes nothing. A
+model that was copied, or saved and loaded, learns on exactly as the original.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ csr_cases = over({name: case for name, case in CONFIGURATIONS.items() if case.fo
 
 
 def methods(model):
-    """What a model can be asked."""
+    """Prediction methods of a model."""
     names = ("predict", "decision_function", "predict_proba", "decision_std")
     return [getattr(model, name) for name in names if hasattr(model, name)]
 
@@ -200,7 +200,7 @@ def test_declared_classes_are_not_kept():
 
 
 class FailedMidwayError(RuntimeError):
-    """Something that goes wrong in the middle of an update."""
+    """An error in the middle of an update."""
 
 
 @every_case
@@ -328,7 +328,7 @@ def test_a_failing_fit_keeps_what_was_learned(case, monkeypatch):
 @few_cases
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_a_warning_made_an_error_changes_nothing(case, method):
-    """Whoever turns warnings into errors gets what errors promise."""
+    """If warnings are errors, a batch that warns changes nothing."""
     model = learned(case).set_params(max_iter=1, tol=1e-12)
     before = snapshot(model)
     with warnings.catch_warnings():

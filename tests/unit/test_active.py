@@ -1,4 +1,4 @@
-"""Which rows to label: values, diversity, and what is refused."""
+"""Label queries: values, diversity, and refused arguments."""
 
 import math
 import pickle
@@ -47,7 +47,7 @@ def name(request):
 
 @pytest.fixture(params=["two classes", "three classes"])
 def stream(request, generator):
-    """60 rows to learn and 30 to ask about."""
+    """60 rows to learn and 30 rows to query."""
     y = np.arange(90) % (2 if request.param == "two classes" else 3)
     return generator.normal(size=(90, 3)) + 2.0 * np.eye(3)[y], y
 
@@ -87,7 +87,7 @@ def naive_regret(margin, spread):
 
 
 def naive_margins(model, X):
-    """Return how far the rows of X are from another decision."""
+    """Return the margins of the rows of X."""
     scores = model.posterior_.mean(X)
     if scores.shape[1] == 1:
         return np.abs(scores[:, 0])

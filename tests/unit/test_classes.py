@@ -163,7 +163,7 @@ def test_class_weights_do_not_enter_the_label_counts():
     assert_same_scores(model, machines)
 
 
-# -- what the rule promises ------------------------------------------------------------------------
+# -- properties of the rule ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ def test_margins_of_queries_are_in_units_of_the_machines(n_classes):
         assert margin == pytest.approx((row[best] - row[second]) / deviation)
 
 
-# -- what is refused, and what is kept -------------------------------------------------------------
+# -- errors and saved models -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bias", ["auto", "median"])

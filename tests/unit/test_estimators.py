@@ -1,4 +1,4 @@
-"""What the classifiers promise beyond the mathematics."""
+"""Properties of the classifiers beyond the mathematics."""
 
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -48,7 +48,7 @@ DEFAULTS = {
 
 
 class TestDefaults:
-    """What is left open is the same, to the last bit, as the values spelled out."""
+    """Omitted parameters give exactly the same scores as their defaults."""
 
     def scores(self, **parameters):
         model = SeqLapMED(random_state=0, **parameters)
@@ -72,7 +72,7 @@ class TestDefaults:
         np.testing.assert_array_equal(self.scores(**given), self.scores(**{**DEFAULTS, **meant}))
 
     def test_the_choices_differ(self):
-        """Or the comparisons above could not tell them apart."""
+        """Otherwise the comparisons above could not distinguish them."""
         choices = [
             {}, {"beta": 0.1}, {"laplacian": "unnormalized"}, {"laplacian_power": 2},
             {"n_landmarks": 7}, {"lag": 1},
@@ -112,7 +112,7 @@ class TestThreads:
 
 
 def test_the_gap_is_that_of_the_bias_in_use():
-    """The paper's median is not optimal, and the certificate must say so."""
+    """The paper's median rule is not optimal, and the duality gap must show it."""
     rows = np.r_[np.flatnonzero(Y == 0), np.flatnonzero(Y == 1)[:8]]
     points, labels = X[rows], Y[rows]
     exact = SeqMED(C=1.5, tol=1e-8).fit(points, labels)
@@ -224,7 +224,7 @@ def test_the_intercept_is_a_copy(estimator, averaging):
     [(SeqMED, {}), (SeqLapMED, {"beta": 0.5, "n_landmarks": 70, "random_state": 0})],
 )
 def test_windows_too_large_for_a_kernel_matrix(estimator, options, n_classes, bias, monkeypatch):
-    """The same stream, with every kernel row computed when it is asked for."""
+    """The same stream, with every kernel row computed on demand."""
     rng = np.random.default_rng(n_classes)
     X = rng.normal(size=(240, 3))
     y = np.digitize(X[:, 0] + 0.3 * rng.normal(size=240), [0.0, 0.8][: n_classes - 1])

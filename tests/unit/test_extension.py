@@ -104,7 +104,7 @@ def test_a_recursion(monkeypatch):
 
 
 def test_an_expert(monkeypatch):
-    """One that counts its lessons."""
+    """An expert that counts its updates."""
     lessons = []
 
     class Counted(experts.OtherExpert):

@@ -146,7 +146,7 @@ def test_frozen_points_of_negligible_coefficients_are_dropped():
 def test_points_of_the_window_with_negligible_bounds_are_dropped():
     """Multipliers of the seventh batch before the last are at most 10 * 0.05^7, and dropped.
 
-    All that is left is in the window, so that a stream that began seven batches ago is the same.
+    Only points of the window remain, so a stream that began seven batches ago gives the same model.
     """
     stream = [make_batch(12, 8, seed=5500 + t) for t in range(14)]
     # multipliers near bounds of 1e-8 are too stiff to agree to the usual 1e-10
@@ -176,7 +176,7 @@ def test_batches_without_labels_do_not_discount_labels(options, bias_variance, l
     if "budget" not in options:
         assert all(np.array_equal(*pair) for pair in zip(found, learned, strict=True))
     else:
-        # landmarks move on, and what stood on those that left is projected
+        # landmarks are replaced, and the coefficients of replaced landmarks are projected
         changes = np.abs(found[0] - learned[0])
         assert (changes <= model.posterior_.projection_error + 1e-12).all()
         assert np.array_equal(found[1], learned[1])
@@ -187,7 +187,7 @@ def test_batches_without_labels_do_not_discount_labels(options, bias_variance, l
 @pytest.mark.parametrize("options", [{}, {"averaging": True}], ids=str)
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_labels_of_one_class_do_not_discount_under_a_diffuse_bias(n_classes, options):
-    """At lag 1 under a diffuse bias they pose no dual, and teach nothing."""
+    """At lag 1 under a diffuse bias there is no dual, and nothing is learned."""
     model = seq_med(forgetting=0.95, **options)
     learn(model, [make_batch(12, 9, n_classes, seed=5800 + t) for t in range(20)])
     learned = scores_of(model), model.intercept_

@@ -462,7 +462,7 @@ def one_against_rest(batches, label, **parameters):
 @pytest.mark.parametrize("subset", [(1, 3), (0, 3), (2,), (0, 1), (3, 2, 1)])
 @pytest.mark.parametrize("variance", [np.inf, 2.0])
 def test_a_later_batch_with_some_of_the_classes_is_encoded_right(subset, variance):
-    """The labels of a batch stand for themselves, not for their rank within the batch."""
+    """Labels are encoded by value, not by their rank within the batch."""
     parameters = {"gamma": 0.3, "tol": TIGHT, "lag": 10, "bias_variance": variance, **EXACT}
     first, second = np.arange(40) % 4, np.array(subset)[np.arange(30) % len(subset)]
     names = np.array(CLASSES)
@@ -499,7 +499,7 @@ def test_classes_may_arrive_one_by_one_in_any_order(arrival):
 @pytest.mark.parametrize("added", list(permutations(("aardvark", "cow", "zebra"), 2)))
 @pytest.mark.parametrize("known", [("bee",), ("bee", "dog"), ("bee", "dog", "emu")])
 def test_adding_a_class_keeps_the_scores_of_the_others(estimator, variance, added, known):
-    """Declared with a batch that teaches nothing, a new class moves no old score."""
+    """A new class declared with a batch without a dual does not change earlier scores."""
     parameters = {"beta": 0.0} if estimator is SeqLapMED else {}
     model = estimator(bias_variance=variance, **EXACT, **parameters)
     codes = np.arange(30) % len(known)
@@ -625,11 +625,11 @@ def test_fit_needs_a_label(blobs, estimator, y):
 def test_class_weight_weighs_the_rows_of_a_class(blobs, estimator, names):
     points, labels = blobs
     y = np.array(names)[labels]
-    parameters = {"gamma": 0.5, "tol": TIGHT, **EXACT}  # label counts see rows, not classes
+    parameters = {"gamma": 0.5, "tol": TIGHT, **EXACT}  # label counts do not include class weights
     model = estimator(class_weight={names[1]: 3.0}, **parameters).fit(points, y)
     plain = estimator(**parameters).fit(points, y)
     assert np.abs(model.decision_function(points) - plain.decision_function(points)).max() > 0.01
-    # the graph sees rows, not weights, so weighing a class is weighing its rows
+    # the graph ignores weights, so weighting a class equals weighting its rows
     weights = np.where(labels == 1, 3.0, 1.0)
     weighted = estimator(**parameters).fit(points, y, sample_weight=weights)
     np.testing.assert_allclose(
@@ -709,7 +709,7 @@ def test_the_registry_adds_weights_and_keeps_them_when_it_grows():
     grown = registry.add(np.array([3, 5]), np.array([4.0, 1.0]))
     assert grown.classes.tolist() == [2, 3, 5]
     assert grown.weights.tolist() == [1.5, 4.0, 3.0]
-    assert registry.weights.tolist() == [1.5, 2.0]  # books are not changed in place
+    assert registry.weights.tolist() == [1.5, 2.0]  # registries are not changed in place
     declared = grown.declare(np.array([1]))
     assert declared.seen.tolist() == [False, True, True, True]
 

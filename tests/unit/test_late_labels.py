@@ -1,4 +1,4 @@
-"""Labels that come late, or are taken back: the stream they would have made in time."""
+"""Late and retracted labels give the model of the stream without delay or error."""
 
 from dataclasses import replace
 
@@ -193,7 +193,7 @@ def test_late_labels_are_scored_before_they_are_learned():
     assert_close(ours.log_likelihoods, theirs.log_likelihoods, 1e-12)
 
 
-# -- taken back ------------------------------------------------------------------------------------
+# -- retraction ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -223,7 +223,7 @@ def test_labels_can_be_retracted_several_batches_later(name):
 
 
 def test_a_label_is_corrected():
-    """Taken back and given again, right: the stream in which it was never wrong."""
+    """A label that is retracted and corrected gives the model of the correct stream."""
     stream = make_stream(seed=4)
     model = learn(seq_lap(lag=None), stream)
     other = seq_lap(lag=None)

@@ -40,7 +40,7 @@ class Product(BaseEstimator):
         return (left @ right.T + 1.0) ** 2
 
 
-# -- what may change -------------------------------------------------------------------------------
+# -- parameters that may change --------------------------------------------------------------------
 
 CHANGES = {
     "C": {"C": 1.5},
@@ -155,7 +155,7 @@ def test_weights_and_classes_of_a_whole_batch_reach_other_estimators():
     assert set(model.predict(X)) == {0, 1, 2}
 
 
-# -- what may not ----------------------------------------------------------------------------------
+# -- parameters that may not change ----------------------------------------------------------------
 
 REFUSED = {
     "kernel": ({"estimator__kernel": "linear"}, "kernel was changed from 'rbf' to 'linear' in mid"),
@@ -261,7 +261,7 @@ def test_an_estimator_with_wrong_parameters_is_refused_in_the_first_batch(change
 
 
 def test_labels_are_not_retracted_from_a_running_mean():
-    """As in SeqMED: past means that the labels shaped are part of it."""
+    """As in SeqMED: the running mean depends on the labels."""
     model = learn(SeqGraphMED(SeqMED(averaging=True), random_state=0))
     before = model.decision_function(PROBES)
     with pytest.raises(ValueError, match="retract got averaging=True"):

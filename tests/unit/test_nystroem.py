@@ -55,7 +55,7 @@ def landmarks_of(model):
     return model.posterior_.recursion.landmarks
 
 
-# -- against other ways to say the same ------------------------------------------------------------
+# -- against equivalent formulations ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array])
@@ -181,7 +181,7 @@ def test_a_region_never_seen_gets_landmarks():
     assert model.score(X, X[:, 0] > 8.0) > 0.85
     assert (
         model.posterior_.projection_error > 0
-    ).all()  # what stood on those that left was projected
+    ).all()  # coefficients of replaced landmarks were projected
 
 
 @pytest.mark.parametrize("averaging", [False, True])
@@ -269,7 +269,7 @@ def test_batches_without_labels_change_no_draw():
     np.testing.assert_array_equal(*scores)
 
 
-# -- what else is asked of a posterior -------------------------------------------------------------
+# -- other properties of a posterior ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -323,7 +323,7 @@ def test_the_standard_deviation_is_that_of_the_kernel():
 
 @pytest.mark.parametrize("lag", [2, None])
 def test_labels_can_be_retracted(lag):
-    """As if they had never come, but for landmarks that they have brought."""
+    """As if they had never been learned, except for the landmarks they added."""
     stream = make_stream(seed=72)
     without, model = bounded(budget=80, lag=lag), bounded(budget=80, lag=lag)
     for t, rows in enumerate(stream):

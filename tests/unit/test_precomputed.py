@@ -1,4 +1,4 @@
-"""Kernel matrices given by the user: made symmetric in one walk, and held once."""
+"""Kernel matrices given by the user: made symmetric in one pass, and stored once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GENERATOR = np.random.default_rng(0)
 
 
 def nearly_symmetric(n, difference):
-    """Return a kernel matrix (n, n) whose halves differ by up to so much."""
+    """Return a kernel matrix (n, n) that differs from its transpose by up to the given amount."""
     rows = GENERATOR.normal(size=(n, 3))
     return rows @ rows.T + difference * np.triu(GENERATOR.uniform(-1.0, 1.0, size=(n, n)), 1)
 

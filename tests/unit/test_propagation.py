@@ -112,7 +112,7 @@ def all_distances(kept):
 
 
 def assert_lists_are_exact(kept, *, relative=0.0, absolute=0.0):
-    """Expect the nearest rows to be those of a full sort, and the horizons to be true.
+    """Expect the nearest rows to be those of a full sort, and the horizons to be correct.
 
     ``relative`` and ``absolute`` are the rounding errors of a distance.
     """
@@ -136,7 +136,7 @@ def assert_lists_are_exact(kept, *, relative=0.0, absolute=0.0):
 
 
 def rounding(kept):
-    """What squared distances may be wrong by: relative to themselves, and at all."""
+    """Largest relative and absolute errors of squared distances."""
     if isinstance(kept.metric, metrics.Euclidean):
         return {"relative": 2 * (kept.metric.centre.size + 4) * ROUNDING}
     norms = kept.take(np.arange(kept.size)).norms
@@ -635,7 +635,7 @@ def test_memory_stays_bounded():
     assert sizes[0] < 200 * (20 * 4 + 16 * 8 + 100)
 
 
-# -- labels that come late, or are taken back -----------------------------------------------------
+# -- late and retracted labels --------------------------------------------------------------------
 
 
 def same_graph(first, second):

@@ -1,4 +1,4 @@
-"""Solving a dual from a part of it: the same solution, whatever part that was."""
+"""Solving a dual from a part of its points gives the same solution for every part."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -164,7 +164,7 @@ def test_many_points_start_with_some_and_are_added_a_few_at_a_time(monkeypatch):
 
 
 def test_imprecise_covariances_are_replaced_by_double_precision(monkeypatch):
-    """Covariances wrong in the first digit: the margins are not, and double precision ends it."""
+    """Covariances are wrong in the first digit; margins in double precision still end the solve."""
     problem, whole, _ = outcome(LARGE)
     noise = 1.0 + 0.5 * np.random.default_rng(0).random((300, 300))
     wrong = replace(problem, gram=problem.gram * np.sqrt(noise * noise.T))

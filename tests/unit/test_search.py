@@ -1,4 +1,4 @@
-"""A search over parameters by the stream itself, against candidates that are run by hand."""
+"""Search over parameters on a stream, compared with candidates that are run by hand."""
 
 import copy
 import io
@@ -37,7 +37,7 @@ from tests.support.state import assert_same_bits, bits, leaves, state_bits
 
 
 class Column(ClassifierMixin, BaseEstimator):
-    """Predicts what one column of the rows says, whatever it has learned; counts what it learns."""
+    """Predicts the value of one column, whatever it has learned; counts its updates."""
 
     def __init__(self, column=0):
         self.column = column
@@ -70,7 +70,7 @@ def told(*right):
 
 
 def begun(n, **options):
-    """Return a search after its first batch, which nobody can be judged by."""
+    """Return a search after its first batch, which no candidate can predict."""
     return columns(n, **options).partial_fit(*told(*[[1]] * n))
 
 
@@ -158,7 +158,7 @@ def test_the_best_of_recent_batches_leads_and_ties_keep_the_order():
 
 
 def test_equal_candidates_have_equal_sums_whatever_the_weights():
-    """Or rounding, which depends on the place in the grid, would decide who leads."""
+    """Otherwise rounding, which depends on the order of the grid, would decide the ranking."""
     generator = np.random.default_rng(0)
     for n in (3, 17, 101):
         correct = np.tile(generator.random(n) < 0.7, (13, 1))
@@ -197,7 +197,7 @@ def test_the_rule_for_dropping_at_its_boundary(lost, won, limit, goes):
 
 
 def test_dropping_goes_by_the_discounted_record():
-    """Rows that count less tell less, and vary less."""
+    """Rows of smaller weight contribute less to the difference and to its variance."""
     model = begun(2, discount=0.5, drop_limit=2.9)
     model.partial_fit(*told([1] * 5, [0] * 5))
     model.partial_fit(*told([1] * 3, [0] * 3))  # 5.5^2 / (5/4 + 3): as much as 7 rows
@@ -208,7 +208,7 @@ def test_dropping_goes_by_the_discounted_record():
 
 @pytest.mark.parametrize("weight", [1e-3, 1.0, 50.0])
 def test_dropping_does_not_depend_on_the_unit_of_weights(weight):
-    """One heavy row is one row."""
+    """A row of large weight is one row."""
     model = begun(2, discount=1.0)
     model.partial_fit(*told([1] * 4, [0] * 4), sample_weight=[weight] * 3 + [100 * weight])
     assert model.record_.dropped == (None, None)
@@ -970,7 +970,7 @@ def test_results_are_the_callers():
     assert model.best_params_ in expected["params"]
 
 
-# -- labels late, and taken back -------------------------------------------------------------------
+# -- late and retracted labels ---------------------------------------------------------------------
 
 
 def test_late_labels_and_retractions_are_those_of_the_candidates():
@@ -994,7 +994,7 @@ def test_late_labels_and_retractions_are_those_of_the_candidates():
     for each in (model, *alone):
         each.retract(X[missing[:2]], truth[:2])
         each.retract(X[missing[2:]])
-    assert model.record_ is record  # how they were judged stays
+    assert model.record_ is record  # their record is unchanged
     assert model.n_batches_ == n_batches
     for ours, theirs in zip(model.candidates_, alone, strict=True):
         assert_same_bits(ours, theirs)
@@ -1020,7 +1020,7 @@ def test_all_labels_retracted_and_new_ones():
     model.partial_fit(X, y).retract(X)
     with pytest.raises(NotFittedError):
         model.predict(X)
-    model.partial_fit(X, y)  # nobody could predict: nobody is judged
+    model.partial_fit(X, y)  # no candidate could predict, so nothing is recorded
     assert model.record_.total == 0
     assert model.partial_fit(X, y).record_.total == 20
 
@@ -1045,7 +1045,7 @@ def test_dropped_candidates_do_not_retract():
     assert real.candidates_[1] is gone
 
 
-# -- what is refused -------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 GOOD = make_batch(5)
@@ -1098,7 +1098,7 @@ def test_if_one_candidate_fails_all_stay_unchanged():
 
 
 def test_a_candidate_that_refuses_between_batches():
-    """The others have learned the batch by then, and must not have."""
+    """The other candidates have learned the batch by then; this must be undone."""
     model = PrequentialSearch(SeqMED(random_state=0), {"kernel": ["rbf", "tfidf"]}, drop_limit=None)
     learn(model, make_stream(2))
     before = state_bits(model)
@@ -1173,7 +1173,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_grid_and_estimator_cannot_change_between_batches(name):
-    """Candidates were made of them: results would tell of others, and changes do nothing."""
+    """The candidates were made from them, so later changes would have no effect."""
     model = PrequentialSearch(SeqMED(random_state=0), {"C": [2.0, 10.0]})
     untouched = learn(clone(model), make_stream(3))
     learn(model, make_stream(2))
@@ -1407,7 +1407,7 @@ def test_searches_in_several_threads():
         assert_same_bits(model, learn(clone(model), batches))
 
 
-# -- what it is for --------------------------------------------------------------------------------
+# -- use cases -------------------------------------------------------------------------------------
 
 
 def crossed(seed, n=40, n_labeled=16):

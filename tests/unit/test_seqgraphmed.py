@@ -1,4 +1,4 @@
-"""SeqGraphMED and GraphPropagation as a user meets them: labels, weights, estimators, failures."""
+"""SeqGraphMED and GraphPropagation through the public interface."""
 
 from __future__ import annotations
 
@@ -339,7 +339,7 @@ def test_what_cannot_be_retracted_is_refused(kind):
 
 
 def test_a_retraction_leaves_the_label_counts_of_the_stream(blobs):
-    """Also where the estimator forgets otherwise than the classifier."""
+    """Also if the estimator has another forgetting factor than the classifier."""
     X, y = blobs
     model = SeqGraphMED(SeqMED(forgetting=0.5), forgetting=0.9, random_state=0)
     for start in (0, 20, 40):
@@ -911,7 +911,7 @@ def test_what_was_learned_outlasts_any_number_of_unlabeled_batches(kind):
 
 @pytest.mark.parametrize("estimator", [None, SeqMED(forgetting=0.7)])
 def test_without_the_graph_forgetting_is_that_of_the_margin_expert(estimator):
-    """Batches without labels, and a forgetting factor of its own, do not part the two."""
+    """Both have the same weights, also with unlabeled batches and another forgetting factor."""
     X, _, y = stream(n=300, share=0.1)
     model = SeqGraphMED(
         estimator, mixture=0.0, class_prior="uniform", forgetting=0.9, random_state=0

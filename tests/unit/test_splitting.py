@@ -160,7 +160,7 @@ def test_without_missing_labels_the_folds_are_the_splitters_own():
 
 
 def test_unlabeled_rows_of_given_pairs_are_moved_and_no_others_added():
-    """As in a stream: nothing of the future is learned from."""
+    """As in a stream: training rows come before test rows."""
     pairs = list(TimeSeriesSplit(3).split(X))
     for (train, test), (past, future) in zip(folds(SemiSupervisedSplit(pairs)), pairs, strict=True):
         np.testing.assert_array_equal(test, np.intersect1d(future, LABELED))

@@ -304,7 +304,7 @@ def test_parameters_are_validated(parameters):
         make(**parameters).partial_fit(*BATCHES[0])
 
 
-# -- labels that come late, and are taken back ----------------------------------------------------
+# -- late and retracted labels --------------------------------------------------------------------
 
 
 class Recorder(BaseEstimator):
@@ -365,7 +365,7 @@ def test_retract_transforms_first():
 
 
 def test_labels_of_a_stream_classifier_are_retracted():
-    """A label given by mistake and taken back leaves the model as if it had never been."""
+    """A retracted label leaves the model as if it had never been learned."""
     X, y = BATCHES[1]
     pipeline = make(SeqMED(tol=1e-8)).partial_fit(*BATCHES[0])
     right = learned(make(SeqMED(tol=1e-8)), BATCHES[:1]).partial_fit(
@@ -417,7 +417,7 @@ def test_a_graph_behind_a_transformer_of_frames(model):
         pipeline.predict(probes[["b", "a", "c"]])
 
 
-# -- what a final estimator cannot do, a pipeline cannot -----------------------------------------
+# -- methods that the final estimator lacks ------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["partial_fit", "retract", "decision_std"])
@@ -451,7 +451,7 @@ def spoiled(value):
 
 
 class Moody(Bayes):
-    """Learns, and then refuses what it has learned."""
+    """Learns a batch and then raises an error."""
 
     def partial_fit(self, X, y):
         super().partial_fit(X, y)
@@ -629,7 +629,7 @@ def test_input_is_neither_changed_nor_kept():
     X, y = BATCHES[0][0][:5].copy(), BATCHES[0][1][:5].copy()
     pipeline = make().partial_fit(*BATCHES[0])
     before = X.copy()
-    pipeline.partial_fit(X, y)  # too few rows to compare: they wait for others
+    pipeline.partial_fit(X, y)  # too few rows to compare: they are collected
     np.testing.assert_array_equal(X, before)
     X[:] = 1e9
     pipeline.partial_fit(*BATCHES[1])
@@ -1010,7 +1010,7 @@ def test_too_few_values_are_not_compared():
 
 
 def test_a_column_at_the_limit_causes_one_warning():
-    """It must come well within the limit before it can be said to have left again."""
+    """It must return well within the limit before it can drift again."""
     generator = np.random.default_rng(0)
     first = measure(generator.normal(size=(1000, 1)))
     away, departures = None, 0

@@ -1,4 +1,4 @@
-"""Products with triangular matrices, and factors, against what they stand for."""
+"""Products with triangular matrices, and factors, against their definitions."""
 
 import numpy as np
 import pytest
@@ -85,7 +85,7 @@ def test_products_with_empty_matrices():
 @pytest.mark.parametrize("n", [1, 2, 6, 7, 13])
 def test_an_inverse_by_halves(n, monkeypatch):
     monkeypatch.setattr(triangular, "SMALL_TRIANGLE", 2)
-    lower = random(n, n) + n * np.eye(n)  # what is above the diagonal is not looked at
+    lower = random(n, n) + n * np.eye(n)  # entries above the diagonal are ignored
     inverse = triangular_inverse(lower)
     assert is_upper(inverse.T)
     np.testing.assert_allclose(inverse @ np.tril(lower), np.eye(n), rtol=0, atol=1e-13)
