@@ -294,7 +294,7 @@ def aligned(first: Labels, second: Labels) -> tuple[Labels, Labels]:
 
 
 def described(values: Labels) -> str:
-    """Return the type of labels, with an example."""
+    """Return the name of the label type, with an example label."""
     own = type_of(values)
     # a numpy date, which is exact
     return f"{own.name} ({values[0] if own is DATES else values[0].item()!r})"

@@ -101,7 +101,7 @@ def scored(
 def retract(
     stream: MarginState, rows: NDArray[np.bool_], settings: Settings
 ) -> tuple[MarginState, UpdateInfo]:
-    """Retract the labels of the rows of the window in a mask (n,)."""
+    """Retract the labels of window rows, given by a mask (n,)."""
     window = stream.posterior.window
     weights = window.weights[rows]
     codes = stream.registry.own_classes(window.signs[rows])

@@ -252,7 +252,7 @@ def projection_errors(recursion: Recursion, terms: Terms) -> Array:
 def with_mean_parts(
     posterior: Posterior, averaging: bool, bounded: bool, newest: Array
 ) -> Posterior:
-    """Return the posterior with the mean for predictions as expansions in the base kernel.
+    """Return the posterior with its mean expanded in the base kernel, for predictions.
 
     Points without a coefficient are left out, unless the state is ``bounded``. A bounded state
     shares its points with the mean, and its size does not depend on the number of zero

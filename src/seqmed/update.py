@@ -239,7 +239,7 @@ def add_labels(
 def retract(
     posterior: Posterior, batch: Batch, rows: NDArray[np.bool_], settings: Settings
 ) -> tuple[Posterior, UpdateInfo]:
-    """Retract the labels of the points of the window in a mask; the covariance is unchanged.
+    """Retract the labels of window points, given by a mask; the covariance is unchanged.
 
     ``batch`` holds those points, for the report. A machine that has no labels left returns to its
     prior.

@@ -592,7 +592,7 @@ def test_an_unfinished_solve_says_so(case, method):
         f"KKT violation is {worst.violation:.3g}",
         f"duality gap {worst.gap:.3g}",
         "after 1 iterations",
-        "raise max_iter",
+        "Raise max_iter",
     ):
         assert words in text
     assert caught[0].filename == __file__

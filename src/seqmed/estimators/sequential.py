@@ -129,7 +129,7 @@ class SequentialClassifier(PosteriorPredictor):
         self._retract_rows(self._find_in_window(points, codes))
 
     def _retract_rows(self, rows: Mask) -> None:
-        """Remove the labels of the rows of the window in a mask."""
+        """Remove the labels of window rows, given by a mask."""
         stream = self._stream
         settings = self._settings(0.0, float(stream.posterior.window.weights[rows].sum()))
         new, info = margin_state.retract(stream, rows, settings)

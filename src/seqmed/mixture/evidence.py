@@ -19,7 +19,7 @@ LARGEST_OCTAVE = 12.0
 # Small scores that predict well have two minima: one near t = 0, where the penalty is small, and a
 # lower one at high temperatures. Newton's method starts again from these octaves.
 STARTS = (3.0, 6.0, 9.0, 12.0)
-# Rounding error of a cost, relative to it: a step that gains less is not halved.
+# Relative rounding error of a cost. A step that gains less than this is not halved.
 ROUNDING = 1e-12
 
 

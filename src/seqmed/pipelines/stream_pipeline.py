@@ -239,8 +239,8 @@ class StreamPipeline(Pipeline):
         ----------
         X : iterable
             Rows as they were learned, in the form that the first step takes. The transformers must
-            transform each row independently of the others: the classifiers of seqmed find dense
-            rows by 10 digits and sparse rows exactly.
+            transform each row independently of the others: the classifiers of seqmed compare dense
+            rows to 10 digits, and sparse rows exactly.
         y : array-like of shape (n_samples,), default=None
             Labels to retract, one per row. None retracts whatever label each row has.
 
