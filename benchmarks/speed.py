@@ -165,8 +165,10 @@ def lapmed(quick: bool) -> Iterator[Result]:
     def dense_lapsvm():
         kernel = RBF(1 / 30)
         neighbours = graphs.find_neighbours(kernel, X, 10)
-        recipe = graphs.GraphRecipe(heat_width=graphs.measure_heat_width(neighbours))
-        laplacian = graphs.laplacian_of(graphs.weight_matrix(neighbours, recipe), "normalized")
+        graph_parameters = graphs.GraphParameters(heat_width=graphs.measure_heat_width(neighbours))
+        laplacian = graphs.laplacian_of(
+            graphs.weight_matrix(neighbours, graph_parameters), "normalized"
+        )
         gram = kernel(X, X)
         inverse = inv(np.eye(n) + 0.02 * (laplacian @ gram))
         deformed = gram @ inverse
@@ -235,8 +237,10 @@ def letters(quick: bool) -> Iterator[Result]:
         shown = labels != -1
         kernel = RBF(0.005)
         neighbours = graphs.find_neighbours(kernel, X, 10)
-        recipe = graphs.GraphRecipe(heat_width=graphs.measure_heat_width(neighbours))
-        laplacian = graphs.laplacian_of(graphs.weight_matrix(neighbours, recipe), "normalized")
+        graph_parameters = graphs.GraphParameters(heat_width=graphs.measure_heat_width(neighbours))
+        laplacian = graphs.laplacian_of(
+            graphs.weight_matrix(neighbours, graph_parameters), "normalized"
+        )
         gram = kernel(X, X)
         deformed = gram @ inv(np.eye(len(X)) + laplacian @ gram)
         SVC(C=100.0, kernel="precomputed").fit(deformed[np.ix_(shown, shown)], labels[shown])

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 # Modules of the public names. They are imported on first use: importing scikit-learn takes about a
-# second, which would delay every completion at the shell.
+# second, which would delay every shell completion.
 MODULES = {
     "GraphPropagation": "estimators.graph_propagation",
     "InputDriftWarning": "pipelines.stream_pipeline",
@@ -51,7 +51,7 @@ MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name, or a module of this package, on first use."""
+    """Import a public name or a submodule on first use."""
     if name in MODULES:
         globals()[name] = value = getattr(import_module(f"seqmed.{MODULES[name]}"), name)
         return value

@@ -20,18 +20,18 @@ exactly ``r(m_j, t_ij)``. The value of row i is the sum over all distinct rows,
 
     v_i = sum_j r(m_j, t_ij).
 
-**Greedy choice.** The row of the largest value is chosen, and c is conditioned on it. This is
-repeated. A row similar to a chosen one has lost its value, so the chosen rows are diverse. Before
-two classes have labels all margins are 0, and the value is ``sum_j t_ij / sqrt(2 pi)``.
+**Greedy choice.** The row with the largest value is chosen, and c is conditioned on it. This is
+repeated. Conditioning lowers the value of similar rows, so the chosen rows are diverse. Before two
+classes have labels all margins are 0, and the value is ``sum_j t_ij / sqrt(2 pi)``.
 
-For `SeqGraphMED` and `GraphPropagation` the covariance is ``exp(-d^2 / (2 h^2))``. d is the
-distance of the graph, and h^2 the mean squared distance of a kept row to its last neighbour. L are
-the labeled rows that are kept, 1 / C is 0.1, and m is the difference of the two largest
-probabilities.
+For `SeqGraphMED` and `GraphPropagation` the covariance is ``exp(-d^2 / (2 h^2))``. Here d is the
+distance in the graph, and h^2 is the mean squared distance of a kept row to its farthest neighbour
+in the graph. L is the set of labeled rows that are kept, 1 / C is 0.1, and m is the difference
+between the two largest probabilities.
 
 A finite bias variance is added to k_t; an infinite one is left out, as in `decision_std`. If there
-are many rows, only a shortlist is compared: row j adds at most ``r(m_j, s_j)`` to any value, so
-rows of small regret can be left out.
+are many rows, only a shortlist is compared. Row j adds at most ``r(m_j, s_j)`` to any value, so
+rows with a small regret can be left out.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ __all__ = ["expected_regret", "query"]
 
 # Largest number of rows that are compared with each other.
 SHORTLIST = 1000
-# Relative difference below which two values are equal. Of equal rows the first is taken.
+# Relative difference below which two values are equal. Among rows of equal value the first one is
+# chosen.
 TIE = 1e-9
 # Margin, in standard deviations, beyond which the regret is zero in double precision.
 CERTAIN = 40.0
@@ -82,8 +83,8 @@ def query(model: Any, X: MatrixLike, n: int) -> Indices:
     Returns
     -------
     rows : ndarray of shape (n,)
-        Distinct indices into X. Of rows of equal value the first is chosen. Duplicates of chosen
-        rows come last.
+        Distinct indices into X. If several rows have the same value, the first one is chosen.
+        Duplicates of chosen rows come last.
 
     Raises
     ------
@@ -98,11 +99,10 @@ def query(model: Any, X: MatrixLike, n: int) -> Indices:
 
     Notes
     -----
-    Up to 1000 distinct rows are compared with each other, at a cost of ``n * n_samples**2``. Of
-    more rows, only the 1000 with the largest expected regret are compared. Before two classes have
-    labels, 1000 evenly spaced rows are taken instead.
-    If the model keeps l labeled rows, they add a cost of ``l**3 + l**2 * n_samples``; `window`,
-    `lag` and `budget` limit l.
+    Up to 1000 distinct rows are compared with each other, at a cost of ``n * n_samples**2``. If
+    there are more, only the 1000 rows with the largest expected regret are compared. Before two
+    classes have labels, 1000 evenly spaced rows are used instead. If the model keeps l labeled
+    rows, they add a cost of ``l**3 + l**2 * n_samples``; `window`, `lag` and `budget` limit l.
 
     Examples
     --------
@@ -114,15 +114,15 @@ def query(model: Any, X: MatrixLike, n: int) -> Indices:
     """
     model, points = prepared(model, X)
     check_number(n, points.shape[0])
-    with working(model, points):
+    with threads_and_overflow(model, points):
         known = model._uncertainty(points)
-        points, gaps = known.points, known.margins
+        points, margins = known.points, known.margins
         distinct = distinct_rows(points)
-        ranked = distinct[ranking(known, take_rows(points, distinct), gaps[distinct])]
+        ranked = distinct[ranking(known, take_rows(points, distinct), margins[distinct])]
         short = np.sort(ranked[:SHORTLIST])
         covariance = conditional_covariance(known, take_rows(points, short))
         check_overflow(covariance)
-        chosen = greedy(covariance, gaps[short], known.noise, min(n, short.size))
+        chosen = greedy(covariance, margins[short], known.noise, min(n, short.size))
     copies = np.setdiff1d(np.arange(points.shape[0]), distinct)
     return np.concatenate([short[chosen], ranked[SHORTLIST:], copies])[:n]
 
@@ -143,8 +143,8 @@ def expected_regret(model: Any, X: MatrixLike) -> Array | None:
     Returns
     -------
     regrets : ndarray of shape (n_samples,) or None
-        Expected regret >= 0 of every row. None before two classes have labels: choose candidates
-        at random then.
+        Expected regret >= 0 of every row. None before two classes have labels; choose candidates at
+        random in that case.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def expected_regret(model: Any, X: MatrixLike) -> Array | None:
     model, points = prepared(model, X)
     if model._stream.registry.seen.sum() < 2:
         return None
-    with working(model, points):
+    with threads_and_overflow(model, points):
         known = model._uncertainty(points)
         values = own_regret(known, known.points, known.margins)
     check_overflow(values)
@@ -179,7 +179,7 @@ def expected_regret(model: Any, X: MatrixLike) -> Array | None:
 
 
 def final_step(model: Any, X: MatrixLike) -> tuple[Any, Any]:
-    """Return the classifier within pipelines and searches, and the rows it receives."""
+    """Return the classifier inside a pipeline or search, and the rows it receives."""
     if hasattr(model, "best_estimator_"):
         return final_step(model.best_estimator_, X)
     if isinstance(model, Pipeline):
@@ -205,8 +205,8 @@ def prepared(model: Any, X: MatrixLike) -> tuple[Any, Points]:
 
 
 @contextmanager
-def working(model: Any, points: Points) -> Iterator[None]:
-    """Set the number of threads, and ignore overflow, which is checked afterwards."""
+def threads_and_overflow(model: Any, points: Points) -> Iterator[None]:
+    """Set the number of threads and ignore overflow, which is checked for afterwards."""
     rows = max(points.shape[0], model._n_support())
     with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
         yield
@@ -233,39 +233,39 @@ def regret(margin: Array, deviation: Array) -> Array:
     return found
 
 
-def own_regret(known: Uncertainty, points: Points, gaps: Array) -> Array:
+def own_regret(known: Uncertainty, points: Points, margins: Array) -> Array:
     """Return the expected regret of the decision at every row, (n,)."""
-    return regret(gaps, np.sqrt(conditional_variances(known, points)))
+    return regret(margins, np.sqrt(conditional_variances(known, points)))
 
 
-def ranking(known: Uncertainty, points: Points, gaps: Array) -> Indices:
-    """Return all rows, the shortlist first. It is chosen by regret, or evenly spaced."""
-    size = gaps.size
+def ranking(known: Uncertainty, points: Points, margins: Array) -> Indices:
+    """Return all rows, the shortlist first. The shortlist is chosen by regret, or evenly spaced."""
+    size = margins.size
     if size <= SHORTLIST:
         return np.arange(size)
-    if gaps.any():
-        return np.argsort(-own_regret(known, points, gaps), kind="stable")
+    if margins.any():
+        return np.argsort(-own_regret(known, points, margins), kind="stable")
     spaced = np.arange(SHORTLIST) * size // SHORTLIST
     return np.concatenate([spaced, np.setdiff1d(np.arange(size), spaced)])
 
 
-def greedy(covariance: Array, gaps: Array, noise: float, n: int) -> Indices:
+def greedy(covariance: Array, margins: Array, noise: float, n: int) -> Indices:
     """Return n rows, each the most valuable one given those before it.
 
     Parameters
     ----------
     covariance : (N, N) between the rows, conditioned on the labels.
-    gaps : (N,) margins.
+    margins : (N,) margins.
     noise : noise variance of an observation.
     n : number of rows to choose, <= N.
     """
     covariance, chosen = covariance.copy(), np.zeros(n, dtype=np.intp)
-    free = np.ones(gaps.size, dtype=bool)
+    free = np.ones(margins.size, dtype=bool)
     for turn in range(n):
         observed = observation_variances(covariance, noise)
         rows = np.flatnonzero(free)
-        worths = worth(covariance, gaps, observed)[rows]
-        row = rows[best(worths, (gaps / np.sqrt(observed))[rows])]
+        values_left = label_values(covariance, margins, observed)[rows]
+        row = rows[best(values_left, (margins / np.sqrt(observed))[rows])]
         chosen[turn], free[row] = row, False
         column = covariance[:, row] / np.sqrt(observed[row])
         covariance -= np.outer(column, column)
@@ -273,7 +273,7 @@ def greedy(covariance: Array, gaps: Array, noise: float, n: int) -> Indices:
 
 
 def best(values: Array, ratios: Array) -> int:
-    """Return the row of the largest value, the first of equal ones.
+    """Return the row with the largest value; the first one if there are ties.
 
     If all values underflow to zero, return the row with the smallest ratio of margin to deviation.
     """
@@ -283,8 +283,8 @@ def best(values: Array, ratios: Array) -> int:
     return int(np.argmax(values >= (1.0 - TIE) * largest))
 
 
-def worth(covariance: Array, gaps: Array, observed: Array) -> Array:
+def label_values(covariance: Array, margins: Array, observed: Array) -> Array:
     """Return the value of every row, (N,): the reduction of the regret of all rows."""
     changes = np.abs(covariance) / np.sqrt(observed)[:, None]
-    values: Array = regret(gaps[None, :], changes).sum(axis=1)
+    values: Array = regret(margins[None, :], changes).sum(axis=1)
     return values

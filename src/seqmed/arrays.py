@@ -34,7 +34,7 @@ def take_rows(points: Points, rows: NDArray[Any]) -> Points:
 
 
 def canonical(points: Points) -> Points:
-    """Return rows in one of the library's two formats, dense or CSR with each entry once.
+    """Return rows as a dense array, or as a CSR array without duplicate entries.
 
     The argument is not changed.
     """
@@ -48,7 +48,7 @@ def canonical(points: Points) -> Points:
 
 
 def stack(first: Points, second: Points) -> Points:
-    """Return the rows of both, as CSR if either is."""
+    """Return the rows of both arrays stacked, as CSR if either array is CSR."""
     if sp.issparse(first) or sp.issparse(second):
         return sp.csr_array(sp.vstack([first, second], format="csr"))
     return np.vstack([first, second])
@@ -73,7 +73,7 @@ def distinct_rows(points: Points) -> NDArray[np.intp]:
 
 
 def found_among(points: Points, others: Points) -> NDArray[np.bool_]:
-    """Return a mask (n,) of the rows of ``points`` that equal some row of ``others``."""
+    """Return a mask (n,) of the rows of ``points`` that equal a row of ``others``."""
     known = set(row_keys(others))
     return np.fromiter((key in known for key in row_keys(points)), bool, points.shape[0])
 
@@ -81,7 +81,7 @@ def found_among(points: Points, others: Points) -> NDArray[np.bool_]:
 def row_keys(points: Points) -> list[Any]:
     """Return a hashable key of every row; rows of equal values have equal keys."""
     if not sp.issparse(points):
-        # adding zero turns -0.0 into 0.0, which compares equal but has other bytes
+        # adding zero turns -0.0 into 0.0, which compares equal but has different bytes
         return [row.tobytes() for row in np.ascontiguousarray(points + 0)]
     rows = canonical(points).copy()
     rows.eliminate_zeros()
@@ -92,12 +92,12 @@ def row_keys(points: Points) -> list[Any]:
 
 
 def bytes_of(value: Any) -> int:
-    """Return the bytes of all arrays within dataclasses, tuples and matrices, each counted once."""
+    """Return the total size in bytes of all nested arrays, each array counted once."""
     return sum(array.nbytes for array in distinct_arrays(value, {}).values())
 
 
 def distinct_arrays(value: Any, found: dict[int, NDArray[Any]]) -> dict[int, NDArray[Any]]:
-    """Return all arrays within dataclasses, tuples and sparse matrices, by identity."""
+    """Return all arrays nested in dataclasses, tuples and sparse matrices, by their id."""
     if isinstance(value, np.ndarray):
         owner = value if value.base is None else value.base
         found[id(owner)] = value if not isinstance(owner, np.ndarray) else owner

@@ -4,7 +4,7 @@ The posterior standard deviation is not a probability of error, because labels n
 stream itself provides a record: every labeled row is scored before it is learned. A slope A > 0
 turns class scores s into probabilities ``softmax(A s)``, or ``sigmoid(A f)`` for the single score
 of two classes. The record is stored as its log-likelihood under every slope of a fixed grid. It
-needs constant memory, and scaling it forgets old scores.
+needs constant memory, and old scores are forgotten by scaling it.
 
 Probabilities are averaged over the slopes, weighted by a prior and the likelihood of the record.
 Under every slope the class with the largest score has the largest probability, so predictions and
@@ -24,16 +24,16 @@ from seqmed.arrays import Array
 from seqmed.classes import ClassRegistry
 from seqmed.kernels import blocks
 
-# Grid of slopes in steps of half an octave. The margin is at scores of +-1, or of
-# ``1 - slack_shape / C`` if C is close to slack_shape; the steepest slopes are for the latter.
+# Grid of slopes in steps of half an octave. Scores on the margin are +-1. If C is close to
+# slack_shape they are as small as ``1 - slack_shape / C``, which needs the steepest slopes.
 SLOPES = 2.0 ** np.arange(-5.0, 12.5, 0.5)
 # Mean and standard deviation of the normal prior of the slope, in octaves.
 PRIOR_MEAN, PRIOR_DEVIATION = 1.5, 2.0
 # Probability of a random label. It bounds the influence of a single row on the likelihood.
 LABEL_NOISE = 1e-3
-# Bound of exponents, against overflow.
+# Largest exponent, to avoid overflow.
 LARGEST_EXPONENT = 50.0
-# Slopes of a smaller weight are left out of the average.
+# Slopes with a smaller weight are left out of the average.
 SMALLEST_WEIGHT = 1e-9
 
 
@@ -62,11 +62,11 @@ class Calibration:
         """Geometric mean of the slope under its posterior."""
         return float(np.exp(self.slope_weights @ np.log(SLOPES)))
 
-    def forget(self, share: float) -> Calibration:
-        """Return the record discounted by a forgetting factor ``share`` in (0, 1]."""
-        if share == 1.0:
+    def forget(self, forgetting: float) -> Calibration:
+        """Return the record discounted by the forgetting factor, in (0, 1]."""
+        if forgetting == 1.0:
             return self
-        return Calibration(share * self.log_likelihoods, share * self.n_scored)
+        return Calibration(forgetting * self.log_likelihoods, forgetting * self.n_scored)
 
     def add(self, scores: Array, codes: NDArray[np.intp], weights: Array) -> Calibration:
         """Return the record with the scores (n, K) of rows of the classes ``codes`` (n,)."""
@@ -130,7 +130,7 @@ def probabilities(calibration: Calibration, registry: ClassRegistry, scores: Arr
 
 
 def with_unseen(registry: ClassRegistry, seen: Array, of_classes: Array) -> Array:
-    """Return the probability of every class, (n, K), from those of the classes with labels.
+    """Return the probability of every class, (n, K), given those of the classes with labels.
 
     A declared class without a label has the probability ``1 / (n_labels + n_classes)``, by
     Laplace's rule of succession. The class with the largest score in ``of_classes`` (n, K) has the

@@ -21,10 +21,10 @@ class ClassRegistry:
     Parameters
     ----------
     classes : (K,) sorted distinct labels.
-    counts : (K,) labels seen of each; 0 for a class only declared.
-    weights : (K,) their total weights.
-    discounted : (K,) their total weights, discounted by forgetting.
-    declared : (K,) mask of the classes that were named beforehand; they stay without examples.
+    counts : (K,) number of labels seen; 0 for a class that was only declared.
+    weights : (K,) total weights of these labels.
+    discounted : (K,) total weights of these labels, discounted by forgetting.
+    declared : (K,) mask of the classes declared by the caller; they are kept even without labels.
     per_class : whether every class has a machine of its own, with a known bias of -1; if not, two
         classes share one machine.
     """
@@ -38,7 +38,7 @@ class ClassRegistry:
 
     @property
     def seen(self) -> NDArray[np.bool_]:
-        """Mask (K,) of the classes of which an example has been seen."""
+        """Mask (K,) of the classes with at least one label."""
         return self.counts > 0
 
     @property
@@ -49,13 +49,13 @@ class ClassRegistry:
         return 1 if self.classes.size <= 2 else self.classes.size
 
     def find(self, values: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the index of every label among the classes, -1 for one that is not among them."""
+        """Return the index of every label among the classes, -1 if it is not found."""
         return find(values, self.classes)
 
     def add(self, values: NDArray[Any], weights: Array) -> ClassRegistry:
-        """Return the registry after seeing weighted labels, new classes included.
+        """Return the registry with more weighted labels; new classes are added.
 
-        Discounted weights stay as they are: see `discount`.
+        Discounted weights are not changed: see `discount`.
         """
         grown = self._with(values)
         codes = grown.find(values)
@@ -66,13 +66,13 @@ class ClassRegistry:
             weights=grown.weights + np.bincount(codes, weights, minlength=size),
         )
 
-    def discount(self, share: float, codes: NDArray[np.intp], weights: Array) -> ClassRegistry:
-        """Return the registry with discounted weights after an update with these labels.
+    def discount(self, forgetting: float, codes: NDArray[np.intp], weights: Array) -> ClassRegistry:
+        """Return the registry with updated discounted weights: new labels are added.
 
-        Those of earlier labels are scaled by ``share`` in (0, 1].
+        Before that, the weights of earlier labels are scaled by ``forgetting`` in (0, 1].
         """
         new = np.bincount(codes, weights, minlength=self.classes.size)
-        return replace(self, discounted=share * self.discounted + new)
+        return replace(self, discounted=forgetting * self.discounted + new)
 
     def declare(self, values: NDArray[Any]) -> ClassRegistry:
         """Return the registry with these classes declared."""
@@ -84,7 +84,7 @@ class ClassRegistry:
         return replace(grown, declared=declared)
 
     def remove(self, codes: NDArray[np.intp], weights: Array, discounted: Array) -> ClassRegistry:
-        """Return the registry without some weighted labels that were seen.
+        """Return the registry without the given weighted labels.
 
         A class without labels is removed, unless it was declared.
         """
@@ -106,7 +106,7 @@ class ClassRegistry:
         )
 
     def _with(self, values: NDArray[Any]) -> ClassRegistry:
-        """Return the registry with these classes in it."""
+        """Return the registry with these classes added."""
         if values.size == 0:
             return self
         if (self.find(values) >= 0).all():
@@ -129,7 +129,7 @@ class ClassRegistry:
     def targets(self, codes: NDArray[np.intp]) -> Array:
         """Return one-vs-rest targets, (l, machines): +1 for the machine's own class, -1 otherwise.
 
-        The single machine of up to two classes belongs to the last of them.
+        With up to two classes there is a single machine, for the last class.
         """
         if self.n_machines == 1:
             own = np.array([self.classes.size - 1])
@@ -140,7 +140,7 @@ class ClassRegistry:
     def class_weights(self, given: Any) -> Array:
         """Return the weight of every class, (K,), from the estimator's ``class_weight``.
 
-        "balanced" is by the labels seen so far: rare classes weigh more.
+        "balanced" uses the labels seen so far: rare classes get larger weights.
         """
         if given is None:
             return np.ones(self.classes.size)
@@ -148,8 +148,8 @@ class ClassRegistry:
             chosen = self._chosen_weights(given)
             if not all(isinstance(value, Real) and 0 < float(value) < np.inf for value in chosen):
                 raise ValueError(
-                    f"class_weight got {given!r}, expected positive finite weights: to leave a "
-                    "class out, remove its rows."
+                    f"class_weight got {given!r}, expected positive finite weights: correct the "
+                    "weights, or remove the rows of a class to leave it out."
                 )
             return np.array(chosen, dtype=np.float64)
         weights = np.ones(self.classes.size)
@@ -158,7 +158,7 @@ class ClassRegistry:
         return weights
 
     def _chosen_weights(self, given: dict[Any, Any]) -> list[Any]:
-        """Return the weight that a dict has for every class, 1 for a class it does not name."""
+        """Return the weight of every class from a dict, 1 for a class that is not in it."""
         chosen: list[Any] = [1.0] * self.classes.size
         for label, weight in given.items():
             place = find(split_labels([label], None, known=self.classes)[1], self.classes)
@@ -167,7 +167,7 @@ class ClassRegistry:
         return chosen
 
     def own_classes(self, signs: Array) -> NDArray[np.intp]:
-        """Return the class of every row of one-vs-rest targets, (l, machines), by its place."""
+        """Return the class index of every row of one-vs-rest targets, (l, machines)."""
         if self.n_machines == 1:
             return np.where(signs[:, 0] > 0, self.classes.size - 1, 0)
         return np.asarray(signs.argmax(axis=1))
@@ -176,8 +176,9 @@ class ClassRegistry:
     def scale(self) -> Array:
         """The factors of the class scores, (K,); 0 for a class without a label.
 
-        With a machine per class they are ``sqrt(nbar / n_c) / 2``, n_c the discounted weight of the
-        labels of a class and nbar its mean over the classes seen; otherwise 1.
+        With a machine per class they are ``sqrt(nbar / n_c) / 2``, where n_c is the discounted
+        weight of the labels of a class and nbar is its mean over the classes seen. Otherwise they
+        are 1.
         """
         if not self.per_class:
             return np.ones(self.classes.size)
@@ -189,15 +190,15 @@ class ClassRegistry:
         return scale
 
     def unscaled(self, scores: Array) -> Array:
-        """Return class scores (n, K) before they are scaled by label counts, from (n, machines)."""
+        """Return class scores (n, K), not scaled by label counts, from (n, machines)."""
         return 0.5 * (scores + 1.0) if self.per_class else self.class_scores(scores)
 
     def class_scores(self, scores: Array) -> Array:
-        """Return the score of every class, (n, K), from those of the machines, (n, machines).
+        """Return the score of every class, (n, K), from machine scores, (n, machines).
 
         With a machine per class, whose bias is -1, the score of a class is ``scale (f_c + 1)``.
-        Where two classes share a machine the first scores 0 and the second f. The score of a class
-        without a label is not compared.
+        If two classes share a machine, the first has score 0 and the second has score f. The score
+        of a class without a label is not compared.
         """
         if self.per_class:
             return self.scale * (scores + 1.0)
@@ -206,26 +207,27 @@ class ClassRegistry:
         return scores
 
     def compared(self, scores: Array) -> Array:
-        """Return decision values, (n, 1) for up to two classes, else (n, K), of class scores."""
+        """Return decision values from class scores: (n, 1) for up to two classes, else (n, K)."""
         return scores[:, 1:] - scores[:, :1] if self.classes.size == 2 else scores
 
     def best(self, scores: Array) -> NDArray[np.intp]:
-        """Return the class of the largest class score, (n, K), among those seen."""
+        """Return the index of the largest class score, (n, K), among the classes seen."""
         return np.asarray(np.where(self.seen, scores, -np.inf).argmax(axis=1))
 
-    def places_in(self, grown: ClassRegistry) -> NDArray[np.intp]:
-        """Return the index of every class in another registry, (K,), -1 if it is not there."""
+    def indices_in(self, grown: ClassRegistry) -> NDArray[np.intp]:
+        """Return the index of every class in another registry, (K,), -1 if it is not found."""
         return grown.find(self.classes)
 
     def transfer(self, grown: ClassRegistry) -> tuple[Array, Array]:
-        """Return the machines of another registry as combinations of these, and their intercepts.
+        """Return the machines of another registry as combinations of these machines, and offsets.
 
         The score of a class is that of its own machine. In a single machine of two classes the
-        first has the negative score of the second. A new class starts at -1, as no label so far was
-        of it. With a machine per class that is the known bias.
+        first class has the negative of the second class's score. A new class starts with score -1,
+        because all labels so far belong to other classes. With a machine per class this is the
+        known bias.
         """
         old_machines = 0 if self.classes.size == 0 else self.n_machines
-        former = grown.places_in(self)
+        former = grown.indices_in(self)
         own = former if grown.n_machines > 1 else former[-1:]
         transfer = np.zeros((max(old_machines, 1), grown.n_machines))
         offsets = np.zeros(grown.n_machines)
@@ -241,7 +243,7 @@ class ClassRegistry:
         return transfer, offsets
 
     def _machine_of(self, place: int) -> Array:
-        """Return the score of a class as a combination of machines, (machines,)."""
+        """Return the coefficients (machines,) with which the machines give the score of a class."""
         column = np.zeros(self.n_machines)
         if self.n_machines == 1:
             column[0] = 1.0 if place == self.classes.size - 1 else -1.0
@@ -257,9 +259,9 @@ def empty_registry(per_class: bool) -> ClassRegistry:
 
 
 def moved(values: NDArray[Any], places: NDArray[np.intp], n_classes: int) -> NDArray[Any]:
-    """Return values of classes, along the last axis, with class c at ``places[c]``.
+    """Return values per class, along the last axis, with class c moved to ``places[c]``.
 
-    A class with a place of -1 is dropped. The values of new classes are 0.
+    A class with index -1 is dropped. The values of new classes are 0.
     """
     result = np.zeros((*values.shape[:-1], n_classes), dtype=values.dtype)
     result[..., places[places >= 0]] = values[..., places >= 0]
@@ -267,7 +269,7 @@ def moved(values: NDArray[Any], places: NDArray[np.intp], n_classes: int) -> NDA
 
 
 def find(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the index of every label among sorted classes of its type, -1 if it is not there."""
+    """Return the index of every label in sorted classes of the same type, -1 if it is not found."""
     if values.size == 0 or classes.size == 0:
         return np.full(values.size, -1, dtype=np.intp)
     values, classes = aligned(values, classes)
@@ -276,7 +278,7 @@ def find(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def union(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-    """Return the classes of two arrays of labels of one type, sorted."""
+    """Return the sorted classes of two arrays of labels of the same type."""
     if not first.size or not second.size:
         return np.unique(first if first.size else second)
     return canonical(np.union1d(*aligned(first, second)))

@@ -1,4 +1,4 @@
-"""The six types of labels, and the numpy dtype in which labels of each are kept.
+"""The six types of labels, and the numpy dtype in which each type is stored.
 
 ========  ==============================================================
 integers  int64, or uint64 if one is beyond int64 (then none is negative)
@@ -9,8 +9,8 @@ bytes     numpy's fixed-width bytes
 dates     datetime64[us], or datetime64[ns] if one is no whole microsecond
 ========  ==============================================================
 
-Every label is exact in its dtype. The first labels fix the type. A later label that it cannot hold
-exactly is refused.
+Every label is exact in its dtype. The first labels determine the type. A later label that the type
+cannot hold exactly is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 Labels = NDArray[Any]
 
-# Units of dates; the first that is exact is used.
+# Units of dates; the first unit that is exact is used.
 UNITS = ("datetime64[us]", "datetime64[ns]")
 
 
@@ -33,10 +33,10 @@ class LabelType(NamedTuple):
 
     Attributes
     ----------
-    name : as errors give it.
-    classes : of the objects that have it; numpy's scalar classes are those of arrays.
-    plain : returns such an object as one of a single class, exactly.
-    array : returns an array, or an array of plain objects, in the dtype of the type.
+    name : name in error messages.
+    classes : Python and numpy classes of labels of this type.
+    plain : converts a label exactly to the Python class of the type.
+    array : converts an array, or an array of plain objects, to the dtype of the type.
     """
 
     name: str
@@ -49,7 +49,7 @@ class LabelType(NamedTuple):
 
 
 def integers(values: Labels) -> Labels:
-    """Return integers as int64, or as uint64 if one of them is beyond int64."""
+    """Return integers as int64, or as uint64 if one is too large for int64."""
     smallest, largest = int(values.min()), int(values.max())
     if smallest >= -(2**63) and largest < 2**63:
         return values.astype(np.int64)
@@ -78,8 +78,8 @@ def floats(values: Labels) -> Labels:
 
 
 def exact_float(label: Any) -> float:
-    """Return a number as a float; refuse one that float64 cannot hold."""
-    value = int(label) if isinstance(label, np.integer) else label  # numpy would compare floats
+    """Return a number as a float; refuse numbers that float64 cannot hold exactly."""
+    value = int(label) if isinstance(label, np.integer) else label  # exact comparison
     try:
         exact = bool(float(value) == value)
     except OverflowError:
@@ -90,22 +90,22 @@ def exact_float(label: Any) -> float:
 
 
 def inexact(label: Any) -> ValueError:
-    """Return the error for a number that float64 cannot hold."""
+    """Return the error for a number that float64 cannot hold exactly."""
     return ValueError(
-        f"y holds {label!r} among floats, which float64 cannot hold exactly, expected numbers that "
-        "it can: convert the labels to integers or to strings."
+        f"y holds floats and {label!r}, which float64 cannot represent exactly, expected numbers "
+        "that it can represent: convert the labels to integers or to strings."
     )
 
 
 def text(values: Labels) -> Labels:
-    """Return strings or bytes as an array of fixed width; refuse those that numpy cannot hold."""
+    """Return strings or bytes as a fixed-width array; refuse those that numpy cannot hold."""
     if values.dtype != object:
         return values.astype(values.dtype.newbyteorder("="), copy=False)
     for each in set(values):
         if each[-1:] in ("\0", b"\0"):
             raise ValueError(
-                f"y holds {each!r}, which ends in a null character, expected labels that do not, "
-                "as numpy drops it: strip it, or replace it."
+                f"y holds {each!r}, which ends in a null character, expected labels without it, "
+                "because numpy drops it: strip or replace the character."
             )
     return np.array(values.tolist())
 
@@ -119,9 +119,8 @@ def dates(values: Labels) -> Labels:
         if converted is not None:
             return converted
     raise ValueError(
-        f"y holds dates of type {values.dtype} ({values[0]}) that are neither whole microseconds "
-        "nor whole nanoseconds within the range of datetime64, expected such: round them, or "
-        "convert them to strings."
+        f"y holds dates of type {values.dtype} ({values[0]}), expected whole microseconds or "
+        "nanoseconds within the range of datetime64: round them, or convert them to strings."
     )
 
 
@@ -136,7 +135,7 @@ def dates_of_any_unit(values: Labels) -> Labels:
 
 
 def finest(arrays: Iterable[Labels]) -> str:
-    """Return the finest unit of some arrays of dates, each in one of `UNITS`."""
+    """Return the finest unit of the given arrays of dates, each in one of `UNITS`."""
     return max((str(each.dtype) for each in arrays), key=UNITS.index)
 
 
@@ -155,8 +154,8 @@ def same_unit(values: Labels, unit: Any) -> Labels:
     converted = in_unit(values, unit)
     if converted is None:
         raise ValueError(
-            f"y holds dates that are no whole microseconds together with {values[0]}, expected "
-            "dates between 1678 and 2262 then: round the dates, or convert them to strings."
+            f"y holds {values[0]} together with dates in nanoseconds, expected dates between 1678 "
+            "and 2262, the range of nanoseconds: round the dates, or convert them to strings."
         )
     return converted
 
@@ -165,8 +164,8 @@ def as_date(label: Any) -> np.datetime64:
     """Return a date, a time or a pandas Timestamp as a datetime64; refuse one with a time zone."""
     if not has_no_zone(label):
         raise ValueError(
-            f"y holds dates with a time zone ({label}), expected dates without: convert them, for "
-            "example to UTC, and drop the time zone."
+            f"y holds dates with a time zone ({label}), expected dates without a time zone: "
+            "convert them, for example to UTC, and drop the time zone."
         )
     label = label.to_datetime64() if hasattr(label, "to_datetime64") else label
     return label if isinstance(label, np.datetime64) else np.datetime64(label)
@@ -177,7 +176,7 @@ def has_no_zone(label: Any) -> bool:
     return getattr(label, "tzinfo", None) is None
 
 
-# In this order: True is an int, too.
+# In this order: In Python, True is also an int.
 BOOLEANS = LabelType("booleans", (bool, np.bool_), bool, lambda values: values.astype(bool))
 INTEGERS = LabelType("integers", (int, np.integer), int, integers)
 FLOATS = LabelType("floats", (float, np.floating), exact_float, floats)
@@ -191,14 +190,14 @@ LABEL_TYPES = (BOOLEANS, INTEGERS, FLOATS, STRINGS, BYTES, DATES)
 
 
 def type_of_class(python_class: type) -> LabelType | None:
-    """Return the label type of the objects of a class, None if they cannot be labels."""
+    """Return the label type of a Python class, None if its objects cannot be labels."""
     if issubclass(python_class, np.timedelta64):  # a subclass of np.integer
         return None
     return next((each for each in LABEL_TYPES if issubclass(python_class, each.classes)), None)
 
 
 def type_of(values: Labels) -> LabelType:
-    """Return the label type of an array; refuse a mixture of types, other than of numbers."""
+    """Return the label type of an array; refuse mixed types, except integers with floats."""
     classes = set(map(type, values)) if values.dtype == object else {values.dtype.type}
     types = set()
     for each in classes:
@@ -216,18 +215,18 @@ def type_of(values: Labels) -> LabelType:
         raise ValueError(
             f"y mixes label types ({', '.join(sorted(each.name for each in types))}), expected "
             "one: convert all labels to strings or all to numbers; None, NaN and the unlabeled "
-            "marker may be among either."
+            "marker may be mixed with either."
         )
     return types.pop()
 
 
 def is_label_dtype(dtype: np.dtype[Any]) -> bool:
-    """Whether labels are kept in a dtype."""
+    """Whether a dtype is the dtype of a label type."""
     return dtype.kind in "USb" or dtype in ("int64", "uint64", "float64", *UNITS)
 
 
 def as_objects(values: Iterable[Any]) -> Labels:
-    """Return values as an array of objects, which numpy has not converted."""
+    """Return values as an array of objects, without conversion by numpy."""
     every = [
         each[()] if isinstance(each, np.ndarray) and not each.ndim else each for each in values
     ]
@@ -237,9 +236,9 @@ def as_objects(values: Iterable[Any]) -> Labels:
 
 
 def typed(values: Labels, known: Labels | None = None) -> Labels:
-    """Return labels, none of them missing, in the dtype of their type.
+    """Return labels without missing values in the dtype of their type.
 
-    If there are ``known`` classes, the labels are returned in the dtype of these.
+    If there are ``known`` classes, the labels are returned in the dtype of these classes.
     """
     if not values.size:
         return values
@@ -264,7 +263,7 @@ def canonical(values: Labels) -> Labels:
 
 
 def fitted(values: Labels, known: Labels) -> Labels:
-    """Return labels in the type of the known classes; refuse those that it cannot hold exactly."""
+    """Return labels in the type of the known classes; refuse labels it cannot hold exactly."""
     own, wanted = type_of(values), type_of(known)
     try:
         if own is wanted:
@@ -274,14 +273,14 @@ def fitted(values: Labels, known: Labels) -> Labels:
         return aligned(wanted.array(as_objects(map(wanted.plain, values))), known)[0]
     except (TypeError, ValueError) as reason:
         raise ValueError(
-            f"y holds {described(values)}, but the classes so far are {described(known)}: pass "
-            "labels of the same type in every batch; if they are, no array type holds all of them "
-            "exactly, so convert them to strings."
+            f"y holds {described(values)}, expected the type of the classes so far, "
+            f"{described(known)}: pass labels of the same type in every batch. If they have the "
+            "same type, no array type holds all of them exactly: convert them to strings."
         ) from reason
 
 
 def aligned(first: Labels, second: Labels) -> tuple[Labels, Labels]:
-    """Return labels of one type in one dtype; numpy would make floats of some integers."""
+    """Return labels of one type in one dtype; numpy would convert some integers to floats."""
     if first.dtype == second.dtype or not first.size or not second.size:
         return first, second
     kinds = {first.dtype.kind, second.dtype.kind}
@@ -295,7 +294,7 @@ def aligned(first: Labels, second: Labels) -> tuple[Labels, Labels]:
 
 
 def described(values: Labels) -> str:
-    """Return the type of labels, with an example."""
+    """Return the name of the label type, with an example label."""
     own = type_of(values)
-    # a date as numpy's, which is exact
+    # a numpy date, which is exact
     return f"{own.name} ({values[0] if own is DATES else values[0].item()!r})"

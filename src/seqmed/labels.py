@@ -30,7 +30,7 @@ from seqmed.label_dtypes import (
     typed,
 )
 
-# Strings that numpy makes of None and NaN when a list with strings becomes a string array.
+# Strings into which numpy converts None and NaN in a list that also contains strings.
 COERCED_MISSING = ("nan", "None", "<NA>", "NaT")
 
 
@@ -45,12 +45,12 @@ def split_labels(
 
     Parameters
     ----------
-    labels : (n,) labels as the user gave them.
+    labels : (n,) labels as the user passed them.
     marker : value that marks an unlabeled row, besides None, NaN, NaT, pandas' NA and the empty
-        string; None for no other. A marker that is a known class marks nothing.
-    known : classes known already, None if none are. The labels must be of their type.
+        string; None for no other marker. A marker that is a known class is treated as a class.
+    known : classes known so far, None if there are none. The labels must be of their type.
     signs_are_classes : whether -1 is a class rather than the marker, if y holds only -1 and +1 and
-        no classes are known; else such a y is refused.
+        no classes are known. If False, such a y is refused.
 
     Returns
     -------
@@ -64,11 +64,10 @@ def split_labels(
     if known is None and holds_only_signs(array[~unlabeled], marker):
         if not signs_are_classes:
             raise ValueError(
-                "y holds only -1 and +1, and -1 marks unlabeled rows: expected labels among which "
-                "-1 cannot be a class. If -1 is a class, set unlabeled=None (missing labels are "
-                "then None or NaN) or, in SeqMED, pass classes=[-1, 1] to partial_fit; if -1 means "
-                "unlabeled, pass classes= without it to partial_fit or name the classes "
-                "differently."
+                "y holds only -1 and +1, and -1 marks unlabeled rows, expected labels that show "
+                "whether -1 is a class. If -1 is a class, set unlabeled=None (missing labels are "
+                "then None or NaN) or, in SeqMED, pass classes=[-1, 1] to partial_fit. If -1 means "
+                "unlabeled, pass classes= without it to partial_fit, or rename the class +1."
             )
         marker = None
     unlabeled[~unlabeled] = is_marked(array[~unlabeled], marker)
@@ -82,7 +81,7 @@ def split_labels(
 
 
 def as_label_array(labels: Any) -> Labels:
-    """Return labels as a one-dimensional array, of objects where numpy would change a value."""
+    """Return labels as a 1d array, with dtype object if numpy would change a value."""
     if np.ma.isMaskedArray(labels):
         masked = np.ma.getmaskarray(labels).ravel()
         values = column_or_1d(labels.data, warn=True)
@@ -97,7 +96,7 @@ def as_label_array(labels: Any) -> Labels:
         warn_of_column()
         labels = labels.iloc[:, 0]
     if hasattr(labels, "to_numpy") and not isinstance(getattr(labels, "dtype", None), np.dtype):
-        labels = list(labels)  # pandas, which would make floats of nullable integers
+        labels = list(labels)  # pandas would convert nullable integers to floats
     if isinstance(labels, Sequence) and not isinstance(labels, str | bytes):
         return from_sequence(labels)
     array = np.asarray(labels)
@@ -107,7 +106,7 @@ def as_label_array(labels: Any) -> Labels:
 
 
 def from_sequence(labels: Sequence[Any]) -> Labels:
-    """Return a list of labels, or of rows of one label, as objects."""
+    """Return a list of labels, or of rows with one label each, as an array of objects."""
     shapes = {np.shape(each) for each in labels if isinstance(each, Sequence | np.ndarray)}
     shapes -= {()}
     if not shapes:
@@ -120,7 +119,7 @@ def from_sequence(labels: Sequence[Any]) -> Labels:
 
 
 def warn_of_column() -> None:
-    """Warn of labels that are a column, as scikit-learn does."""
+    """Warn that labels are a column vector, as scikit-learn does."""
     warnings.warn(
         "A column-vector y was passed when a 1d array was expected: pass a list of labels.",
         DataConversionWarning,
@@ -157,8 +156,8 @@ def is_missing_value(value: Any) -> bool:
 def is_marked(array: Labels, marker: Any) -> Mask:
     """Return a mask (n,) of labels equal to ``marker``.
 
-    Among strings and bytes a marker that is a number is looked for in its string form, because
-    numpy turns ``["spam", -1]`` into strings. True and 1 are different labels.
+    In arrays of strings and bytes a numeric marker is compared as a string, because numpy turns
+    ``["spam", -1]`` into strings. True and 1 are different labels.
     """
     values = marker_values(marker)
     if array.dtype == object:
@@ -174,7 +173,7 @@ def is_marked(array: Labels, marker: Any) -> Mask:
 
 
 def marker_values(marker: Any) -> dict[LabelType | None, Any]:
-    """Return the value of a marker among labels of every type in which it may occur."""
+    """Return the value of a marker in each label type in which it can occur."""
     own = type_of_class(type(marker))
     if own is None or is_missing_value(marker):
         return {}
@@ -190,7 +189,7 @@ def marker_values(marker: Any) -> dict[LabelType | None, Any]:
 
 
 def equals(label: Any, own: LabelType | None, values: dict[LabelType | None, Any]) -> bool:
-    """Whether an object of a label type equals the marker's value among labels of that type."""
+    """Whether a label equals the value of the marker in the label's type."""
     value = values.get(own)
     if own is None or value is None:
         return False
@@ -200,7 +199,7 @@ def equals(label: Any, own: LabelType | None, values: dict[LabelType | None, Any
 
 
 def is_same_date(array: Labels, date: np.datetime64) -> Mask:
-    """Return a mask (n,) of dates that are the same instant, exactly, whatever the units."""
+    """Return a mask (n,) of dates that are exactly the same instant, in any unit."""
     unit = array.dtype
     if np.datetime_data(unit)[0] == "generic" or date.astype(unit).astype(date.dtype) != date:
         return np.zeros(array.size, dtype=bool)
@@ -208,7 +207,7 @@ def is_same_date(array: Labels, date: np.datetime64) -> Mask:
 
 
 def holds_only_signs(values: Labels, marker: Any) -> bool:
-    """Whether labels are only -1 and +1 where -1 is the marker: it may be meant as a class."""
+    """Whether labels are only -1 and +1 and -1 is the marker, which is ambiguous."""
     if not is_minus_one(marker) or values.dtype.kind not in "iufUSO":
         return False
     distinct = set(map(text_of, values)) if values.dtype.kind == "O" else set(values.tolist())
@@ -218,7 +217,7 @@ def holds_only_signs(values: Labels, marker: Any) -> bool:
 
 
 def is_minus_one(marker: Any) -> bool:
-    """Whether a marker is -1, which may be meant as a class."""
+    """Whether a marker is -1."""
     return type_of_class(type(marker)) in (INTEGERS, FLOATS, STRINGS) and marker in (-1, "-1")
 
 
@@ -230,14 +229,14 @@ def text_of(label: Any) -> str:
 
 
 def refuse_coerced_missing(values: Labels, known: Labels | None) -> None:
-    """Refuse labels that numpy made of missing values, unless they are known classes."""
+    """Refuse labels that numpy made from missing values, unless they are known classes."""
     suspicious = set(COERCED_MISSING) & set(map(text_of, np.unique(values).tolist()))
     if known is not None and known.dtype.kind in "US":
         suspicious -= set(map(text_of, known.tolist()))
     if suspicious:
         text = sorted(suspicious)[0]
         raise ValueError(
-            f"y is an array of strings that holds {text!r}, which numpy makes of a missing value: "
+            f"y is an array of strings that holds {text!r}, which numpy makes of a missing value, "
             "expected None or NaN in an object array. Pass a list, a pandas Series or an array of "
             f"dtype object, in which {text!r} is a label like any other and missing values stay "
             "missing."

@@ -9,7 +9,7 @@ from seqmed.pipelines.stream_pipeline import StreamPipeline
 
 
 def load(path: AnyPath) -> Any:
-    """Return the model in a file; it predicts and learns as the saved one.
+    """Return the model in a file; it predicts and learns exactly as the saved model did.
 
     Nothing in the file is executed, and every part is checked before it is used.
 
@@ -20,15 +20,15 @@ def load(path: AnyPath) -> Any:
     Returns
     -------
     model : estimator
-        The saved model. A model made by `seqmed learn` with scaling, text or ignored columns is
-        returned as a StreamPipeline of the steps "columns" and "model": pass it data frames or
-        dictionaries of columns, or arrays of the columns in `feature_names_in_`. It predicts as
-        the command does. It cannot be saved: continue training with `seqmed learn`.
+        The saved model. If `seqmed learn` made the model with scaling, text or ignored columns, it
+        is returned as a StreamPipeline with the steps "columns" and "model". Pass it data frames,
+        dictionaries of columns, or arrays of the columns in `feature_names_in_`. Its predictions
+        equal those of `seqmed predict`. It cannot be saved: continue training with `seqmed learn`.
 
     Raises
     ------
     ModelFileError
-        If the file is not a model file, was altered, or is of another version.
+        If the file is not a model file, was altered, or has another format version.
     OSError
         If the file cannot be read.
     """
@@ -46,5 +46,5 @@ def load(path: AnyPath) -> Any:
         return model
     steps = [("columns", ColumnEncoder(schema)), ("model", model)]
     pipeline = StreamPipeline(steps, drift_limit=None)
-    pipeline.__dict__.update(_monitor=None, drift_=None)  # as after its first batch
+    pipeline.__dict__.update(_monitor=None, drift_=None)  # the state after a first batch
     return pipeline

@@ -18,7 +18,7 @@ from seqmed.settings import Settings
 
 Solutions = tuple[DualSolution | None, ...]
 
-# Distance beyond its margin at which a point is first left out.
+# Distance beyond its margin from which a point is left out at first.
 SPARE = 0.2
 
 
@@ -49,7 +49,7 @@ def solve_all(
 
 
 def has_dual(posterior: Posterior, machine: int) -> bool:
-    """Whether there is a dual: not without labels, nor with one class and a diffuse bias."""
+    """Whether there is a dual: the window has labels, of both signs if the bias is diffuse."""
     signs = posterior.window.signs[:, machine]
     if signs.size == 0 or np.isfinite(posterior.bias_variance):
         return bool(signs.size)
@@ -105,7 +105,7 @@ def solve(
 
 
 def prior_bias(prior: Posterior, machine: int) -> float:
-    """Return the mean of a bias of finite variance, given the frozen multipliers."""
+    """Return the prior mean of a bias with finite variance, given the frozen multipliers."""
     return float(prior.bias_means[machine] + prior.bias_variance * prior.frozen_sums[machine])
 
 

@@ -1,6 +1,6 @@
-"""The state of SeqMED and SeqLapMED: classes, posterior, calibration; and its updates.
+"""The state of SeqMED and SeqLapMED (classes, posterior, calibration) and its updates.
 
-Rows have been validated. Nothing is changed in place.
+The functions expect validated rows and change nothing in place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from seqmed.batch import Batch, Rows, UpdateInfo
 from seqmed.calibration import Calibration
 from seqmed.classes import ClassRegistry, empty_registry
 from seqmed.covariance.protocol import Recursion
-from seqmed.graph.laplacian import GraphRecipe
+from seqmed.graph.laplacian import GraphParameters
 from seqmed.posterior import Posterior
 from seqmed.settings import Settings
 from seqmed.threads import threads_for
@@ -35,19 +35,19 @@ class MarginState(NamedTuple):
 
 def empty_state(
     recursion: Recursion,
-    recipe: GraphRecipe,
+    graph_parameters: GraphParameters,
     rows: Rows,
     bias_variance: float | None,
     fixed: dict[str, Any],
 ) -> MarginState:
-    """Return the state before the first batch, ``rows``, which gives the format of later ones.
+    """Return the state before the first batch, ``rows``, which determines the format of later rows.
 
-    A ``bias_variance`` of None is a machine per class, each with a known bias of -1.
+    If ``bias_variance`` is None, there is one machine per class with a known bias of -1.
     """
     per_class = bias_variance is None
     mean, variance = (-1.0, 0.0) if bias_variance is None else (0.0, bias_variance)
     return MarginState(
-        posterior=update.prior_of(recursion, recipe, rows.points, mean, variance),
+        posterior=update.prior_of(recursion, graph_parameters, rows.points, mean, variance),
         registry=empty_registry(per_class=per_class),
         calibration=Calibration(),
         fixed=fixed,
@@ -58,7 +58,7 @@ def empty_state(
 def learn(
     state: MarginState, rows: Rows, settings: Settings, class_weight: Any, new_points: bool
 ) -> tuple[MarginState, UpdateInfo]:
-    """Learn a batch, or labels that come late if its points are not new.
+    """Learn a batch, or late labels if its points are not new.
 
     The calibration records the scores of labeled rows under the posterior before the update. It is
     updated last, because the update decides whether earlier labels are discounted.
@@ -91,7 +91,7 @@ def learn(
 def recorded(
     before: MarginState, record: Calibration, batch: Batch, labels: NDArray[Any]
 ) -> Calibration:
-    """Return the record with labeled rows as they were scored before they were learned."""
+    """Return the record with the scores that labeled rows had before they were learned."""
     with np.errstate(over="ignore", invalid="ignore"):
         scores = before.posterior.mean(batch.labeled_points)
     codes = before.registry.find(labels)

@@ -1,6 +1,6 @@
 """The mean between two solves: forgetting, new landmarks, freezing, averaging, the budget.
 
-Each function returns a new posterior. `seqmed.posterior` has the form of the mean.
+Each function returns a new posterior. `seqmed.posterior` defines the form of the mean.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array, no_rows, take_rows
-from seqmed.covariance.protocol import Folded, Recursion
+from seqmed.covariance.protocol import FoldResult, Recursion
 from seqmed.kernels import Expansion, Kernel, evaluate
 from seqmed.posterior import Posterior, ScoredTerms, Terms
 from seqmed.window import as_terms
@@ -21,55 +21,56 @@ from seqmed.window import as_terms
 SomeTerms = TypeVar("SomeTerms", bound=Terms)
 SomeScored = TypeVar("SomeScored", bound=ScoredTerms)
 
-# A coefficient this small against the largest of its kind is dropped.
-FADED = 1e-9
+# Coefficients below this fraction of the largest coefficient are dropped.
+NEGLIGIBLE = 1e-9
 
 
-def forget_labels(posterior: Posterior, share: float) -> Posterior:
-    """Return the posterior with the effect of labels scaled by ``share`` in (0, 1].
+def forget_labels(posterior: Posterior, forgetting: float) -> Posterior:
+    """Return the posterior with the effect of labels scaled by ``forgetting`` in (0, 1].
 
-    Frozen coefficients and their part of the bias are scaled. In the window it is the bounds and
-    shapes, which is a row's weight. Support vectors of negligible coefficients are dropped.
+    Frozen coefficients and their part of the bias are scaled. In the window, bounds and shapes are
+    scaled too, which scales the weight of a row. Support vectors with negligible coefficients are
+    dropped.
     """
-    if share == 1.0:
+    if forgetting == 1.0:
         return posterior
-    window = scaled(posterior.window, share)
+    window = scaled(posterior.window, forgetting)
     window = replace(
         window,
-        bounds=share * window.bounds,
-        shapes=share * window.shapes,
-        discounted=share * window.discounted,
+        bounds=forgetting * window.bounds,
+        shapes=forgetting * window.shapes,
+        discounted=forgetting * window.discounted,
     )
-    frozen = replace(posterior.frozen, coefficients=share * posterior.frozen.coefficients)
-    gone = faded(frozen)
+    frozen = replace(posterior.frozen, coefficients=forgetting * posterior.frozen.coefficients)
+    gone = negligible(frozen)
     newest, averaged = posterior.projection_errors
     posterior = replace(
         posterior,
         # relative to new labels, which have full weight
-        window=window.take(window.bounds > FADED * posterior.window.bounds.max(initial=0.0)),
+        window=window.take(window.bounds > NEGLIGIBLE * posterior.window.bounds.max(initial=0.0)),
         frozen=frozen.take(~gone),
-        landmarks=scaled(posterior.landmarks, share),
-        frozen_sums=share * posterior.frozen_sums,
-        projection_errors=np.stack([share * newest, averaged]),
+        landmarks=scaled(posterior.landmarks, forgetting),
+        frozen_sums=forgetting * posterior.frozen_sums,
+        projection_errors=np.stack([forgetting * newest, averaged]),
     )
     return add_frozen_scores(posterior, frozen.take(gone), -1.0)
 
 
-def scaled(terms: SomeScored, share: float) -> SomeScored:
+def scaled(terms: SomeScored, forgetting: float) -> SomeScored:
     """Return the terms with the effect of labels scaled."""
     return replace(
         terms,
-        coefficients=share * terms.coefficients,
-        frozen_scores=share * terms.frozen_scores,
+        coefficients=forgetting * terms.coefficients,
+        frozen_scores=forgetting * terms.frozen_scores,
     )
 
 
-def faded(terms: Terms) -> NDArray[np.bool_]:
+def negligible(terms: Terms) -> NDArray[np.bool_]:
     """Return a mask (n,) of the points whose coefficients are negligible."""
     mask = np.ones(terms.size, dtype=bool)
     for values in (terms.coefficients, terms.averages):
         sizes = np.abs(values).max(axis=1, initial=0.0)
-        mask &= sizes <= FADED * sizes.max(initial=0.0)
+        mask &= sizes <= NEGLIGIBLE * sizes.max(initial=0.0)
     return mask
 
 
@@ -92,10 +93,10 @@ def add_frozen_scores(posterior: Posterior, terms: Terms, sign: float) -> Poster
     )
 
 
-def with_recursion(posterior: Posterior, folded: Folded) -> Posterior:
-    """Return the posterior with an updated recursion, its expansions on the new landmarks.
+def with_recursion(posterior: Posterior, folded: FoldResult) -> Posterior:
+    """Return the posterior with an updated recursion and expansions on its new landmarks.
 
-    The coefficients of a landmark that was replaced are projected on the new ones.
+    The coefficients of replaced landmarks are projected on the new landmarks.
     """
     recursion, origin = folded.recursion, folded.origin
     if origin is None:
@@ -126,9 +127,9 @@ def with_recursion(posterior: Posterior, folded: Folded) -> Posterior:
 
 
 def freeze(posterior: Posterior, leaving: Terms) -> Posterior:
-    """Return the posterior with points that have left the window among the frozen ones.
+    """Return the posterior with the points that have left the window frozen.
 
-    Where every function is an expansion on the landmarks, they are added to that one.
+    If every function is an expansion on the landmarks, the points are added to that expansion.
     """
     if not leaving.size:
         return posterior
@@ -147,7 +148,7 @@ def freeze(posterior: Posterior, leaving: Terms) -> Posterior:
 
 
 def joined(kernel: Kernel, first: Terms, second: Terms) -> Terms:
-    """Return the terms of both, summed where the kernel can."""
+    """Return the terms of both, summed if the kernel allows it."""
     parts = (
         Expansion(terms.points, np.hstack([terms.coefficients, terms.averages]))
         for terms in (first, second)
@@ -157,7 +158,7 @@ def joined(kernel: Kernel, first: Terms, second: Terms) -> Terms:
 
 
 def halves(values: Array) -> tuple[Array, Array]:
-    """Return the left and the right half of the columns, each an array of its own."""
+    """Return copies of the left and the right half of the columns."""
     machines = values.shape[1] // 2
     return values[:, :machines].copy(), values[:, machines:].copy()
 
@@ -165,35 +166,35 @@ def halves(values: Array) -> tuple[Array, Array]:
 def average(
     posterior: Posterior, solved: NDArray[np.bool_], forgetting: float, newest: Array
 ) -> Posterior:
-    """Return the posterior with its newest mean taken into the running mean of mean functions.
+    """Return the posterior with its newest mean added to the running mean of all means.
 
     Parameters
     ----------
-    posterior : after a solve; ``posterior.n_solved`` counts it already.
-    solved : (machines,) whether this update has solved a dual of the machine; the averages of
-        others stay as they are.
-    forgetting : share in (0, 1]; below 1 the running mean forgets too.
-    newest : (m, machines) the newest mean's `Posterior.landmark_coefficients`.
+    posterior : posterior after a solve, which is already counted in ``posterior.n_solved``.
+    solved : (machines,) whether this update has solved a dual of the machine. The averages of the
+        other machines do not change.
+    forgetting : forgetting factor in (0, 1]; it also applies to the running mean.
+    newest : (m, machines) `Posterior.landmark_coefficients` of the newest mean.
     """
     counts = np.maximum(posterior.n_solved, 1)
-    share = np.where(solved, np.maximum(1.0 / counts, 1.0 - forgetting), 0.0)
-    share[posterior.n_solved == 0] = 1.0  # the first mean
+    step = np.where(solved, np.maximum(1.0 / counts, 1.0 - forgetting), 0.0)
+    step[posterior.n_solved == 0] = 1.0  # the first mean
 
     def taken_in(terms: SomeTerms, newest: Array) -> SomeTerms:
-        return replace(terms, averages=terms.averages + share * (newest - terms.averages))
+        return replace(terms, averages=terms.averages + step * (newest - terms.averages))
 
     newest_error, averaged_error = posterior.projection_errors
     frozen, window = posterior.frozen, posterior.window
     if not posterior.covariance.on_landmarks:
         frozen = taken_in(frozen, frozen.coefficients)
         window = taken_in(window, window.coefficients)
-    errors = [newest_error, averaged_error + share * (newest_error - averaged_error)]
+    errors = [newest_error, averaged_error + step * (newest_error - averaged_error)]
     return replace(
         posterior,
         frozen=frozen,
         window=window,
         landmarks=taken_in(posterior.landmarks, newest),
-        intercepts=posterior.intercepts + share * (posterior.biases - posterior.intercepts),
+        intercepts=posterior.intercepts + step * (posterior.biases - posterior.intercepts),
         projection_errors=np.stack(errors),
     )
 
@@ -201,8 +202,8 @@ def average(
 def within_budget(posterior: Posterior, capacity: int | None) -> Posterior:
     """Return the posterior with at most ``capacity`` labeled points kept exactly.
 
-    Window points of the smallest multipliers are frozen first. Then the frozen points that are
-    cheapest to project are projected on the landmarks.
+    Points of the window with the smallest multipliers are frozen first. Then the frozen points with
+    the smallest projection error are projected on the landmarks.
     """
     if capacity is None:
         return posterior
@@ -238,24 +239,24 @@ def within_budget(posterior: Posterior, capacity: int | None) -> Posterior:
 
 
 def norms(squared_errors: Array) -> Array:
-    """Return norms (2, machines), of the newest mean and of the averaged one, from squares."""
+    """Return norms (2, machines), of the newest and of the averaged mean, from squared norms."""
     return np.sqrt(squared_errors.reshape(2, -1))
 
 
 def projection_errors(recursion: Recursion, terms: Terms) -> Array:
     """Return the squared error of projecting each point alone, (n,), over all machines."""
     weights = np.sum(terms.coefficients**2 + terms.averages**2, axis=1)
-    return np.asarray(weights * recursion.unexplained(terms.points))
+    return np.asarray(weights * recursion.residual_variances(terms.points))
 
 
 def with_mean_parts(
     posterior: Posterior, averaging: bool, bounded: bool, newest: Array
 ) -> Posterior:
-    """Return the posterior with the mean for predictions as expansions in the base kernel.
+    """Return the posterior with its mean expanded in the base kernel, for predictions.
 
-    Points without a coefficient are left out, unless the state is ``bounded``: it then shares its
-    points with the mean, and its size does not vary with how many of them have a coefficient.
-    ``newest`` (m, machines) are its `Posterior.landmark_coefficients`.
+    Points without a coefficient are left out, unless the state is ``bounded``. A bounded state
+    shares its points with the mean, and its size does not depend on the number of zero
+    coefficients. ``newest`` (m, machines) are its `Posterior.landmark_coefficients`.
     """
     kernel, landmarks = posterior.covariance.kernel, posterior.landmarks
     own = () if posterior.covariance.on_landmarks else (posterior.frozen, posterior.window)
@@ -270,7 +271,7 @@ def with_mean_parts(
 
 
 def summed(kernel: Kernel, parts: tuple[Expansion, ...]) -> tuple[Expansion, ...]:
-    """Return the parts that have points, summed where that makes them smaller (linear weights)."""
+    """Return the parts that have points, summed if that makes them smaller (linear weights)."""
     if kernel.compact:
         return (reduce(kernel.join, parts),)
     return tuple(part for part in parts if part.points.shape[0]) or parts[:1]

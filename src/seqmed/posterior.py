@@ -5,8 +5,8 @@ without its bias is
 
     m(x) = sum_window k_t(x, x_s) c_s + sum_frozen k_t(x, x_s) c_s + sum_landmarks k_t(x, z) a_z.
 
-The multipliers c of the window are optimised again by the next update. Those of frozen support
-vectors are not. Support vectors beyond the budget are projected on the landmarks.
+The multipliers c of the window are optimised again by the next update. The multipliers of frozen
+support vectors are not. Support vectors beyond the budget are projected on the landmarks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Points, bytes_of, take_rows
 from seqmed.covariance.protocol import CovarianceFunction, Recursion
-from seqmed.graph.laplacian import GraphRecipe
+from seqmed.graph.laplacian import GraphParameters
 from seqmed.kernels import Expansion, blocks, evaluate
 
 
@@ -45,12 +45,12 @@ class Terms:
         return int(self.points.shape[0])
 
     def take(self, rows: NDArray[Any]) -> Self:
-        """Return some of the rows, by a mask or by indices."""
+        """Return the rows selected by a mask or by indices."""
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
         return type(self)(*(take_rows(getattr(self, f.name), rows) for f in fields(self)))
 
     def mapped(self, transfer: Array) -> Self:
-        """Return the terms with machines that are combinations of the old ones, (h, H)."""
+        """Return the terms of new machines, each a combination (h, H) of the old machines."""
         return replace(
             self,
             coefficients=self.coefficients @ transfer,
@@ -77,14 +77,14 @@ class ScoredTerms(Terms):
 
     Parameters
     ----------
-    frozen_scores : (n, machines) ``sum_frozen k(x, x_s) c_s`` in the base kernel. Cached, as it
-        changes only when support vectors are frozen or dropped.
+    frozen_scores : (n, machines) ``sum_frozen k(x, x_s) c_s`` in the base kernel. They are cached,
+        because they change only when support vectors are frozen or dropped.
     """
 
     frozen_scores: Array
 
     def mapped(self, transfer: Array) -> Self:
-        """Return the terms with machines that are combinations of the old ones, (h, H)."""
+        """Return the terms of new machines, each a combination (h, H) of the old machines."""
         return replace(super().mapped(transfer), frozen_scores=self.frozen_scores @ transfer)
 
 
@@ -97,8 +97,8 @@ class Window(ScoredTerms):
     signs : (n, machines) targets, each -1.0 or +1.0.
     bounds, shapes : (n,) multiplier bounds and slack shapes.
     weights : (n,) sample weights.
-    discounted : (n,) the same, discounted by forgetting.
-    batches : (n,) the number of the batch of each.
+    discounted : (n,) sample weights, discounted by forgetting.
+    batches : (n,) the number of the batch of each point.
     """
 
     signs: Array
@@ -111,31 +111,32 @@ class Window(ScoredTerms):
 
 @dataclass(frozen=True)
 class Posterior:
-    """The state of a stream learner; every update makes a new one.
+    """The posterior after a number of batches; every update makes a new one.
 
     Parameters
     ----------
     recursion : the covariance and its update.
-    graph_recipe : how a batch becomes a graph, with the heat width once it has been measured.
+    graph_parameters : parameters of the graph of a batch, with the heat width once measured.
     frozen : support vectors whose multipliers are final, kept exactly.
     window : labeled points whose multipliers the next update optimises again.
     landmarks : coefficients of support vectors projected on the recursion's landmarks, and of the
         averaged mean there.
     mean_parts : the mean used for prediction as expansions in the base kernel, ready to evaluate.
-    intercepts : (machines,) the biases, those of the averaged mean if it is in use.
+    intercepts : (machines,) the biases for predictions: those of the averaged mean if it is used.
     biases : (machines,) the newest biases.
     bias_means : (machines,) prior means of the biases, before any label.
-    frozen_sums : (machines,) sum of the signed multipliers that are final. A finite bias variance
-        makes them part of the bias; with a diffuse one the multipliers of the window balance them.
-    n_solved : (machines,) how many updates have solved a dual of this machine.
-    projection_errors : (2, machines) bounds on how far projections so far have moved a score of the
-        newest mean, and of the averaged one, at a point of k(x, x) = 1, the multipliers given.
+    frozen_sums : (machines,) sum of the frozen signed multipliers. With a finite bias variance they
+        are part of the bias. With a diffuse bias the multipliers of the window compensate for them.
+    n_solved : (machines,) number of updates that have solved a dual of this machine.
+    projection_errors : (2, machines) bounds on the change of a score by all projections so far, of
+        the newest and of the averaged mean, at a point with k(x, x) = 1. The multipliers are taken
+        as given.
     bias_variance : prior variance of the bias, inf for a diffuse one.
     n_batches : batches learned.
     """
 
     recursion: Recursion
-    graph_recipe: GraphRecipe
+    graph_parameters: GraphParameters
     frozen: Terms
     window: Window
     landmarks: ScoredTerms
@@ -156,12 +157,12 @@ class Posterior:
 
     @property
     def size(self) -> int:
-        """Rows of the largest set of points the mean is made of."""
+        """Number of points in the largest expansion of the mean."""
         return int(max(part.points.shape[0] for part in self.mean_parts))
 
     @property
     def projection_error(self) -> Array:
-        """Bound (machines,) on how far projections have moved any score of k(x, x) = 1.
+        """Bound (machines,) on the change of a score by projections, at points with k(x, x) = 1.
 
         The multipliers are taken as given: effects on later updates are not included.
         """
@@ -169,7 +170,7 @@ class Posterior:
 
     @property
     def support(self) -> Expansion:
-        """All points with a coefficient in the current covariance, newest last."""
+        """All points with a coefficient in the current covariance, the newest last."""
         if self.covariance.on_landmarks:
             terms = replace(self.landmarks, coefficients=self.landmark_coefficients())
             return terms.expansion
@@ -178,7 +179,7 @@ class Posterior:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays the state consists of, each counted once."""
+        """Total size in bytes of the arrays of the posterior, each counted once."""
         return bytes_of(self)
 
     def mean(self, points: Points) -> Array:
@@ -188,7 +189,7 @@ class Posterior:
     def standard_deviation(self, points: Points) -> Array:
         """Return the standard deviation of the score at every row, (n,).
 
-        A finite bias variance is part of it; a diffuse one, being infinite everywhere, is not.
+        A finite bias variance is included; an infinite one is left out.
         """
         covariance = self.covariance
         variances = np.empty(points.shape[0])
@@ -201,8 +202,8 @@ class Posterior:
     def frozen_coefficients(self) -> Array:
         """Return the coefficients (m, machines) of the mean without the window, on the landmarks.
 
-        They are in the base kernel: those of projected support vectors, and those that smoothness
-        adds for all frozen ones.
+        In the base kernel, they are the coefficients of projected support vectors plus the
+        coefficients that smoothness adds for all frozen support vectors.
         """
         landmarks = self.landmarks
         if self.covariance.on_landmarks or not landmarks.size:
@@ -215,7 +216,7 @@ class Posterior:
         return landmarks.coefficients if added is None else landmarks.coefficients + added
 
     def landmark_coefficients(self) -> Array:
-        """Return those of the whole newest mean, (m, machines)."""
+        """Return the landmark coefficients of the newest mean, window included, (m, machines)."""
         frozen, window = self.frozen_coefficients(), self.window.expansion
         if not frozen.size or not window.points.shape[0]:
             return frozen

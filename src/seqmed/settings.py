@@ -14,12 +14,12 @@ class Settings:
     C : upper bound of the multiplier of a row of weight 1.
     slack_shape : shape of the slack prior, >= 0 and < C.
     beta : smoothness weight, >= 0; the penalty is ``2 beta f' L f``.
-    bias : "median" for the paper's rule, otherwise the solver's.
-    tol, max_iter : of the dual solver.
+    bias : "median" for the paper's median rule, otherwise the bias of the solver.
+    tol, max_iter : tolerance and largest number of iterations of the dual solver.
     lag : batches with labels whose multipliers are optimised together, None for all.
     window : labeled rows whose multipliers are optimised together, None for all.
-    averaging : whether predictions are by the running mean of the means.
-    forgetting : share in (0, 1] that is left of the past at every batch.
+    averaging : whether predictions use the running mean of the posterior means.
+    forgetting : forgetting factor per batch, in (0, 1].
     capacity : labeled points kept exactly; None for all.
     """
 

@@ -13,14 +13,14 @@ Estimator = TypeVar("Estimator")
 
 
 def snapshot(estimator: Estimator) -> Estimator:
-    """Return an estimator as it is now, for reading."""
+    """Return a shallow copy of an estimator, which later updates do not change."""
     copied = object.__new__(type(estimator))
-    copied.__dict__.update(estimator.__dict__)  # one operation: no thread comes between
+    copied.__dict__.update(estimator.__dict__)  # one atomic operation
     return copied
 
 
 def copy_to_fit(estimator: Any) -> Any:
-    """Return a copy that can learn while the estimator stays as it is.
+    """Return a copy that can learn without changing the estimator.
 
     It is shallow for models of this package, and deep for all others.
     """

@@ -1,10 +1,10 @@
 """Theorems 1 and 2 of the paper, and the prior of the graph, as equations.
 
-Slow, dense and literal: nothing in the package calls these functions. Every fast path names the one
-it computes, and the tests compare the two. Hou and Hero, "Sequential Maximum Margin Classifiers for
-Partially Labeled Data", ICASSP 2018.
+These functions are slow, dense and literal. Nothing in the package calls them. Every fast path
+names the one it computes, and the tests compare the two. Hou and Hero, "Sequential Maximum Margin
+Classifiers for Partially Labeled Data", ICASSP 2018.
 
-Notation: K is a kernel matrix, y signs of -1 or +1, a the Lagrange multipliers of labeled rows, C
+Notation: K is a kernel matrix, y the labels -1 or +1, a the Lagrange multipliers of labeled rows, C
 their bounds, L the graph Laplacian of a batch, beta its weight.
 """
 
@@ -38,8 +38,8 @@ def dual_objective(
 def posterior_mean(k: Kernel, x: Array, X: Array, y: Array, a: Array, b: float) -> Array:
     """Return m(x) + b, with ``m(x) = k_t(x, X) Y a`` over the labeled rows X of all batches so far.
 
-    Multipliers are those of every batch, k_t is the newest kernel. The decision is its sign. The
-    fast path is `seqmed.posterior.Posterior.mean`.
+    The sum has the multipliers of every batch, but only the newest kernel k_t. The decision is the
+    sign of m(x) + b. The fast path is `seqmed.posterior.Posterior.mean`.
     """
     return k(x, X) @ (y * a) + b
 
@@ -51,8 +51,8 @@ def smoothed_kernel(k: Kernel, X: Array, L: Array, beta: float) -> Kernel:
     """Return the kernel after one batch of rows X, labeled or not.
 
     k_t(x, x') = k(x, x') - k(x, X) S k(X, x'), with S = (I + 2 beta L K)^{-1} 2 beta L and
-    K = k(X, X). The paper writes S with the inverse of L, which is singular; this form is the same
-    where that exists. The fast paths are in `seqmed.covariance`.
+    K = k(X, X). The paper writes S with the inverse of L, which is singular; this form is equal if
+    the inverse exists. The fast paths are in `seqmed.covariance`.
     """
     P = 2.0 * beta * L
     S = np.linalg.inv(np.eye(len(X)) + P @ k(X, X)) @ P
@@ -84,7 +84,7 @@ def graph_covariance(W: Array, alpha: float) -> Array:
 def propagated_labels(W: Array, Y: Array, alpha: float) -> Array:
     """Return ``(D - alpha W)^{-1} Y``, (n, classes): the influence of every class at every row.
 
-    Y holds the weight of a row's label in the column of its class. The fast path is the conjugate
-    gradients of `seqmed.graph.conjugate_gradients`.
+    Y holds the weight of a row's label in the column of its class. The fast path is
+    `seqmed.graph.conjugate_gradients`.
     """
     return graph_covariance(W, alpha) @ Y

@@ -1,9 +1,9 @@
 """The number of threads of an update.
 
-numpy and scipy each have a BLAS with a thread pool, and the neighbour search has an OpenMP pool. On
-the small matrices of one batch synchronising the pools takes longer than computing, so small work
-uses one thread. A large kernel matrix or product is cut in strips, each computed by one Python
-thread: a thread without a core does not hold up the others.
+numpy and scipy each have a BLAS with a thread pool, and the neighbour search has an OpenMP pool.
+For the small matrices of one batch, synchronising the pools takes longer than computing, so small
+work uses one thread. A large kernel matrix or product is divided into strips, and each strip is
+computed by one Python thread. A thread that gets no core then does not delay the others.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from threadpoolctl import ThreadpoolController
 
 from seqmed.arrays import Float
 
-# Rows up to which a second thread costs more than it saves, on two to eight cores.
+# Largest number of rows for which a second thread costs more than it saves, on 2 to 8 cores.
 SMALL = 1500
-# Kernel values, a few milliseconds of work, from which on Python threads are started.
+# Smallest number of kernel values for which Python threads are started: a few milliseconds.
 MANY_VALUES = 2**20
-# Multiplications from which on a product is cut in two, a few milliseconds.
+# Smallest number of multiplications for which a product uses two threads: a few milliseconds.
 LARGE_PRODUCT = 2**26
 
 Part = TypeVar("Part")
 
 
 class _Limit:
-    """A limit shared by all Python threads: set by the first user, removed by the last."""
+    """A limit shared by all Python threads: the first one sets it, the last one removes it."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -64,7 +64,7 @@ def _controller() -> ThreadpoolController:
 
 @contextmanager
 def one_thread(wanted: bool = True) -> Iterator[None]:
-    """Use a single thread, if ``wanted``, else all available ones."""
+    """Use a single thread if ``wanted``, else all available threads."""
     if not wanted:
         yield
         return
@@ -76,32 +76,32 @@ def one_thread(wanted: bool = True) -> Iterator[None]:
 
 
 def threads_for(rows: int, columns: int | None = None) -> AbstractContextManager[None]:
-    """Use a single thread for products of matrices of up to `SMALL` rows, else all available ones.
+    """Use a single thread for products of matrices of up to `SMALL` rows, else all threads.
 
-    Matrices with fewer columns than rows are small if their products cost as much.
+    A matrix with fewer columns than rows is small if its products do not cost more than that.
     """
     columns = rows if columns is None else min(rows, columns)
     return one_thread(rows * columns**2 <= SMALL**3)
 
 
 def threads_to_score(n_rows: int, n_points: int) -> AbstractContextManager[None]:
-    """Use a single thread to score some rows by not too many points; one row uses no more."""
+    """Use a single thread to score rows if there are few kernel values."""
     return one_thread(n_rows > 1 and n_rows * n_points < MANY_VALUES)
 
 
-def side_by_side(work: Callable[[Part], None], parts: Iterable[Part], n_values: int) -> None:
-    """Do some work part by part; if there is much of it, on as many threads as BLAS may use.
+def run_in_threads(work: Callable[[Part], None], parts: Iterable[Part], n_values: int) -> None:
+    """Call ``work`` for every part; for much work, on as many threads as BLAS may use.
 
-    Each part has one thread: BLAS starts no others.
+    Meanwhile BLAS uses a single thread per part.
     """
     pending = tuple(parts)
     count = min(allowed_threads(), len(pending)) if n_values >= MANY_VALUES else 1
     with one_thread():
-        drain(work, iter(pending), count)
+        run_parts(work, iter(pending), count)
 
 
-def drain(work: Callable[[Part], None], parts: Iterator[Part], count: int) -> None:
-    """Do the work of all parts, on this thread and on ``count - 1`` others."""
+def run_parts(work: Callable[[Part], None], parts: Iterator[Part], count: int) -> None:
+    """Call ``work`` for every part, on this thread and on ``count - 1`` others."""
     failures: list[BaseException] = []
 
     def run() -> None:
@@ -115,7 +115,7 @@ def drain(work: Callable[[Part], None], parts: Iterator[Part], count: int) -> No
     try:
         for _ in range(count - 1):
             worker = Thread(target=copy_context().run, args=(run,))
-            with suppress(RuntimeError):  # the system may have no more threads
+            with suppress(RuntimeError):  # the system may be out of threads
                 worker.start()
                 workers.append(worker)
         for part in parts:
@@ -128,7 +128,7 @@ def drain(work: Callable[[Part], None], parts: Iterator[Part], count: int) -> No
 
 
 def product(left: NDArray[Float], right: NDArray[Float]) -> NDArray[Float]:
-    """Return ``left @ right``, (n, m), the rows in two halves if it is large."""
+    """Return ``left @ right``, (n, m); if it is large, on two threads."""
     n, inner = left.shape
     if n * inner * right.shape[1] < LARGE_PRODUCT:
         return np.asarray(left @ right)
@@ -137,12 +137,12 @@ def product(left: NDArray[Float], right: NDArray[Float]) -> NDArray[Float]:
     def fill(rows: slice) -> None:
         np.matmul(left[rows], right, out=found[rows])
 
-    side_by_side(fill, (slice(0, n // 2), slice(n // 2, n)), MANY_VALUES)
+    run_in_threads(fill, (slice(0, n // 2), slice(n // 2, n)), MANY_VALUES)
     return found
 
 
 def allowed_threads() -> int:
-    """Return how many threads BLAS may use, not counting our own limit."""
+    """Return how many threads BLAS may use without the limit of this module."""
     return _limit.allowed if _limit.users else threads_of_blas()
 
 

@@ -16,7 +16,7 @@ from seqmed.kernels.bounded import check_overflow
 from seqmed.linalg.factorisation import cholesky, solve_lower
 from seqmed.posterior import Posterior
 
-# Noise variance that is added against rounding, as a fraction of the largest variance.
+# Noise variance that is added because of rounding, as a fraction of the largest variance.
 JITTER = 1e-10
 # Largest number of labeled rows that the covariance of a graph is conditioned on.
 CONDITIONED = 2000
@@ -68,11 +68,11 @@ class Uncertainty(NamedTuple):
 def of_posterior(
     posterior: Posterior, registry: ClassRegistry, points: Points, C: float
 ) -> Uncertainty:
-    """Return the uncertainty of a posterior at some rows.
+    """Return the uncertainty of a posterior at the given rows.
 
-    The noise variance is 1 / C, by the median bound of the window, or by ``C`` if the window is
-    empty. Labeled rows that were projected, or summed into the weights of a linear kernel, are not
-    available.
+    The noise variance is 1 / C, where C is the median bound in the window, or ``C`` if the window
+    is empty. Labeled rows that were projected, or summed into the weights of a linear kernel, are
+    not available.
     """
     window, frozen = posterior.window, posterior.frozen.points
     if posterior.covariance.on_landmarks:  # landmarks are labeled rows
@@ -99,7 +99,7 @@ def of_posterior(
 def of_graph(
     graph: GraphState, registry: ClassRegistry, points: Points, probabilities: Array
 ) -> Uncertainty:
-    """Return the uncertainty of a graph at some rows, by their distance from labeled rows."""
+    """Return the uncertainty of a graph at the given rows, from their distance to labeled rows."""
     rows = graph.rows
     metric, k = rows.metric, rows.n_neighbors
     widths = rows.lists.distances[rows.lists.sizes >= k, k - 1].astype(np.float64)
@@ -122,7 +122,7 @@ def of_graph(
 
 
 def two_best(scores: Array) -> tuple[Array, Indices]:
-    """Return the difference of the two largest scores, (n,), and their columns, (n, 2)."""
+    """Return the difference between the two largest scores, (n,), and their columns, (n, 2)."""
     check_overflow(scores)
     best = np.argsort(scores, axis=1)[:, -2:]
     return np.diff(np.take_along_axis(scores, best, axis=1), axis=1)[:, 0], best

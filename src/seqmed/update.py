@@ -1,6 +1,6 @@
 """One update of the posterior: posterior and batch in, posterior out.
 
-A batch passes in this order (Theorems 1 and 2 of the paper, `seqmed.theory`):
+The steps of an update are (Theorems 1 and 2 of the paper, `seqmed.theory`):
 
 1. earlier labels are discounted by the forgetting factor;
 2. the smoothness of its rows is folded into the covariance (Theorem 2);
@@ -21,35 +21,35 @@ from numpy.typing import NDArray
 from seqmed import mean
 from seqmed.arrays import Array, Points, distinct_rows, no_indices, no_rows, take_rows
 from seqmed.batch import Batch, UpdateInfo
-from seqmed.covariance.protocol import Folded, Recursion
-from seqmed.graph.laplacian import GraphRecipe, find_neighbours, measure_heat_width, smoothness
+from seqmed.covariance.protocol import FoldResult, Recursion
+from seqmed.graph.laplacian import GraphParameters, find_neighbours, measure_heat_width, smoothness
 from seqmed.kernels import Expansion, evaluate
 from seqmed.machines import Solutions, has_dual, solve_all
 from seqmed.posterior import Posterior, ScoredTerms, Terms, Window
 from seqmed.settings import Settings
 from seqmed.window import as_terms, joined, leaving
 
-# Kernel values are multiplied three at a time; beyond this they would overflow.
+# Largest kernel value whose third power does not overflow.
 LARGEST_VARIANCE = 1e100
 
 
 def prior_of(
     recursion: Recursion,
-    recipe: GraphRecipe,
+    graph_parameters: GraphParameters,
     points: Points,
     bias_mean: float,
     bias_variance: float,
 ) -> Posterior:
-    """Return the prior of one machine: a mean of zero but for the bias, the base kernel.
+    """Return the prior of one machine: its mean is the bias, its covariance the base kernel.
 
-    ``points`` gives the format of later rows. A bias variance of 0 is a known bias, inf a diffuse
-    one.
+    ``points`` determines the format of later rows. A bias variance of 0 is a known bias, inf a
+    diffuse one.
     """
     machines = 1
     empty, nothing, none = no_rows(points), np.zeros((0, machines)), np.zeros(0)
     return Posterior(
         recursion=recursion,
-        graph_recipe=recipe,
+        graph_parameters=graph_parameters,
         frozen=Terms(empty, nothing, nothing),
         window=Window(
             empty, nothing, nothing, nothing, nothing, none, none, none, none, no_indices()
@@ -70,16 +70,16 @@ def prior_of(
 def with_machines(
     posterior: Posterior, transfer: Array, offsets: Array, *, known_bias: bool
 ) -> Posterior:
-    """Return the posterior for other classes: each machine is a signed copy of an old one, or new.
+    """Return the posterior for other classes; machines are new, or signed copies of old machines.
 
     Parameters
     ----------
-    posterior : with ``h`` machines.
-    transfer : (h, H) with at most one nonzero entry, -1 or +1, per column; an empty column is a
-        machine that has learned nothing, to which every point of the window is a negative example.
+    posterior : posterior with ``h`` machines.
+    transfer : (h, H) with at most one nonzero entry, -1 or +1, per column; a column of zeros is a
+        new machine, for which every point of the window is a negative example.
     offsets : (H,) the intercepts of the new machines, 0 for the copies.
-    known_bias : whether the bias is known to be ``offsets`` in a new machine, whose multipliers for
-        all earlier points are then 0: it has solved every dual so far.
+    known_bias : whether the biases of new machines are known to be ``offsets``. A new machine then
+        counts as solved in all earlier updates, with multipliers of 0.
     """
     window = posterior.window
     signs = window.signs @ transfer
@@ -113,8 +113,10 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
     number = posterior.n_batches
     entering = labeled_window(batch, settings, number)
     past, forgot = with_forgetting(posterior, entering, settings)
-    folded, recipe = fold_geometry(past, batch.points, settings)
-    prior = replace(mean.with_recursion(past, folded), graph_recipe=recipe, n_batches=number + 1)
+    folded, graph_parameters = fold_geometry(past, batch.points, settings)
+    prior = replace(
+        mean.with_recursion(past, folded), graph_parameters=graph_parameters, n_batches=number + 1
+    )
     prior = enter(prior, entering, settings)
     changed = bool(batch.labeled.size) or prior.covariance is not posterior.covariance
     if not changed and folded.origin is None:  # the mean is unchanged
@@ -126,9 +128,10 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
 def add_labels(
     posterior: Posterior, batch: Batch, settings: Settings
 ) -> tuple[Posterior, UpdateInfo]:
-    """Learn late labels, of points that are part of the covariance already.
+    """Learn late labels of points that are already part of the covariance.
 
-    They count as labels of the last batch: earlier labels are discounted unless it had labels.
+    They count as labels of the last batch. Earlier labels are discounted unless this batch already
+    had labels.
     """
     check_variances(posterior, batch.points)
     number, past, forgot = posterior.n_batches - 1, posterior, False
@@ -142,9 +145,9 @@ def add_labels(
 def retract(
     posterior: Posterior, batch: Batch, rows: NDArray[np.bool_], settings: Settings
 ) -> tuple[Posterior, UpdateInfo]:
-    """Retract the labels of some points of the window, by a mask; the covariance stays.
+    """Retract the labels of window points, given by a mask; the covariance is unchanged.
 
-    ``batch`` holds those points, for the report. A machine without any labels left returns to its
+    ``batch`` holds those points, for the report. A machine that has no labels left returns to its
     prior.
     """
     window = posterior.window.take(~rows)
@@ -169,7 +172,7 @@ def relearn(
 
     Parameters
     ----------
-    past : the posterior before its points were moved, for the cost of moving them.
+    past : the posterior before points were frozen or projected, for the projection cost.
     prior : the posterior with its newest window and covariance.
     batch : the rows of this update.
     changed : whether the labels or the covariance have changed.
@@ -222,9 +225,9 @@ def labeled_window(batch: Batch, settings: Settings, number: int) -> Window:
 def with_forgetting(
     posterior: Posterior, entering: Window, settings: Settings
 ) -> tuple[Posterior, bool]:
-    """Return the posterior with earlier labels discounted, and whether they were.
+    """Return the posterior after forgetting, and whether earlier labels were discounted.
 
-    They are if a machine has a dual to solve over the window with the new labels.
+    They are discounted if the window, with the new labels, has a dual to solve.
     """
     if settings.forgetting == 1.0 or not entering.size:
         return posterior, False
@@ -236,7 +239,7 @@ def with_forgetting(
 
 
 def enter(posterior: Posterior, entering: Window, settings: Settings) -> Posterior:
-    """Return the posterior with newly labeled points in the window, and the oldest frozen."""
+    """Return the posterior with newly labeled points in the window and the oldest points frozen."""
     if not entering.size:
         return posterior
     folded = posterior.recursion.add_labeled(entering.points)
@@ -254,26 +257,26 @@ def enter(posterior: Posterior, entering: Window, settings: Settings) -> Posteri
 
 def fold_geometry(
     posterior: Posterior, points: Points, settings: Settings
-) -> tuple[Folded, GraphRecipe]:
+) -> tuple[FoldResult, GraphParameters]:
     """Fold the smoothness of a batch into the covariance; repeated rows count as one vertex.
 
-    The graph's recipe is returned with its heat width, once there are distances to measure it by.
+    The graph parameters are returned with the heat width, once it can be measured.
     """
-    recursion, recipe = posterior.recursion, posterior.graph_recipe
+    recursion, graph_parameters = posterior.recursion, posterior.graph_parameters
     if settings.forgetting < 1:
         recursion = recursion.forget(settings.forgetting)
     needs_points = recursion.grows and (settings.forgetting < 1 or settings.capacity is not None)
     if settings.beta == 0 and not needs_points:
-        return Folded(recursion), recipe
+        return FoldResult(recursion), graph_parameters
     kernel = recursion.covariance.kernel
     vertices = take_rows(points, distinct_rows(points))
     penalty = None
     if settings.beta > 0:
-        neighbours = find_neighbours(kernel, vertices, recipe.n_neighbors)
-        if recipe.lacks_width:
-            recipe = replace(recipe, heat_width=measure_heat_width(neighbours))
-        penalty = smoothness(neighbours, recipe, 2.0 * settings.beta)
-    return recursion.fold(vertices, penalty), recipe
+        neighbours = find_neighbours(kernel, vertices, graph_parameters.n_neighbors)
+        if graph_parameters.lacks_width:
+            graph_parameters = replace(graph_parameters, heat_width=measure_heat_width(neighbours))
+        penalty = smoothness(neighbours, graph_parameters, 2.0 * settings.beta)
+    return recursion.fold(vertices, penalty), graph_parameters
 
 
 def check_variances(posterior: Posterior, points: Points) -> None:

@@ -11,17 +11,18 @@ from seqmed.arrays import Array, Indices, Mask, Points, row_keys, stack
 from seqmed.posterior import Terms, Window
 from seqmed.settings import Settings
 
-# Difference between two values that rounding may have made: of the value itself, and of sums in
-# which the largest value of the row takes part.
+# Differences that are attributed to rounding: relative to the value itself, and relative to the
+# largest value of the row.
 SAME_VALUE, SAME_SUM = 1e-10, 1e-14
 
 
 def leaving(window: Window, entering: Window, settings: Settings) -> Mask:
     """Return a mask (n,) of the points that leave the window when others enter it.
 
-    The window holds the last `Settings.lag` batches that had labels, and at most `Settings.window`
-    and `Settings.capacity` points unless the batch alone has more. Beyond the first limit the
-    oldest points leave, beyond the second those of the smallest multipliers, older before newer.
+    The window contains the last `Settings.lag` batches with labels. It has at most
+    `Settings.window` and `Settings.capacity` points, unless the newest batch alone has more. Beyond
+    `window` the oldest points leave. Beyond `capacity` the points with the smallest multipliers
+    leave, older points first.
     """
     lag, size, capacity = settings.lag, settings.window, settings.capacity
     leaves = np.zeros(window.size, dtype=bool)
@@ -42,7 +43,7 @@ def leaving(window: Window, entering: Window, settings: Settings) -> Mask:
 
 
 def joined(first: Window, second: Window) -> Window:
-    """Return the points of both, in that order."""
+    """Return the points of both windows, in that order."""
     if not first.size or not second.size:
         return first if first.size else second
     arrays = {}
@@ -53,20 +54,22 @@ def joined(first: Window, second: Window) -> Window:
 
 
 def as_terms(window: Window) -> Terms:
-    """Return the points and coefficients of the window, as those of frozen points."""
+    """Return the points and coefficients of the window in the form of frozen points."""
     return Terms(window.points, window.coefficients, window.averages)
 
 
 def find(
     window: Window, classes: Indices, points: Points, wanted: Indices | None
 ) -> tuple[Mask, int | None]:
-    """Return a mask of the points of a window that equal given rows, the newest of equal ones.
+    """Return a mask of the points of a window that equal the given rows.
+
+    If several points equal a row, the newest one is found.
 
     Parameters
     ----------
-    window : of n points.
+    window : window with n points.
     classes : (n,) their classes.
-    points : (m, p) rows; one that comes twice is found twice.
+    points : (m, p) rows; a row that occurs twice is found twice.
     wanted : (m,) the classes the points must have, None for any.
 
     Returns
@@ -92,8 +95,9 @@ def find(
 def close_rows(points: Array, row: Array) -> Mask:
     """Return a mask (n,) of the points that differ from a row, (p,), by no more than rounding.
 
-    A transformer may give a single row other last digits than the same row in a batch. Ten digits
-    of every value must agree, or all that the largest value leaves of a smaller one.
+    A transformer may round a single row differently from the same row in a batch. Ten digits of
+    every value must agree. For small values, the tolerance is relative to the largest value of the
+    row.
     """
     sizes = np.abs(row)
     allowed = np.maximum(SAME_VALUE * sizes, SAME_SUM * sizes.max(initial=0.0))

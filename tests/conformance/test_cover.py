@@ -16,7 +16,7 @@ def test_the_cover_has_every_pair_of_the_full_list():
 
 
 @pytest.mark.parametrize("name", ["window", "spectral-poly-dense", "SeqMED-median-bias"])
-def test_a_configuration_with_a_pair_of_its_own_is_missed(name):
+def test_a_missing_configuration_with_a_unique_pair_is_detected(name):
     assert pairs_among(COVER) > pairs_among(set(COVER) - {name})
 
 

@@ -1,7 +1,7 @@
-"""Checks of what any learner of streams owes its user, in the manner of river's.
+"""Checks that apply to every stream learner, similar to those of river.
 
-Predicting changes nothing. Input is neither changed nor kept. A batch that fails leaves no trace. A
-model that has been copied, or saved and loaded, goes on as if it had not been.
+Predicting changes nothing. Input is neither changed nor kept. A batch that fails changes nothing. A
+model that was copied, or saved and loaded, learns on exactly as the original.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ csr_cases = over({name: case for name, case in CONFIGURATIONS.items() if case.fo
 
 
 def methods(model):
-    """What a model can be asked."""
+    """Prediction methods of a model."""
     names = ("predict", "decision_function", "predict_proba", "decision_std")
     return [getattr(model, name) for name in names if hasattr(model, name)]
 
@@ -200,17 +200,17 @@ def test_declared_classes_are_not_kept():
 
 
 class FailedMidwayError(RuntimeError):
-    """Something that goes wrong in the middle of an update."""
+    """An error in the middle of an update."""
 
 
 @every_case
-def test_an_interrupted_solver_leaves_no_trace(case, monkeypatch):
+def test_an_interrupted_solver_changes_nothing(case, monkeypatch):
     assert_failing_solver_leaves_no_trace(case, KeyboardInterrupt, monkeypatch)
 
 
 @few_cases
 @pytest.mark.parametrize("failure", [FailedMidwayError, MemoryError, SystemExit])
-def test_a_solver_that_fails_leaves_no_trace(case, failure, monkeypatch):
+def test_a_solver_that_fails_changes_nothing(case, failure, monkeypatch):
     assert_failing_solver_leaves_no_trace(case, failure, monkeypatch)
 
 
@@ -272,7 +272,7 @@ class Fuse:
         (SeqLapMED, {"lag": 10, "random_state": 0}),
     ],
 )
-def test_a_kernel_that_fails_at_any_moment_leaves_no_trace(estimator, parameters, form):
+def test_a_kernel_that_fails_at_any_moment_changes_nothing(estimator, parameters, form):
     if parameters.get("recursion") == "spectral" and form == "csr":
         form = "dense"  # takes dense rows only; the kernel function still differs from "rbf"
     fuse = Fuse()
@@ -327,8 +327,8 @@ def test_a_failing_fit_keeps_what_was_learned(case, monkeypatch):
 
 @few_cases
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_a_warning_made_an_error_leaves_no_trace(case, method):
-    """Whoever turns warnings into errors gets what errors promise."""
+def test_a_warning_made_an_error_changes_nothing(case, method):
+    """If warnings are errors, a batch that warns changes nothing."""
     model = learned(case).set_params(max_iter=1, tol=1e-12)
     before = snapshot(model)
     with warnings.catch_warnings():
@@ -490,7 +490,7 @@ DENSE = ("SeqMED-rbf-dense", "SeqMED-linear-dense", "SeqMED-dcm-dense", "landmar
 
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("case", [CONFIGURATIONS[name] for name in DENSE], ids=DENSE)
-def test_any_dense_container_teaches_the_same(case, container, tmp_path):
+def test_any_dense_container_gives_the_same_model(case, container, tmp_path):
     assert_container_is_immaterial(case, CONTAINERS[container], tmp_path)
 
 
@@ -513,7 +513,7 @@ SPARSE_CONTAINERS = {
 
 @pytest.mark.parametrize("container", SPARSE_CONTAINERS)
 @csr_cases
-def test_any_sparse_container_teaches_the_same(case, container, tmp_path):
+def test_any_sparse_container_gives_the_same_model(case, container, tmp_path):
     assert_container_is_immaterial(case, SPARSE_CONTAINERS[container], tmp_path)
 
 
@@ -592,7 +592,7 @@ def test_an_unfinished_solve_says_so(case, method):
         f"KKT violation is {worst.violation:.3g}",
         f"duality gap {worst.gap:.3g}",
         "after 1 iterations",
-        "raise max_iter",
+        "Raise max_iter",
     ):
         assert words in text
     assert caught[0].filename == __file__

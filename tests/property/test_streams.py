@@ -1,4 +1,4 @@
-"""Streams of every kind thrown at partial_fit: never NaN, never an unexplained exception.
+"""Random streams for partial_fit: never NaN, never an unexpected exception.
 
 A stream is drawn as a recipe: the shape of each batch, which labels it has, how its features are
 scaled and shifted, and the parameters of the model. The numbers themselves come from a generator
@@ -25,7 +25,7 @@ from seqmed.kernels import DCMFisher
 EXAMPLES = 200
 # The solver may give up early, with a warning: a hard dual would take minutes otherwise.
 MAX_ITER = 20_000
-# What the score of a row may change by in company, over the sum of |coefficients| (the issue's).
+# Largest change of a row's score between alone and in a batch, over the sum of |coefficients|.
 COMPANY = 1e-10
 
 POWERS_OF_TEN = [1e-6, 1e-3, 1.0, 1e3, 1e6]
@@ -212,7 +212,7 @@ def recipes(draw, counts=False):
     )
 
 
-# -- learning under observation -------------------------------------------------------------------
+# -- learning -------------------------------------------------------------------------------------
 
 
 def learn(model, batch):
@@ -317,10 +317,10 @@ def score_scale(model, X):
     Where k(x, x) = 1 it is the plain sum over the support vectors. Where the kernel has no bound, a
     coefficient counts with the largest value its kernel function can take at the row, which by
     Cauchy and Schwarz is ``sqrt(k(x, x) k(s, s))``, and the coefficients are those the score is
-    really summed from: for the linear kernel one weight vector w per head, hence |w| |x|; for the
-    others also those of the anchors, since with polynomial values of 1e24 (features of 1 +- 1e-6)
-    no sum of k(x, s) and its reduction can be more exact than either of them. An averaged score is
-    the sum of what is averaged, whatever the newest coefficients are.
+    really summed from: for the linear kernel one weight vector w per machine, hence |w| |x|; for
+    the others also those of the landmarks, since with polynomial values of 1e24 (features of 1 +-
+    1e-6) no sum of k(x, s) and its reduction can be more exact than either of them. An averaged
+    score is the sum of what is averaged, whatever the newest coefficients are.
     """
     posterior = model.posterior_
     kernel = posterior.covariance.kernel
@@ -337,14 +337,14 @@ def score_scale(model, X):
 
 @settings(max_examples=EXAMPLES)
 @given(recipes())
-def test_a_row_scores_alone_as_in_company(recipe):
+def test_a_row_has_the_same_score_alone_and_in_a_batch(recipe):
     assert_company_is_immaterial(recipe)
 
 
 @pytest.mark.exhaustive
 @settings(max_examples=EXAMPLES // 2)
 @given(recipes(counts=True))
-def test_a_row_of_counts_scores_alone_as_in_company(recipe):
+def test_a_row_of_counts_has_the_same_score_alone_and_in_a_batch(recipe):
     assert_company_is_immaterial(recipe)
 
 
@@ -390,10 +390,10 @@ def test_a_stream_cut_into_single_rows_is_learned_too(recipe, batches):
 
 
 def kept_rows(posterior):
-    """Return the distinct rows that outlive the batch they came with."""
+    """Return the distinct rows that a model keeps after their batch."""
     carrier = posterior.recursion
     parts = [posterior.window.points]
-    if not posterior.covariance.kernel.compact:  # else what is settled is a vector of weights
+    if not posterior.covariance.kernel.compact:  # otherwise the frozen expansion is a weight vector
         parts.append(posterior.frozen.points)
     if carrier.landmarks is not None:
         parts.append(carrier.landmarks)
@@ -403,7 +403,7 @@ def kept_rows(posterior):
 
 @settings(max_examples=EXAMPLES // 2)
 @given(recipes())
-def test_what_is_kept_stays_within_its_bounds(recipe):
+def test_kept_rows_and_bytes_stay_within_their_bounds(recipe):
     """Points within the budget, landmarks within their number, the window within its lag."""
     model, labeled = recipe.model(), []
     for position in range(len(recipe.batches)):

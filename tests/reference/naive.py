@@ -202,7 +202,7 @@ def batch_laplacian(
 
 @dataclass(frozen=True)
 class Smoothing:
-    """What one batch says about smoothness: its points, its L^p, its beta."""
+    """The smoothness penalty of one batch: its points, its L^p, its beta."""
 
     points: Matrix
     laplacian: Matrix
@@ -436,14 +436,14 @@ def solve_dual(problem: DualProblem) -> tuple[Matrix, float]:
 def learn_stream(
     batches: list[LabeledBatch], kernels: list[KernelFunction], **options: Any
 ) -> Learned:
-    """Return what is known after the last batch; options are those of `learn_steps`."""
+    """Return the posterior after the last batch; options are those of `learn_steps`."""
     return learn_steps(batches, kernels, **options)[-1]
 
 
 def teaching_steps(
     labels: list[Matrix], lags: list[int | None], *, diffuse: bool = True
 ) -> list[bool]:
-    """Return of every step whether it has labels, and these are news to anyone.
+    """Return for every step whether it has labels from which a dual can learn.
 
     Under a diffuse bias two classes must be in the window with them: the last ``lags[t]`` batches
     that had labels.

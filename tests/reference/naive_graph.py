@@ -71,12 +71,12 @@ def propagated(weights: Matrix, labels: Matrix, alpha: float) -> Matrix:
     return theory.propagated_labels(weights, labels, alpha)
 
 
-def one_hot(codes: Any, masses: Any, n_classes: int) -> Matrix:
-    """Y, (n, K): the mass of every label in the column of its class."""
+def one_hot(codes: Any, label_weights: Any, n_classes: int) -> Matrix:
+    """Y, (n, K): the weight of every label in the column of its class."""
     labels = np.zeros((len(codes), n_classes))
-    for i, (code, mass) in enumerate(zip(codes, masses, strict=True)):
+    for i, (code, weight) in enumerate(zip(codes, label_weights, strict=True)):
         if code >= 0:
-            labels[i, code] = mass
+            labels[i, code] = weight
     return labels
 
 

@@ -1,4 +1,4 @@
-"""Which rows to label: values, diversity, and what is refused."""
+"""Label queries: values, diversity, and refused arguments."""
 
 import math
 import pickle
@@ -47,7 +47,7 @@ def name(request):
 
 @pytest.fixture(params=["two classes", "three classes"])
 def stream(request, generator):
-    """60 rows to learn and 30 to ask about."""
+    """60 rows to learn and 30 rows to query."""
     y = np.arange(90) % (2 if request.param == "two classes" else 3)
     return generator.normal(size=(90, 3)) + 2.0 * np.eye(3)[y], y
 
@@ -87,7 +87,7 @@ def naive_regret(margin, spread):
 
 
 def naive_margins(model, X):
-    """Return how far the rows of X are from another decision."""
+    """Return the margins of the rows of X."""
     scores = model.posterior_.mean(X)
     if scores.shape[1] == 1:
         return np.abs(scores[:, 0])
@@ -198,11 +198,13 @@ class TestChoice:
         assert given[2] == pytest.approx(1.0)  # far from every label, and undecided
         assert query(model, X, 1).tolist() == [2]
         for gaps in ([0.0, 0.5, 1.0], [0.3, 0.31, 5.0]):
-            values = active.worth(np.eye(3), np.array(gaps), np.full(3, 1.1))
+            values = active.label_values(np.eye(3), np.array(gaps), np.full(3, 1.1))
             assert (np.diff(values) < 0).all()
 
     def test_spread_decides_at_equal_margins(self):
-        values = active.worth(np.diag([1.0, 4.0, 2.0]), np.full(3, 0.7), np.array([1.1, 4.1, 2.1]))
+        values = active.label_values(
+            np.diag([1.0, 4.0, 2.0]), np.full(3, 0.7), np.array([1.1, 4.1, 2.1])
+        )
         assert values.argmax() == 1
 
     def test_a_row_among_many_like_it_is_worth_more(self, name, generator):

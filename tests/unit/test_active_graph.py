@@ -1,4 +1,4 @@
-"""Which rows to label, asked of classifiers with a graph."""
+"""Label queries of classifiers with a graph."""
 
 import pickle
 
@@ -80,7 +80,7 @@ def test_the_value_is_that_of_the_formula(name):
     values, own = naive_values(name, model, asked)
     np.testing.assert_allclose(expected_regret(model, asked), own, rtol=1e-3, atol=1e-5)
     margin = np.sort(values)[-1] - np.sort(values)[-2]
-    assert margin > 1e-4  # or the largest value is a matter of rounding
+    assert margin > 1e-4  # otherwise rounding would decide which value is the largest
     assert query(model, asked, 1).tolist() == [values.argmax()]
 
 
@@ -96,7 +96,7 @@ def test_rows_are_distinct_and_the_model_is_not_changed(name):
 
 
 def prior(model, asked):
-    """Return covariance, margins and variances of looks before there is a label."""
+    """Return covariance, margins and variances of observations before there is a label."""
     known = model._uncertainty(asked)
     assert known.labeled.shape == (0, 4)
     covariance = known.covariance(*[known.points] * 2)
@@ -104,12 +104,12 @@ def prior(model, asked):
 
 
 @pytest.mark.parametrize("name", ["SeqGraphMED", "GraphPropagation"])
-def test_before_two_classes_rows_that_resemble_others_are_asked_about(name):
+def test_before_two_classes_rows_similar_to_others_are_queried(name):
     model = taught(name, labels=0)
     asked = np.vstack([make_rows(30, seed=1)[0], np.full((1, 4), 100.0)])
     assert expected_regret(model, asked) is None
-    values = active.worth(*prior(model, asked))
-    assert values.argmin() == 30  # a row far from all others says nothing of them
+    values = active.label_values(*prior(model, asked))
+    assert values.argmin() == 30  # a row far from all others has no effect on them
     assert query(model, asked, 1).tolist() == [values.argmax()]
     model.partial_fit(asked[:1], [0], new_points=False)
     assert expected_regret(model, asked) is None
@@ -154,8 +154,8 @@ def test_many_labels_are_thinned(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["SeqGraphMED", "GraphPropagation"])
-def test_asking_is_better_than_drawing(name):
-    """Three labels in every batch of 100 digits; 92.8 and 93.8 % drawn, 97.1 and 97.7 % asked."""
+def test_queries_are_better_than_random_rows(name):
+    """Three labels per batch of 100 digits: 92.8 and 93.8 % at random, 97.1 and 97.7 % queried."""
     X, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(y.size)
     X, y = X[order] / 16, y[order]

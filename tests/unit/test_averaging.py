@@ -1,4 +1,4 @@
-"""Averaging: predictions by the running mean of the means."""
+"""Averaging: predictions with the running mean of the posterior means."""
 
 import numpy as np
 import pytest
@@ -23,8 +23,8 @@ from tests.support.streaming_options import CARRIERS, make, scores_of
 def averaged(newest, solved, forgetting):
     """Return the running mean of scores (n, machines) over time, every machine with its own count.
 
-    ``solved`` is, for every step and machine, whether the step solved its dual. Until the
-    first that did, the mean is the newest.
+    ``solved`` is, for every step and machine, whether the step solved its dual. Before the first
+    solved dual, the mean is the newest one.
     """
     means, counts = [], np.zeros(newest[0].shape[1], dtype=int)
     mean = np.zeros_like(newest[0])
@@ -51,7 +51,7 @@ AVERAGED = [
 
 
 def late_stream(n_classes, seed):
-    """One class, then two, no labels, then all, one class, all: machines begin at other times."""
+    """One class, two, no labels, all, one class, all: machines start at different times."""
     last = n_classes - 1
     shapes = [
         (14, 8, [0]), (16, 9, [0, last]), (15, 0, None), (16, 10, None), (12, 6, [0]),
@@ -85,7 +85,7 @@ def test_the_averaged_mean_is_the_mean_of_the_means(carrier, lag, forgetting, n_
         for one, other in zip(averages, expected, strict=True):
             assert_close(one, other)
     assert np.abs(found[-1] - newest[-1]).max() > 0.01
-    # multipliers are the same: averaging is about predictions, not about what is learned
+    # the multipliers are the same: averaging changes predictions only
     assert_close(running.dual_coef_, plain.dual_coef_, 1e-12)
 
 
@@ -123,8 +123,8 @@ def test_averages_follow_classes_that_are_discovered(carrier, order):
     assert np.array_equal(discovered.posterior_.n_solved, declared.posterior_.n_solved)
 
 
-def test_averaging_without_smoothing_counts_only_batches_that_teach():
+def test_averaging_without_smoothing_counts_only_batches_with_a_dual():
     stream = awkward_stream(seed=43)
     model = learn(seq_med(averaging=True), stream)
-    # without labels nothing is to be solved again, and one class teaches nothing
+    # without labels, or with labels of one class, there is no dual to solve
     assert model.posterior_.n_solved.tolist() == [3]

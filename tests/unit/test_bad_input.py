@@ -1,8 +1,8 @@
-"""Bad input gets a clear error, and nothing is lost.
+"""Bad input raises a clear error and leaves the model unchanged.
 
 Every case is tried twice: on a new model, and on one that has learned two batches. The error must
-be a ValueError whose text holds the words that tell what was got, what was expected and what to do.
-The learning model must come out exactly as it went in, and go on learning as if nothing had been.
+be a ValueError that says what was wrong, what is accepted and what to do. The fitted model must be
+unchanged, and must learn further batches as if there had been no error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def learned(estimator, **parameters):
 
 
 def observed(model):
-    """Everything a user can see of a model that is learning."""
+    """All visible results of a fitted model."""
     return {
         "scores": model.decision_function(PROBES),
         "spread": model.decision_std(PROBES),
@@ -56,7 +56,7 @@ def assert_same(first, second):
 
 
 def assert_refused(model, method, arguments, words, error=ValueError):
-    """Call, expect an error that holds the words, and return its text."""
+    """Call, expect an error with these words, and return its text."""
     with pytest.raises(error) as refusal:
         getattr(model, method)(**arguments)
     text = str(refusal.value)
@@ -66,7 +66,7 @@ def assert_refused(model, method, arguments, words, error=ValueError):
 
 
 def assert_nothing_lost(model, arguments, words):
-    """Expect a refused batch to leave a learning model as it was, able to go on."""
+    """Expect a refused batch to leave a fitted model unchanged and able to learn more batches."""
     untouched = pickle.loads(pickle.dumps(model))
     before = observed(model)
     assert_refused(model, "partial_fit", arguments, words)
@@ -82,7 +82,7 @@ def assert_nothing_lost(model, arguments, words):
 
 
 class Bad(NamedTuple):
-    """Arguments of a call that must be refused, and the telling words of the refusal."""
+    """Arguments of a call that must be refused, and words of the error message."""
 
     arguments: dict[str, Any]
     words: tuple[str, ...]
@@ -224,7 +224,7 @@ def test_attributes_before_learning(estimator):
 
 
 class Parameters(NamedTuple):
-    """Parameters that must be refused, and the telling words of the refusal."""
+    """Parameters that must be refused, and words of the error message."""
 
     estimators: list[type]
     values: dict[str, Any]
@@ -260,7 +260,7 @@ BAD_PARAMETERS = {
         ESTIMATORS, {"class_weight": "even"}, ("'class_weight'", "'balanced'", "Got 'even'")
     ),
     "class_weight zero": Parameters(
-        ESTIMATORS, {"class_weight": {0: 0.0}}, ("class_weight", "positive", "remove its rows")
+        ESTIMATORS, {"class_weight": {0: 0.0}}, ("class_weight", "positive", "remove the rows")
     ),
     "both parametrisations, C": Parameters(
         [SeqLapMED],
@@ -302,7 +302,7 @@ def test_bad_parameters_are_refused_from_the_start(estimator, name):
 
 
 @pytest.mark.parametrize(("estimator", "name"), PARAMETER_CASES)
-def test_bad_parameters_in_mid_stream_lose_nothing(estimator, name):
+def test_bad_parameters_between_batches_lose_nothing(estimator, name):
     _, values, words = BAD_PARAMETERS[name]
     model = learned(estimator)
     good = {parameter: getattr(model, parameter) for parameter in values}
@@ -327,7 +327,7 @@ def test_the_median_rule_with_a_finite_variance(estimator):
     assert_same(before, observed(learning))
 
 
-# every parameter a stream is built on, with a value it may not change to in mid-stream
+# every parameter that may not change between batches, with another value
 FIXED = {
     "kernel": "linear",
     "gamma": 0.7,
@@ -374,7 +374,7 @@ def test_every_parameter_is_either_fixed_or_changeable():
         if name in estimator().get_params()
     ],
 )
-def test_a_fixed_parameter_changed_in_mid_stream(estimator, name):
+def test_a_fixed_parameter_changed_between_batches(estimator, name):
     model = learned(estimator, **({"bias": "exact"} if name == "bias_variance" else {}))
     untouched = pickle.loads(pickle.dumps(model))
     old, new = getattr(model, name), FIXED[name]
@@ -399,7 +399,7 @@ def test_a_fixed_parameter_changed_in_mid_stream(estimator, name):
         if name in estimator().get_params()
     ],
 )
-def test_other_parameters_may_change_in_mid_stream(estimator, name):
+def test_other_parameters_may_change_between_batches(estimator, name):
     model = learned(estimator).set_params(**{name: CHANGEABLE[name]}).partial_fit(*THIRD)
     assert model.n_batches_ == 3
     if name in ("C", "slack_shape", "beta", "class_weight", "window", "lag", "forgetting"):
@@ -410,14 +410,14 @@ def test_other_parameters_may_change_in_mid_stream(estimator, name):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize(("old", "new"), [("exact", "median"), ("median", "exact")])
-def test_the_rule_of_a_diffuse_bias_may_change_in_mid_stream(estimator, old, new):
+def test_the_rule_of_a_diffuse_bias_may_change_between_batches(estimator, old, new):
     model = learned(estimator, bias=old).set_params(bias=new).partial_fit(*THIRD)
     unchanged = learned(estimator, bias=old).partial_fit(*THIRD)
     difference = model.decision_function(PROBES) - unchanged.decision_function(PROBES)
     assert np.abs(difference).max() > 1e-4  # it has an effect
 
 
-def test_the_pair_of_gammas_may_come_in_mid_stream():
+def test_the_pair_of_gammas_may_come_between_batches():
     """``C = 1 / (2 l gamma_A)`` and ``beta = gamma_I / (2 gamma_A n^2)``, for 24 labels of 24."""
     model = learned(SeqLapMED).set_params(gamma_A=1e-3, gamma_I=1.0)
     model.partial_fit(*THIRD)
@@ -614,7 +614,7 @@ def test_a_kernel_that_overflows(size, kernel, recursion, make):
 @pytest.mark.parametrize(("recursion", "make"), FORMATS)
 @pytest.mark.parametrize("size", [1e60, 1e200])
 def test_rows_the_radial_kernel_is_zero_on(size, recursion, make):
-    """Infinitely far from all else: learned with finite scores, or refused with the remedy."""
+    """Rows infinitely far from all others have finite scores, or are refused with a remedy."""
     estimator, parameters = RECURSIONS[recursion]
     model = estimator(gamma=0.5, **parameters).partial_fit(make(FIRST[0]), FIRST[1])
     before = observed(model)
@@ -657,7 +657,7 @@ def test_gamma_scale_on_features_whose_variance_overflows(estimator, make, kerne
 @pytest.mark.parametrize("kernel", ["linear", "poly"])
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 def test_predicting_where_the_kernel_overflows(kernel, recursion):
-    """Infinite is an answer, and so is a refusal with the remedy; NaN is not."""
+    """An infinite score is allowed, and so is an error with a remedy; NaN is not."""
     estimator, parameters = RECURSIONS[recursion]
     model = learned(estimator, kernel=kernel, **parameters)
     for method in ("decision_function", "decision_std"):
@@ -693,7 +693,7 @@ def test_renamed_columns(estimator):
 
 @pytest.mark.parametrize("strange", [np.nan, np.inf, -np.inf, 1e71, 1.7e308])
 def test_plain_rows_are_refused_like_others(strange):
-    """Doubles in the shape of those seen before take a shorter way, with the same guards."""
+    """Arrays of doubles of the known width skip conversion, but not the checks."""
     X = np.random.default_rng(0).normal(size=(20, 3))
     model = SeqMED().partial_fit(X, np.arange(20) % 2)
     assert validation.are_plain(X, model)

@@ -1,4 +1,4 @@
-"""Budget: bounded memory, and a bound on what it costs."""
+"""Budget: bounded memory, and a bound on the change of the scores."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from seqmed import SeqLapMED, SeqMED, covariance, mean, update
 from seqmed.batch import Batch
-from seqmed.graph.laplacian import GraphRecipe
+from seqmed.graph.laplacian import GraphParameters
 from seqmed.kernels import RBF
 from seqmed.settings import Settings
 from tests.support.gaussian_streams import (
@@ -94,8 +94,8 @@ def test_projecting_loses_nothing_where_landmarks_span_the_space(
 def begun(kernel, n_landmarks, points, bias_variance=np.inf):
     """Return the posterior of no batch, with landmarks."""
     carrier = covariance.make_recursion("landmarks", kernel, n_landmarks=n_landmarks, seed=0)
-    recipe = GraphRecipe(n_neighbors=NEIGHBOURS)
-    return update.prior_of(carrier, recipe, points, 0.0, bias_variance)
+    graph_parameters = GraphParameters(n_neighbors=NEIGHBOURS)
+    return update.prior_of(carrier, graph_parameters, points, 0.0, bias_variance)
 
 
 def as_batch(rows):
@@ -129,14 +129,14 @@ def test_all_points_as_landmarks_lose_nothing_to_projection(
         assert bounded.frozen.size + bounded.window.size <= 12
         assert (info.projection_cost < 1e-5).all()  # the root of rounding
     assert bounded.recursion.basis.size == 85
-    # 39 labels, at most 12 of them kept: the others are remembered by the landmarks alone
+    # 39 labels, at most 12 of them kept: the others are projected on the landmarks
     assert (np.abs(bounded.landmarks.coefficients) > 0.1).sum() > 10
     assert unbounded.frozen.size + unbounded.window.size > 25
 
 
 @pytest.fixture
 def projections(monkeypatch):
-    """What these were given and returned, call by call."""
+    """Arguments and results of these functions, call by call."""
     recorded = {"with_recursion": [], "within_budget": []}
 
     def record(name):
@@ -225,7 +225,7 @@ def test_the_cost_of_a_projection_is_the_norm_of_its_residual(name, n_classes, p
             assert not gone
         np.testing.assert_allclose(cost**2, lost(old[gone], values[gone], landmarks), atol=1e-9)
         spent += bool((cost > 0.01).any())
-        # and it bounds what any score changes by, k(x, x) being 1
+        # it bounds the change of any score, because k(x, x) = 1
         points = np.vstack([new_points(200), old])
         scores = [ready(each, averaging=False).mean(points) for each in (before, after)]
         changes = np.abs(scores[1] - scores[0]).max(axis=0)
@@ -250,7 +250,7 @@ def test_the_cost_bounds_the_change_of_averaged_scores(projections):
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.5])
 def test_the_error_so_far_adds_up_all_costs(forgetting):
-    """Those of landmarks that are replaced are among them."""
+    """The costs of replaced landmarks are included."""
     model = seq_lap(beta=0.0, budget=24, forgetting=forgetting)
     error = np.zeros(1)
     for t in range(10):
@@ -265,7 +265,7 @@ def test_the_error_so_far_adds_up_all_costs(forgetting):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("forgetting", [1.0, 0.5])
 def test_the_error_of_the_averaged_mean_is_bounded_under_forgetting(forgetting, seed, projections):
-    """An average of past means does not fade as the newest one does; nor does its error.
+    """Forgetting discounts the newest mean but not the average of past means, nor its error.
 
     The means without any projection, from the multipliers of the bounded model: each batch is
     optimised once, and fades from then on.
@@ -317,7 +317,7 @@ def test_the_heaviest_points_are_kept_and_the_cheapest_projected():
         candidates = np.vstack([before.frozen.points, before.window.points])
         values = np.vstack([before.frozen.coefficients, before.window.coefficients])
         used = values[:, 0] != 0
-        prices = values[:, 0] ** 2 * after.recursion.unexplained(candidates)
+        prices = values[:, 0] ** 2 * after.recursion.residual_variances(candidates)
         kept = np.array([point in after.frozen.points.tolist() for point in candidates.tolist()])
         assert kept.sum() == after.frozen.size
         assert prices[kept].min() >= prices[used & ~kept].max()
@@ -334,10 +334,10 @@ BOUNDED = {
 
 
 def points_kept(posterior):
-    """Return the distinct points of a state that outlive the batch they came with."""
+    """Return the distinct points that a state keeps after their batch."""
     carrier = posterior.recursion
     parts = [posterior.window.points]
-    if not posterior.covariance.kernel.compact:  # else what is frozen is a vector of weights
+    if not posterior.covariance.kernel.compact:  # otherwise the frozen expansion is a weight vector
         parts.append(posterior.frozen.points)
     if carrier.landmarks is not None:
         parts.append(carrier.landmarks)
@@ -405,8 +405,8 @@ def test_a_budget_that_is_never_reached_costs_nothing():
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("name", ["exact", "landmarks", "SeqMED"])
-def test_which_points_are_one_array_makes_no_difference(name, late):
-    """A tool that keeps models may keep equal arrays apart: nothing may hang on their identity."""
+def test_equal_arrays_need_not_be_the_same_object(name, late):
+    """A loaded model may hold equal arrays as separate objects; results must be the same."""
     options = {
         "exact": (SeqLapMED, {"beta": 0.5, "recursion": "exact"}),
         "landmarks": (SeqLapMED, {"beta": 0.5, "budget": 24}),

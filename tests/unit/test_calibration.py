@@ -1,4 +1,4 @@
-"""Probabilities: against a slow reference, in agreement with predictions, honest on streams."""
+"""Probabilities: equal to a slow reference, consistent with predictions, calibrated on streams."""
 
 import math
 import pickle
@@ -63,7 +63,7 @@ def test_probabilities_are_those_of_the_reference(n_classes):
         for row in scores.tolist()
     ]
     found = calibration.probabilities(record, registry, scores)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8)  # of slopes that hardly count
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8)  # slopes of negligible weight
 
 
 def test_a_record_is_a_sum_that_can_be_forgotten():
@@ -114,7 +114,7 @@ def test_the_largest_probability_is_that_of_the_class_predicted(case):
 
 
 def make_stream(n_batches, size=60, n_classes=2, noise=0.15, seed=0, distance=2.0):
-    """Yield classes around centres, of which a share is labeled at random."""
+    """Yield rows around class centres, a random fraction of them labeled."""
     rng = np.random.default_rng(seed)
     centres = distance * np.random.default_rng(5).normal(size=(n_classes, 4))
     for _ in range(n_batches):
@@ -128,9 +128,9 @@ def make_stream(n_batches, size=60, n_classes=2, noise=0.15, seed=0, distance=2.
     "estimator", [SeqMED(), SeqMED(averaging=True, lag=1), SeqLapMED(n_landmarks=40)]
 )
 def test_probabilities_are_calibrated_on_the_next_batch(estimator, n_classes):
-    """Of rows given a probability of p, a share of p is right, in each of five groups.
+    """In each of five groups, a fraction p of the rows with predicted probability p is correct.
 
-    The classes overlap, so that near a boundary nobody can be certain.
+    The classes overlap, so that rows near a boundary are uncertain.
     """
     model = clone(estimator).set_params(random_state=0)
     confidences, right = [], []
@@ -147,8 +147,8 @@ def test_probabilities_are_calibrated_on_the_next_batch(estimator, n_classes):
         assert abs(confidences[rows].mean() - right[rows].mean()) < limit
 
 
-def test_few_labels_are_no_reason_for_certainty():
-    """Before a label was scored a row on the margin is a guess; honest scores make up the mind."""
+def test_few_labels_give_moderate_probabilities():
+    """Before any label was scored, a row on the margin has a moderate probability."""
     (X, y), *rest = make_stream(12, noise=0.0, seed=1)
     model = SeqMED().fit(X, y)
     scores = model.decision_function(X)
@@ -166,7 +166,7 @@ def test_few_labels_are_no_reason_for_certainty():
 
 
 def test_probabilities_follow_drift_with_the_same_forgetting():
-    """Labels that lose their meaning flatten the slope sooner if the past is forgotten."""
+    """If labels become random, the slope decreases sooner with forgetting."""
     models = [SeqMED(forgetting=share, lag=3) for share in (1.0, 0.7)]
     for X, y in make_stream(15, noise=0.0):
         for model in models:
@@ -181,8 +181,8 @@ def test_probabilities_follow_drift_with_the_same_forgetting():
 
 
 @pytest.mark.parametrize("bias", ["auto", "exact"])
-def test_one_wild_row_does_not_spoil_the_record(bias):
-    """Its score is large without bound; what it says against a slope is not."""
+def test_one_outlier_has_little_effect_on_the_record(bias):
+    """Its score is unbounded, but its effect on the likelihood of a slope is bounded."""
     batches = list(make_stream(10, noise=0.0, seed=3))
     model = SeqMED("linear", bias=bias)
     for X, y in batches[:5]:

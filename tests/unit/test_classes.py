@@ -163,7 +163,7 @@ def test_class_weights_do_not_enter_the_label_counts():
     assert_same_scores(model, machines)
 
 
-# -- what the rule promises ------------------------------------------------------------------------
+# -- properties of the rule ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_a_weight_of_two_is_a_row_given_twice(settings):
     )
 
 
-def test_a_batch_of_one_class_teaches():
+def test_a_batch_of_one_class_is_learned():
     model = SeqMED(gamma=GAMMA)
     model.partial_fit(cloud(np.zeros(5, int), 1), np.zeros(5))
     assert np.isfinite(model.duality_gap_)
@@ -277,7 +277,7 @@ def test_labels_that_come_late_are_those_of_the_last_batch():
     )
 
 
-def test_all_labels_taken_back_are_as_if_never_learned():
+def test_all_labels_retracted_are_as_if_never_learned():
     points, labels, weights = batches_of([[0, 1, 2]])[0]
     model = learned([(points, np.full(9, np.nan), weights), (points, labels, weights)])
     model.retract(points, labels)
@@ -321,7 +321,7 @@ def test_there_is_no_class_scale_with_a_diffuse_bias(blobs, bias):
         _ = SeqMED(bias=bias).fit(*blobs).class_scale_
 
 
-def test_a_class_that_has_faded_away_keeps_finite_scores():
+def test_a_class_whose_weight_underflows_has_finite_scores():
     registry = empty_registry(per_class=True).add(np.array([0, 1]), np.ones(2))
     registry = registry.discount(1.0, np.array([0, 1]), np.ones(2))
     for _ in range(4000):
@@ -354,7 +354,7 @@ def test_one_fit_optimises_all_rows_whatever_the_window():
     np.testing.assert_array_equal(small.decision_function(PROBES), large.decision_function(PROBES))
 
 
-def test_rows_beyond_the_window_cannot_be_taken_back():
+def test_rows_beyond_the_window_cannot_be_retracted():
     batches = batches_of([[0, 1]] * 2)
     model = learned(batches, window=12)
     with pytest.raises(ValueError, match=r"window=12, lag=None.*window=None, lag=None"):
@@ -391,7 +391,7 @@ def test_margins_of_queries_are_in_units_of_the_machines(n_classes):
         assert margin == pytest.approx((row[best] - row[second]) / deviation)
 
 
-# -- what is refused, and what is kept -------------------------------------------------------------
+# -- errors and saved models -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bias", ["auto", "median"])
@@ -408,7 +408,7 @@ def test_a_finite_variance_requires_the_exact_bias(blobs, estimator, bias, call)
 
 
 @pytest.mark.parametrize("other", ["exact", "median"])
-def test_the_rule_may_not_change_in_mid_stream(blobs, other):
+def test_the_rule_may_not_change_between_batches(blobs, other):
     for first, second in (("auto", other), (other, "auto")):
         model = SeqMED(bias=first).partial_fit(*blobs)
         before = model.decision_function(blobs[0])

@@ -8,15 +8,15 @@ from seqmed.arrays import stack
 from seqmed.covariance import make_recursion
 from seqmed.covariance.basis import REDUNDANT, Basis, whiten
 from seqmed.covariance.landmarks import LandmarkRecursion
-from seqmed.covariance.low_rank import LowRankCovariance, damping
+from seqmed.covariance.low_rank import LowRankCovariance, reduction_factor
 from seqmed.covariance.spectral import spectrum_of
 from seqmed.graph.laplacian import Smoothness
 from seqmed.kernels import RBF, Linear, Polynomial, bounded
 from tests.reference import naive
 
-# What section 7 of the method asks of the exact recursion.
+# Required precision of the exact recursion.
 EXACT = 1e-10
-# What it asks of landmarks that are all points while K_ZZ is well conditioned.
+# Required precision if all points are landmarks and K_ZZ is well conditioned.
 WELL_CONDITIONED = 1e8
 ALL_LANDMARKS = 1e-8
 # A few dozen roundings of numbers near 1.
@@ -74,12 +74,12 @@ def assert_same_kernel(found, expected, left, right, tolerance):
 
 
 @pytest.mark.parametrize("rank", [0, 3, 12])
-def test_damping_is_the_matrix_of_theorem_two(rank):
+def test_reduction_factor_gives_the_matrix_of_theorem_two(rank):
     root, points = vectors(12, p=max(rank, 1), seed=1)[:, :rank], vectors(12, seed=2)
     gram = naive.rbf(0.4)(points, points)
     penalty = root @ root.T
     expected = np.linalg.inv(np.eye(12) + penalty @ gram) @ penalty
-    found = damping(root, gram)
+    found = reduction_factor(root, gram)
     np.testing.assert_allclose(found @ found.T, expected, rtol=0, atol=1e-12)
 
 
@@ -231,7 +231,7 @@ def test_ill_conditioned_landmarks_that_grow_stay_close(gamma):
     assert condition(naive.rbf(gamma), stream) > WELL_CONDITIONED
     expected = naive.unrolled_kernel(naive.rbf(gamma), references(stream))
     state = fold_all(make_recursion("landmarks", RBF(gamma), n_landmarks=47), stream)
-    # a direction left out carries at most the root of the cut-off of a function's spread
+    # a direction left out has at most the root of the cut-off of the standard deviation
     points = np.vstack([vectors(30, seed=18), stream[0][0].points])
     assert_same_kernel(state.covariance, expected, points, points, np.sqrt(REDUNDANT))
 
@@ -250,11 +250,11 @@ def test_landmarks_grown_batch_by_batch_equal_all_at_once():
 
 
 def given_landmarks(kernel, landmarks):
-    """Return a recursion whose landmarks are there before the first batch, and stay."""
+    """Return a recursion with given landmarks, which are never replaced."""
     gram = kernel(landmarks, landmarks)
     whitening = whiten(gram, REDUNDANT * np.diagonal(gram).max())
     basis = Basis(landmarks, whitening, gram)
-    # keys are negative: nothing that comes later can take the place of a zero
+    # keys are negative, so no later point can replace one with key zero
     keys = np.zeros(landmarks.shape[0])
     return LandmarkRecursion(LowRankCovariance(kernel), landmarks.shape[0], 0, basis, keys)
 
@@ -484,7 +484,7 @@ def test_a_batch_of_smaller_rank_leaves_the_averages():
 
 
 def test_signs_of_singular_vectors_do_not_matter():
-    # the mirror image of a batch has the same spectrum but for signs
+    # the mirror image of a batch has the same spectrum except for signs
     stream = make_stream([15, 20, 12, 18], seed=23)
     mirrored = [
         (naive.Smoothing(-batch.points, batch.laplacian, batch.beta), penalty)
@@ -568,7 +568,7 @@ def test_every_batch_shrinks_the_covariance(name, kernel, reference):
 
 @pytest.mark.parametrize(("kernel", "reference"), KERNELS)
 def test_replacing_landmarks_keeps_the_covariance_on_those_that_stay(kernel, reference):
-    """A marginal is exact for those that stay: there a batch shrinks the covariance, as ever."""
+    """The marginal at remaining landmarks is exact, so a batch never increases the covariance."""
     state = make_recursion("landmarks", kernel, n_landmarks=20)
     replaced = 0
     for batch, penalty in make_stream([15, 20, 12, 18, 14], seed=27):

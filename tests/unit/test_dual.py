@@ -43,7 +43,7 @@ from tests.support.dual_problems import (
 # -- against clarabel and Newton -------------------------------------------------------------------
 
 
-def test_cases_cover_what_they_claim():
+def test_the_cases_cover_all_shapes_sizes_and_bounds():
     assert len(CASES) >= 40
     assert {case.shape for case in CASES} == {0.0, 0.1, 1.0}
     assert min(case.n for case in CASES) == 2
@@ -180,7 +180,7 @@ def test_violation_is_the_largest_difference_of_implied_biases(case):
 @pytest.mark.parametrize("shape", [0.0, 0.1, 1.0])
 @pytest.mark.nojit
 def test_gap_is_never_negative_at_points_where_every_term_vanishes(shape):
-    """At an exact optimum all terms are zero in exact arithmetic: the sign is up to rounding."""
+    """At an exact optimum all terms are zero in exact arithmetic; rounding decides the sign."""
     for n in range(2, 12):
         problem = make_problem(Case(n, 10.0, shape))
         solution = solve(problem, tol=1e-13)
@@ -337,7 +337,8 @@ def test_weight_two_is_a_repeated_row(shape, variance):
     )
     assert abs(one.objective - other.objective) <= 1e-10 * abs(one.objective)
     if shape > 0:
-        # Strictly concave: copies share alike. At shape 0 only their sum is determined.
+        # The problem is strictly concave, so copies have equal multipliers. At shape 0 only their
+        # sum is determined.
         shares = (one.multipliers / copies)[rows]
         np.testing.assert_allclose(other.multipliers, shares, rtol=0, atol=1e-8)
     # Scaling the bounds alone is another problem: the shapes belong to the weights.
@@ -350,7 +351,7 @@ def test_weight_two_is_a_repeated_row(shape, variance):
 
 
 def boundaries(case):
-    """A problem, and starts from nowhere to beyond the bounds."""
+    """A problem, and starts from zero to beyond the bounds."""
     problem = make_problem(case)
     generator = np.random.default_rng(4)
     random = problem.bounds * generator.uniform(-0.3, 1.3, case.n)
@@ -389,7 +390,7 @@ def test_any_start_is_made_feasible(lone, multiplier_sum, shape):
 
 @pytest.mark.nojit
 def test_a_start_is_made_feasible_by_scaling_down_if_that_is_enough():
-    """The side that weighs too much shrinks in proportion, the other stays as it is."""
+    """The multipliers of the larger sum are scaled down, the others are unchanged."""
     problem = replace(make_problem(Case(20, 10.0, 1.0)), multiplier_sum=3.0)
     positive = problem.signs > 0
     start = np.linspace(1.0, 4.0, 20)
@@ -400,7 +401,7 @@ def test_a_start_is_made_feasible_by_scaling_down_if_that_is_enough():
         assert np.ptp(scaled) <= 1e-15
         assert 0 < scaled[0] < 1
         np.testing.assert_array_equal(found[~heavy], uneven[~heavy])
-    # nothing to scale down: what is asked for residuals on the other side
+    # nothing to scale down: multipliers of the other sign are raised
     found = feasible(problem, np.zeros(20))
     np.testing.assert_array_equal(found[~positive], 0.0)
     assert found[positive].sum() == pytest.approx(3.0, abs=1e-14)
@@ -413,7 +414,7 @@ def test_the_attainable_sum_is_half_of_one_sides_bounds():
     for asked, expected in {0.0: 0.0, 1.5: 1.5, 2.0: 2.0, 2.1: 2.0, 1e9: 2.0, np.inf: 2.0,
                             -1.5: -1.5, -5.0: -5.0, -5.1: -5.0, -1e9: -5.0}.items():  # fmt: skip
         assert attainable_sum(signs, bounds, asked) == expected
-    # a side that is missing can give nothing
+    # a class without points has no multipliers
     assert attainable_sum(np.ones(4), bounds, -1.0) == 0.0
     assert attainable_sum(-np.ones(4), bounds, 1.0) == 0.0
     assert attainable_sum(np.ones(0), np.ones(0), 1.0) == 0.0
@@ -684,14 +685,14 @@ def test_large_variance_approaches_the_equality(shape):
 @pytest.mark.parametrize("shape", [0.0, 1.0])
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 @pytest.mark.nojit
-def test_one_class_under_a_diffuse_bias_teaches_nothing(shape, sign):
+def test_one_class_under_a_diffuse_bias_has_zero_multipliers(shape, sign):
     problem = replace(make_problem(Case(12, 10.0, shape)), signs=np.full(12, sign))
     solution = solve(problem, tol=TIGHT)
     assert_feasible(problem, solution)
     np.testing.assert_array_equal(solution.multipliers, np.zeros(12))
     assert solution.status == "converged"
     assert solution.n_iter == 0
-    # The weakest bias that leaves all of them on the right side of their margin.
+    # The smallest bias with which all points satisfy their margin.
     assert solution.bias == pytest.approx(sign * (1.0 - shape / 10.0), abs=1e-15)
     assert solution.gap <= 100 * EPSILON
 
@@ -742,7 +743,7 @@ def test_two_points_have_a_closed_form(shape):
 @pytest.mark.parametrize("variance", [np.inf, 0.0, 1.0])
 @pytest.mark.nojit
 def test_zero_kernel(shape, variance):
-    """Nothing to learn but the bias: each multiplier goes as far as the slack prior lets it."""
+    """Only the bias is learned: the slack prior alone limits each multiplier."""
     n, bound = 12, 5.0
     signs = np.where(np.arange(n) % 3 == 0, 1.0, -1.0)
     problem = DualProblem(
@@ -795,7 +796,7 @@ def test_huge_prior_means(offset, shape, variance):
 @pytest.mark.parametrize("scale", [1e4, 1e6])
 @pytest.mark.nojit
 def test_scattered_huge_prior_means(scale, shape, variance):
-    """Nearly every multiplier at one end: a certificate all the same, within 2000 steps."""
+    """Nearly every multiplier is at a bound; the certificate still holds within 2000 steps."""
     problem = make_problem(Case(20, 10.0, shape, prior=scale, variance=variance))
     solution = solve(problem, tol=1e-3, max_iter=2000)
     assert_feasible(problem, solution)
@@ -810,8 +811,9 @@ def test_scattered_huge_prior_means(scale, shape, variance):
 def test_steps_lost_in_rounding_end_the_solve(scores, bound, variance):
     """Two multipliers within a few roundings of their bound, one that is not.
 
-    The step that would mend the rest of the violation is smaller than the last digit of one of
-    its two multipliers. Taking it at the other end alone goes on for ever, away from y'a = 0.
+    The step that would remove the violation is smaller than the last digit of one of its two
+    multipliers. Changing only the other multiplier would never end, and would move away from y'a =
+    0.
     """
     problem = DualProblem(
         gram=np.eye(3),
@@ -849,7 +851,7 @@ def test_scale_of_the_kernel(shape, variance, factor):
     )
     difference = np.abs(factor * other.multipliers - one.multipliers) / problem.bounds
     assert difference.max() <= 1e-8
-    # The kernel alone: another problem, solved all the same.
+    # Scaling the kernel alone gives another problem, which is also solved.
     alone = replace(problem, gram=factor * problem.gram)
     solution = solve(alone, tol=1e-6)
     assert_feasible(alone, solution)
@@ -870,7 +872,7 @@ def assert_certificate_follows_from_violation(problem, solution, tol):
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.nojit
-def test_wild_little_problems_never_fail(seed):
+def test_small_problems_with_extreme_values_are_solved(seed):
     """Scales over sixteen decades, repeated points, one class, zero rows: always a certificate."""
     generator = np.random.default_rng(seed)
     solved = 0
@@ -919,8 +921,8 @@ def eager(monkeypatch):
 
 
 @pytest.mark.parametrize("case", ALL_CASES)
-def test_leaving_points_out_changes_nothing(case, request):
-    """The same optimum, with a finite bias variance too, whose y'a is partly of those left out."""
+def test_shrinking_does_not_change_the_solution(case, request):
+    """The optimum is the same, also with a finite bias variance, where y'a is of all points."""
     problem, expected, _ = outcome(case)
     request.getfixturevalue("eager")
     solution = solve_tightly(problem)
@@ -929,7 +931,7 @@ def test_leaving_points_out_changes_nothing(case, request):
 
 @pytest.mark.parametrize("variance", [np.inf, 0.5])
 @pytest.mark.parametrize("shape", [0.0, 1.0])
-def test_points_are_left_out_and_come_back(shape, variance, eager):
+def test_points_leave_the_active_set_and_return(shape, variance, eager):
     problem = replace(noisy_svm_problem(500, 5, 0.3, 10.0), bias_variance=variance)
     problem = replace(problem, shapes=np.full(500, shape))
     solution = solve_tightly(problem)
@@ -943,18 +945,18 @@ def test_points_are_left_out_and_come_back(shape, variance, eager):
 
 
 @pytest.mark.parametrize("max_iter", [1, 20, 137, 400])
-def test_running_out_of_steps_among_the_points_left(max_iter, eager):
+def test_max_iter_is_reached_with_a_shrunk_active_set(max_iter, eager):
     problem = noisy_svm_problem(300, 5, 0.3, 100.0)
     solution = solve(problem, tol=1e-9, max_iter=max_iter)
     assert solution.status == "max_iter"
     assert solution.n_iter == max_iter
     assert_feasible(problem, solution)
-    # what it reports is of all points
+    # the report is about all points
     assert solution.violation == pytest.approx(kkt_violation(problem, solution.multipliers))
 
 
-def test_rounding_is_blamed_only_after_nobody_was_left_out(eager):
-    """A tolerance below what doubles can show: an honest answer, and an end."""
+def test_rounding_is_reported_only_with_all_points_active(eager):
+    """The tolerance is below the rounding of doubles: the solver stops and reports it."""
     problem = noisy_svm_problem(200, 5, 0.02, 1e4)
     solution = solve(problem, tol=1e-30, max_iter=300_000)
     assert solution.status in ("rounding", "max_iter")
@@ -962,8 +964,8 @@ def test_rounding_is_blamed_only_after_nobody_was_left_out(eager):
         assert solution.violation <= rounding_floor(problem, solution.multipliers)
 
 
-def test_large_problems_take_the_short_way():
-    """Without any change: 1200 points, against LIBSVM."""
+def test_large_problems_are_solved_with_shrinking():
+    """1200 points with the default constants, compared with LIBSVM."""
     problem = noisy_svm_problem(1200, 5, 0.3, 10.0)
     _, scores = libsvm(problem)
     solution = solve_tightly(problem, tol=1e-8)
@@ -972,7 +974,8 @@ def test_large_problems_take_the_short_way():
     np.testing.assert_allclose(found, scores, rtol=0, atol=1e-4)
 
 
-# -- rows that are computed when they are asked for ------------------------------------------------
+# -- rows computed on demand
+# ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", ALL_CASES)
@@ -986,7 +989,7 @@ def test_computed_rows_give_the_same_optimum(case, request, monkeypatch):
     solution = solve(replace(problem, gram=Computed(problem.gram)), tol=tol)
     assert solution.violation <= tol
     assert_feasible(problem, solution)
-    # no point's slack is off by more than the violation
+    # the error of each slack is at most the violation
     largest = 2 * tol * problem.bounds.sum()
     assert expected.objective - largest <= solution.objective <= expected.objective + largest
 
@@ -1002,16 +1005,16 @@ def test_rows_in_memory_are_not_computed_again():
 
 
 def test_replaced_rows_are_those_not_referenced():
-    """A referenced row outlives one that is not, and the row in use is never replaced."""
+    """Rows that were not referenced are replaced first; the row in use is never replaced."""
     rows = smo.empty_row_cache(Computed(np.eye(6)), np.arange(6))._replace(
         owners=np.full(3, -1), referenced=np.zeros(3, dtype=bool)
     )
     for point in (0, 1, 2):
-        loops.vacate(rows, point, -1)
+        loops.evict(rows, point, -1)
     rows.referenced[rows.slots[0]] = True
-    assert loops.vacate(rows, 3, -1) == 1
+    assert loops.evict(rows, 3, -1) == 1
     assert rows.slots.tolist() == [0, -1, 2, 1, -1, -1]
-    assert loops.vacate(rows, 4, 2) == 0
+    assert loops.evict(rows, 4, 2) == 0
     assert rows.slots.tolist() == [-1, -1, 2, 1, 4 - 4, -1]
     assert rows.owners.tolist() == [4, 3, 2]
 

@@ -1,4 +1,4 @@
-"""What the classifiers promise beyond the mathematics."""
+"""Properties of the classifiers beyond the mathematics."""
 
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -48,7 +48,7 @@ DEFAULTS = {
 
 
 class TestDefaults:
-    """What is left open is the same, to the last bit, as the values spelled out."""
+    """Omitted parameters give exactly the same scores as their defaults."""
 
     def scores(self, **parameters):
         model = SeqLapMED(random_state=0, **parameters)
@@ -68,11 +68,11 @@ class TestDefaults:
             ({"budget": 20}, {"n_landmarks": 10, "budget": 20}),
         ],
     )
-    def test_what_is_left_open(self, given, meant):
+    def test_omitted_parameters_have_their_defaults(self, given, meant):
         np.testing.assert_array_equal(self.scores(**given), self.scores(**{**DEFAULTS, **meant}))
 
     def test_the_choices_differ(self):
-        """Or the comparisons above could not tell them apart."""
+        """Otherwise the comparisons above could not distinguish them."""
         choices = [
             {}, {"beta": 0.1}, {"laplacian": "unnormalized"}, {"laplacian_power": 2},
             {"n_landmarks": 7}, {"lag": 1},
@@ -96,7 +96,7 @@ class TestThreads:
     def counts(self):
         return sorted(pool["num_threads"] for pool in threadpool_info())
 
-    def test_limits_are_lifted_whoever_is_last(self):
+    def test_thread_limits_are_removed_after_concurrent_calls(self):
         model = SeqMED().fit(X, Y)
         before = self.counts()
         rows = np.tile(X, (50, 1))
@@ -112,7 +112,7 @@ class TestThreads:
 
 
 def test_the_gap_is_that_of_the_bias_in_use():
-    """The paper's median is not optimal, and the certificate must say so."""
+    """The paper's median rule is not optimal, and the duality gap must show it."""
     rows = np.r_[np.flatnonzero(Y == 0), np.flatnonzero(Y == 1)[:8]]
     points, labels = X[rows], Y[rows]
     exact = SeqMED(C=1.5, tol=1e-8).fit(points, labels)
@@ -152,7 +152,7 @@ def test_a_class_may_be_called_none(container):
 
 
 class TestRefusals:
-    def test_a_lopsided_matrix(self):
+    def test_an_asymmetric_precomputed_kernel(self):
         gram = X @ X.T
         gram[0, 1] += 1.0
         with pytest.raises(ValueError, match="from its transpose by 1, expected a symm"):
@@ -166,10 +166,10 @@ class TestRefusals:
             SeqMED().fit(X, Y, weights)
 
     def test_a_kernel_class(self):
-        with pytest.raises(ValueError, match="a class must be called first"):
+        with pytest.raises(ValueError, match="an instance of a kernel class, not the class"):
             SeqMED(RBF).fit(X, Y)
 
-    def test_half_a_kernel(self):
+    def test_a_kernel_without_all_methods(self):
         class Half:
             def freeze(self, points, weights):
                 return self
@@ -197,7 +197,7 @@ def test_classes_may_be_a_set():
     assert SeqMED().partial_fit(X, Y, classes={0, 1, 2}).classes_.tolist() == [0, 1, 2]
 
 
-def test_an_indefinite_kernel_is_called_one():
+def test_the_error_names_an_indefinite_kernel():
     gram = X @ X.T - 3.0 * np.eye(60)
     with pytest.raises(ValueError, match="not positive semi-definite"):
         SeqLapMED("precomputed", beta=5.0, recursion="exact").fit(gram, Y)
@@ -224,7 +224,7 @@ def test_the_intercept_is_a_copy(estimator, averaging):
     [(SeqMED, {}), (SeqLapMED, {"beta": 0.5, "n_landmarks": 70, "random_state": 0})],
 )
 def test_windows_too_large_for_a_kernel_matrix(estimator, options, n_classes, bias, monkeypatch):
-    """The same stream, with every kernel row computed when it is asked for."""
+    """The same stream, with every kernel row computed on demand."""
     rng = np.random.default_rng(n_classes)
     X = rng.normal(size=(240, 3))
     y = np.digitize(X[:, 0] + 0.3 * rng.normal(size=240), [0.0, 0.8][: n_classes - 1])

@@ -8,7 +8,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED, covariance, kernels
 from seqmed.covariance.exact import ExactRecursion
-from seqmed.covariance.protocol import Folded
+from seqmed.covariance.protocol import FoldResult
 from seqmed.kernels.protocol import Pointwise
 from seqmed.mixture import experts
 
@@ -66,23 +66,23 @@ class EveryOther:
     def landmarks(self):
         return self.exact.landmarks
 
-    def forget(self, share):
-        return replace(self, exact=self.exact.forget(share))
+    def forget(self, forgetting):
+        return replace(self, exact=self.exact.forget(forgetting))
 
     def fold(self, points, smoothness):
         if self.n_folds % 2:
-            return Folded(replace(self, n_folds=self.n_folds + 1))
+            return FoldResult(replace(self, n_folds=self.n_folds + 1))
         folded = self.exact.fold(points, smoothness)
         return folded._replace(recursion=EveryOther(folded.recursion, self.n_folds + 1))
 
     def add_labeled(self, points):
-        return Folded(self)
+        return FoldResult(self)
 
     def project(self, points, coefficients):
         return self.exact.project(points, coefficients)
 
-    def unexplained(self, points):
-        return self.exact.unexplained(points)
+    def residual_variances(self, points):
+        return self.exact.residual_variances(points)
 
 
 def test_a_recursion(monkeypatch):
@@ -104,7 +104,7 @@ def test_a_recursion(monkeypatch):
 
 
 def test_an_expert(monkeypatch):
-    """One that counts its lessons."""
+    """An expert that counts its updates."""
     lessons = []
 
     class Counted(experts.OtherExpert):

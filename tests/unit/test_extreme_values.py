@@ -68,7 +68,7 @@ OTHERS = {
 
 
 def attempt(make, points=POINTS, weights=None, asked=None):
-    """Learn three batches and ask everything; return the scores, None if anything is refused."""
+    """Learn three batches and call every method; return the scores, or None after an error."""
     asked = points if asked is None else asked
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -103,7 +103,7 @@ def test_factors_of_larger_matrices(rank, small_blocks):
 
 def test_an_indefinite_kernel_beyond_the_largest_size_is_refused(small_blocks):
     with pytest.raises(ValueError, match="not positive semi-definite"):
-        low_rank.damping(3.0 * np.eye(20), -np.eye(20))
+        low_rank.reduction_factor(3.0 * np.eye(20), -np.eye(20))
 
 
 # -- whole models ----------------------------------------------------------------------------------

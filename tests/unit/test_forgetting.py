@@ -143,10 +143,10 @@ def test_frozen_points_of_negligible_coefficients_are_dropped():
     assert_close(model.decision_function(new_points()), known.scores(new_points()), 1e-7)
 
 
-def test_points_of_the_window_that_have_faded_are_dropped():
+def test_points_of_the_window_with_negligible_bounds_are_dropped():
     """Multipliers of the seventh batch before the last are at most 10 * 0.05^7, and dropped.
 
-    All that is left is in the window, so that a stream that began seven batches ago is the same.
+    Only points of the window remain, so a stream that began seven batches ago gives the same model.
     """
     stream = [make_batch(12, 8, seed=5500 + t) for t in range(14)]
     # multipliers near bounds of 1e-8 are too stiff to agree to the usual 1e-10
@@ -164,7 +164,7 @@ def test_points_of_the_window_that_have_faded_are_dropped():
 @pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
 @pytest.mark.parametrize("options", [{}, {"averaging": True}, {"budget": 24}], ids=str)
-def test_batches_without_labels_are_no_reason_to_forget(options, bias_variance, lag):
+def test_batches_without_labels_do_not_discount_labels(options, bias_variance, lag):
     model = seq_med(
         forgetting=0.95, lag=lag, bias_variance=bias_variance, random_state=0, tol=1e-6, **options
     )
@@ -176,7 +176,7 @@ def test_batches_without_labels_are_no_reason_to_forget(options, bias_variance, 
     if "budget" not in options:
         assert all(np.array_equal(*pair) for pair in zip(found, learned, strict=True))
     else:
-        # landmarks move on, and what stood on those that left is projected
+        # landmarks are replaced, and the coefficients of replaced landmarks are projected
         changes = np.abs(found[0] - learned[0])
         assert (changes <= model.posterior_.projection_error + 1e-12).all()
         assert np.array_equal(found[1], learned[1])
@@ -186,8 +186,8 @@ def test_batches_without_labels_are_no_reason_to_forget(options, bias_variance, 
 
 @pytest.mark.parametrize("options", [{}, {"averaging": True}], ids=str)
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_labels_of_one_class_are_no_reason_to_forget(n_classes, options):
-    """At lag 1 under a diffuse bias they pose no dual, and teach nothing."""
+def test_labels_of_one_class_do_not_discount_under_a_diffuse_bias(n_classes, options):
+    """At lag 1 under a diffuse bias there is no dual, and nothing is learned."""
     model = seq_med(forgetting=0.95, **options)
     learn(model, [make_batch(12, 9, n_classes, seed=5800 + t) for t in range(20)])
     learned = scores_of(model), model.intercept_
@@ -199,7 +199,7 @@ def test_labels_of_one_class_are_no_reason_to_forget(n_classes, options):
     assert np.array_equal(model.intercept_, learned[1])
 
 
-def test_labels_of_one_class_are_one_under_a_finite_bias():
+def test_labels_of_one_class_discount_under_a_finite_bias_variance():
     model = seq_med(forgetting=0.5, bias_variance=0.7)
     stream = [make_batch(12, 9, seed=5850), make_batch(8, 5, seed=5851, classes=[0])]
     learn(model, stream)
@@ -222,7 +222,7 @@ def test_smoothness_is_forgotten_without_labels_too(carrier):
         assert model.posterior_.window.bounds.tolist() == [10.0] * 10
 
 
-def test_forgetting_nothing_is_not_forgetting():
+def test_a_forgetting_factor_of_one_changes_nothing():
     stream = make_stream(seed=56)
     for carrier in CARRIERS:
         one, other = make(carrier), make(carrier, forgetting=1)

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from seqmed import SeqLapMED
 from seqmed.graph import laplacian
 from seqmed.graph.laplacian import (
-    GraphRecipe,
+    GraphParameters,
     Smoothness,
     edge_lengths,
     find_neighbours,
@@ -23,15 +23,15 @@ from tests.reference import naive
 ROUNDING = 1e-13
 
 RECIPES = [
-    GraphRecipe(n_neighbors=5, weights=weights, heat_width=width, laplacian=kind, power=power)
+    GraphParameters(n_neighbors=5, weights=weights, heat_width=width, laplacian=kind, power=power)
     for weights, width in (("heat", 0.6), ("binary", None))
     for kind in ("normalized", "unnormalized")
     for power in (1, 2, 3, 4, 5)
 ]
 
 
-def recipe_name(recipe):
-    return f"{recipe.weights}-{recipe.laplacian}-{recipe.power}"
+def recipe_name(graph_parameters):
+    return f"{graph_parameters.weights}-{graph_parameters.laplacian}-{graph_parameters.power}"
 
 
 def vectors(n, p=3, seed=0):
@@ -45,21 +45,21 @@ def counts(n, p=6, seed=0):
     )
 
 
-def penalty_of(points, recipe, weight=1.0, kernel=None):
+def penalty_of(points, graph_parameters, weight=1.0, kernel=None):
     kernel = Linear() if kernel is None else kernel
-    neighbours = find_neighbours(kernel, points, recipe.n_neighbors)
-    return smoothness(neighbours, recipe, weight)
+    neighbours = find_neighbours(kernel, points, graph_parameters.n_neighbors)
+    return smoothness(neighbours, graph_parameters, weight)
 
 
-def reference_of(points, recipe, distances=None):
+def reference_of(points, graph_parameters, distances=None):
     """Return L^p by loops."""
     return naive.batch_laplacian(
         points,
-        n_neighbors=recipe.n_neighbors,
-        weights=recipe.weights,
-        width=recipe.heat_width,
-        kind=recipe.laplacian,
-        power=recipe.power,
+        n_neighbors=graph_parameters.n_neighbors,
+        weights=graph_parameters.weights,
+        width=graph_parameters.heat_width,
+        kind=graph_parameters.laplacian,
+        power=graph_parameters.power,
         distances=distances,
     )
 
@@ -72,11 +72,11 @@ def size_of(matrix):
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
-@pytest.mark.parametrize("recipe", RECIPES, ids=recipe_name)
-def test_penalty_equals_the_loops(recipe, sparse):
+@pytest.mark.parametrize("graph_parameters", RECIPES, ids=recipe_name)
+def test_penalty_equals_the_loops(graph_parameters, sparse):
     points = vectors(40, seed=1)
-    expected = reference_of(points, recipe)
-    penalty = penalty_of(sp.csr_array(points) if sparse else points, recipe, weight=0.7)
+    expected = reference_of(points, graph_parameters)
+    penalty = penalty_of(sp.csr_array(points) if sparse else points, graph_parameters, weight=0.7)
     functions = vectors(40, p=4, seed=2)
     form = 0.7 * functions.T @ expected @ functions
     np.testing.assert_allclose(
@@ -92,13 +92,13 @@ def test_penalty_equals_the_loops(recipe, sparse):
 
 
 @pytest.mark.parametrize("p", [4, 40, 60])
-@pytest.mark.parametrize("recipe", RECIPES, ids=recipe_name)
-def test_a_penalty_is_some_observations(recipe, p):
+@pytest.mark.parametrize("graph_parameters", RECIPES, ids=recipe_name)
+def test_a_penalty_is_a_number_of_observations(graph_parameters, p):
     """No more of them than there are points, or functions."""
     points, functions = vectors(40, seed=1), vectors(40, p=p, seed=2)
-    observations = penalty_of(points, recipe, weight=0.7).observations(functions)
+    observations = penalty_of(points, graph_parameters, weight=0.7).observations(functions)
     assert observations.shape[0] <= min(40, p)
-    form = 0.7 * functions.T @ reference_of(points, recipe) @ functions
+    form = 0.7 * functions.T @ reference_of(points, graph_parameters) @ functions
     np.testing.assert_allclose(
         observations.T @ observations, form, rtol=0, atol=1e-12 * size_of(form)
     )
@@ -116,17 +116,17 @@ def test_edges_in_blocks(monkeypatch):
 
 def test_power_one_is_the_stored_laplacian():
     points = vectors(30, seed=3)
-    recipe = GraphRecipe(n_neighbors=4, heat_width=0.5)
-    penalty = penalty_of(points, recipe)
+    graph_parameters = GraphParameters(n_neighbors=4, heat_width=0.5)
+    penalty = penalty_of(points, graph_parameters)
     np.testing.assert_allclose(
-        penalty.laplacian.toarray(), reference_of(points, recipe), rtol=0, atol=ROUNDING
+        penalty.laplacian.toarray(), reference_of(points, graph_parameters), rtol=0, atol=ROUNDING
     )
 
 
 def test_quadratic_form_is_exactly_symmetric():
     for power in (1, 2, 3):
-        recipe = GraphRecipe(n_neighbors=4, heat_width=0.5, power=power)
-        form = penalty_of(vectors(30, seed=4), recipe).quadratic(vectors(30, p=7, seed=5))
+        graph_parameters = GraphParameters(n_neighbors=4, heat_width=0.5, power=power)
+        form = penalty_of(vectors(30, seed=4), graph_parameters).quadratic(vectors(30, p=7, seed=5))
         assert np.array_equal(form, form.T)
 
 
@@ -135,9 +135,9 @@ def test_quadratic_form_is_exactly_symmetric():
 def test_an_offset_common_to_all_data_changes_no_edge(offset, p):
     points = np.round(vectors(40, p=p, seed=6) * 2**16) / 2**16
     assert np.array_equal((points + offset) - offset, points)
-    recipe = GraphRecipe(n_neighbors=5, heat_width=0.6)
-    found = penalty_of(points + offset, recipe).laplacian.toarray()
-    np.testing.assert_allclose(found, reference_of(points, recipe), rtol=0, atol=ROUNDING)
+    graph_parameters = GraphParameters(n_neighbors=5, heat_width=0.6)
+    found = penalty_of(points + offset, graph_parameters).laplacian.toarray()
+    np.testing.assert_allclose(found, reference_of(points, graph_parameters), rtol=0, atol=ROUNDING)
 
 
 @pytest.mark.parametrize("by", ["search", "all-distances"])
@@ -180,7 +180,7 @@ def assert_nearest(points, rtol):
 
 @pytest.mark.parametrize("p", [5, 10, 40])
 @pytest.mark.parametrize("outlier", [1e9, 1e10, 1e12])
-def test_an_outlier_does_not_blur_who_is_near(p, outlier):
+def test_an_outlier_does_not_change_the_neighbours(p, outlier):
     """It moves the mean, from which all others then are far."""
     points = vectors(40, p=p, seed=10)
     points[7, 2] = outlier
@@ -209,34 +209,34 @@ def test_edge_lengths_in_several_blocks(monkeypatch):
 @pytest.mark.parametrize("kind", ["normalized", "unnormalized"])
 def test_the_laplacian_stays_sparse(kind):
     n, k = 500, 6
-    recipe = GraphRecipe(n_neighbors=k, heat_width=0.5, laplacian=kind, power=5)
-    penalty = penalty_of(vectors(n, seed=9), recipe)
+    graph_parameters = GraphParameters(n_neighbors=k, heat_width=0.5, laplacian=kind, power=5)
+    penalty = penalty_of(vectors(n, seed=9), graph_parameters)
     assert isinstance(penalty.laplacian, sp.csr_array)
     # at most k edges each way for every point, and the diagonal
     assert penalty.laplacian.nnz <= n * (2 * k + 1)
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=recipe_name)
-def test_the_penalty_is_positive_semidefinite(recipe):
-    penalty = penalty_of(vectors(50, seed=10), recipe)
+@pytest.mark.parametrize("graph_parameters", RECIPES, ids=recipe_name)
+def test_the_penalty_is_positive_semidefinite(graph_parameters):
+    penalty = penalty_of(vectors(50, seed=10), graph_parameters)
     matrix = penalty.quadratic(np.eye(50))
     values = np.linalg.eigvalsh(matrix)
     assert values[0] >= -ROUNDING * size_of(matrix)
-    if recipe.laplacian == "normalized":
-        assert values[-1] <= 2.0**recipe.power * (1 + ROUNDING)
+    if graph_parameters.laplacian == "normalized":
+        assert values[-1] <= 2.0**graph_parameters.power * (1 + ROUNDING)
 
 
 def test_constants_cost_nothing_unnormalized():
-    recipe = GraphRecipe(n_neighbors=4, heat_width=0.5, laplacian="unnormalized")
-    penalty = penalty_of(vectors(30, seed=11), recipe)
+    graph_parameters = GraphParameters(n_neighbors=4, heat_width=0.5, laplacian="unnormalized")
+    penalty = penalty_of(vectors(30, seed=11), graph_parameters)
     assert np.abs(penalty.laplacian @ np.ones(30)).max() <= ROUNDING
 
 
 def test_roots_of_degrees_cost_nothing_normalized():
     points = vectors(30, seed=12)
-    recipe = GraphRecipe(n_neighbors=4, heat_width=0.5)
+    graph_parameters = GraphParameters(n_neighbors=4, heat_width=0.5)
     weights = naive.edge_weights(naive.squared_distances(points), 4, "heat", 0.5)
-    penalty = penalty_of(points, recipe)
+    penalty = penalty_of(points, graph_parameters)
     assert np.abs(penalty.laplacian @ np.sqrt(weights.sum(axis=1))).max() <= ROUNDING
 
 
@@ -247,13 +247,15 @@ def test_roots_of_degrees_cost_nothing_normalized():
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
 def test_few_points_have_all_others_for_neighbours(n, sparse):
     points = vectors(n, seed=14)
-    recipe = GraphRecipe(n_neighbors=5, heat_width=0.5)
+    graph_parameters = GraphParameters(n_neighbors=5, heat_width=0.5)
     found = find_neighbours(Linear(), sp.csr_array(points) if sparse else points, 5)
     assert found.indices.shape == (n, n - 1)
     for i in range(n):
         assert sorted(found.indices[i].tolist()) == [j for j in range(n) if j != i]
-    matrix = penalty_of(points, recipe).laplacian.toarray()
-    np.testing.assert_allclose(matrix, reference_of(points, recipe), rtol=0, atol=ROUNDING)
+    matrix = penalty_of(points, graph_parameters).laplacian.toarray()
+    np.testing.assert_allclose(
+        matrix, reference_of(points, graph_parameters), rtol=0, atol=ROUNDING
+    )
 
 
 @pytest.mark.parametrize("values", [1, 100, 600, 10**6])
@@ -275,7 +277,7 @@ def test_neighbours_by_kernel_do_not_depend_on_the_blocks(values, monkeypatch):
 @pytest.mark.parametrize("kind", ["normalized", "unnormalized"])
 def test_a_single_point_is_not_smoothed(kernel, kind):
     points = np.array([[1]])
-    penalty = penalty_of(points, GraphRecipe(laplacian=kind, power=3), kernel=kernel)
+    penalty = penalty_of(points, GraphParameters(laplacian=kind, power=3), kernel=kernel)
     assert np.array_equal(penalty.laplacian.toarray(), np.zeros((1, 1)))
     assert penalty.factor().shape == (1, 0)
     assert np.array_equal(penalty.quadratic(np.ones((1, 2))), np.zeros((2, 2)))
@@ -286,9 +288,13 @@ def test_a_single_point_is_not_smoothed(kernel, kind):
 def test_duplicated_points_are_legal(weights, kind):
     # few points, so that every other one is a neighbour and ties decide nothing
     points = np.repeat(vectors(3, seed=15), 2, axis=0)
-    recipe = GraphRecipe(n_neighbors=5, weights=weights, heat_width=0.5, laplacian=kind)
-    matrix = penalty_of(points, recipe).laplacian.toarray()
-    np.testing.assert_allclose(matrix, reference_of(points, recipe), rtol=0, atol=ROUNDING)
+    graph_parameters = GraphParameters(
+        n_neighbors=5, weights=weights, heat_width=0.5, laplacian=kind
+    )
+    matrix = penalty_of(points, graph_parameters).laplacian.toarray()
+    np.testing.assert_allclose(
+        matrix, reference_of(points, graph_parameters), rtol=0, atol=ROUNDING
+    )
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
@@ -300,9 +306,9 @@ def test_more_duplicates_than_neighbours(sparse):
         assert len(set(others.tolist())) == 3
         assert {j // 8 for j in others.tolist()} == {i // 8}
     assert np.array_equal(found.distances, np.zeros((16, 3)))
-    recipe = GraphRecipe(n_neighbors=3)
+    graph_parameters = GraphParameters(n_neighbors=3)
     assert measure_heat_width(found) is None
-    matrix = smoothness(found, recipe, 1.0).laplacian.toarray()
+    matrix = smoothness(found, graph_parameters, 1.0).laplacian.toarray()
     assert np.isfinite(matrix).all()
     assert np.linalg.eigvalsh(matrix)[0] >= -ROUNDING
 
@@ -311,18 +317,20 @@ def test_more_duplicates_than_neighbours(sparse):
 def test_a_vertex_of_degree_zero_has_a_zero_row(kind):
     # so far away that exp(-d^2 / 4w) is 0.0 in double precision
     points = np.vstack([vectors(20, seed=17), [[1e3, 0.0, 0.0], [0.0, -1e3, 0.0]]])
-    recipe = GraphRecipe(n_neighbors=4, heat_width=0.1, laplacian=kind)
-    penalty = penalty_of(points, recipe)
+    graph_parameters = GraphParameters(n_neighbors=4, heat_width=0.1, laplacian=kind)
+    penalty = penalty_of(points, graph_parameters)
     matrix = penalty.laplacian.toarray()
     assert np.array_equal(matrix[20:], np.zeros((2, 22)))
     assert np.array_equal(matrix[:, 20:], np.zeros((22, 2)))
-    np.testing.assert_allclose(matrix, reference_of(points, recipe), rtol=0, atol=ROUNDING)
+    np.testing.assert_allclose(
+        matrix, reference_of(points, graph_parameters), rtol=0, atol=ROUNDING
+    )
     assert np.isfinite(penalty.factor()).all()
 
 
 def test_a_graph_without_any_weight_is_no_penalty():
     points = 1e3 * vectors(10, seed=18)
-    penalty = penalty_of(points, GraphRecipe(n_neighbors=3, heat_width=1e-3))
+    penalty = penalty_of(points, GraphParameters(n_neighbors=3, heat_width=1e-3))
     assert np.array_equal(penalty.laplacian.toarray(), np.zeros((10, 10)))
     assert penalty.factor().shape == (10, 0)
 
@@ -331,7 +339,7 @@ def test_a_graph_without_any_weight_is_no_penalty():
 def test_weights_at_the_end_of_double_precision_stay_definite(exponent):
     # exp(-exponent) is tiny or subnormal: roots and quotients of it must not overflow
     points = np.array([[0.0], [1.0], [1.0 + np.sqrt(exponent)], [-np.sqrt(exponent)]])
-    penalty = penalty_of(points, GraphRecipe(n_neighbors=1, heat_width=0.25))
+    penalty = penalty_of(points, GraphParameters(n_neighbors=1, heat_width=0.25))
     matrix = penalty.laplacian.toarray()
     assert np.isfinite(matrix).all()
     assert np.linalg.eigvalsh(matrix)[0] >= -ROUNDING
@@ -348,7 +356,7 @@ def test_weights_are_those_of_either_direction():
     # 2 is not a nearest neighbour but has one: the edge counts both ways
     points = np.array([[0.0], [1.0], [3.0]])
     found = find_neighbours(Linear(), points, 1)
-    weights = weight_matrix(found, GraphRecipe(weights="heat", heat_width=1.0)).toarray()
+    weights = weight_matrix(found, GraphParameters(weights="heat", heat_width=1.0)).toarray()
     near, far = np.exp(-0.25), np.exp(-1.0)
     expected = np.array([[0.0, near, 0.0], [near, 0.0, far], [0.0, far, 0.0]])
     np.testing.assert_allclose(weights, expected, rtol=1e-15)
@@ -371,10 +379,10 @@ def test_auto_width_is_frozen_on_the_first_batch():
     automatic = SeqLapMED(**options)
     automatic.partial_fit(first, labels)
     expected = naive.auto_heat_width(naive.squared_distances(first), 5)
-    width = automatic.posterior_.graph_recipe.heat_width
+    width = automatic.posterior_.graph_parameters.heat_width
     np.testing.assert_allclose(width, expected, rtol=1e-13)
     automatic.partial_fit(later, labels)
-    assert automatic.posterior_.graph_recipe.heat_width == width
+    assert automatic.posterior_.graph_parameters.heat_width == width
 
     fixed = SeqLapMED(heat_width=width, **options)
     fixed.partial_fit(first, labels).partial_fit(later, labels)
@@ -386,10 +394,10 @@ def test_auto_width_is_measured_on_the_first_batch_with_distances():
     first, later = np.ones((4, 3)), vectors(30, seed=23)
     model = SeqLapMED(n_neighbors=5, laplacian="normalized")
     model.partial_fit(first, [-1, -1, -1, -1])
-    assert model.posterior_.graph_recipe.heat_width is None
+    assert model.posterior_.graph_parameters.heat_width is None
     model.partial_fit(later, np.arange(30) % 2)
     expected = naive.auto_heat_width(naive.squared_distances(later), 5)
-    np.testing.assert_allclose(model.posterior_.graph_recipe.heat_width, expected, rtol=1e-13)
+    np.testing.assert_allclose(model.posterior_.graph_parameters.heat_width, expected, rtol=1e-13)
 
 
 # -- kernels and their distances -------------------------------------------------------------------
@@ -398,13 +406,13 @@ def test_auto_width_is_measured_on_the_first_batch_with_distances():
 def test_a_precomputed_kernel_uses_distances_of_its_feature_space():
     points = vectors(30, seed=24)
     table = naive.rbf(0.3)(points, points)
-    recipe = GraphRecipe(n_neighbors=5, heat_width=0.2)
+    graph_parameters = GraphParameters(n_neighbors=5, heat_width=0.2)
     rows = np.arange(30)[:, None]
-    found = penalty_of(rows, recipe, kernel=Precomputed(table)).laplacian.toarray()
-    expected = reference_of(points, recipe, naive.feature_distances(table))
+    found = penalty_of(rows, graph_parameters, kernel=Precomputed(table)).laplacian.toarray()
+    expected = reference_of(points, graph_parameters, naive.feature_distances(table))
     np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING)
     # and these are not the distances of the rows
-    assert np.abs(expected - reference_of(points, recipe)).max() > 0.01
+    assert np.abs(expected - reference_of(points, graph_parameters)).max() > 0.01
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
@@ -412,10 +420,10 @@ def test_the_dcm_kernel_uses_distances_of_its_feature_space(sparse):
     points = counts(30, seed=25)
     kernel = DCMFisher().freeze(points, np.ones(30))
     distances = naive.feature_distances(naive.dcm_fisher(kernel.concentrations)(points, points))
-    recipe = GraphRecipe(n_neighbors=5, heat_width=float(distances.mean()))
+    graph_parameters = GraphParameters(n_neighbors=5, heat_width=float(distances.mean()))
     given = sp.csr_array(points) if sparse else points
-    found = penalty_of(given, recipe, kernel=kernel).laplacian.toarray()
-    expected = reference_of(points, recipe, distances)
+    found = penalty_of(given, graph_parameters, kernel=kernel).laplacian.toarray()
+    expected = reference_of(points, graph_parameters, distances)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
@@ -432,10 +440,10 @@ def test_tfidf_measures_distances_between_its_own_vectors(sparse):
     points = counts(30, seed=27)
     kernel = TfIdf().freeze(points, np.ones(30))
     values = naive.tfidf(kernel.idf)(points, points)
-    recipe = GraphRecipe(n_neighbors=5, heat_width=0.1)
+    graph_parameters = GraphParameters(n_neighbors=5, heat_width=0.1)
     given = sp.csr_array(points) if sparse else points
-    found = penalty_of(given, recipe, kernel=kernel).laplacian.toarray()
-    expected = reference_of(points, recipe, naive.feature_distances(values))
+    found = penalty_of(given, graph_parameters, kernel=kernel).laplacian.toarray()
+    expected = reference_of(points, graph_parameters, naive.feature_distances(values))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
@@ -444,15 +452,15 @@ def test_tfidf_measures_distances_between_its_own_vectors(sparse):
 )
 def test_kernels_on_vectors_measure_distances_between_rows(kernel):
     points = vectors(30, seed=28)
-    recipe = GraphRecipe(n_neighbors=5, heat_width=0.5)
-    found = penalty_of(points, recipe, kernel=kernel).laplacian.toarray()
-    np.testing.assert_allclose(found, reference_of(points, recipe), rtol=0, atol=ROUNDING)
+    graph_parameters = GraphParameters(n_neighbors=5, heat_width=0.5)
+    found = penalty_of(points, graph_parameters, kernel=kernel).laplacian.toarray()
+    np.testing.assert_allclose(found, reference_of(points, graph_parameters), rtol=0, atol=ROUNDING)
 
 
 def test_strength_is_a_factor():
     points, functions = vectors(20, seed=29), vectors(20, p=3, seed=30)
-    recipe = GraphRecipe(n_neighbors=4, heat_width=0.5, power=2)
-    one, three = (penalty_of(points, recipe, weight=s) for s in (1.0, 3.0))
+    graph_parameters = GraphParameters(n_neighbors=4, heat_width=0.5, power=2)
+    one, three = (penalty_of(points, graph_parameters, weight=s) for s in (1.0, 3.0))
     assert isinstance(one, Smoothness)
     np.testing.assert_allclose(three.quadratic(functions), 3 * one.quadratic(functions), rtol=1e-14)
     both = three.factor() @ three.factor().T, 3 * one.factor() @ one.factor().T

@@ -180,7 +180,7 @@ def test_a_stream_with_few_landmarks_is_that_of_the_reference():
     kernels, landmarks = [], []
     for t, rows in enumerate(stream):
         learn(model, [rows])
-        # which points are landmarks is the library's to say, and all that is asked of it here
+        # the reference takes only the choice of landmarks from the library
         landmarks.append(model.posterior_.recursion.basis.landmarks)
         kernels.append(naive.moving_landmark_kernel(naive.rbf(GAMMA), landmarks, batches[: t + 1]))
         expected = reference_scores(stream[: t + 1], new_points(), kernels)
@@ -256,7 +256,7 @@ def test_landmarks_that_are_all_points_are_exact(wrap, bias):
 
 
 @either_bias
-def test_smoothness_counts(bias):
+def test_smoothness_changes_the_scores(bias):
     # all the identities above would hold for a model that ignored its unlabeled rows
     stream = make_stream(seed=7)
     for recursion in RECURSIONS:
@@ -340,8 +340,8 @@ def test_the_memory_of_a_linear_kernel_is_constant(recursion, n_classes, bias):
         assert posterior.support.coefficients.shape == (machines, machines)
         assert [part.points.shape for part in posterior.mean_parts] == [(machines, 3)]
         lengths.append(len(pickle.dumps(model)))
-    # landmarks are full after two batches, the spectral form begins with the third; integers of
-    # the books take a byte or two more as they grow, rows kept would take hundreds
+    # landmarks are full after two batches, the spectral form begins with the third; integers of the
+    # registry take a byte or two more as they grow, kept rows would take hundreds
     assert max(lengths[5:]) <= max(lengths[2:5]) + 64
 
 
@@ -594,7 +594,7 @@ def test_a_finite_bias_is_its_variance_times_the_sum_of_coefficients(recursion, 
         )
         assert_close(model.decision_function(new_points()), expected.scores(new_points()))
         assert_close(model.intercept_[0], bias_variance * sum(expected.multiplier_sums))
-        if t in (2, 3):  # one class only, and yet it teaches
+        if t in (2, 3):  # a single class is learned
             assert np.isfinite(model.duality_gap_)
             assert np.abs(model.decision_function(new_points()) - before).max() > 1e-3
 

@@ -434,7 +434,7 @@ def test_negative_counts_are_refused(kernel, sparse):
 
 @pytest.mark.parametrize("kernel", [TfIdf(), DCMFisher()], ids=["tfidf", "dcm"])
 def test_counts_kernels_raise_when_not_frozen(kernel):
-    with pytest.raises(ValueError, match="freeze it on a first batch"):
+    with pytest.raises(ValueError, match="call freeze"):
         kernel(counts(5), counts(5))
 
 
@@ -489,7 +489,7 @@ def test_precomputed_values():
     assert np.array_equal(kernel.diagonal(rows), np.ones(3))
     new = naive.rbf(0.4)(vectors(5, seed=35), points)
     assert np.array_equal(kernel(new, columns), new[:, [1, 2]])
-    with pytest.raises(ValueError, match="do not hold k"):
+    with pytest.raises(ValueError, match="do not contain k"):
         kernel.diagonal(new)
     assert kernel.coordinates(rows) is None
 
@@ -582,7 +582,7 @@ def test_joining_other_expansions_lists_their_points(sparse):
     ],
     ids=str,
 )
-def test_a_function_is_not_asked_for_nothing(options):
+def test_a_function_is_not_called_with_empty_input(options):
     """As scikit-learn's kernels, which refuse arrays without rows."""
     sizes = set()
 
@@ -652,7 +652,7 @@ def test_products_in_halves(n, monkeypatch):
     assert np.array_equal(threads.product(left, right), expected)
 
 
-def test_our_own_limit_is_not_the_users():
+def test_the_thread_limit_of_the_package_is_not_that_of_the_user():
     with threads.one_thread():
         within = threads.allowed_threads()
     assert within == threads.allowed_threads() == threads.threads_of_blas()
@@ -672,7 +672,7 @@ def test_threads_inherit_context_variables(monkeypatch):
         seen.append((get_ident(), np.geterr()["over"]))
 
     with np.errstate(over="raise"):
-        threads.side_by_side(work, range(3), threads.MANY_VALUES)
+        threads.run_in_threads(work, range(3), threads.MANY_VALUES)
     assert len({thread for thread, _ in seen}) == 3
     assert {setting for _, setting in seen} == {"raise"}
 
@@ -690,7 +690,7 @@ def test_no_more_threads_than_parts(monkeypatch):
     monkeypatch.setattr(threads, "Thread", Counted)
     monkeypatch.setattr(threads, "allowed_threads", lambda: 64)
     done = []
-    threads.side_by_side(done.append, range(3), threads.MANY_VALUES)
+    threads.run_in_threads(done.append, range(3), threads.MANY_VALUES)
     assert sorted(done) == [0, 1, 2]
     assert len(begun) == 2
 
@@ -703,11 +703,11 @@ def test_an_error_on_a_thread_is_raised(monkeypatch):
     monkeypatch.setattr(threads, "allowed_threads", lambda: 2)
     for n_values in (1, threads.MANY_VALUES):
         with pytest.raises(MemoryError, match="out of memory"):
-            threads.side_by_side(work, range(4), n_values)
+            threads.run_in_threads(work, range(4), n_values)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_a_matrix_that_is_not_held(sparse, monkeypatch):
+def test_a_matrix_that_is_computed_row_by_row(sparse, monkeypatch):
     points = vectors(40, seed=6)
     rows = sp.csr_array(points) if sparse else points
     gram = ComputedGram(RBF(0.3), rows)

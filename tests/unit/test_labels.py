@@ -112,7 +112,7 @@ def reference(blobs):
 
 
 @pytest.mark.parametrize("spelling", NUMBERS)
-def test_numbers_however_spelled_teach_the_same(reference, spelling):
+def test_numbers_of_any_type_give_the_same_model(reference, spelling):
     points, codes, expected = reference
     model = SeqLapMED().fit(points, NUMBERS[spelling](codes))
     assert model.classes_.tolist() == [0, 1]
@@ -124,7 +124,7 @@ def test_numbers_however_spelled_teach_the_same(reference, spelling):
 
 
 @pytest.mark.parametrize("spelling", STRINGS)
-def test_strings_however_spelled_teach_the_same(reference, spelling):
+def test_strings_of_any_type_give_the_same_model(reference, spelling):
     points, codes, expected = reference
     model = SeqLapMED().fit(points, STRINGS[spelling](codes))
     assert model.classes_.tolist() == list(NAMES)
@@ -136,7 +136,7 @@ def test_strings_however_spelled_teach_the_same(reference, spelling):
 
 
 @pytest.mark.parametrize("spelling", BOOLEANS)
-def test_booleans_however_spelled_teach_the_same(reference, spelling):
+def test_booleans_of_any_type_give_the_same_model(reference, spelling):
     points, codes, expected = reference
     model = SeqLapMED().fit(points, BOOLEANS[spelling](codes))
     assert model.classes_.dtype == bool
@@ -154,7 +154,7 @@ def test_plain_booleans_are_classes(blobs):
 
 
 @pytest.mark.parametrize("spelling", [name for name in NUMBERS if "-1" not in name])
-def test_seqmed_passes_over_missing_labels(reference, spelling):
+def test_seqmed_ignores_missing_labels(reference, spelling):
     """SeqMED learns from labeled rows only, as if the others were not there."""
     points, codes, _ = reference
     model = SeqMED(gamma=0.5).fit(points, NUMBERS[spelling](codes))
@@ -236,7 +236,7 @@ def test_a_marker_of_another_type_marks_nothing(blobs):
     ids=["nan", "None", "<NA>"],
 )
 @pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
-def test_missing_values_numpy_spelled_out_are_refused(blobs, estimator, y):
+def test_missing_values_that_numpy_made_strings_are_refused(blobs, estimator, y):
     points, _ = blobs
     text = y[2]
     with pytest.raises(ValueError, match="numpy makes of a missing value") as refusal:
@@ -245,7 +245,7 @@ def test_missing_values_numpy_spelled_out_are_refused(blobs, estimator, y):
     assert "dtype object" in str(refusal.value)
 
 
-def test_the_remedies_for_spelled_out_missing_values_work(blobs):
+def test_the_remedies_for_missing_values_as_strings_work(blobs):
     points, _ = blobs
     spelled_out = np.array(["ham", "spam", np.nan] * 20)
     as_marker = SeqLapMED(unlabeled="nan").fit(points, spelled_out)
@@ -462,7 +462,7 @@ def one_against_rest(batches, label, **parameters):
 @pytest.mark.parametrize("subset", [(1, 3), (0, 3), (2,), (0, 1), (3, 2, 1)])
 @pytest.mark.parametrize("variance", [np.inf, 2.0])
 def test_a_later_batch_with_some_of_the_classes_is_encoded_right(subset, variance):
-    """The labels of a batch stand for themselves, not for their rank within the batch."""
+    """Labels are encoded by value, not by their rank within the batch."""
     parameters = {"gamma": 0.3, "tol": TIGHT, "lag": 10, "bias_variance": variance, **EXACT}
     first, second = np.arange(40) % 4, np.array(subset)[np.arange(30) % len(subset)]
     names = np.array(CLASSES)
@@ -499,7 +499,7 @@ def test_classes_may_arrive_one_by_one_in_any_order(arrival):
 @pytest.mark.parametrize("added", list(permutations(("aardvark", "cow", "zebra"), 2)))
 @pytest.mark.parametrize("known", [("bee",), ("bee", "dog"), ("bee", "dog", "emu")])
 def test_adding_a_class_keeps_the_scores_of_the_others(estimator, variance, added, known):
-    """Declared with a batch that teaches nothing, a new class moves no old score."""
+    """A new class declared with a batch without a dual does not change earlier scores."""
     parameters = {"beta": 0.0} if estimator is SeqLapMED else {}
     model = estimator(bias_variance=variance, **EXACT, **parameters)
     codes = np.arange(30) % len(known)
@@ -625,11 +625,11 @@ def test_fit_needs_a_label(blobs, estimator, y):
 def test_class_weight_weighs_the_rows_of_a_class(blobs, estimator, names):
     points, labels = blobs
     y = np.array(names)[labels]
-    parameters = {"gamma": 0.5, "tol": TIGHT, **EXACT}  # label counts see rows, not classes
+    parameters = {"gamma": 0.5, "tol": TIGHT, **EXACT}  # label counts do not include class weights
     model = estimator(class_weight={names[1]: 3.0}, **parameters).fit(points, y)
     plain = estimator(**parameters).fit(points, y)
     assert np.abs(model.decision_function(points) - plain.decision_function(points)).max() > 0.01
-    # the graph sees rows, not weights, so weighing a class is weighing its rows
+    # the graph ignores weights, so weighting a class equals weighting its rows
     weights = np.where(labels == 1, 3.0, 1.0)
     weighted = estimator(**parameters).fit(points, y, sample_weight=weights)
     np.testing.assert_allclose(
@@ -681,7 +681,7 @@ def test_class_weights_that_are_no_weights_are_refused(blobs, weight):
 
 @pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
 @pytest.mark.parametrize("names", [np.arange(24), np.array([f"class {i}" for i in range(24)])])
-def test_many_classes_among_few_labels_are_nothing_to_warn_of(blobs, estimator, names):
+def test_many_classes_among_few_labels_cause_no_warning(blobs, estimator, names):
     """scikit-learn warns where half of the labels are classes of their own: so it is here."""
     points, _ = blobs
     with pytest.warns(UserWarning, match="number of unique classes"):
@@ -709,7 +709,7 @@ def test_the_registry_adds_weights_and_keeps_them_when_it_grows():
     grown = registry.add(np.array([3, 5]), np.array([4.0, 1.0]))
     assert grown.classes.tolist() == [2, 3, 5]
     assert grown.weights.tolist() == [1.5, 4.0, 3.0]
-    assert registry.weights.tolist() == [1.5, 2.0]  # books are not changed in place
+    assert registry.weights.tolist() == [1.5, 2.0]  # registries are not changed in place
     declared = grown.declare(np.array([1]))
     assert declared.seen.tolist() == [False, True, True, True]
 

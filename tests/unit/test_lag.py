@@ -75,7 +75,7 @@ def test_slack_shape_and_the_papers_bias_go_with_a_lag(options):
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)
-def test_the_lag_may_change_in_mid_stream(carrier):
+def test_the_lag_may_change_between_batches(carrier):
     """A longer lag lets the window grow again; frozen points do not return."""
     stream = awkward_stream(seed=32)
     lags = [2, 1, 3, None, None, 2, 1]
@@ -168,7 +168,7 @@ def test_the_bias_counts_every_multiplier_once(n_classes, forgetting, lag):
 
 @pytest.fixture
 def multiplier_sums(monkeypatch):
-    """What every dual was asked to make up for, and what it was given to reach."""
+    """The frozen sum and the multiplier sum of every dual."""
     recorded = []
     attainable_sum = dual.attainable_sum
 
@@ -239,7 +239,8 @@ def test_rounding_in_a_frozen_sum_is_ignored(seed):
 def test_the_sum_of_a_window_is_at_most_half_of_its_bounds(multiplier_sums):
     """Points of class 1 in the midst of class 0, all at their bounds, against a batch that leaves.
 
-    The next batch has none of class 1 to share the burden. What is left over, later ones take.
+    The next batch has no labels of class 1 to balance the frozen sum. Later batches balance the
+    rest.
     """
     wrong = make_batch(16, 6, seed=4501, classes=[0])
     stream = [

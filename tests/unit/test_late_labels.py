@@ -1,4 +1,4 @@
-"""Labels that come late, or are taken back: the stream they would have made in time."""
+"""Late and retracted labels give the model of the stream without delay or error."""
 
 from dataclasses import replace
 
@@ -88,7 +88,7 @@ def test_labels_may_come_batches_late(name):
     assert_same_model(late, model)
 
 
-def test_some_rows_in_time_and_some_late():
+def test_some_labels_in_time_and_some_late():
     stream = make_stream()
     model = learn(seq_lap(lag=None), stream)
     late = learn(seq_lap(lag=None), stream[:2])
@@ -193,13 +193,13 @@ def test_late_labels_are_scored_before_they_are_learned():
     assert_close(ours.log_likelihoods, theirs.log_likelihoods, 1e-12)
 
 
-# -- taken back ------------------------------------------------------------------------------------
+# -- retraction ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
 @pytest.mark.parametrize("name", MODELS)
-def test_taking_labels_back_is_never_having_learned_them(name, bias_variance, n_classes):
+def test_retracted_labels_are_as_if_never_learned(name, bias_variance, n_classes):
     """Of the newest batch, at once; and the stream goes on the same."""
     stream = make_stream(n_classes, seed=1)
     options = {"lag": None, "bias_variance": bias_variance}
@@ -213,7 +213,7 @@ def test_taking_labels_back_is_never_having_learned_them(name, bias_variance, n_
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_labels_can_be_taken_back_batches_later(name):
+def test_labels_can_be_retracted_several_batches_later(name):
     stream = make_stream(3, seed=2)
     wrong = replace(stream[1], labels=np.where(stream[1].labels == 0, 2, UNLABELED))
     model = learn(MODELS[name](lag=None), [stream[0], hidden(wrong), *stream[2:]])
@@ -223,7 +223,7 @@ def test_labels_can_be_taken_back_batches_later(name):
 
 
 def test_a_label_is_corrected():
-    """Taken back and given again, right: the stream in which it was never wrong."""
+    """A label that is retracted and corrected gives the model of the correct stream."""
     stream = make_stream(seed=4)
     model = learn(seq_lap(lag=None), stream)
     other = seq_lap(lag=None)
@@ -237,7 +237,7 @@ def test_a_label_is_corrected():
 
 @pytest.mark.parametrize("before", [0, 1, 2])
 @pytest.mark.parametrize("make", [seq_med, seq_lap])
-def test_a_class_that_was_a_typing_error_disappears(make, before):
+def test_a_class_without_labels_left_disappears(make, before):
     """From any number of classes: of three, two, one there were before."""
     rows = make_batch(20, 20, 3, seed=9)
     stray = make_batch(3, 0, seed=10)
@@ -268,7 +268,7 @@ def test_a_declared_class_stays_without_examples():
     assert_close(model.decision_function(new_points()), other.decision_function(new_points()))
 
 
-def test_all_labels_can_be_taken_back():
+def test_all_labels_can_be_retracted():
     rows = make_batch(20, 20, 2, seed=9)
     model = SeqMED(lag=None).partial_fit(rows.points, rows.labels)
     model.retract(rows.points, rows.labels)
@@ -280,7 +280,7 @@ def test_all_labels_can_be_taken_back():
     assert np.array_equal(model.predict(rows.points), other.predict(rows.points))
 
 
-def test_a_row_that_came_often_is_taken_back_as_often_as_given():
+def test_a_repeated_row_is_retracted_once_per_occurrence():
     rows = make_batch(12, 12, 2, seed=11)
     row, label = rows.points[:1], rows.labels[:1]
     three = SeqMED(lag=None, tol=TOL).partial_fit(

@@ -177,7 +177,7 @@ def test_a_fixed_weight_is_kept_and_its_temperature_fitted(weight):
     assert abs(np.log2(chosen.temperature / expected)) < OCTAVE_PRECISION
 
 
-def test_label_shares_take_no_part_unless_they_may():
+def test_class_priors_are_used_only_if_allowed():
     n_rows, n_classes, options = CASES["rare classes"]
     pairs = random_pairs(np.random.default_rng(1), n_rows, n_classes, **options)
     record = record_of(pairs, n_classes)
@@ -241,7 +241,7 @@ def test_columns_of_the_record_move_with_their_classes():
 
 @settings(max_examples=50)
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=6))
-def test_class_factors_are_roots_of_counts_and_powers_of_shares(counts):
+def test_class_factors_are_roots_of_counts_and_powers_of_priors(counts):
     counts = np.array(counts, dtype=float)
     factors = weighting.class_factors(counts, scaled=True)
     assert np.isfinite(factors).all()
@@ -254,7 +254,7 @@ def test_class_factors_are_roots_of_counts_and_powers_of_shares(counts):
         np.testing.assert_allclose(factor[known] / factor[known][0], expected / expected[0])
 
 
-def test_class_factors_of_a_faded_class_are_finite():
+def test_class_factors_of_a_class_of_weight_zero_are_finite():
     factors = weighting.class_factors(np.array([500.0, 5e-324, 3.0]), scaled=True)
     assert np.isfinite(factors).all()
 
@@ -355,7 +355,7 @@ def test_probabilities_are_the_softmax_of_the_mixed_scores():
     assert choice == model._stream.choice
 
 
-def test_uniform_class_prior_leaves_shares_out():
+def test_uniform_class_prior_ignores_class_priors():
     """A rare class within another: to favour the other raises accuracy."""
     rng = np.random.default_rng(0)
     y = (rng.random(900) < 0.05).astype(int)

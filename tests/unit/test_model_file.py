@@ -30,7 +30,7 @@ from seqmed import (
     StreamPipeline,
     model_file,
 )
-from seqmed.estimators.validation import alike
+from seqmed.estimators.validation import equal_parameters
 from seqmed.kernels import RBF, DCMFisher, Polynomial
 from seqmed.pipelines.drift import InputDriftWarning
 from tests.support.configurations import CONFIGURATIONS, learned, make_batch, over
@@ -65,8 +65,8 @@ def test_a_loaded_model_predicts_and_learns_as_the_saved_one(case, path):
             each.partial_fit(batch.X, batch.y, sample_weight=batch.sample_weight)
         assert_same(model, loaded, X)
     assert vars(loaded).keys() == vars(model).keys()
-    assert alike(clone(loaded).get_params(deep=False), loaded.get_params(deep=False))
-    assert alike(loaded.get_params(deep=False), model.get_params(deep=False))
+    assert equal_parameters(clone(loaded).get_params(deep=False), loaded.get_params(deep=False))
+    assert equal_parameters(loaded.get_params(deep=False), model.get_params(deep=False))
 
 
 def test_the_comparison_of_files_sees_differences():

@@ -259,9 +259,9 @@ def test_the_size_of_a_graph(p, path):
     assert graph.rows.blocks[0].sketched == (p >= 100)
     kept = sum(array.nbytes for array in arrays_in(graph.rows.blocks))
     assert 4 * 1500 * p <= kept <= 1.5 * 4 * 1500 * p
-    rest = (graph.rows.lists, graph.codes, graph.masses, graph.influence, graph.solution)
+    rest = (graph.rows.lists, graph.codes, graph.label_weights, graph.influence, graph.solution)
     both = kept + sum(array.nbytes for array in arrays_in(rest))
-    assert both < graph.nbytes < both + 8 * p * (2 + p / 3) + 1000  # the metric, and masses
+    assert both < graph.nbytes < both + 8 * p * (2 + p / 3) + 1000  # the metric, and label weights
     assert restored(model, path)._stream.graph.nbytes == graph.nbytes
 
 

@@ -1,4 +1,4 @@
-"""Parameters of SeqGraphMED and of its estimator that change in mid-stream."""
+"""Parameters of SeqGraphMED and of its estimator that change between batches."""
 
 import warnings
 
@@ -40,7 +40,7 @@ class Product(BaseEstimator):
         return (left @ right.T + 1.0) ** 2
 
 
-# -- what may change -------------------------------------------------------------------------------
+# -- parameters that may change --------------------------------------------------------------------
 
 CHANGES = {
     "C": {"C": 1.5},
@@ -155,22 +155,22 @@ def test_weights_and_classes_of_a_whole_batch_reach_other_estimators():
     assert set(model.predict(X)) == {0, 1, 2}
 
 
-# -- what may not ----------------------------------------------------------------------------------
+# -- parameters that may not change ----------------------------------------------------------------
 
 REFUSED = {
     "kernel": ({"estimator__kernel": "linear"}, "kernel was changed from 'rbf' to 'linear' in mid"),
-    "gamma": ({"estimator__gamma": 2.0}, "gamma was changed from 'scale' to 2.0 in mid-stream"),
+    "gamma": ({"estimator__gamma": 2.0}, "gamma was changed from 'scale' to 2.0 between batches"),
     "bias": ({"estimator__bias": "exact"}, "bias was changed from 'auto' to 'exact' in mid"),
-    "budget": ({"estimator__budget": 50}, "budget was changed from None to 50 in mid-stream"),
-    "type": ({"estimator": SeqLapMED()}, "changed from a SeqMED to a SeqLapMED in mid-stream"),
+    "budget": ({"estimator__budget": 50}, "budget was changed from None to 50 between batches"),
+    "type": ({"estimator": SeqLapMED()}, "changed from a SeqMED to a SeqLapMED between batches"),
     "other type": ({"estimator": GaussianNB()}, "changed from a SeqMED to a GaussianNB in mid"),
     "value": ({"estimator__C": -1.0}, "The 'C' parameter of SeqMED must be"),
     "C": ({"estimator__C": 0.5}, "C=0.5, expected C > slack_shape=1"),
     "rule": ({"estimator__bias_variance": 2.0}, "bias='auto' requires bias_variance=inf, got 2"),
     "graph_memory": ({"graph_memory": 50}, "graph_memory was changed from 10000 to 50 in mid"),
-    "n_neighbors": ({"n_neighbors": 3}, "n_neighbors was changed from 10 to 3 in mid-stream"),
-    "alpha": ({"alpha": 0.5}, "alpha was changed from 0.97 to 0.5 in mid-stream"),
-    "metric": ({"metric": "cosine"}, "metric was changed from 'auto' to 'cosine' in mid-stream"),
+    "n_neighbors": ({"n_neighbors": 3}, "n_neighbors was changed from 10 to 3 between batches"),
+    "alpha": ({"alpha": 0.5}, "alpha was changed from 0.97 to 0.5 between batches"),
+    "metric": ({"metric": "cosine"}, "metric was changed from 'auto' to 'cosine' between batches"),
     "mixture": ({"mixture": 2.0}, "The 'mixture' parameter of SeqGraphMED must be"),
     "two weights": (
         {"class_weight": "balanced", "estimator__class_weight": {0: 2.0}},
@@ -216,11 +216,11 @@ def test_a_change_that_is_refused_leaves_the_model_as_it_was(name, call):
     [
         (GaussianNB(), {"estimator__var_smoothing": 1.0}, "estimator__var_smoothing was changed"),
         (GaussianNB(), {"estimator__priors": [0.1, 0.2, 0.7]}, "estimator__priors was changed"),
-        (GaussianNB(), {"estimator": SeqMED()}, "from a GaussianNB to a SeqMED in mid-stream"),
+        (GaussianNB(), {"estimator": SeqMED()}, "from a GaussianNB to a SeqMED between batches"),
         (
             StreamPipeline([("scale", StandardScaler()), ("model", SGDClassifier())]),
             {"estimator__model__alpha": 1.0},
-            "estimator__model__alpha was changed from 0.0001 to 1.0 in mid-stream",
+            "estimator__model__alpha was changed from 0.0001 to 1.0 between batches",
         ),
         (
             StreamPipeline([("scale", StandardScaler()), ("model", SGDClassifier())]),
@@ -260,8 +260,8 @@ def test_an_estimator_with_wrong_parameters_is_refused_in_the_first_batch(change
         assert not hasattr(model, "classes_")
 
 
-def test_labels_are_not_taken_back_from_a_running_mean():
-    """As in SeqMED: past means that the labels shaped are part of it."""
+def test_labels_are_not_retracted_from_a_running_mean():
+    """As in SeqMED: the running mean depends on the labels."""
     model = learn(SeqGraphMED(SeqMED(averaging=True), random_state=0))
     before = model.decision_function(PROBES)
     with pytest.raises(ValueError, match="retract got averaging=True"):

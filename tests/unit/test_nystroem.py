@@ -55,7 +55,7 @@ def landmarks_of(model):
     return model.posterior_.recursion.landmarks
 
 
-# -- against other ways to say the same ------------------------------------------------------------
+# -- against equivalent formulations ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array])
@@ -117,7 +117,7 @@ def test_leaving_points_out_at_first_changes_nothing(name, monkeypatch):
     )
 
 
-def test_points_that_are_easy_are_left_out(monkeypatch):
+def test_points_beyond_their_margins_are_left_out(monkeypatch):
     asked = []
     original = NystroemGram.block
 
@@ -181,7 +181,7 @@ def test_a_region_never_seen_gets_landmarks():
     assert model.score(X, X[:, 0] > 8.0) > 0.85
     assert (
         model.posterior_.projection_error > 0
-    ).all()  # what stood on those that left was projected
+    ).all()  # coefficients of replaced landmarks were projected
 
 
 @pytest.mark.parametrize("averaging", [False, True])
@@ -207,7 +207,7 @@ def test_coefficients_of_replaced_landmarks_are_projected(averaging):
     assert_close(found.coefficients, by_hand, 1e-7)
 
 
-def test_no_landmark_comes_of_rows_without_labels():
+def test_unlabeled_rows_never_become_landmarks():
     model = bounded()
     learn(model, [make_batch(20, 0, seed=9200)])
     assert landmarks_of(model) is None
@@ -227,7 +227,7 @@ def test_forgetting_alone_replaces_no_landmark():
 
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.98])
-def test_one_strange_batch_takes_no_more_than_its_share(forgetting):
+def test_one_unusual_batch_replaces_a_limited_fraction_of_landmarks(forgetting):
     rng = np.random.default_rng(5)
     model = SeqMED(gamma=0.5, lag=1, budget=60, forgetting=forgetting, random_state=0)
     for _ in range(60):
@@ -242,7 +242,7 @@ def test_one_strange_batch_takes_no_more_than_its_share(forgetting):
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_batches_of_few_labels_are_no_surprise_by_themselves(size):
+def test_small_batches_rarely_replace_landmarks(size):
     rng = np.random.default_rng(6)
     model = SeqMED(gamma=0.5, budget=100, random_state=0)
     full, changes = None, 0
@@ -269,7 +269,7 @@ def test_batches_without_labels_change_no_draw():
     np.testing.assert_array_equal(*scores)
 
 
-# -- what else is asked of a posterior -------------------------------------------------------------
+# -- other properties of a posterior ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -316,14 +316,14 @@ def test_rounding_of_retracted_labels_has_no_effect(seed, bias):
     assert_close(*(model.decision_function(X) for model in models), 1e-6)
 
 
-def test_the_spread_is_the_kernels():
+def test_the_standard_deviation_is_that_of_the_kernel():
     model = learn(bounded(), long_stream(2, seed=4))
     assert_close(model.decision_std(new_points()), np.ones(40), 1e-14)
 
 
 @pytest.mark.parametrize("lag", [2, None])
-def test_labels_can_be_taken_back(lag):
-    """As if they had never come, but for landmarks that they have brought."""
+def test_labels_can_be_retracted(lag):
+    """As if they had never been learned, except for the landmarks they added."""
     stream = make_stream(seed=72)
     without, model = bounded(budget=80, lag=lag), bounded(budget=80, lag=lag)
     for t, rows in enumerate(stream):
@@ -342,7 +342,7 @@ def test_labels_can_be_taken_back(lag):
         assert np.isfinite(model.decision_function(new_points())).all()
 
 
-def test_all_labels_taken_back_leave_nothing():
+def test_all_labels_retracted_leave_nothing():
     rows = make_batch(20, 10, seed=9300)
     model = learn(bounded(), [rows])
     known = rows.labels != UNLABELED
@@ -426,16 +426,16 @@ def test_a_projection_is_an_expansion_on_the_landmarks():
     new = new_points()
     expected = covariance.features(new) @ (features.T @ coefficients)
     assert_close(RBF(GAMMA)(new, covariance.landmarks) @ found, expected, 1e-10)
-    left_over = covariance.unexplained(points)
+    left_over = covariance.residual_variances(points)
     assert_close(left_over[:9], np.zeros(9), 1e-12)
     assert (left_over[9:] > 0).all()
     alone = [
-        nystroem_covariance(RBF(GAMMA), np.delete(points[:9], i, axis=0)).unexplained(
+        nystroem_covariance(RBF(GAMMA), np.delete(points[:9], i, axis=0)).residual_variances(
             points[i : i + 1]
         )[0]
         for i in range(9)
     ]
-    assert_close(covariance.unexplained_by_others, np.array(alone), 1e-10)
+    assert_close(covariance.leave_one_out_variances, np.array(alone), 1e-10)
 
 
 def test_points_without_labels_are_not_folded():

@@ -1,4 +1,4 @@
-"""Kernel matrices given by the user: made symmetric in one walk, and held once."""
+"""Kernel matrices given by the user: made symmetric in one pass, and stored once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GENERATOR = np.random.default_rng(0)
 
 
 def nearly_symmetric(n, difference):
-    """Return a kernel matrix (n, n) whose halves differ by up to so much."""
+    """Return a kernel matrix (n, n) that differs from its transpose by up to the given amount."""
     rows = GENERATOR.normal(size=(n, 3))
     return rows @ rows.T + difference * np.triu(GENERATOR.uniform(-1.0, 1.0, size=(n, n)), 1)
 
@@ -24,7 +24,7 @@ def nearly_symmetric(n, difference):
 @pytest.mark.parametrize("tile", [3, 4, 256])
 @pytest.mark.parametrize("n", [0, 1, 3, 7, 12])
 @pytest.mark.parametrize("difference", [0.0, 1e-9])
-def test_the_upper_half_counts(n, difference, tile, monkeypatch):
+def test_the_upper_triangle_is_used(n, difference, tile, monkeypatch):
     monkeypatch.setattr(symmetry, "TILE", tile)
     matrix = nearly_symmetric(n, difference)
     before = matrix.copy()
@@ -36,7 +36,7 @@ def test_the_upper_half_counts(n, difference, tile, monkeypatch):
 
 
 @pytest.mark.parametrize("place", [(0, 11), (5, 1), (11, 10)])
-def test_halves_that_differ_are_refused_wherever_they_do(place, monkeypatch):
+def test_asymmetric_matrices_are_refused_wherever_they_differ(place, monkeypatch):
     monkeypatch.setattr(symmetry, "TILE", 4)
     matrix = nearly_symmetric(12, 0.0)
     matrix[place] += 0.5

@@ -112,7 +112,7 @@ def all_distances(kept):
 
 
 def assert_lists_are_exact(kept, *, relative=0.0, absolute=0.0):
-    """Expect the nearest rows to be those of a full sort, and the horizons to be true.
+    """Expect the nearest rows to be those of a full sort, and the horizons to be correct.
 
     ``relative`` and ``absolute`` are the rounding errors of a distance.
     """
@@ -136,7 +136,7 @@ def assert_lists_are_exact(kept, *, relative=0.0, absolute=0.0):
 
 
 def rounding(kept):
-    """What squared distances may be wrong by: relative to themselves, and at all."""
+    """Largest relative and absolute errors of squared distances."""
     if isinstance(kept.metric, metrics.Euclidean):
         return {"relative": 2 * (kept.metric.centre.size + 4) * ROUNDING}
     norms = kept.take(np.arange(kept.size)).norms
@@ -279,7 +279,7 @@ def assert_neighbours_are_those_of_doubles(kept, rows):
 
 
 @pytest.mark.parametrize("outlier", [1e9, 1e25, 1e300])
-def test_an_outlier_in_the_first_batch_does_not_blur_the_others(outlier):
+def test_an_outlier_in_the_first_batch_does_not_change_other_distances(outlier):
     rng = np.random.default_rng(2)
     rows = rng.normal(size=(61, 3))
     rows[60] = outlier
@@ -307,7 +307,7 @@ def begun(rows, metric="euclidean", capacity=60, alpha=ALPHA, seed=0, n_classes=
 
 
 def batches(seed, n_batches=5, size=25, n_classes=3, share=0.3, p=4):
-    """Overlapping clouds; labels, masses and unlabeled rows."""
+    """Overlapping clouds; labels, label weights and unlabeled rows."""
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(n_batches):
@@ -320,18 +320,18 @@ def batches(seed, n_batches=5, size=25, n_classes=3, share=0.3, p=4):
 
 def learned(state, stream, **options):
     info = None
-    for rows, codes, masses in stream:
+    for rows, codes, label_weights in stream:
         state, info = propagation.learn(
-            state, state.rows.metric.store(rows), codes, masses, **options
+            state, state.rows.metric.store(rows), codes, label_weights, **options
         )
     return state, info
 
 
 def naive_solution(state):
-    """The stored rows, Y per unit of class mass, and U."""
+    """The stored rows, Y divided by the label weight of each class, and U."""
     distances = all_distances(state.rows)
     weights = naive_graph.edges(distances, state.rows.n_neighbors)
-    labels = naive_graph.one_hot(state.codes, state.masses, state.influence.shape[1])
+    labels = naive_graph.one_hot(state.codes, state.label_weights, state.influence.shape[1])
     totals = labels.sum(axis=0)
     labels[:, totals > 0] /= totals[totals > 0]
     return weights, labels, naive_graph.propagated(weights, labels, state.alpha)
@@ -539,8 +539,8 @@ def test_an_update_keeps_the_rows_that_were_chosen():
     stored = state.rows.take(np.arange(state.rows.size)).rows
     np.testing.assert_array_equal(stored, state.rows.metric.store(rows).rows)
     np.testing.assert_array_equal(state.codes, codes[owners])
-    masses = np.concatenate([batch[2] for batch in stream])[owners]
-    np.testing.assert_array_equal(state.masses, masses)
+    label_weights = np.concatenate([batch[2] for batch in stream])[owners]
+    np.testing.assert_array_equal(state.label_weights, label_weights)
     assert state.n_unlabeled == np.count_nonzero(codes < 0)
 
 
@@ -559,11 +559,11 @@ def test_forgetting_brings_newer_rows_into_the_sample():
     assert newest_share(0.7) > 0.7
 
 
-def test_forgotten_labels_lose_mass_and_are_dropped_in_the_end():
+def test_forgotten_labels_lose_weight_and_are_finally_dropped():
     stream = batches(7, n_batches=1)
     state, _ = learned(begun(stream[0][0]), stream)
     half = state.forget(0.5)
-    np.testing.assert_array_equal(half.masses, 0.5 * state.masses)
+    np.testing.assert_array_equal(half.label_weights, 0.5 * state.label_weights)
     assert state.forget(1.0) is state
     other = batches(8, n_batches=1)
     for _ in range(25):
@@ -571,14 +571,14 @@ def test_forgotten_labels_lose_mass_and_are_dropped_in_the_end():
     state, _ = learned(state, other)
     dropped = state.forget(0.5)
     assert np.count_nonzero(dropped.codes >= 0) == np.count_nonzero(other[0][1] >= 0)
-    assert not dropped.masses[dropped.codes < 0].any()
+    assert not dropped.label_weights[dropped.codes < 0].any()
 
 
-def test_labels_keep_their_mass_until_there_are_new_ones():
+def test_labels_keep_their_weight_until_there_are_new_labels():
     stream = batches(7, n_batches=1)
     state, _ = learned(begun(stream[0][0]), stream)
     later = state.forget(0.5, new_labels=False)
-    np.testing.assert_array_equal(later.masses, state.masses)
+    np.testing.assert_array_equal(later.label_weights, state.label_weights)
     assert later.n_unlabeled == 0.5 * state.n_unlabeled
 
 
@@ -587,7 +587,14 @@ def test_labels_keep_their_mass_until_there_are_new_ones():
 
 def arrays_of(state):
     blocks = [array for block in state.rows.blocks for array in (block.rows, block.norms)]
-    return [*blocks, *state.rows.lists, state.codes, state.masses, state.influence, state.solution]
+    return [
+        *blocks,
+        *state.rows.lists,
+        state.codes,
+        state.label_weights,
+        state.influence,
+        state.solution,
+    ]
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -628,7 +635,7 @@ def test_memory_stays_bounded():
     assert sizes[0] < 200 * (20 * 4 + 16 * 8 + 100)
 
 
-# -- labels that come late, or are taken back -----------------------------------------------------
+# -- late and retracted labels --------------------------------------------------------------------
 
 
 def same_graph(first, second):
@@ -638,18 +645,18 @@ def same_graph(first, second):
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_late_labels_change_the_labels_and_not_the_graph(metric):
-    [(rows, codes, masses)] = batches(10, n_batches=1, size=50)
+    [(rows, codes, label_weights)] = batches(10, n_batches=1, size=50)
     rows = np.maximum(rows, 0.0) if metric == "cosine" else rows
     rows = sp.csr_array(rows) if metric == "cosine" else rows
     late = np.flatnonzero(codes < 0)[:8]
-    state, _ = learned(begun(rows, metric, capacity=100), [(rows, codes, masses)])
+    state, _ = learned(begun(rows, metric, capacity=100), [(rows, codes, label_weights)])
     new, _ = learned(state, [(rows[late], np.full(8, 1), np.full(8, 2.0))], late=True)
     same_graph(new, state)
     assert new.n_unlabeled == state.n_unlabeled
     expected = codes.copy()
     expected[late] = 1
     np.testing.assert_array_equal(np.sort(new.codes), np.sort(expected))
-    at_once = np.where(np.isin(np.arange(50), late), 2.0, masses)
+    at_once = np.where(np.isin(np.arange(50), late), 2.0, label_weights)
     whole, _ = learned(begun(rows, metric, capacity=100), [(rows, expected, at_once)])
     queries = rows[:20]
     np.testing.assert_allclose(
@@ -658,7 +665,7 @@ def test_late_labels_change_the_labels_and_not_the_graph(metric):
     back = propagation.retract(new, new.rows.metric.store(rows[late]), np.full(8, 1)).state
     same_graph(back, state)
     np.testing.assert_array_equal(back.codes, state.codes)
-    np.testing.assert_array_equal(back.masses, state.masses)
+    np.testing.assert_array_equal(back.label_weights, state.label_weights)
 
 
 def test_labels_are_found_among_many_equal_rows():
@@ -694,7 +701,7 @@ def test_late_labels_never_make_more_than_half_of_the_rows_labeled():
     new, _ = learned(state, [(rows[:25], np.zeros(25, dtype=int), np.ones(25))], late=True)
     assert new.rows.size == 30
     assert np.count_nonzero(new.codes >= 0) == 15
-    assert not new.masses[new.codes < 0].any()
+    assert not new.label_weights[new.codes < 0].any()
 
 
 def test_a_class_is_added_later_and_removed():
@@ -709,9 +716,9 @@ def test_a_class_is_added_later_and_removed():
     moved, _ = learned(moved, [(rows, np.full(6, 1), np.ones(6))])
     assert (moved.scores(moved.search(rows)).argmax(axis=1) == 1).all()
     fewer = moved.with_classes(np.array([0, -1, 1, 2]), 3)
-    assert not fewer.masses[fewer.codes < 0].any()
+    assert not fewer.label_weights[fewer.codes < 0].any()
     fewer, _ = propagation.solved(fewer, np.arange(0), labels_changed=True)
-    np.testing.assert_allclose(fewer.class_masses, state.class_masses)
+    np.testing.assert_allclose(fewer.class_label_weights, state.class_label_weights)
 
 
 # -- extreme numbers ------------------------------------------------------------------------------
@@ -725,9 +732,9 @@ def test_weights_of_any_size_give_numbers(forgetting, capacity):
     state = None
     for exponent in (50, -50, 0, 50, -50, -50, 20, -20):
         [(rows, codes, _)] = batches(int(rng.integers(1000)), n_batches=1, share=0.7)
-        masses = np.where(codes >= 0, 10.0**exponent, 0.0)
+        label_weights = np.where(codes >= 0, 10.0**exponent, 0.0)
         state = begun(rows, capacity=capacity) if state is None else state.forget(forgetting)
-        state, info = learned(state, [(rows, codes, masses)])
+        state, info = learned(state, [(rows, codes, label_weights)])
         assert np.isfinite(state.influence).all()
         assert info.residual <= conjugate_gradients.TOLERANCE
         assert true_residual(state) <= 1.1 * conjugate_gradients.TOLERANCE
@@ -772,7 +779,7 @@ def test_a_kernel_that_overflows_single_precision_is_refused(sparse):
 
 @pytest.mark.parametrize("alpha", [1 - 1e-5, 1 - 1e-12])
 def test_alpha_close_to_one_gives_numbers(alpha):
-    [(rows, codes, masses)] = batches(14, n_batches=1)
-    state, _ = learned(begun(rows, alpha=alpha), [(rows, codes, masses)])
+    [(rows, codes, label_weights)] = batches(14, n_batches=1)
+    state, _ = learned(begun(rows, alpha=alpha), [(rows, codes, label_weights)])
     assert np.isfinite(state.influence).all()
     np.testing.assert_allclose(state.scores(state.search(rows)).sum(axis=1), 1.0)

@@ -147,12 +147,12 @@ def test_fitted_attributes_are_those_documented(kind):
 
 
 def test_splits_have_no_fitted_attributes():
-    """Or they would belong to `FITTED`."""
+    """Otherwise they would belong to `FITTED`."""
     assert set(CLASSES) - set(FITTED) == {SemiSupervisedSplit}
 
 
 class TestResolvedValues:
-    """What "auto", "scale" and None stand for can be read after fitting."""
+    """The values used for "auto", "scale" and None are fitted attributes."""
 
     def test_margin_classifiers(self):
         points = X.to_numpy()

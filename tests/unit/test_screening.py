@@ -1,4 +1,4 @@
-"""Solving a dual from a part of it: the same solution, whatever part that was."""
+"""Solving a dual from a part of its points gives the same solution for every part."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -93,7 +93,7 @@ def test_the_certificate_is_of_the_whole_problem(precision, tol):
     assert asked[0] == 100
 
 
-def test_points_that_are_beyond_their_margins_are_never_asked_for():
+def test_rows_of_points_beyond_their_margins_are_never_computed():
     problem, whole, _ = outcome(LARGE)
     wanted = whole.multipliers > 0
     solution, asked = solve_from(problem, wanted)
@@ -120,7 +120,7 @@ def test_a_warm_start_at_the_solution_takes_no_step():
     np.testing.assert_array_equal(solution.multipliers, whole.multipliers)
 
 
-def test_points_of_the_start_take_part_whether_asked_for_or_not():
+def test_points_with_a_start_multiplier_are_always_active():
     problem, whole, _ = outcome(LARGE)
     far = dual.feasible(problem, np.full(300, 2.0))
     solution, asked = solve_from(problem, np.zeros(300, dtype=bool), start=far)
@@ -163,8 +163,8 @@ def test_many_points_start_with_some_and_are_added_a_few_at_a_time(monkeypatch):
     np.testing.assert_allclose(solution.multipliers, whole.multipliers, atol=1e-6)
 
 
-def test_covariances_too_rough_for_the_tolerance_are_made_up_for(monkeypatch):
-    """Covariances wrong in the first digit: the margins are not, and double precision ends it."""
+def test_imprecise_covariances_are_replaced_by_double_precision(monkeypatch):
+    """Covariances are wrong in the first digit; margins in double precision still end the solve."""
     problem, whole, _ = outcome(LARGE)
     noise = 1.0 + 0.5 * np.random.default_rng(0).random((300, 300))
     wrong = replace(problem, gram=problem.gram * np.sqrt(noise * noise.T))
@@ -192,7 +192,7 @@ def test_covariances_too_rough_for_the_tolerance_are_made_up_for(monkeypatch):
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_rows_of_many_points_are_computed_when_asked_for(part, monkeypatch):
+def test_rows_of_many_points_are_computed_on_demand(part, monkeypatch):
     problem, whole, reference = outcome(LARGE)
     monkeypatch.setattr(screening, "LARGEST_BLOCK", 0)
     rows = PARTS[part](problem, whole.multipliers > 0)
@@ -201,7 +201,7 @@ def test_rows_of_many_points_are_computed_when_asked_for(part, monkeypatch):
     assert_same_decisions(problem, solution, reference)
 
 
-def test_slow_progress_is_not_put_down_to_rounding(monkeypatch):
+def test_slow_progress_is_not_reported_as_rounding(monkeypatch):
     """A descent that ran out of steps does not count as stalled."""
     problem, whole, _ = outcome(LARGE)
     monkeypatch.setattr(screening, "STEPS_PER_POINT", 1)

@@ -1,4 +1,4 @@
-"""A search over parameters by the stream itself, against candidates that are run by hand."""
+"""Search over parameters on a stream, compared with candidates that are run by hand."""
 
 import copy
 import io
@@ -37,7 +37,7 @@ from tests.support.state import assert_same_bits, bits, leaves, state_bits
 
 
 class Column(ClassifierMixin, BaseEstimator):
-    """Predicts what one column of the rows says, whatever it has learned; counts what it learns."""
+    """Predicts the value of one column, whatever it has learned; counts its updates."""
 
     def __init__(self, column=0):
         self.column = column
@@ -70,7 +70,7 @@ def told(*right):
 
 
 def begun(n, **options):
-    """Return a search after its first batch, which nobody can be judged by."""
+    """Return a search after its first batch, which no candidate can predict."""
     return columns(n, **options).partial_fit(*told(*[[1]] * n))
 
 
@@ -128,7 +128,7 @@ def test_one_weight_for_all_rows():
     assert_same_bits(model.record_, other.record_)
 
 
-def test_labels_without_weight_say_nothing():
+def test_labels_of_weight_zero_are_not_recorded():
     """A row of weight 0 is a row left out; without any other, nothing is discounted either."""
     model = begun(2).partial_fit(*told([1], [0]))
     before = model.record_
@@ -140,7 +140,7 @@ def test_labels_without_weight_say_nothing():
     assert model.n_batches_ == 4
 
 
-def test_the_best_of_late_leads_and_of_equals_the_first():
+def test_the_best_of_recent_batches_leads_and_ties_keep_the_order():
     model = begun(3, discount=0.5, drop_limit=None)
     leaders = [model.best_index_]
     for right in ([1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 0], [1, 0, 0]):
@@ -158,7 +158,7 @@ def test_the_best_of_late_leads_and_of_equals_the_first():
 
 
 def test_equal_candidates_have_equal_sums_whatever_the_weights():
-    """Or rounding, which depends on the place in the grid, would decide who leads."""
+    """Otherwise rounding, which depends on the order of the grid, would decide the ranking."""
     generator = np.random.default_rng(0)
     for n in (3, 17, 101):
         correct = np.tile(generator.random(n) < 0.7, (13, 1))
@@ -197,7 +197,7 @@ def test_the_rule_for_dropping_at_its_boundary(lost, won, limit, goes):
 
 
 def test_dropping_goes_by_the_discounted_record():
-    """Rows that count less tell less, and vary less."""
+    """Rows of smaller weight contribute less to the difference and to its variance."""
     model = begun(2, discount=0.5, drop_limit=2.9)
     model.partial_fit(*told([1] * 5, [0] * 5))
     model.partial_fit(*told([1] * 3, [0] * 3))  # 5.5^2 / (5/4 + 3): as much as 7 rows
@@ -208,7 +208,7 @@ def test_dropping_goes_by_the_discounted_record():
 
 @pytest.mark.parametrize("weight", [1e-3, 1.0, 50.0])
 def test_dropping_does_not_depend_on_the_unit_of_weights(weight):
-    """One heavy row is one row."""
+    """A row of large weight is one row."""
     model = begun(2, discount=1.0)
     model.partial_fit(*told([1] * 4, [0] * 4), sample_weight=[weight] * 3 + [100 * weight])
     assert model.record_.dropped == (None, None)
@@ -216,7 +216,7 @@ def test_dropping_does_not_depend_on_the_unit_of_weights(weight):
     assert model.record_.dropped[1] is not None
 
 
-def test_who_is_dropped_never_learns_or_counts_again_and_the_evidence_is_kept():
+def test_a_dropped_candidate_stops_learning_and_keeps_its_evidence():
     model = begun(3, discount=1.0)
     model.partial_fit(*told([1] * 12, [0] * 12, [1] * 12))
     why = Dropped(2, 0, 12.0, 0.0)
@@ -283,7 +283,7 @@ def test_labels_that_come_late_discount_nothing():
     assert model.record_.correct.tolist() == [1.0, 3.0]
 
 
-def test_candidates_draw_alike():
+def test_candidates_share_random_draws():
     """Without a seed of the user's all draw the same landmarks; with one, that is theirs."""
     X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 3 - 1
     grid = {"C": [2.0, 10.0]}
@@ -558,7 +558,7 @@ def test_candidates_of_different_kinds():
     assert model.record_.total > 0
 
 
-def test_an_estimator_in_the_grid_cannot_change_in_mid_stream():
+def test_an_estimator_in_the_grid_cannot_change_between_batches():
     inner = SeqMED(C=2.0)
     model = PrequentialSearch(SeqGraphMED(random_state=0), {"estimator": [inner]})
     learn(model, make_stream(2))
@@ -796,7 +796,7 @@ MARKERS = {
         *((SeqLapMED(random_state=0), marker) for marker in MARKERS),
     ],
 )
-def test_unlabeled_rows_are_not_judged(estimator, marker):
+def test_unlabeled_rows_are_not_recorded(estimator, marker):
     model = PrequentialSearch(estimator, {"C": [2.0, 10.0]}, discount=1.0)
     alone = clone(estimator).set_params(C=2.0)
     right = 0
@@ -818,7 +818,7 @@ def test_unlabeled_rows_are_not_judged(estimator, marker):
     assert again.n_batches_ == 3
 
 
-def test_minus_one_is_a_class_to_who_does_not_mark_with_it():
+def test_minus_one_is_a_class_for_candidates_with_another_marker():
     X, y = two_class_batch(0)
     signs = np.where(y == 1, 1, -1)
     for kind in (SeqMED, SeqLapMED):
@@ -828,7 +828,7 @@ def test_minus_one_is_a_class_to_who_does_not_mark_with_it():
         assert model.record_.total == 20
 
 
-def test_declared_classes_say_what_minus_one_means():
+def test_declared_classes_determine_the_meaning_of_minus_one():
     """As with the estimator alone, in the first batch too."""
     X, y = two_class_batch(0)
     signs = np.where(y == 1, 1, -1)
@@ -970,7 +970,7 @@ def test_results_are_the_callers():
     assert model.best_params_ in expected["params"]
 
 
-# -- labels late, and taken back -------------------------------------------------------------------
+# -- late and retracted labels ---------------------------------------------------------------------
 
 
 def test_late_labels_and_retractions_are_those_of_the_candidates():
@@ -994,14 +994,14 @@ def test_late_labels_and_retractions_are_those_of_the_candidates():
     for each in (model, *alone):
         each.retract(X[missing[:2]], truth[:2])
         each.retract(X[missing[2:]])
-    assert model.record_ is record  # how they were judged stays
+    assert model.record_ is record  # their record is unchanged
     assert model.n_batches_ == n_batches
     for ours, theirs in zip(model.candidates_, alone, strict=True):
         assert_same_bits(ours, theirs)
     assert model.best_estimator_ is model.candidates_[model.best_index_]
 
 
-def test_what_one_candidate_refuses_to_take_back_none_does():
+def test_if_one_candidate_refuses_to_retract_none_retracts():
     model = PrequentialSearch(SeqMED(random_state=0), {"lag": [None, 1]}, drop_limit=None)
     learn(model, make_stream(2))
     X, y, _ = make_batch(0, n=30)
@@ -1014,13 +1014,13 @@ def test_what_one_candidate_refuses_to_take_back_none_does():
     model.retract(newest.X[~np.isnan(newest.y)][:1])
 
 
-def test_all_labels_taken_back_and_new_ones():
+def test_all_labels_retracted_and_new_ones():
     model = PrequentialSearch(SeqMED(random_state=0), {"C": [2.0, 10.0]})
     X, y = two_class_batch(0)
     model.partial_fit(X, y).retract(X)
     with pytest.raises(NotFittedError):
         model.predict(X)
-    model.partial_fit(X, y)  # nobody could predict: nobody is judged
+    model.partial_fit(X, y)  # no candidate could predict, so nothing is recorded
     assert model.record_.total == 0
     assert model.partial_fit(X, y).record_.total == 20
 
@@ -1032,7 +1032,7 @@ def test_late_labels_first_are_refused():
     assert not hasattr(model, "candidates_")
 
 
-def test_who_was_dropped_is_not_asked_to_retract():
+def test_dropped_candidates_do_not_retract():
     model = begun(2, discount=1.0).partial_fit(*told([1] * 12, [0] * 12))
     assert not hasattr(model, "retract")
     real = PrequentialSearch(SeqMED(random_state=0), {"lag": [None, 1]}, drop_limit=None)
@@ -1045,7 +1045,7 @@ def test_who_was_dropped_is_not_asked_to_retract():
     assert real.candidates_[1] is gone
 
 
-# -- what is refused -------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 GOOD = make_batch(5)
@@ -1085,7 +1085,7 @@ def test_a_batch_that_is_refused_leaves_everything_as_it_was(name):
         assert vars(fresh).keys() == vars(clone(model)).keys()
 
 
-def test_what_one_candidate_cannot_do_is_refused_for_all():
+def test_if_one_candidate_fails_all_stay_unchanged():
     grid = [{"averaging": [True]}, {"averaging": [True], "recursion": ["spectral"]}]
     model = PrequentialSearch(SeqLapMED(random_state=0), grid)
     before = dict(vars(model))
@@ -1097,8 +1097,8 @@ def test_what_one_candidate_cannot_do_is_refused_for_all():
     assert vars(model) == before
 
 
-def test_a_candidate_that_refuses_in_mid_stream():
-    """The others have learned the batch by then, and must not have."""
+def test_a_candidate_that_refuses_between_batches():
+    """The other candidates have learned the batch by then; this must be undone."""
     model = PrequentialSearch(SeqMED(random_state=0), {"kernel": ["rbf", "tfidf"]}, drop_limit=None)
     learn(model, make_stream(2))
     before = state_bits(model)
@@ -1172,8 +1172,8 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_grid_and_estimator_cannot_change_in_mid_stream(name):
-    """Candidates were made of them: results would tell of others, and changes do nothing."""
+def test_grid_and_estimator_cannot_change_between_batches(name):
+    """The candidates were made from them, so later changes would have no effect."""
     model = PrequentialSearch(SeqMED(random_state=0), {"C": [2.0, 10.0]})
     untouched = learn(clone(model), make_stream(3))
     learn(model, make_stream(2))
@@ -1181,7 +1181,7 @@ def test_grid_and_estimator_cannot_change_in_mid_stream(name):
     results = model.results_
     model.set_params(**copy.deepcopy(CHANGES[name]))
     held = state_bits(model)
-    message = rf"{name.split()[-1]} was changed from .* to .* in mid-stream, .*: set it back, or"
+    message = rf"{name.split()[-1]} was changed from .* to .* between batches, .*: set it back, or"
     for call in (
         lambda: learn(model, make_stream(1, start=2)),
         lambda: model.retract(make_batch(1).X),
@@ -1199,7 +1199,7 @@ def test_grid_and_estimator_cannot_change_in_mid_stream(name):
     model.set_params(**copy.deepcopy(CHANGES[name])).fit(*two_class_batch(0))
 
 
-def test_a_grid_that_is_changed_in_place_is_found_out():
+def test_a_grid_that_is_changed_in_place_is_detected():
     grid = {"C": [2.0, 10.0]}
     model = learn(PrequentialSearch(SeqMED(random_state=0), grid), make_stream(2))
     grid["C"].append(30.0)
@@ -1218,7 +1218,7 @@ def test_an_equal_grid_is_no_change():
     learn(model.set_params(estimator=SeqMED(random_state=0)), make_stream(1, start=2))
 
 
-def test_everything_else_may_change_in_mid_stream():
+def test_everything_else_may_change_between_batches():
     model = learn(PrequentialSearch(SeqMED(random_state=0), {"C": [2.0, 10.0]}), make_stream(2))
     model.set_params(discount=0.5, combine="mixture", n_best=2, drop_limit=None, batch_size=3)
     before = model.record_
@@ -1407,7 +1407,7 @@ def test_searches_in_several_threads():
         assert_same_bits(model, learn(clone(model), batches))
 
 
-# -- what it is for --------------------------------------------------------------------------------
+# -- use cases -------------------------------------------------------------------------------------
 
 
 def crossed(seed, n=40, n_labeled=16):
@@ -1429,7 +1429,7 @@ def moons(seed, n=40):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_smoothness_that_hurts_is_found_out(seed):
+def test_a_smoothness_that_hurts_is_dropped(seed):
     """Of equals the first would be taken, and it is not beta = 0."""
     estimator = SeqLapMED(random_state=0, n_landmarks=150, gamma=0.1)
     model = PrequentialSearch(estimator, {"beta": [30.0, 3.0, 0.0]})

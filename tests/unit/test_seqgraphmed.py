@@ -1,4 +1,4 @@
-"""SeqGraphMED and GraphPropagation as a user meets them: labels, weights, estimators, failures."""
+"""SeqGraphMED and GraphPropagation through the public interface."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_heavier_labels_count_more(kind):
     y = np.tile([0, 1], 20)
     for winner in (0, 1):
         weights = np.where(y == winner, 5.0, 0.2)
-        # an equal weight of class 1-winner elsewhere keeps the total masses equal
+        # an equal weight of class 1-winner elsewhere keeps the total label weights equal
         far = rng.normal(size=(20, 2)) + 30.0
         model = kind(random_state=0).fit(
             np.vstack([X, far]),
@@ -278,7 +278,7 @@ def test_late_labels_need_a_first_batch(kind):
 
 @BOTH
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
-def test_labels_taken_back_are_as_if_never_given(kind, form):
+def test_labels_retracted_are_as_if_never_given(kind, form):
     X, _, labels = stream(120)
     X = np.abs(X)
     model = kind(random_state=0, **({} if kind is GraphPropagation else {"mixture": 0.5}))
@@ -317,7 +317,7 @@ def test_a_class_without_labels_left_is_forgotten(kind):
 
 
 @BOTH
-def test_what_cannot_be_taken_back_is_refused(kind):
+def test_what_cannot_be_retracted_is_refused(kind):
     X, _, labels = stream()
     model = kind(random_state=0).partial_fit(X, labels)
     labeled = np.flatnonzero(labels >= 0)[:3]
@@ -339,7 +339,7 @@ def test_what_cannot_be_taken_back_is_refused(kind):
 
 
 def test_a_retraction_leaves_the_label_counts_of_the_stream(blobs):
-    """Also where the estimator forgets otherwise than the classifier."""
+    """Also if the estimator has another forgetting factor than the classifier."""
     X, y = blobs
     model = SeqGraphMED(SeqMED(forgetting=0.5), forgetting=0.9, random_state=0)
     for start in (0, 20, 40):
@@ -372,14 +372,14 @@ def test_forgetting_counts_batches_and_not_mini_batches():
     model = SeqGraphMED(forgetting=0.5, random_state=0).partial_fit(X[:100], y[:100])
     assert model.update_info_.n_mini_batches > 5
     assert model.n_batches_ == model.estimator_.n_batches_ == 1
-    np.testing.assert_array_equal(model._stream.graph.masses, 1.0)
+    np.testing.assert_array_equal(model._stream.graph.label_weights, 1.0)
     np.testing.assert_array_equal(model._stream.record.weights, 1.0)
     np.testing.assert_allclose(model.estimator_._stream.registry.discounted.sum(), 100)
     recorded = model._stream.record.size
     model.partial_fit(X[100:120], y[100:120])
-    masses = model._stream.graph.masses
-    assert np.count_nonzero(masses == 0.5) == 100
-    assert np.count_nonzero(masses == 1.0) == 20
+    label_weights = model._stream.graph.label_weights
+    assert np.count_nonzero(label_weights == 0.5) == 100
+    assert np.count_nonzero(label_weights == 1.0) == 20
     assert np.count_nonzero(model._stream.record.weights == 0.5) == recorded
     np.testing.assert_allclose(model._stream.registry.discounted.sum(), 70)
     np.testing.assert_allclose(model.estimator_._stream.registry.discounted.sum(), 70)
@@ -398,7 +398,7 @@ def test_a_lag_counts_batches_and_not_mini_batches():
 
 
 def test_the_default_estimator_follows_changed_parameters():
-    """Parameters that may change in mid-stream change for both experts."""
+    """Parameters that may change between batches change for both experts."""
     X, _, labels = stream()
     model = SeqGraphMED(random_state=0).partial_fit(X[:100], labels[:100])
     model.set_params(forgetting=0.5, class_weight={0: 3.0}).partial_fit(X[100:], labels[100:])
@@ -532,7 +532,7 @@ class Failing(GaussianNB):
         return self
 
 
-def test_an_estimator_that_fails_in_mid_batch_leaves_no_trace():
+def test_an_estimator_that_fails_within_a_batch_changes_nothing():
     X, y, _ = stream()
     Failing.calls = 0
     model = SeqGraphMED(Failing(), random_state=0).partial_fit(X[:8], y[:8])
@@ -686,7 +686,7 @@ def test_bad_parameters_of_the_mixture_are_refused(parameters):
 
 
 @BOTH
-def test_parameters_of_the_graph_may_not_change_in_mid_stream(kind):
+def test_parameters_of_the_graph_may_not_change_between_batches(kind):
     X, _, labels = stream()
     for name, value in {
         "graph_memory": 50, "n_neighbors": 3, "alpha": 0.5, "metric": "cosine",
@@ -700,7 +700,7 @@ def test_parameters_of_the_graph_may_not_change_in_mid_stream(kind):
             assert_unchanged(model, X, call, ValueError, f"{name} was changed")
 
 
-def test_a_metric_that_fails_leaves_no_trace():
+def test_a_metric_that_fails_changes_nothing():
     X, y, labels = stream(60)
     left = [10**9]
 
@@ -837,7 +837,7 @@ def test_fit_counts_as_one_batch_and_forgets_what_was_before(kind):
     fresh = kind(random_state=0, forgetting=0.5).fit(X, labels)
     assert model.n_batches_ == 1
     assert answers(model, X) == answers(fresh, X)
-    assert (model._stream.graph.masses[model._stream.graph.codes >= 0] == 1).all()
+    assert (model._stream.graph.label_weights[model._stream.graph.codes >= 0] == 1).all()
 
 
 def test_the_estimator_given_is_never_changed():
@@ -860,7 +860,9 @@ def test_the_record_holds_scores_from_before_a_row_was_learned(monkeypatch):
     scored = mixture_update.expert_scores
 
     def watched(stream, points, **options):
-        counts.append((stream.registry.counts.sum(), stream.graph.class_masses.sum(), len(points)))
+        counts.append(
+            (stream.registry.counts.sum(), stream.graph.class_label_weights.sum(), len(points))
+        )
         return scored(stream, points, **options)
 
     monkeypatch.setattr(mixture_update, "expert_scores", watched)
@@ -909,7 +911,7 @@ def test_what_was_learned_outlasts_any_number_of_unlabeled_batches(kind):
 
 @pytest.mark.parametrize("estimator", [None, SeqMED(forgetting=0.7)])
 def test_without_the_graph_forgetting_is_that_of_the_margin_expert(estimator):
-    """Batches without labels, and a forgetting factor of its own, do not part the two."""
+    """Both have the same weights, also with unlabeled batches and another forgetting factor."""
     X, _, y = stream(n=300, share=0.1)
     model = SeqGraphMED(
         estimator, mixture=0.0, class_prior="uniform", forgetting=0.9, random_state=0

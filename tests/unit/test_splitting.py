@@ -160,7 +160,7 @@ def test_without_missing_labels_the_folds_are_the_splitters_own():
 
 
 def test_unlabeled_rows_of_given_pairs_are_moved_and_no_others_added():
-    """As in a stream: nothing of the future is learned from."""
+    """As in a stream: training rows come before test rows."""
     pairs = list(TimeSeriesSplit(3).split(X))
     for (train, test), (past, future) in zip(folds(SemiSupervisedSplit(pairs)), pairs, strict=True):
         np.testing.assert_array_equal(test, np.intersect1d(future, LABELED))
@@ -210,7 +210,7 @@ def test_random_folds_differ_from_call_to_call_unless_seeded():
         pd.Series(spelled(("ham", "spam"), None)).astype("category"),
     ],
 )
-def test_labels_however_spelled_give_the_same_folds(y):
+def test_labels_of_any_type_give_the_same_folds(y):
     assert_folds_equal(folds(SemiSupervisedSplit(4), y), folds(SemiSupervisedSplit(4)))
 
 
@@ -272,7 +272,7 @@ def test_any_pattern_of_labels_is_split_or_refused(y, n_splits, seed, shuffle):
 
 @pytest.mark.parametrize("inner", [GroupKFold(3), StratifiedGroupKFold(3), LeaveOneGroupOut()])
 @pytest.mark.parametrize("groups", [GROUPS, pd.Series([f"g{g}" for g in GROUPS]), GROUPS.tolist()])
-def test_groups_are_not_torn_apart(inner, groups):
+def test_groups_are_not_split(inner, groups):
     for train, test in folds(SemiSupervisedSplit(inner), groups=groups):
         assert not set(GROUPS[train[CODES[train] >= 0]]) & set(GROUPS[test])
         assert np.isin(UNLABELED, train).all()
@@ -300,7 +300,7 @@ def test_separate_groups_with_folds_that_know_no_groups():
         assert np.isin(np.setdiff1d(LABELED, test), train).all()
 
 
-def test_groups_without_use_are_warned_of_by_the_splitter():
+def test_the_splitter_warns_about_unused_groups():
     with pytest.warns(UserWarning, match="groups parameter is ignored by StratifiedKFold"):
         folds(SemiSupervisedSplit(3), groups=GROUPS)
 

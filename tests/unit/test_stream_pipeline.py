@@ -150,7 +150,7 @@ def test_the_estimators_given_stay_as_they_are():
     check_is_fitted(pipeline["model"])
 
 
-def test_a_step_held_on_to_stays_as_it_is():
+def test_a_referenced_step_does_not_change():
     """Copies learn and take its place, so that a reader never finds steps of different batches."""
     pipeline = make().partial_fit(*BATCHES[0])
     model = pipeline["model"]
@@ -304,7 +304,7 @@ def test_parameters_are_validated(parameters):
         make(**parameters).partial_fit(*BATCHES[0])
 
 
-# -- labels that come late, and are taken back ----------------------------------------------------
+# -- late and retracted labels --------------------------------------------------------------------
 
 
 class Recorder(BaseEstimator):
@@ -336,7 +336,7 @@ def test_rows_seen_before_are_only_transformed():
     assert new_points is False
 
 
-def test_late_labels_for_rows_nobody_has_seen_are_refused():
+def test_late_labels_in_the_first_call_are_refused():
     with pytest.raises(ValueError, match=r"new_points=False in its first call.*learn the rows"):
         make(Recorder()).partial_fit(*BATCHES[0], new_points=False)
 
@@ -364,8 +364,8 @@ def test_retract_transforms_first():
     assert pipeline["model"].retracted_[1] is None
 
 
-def test_labels_of_a_stream_classifier_are_taken_back():
-    """A label given by mistake and taken back leaves the model as if it had never been."""
+def test_labels_of_a_stream_classifier_are_retracted():
+    """A retracted label leaves the model as if it had never been learned."""
     X, y = BATCHES[1]
     pipeline = make(SeqMED(tol=1e-8)).partial_fit(*BATCHES[0])
     right = learned(make(SeqMED(tol=1e-8)), BATCHES[:1]).partial_fit(
@@ -378,7 +378,7 @@ def test_labels_of_a_stream_classifier_are_taken_back():
 
 
 @pytest.mark.parametrize("model", GRAPHS)
-def test_labels_of_a_graph_are_taken_back(model):
+def test_labels_of_a_graph_are_retracted(model):
     """By hand and in a pipeline; a row that was never learned is refused by both."""
     X, y = BATCHES[1]
     pipeline = make(clone(model)).partial_fit(*BATCHES[0]).partial_fit(X, y)
@@ -417,7 +417,7 @@ def test_a_graph_behind_a_transformer_of_frames(model):
         pipeline.predict(probes[["b", "a", "c"]])
 
 
-# -- what a final estimator cannot do, a pipeline cannot -----------------------------------------
+# -- methods that the final estimator lacks ------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["partial_fit", "retract", "decision_std"])
@@ -451,7 +451,7 @@ def spoiled(value):
 
 
 class Moody(Bayes):
-    """Learns, and then refuses what it has learned."""
+    """Learns a batch and then raises an error."""
 
     def partial_fit(self, X, y):
         super().partial_fit(X, y)
@@ -480,7 +480,7 @@ LEARNERS = {
 @pytest.mark.filterwarnings("ignore::seqmed.pipelines.drift.InputDriftWarning")
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_a_refused_batch_leaves_no_trace(learner, bad):
+def test_a_refused_batch_changes_nothing(learner, bad):
     X, y, error, words = BAD[bad]
     pipeline = learned(LEARNERS[learner](), BATCHES[:2])
     before = pickle.dumps(pipeline)
@@ -495,7 +495,7 @@ def test_a_refused_batch_leaves_no_trace(learner, bad):
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_a_refused_first_batch_leaves_no_trace(learner, bad):
+def test_a_refused_first_batch_changes_nothing(learner, bad):
     X, y, error, words = BAD[bad]
     if "column" in bad:
         X = np.ones((40, 0))
@@ -562,7 +562,7 @@ def test_parameters_by_name():
 def test_parameters_of_an_update_may_change_between_batches():
     pipeline = make().partial_fit(*BATCHES[0]).set_params(model__C=2.0).partial_fit(*BATCHES[1])
     assert pipeline["model"].n_batches_ == 2
-    with pytest.raises(ValueError, match="mid-stream"):
+    with pytest.raises(ValueError, match="between batches"):
         pipeline.set_params(model__kernel="linear").partial_fit(*BATCHES[2])
 
 
@@ -629,7 +629,7 @@ def test_input_is_neither_changed_nor_kept():
     X, y = BATCHES[0][0][:5].copy(), BATCHES[0][1][:5].copy()
     pipeline = make().partial_fit(*BATCHES[0])
     before = X.copy()
-    pipeline.partial_fit(X, y)  # too few rows to compare: they wait for others
+    pipeline.partial_fit(X, y)  # too few rows to compare: they are collected
     np.testing.assert_array_equal(X, before)
     X[:] = 1e9
     pipeline.partial_fit(*BATCHES[1])
@@ -750,7 +750,7 @@ def test_small_batches_are_collected_before_they_are_compared(rows):
     assert position == -(-30 // rows) - 1
 
 
-def test_one_wild_value_is_not_drift():
+def test_one_outlier_is_not_drift():
     X, y = make_batch(50)
     X[3, 0] = 1e6
     assert drift_messages(learned(make(), BATCHES[:1]), [(X, y)]) == [[]]
@@ -986,7 +986,7 @@ def test_a_constant_may_have_exceptions(generator):
         assert comparison.mean_shift[0] == (np.inf if ones else 0.0)
 
 
-def test_the_chance_of_values_outside_is_what_is_seen(generator):
+def test_the_probability_of_values_outside_is_that_of_samples(generator):
     """Of the values of m rows, how many lie outside the range of n others: counted in draws."""
     n, m, draws = 10, 5, 20_000
     x = generator.random((draws, n + m))
@@ -1000,7 +1000,7 @@ def test_the_chance_of_values_outside_is_what_is_seen(generator):
     assert constant.tolist() == [1.0]
 
 
-def test_too_few_values_tell_nothing():
+def test_too_few_values_are_not_compared():
     first = measure(np.zeros((9, 1)))
     comparison, _ = compare(first, np.ones((100, 1)), 1.0)
     assert np.isnan(comparison.mean_shift).all()
@@ -1009,8 +1009,8 @@ def test_too_few_values_tell_nothing():
     assert drifted_before.drifted.all()  # and so nothing is said of a return
 
 
-def test_a_column_at_the_limit_does_not_flicker():
-    """It must come well within the limit before it can be said to have left again."""
+def test_a_column_at_the_limit_causes_one_warning():
+    """It must return well within the limit before it can drift again."""
     generator = np.random.default_rng(0)
     first = measure(generator.normal(size=(1000, 1)))
     away, departures = None, 0

@@ -75,11 +75,11 @@ FIXED = {"averaging": True, "budget": 50}
     ("estimator", "name"),
     [(kind, name) for kind in (SeqMED, SeqLapMED) for name in FIXED],
 )
-def test_averaging_and_budget_cannot_change_in_mid_stream(estimator, name):
+def test_averaging_and_budget_cannot_change_between_batches(estimator, name):
     changed, untouched = (learn(estimator(), TWO[:1]) for _ in range(2))
     before = getattr(changed, name)
     changed.set_params(**{name: FIXED[name]})
-    with pytest.raises(ValueError, match=f"{name} was changed from .* in mid-stream") as refusal:
+    with pytest.raises(ValueError, match=f"{name} was changed from .* between batches") as refusal:
         learn(changed, TWO[1:])
     assert f"set {name}={before!r} again" in str(refusal.value)
     assert changed.n_batches_ == 1
@@ -90,7 +90,7 @@ def test_averaging_and_budget_cannot_change_in_mid_stream(estimator, name):
 
 @pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
 @pytest.mark.parametrize(("name", "value"), [("lag", 3), ("lag", None), ("forgetting", 0.5)])
-def test_lag_and_forgetting_may_change_in_mid_stream(estimator, name, value):
+def test_lag_and_forgetting_may_change_between_batches(estimator, name, value):
     changed, untouched = (learn(estimator(lag=1), TWO[:1]) for _ in range(2))
     learn(changed.set_params(**{name: value}), TWO[1:])
     learn(untouched, TWO[1:])

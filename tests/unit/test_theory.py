@@ -41,7 +41,7 @@ def test_the_solver_maximises_the_dual_of_theorem_one(slack_shape):
     best = theory.dual_objective(a, y, K, m, C, slack_shape)
     assert abs(y @ a) < 1e-9
     rng = np.random.default_rng(2)
-    for _ in range(200):  # no feasible direction leads uphill
+    for _ in range(200):  # no feasible direction increases the objective
         direction = rng.normal(size=30)
         direction -= y * (y @ direction) / 30
         step = 1e-3 * np.maximum(a + direction, 0.0) + (1 - 1e-3) * a

@@ -1,4 +1,4 @@
-"""Products with triangular matrices, and factors, against what they stand for."""
+"""Products with triangular matrices, and factors, against their definitions."""
 
 import numpy as np
 import pytest
@@ -73,7 +73,7 @@ def test_only_square_matrices_are_triangular():
     np.testing.assert_allclose(times_upper(np.eye(5), np.triu(random(5, 3))), np.triu(random(5, 3)))
 
 
-def test_products_with_nothing():
+def test_products_with_empty_matrices():
     nothing = np.zeros((0, 0))
     assert times_upper(np.zeros((3, 0)), nothing).shape == (3, 0)
     assert times_upper(np.zeros((0, 4)), np.eye(4)).shape == (0, 4)
@@ -85,7 +85,7 @@ def test_products_with_nothing():
 @pytest.mark.parametrize("n", [1, 2, 6, 7, 13])
 def test_an_inverse_by_halves(n, monkeypatch):
     monkeypatch.setattr(triangular, "SMALL_TRIANGLE", 2)
-    lower = random(n, n) + n * np.eye(n)  # what is above the diagonal is not looked at
+    lower = random(n, n) + n * np.eye(n)  # entries above the diagonal are ignored
     inverse = triangular_inverse(lower)
     assert is_upper(inverse.T)
     np.testing.assert_allclose(inverse @ np.tril(lower), np.eye(n), rtol=0, atol=1e-13)
@@ -112,7 +112,7 @@ def test_a_factor_has_as_many_columns_as_the_rank(rank):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_laplacian_lacks_one(seed):
+def test_a_laplacian_has_rank_n_minus_one(seed):
     """Its last pivot is rounding, and may well be positive."""
     weights = np.abs(random(20, 20, seed=seed))
     weights = np.triu(weights, 1) + np.triu(weights, 1).T
@@ -120,5 +120,5 @@ def test_a_laplacian_lacks_one(seed):
     assert semidefinite_factor(np.eye(20) - scale[:, None] * weights * scale).shape == (20, 19)
 
 
-def test_a_factor_of_nothing():
+def test_a_factor_of_an_empty_matrix():
     assert semidefinite_factor(np.zeros((0, 0))).shape == (0, 0)

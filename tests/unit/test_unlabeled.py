@@ -84,7 +84,7 @@ def test_the_example_of_the_readme_with_every_estimator(kind):
     assert model.score(X[1500:], y[1500:]) > 0.85
 
 
-def test_seqmed_passes_over_a_batch_without_labels(batch):
+def test_seqmed_ignores_a_batch_without_labels(batch):
     points, codes, _ = batch
     model = SeqMED(gamma=0.5).partial_fit(points, codes)
     before = model.decision_function(points)

@@ -1,4 +1,4 @@
-"""Predicting while another thread learns: every answer is one that some whole state would give.
+"""Predicting while another thread learns: every prediction comes from one consistent state.
 
 By force, a function that is called in the middle of an answer learns a new class; by race, threads
 predict while one learns.

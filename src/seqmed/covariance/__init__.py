@@ -23,7 +23,7 @@ RECURSIONS: dict[str, Callable[[LowRankCovariance, int, int], Recursion]] = {
 def make_recursion(
     name: str, kernel: Kernel, *, n_landmarks: int = 500, seed: int = 0
 ) -> Recursion:
-    """Return the named recursion before any batch: the base kernel is the covariance."""
+    """Return the named recursion before the first batch, when the covariance is the base kernel."""
     return RECURSIONS[name](LowRankCovariance(kernel), n_landmarks, seed)
 
 

@@ -2,8 +2,8 @@
 
 With features ``phi(x) = W' k(Z, x)`` that reproduce the kernel on the landmarks Z, any function of
 the form ``phi(x)' u`` is fixed by its values on Z. Before any batch ``u`` has covariance I. A
-smoothness penalty ``|F u|^2`` is an observation, ``F u`` was zero but for noise of unit variance:
-conditioning on it reduces the covariance V of ``u``.
+smoothness penalty ``|F u|^2`` is equivalent to observing ``F u = 0`` with noise of unit variance.
+Conditioning on this observation reduces the covariance V of ``u``.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from seqmed.linalg.triangular import (
 )
 from seqmed.threads import product
 
-# A landmark whose kernel function is this close to the span of the others (squared distance, as a
-# share of the largest k(z, z)) adds no direction: dividing by so little would amplify rounding.
+# A landmark is redundant if the squared distance of its kernel function from the span of the others
+# is below this fraction of the largest k(z, z). Dividing by such a small distance would amplify
+# rounding errors.
 REDUNDANT = 1e-10
 
 
@@ -47,7 +48,7 @@ class Basis:
         zero, so that a basis of m landmarks always has the same size.
     gram : the matrix K_ZZ, (m, m).
     coefficient_covariance : the matrix V, (m, m), the covariance of u, with the identity in the
-        place of redundant landmarks; None for the identity everywhere, before any penalty.
+        entries of redundant landmarks; None for the identity everywhere, before any penalty.
     """
 
     landmarks: Points
@@ -65,9 +66,9 @@ class Basis:
         return times_upper(kernel(points, self.landmarks), self.whitening)
 
     def extend(self, kernel: Kernel, points: Points) -> Basis:
-        """Return the basis with more landmarks, the old ones first.
+        """Return the basis with further landmarks after the existing ones.
 
-        Exact: old features do not change, and new ones are orthogonal to them.
+        This is exact: old features do not change, and new features are orthogonal to them.
         """
         n, m, known = points.shape[0], self.size, self.coefficient_covariance
         gram = self._gram_with(kernel, kernel(points, self.landmarks), points)
@@ -81,18 +82,18 @@ class Basis:
         known = None if known is None else block_diag(known, np.eye(n))
         return Basis(stack(self.landmarks, points), whitening, gram, known)
 
-    def exchange(
+    def replace_landmarks(
         self,
         kernel: Kernel,
         stays: NDArray[np.intp],
         points: Points,
         factor: Array | None = None,
     ) -> tuple[Basis, float]:
-        """Return the basis on some of its landmarks, by their indices, and on other points.
+        """Return the basis with only the landmarks ``stays`` (indices) and with new points.
 
-        The function's covariance on all of these is kept exactly: it is a marginal. ``factor``
-        (m, r) is that of `covariance`, None to compute it. Also returns the largest change, at a
-        landmark that left, of the reduction of its variance, as a share of k(z, z).
+        The covariance of the function at all of these points is exact, because it is a marginal.
+        ``factor`` (m, r) is the result of `factor`, or None to compute it. Also returns the largest
+        change of the variance at a removed landmark, as a fraction of k(z, z).
         """
         across = kernel(points, self.landmarks)
         gram = self._gram_with(kernel, across, points)
@@ -114,7 +115,7 @@ class Basis:
         return Basis(landmarks, whitening, own, rest), float(change.max(initial=0.0))
 
     def _gram_with(self, kernel: Kernel, across: Array, points: Points) -> Array:
-        """Return the kernel values among the landmarks and more points, (m + n, m + n)."""
+        """Return the kernel matrix of the landmarks and further points, (m + n, m + n)."""
         return np.block([[self.gram, across.T], [across, kernel(points, points)]])
 
     def factor(self) -> Array:
@@ -131,31 +132,33 @@ class Basis:
         return LowRankCovariance(kernel, Reduction(self.landmarks, self.factor()))
 
     def observe(self, rows: Array) -> Basis:
-        """Return the basis given that F u was observed to be 0 with unit variance, F (r, m)."""
+        """Return the basis conditioned on ``F u = 0`` with unit noise variance, F (r, m)."""
         if not rows.shape[0]:
             return self
         known = self.coefficient_covariance
         known = np.eye(self.size) if known is None else known
         try:
             known = conditioned(known, rows)
-        except ValueError:  # rounding against a penalty of 1e14 or so
+        except ValueError:  # rounding errors with penalties of about 1e14 and more
             known = conditioned_by_factor(known, rows)
         return replace(self, coefficient_covariance=known)
 
-    def forget(self, share: float) -> Basis:
-        """Return the basis with every penalty so far scaled by ``share`` in (0, 1)."""
+    def forget(self, forgetting: float) -> Basis:
+        """Return the basis with every penalty so far scaled by ``forgetting`` in (0, 1)."""
         known = self.coefficient_covariance
         return (
-            self if known is None else replace(self, coefficient_covariance=relaxed(known, share))
+            self
+            if known is None
+            else replace(self, coefficient_covariance=with_discounted_penalty(known, forgetting))
         )
 
-    def unexplained(self, kernel: Kernel, points: Points) -> Array:
+    def residual_variances(self, kernel: Kernel, points: Points) -> Array:
         """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""
         features = self.features(kernel, points)
         return np.maximum(kernel.diagonal(points) - row_norms_squared(features), 0.0)
 
     def project(self, kernel: Kernel, points: Points, coefficients: Array) -> Projection:
-        """Return the function of the span nearest to an expansion, and how far it is."""
+        """Return the projection of an expansion on the span, and its squared error."""
         features, size = self.features(kernel, points), points.shape[0]
         squared_error = np.zeros(coefficients.shape[1])
         for rows in blocks(size, size):
@@ -173,15 +176,15 @@ def empty_basis(like: Points) -> Basis:
 
 
 def whiten_gram(gram: Array) -> Array:
-    """Return W, (n, n), of a whole Gram matrix; see `whiten`."""
+    """Return W, (n, n), for a Gram matrix with the default cutoff; see `whiten`."""
     return whiten(gram, REDUNDANT * np.diagonal(gram).max(initial=0.0))
 
 
 def whiten(gram: Array, cutoff: float) -> Array:
-    """Return W, (n, n), with ``W' K W`` the identity but for zeros in redundant places.
+    """Return W, (n, n), with ``W' K W = I`` except for zeros at redundant points.
 
-    Cholesky, with diagonal pivoting where a ``k(z, z)`` has less than ``cutoff`` left of it: such
-    a point is redundant. Without pivoting W is upper triangular.
+    W is computed by Cholesky factorisation, with diagonal pivoting if a squared pivot is below
+    ``cutoff``. A point with such a pivot is redundant. Without pivoting W is upper triangular.
     """
     n = gram.shape[0]
     if not np.diagonal(gram).max(initial=0.0) > cutoff:
@@ -204,7 +207,7 @@ def whiten(gram: Array, cutoff: float) -> Array:
 
 
 def conditioned(covariance: Array, rows: Array) -> Array:
-    """Return the covariance given that ``rows @ f`` was observed to be 0 with unit variance."""
+    """Return the covariance of f conditioned on ``rows @ f = 0`` with unit noise variance."""
     cross = product(rows, covariance)
     noisy = rows @ cross.T
     noisy[np.diag_indices_from(noisy)] += 1.0
@@ -221,18 +224,19 @@ def conditioned(covariance: Array, rows: Array) -> Array:
 
 
 def conditioned_by_factor(covariance: Array, rows: Array) -> Array:
-    """Return the same as `conditioned`, always semi-definite, at a higher cost."""
+    """Return the result of `conditioned`, but always semi-definite, at a higher cost."""
     factor = semidefinite_factor(covariance)
     return reduced(factor, rows @ factor, 1.0)
 
 
-def relaxed(known: Array, share: float) -> Array:
-    """Return ``(I + share H)^{-1}`` for ``V = (I + H)^{-1}``, (m, m), and a share in (0, 1].
+def with_discounted_penalty(known: Array, forgetting: float) -> Array:
+    """Return ``(I + g H)^{-1}`` for ``V = (I + H)^{-1}``, (m, m), and the forgetting factor g.
 
-    By a factor of V: negative eigenvalues by rounding would grow with every batch.
+    It is computed from a factor of V. Otherwise negative eigenvalues caused by rounding would grow
+    with every batch.
     """
     factor = semidefinite_factor(known)
-    return reduced(factor, np.sqrt(1.0 - share) * factor, share)
+    return reduced(factor, np.sqrt(1.0 - forgetting) * factor, forgetting)
 
 
 def reduced(factor: Array, rows: Array, own: float) -> Array:

@@ -1,4 +1,4 @@
-"""The exact recursion: every point is kept. The reference, and right for short streams."""
+"""The exact recursion: every point is kept. It is the reference, and suitable for short streams."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 from seqmed.arrays import Array, Points
 from seqmed.covariance.low_rank import LowRankCovariance, discount, fold_exactly
-from seqmed.covariance.protocol import Folded, Projection
+from seqmed.covariance.protocol import FoldResult, Projection
 from seqmed.graph.laplacian import Smoothness
 
 
 @dataclass(frozen=True)
 class ExactRecursion:
-    """The covariance without approximation, in memory O(N^2) after N points.
+    """The covariance without approximation; it needs O(N^2) memory after N points.
 
     Parameters
     ----------
@@ -33,23 +33,25 @@ class ExactRecursion:
         reduction = self.covariance.reduction
         return None if reduction is None else reduction.landmarks
 
-    def forget(self, share: float) -> ExactRecursion:
-        return ExactRecursion(discount(self.covariance, share))
+    def forget(self, forgetting: float) -> ExactRecursion:
+        return ExactRecursion(discount(self.covariance, forgetting))
 
     def project(self, points: Points, coefficients: Array) -> Projection:
-        """Refuse: every point is kept as it is."""
-        raise ValueError("recursion='exact' keeps every point: use recursion='landmarks'.")
+        """Raise an error: no point is projected."""
+        raise ValueError(
+            "recursion='exact' got points to project, expected none: use recursion='landmarks'."
+        )
 
-    def unexplained(self, points: Points) -> Array:
+    def residual_variances(self, points: Points) -> Array:
         return self.covariance.kernel.diagonal(points)
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> Folded:
+    def fold(self, points: Points, smoothness: Smoothness | None) -> FoldResult:
         if smoothness is None:
-            return Folded(self)
+            return FoldResult(self)
         before = 0 if self.landmarks is None else self.landmarks.shape[0]
         origin = np.append(np.arange(before), np.full(points.shape[0], -1))
-        return Folded(ExactRecursion(fold_exactly(self.covariance, points, smoothness)), origin)
+        return FoldResult(ExactRecursion(fold_exactly(self.covariance, points, smoothness)), origin)
 
-    def add_labeled(self, points: Points) -> Folded:
-        """Return the recursion itself: labels are learned with the whole kernel."""
-        return Folded(self)
+    def add_labeled(self, points: Points) -> FoldResult:
+        """Return the recursion unchanged: labels are learned with the exact kernel."""
+        return FoldResult(self)

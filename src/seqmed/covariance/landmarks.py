@@ -1,10 +1,10 @@
-"""The landmark recursion: smoothness is projected on m points, labels keep the exact kernel.
+"""The landmark recursion: smoothness is projected on m landmarks, labels use the exact kernel.
 
-The landmarks are taken from the stream as it comes: all points until there are m, and then a
-uniform sample of everything seen (a reservoir). Replacing landmarks is expensive, so it is deferred
-until the pending points are a tenth of the stream. The penalty ``f' P f`` of a batch, as far
-as landmarks express it, conditions an m x m matrix; replacing some of them keeps the covariance on
-those that stay.
+The first m points of the stream are landmarks. Later the landmarks are a uniform sample of all
+points seen (a reservoir). Replacing landmarks is expensive, so it is deferred until the pending
+points are a tenth of the stream. The penalty ``f' P f`` of a batch is projected on the landmarks,
+and an m x m matrix is conditioned on it. If landmarks are replaced, the covariance of the remaining
+landmarks is unchanged.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ import numpy as np
 from seqmed.arrays import Array, Indices, Points, take_rows
 from seqmed.covariance.basis import Basis, empty_basis
 from seqmed.covariance.low_rank import LowRankCovariance
-from seqmed.covariance.protocol import Folded, Projection
+from seqmed.covariance.protocol import FoldResult, Projection
 from seqmed.graph.laplacian import Smoothness
 
-# Landmark replacement is deferred until the pending points are this share of the stream: replacing
-# one landmark costs as much as replacing many.
+# Landmark replacement is deferred until the pending points are this fraction of the stream:
+# replacing one landmark costs as much as replacing many.
 DEFERRED = 0.1
 
 
 @dataclass(frozen=True)
 class LandmarkRecursion:
-    """The covariance in memory O(m^2 + m p), for streams of any length.
+    """The covariance in O(m^2 + m p) memory, for streams of any length.
 
     Parameters
     ----------
     covariance : the current covariance.
-    capacity : how many landmarks to grow to.
-    seed : entropy of the choice among points.
+    capacity : largest number of landmarks.
+    seed : random seed of the choice of landmarks.
     basis : the landmarks and their covariance, None before the first batch.
-    keys : (m,) random keys of the landmarks; those of the largest keys stay.
+    keys : (m,) random keys of the landmarks; points with the largest keys remain landmarks.
     n_folds : batches folded in.
-    n_seen, n_pending : points seen, and those of them that have not been offered as landmarks yet,
-        both with those of the past discounted by forgetting.
+    n_seen, n_pending : number of points seen, and number of points not yet considered as landmarks.
+        Forgetting discounts earlier points in both.
     """
 
     covariance: LowRankCovariance
@@ -56,10 +56,10 @@ class LandmarkRecursion:
     def landmarks(self) -> Points | None:
         return None if self.basis is None else self.basis.landmarks
 
-    def forget(self, share: float) -> LandmarkRecursion:
-        """Return the recursion with every penalty so far scaled by ``share``.
+    def forget(self, forgetting: float) -> LandmarkRecursion:
+        """Return the recursion with every penalty so far scaled by ``forgetting``.
 
-        The covariance follows with the next fold; until then it is the base kernel.
+        The covariance is updated by the next fold; until then it is the base kernel.
         """
         if self.basis is None or self.keys is None:
             return self
@@ -68,23 +68,23 @@ class LandmarkRecursion:
             covariance = LowRankCovariance(covariance.kernel)
         return replace(
             self,
-            basis=self.basis.forget(share),
-            keys=forgotten(self.keys, share),
+            basis=self.basis.forget(forgetting),
+            keys=forgotten(self.keys, forgetting),
             covariance=covariance,
-            n_seen=share * self.n_seen,
-            n_pending=share * self.n_pending,
+            n_seen=forgetting * self.n_seen,
+            n_pending=forgetting * self.n_pending,
         )
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         assert self.basis is not None
         return self.basis.project(self.covariance.kernel, points, coefficients)
 
-    def unexplained(self, points: Points) -> Array:
+    def residual_variances(self, points: Points) -> Array:
         assert self.basis is not None
-        return self.basis.unexplained(self.covariance.kernel, points)
+        return self.basis.residual_variances(self.covariance.kernel, points)
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> Folded:
-        """Return the recursion after one more batch; without a penalty, landmarks still grow."""
+    def fold(self, points: Points, smoothness: Smoothness | None) -> FoldResult:
+        """Return the recursion after one more batch; landmarks are added even without a penalty."""
         kernel = self.covariance.kernel
         grown, origin, cost = self._with_landmarks_from(points)
         basis = grown.basis
@@ -95,16 +95,16 @@ class LandmarkRecursion:
             self.covariance if basis.coefficient_covariance is None else basis.covariance(kernel)
         )
         folded = replace(grown, basis=basis, covariance=covariance, n_folds=self.n_folds + 1)
-        return Folded(folded, origin, cost)
+        return FoldResult(folded, origin, cost)
 
-    def add_labeled(self, points: Points) -> Folded:
-        """Return the recursion itself: labels are learned with the whole kernel."""
-        return Folded(self)
+    def add_labeled(self, points: Points) -> FoldResult:
+        """Return the recursion unchanged: labels are learned with the exact kernel."""
+        return FoldResult(self)
 
     def _with_landmarks_from(
         self, points: Points
     ) -> tuple[LandmarkRecursion, Indices | None, float]:
-        """Return the recursion with the ``points`` of the largest keys among the landmarks."""
+        """Return the recursion in which the ``points`` with the largest keys are landmarks."""
         kernel = self.covariance.kernel
         basis, keys = self.basis, self.keys
         if basis is None or keys is None:
@@ -128,17 +128,18 @@ class LandmarkRecursion:
         else:
             reduction = self.covariance.reduction
             factor = None if reduction is None else reduction.factor
-            basis, cost = basis.exchange(kernel, stays, new, factor)
+            basis, cost = basis.replace_landmarks(kernel, stays, new, factor)
         origin = np.append(stays, np.full(enters.size, -1))
         grown = replace(drawn, basis=basis, keys=np.append(keys[stays], draws[enters]))
         return grown, origin, cost
 
 
 def replaced_now(n: int, pending: float, seen: float, n_landmarks: int) -> float:
-    """Return how many pending points the last n of them represent; 0 to defer the replacement.
+    """Return how many pending points the last n points represent; 0 to defer the replacement.
 
-    It is not deferred if pending points are a large enough share of the stream, or if their places
-    among the landmarks are as many as n points can fill. The remaining points stay pending.
+    There are two reasons to replace now: the pending points are a large enough fraction of the
+    stream, or the landmarks due for replacement need all n points. The remaining points stay
+    pending.
     """
     due = n_landmarks * pending / seen
     most = max(n / 8, n - 3.0 * np.sqrt(n))  # in number, or in the mean of a number, of places
@@ -150,22 +151,21 @@ def replaced_now(n: int, pending: float, seen: float, n_landmarks: int) -> float
 def draw_keys(n: int, seed: int, n_folds: int, represented: float) -> Array:
     """Return one negative key per point, (n,): the m largest of a stream are a uniform sample.
 
-    Where n points represent ``represented >= n``, each of the n largest keys of so many goes
-    to one of the points. Keys of the past divided by ``forgetting`` at every step make it a sample
-    that forgets.
+    If the n points represent ``represented > n`` points, they get the n largest of that many keys.
+    Forgetting divides the keys of earlier points by the forgetting factor, see `forgotten`.
     """
     generator = np.random.default_rng((seed, n_folds))
     keys = np.log(generator.random(n))
     if represented == n:
         return keys
-    # the largest of N is the N-th root of one, the next largest that of the N - 1 below it
+    # the largest of N uniform numbers is the N-th root of one; this repeats with N - 1, N - 2, ...
     return generator.permutation(np.cumsum(keys / (represented - np.arange(n))))
 
 
-def forgotten(keys: Array, share: float) -> Array:
-    """Return the keys of the past divided by ``share`` in (0, 1), finite."""
+def forgotten(keys: Array, forgetting: float) -> Array:
+    """Return the keys of earlier points divided by ``forgetting`` in (0, 1); they stay finite."""
     with np.errstate(over="ignore"):
-        return np.maximum(keys / share, np.finfo(np.float64).min)
+        return np.maximum(keys / forgetting, np.finfo(np.float64).min)
 
 
 def largest(keys: Array, wanted: int) -> Indices:

@@ -1,10 +1,10 @@
 """Theorem 2: a covariance that a smoothness penalty reduces by a matrix of low rank.
 
-Every recursion of smoothness gives a covariance of one form,
+Every recursion that uses smoothness gives a covariance of the form
 
     k_t(x, x') = k(x, x') - psi(x) . psi(x'),      psi(x) = k(x, Z) Q,
 
-with landmarks Z and a factor Q. `seqmed.theory.smoothed_kernel` is the same as an equation.
+with landmarks Z and a factor Q. `seqmed.theory.smoothed_kernel` is the equation.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from seqmed.linalg import factorisation
 from seqmed.linalg.factorisation import cholesky, solve_lower, symmetric_product
 from seqmed.linalg.triangular import times_upper
 
-# Share of k(x, x) by which rounding may make its reduction exceed it.
+# Fraction of k(x, x) by which its reduction may exceed it because of rounding.
 LARGEST_EXCESS = 1e-6
-# Points of a window whose covariances are held in memory.
+# Largest number of points of a window whose covariances are all held in memory.
 LARGEST_GRAM = 12_000
 
 
@@ -42,7 +42,7 @@ class Reduction:
 
 @dataclass(frozen=True)
 class LowRankCovariance:
-    """A base kernel and, once smoothed, its reduction."""
+    """A base kernel minus its reduction by smoothness; without reduction before any penalty."""
 
     kernel: Kernel
     reduction: Reduction | None = None
@@ -93,7 +93,7 @@ class LowRankWindow:
     block: ClassVar[None] = None
 
     def gram(self) -> Array | ComputedGram:
-        """Return the covariances between the points; not in memory if there are too many."""
+        """Return the covariances between the points; computed on demand if there are too many."""
         kernel, reduction = self.covariance.kernel, self.covariance.reduction
         features = None
         if reduction is not None:
@@ -115,30 +115,30 @@ class LowRankWindow:
 def check_reduction(variances: Array, features: Array) -> None:
     """Refuse a reduction that exceeds the variance.
 
-    In exact arithmetic ``psi(x) . psi(x) <= k(x, x)``. Kernel values so large that rounding breaks
-    this would be amplified by every further batch.
+    In exact arithmetic ``psi(x) . psi(x) <= k(x, x)``. If rounding of large kernel values breaks
+    this, every further batch would amplify the error.
     """
     check_variance(variances - np.einsum("ij,ij->i", features, features), variances)
 
 
 def check_variance(rest: Array, variances: Array) -> None:
-    """Refuse variances (n,) that smoothing has made negative by more than rounding does."""
+    """Refuse variances (n,) that are more negative than rounding can explain."""
     if not (rest >= -LARGEST_EXCESS * np.abs(variances)).all():
         raise ValueError(
             f"kernel values of up to {np.abs(variances).max():.3g} are too large for this "
             "smoothing in double precision, or the kernel is not positive semi-definite, expected "
-            "one that is, with values nearer to 1: scale the features (for example with "
-            "StandardScaler), lower beta, or correct the kernel."
+            "a positive semi-definite kernel with smaller values: scale the features (for example "
+            "with StandardScaler), lower beta, or correct the kernel."
         )
 
 
-def damping(penalty_factor: Array, gram: Array) -> Array:
+def reduction_factor(penalty_factor: Array, gram: Array) -> Array:
     """Return J, (n, r), with ``J J' = (I + P K)^{-1} P`` for a penalty ``P = R R'``.
 
-    This is the matrix S of Theorem 2. The paper inverts P, which is singular; in
-    ``S = R (I + R'KR)^{-1} R'`` only a matrix with eigenvalues >= 1 is factored. Where rounding of
-    a huge K, or an indefinite one, spoils that, its negative eigenvalues count as zero; more than
-    `factorisation.LARGEST` rows are refused then.
+    This is the matrix S of Theorem 2. The paper inverts P, which is singular. Here ``S = R (I +
+    R'KR)^{-1} R'``, where the matrix to invert has eigenvalues >= 1. If rounding of a huge K or an
+    indefinite K violates this, negative eigenvalues of R'KR are set to zero; more than
+    `factorisation.LARGEST` rows are then refused.
     """
     product = penalty_factor.T @ gram @ penalty_factor
     product = 0.5 * (product + product.T)
@@ -161,7 +161,7 @@ def fold_exactly(
     With ``k_{t-1}(., X) = k(., X) - k(., Z) Q psi(X)'`` the new factor has the block columns
     (Q, 0) and (-Q psi(X)'J, J) on the landmarks (Z, X).
     """
-    damp = damping(smoothness.factor(), covariance(points, points))
+    damp = reduction_factor(smoothness.factor(), covariance(points, points))
     kernel, old = covariance.kernel, covariance.reduction
     if old is None:
         return LowRankCovariance(kernel, Reduction(points, damp))
@@ -171,18 +171,18 @@ def fold_exactly(
     return LowRankCovariance(kernel, Reduction(stack(old.landmarks, points), factor))
 
 
-def discount(covariance: LowRankCovariance, share: float) -> LowRankCovariance:
-    """Return the covariance of a penalty scaled by ``share`` in (0, 1].
+def discount(covariance: LowRankCovariance, forgetting: float) -> LowRankCovariance:
+    """Return the covariance with its penalty scaled by ``forgetting`` in (0, 1].
 
-    With ``S = Q Q'`` of a penalty P on the landmarks and ``B = Q' K Q``, whose eigenvalues are
-    below 1, that of ``share * P`` is ``share * Q (I - (1 - share) B)^{-1} Q'``.
+    A penalty P on the landmarks gives ``S = Q Q'``. The eigenvalues of ``B = Q' K Q`` are below 1.
+    With the forgetting factor g, the penalty ``g P`` gives ``S = g Q (I - (1 - g) B)^{-1} Q'``.
     """
     old = covariance.reduction
-    if old is None or share == 1.0:
+    if old is None or forgetting == 1.0:
         return covariance
     factor = old.factor
     product = factor.T @ covariance.kernel(old.landmarks, old.landmarks) @ factor
-    rest = np.eye(product.shape[0]) - 0.5 * (1.0 - share) * (product + product.T)
+    rest = np.eye(product.shape[0]) - 0.5 * (1.0 - forgetting) * (product + product.T)
     lower = cholesky(rest)
-    scaled = np.sqrt(share) * solve_lower(lower, factor.T).T
+    scaled = np.sqrt(forgetting) * solve_lower(lower, factor.T).T
     return LowRankCovariance(covariance.kernel, Reduction(old.landmarks, scaled))

@@ -1,13 +1,13 @@
-"""Nystroem features of m landmarks: functions in the span of their kernels are learned.
+"""Nystroem features: the learned function is in the span of m landmarks.
 
 With features ``phi(x) = W' k(Z, x)`` of landmarks Z, ``W' K_ZZ W = I``, the covariance of the
-learned function is ``phi(x) . phi(x')``: that of the projection on the span of all ``k(., z)``.
+learned function is ``phi(x) . phi(x')``. The function is projected on the span of all ``k(., z)``.
 Every mean is then an expansion on the landmarks, for streams of any length, and freezing a
-multiplier loses nothing.
+multiplier is exact.
 
-Landmarks are labeled points, a random sample of them where there are too many. Until there are m,
-nothing is approximated. Then landmarks are replaced only if they approximate new labeled points
-worse than each other.
+Landmarks are labeled points. If there are more than m, they are a random sample. With up to m
+labeled points nothing is approximated. Later, landmarks are replaced only if they approximate new
+labeled points worse than they approximate each other.
 """
 
 from __future__ import annotations
@@ -34,22 +34,21 @@ from seqmed.arrays import (
 )
 from seqmed.covariance.basis import whiten_gram
 from seqmed.covariance.low_rank import LowRankCovariance
-from seqmed.covariance.protocol import Folded, Projection
-from seqmed.dual.problem import is_moderate
+from seqmed.covariance.protocol import FoldResult, Projection
+from seqmed.dual.problem import fits_single_precision
 from seqmed.graph.laplacian import Smoothness
 from seqmed.kernels import Kernel
 from seqmed.linalg.factorisation import symmetric_product
 from seqmed.linalg.triangular import is_upper, squared_upper_times, times_upper
 
-# Points of a batch on which the approximation by the landmarks is tested.
+# Number of points of a batch on which the approximation by the landmarks is tested.
 PROBES = 50
-# Landmarks are replaced if the error of new points exceeds that of landmarks by so many standard
+# Landmarks are replaced if the error of new points exceeds that of landmarks by this many standard
 # errors.
-SURPRISE = 4.0
-# Share of the landmarks that one batch may replace.
+REPLACEMENT_THRESHOLD = 4.0
+# Largest fraction of the landmarks that one batch may replace.
 LARGEST_SHARE = 0.5
-# Entries of W, in units of the kernel, up to which features are right to some digits in single
-# precision.
+# Largest entry of W, in units of the kernel, for which features are computed in single precision.
 LARGEST_AMPLIFICATION = 100.0
 
 
@@ -77,7 +76,7 @@ class NystroemCovariance:
 
     @cached_property
     def amplification(self) -> float:
-        """The largest entry of W: by how much it may amplify the rounding of kernel values."""
+        """The largest entry of W: the factor by which W may amplify rounding errors."""
         return float(np.abs(self.whitening).max(initial=0.0))
 
     @cached_property
@@ -86,14 +85,15 @@ class NystroemCovariance:
         return self.whitening.astype(np.float32)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields without cached values, for copies and pickles."""
+        """Return the fields without cached values, for copying and pickling."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def in_single(self, variances: Array) -> bool:
-        """Whether features are precise enough in single precision, at points of some variances."""
+        """Whether single precision is enough for features of points with these variances."""
         largest = max(float(each.max(initial=0.0)) for each in (variances, self.own_variances))
         return (
-            is_moderate(largest) and self.amplification * np.sqrt(largest) <= LARGEST_AMPLIFICATION
+            fits_single_precision(largest)
+            and self.amplification * np.sqrt(largest) <= LARGEST_AMPLIFICATION
         )
 
     @cached_property
@@ -106,7 +106,7 @@ class NystroemCovariance:
         return int(self.landmarks.shape[0])
 
     def __call__(self, left: Points, right: Points) -> Array:
-        """Return the (n, m) covariances of the whole function's values, the base kernel's.
+        """Return the (n, m) covariances of the unprojected function: the base kernel.
 
         The part of the function outside the span keeps its prior variance.
         """
@@ -129,29 +129,29 @@ class NystroemCovariance:
     def smoothed(self, scores: Array) -> None:
         """Return None: there is no smoothness penalty."""
 
-    def unexplained(self, points: Points) -> Array:
+    def residual_variances(self, points: Points) -> Array:
         """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""
         rest = self.kernel.diagonal(points) - row_norms_squared(self.features(points))
         return np.maximum(rest, 0.0)
 
     @cached_property
-    def unexplained_by_others(self) -> Array:
-        """Return the squared distance, (m,), of each landmark's function from the others' span."""
+    def leave_one_out_variances(self) -> Array:
+        """Return the squared distance, (m,), of each landmark from the span of the others."""
         precisions = row_norms_squared(self.whitening)  # the diagonal of the inverse of K_ZZ
         return np.divide(1.0, precisions, out=np.zeros_like(precisions), where=precisions > 0)
 
 
 class NystroemGram:
-    """Covariances of n points by Nystroem features: products are cheap, entries are computed once.
+    """Covariances of n points from Nystroem features; each entry is computed once.
 
-    Blocks are in single precision where that is precise enough for steps towards the optimum.
-    Products, which decide whether it is reached, are in double precision.
+    Blocks are in single precision if that is precise enough for the steps of the solver. Products,
+    which decide whether the solver has converged, are in double precision.
 
     Parameters
     ----------
     values : (n, m) kernel values between the points and the landmarks.
     whitening : the matrix W, (m, m).
-    factor : the same in the precision of blocks.
+    factor : the matrix W in the precision of blocks.
     triangular : whether W is upper triangular.
     """
 
@@ -172,7 +172,7 @@ class NystroemGram:
         self.projections: dict[bytes, Array] = {}
 
     def block(self, rows: Mask) -> tuple[Indices, NDArray[np.floating]]:
-        """Return the places of some points, (k,), in any order, and their covariances (k, k)."""
+        """Return indices (k,) of the selected points, in any order, and covariances (k, k)."""
         new = rows.copy()
         new[self.order] = False
         if new.any():
@@ -183,7 +183,7 @@ class NystroemGram:
         return self.order[wanted], self.known[np.ix_(wanted, wanted)]
 
     def _add(self, new: Indices) -> None:
-        """Compute the covariances of more points, with each other and with those there are."""
+        """Add points: compute their covariances with each other and with earlier points."""
         size = self.order.size
         values = self.values[new]
         features = times_upper(values.astype(self.precision), self.factor, self.triangular)
@@ -219,7 +219,7 @@ class NystroemGram:
         return self.projections[key]
 
     def summed(self, coefficients: Array) -> Array:
-        """Return ``values.T @ coefficients``, (m,), from fewer rows if most coefficients are 0."""
+        """Return ``values.T @ coefficients``, (m,); rows are skipped if most coefficients are 0."""
         weights = coefficients[self.order]
         if np.count_nonzero(weights) < np.count_nonzero(coefficients):
             return self.values.T @ coefficients
@@ -242,21 +242,21 @@ class NystroemGram:
 
 
 def nystroem_covariance(kernel: Kernel, landmarks: Points) -> NystroemCovariance:
-    """Return the covariance by the Nystroem features of some landmarks."""
+    """Return the covariance from the Nystroem features of the given landmarks."""
     return NystroemCovariance(kernel, landmarks, whiten_gram(kernel(landmarks, landmarks)))
 
 
 @dataclass(frozen=True)
 class NystroemRecursion:
-    """Landmarks in memory O(m^2 + m p), for streams of any length.
+    """Landmarks in O(m^2 + m p) memory, for streams of any length.
 
     Parameters
     ----------
     covariance : the current covariance, the base kernel before the first label.
-    capacity : how many landmarks to grow to.
-    seed : entropy of the choice among points.
-    n_seen : labels seen, those of the past discounted by forgetting.
-    n_calls : how often labeled points were offered.
+    capacity : largest number of landmarks.
+    seed : random seed of the choice of landmarks.
+    n_seen : number of labels seen; forgetting discounts earlier labels.
+    n_calls : number of calls of `add_labeled`.
     """
 
     covariance: LowRankCovariance | NystroemCovariance
@@ -282,45 +282,48 @@ class NystroemRecursion:
         """Number of landmarks."""
         return 0 if self.landmarks is None else self.landmarks.shape[0]
 
-    def forget(self, share: float) -> NystroemRecursion:
-        """Return the recursion with labels seen so far counting for less."""
-        return replace(self, n_seen=share * self.n_seen)
+    def forget(self, forgetting: float) -> NystroemRecursion:
+        """Return the recursion with the number of labels seen so far discounted."""
+        return replace(self, n_seen=forgetting * self.n_seen)
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> Folded:
-        """Return the recursion itself: it does not learn from unlabeled points."""
+    def fold(self, points: Points, smoothness: Smoothness | None) -> FoldResult:
+        """Return the recursion unchanged: it does not learn from unlabeled points."""
         assert smoothness is None
-        return Folded(self)
+        return FoldResult(self)
 
-    def add_labeled(self, points: Points) -> Folded:
-        """Return the recursion with landmarks from newly labeled points, where they are needed."""
+    def add_labeled(self, points: Points) -> FoldResult:
+        """Return the recursion with newly labeled points added as landmarks if needed."""
         n = points.shape[0]
         generator = np.random.default_rng((self.seed, self.n_calls))
         shuffled = generator.permutation(n)
         seen = replace(self, n_seen=self.n_seen + n, n_calls=self.n_calls + 1)
         n_free = self.capacity - self.size
-        if not n_free and not self._misses(take_rows(points, shuffled[:PROBES])):
-            return Folded(seen)
+        if not n_free and not self._approximates_poorly(take_rows(points, shuffled[:PROBES])):
+            return FoldResult(seen)
         known = no_rows(points) if self.landmarks is None else self.landmarks
         new = shuffled[np.sort(distinct_rows(take_rows(points, shuffled)))]
         new = new[~found_among(take_rows(points, new), known)]
         leaving = 0
-        if not n_free:  # the share of the batch in a uniform sample of all labels
-            share = min(n / seen.n_seen, LARGEST_SHARE)
-            leaving = min(int(share * self.size + generator.random()), new.size)
+        if not n_free:  # the fraction of the batch in a uniform sample of all labels
+            fraction = min(n / seen.n_seen, LARGEST_SHARE)
+            leaving = min(int(fraction * self.size + generator.random()), new.size)
         stays = np.sort(generator.permutation(self.size)[leaving:])
         enters = np.sort(new[: n_free + leaving])
         if not enters.size:
-            return Folded(seen)
+            return FoldResult(seen)
         landmarks = stack(take_rows(known, stays), take_rows(points, enters))
         grown = replace(seen, covariance=nystroem_covariance(self.covariance.kernel, landmarks))
-        return Folded(grown, np.append(stays, np.full(enters.size, -1)))
+        return FoldResult(grown, np.append(stays, np.full(enters.size, -1)))
 
-    def _misses(self, points: Points) -> bool:
-        """Whether the landmarks approximate some points worse than they approximate each other."""
-        found, usual = self._nystroem.unexplained(points), self._nystroem.unexplained_by_others
+    def _approximates_poorly(self, points: Points) -> bool:
+        """Whether the landmarks approximate the points worse than they approximate each other."""
+        found, usual = (
+            self._nystroem.residual_variances(points),
+            self._nystroem.leave_one_out_variances,
+        )
         variance = max(found.var(), usual.var())
         error = np.sqrt(variance / found.size + usual.var() / usual.size)
-        return bool(found.mean() > usual.mean() + SURPRISE * error)
+        return bool(found.mean() > usual.mean() + REPLACEMENT_THRESHOLD * error)
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         found = self._nystroem.on_window(points, self._nystroem.landmarks)
@@ -329,5 +332,5 @@ class NystroemRecursion:
         lost = np.sum(coefficients * (rest @ coefficients), axis=0)
         return Projection(found.landmark_part(coefficients), np.maximum(lost, 0.0))
 
-    def unexplained(self, points: Points) -> Array:
-        return self._nystroem.unexplained(points)
+    def residual_variances(self, points: Points) -> Array:
+        return self._nystroem.residual_variances(points)

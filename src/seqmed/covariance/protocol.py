@@ -39,7 +39,7 @@ class CovarianceFunction(Protocol):
 
     @property
     def width(self) -> int:
-        """Kernel values to compute for one point."""
+        """Number of kernel values to compute for one point."""
 
     @property
     def on_landmarks(self) -> bool:
@@ -55,7 +55,7 @@ class CovarianceFunction(Protocol):
         """Return the covariance of the window's points."""
 
     def smoothed(self, scores: Array) -> Array | None:
-        """Return the coefficients that the reduction adds to a function with scores at landmarks.
+        """Return the coefficients that the reduction adds, given the scores at the landmarks.
 
         Scores and coefficients, both (m, machines), are in the base kernel. None if there is no
         reduction.
@@ -75,15 +75,16 @@ class Projection(NamedTuple):
     squared_error: Array
 
 
-class Folded(NamedTuple):
+class FoldResult(NamedTuple):
     """A recursion after a batch, and the origin of its landmarks.
 
     Attributes
     ----------
-    recursion : after the batch.
-    origin : (m,) the former index of each landmark, -1 for a new one; None if all are unchanged.
-    replacement_cost : largest change, by replacing landmarks, of the variance at one that was
-        replaced, as a share of k(z, z).
+    recursion : recursion after the batch.
+    origin : (m,) the index of each landmark before the batch, -1 for a new landmark; None if no
+        landmark has changed.
+    replacement_cost : largest change of the variance at a landmark that was replaced, as a fraction
+        of k(z, z).
     """
 
     recursion: Recursion
@@ -100,7 +101,7 @@ class Recursion(Protocol):
 
     @property
     def landmarks(self) -> Points | None:
-        """Points (m, p) on which the mean is expanded, beside those with multipliers; or None."""
+        """Points (m, p) on which the mean is expanded, besides those with multipliers; or None."""
 
     @property
     def capacity(self) -> int | None:
@@ -108,26 +109,26 @@ class Recursion(Protocol):
 
     @property
     def grows(self) -> bool:
-        """Whether `fold` needs points without a penalty: it takes landmarks from them."""
+        """Whether `fold` needs the points even without a penalty, to choose landmarks."""
 
-    def forget(self, share: float) -> Recursion:
-        """Return the recursion with every penalty so far scaled by ``share`` in (0, 1).
+    def forget(self, forgetting: float) -> Recursion:
+        """Return the recursion with every penalty so far scaled by ``forgetting`` in (0, 1).
 
-        Its covariance may be updated by the next fold only.
+        Its covariance may be out of date until the next fold.
         """
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> Folded:
+    def fold(self, points: Points, smoothness: Smoothness | None) -> FoldResult:
         """Return the recursion after one more batch.
 
         ``points`` are its distinct rows, ``smoothness`` is the penalty of their graph (None for
         none).
         """
 
-    def add_labeled(self, points: Points) -> Folded:
+    def add_labeled(self, points: Points) -> FoldResult:
         """Return the recursion with landmarks for newly labeled points, if it needs them."""
 
     def project(self, points: Points, coefficients: Array) -> Projection:
-        """Return the nearest expansion on the landmarks."""
+        """Return the projection of an expansion on the landmarks."""
 
-    def unexplained(self, points: Points) -> Array:
+    def residual_variances(self, points: Points) -> Array:
         """Return the squared error, (n,), of `project` for each row's kernel function."""

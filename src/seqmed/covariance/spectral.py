@@ -1,10 +1,11 @@
-"""The spectral recursion: section 3.2 of the paper, with choices where it leaves details open.
+"""The spectral recursion: section 3.2 of the paper, with details that the paper leaves open.
 
-From the third batch on the past is represented by r pseudo-points: running means over batches of
-the right singular vectors V of X_t, of its singular values s, and of Laplacian values d paired with
-them by the Rayleigh quotient ``d_i = u_i' L u_i`` of the left singular vectors. The prior kernel is
-that of the penalty ``diag(B s^2 d)`` on V, B the sum of all weights ``2 beta`` so far. The new
-batch is then folded in exactly. The first two batches are exact.
+From the third batch on, earlier batches are represented by r pseudo-points: running means over
+batches of the right singular vectors V of X_t, of its singular values s, and of Laplacian values d
+paired with them by the Rayleigh quotient ``d_i = u_i' L u_i`` of the left singular vectors. The
+prior kernel is the base kernel smoothed by the penalty ``diag(B s^2 d)`` on V, where B is the sum
+of all smoothness weights so far. The new batch is then folded in exactly. The first two batches are
+exact.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import numpy as np
 from scipy.linalg import svd
 
 from seqmed.arrays import Array, Points
-from seqmed.covariance.low_rank import LowRankCovariance, Reduction, damping, fold_exactly
-from seqmed.covariance.protocol import Folded, Projection
+from seqmed.covariance.low_rank import LowRankCovariance, Reduction, fold_exactly, reduction_factor
+from seqmed.covariance.protocol import FoldResult, Projection
 from seqmed.graph.laplacian import Smoothness
 
 EXACT_BATCHES = 2
@@ -47,13 +48,13 @@ class Spectrum:
         )
 
     def average(self, new: Spectrum) -> Spectrum:
-        """Return the means with one more batch, its vectors' signs aligned with the means'."""
+        """Return the means with one more batch, whose vectors get the signs of the means."""
         signs = np.where(np.einsum("ij,ij->i", self.vectors, new.vectors) < 0, -1.0, 1.0)
-        share = 1.0 / (self.count + 1)
+        step = 1.0 / (self.count + 1)
         return Spectrum(
-            self.vectors + share * (signs[:, None] * new.vectors - self.vectors),
-            self.singular_values + share * (new.singular_values - self.singular_values),
-            self.laplacian_values + share * (new.laplacian_values - self.laplacian_values),
+            self.vectors + step * (signs[:, None] * new.vectors - self.vectors),
+            self.singular_values + step * (new.singular_values - self.singular_values),
+            self.laplacian_values + step * (new.laplacian_values - self.laplacian_values),
             self.count + 1,
         )
 
@@ -73,7 +74,7 @@ def spectrum_of(points: Points, smoothness: Smoothness) -> Spectrum:
 
 @dataclass(frozen=True)
 class SpectralRecursion:
-    """The covariance in memory O(r p) plus the newest batch.
+    """The covariance in O(r p) memory plus the newest batch.
 
     Parameters
     ----------
@@ -93,27 +94,29 @@ class SpectralRecursion:
 
     @property
     def landmarks(self) -> Points | None:
-        """The pseudo-points and the rows of the newest batch: all change with every batch."""
+        """The pseudo-points and the rows of the newest batch; both change with every batch."""
         reduction = self.covariance.reduction
         return None if reduction is None else reduction.landmarks
 
-    def forget(self, share: float) -> SpectralRecursion:
-        """Refuse: running means over all batches cannot be discounted."""
+    def forget(self, forgetting: float) -> SpectralRecursion:
+        """Raise an error: running means over all batches cannot be discounted."""
         raise ValueError(
-            f"recursion='spectral' got forgetting={share:g}, expected 1: its running means give "
-            "every batch the same weight. Use recursion='landmarks' or 'exact'."
+            f"recursion='spectral' got forgetting={forgetting:g}, expected 1: its running means "
+            "give every batch the same weight. Use recursion='landmarks' or 'exact'."
         )
 
     def project(self, points: Points, coefficients: Array) -> Projection:
-        """Refuse: there is nothing lasting to project on."""
-        raise ValueError("recursion='spectral' keeps no landmarks: use recursion='landmarks'.")
+        """Raise an error: pseudo-points change, so nothing can be projected on them."""
+        raise ValueError(
+            "recursion='spectral' got points to project, expected none: use recursion='landmarks'."
+        )
 
-    def unexplained(self, points: Points) -> Array:
+    def residual_variances(self, points: Points) -> Array:
         return self.covariance.kernel.diagonal(points)
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> Folded:
+    def fold(self, points: Points, smoothness: Smoothness | None) -> FoldResult:
         if smoothness is None:
-            return Folded(self)
+            return FoldResult(self)
         prior = self.covariance
         if self.spectrum is not None and self.n_folds >= EXACT_BATCHES:
             prior = self._from_past(self.spectrum)
@@ -125,22 +128,24 @@ class SpectralRecursion:
             penalty_weight=self.penalty_weight + smoothness.weight,
             n_folds=self.n_folds + 1,
         )
-        return Folded(recursion, np.full(covariance.reduction.landmarks.shape[0], -1))
+        return FoldResult(recursion, np.full(covariance.reduction.landmarks.shape[0], -1))
 
-    def add_labeled(self, points: Points) -> Folded:
-        """Return the recursion itself: labels are learned with the whole kernel."""
-        return Folded(self)
+    def add_labeled(self, points: Points) -> FoldResult:
+        """Return the recursion unchanged: labels are learned with the exact kernel."""
+        return FoldResult(self)
 
     def _from_past(self, spectrum: Spectrum) -> LowRankCovariance:
-        """Return the covariance in which pseudo-points represent the past."""
+        """Return the covariance in which pseudo-points represent earlier batches."""
         kernel = self.covariance.kernel
         scale = self.penalty_weight * spectrum.laplacian_values
         penalty_factor = np.diag(spectrum.singular_values * np.sqrt(scale))
         gram = kernel(spectrum.vectors, spectrum.vectors)
-        return LowRankCovariance(kernel, Reduction(spectrum.vectors, damping(penalty_factor, gram)))
+        return LowRankCovariance(
+            kernel, Reduction(spectrum.vectors, reduction_factor(penalty_factor, gram))
+        )
 
     def _remember(self, new: Spectrum) -> Spectrum:
-        """Return the running means with a batch; one of smaller rank than theirs is left out.
+        """Return the running means with a batch added; a batch of smaller rank is left out.
 
         The rank is that of the smaller of the first two batches.
         """

@@ -1,9 +1,9 @@
-"""The compiled loops of the pairwise solver: everything that is done once per step.
+"""The compiled loops of the pairwise solver: the work of each step.
 
-A step passes over all points twice: once to update the score errors by the last step and find the
-coefficient that grows, and once to find the one that shrinks. Both passes are written so that the
-compiler vectorises them: no branches, and maxima of integers. The bit pattern of a nonnegative
-double grows with the double; `order` extends that to all doubles.
+A step passes over all points twice: once to update the score errors and find the coefficient to
+increase, and once to find the coefficient to decrease. Both passes are written so that the compiler
+vectorises them: no branches, and maxima of integers. The bit pattern of a nonnegative double, as an
+integer, increases with the double; `order` extends that to all doubles.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from numpy.typing import NDArray
 from seqmed.arrays import Array, Indices, Mask
 from seqmed.dual.problem import ROUNDING
 
-# Curvature, as a share of the largest variance, of a direction in which the objective is linear
-# (duplicate points, hard box).
+# Smallest curvature of a direction, as a fraction of the largest variance. It applies if the
+# objective is linear in that direction (duplicate points, hard box).
 FLAT_CURVATURE = 1e-12
 NEWTON_STEPS = 100
 # Relative precision of the length of a step.
 STEP_PRECISION = 1e-15
-# Newton's method does not start closer to a barrier than this share of the way: its steps there are
-# so short that they would be taken for convergence.
+# Newton's method starts at most at this fraction of the distance to a barrier. Closer to the
+# barrier its steps are so short that they would be mistaken for convergence.
 NEAR_LIMIT = 0.999
-# Points in a block. A pass finds the block of the largest value; the point is looked up afterwards.
+# Number of points in a block. A pass finds the block of the largest value; the point is looked up
+# afterwards.
 BLOCK = 64
 LOWEST = -0x7FFFFFFFFFFFFFFF
 
@@ -41,7 +42,7 @@ class RowCache(NamedTuple):
     Attributes
     ----------
     source : (N, N) all covariances; (0, 0) if the caller computes rows.
-    columns : (n,) the place in ``source`` of every point.
+    columns : (n,) the index of every point in ``source``.
     values : (slots, n) the cached rows.
     slots : (n,) the slot of the row of every point; -1 if it is not cached.
     owners : (slots,) the point whose row is in a slot; -1 for none.
@@ -59,8 +60,8 @@ class RowCache(NamedTuple):
 
 
 @njit(cache=True)
-def vacate(rows: RowCache, point: Index, kept: Index) -> Index:
-    """Return a slot for a point's row, not slot ``kept``; its former owner loses it."""
+def evict(rows: RowCache, point: Index, kept: Index) -> Index:
+    """Return a slot for the row of a point; its previous row is evicted. Never slot ``kept``."""
     while True:
         slot: Index = rows.hand[0]
         rows.hand[0] = (slot + 1) % rows.owners.size
@@ -78,12 +79,12 @@ def vacate(rows: RowCache, point: Index, kept: Index) -> Index:
 
 @njit(cache=True)
 def fetch(rows: RowCache, point: Index, kept: Index) -> Index:
-    """Return the slot of a point's row, -1 if the caller has to compute it."""
+    """Return the slot of the row of a point, -1 if the caller has to compute the row."""
     slot: Index = rows.slots[point]
     if slot < 0:
         if rows.source.shape[0] == 0:
             return -1
-        slot = vacate(rows, point, kept)
+        slot = evict(rows, point, kept)
         into, place = np.uintp(slot), np.uintp(rows.columns[point])
         for k in range(np.uintp(rows.columns.size)):
             rows.values[into, k] = rows.source[place, np.uintp(rows.columns[k])]
@@ -99,8 +100,9 @@ def pair_step(
 
     The slope along the pair is ``-bias_gap + d * (curvature + sum_k e_k / (R_k (R_k - s_k d)))``
     over its two points, with ``R_k`` the distance ``C_k - a_k`` to the bound and ``s_k`` +1 if the
-    step reduces it, else -1. In this form no digits cancel. The slope grows with ``d``: Newton's
-    method inside a bracket, with bisection where a step would leave it.
+    step reduces it, else -1. In this form no digits cancel. The slope increases with ``d``. Its
+    root is found by Newton's method inside a bracket, with bisection if a step would leave the
+    bracket.
     """
     low, high = 0.0, limit
     stiffness = curvature
@@ -150,9 +152,9 @@ def pair_step(
 def refresh_point(point: Index, traits: Array, multipliers: Array, shifts: Array) -> None:
     """Recompute the difference between the implied bias of ``point`` and its score error.
 
-    ``traits`` are (signs, bounds, shapes, variances), (4, n). ``shifts[0]`` holds the sum for
-    coefficients that can grow (else -inf), ``shifts[1]`` for those that can shrink (else +inf),
-    ``shifts[2]`` the curvature of the point's own variance and of its slack term.
+    ``traits`` are (signs, bounds, shapes, variances), (4, n). ``shifts[0]`` is this difference for
+    coefficients that can increase (else -inf), ``shifts[1]`` for those that can decrease (else
+    +inf). ``shifts[2]`` is the curvature: the point's own variance plus that of its slack term.
     """
     sign, bound, shape = traits[0, point], traits[1, point], traits[2, point]
     distance = bound - multipliers[point]
@@ -163,11 +165,11 @@ def refresh_point(point: Index, traits: Array, multipliers: Array, shifts: Array
         rounding = ROUNDING * bound * curvature
     below_bound = shape > 0.0 or distance > 0.0
     above_zero = multipliers[point] > 0.0
-    may_grow = below_bound if sign > 0.0 else above_zero
-    may_shrink = above_zero if sign > 0.0 else below_bound
+    can_increase = below_bound if sign > 0.0 else above_zero
+    can_decrease = above_zero if sign > 0.0 else below_bound
     shift = -sign * slope
-    shifts[0, point] = shift - rounding if may_grow else -np.inf
-    shifts[1, point] = shift + rounding if may_shrink else np.inf
+    shifts[0, point] = shift - rounding if can_increase else -np.inf
+    shifts[1, point] = shift + rounding if can_decrease else np.inf
     shifts[2, point] = traits[3, point] + curvature
 
 
@@ -180,26 +182,26 @@ def refresh(traits: Array, multipliers: Array, shifts: Array) -> None:
 
 @njit(cache=True)
 def order(value: float) -> np.int64:
-    """Return an integer that grows with a double, whatever its sign."""
+    """Return an integer that increases with a double of any sign."""
     bits = np.float64(value).view(np.int64)
     return bits ^ ((bits >> np.int64(63)) & np.int64(0x7FFFFFFFFFFFFFFF))
 
 
 @njit(cache=True)
 def bits_of(value: float) -> np.int64:
-    """Return an integer that grows with a double that is not negative."""
+    """Return an integer that increases with a nonnegative double."""
     return np.float64(value).view(np.int64)
 
 
 @njit(cache=True)
 def single_bits_of(value: np.float32) -> np.int32:
-    """Return an integer that grows with a single that is not negative."""
+    """Return an integer that increases with a nonnegative single-precision number."""
     return np.float32(value).view(np.int32)
 
 
 @njit(cache=True)
 def double_of(bits: np.int64) -> np.float64:
-    """Return the double of which these are the bits."""
+    """Return the double with these bits."""
     return np.int64(bits).view(np.float64)
 
 
@@ -211,10 +213,10 @@ def move(
     steps: tuple[float, float],
     shifts: Array,
 ) -> tuple[float, Index]:
-    """Update the score errors by a step, in place, and find the next coefficient to grow.
+    """Update the score errors by a step, in place, and find the next coefficient to increase.
 
     The step's effect is ``steps[0] * values[slots[0]] - steps[1] * values[slots[1]]``. Returns the
-    largest bias implied by a coefficient that can grow, and its point: -1 if none can.
+    largest bias implied by a coefficient that can increase, and its point: -1 if none can.
     """
     n, block = np.uintp(errors.size), np.uintp(BLOCK)
     up, down = np.uintp(slots[0]), np.uintp(slots[1])
@@ -255,7 +257,7 @@ def subtract_product(errors: Array, gram: Array, coefficients: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def find_shrinker(
+def find_decreasing(
     errors: Array,
     values: NDArray[np.floating],
     shifts: Array,
@@ -263,11 +265,12 @@ def find_shrinker(
     scales: tuple[float, float],
     gains: NDArray[np.int32],
 ) -> tuple[float, Index]:
-    """Return the largest bias gap to a coefficient that can shrink, and the best one to shrink.
+    """Return the largest bias gap to a coefficient that can decrease, and the best one to decrease.
 
-    ``grower`` is (slot of its row, implied bias, curvature, 1 or for no row 0). Gains are to second
-    order, ``gap^2 / curvature``, compared in single precision and therefore scaled; ``gains`` (n,)
-    is a buffer for their bits. The place is -1 if no gap is positive.
+    ``grower`` describes the coefficient to increase: (slot of its row, implied bias, curvature, 1
+    if it has a row, else 0). The best partner has the largest second-order gain, ``gap^2 /
+    curvature``. Gains are scaled, because they are compared in single precision. ``gains`` (n,) is
+    a buffer for their bits. The index is -1 if no gap is positive.
     """
     slot, top, own, twice = np.uintp(grower[0]), grower[1], grower[2], 2.0 * grower[3]
     gap_scale, curvature_scale = scales[0], scales[1]
@@ -303,7 +306,7 @@ def find_shrinker(
 
 
 @njit(cache=True)
-def sweep(
+def take_steps(
     rows: RowCache,
     traits: Array,
     multipliers: Array,
@@ -347,7 +350,7 @@ def sweep(
             slot, rise, own = fetch(rows, grower, -1), 1.0, shifts[2, grower]
             if slot < 0:
                 return MISSING, taken, grower
-        violation, shrinker = find_shrinker(
+        violation, shrinker = find_decreasing(
             errors, rows.values, shifts, (slot, top, own, rise), scales, gains
         )
         if finite and grower < n:
@@ -399,7 +402,8 @@ def sweep(
         step = pair_step(bias_gap, curvature, pair_shapes, pair_distances, pair_senses, step_limit)
         rise, fall = step * rise, step * fall
 
-        # A step below the last digit of one end changes y'a, unless the other gets to its bound.
+        # If rounding leaves one of the two coefficients unchanged, y'a changes. This is accepted
+        # only if the other coefficient reaches a bound.
         n_moved, landed = 0, False
         for end in range(2):
             point = grower if end == 0 else shrinker

@@ -1,4 +1,4 @@
-"""The dual of one update: its objective, its optimality conditions, its certificate.
+"""The dual of one update: objective, optimality conditions and certificate.
 
 One update of a maximum entropy discrimination classifier is the concave problem
 
@@ -11,11 +11,11 @@ maximum entropy discrimination, 0 is the support vector machine, whose log term 
 ``a_i <= C_i``. The sum ``t`` is 0 unless there are frozen multipliers. A finite prior variance
 ``v`` of the bias drops the equality and adds ``v`` to ``K``.
 
-Everything is written in the *signed coefficients* ``c = Y a`` and the *implied bias*
+The code uses the *signed coefficients* ``c = Y a`` and the *implied bias*
 
     b_i = y_i (1 - e_i / (C_i - a_i)) - m_i - (K c)_i
 
-of point ``i`` alone. At the optimum all support vectors imply the same bias, which is the bias.
+of each point ``i``. At the optimum all free support vectors imply the same bias: the solution's.
 `seqmed.theory.dual_objective` is the problem as one equation.
 """
 
@@ -36,23 +36,23 @@ Block = Callable[[Mask], tuple[Indices, NDArray[np.floating]]]
 
 # Twice the spacing of doubles at 1: one rounding of a multiplier and one of its bound.
 ROUNDING = 2 * float(np.finfo(np.float64).eps)
-# Largest |y'a|, as a share of the sum of the bounds of one class.
+# Largest |y'a|, as a fraction of the sum of the bounds of one class.
 LARGEST_SUM = 0.5
-# A sum y'a below this share of all bounds is a rounding error of zero. As a constraint it would
-# make a support vector, which fixes the bias, of a point that needs no multiplier.
+# A sum y'a below this fraction of all bounds is treated as 0. If it were kept as the constraint, a
+# point that needs no multiplier would become a support vector and determine the bias.
 ZERO_SUM = 1e-12
 
 
-def is_moderate(largest: float) -> bool:
-    """Whether covariances of up to this size can be held in single precision."""
+def fits_single_precision(largest: float) -> bool:
+    """Whether covariances up to this size can be stored in single precision."""
     return 1e-25 < largest < 1e25
 
 
 class ComputedRows(Protocol):
-    """Covariances that are not in memory, as far as a solver needs them."""
+    """Covariances whose rows are computed when the solver needs them."""
 
     def __getitem__(self, rows: Indices, /) -> Array:
-        """Return some rows, (m, n)."""
+        """Return the selected rows, (m, n)."""
 
     def __matmul__(self, coefficients: Array, /) -> Array:
         """Return the product with ``coefficients`` (n,)."""
@@ -86,7 +86,7 @@ class DualProblem:
     multiplier_sum: float = 0.0
 
     def take(self, rows: Indices | Mask) -> DualProblem:
-        """Return the problem of some points; its ``gram`` stays that of all."""
+        """Return the problem of the selected points; ``gram`` is still that of all points."""
         return replace(
             self,
             signs=self.signs[rows],
@@ -105,7 +105,7 @@ class DualSolution(NamedTuple):
     bias : the exact bias; under a finite variance its deviation from the prior mean.
     gap : duality gap, >= 0, an upper bound on the distance of either objective to the optimum.
     objective : value of the dual.
-    violation : largest difference of two implied biases, to be below ``tol``.
+    violation : largest difference between two implied biases; at most ``tol`` if converged.
     status : "converged", "max_iter", or "rounding" (no floating point step makes progress).
     n_iter : number of pair steps taken.
     """
@@ -120,15 +120,16 @@ class DualSolution(NamedTuple):
 
     @property
     def relative_gap(self) -> float:
-        """The gap over the larger of the two objectives' sizes."""
+        """The gap divided by the larger absolute value of the two objectives."""
         size = max(abs(self.objective), abs(self.objective + self.gap))
         return self.gap / size if size > 0 else 0.0
 
 
 def feasible(problem: DualProblem, multipliers: Array) -> Array:
-    """Return multipliers (n,) moved into their bounds and, under a diffuse bias, to ``y'a = t``.
+    """Return multipliers (n,) made feasible: within bounds and, for a diffuse bias, ``y'a = t``.
 
-    Multipliers of one sign are scaled down. If that is not enough, those of the other are raised.
+    Multipliers of one sign are scaled down. If that is not enough, multipliers of the other sign
+    are raised.
     """
     highest = np.where(problem.shapes > 0, np.nextafter(problem.bounds, 0.0), problem.bounds)
     start = np.clip(multipliers, 0.0, highest)
@@ -171,33 +172,34 @@ class KKTResiduals(NamedTuple):
     errors : (n,) see `score_errors`.
     implied_biases : (n,) the bias ``b_i`` that each point implies.
     rounding : (n,) change of an implied bias by rounding its multiplier. It is large close to the
-        bound; no solver could reduce a violation of that size.
-    may_grow, may_shrink : (n,) masks of the signed coefficients that may.
+        bound; no solver can reduce a violation below it.
+    can_increase, can_decrease : (n,) masks of the signed coefficients.
     lowest, highest : the interval of biases that the conditions allow: from the largest bias
-        implied by a coefficient that may grow to the smallest by one that may shrink.
+        implied by a coefficient that can increase, to the smallest bias implied by one that can
+        decrease.
     """
 
     errors: Array
     implied_biases: Array
     rounding: Array
-    may_grow: Mask
-    may_shrink: Mask
+    can_increase: Mask
+    can_decrease: Mask
     lowest: float
     highest: float
 
     @property
     def violation(self) -> float:
-        """Largest difference of two implied biases: not positive at the optimum."""
+        """Largest difference between two implied biases; not positive at the optimum."""
         return self.lowest - self.highest
 
     @property
-    def contested(self) -> Mask:
-        """A mask (n,) of the points whose implied bias is outside the interval.
+    def movable(self) -> Mask:
+        """A mask (n,) of the points whose multiplier a step could change.
 
-        The others are at a bound, and no step would change them.
+        The other points are at a bound, and no step would change them.
         """
-        return (self.may_grow & (self.implied_biases > self.highest)) | (
-            self.may_shrink & (self.implied_biases < self.lowest)
+        return (self.can_increase & (self.implied_biases > self.highest)) | (
+            self.can_decrease & (self.implied_biases < self.lowest)
         )
 
 
@@ -206,7 +208,7 @@ def kkt_residuals(
 ) -> KKTResiduals:
     """Return the KKT residuals of multipliers (n,) with score errors (n,).
 
-    ``total`` is ``y'a`` of all points, if these are only some.
+    ``total`` is ``y'a`` of all points; required if these are only a part of the points.
     """
     distance = problem.bounds - multipliers
     soft = problem.shapes > 0
@@ -219,14 +221,14 @@ def kkt_residuals(
     implied = errors - problem.signs * slope
     rounding = ROUNDING * problem.bounds * stiffness
     positive, above_zero, below_bound = problem.signs > 0, multipliers > 0, soft | (distance > 0)
-    may_grow = np.where(positive, below_bound, above_zero)
-    may_shrink = np.where(positive, above_zero, below_bound)
-    lowest = float(np.where(may_grow, implied - rounding, -np.inf).max(initial=-np.inf))
-    highest = float(np.where(may_shrink, implied + rounding, np.inf).min(initial=np.inf))
+    can_increase = np.where(positive, below_bound, above_zero)
+    can_decrease = np.where(positive, above_zero, below_bound)
+    lowest = float(np.where(can_increase, implied - rounding, -np.inf).max(initial=-np.inf))
+    highest = float(np.where(can_decrease, implied + rounding, np.inf).min(initial=np.inf))
     if np.isfinite(problem.bias_variance):
         own = problem.bias_variance * float(problem.signs @ multipliers if total is None else total)
         lowest, highest = max(lowest, own), min(highest, own)
-    return KKTResiduals(errors, implied, rounding, may_grow, may_shrink, lowest, highest)
+    return KKTResiduals(errors, implied, rounding, can_increase, can_decrease, lowest, highest)
 
 
 def exact_bias(
@@ -234,13 +236,13 @@ def exact_bias(
 ) -> float:
     """Return the multiplier of ``y'a = t``: the implied bias of every free support vector.
 
-    Without a free support vector it is the point nearest to ``previous`` of the interval that the
-    optimality conditions allow; without ``previous`` the middle of the interval, as in LIBSVM.
-    Under a finite variance ``v`` it is ``v y'a``.
+    Without a free support vector, the optimality conditions allow an interval. The bias is then the
+    value in the interval nearest to ``previous``, or without ``previous`` the middle of the
+    interval, as in LIBSVM. Under a finite variance ``v`` it is ``v y'a``.
     """
     if np.isfinite(problem.bias_variance):
         return problem.bias_variance * float(problem.signs @ multipliers)
-    free = residuals.may_grow & residuals.may_shrink
+    free = residuals.can_increase & residuals.can_decrease
     if free.any():
         weights = 1.0 / (1.0 + residuals.rounding[free] / ROUNDING)
         weights = weights / weights.max() if weights.any() else np.ones_like(weights)
@@ -257,8 +259,8 @@ def duality_gap(problem: DualProblem, multipliers: Array, errors: Array, bias: f
     The quadratic parts cancel exactly, so the gap is a sum of one term per point: the loss of the
     slack ``s_i = 1 - y_i (score_i + bias)`` minus ``a_i s_i`` minus the log term. With
     ``r = (C_i - a_i) s_i / e_i`` a term on the sloping part of the loss is ``e_i (r - 1 - log r)``,
-    which is never negative. A rounding error in the equality enlarges the sum, and so does a bias
-    that is not optimal under a finite variance.
+    which is never negative. A rounding error in the equality constraint increases the gap. So does
+    a bias that is not optimal under a finite variance.
     """
     slack = problem.signs * (errors - bias)
     distance = problem.bounds - multipliers
@@ -310,7 +312,7 @@ def certify(
     previous_bias: float | None = None,
     residuals: KKTResiduals | None = None,
 ) -> DualSolution:
-    """Turn multipliers into a solution: bias, gap and violation from one fresh product with K.
+    """Return multipliers as a solution, with bias, gap and violation from a new product with K.
 
     ``status`` is reported if the violation exceeds ``tol``. ``residuals`` are those of the
     multipliers, if they have been computed.
@@ -330,7 +332,7 @@ def certify(
 
 
 def with_bias(problem: DualProblem, solution: DualSolution, bias: float) -> DualSolution:
-    """Return the solution with another bias, and the gap that goes with it."""
+    """Return the solution with another bias and the corresponding gap."""
     errors = score_errors(problem, solution.multipliers)
     gap = duality_gap(problem, solution.multipliers, errors, bias)
     return solution._replace(bias=bias, gap=gap)

@@ -1,11 +1,12 @@
 """Screening: solve the dual without the points that are expected to have a multiplier of zero.
 
-A multiplier of zero is optimal for a point beyond its margin. Points expected to be there are left
-out. The optimality conditions are then checked over all points, and points that violate them are
-added. The result is a solution of the whole problem, with its certificate.
+A multiplier of zero is optimal for a point beyond its margin. Points that are expected to lie
+beyond their margins are left out first. The optimality conditions are then checked over all points,
+and points that violate them are added. The result is a solution of the whole problem, with its
+certificate.
 
-The steps are those of `seqmed.dual.smo`. Their covariances may be in single precision: a solve
-ends only by score errors recomputed in double precision.
+The steps are those of `seqmed.dual.smo`. Covariances may be in single precision: a solve ends only
+after score errors have been recomputed in double precision.
 """
 
 from __future__ import annotations
@@ -27,17 +28,18 @@ from seqmed.dual.problem import (
     score_errors,
 )
 
-# Distance beyond its margin at which a point is not added with those that violate theirs.
+# Distance beyond its margin up to which a point is added together with violating points.
 SPARE = 0.1
-# Points up to which all their covariances are held; beyond that 512 MB of their rows.
+# Largest number of points whose covariances are all held; beyond it, a cache of rows is used.
 LARGEST_BLOCK = 12_000
-# Most points to start with; afterwards the active set is at most doubled at a time.
+# Largest number of points to start with. Later the active set is at most doubled at a time.
 MOST_AT_FIRST = 3000
-# Steps per active point before score errors are recomputed.
+# Number of steps per active point before score errors are recomputed.
 STEPS_PER_POINT = 100
-# Times in a row that recomputed errors show no progress, as long as steps are taken.
+# Number of consecutive checks without a smaller violation after which the solve ends.
 LONGEST_STALL = 30
-# Points up to which the problem is solved again in double precision if single does not converge.
+# Largest number of points for which a solve that did not converge in single precision is repeated
+# in double precision.
 LARGEST_IN_DOUBLE = 4000
 
 
@@ -55,9 +57,10 @@ def solve_from(
 
     Parameters
     ----------
-    problem : of n points; its ``gram @ c`` is cheap.
-    rows : (n,) mask of the points to begin with.
-    block : returns the covariances of the points of a mask.
+    problem : problem with n points and a cheap product ``gram @ c``.
+    rows : (n,) mask of the points to start with.
+    block : function of a mask (n,). It returns the indices (m,) of these points, in any order, and
+        their covariances (m, m) in single or double precision.
     start, tol, max_iter, previous_bias : as in `seqmed.dual.smo.solve`.
     """
     allowed = max(10_000_000, 100 * rows.size) if max_iter < 0 else max_iter
@@ -82,7 +85,7 @@ def solve_from(
                 patience = smo.PATIENCE if violation < 0.5 * least else patience - 1
             elif stalled == LONGEST_STALL:
                 patience = 0
-        # at first to a coarse tolerance, which shows the points that were left out wrongly
+        # a coarse tolerance first: it shows which points were left out wrongly
         target = smo.COARSE * tol if least == float("inf") and not rows.all() else tol
         least = min(least, violation)
         total = float(problem.signs @ multipliers)
@@ -115,7 +118,7 @@ def solve_from(
 def active_set_of(
     problem: DualProblem, rows: Mask, block: Block, multipliers: Array, errors: Array
 ) -> smo.ActiveSet:
-    """Return the active set of some points, by a mask; if they are many, with an empty cache."""
+    """Return the active set of the points in a mask. If there are many, its row cache is empty."""
     if rows.sum() <= LARGEST_BLOCK:
         places, gram = block(rows)
         variances, own = gram.diagonal().astype(np.float64), np.arange(places.size)
@@ -142,17 +145,17 @@ def active_set_of(
 def violating(
     problem: DualProblem, residuals: KKTResiduals, rows: Mask, multipliers: Array
 ) -> Mask:
-    """Return a mask (n,) of the points left out that are to be added; empty if none violates.
+    """Return a mask (n,) of the left-out points to add; empty if none violates the conditions.
 
-    The bias is that of the points ``rows``. Points near a violation are added, too.
+    The bias is determined by the points ``rows``. Points near a violation are added as well.
     """
     if np.isfinite(problem.bias_variance):
         bias = problem.bias_variance * float(problem.signs @ multipliers)
     else:
-        lowest = residuals.implied_biases.max(initial=-np.inf, where=residuals.may_grow & rows)
-        highest = residuals.implied_biases.min(initial=np.inf, where=residuals.may_shrink & rows)
+        lowest = residuals.implied_biases.max(initial=-np.inf, where=residuals.can_increase & rows)
+        highest = residuals.implied_biases.min(initial=np.inf, where=residuals.can_decrease & rows)
         bias = float(0.5 * (lowest + highest))
-    growing, shrinking = ~rows & residuals.may_grow, ~rows & residuals.may_shrink
+    growing, shrinking = ~rows & residuals.can_increase, ~rows & residuals.can_decrease
     missed = (growing & (residuals.implied_biases > bias)) | (
         shrinking & (residuals.implied_biases < bias)
     )
@@ -165,7 +168,8 @@ def violating(
 def first_rows(problem: DualProblem, rows: Mask, support: Mask) -> Mask:
     """Return a mask (n,) of the points to start with: some of ``rows``, and all of ``support``.
 
-    If these cannot attain the sum of multipliers, all of ``rows``, or else all points.
+    If these cannot attain the sum of multipliers, the mask contains all of ``rows``; if that is not
+    enough either, all points.
     """
     for some in (thinned(rows, MOST_AT_FIRST) | support, rows | support):
         if can_attain_sum(problem, some):
@@ -174,7 +178,7 @@ def first_rows(problem: DualProblem, rows: Mask, support: Mask) -> Mask:
 
 
 def thinned(mask: Mask, most: int) -> Mask:
-    """Return a mask of at most ``most`` of the points of a mask, evenly spaced."""
+    """Return a mask with at most ``most`` of the points of a mask, evenly spaced."""
     places = np.flatnonzero(mask)
     if places.size <= most:
         return mask
@@ -184,7 +188,7 @@ def thinned(mask: Mask, most: int) -> Mask:
 
 
 def can_attain_sum(problem: DualProblem, rows: Mask) -> bool:
-    """Whether some points alone can attain the sum of multipliers under a diffuse bias."""
+    """Whether the selected points alone can attain the sum of multipliers under a diffuse bias."""
     if np.isfinite(problem.bias_variance):
         return bool(rows.any())
     signs, bounds = problem.signs[rows], problem.bounds[rows]

@@ -1,19 +1,19 @@
 """Pairwise solver for the dual: sequential minimal optimisation with a log barrier.
 
 Each step moves two signed coefficients against each other, ``c_i += d`` and ``c_j -= d``, which
-keeps ``y'a`` unchanged. ``i`` implies the largest bias among the coefficients that can grow; ``j``
-is the partner of the largest second-order gain; ``d`` solves their one-dimensional problem. The
-loops are compiled, see `seqmed.dual.loops`. Around them:
+keeps ``y'a`` unchanged. ``i`` implies the largest bias among the coefficients that can increase;
+``j`` is the partner with the largest second-order gain; ``d`` solves the one-dimensional problem of
+the pair. The loops are compiled, see `seqmed.dual.loops`. Around them:
 
-- Shrinking: points at a bound that no step would move leave the *active set* for a while, which
-  makes steps cheaper.
+- Shrinking: points at a bound that no step would move leave the *active set* temporarily, which
+makes steps cheaper.
 - A large problem is solved with a cache of rows in single precision. Their rounding affects only
-  the change since score errors were last computed in double precision: it vanishes with the
-  violation, and a solve ends only by recomputed errors.
+the changes since score errors were last computed in double precision. These changes vanish with the
+violation, and a solve ends only after errors have been recomputed.
 
-A finite bias variance ``v`` needs no second algorithm. With ``u = y'a`` as a variable of its own,
-its penalty ``v u^2 / 2`` and the constraint ``y'a - u = 0`` form the same problem with one more
-point: covariance ``v`` with itself, 0 with the others, target 0, prior score 0, and no bounds.
+A finite bias variance ``v`` needs no second algorithm. With an additional variable ``u = y'a``, its
+penalty ``v u^2 / 2`` and the constraint ``y'a - u = 0`` form the same problem with one more point:
+covariance ``v`` with itself, 0 with the others, target 0, prior score 0, and no bounds.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ import numpy as np
 
 from seqmed.arrays import Array, Indices, Mask
 from seqmed.dual import loops
-from seqmed.dual.loops import MISSING, RUNNING, RowCache, refresh, sweep
+from seqmed.dual.loops import MISSING, RUNNING, RowCache, refresh, take_steps
 from seqmed.dual.problem import (
     DualProblem,
     DualSolution,
     KKTResiduals,
     certify,
     feasible,
-    is_moderate,
+    fits_single_precision,
     kkt_residuals,
     score_errors,
 )
 
 # Pair steps between two returns to the interpreter, so that a long solve can be interrupted.
 STEPS_PER_CALL = 100_000
-# Times in a row that recomputed errors may fail to halve the violation before rounding is reported.
+# Number of consecutive checks that may fail to halve the violation before rounding is reported.
 PATIENCE = 3
-# Smallest active set that is shrunk, and the largest share of its points that may remain then.
+# Smallest active set that is shrunk, and the largest fraction of its points that may remain.
 SHRINKABLE, WORTH_SHRINKING = 400, 0.8
-# Multiple of the tolerance to which a large problem is solved before all points are checked.
+# The first solve of a large problem, before all points are checked, uses this many times tol.
 COARSE = 10.0
 # Memory of the row cache, and how many missing rows are computed at a time.
 ROW_BYTES, ROWS_AT_A_TIME = 2**29, 16
@@ -55,9 +55,9 @@ class ActiveSet(NamedTuple):
 
     Attributes
     ----------
-    places : (n,) their places in the whole problem.
-    part : the problem without the others; its covariances are those of the whole.
-    multipliers, errors : (n,) their state, changed by `sweep`.
+    places : (n,) their indices in the whole problem.
+    part : the problem of these points only; its covariances are those of the whole problem.
+    multipliers, errors : (n,) their state, changed in place by `take_steps`.
     shifts, traits : (3, n) and (4, n), see `seqmed.dual.loops.refresh_point`.
     rows : their covariances.
     """
@@ -79,7 +79,7 @@ def solve(
     start: Array | None = None,
     previous_bias: float | None = None,
 ) -> DualSolution:
-    """Solve the dual by pair steps from ``start`` (by default zeros, or nearest to them).
+    """Solve the dual by pair steps from ``start`` (by default the feasible point nearest to 0).
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def solve(
     max_iter : largest number of pair steps; -1 means 10 million, or 100 per point if more.
     start : (n,) first multipliers, within their bounds (below them where the slack shape is
         positive), and with ``y'a = t`` under a diffuse bias.
-    previous_bias : the bias to stay close to where the problem does not fix it.
+    previous_bias : if the problem does not determine the bias, the one nearest to this is chosen.
     """
     n = problem.signs.size
     allowed = max(10_000_000, 100 * n) if max_iter < 0 else max_iter
@@ -99,14 +99,14 @@ def solve(
     if not ((multipliers >= 0) & (multipliers <= caps)).all():
         raise ValueError(
             f"start has entries in [{multipliers.min():g}, {multipliers.max():g}], expected each "
-            "between 0 and its bound: clip the start, or pass none."
+            "between 0 and its bound: clip start, or leave it out."
         )
     if isinstance(problem.gram, np.ndarray):
         problem = replace(problem, gram=np.require(problem.gram, np.float64, ["C", "W"]))
     status, used, patience, shrinking = "rounding", 0, PATIENCE, n > SHRINKABLE
     least, active = float("inf"), None
     while True:
-        # Steps accumulate rounding in the errors; only recomputed ones may end a solve.
+        # Steps accumulate rounding in the errors, so a solve ends only after errors are recomputed.
         residuals = kkt_residuals(problem, multipliers, recomputed_errors(problem, multipliers))
         violation = residuals.violation
         if violation <= tol or status == "max_iter" or not patience:
@@ -115,7 +115,7 @@ def solve(
             active = all_active(problem, multipliers, residuals.errors)
         else:
             active = active._replace(errors=residuals.errors[active.places])
-        # at first to a coarse tolerance, which shows the points that were left out wrongly
+        # a coarse tolerance first: it shows which points were left out wrongly
         target = COARSE * tol if shrinking and violation > COARSE * tol else tol
         total = float(problem.signs @ multipliers)
         outcome, steps, active = descend(
@@ -153,11 +153,12 @@ def recomputed_errors(problem: DualProblem, multipliers: Array) -> Array:
 def descend(
     active: ActiveSet, multipliers: Array, total: float, tol: float, allowed: int, shrinking: bool
 ) -> tuple[int, int, ActiveSet]:
-    """Take up to ``allowed`` pair steps, changing the ``multipliers`` of the whole in place.
+    """Take up to ``allowed`` pair steps; ``multipliers`` of the whole problem change in place.
 
     ``total`` is their ``y'a``. If ``shrinking``, points at a bound that no step would move leave
-    the active set. That is checked when errors are recomputed. Returns (outcome, steps taken, the
-    active set at the end). Compiled calls are short, so that a solve can be interrupted.
+    the active set. Recomputed errors later show whether such a point must return. Returns (outcome,
+    steps taken, the active set at the end). Compiled calls are short, so that a solve can be
+    interrupted.
     """
     bias_state = np.array([active.part.bias_variance, total])
     outcome, used, since_check = RUNNING, 0, 0
@@ -168,7 +169,7 @@ def descend(
         check_at = max(active.places.size // 2, SHRINKABLE) if shrinkable else STEPS_PER_CALL
         error = SINGLE if active.rows.values.dtype == np.float32 else 0.0
         limits = np.array([tol, min(check_at - since_check, allowed - used), error])
-        outcome, steps, missing = sweep(
+        outcome, steps, missing = take_steps(
             active.rows,
             active.traits,
             active.multipliers,
@@ -187,9 +188,9 @@ def descend(
 
 
 def left_out(active: ActiveSet, residuals: KKTResiduals) -> bool:
-    """Whether a point that a step would move is not active."""
-    contested = residuals.contested
-    return bool(contested.sum() > contested[active.places].sum())
+    """Whether a step could change a point that is not active."""
+    movable = residuals.movable
+    return bool(movable.sum() > movable[active.places].sum())
 
 
 def all_active(problem: DualProblem, multipliers: Array, errors: Array) -> ActiveSet:
@@ -213,9 +214,9 @@ def empty_row_cache(gram: Any, places: Indices) -> RowCache:
     """Return an empty cache for rows of the covariances, in single precision."""
     n = places.size
     slots = int(min(n, max(ROW_BYTES // (4 * n), 4 * ROWS_AT_A_TIME)))
-    single = is_moderate(float(np.abs(gram.diagonal()).max()))
+    single = fits_single_precision(float(np.abs(gram.diagonal()).max()))
     values = np.empty((slots, n), dtype=np.float32 if single else np.float64)
-    values[0] = 0.0  # read by a step of length zero
+    values[0] = 0.0  # used by steps of length zero
     return RowCache(
         source=gram if isinstance(gram, np.ndarray) else np.empty((0, 0)),
         columns=places,
@@ -228,24 +229,24 @@ def empty_row_cache(gram: Any, places: Indices) -> RowCache:
 
 
 def shrink(active: ActiveSet, total: float) -> ActiveSet:
-    """Return the active set without the points that no step would move, if they are many.
+    """Return the active set without the points that no step would move, if there are many.
 
     ``total`` is ``y'a`` of the whole problem.
     """
-    kept = kkt_residuals(active.part, active.multipliers, active.errors, total).contested
+    kept = kkt_residuals(active.part, active.multipliers, active.errors, total).movable
     if kept.sum() >= WORTH_SHRINKING * kept.size or not kept.any():
         return active
     return without_others(active, kept)
 
 
 def without_others(active: ActiveSet, kept: Mask) -> ActiveSet:
-    """Return the active set of some of its points, by a mask (n,)."""
+    """Return the active set of the points in a mask (n,)."""
     places, part = active.places[kept], active.part
     rows = empty_row_cache(part.gram, places)
     if not isinstance(part.gram, np.ndarray):  # rows that were computed are not computed again
         renumbered = np.cumsum(kept) - 1
         for point in np.flatnonzero(kept & (active.rows.slots >= 0))[: rows.owners.size]:
-            slot = loops.vacate(rows, renumbered[point], -1)
+            slot = loops.evict(rows, renumbered[point], -1)
             rows.values[slot] = active.rows.values[active.rows.slots[point], kept]
     return ActiveSet(
         places=places,
@@ -259,7 +260,7 @@ def without_others(active: ActiveSet, kept: Mask) -> ActiveSet:
 
 
 def compute_rows(active: ActiveSet, missing: loops.Index) -> None:
-    """Compute the missing row of a point, and those most likely to be needed next."""
+    """Compute the missing row of a point, and the rows most likely to be needed next."""
     absent = active.rows.slots < 0
     half = min(ROWS_AT_A_TIME // 2, int(absent.sum()))
     growing = np.where(absent, active.errors + active.shifts[0], -np.inf)
@@ -271,4 +272,4 @@ def compute_rows(active: ActiveSet, missing: loops.Index) -> None:
     computed = np.unique(points)
     values = active.part.gram[active.places[computed]]
     for point, row in zip(computed, values, strict=True):
-        active.rows.values[loops.vacate(active.rows, point, -1)] = row[active.places]
+        active.rows.values[loops.evict(active.rows, point, -1)] = row[active.places]

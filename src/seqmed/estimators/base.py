@@ -218,7 +218,9 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
             return np.log(self.predict_proba(X))
 
     def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the accuracy on the labeled rows. Unlabeled rows are ignored.
+        """Return the accuracy on the labeled rows.
+
+        Unlabeled rows are ignored.
 
         Parameters
         ----------
@@ -231,8 +233,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
 
         Returns
         -------
-        accuracy : float in [0, 1]
-            Weighted share of labeled rows that are predicted correctly.
+        accuracy : float in [0, 1] Weighted fraction of labeled rows that are predicted correctly.
 
         Raises
         ------
@@ -290,7 +291,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
 
     @abstractmethod
     def _retract(self, points: Points, codes: Indices | None) -> None:
-        """Remove the labels of some rows; ``codes`` (n,) are their classes, None for any."""
+        """Remove the labels of the given rows; ``codes`` (n,) are their classes, None for any."""
 
     @abstractmethod
     def _class_scores(self, X: MatrixLike) -> tuple[ClassRegistry, Array]:
@@ -298,8 +299,8 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
 
     @abstractmethod
     def _n_support(self) -> int:
-        """Return the number of points that a label query compares rows with."""
+        """Return the number of points that a label query compares the rows with."""
 
     @abstractmethod
     def _uncertainty(self, points: Points) -> Uncertainty:
-        """Return the uncertainty of the decisions at some rows, for label queries."""
+        """Return the uncertainty of the decisions at the given rows, for label queries."""

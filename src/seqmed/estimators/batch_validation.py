@@ -30,7 +30,7 @@ def made_constraints(kind: Any) -> dict[str, list[Any]]:
 
 
 class BatchValidator(BaseEstimator):
-    """Base of all classifiers: checks of what the user passes in."""
+    """Base class of all classifiers: validation of user input."""
 
     # Parameters that may not change between two batches.
     _fixed_parameters: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class BatchValidator(BaseEstimator):
     # -- parameters ------------------------------------------------------------------------------
 
     def _validate_params(self) -> None:
-        """Check each parameter by itself; the error message is scikit-learn's."""
+        """Check each parameter on its own; the error message is scikit-learn's."""
         kind: Any = type(self)
         for name, constraints in made_constraints(kind).items():
             value = getattr(self, name)
@@ -66,10 +66,10 @@ class BatchValidator(BaseEstimator):
         for name, before in fixed.items():
             now = getattr(self, name)
             if name == "bias" and "auto" not in (before, now):
-                continue  # "exact" and "median" share one state
+                continue  # "exact" and "median" have the same state
             if now is not before and now != before:
                 raise ValueError(
-                    f"{name} was changed from {before!r} to {now!r} in mid-stream, expected the "
+                    f"{name} was changed from {before!r} to {now!r} between batches, expected the "
                     f"same value for all batches: set {name}={before!r} again, or start a new "
                     "model."
                 )
@@ -113,13 +113,13 @@ class BatchValidator(BaseEstimator):
         used = weights > 0
         if not used.any():
             raise ValueError(
-                "every sample_weight is zero, expected at least one positive weight: leave out "
-                "the batch."
+                "every sample_weight is zero, expected at least one positive weight: correct the "
+                "weights, or skip the batch."
             )
         if not used.all():
             points, weights = take_rows(points, used), weights[used]
             labels, labeled = labels[used[labeled]], labeled[used]
-        if not declared.size:  # a marker that is a class remains one after `retract`
+        if not declared.size:  # a marker that is a class is still a class after `retract`
             declared = labels[is_marked(labels, self.unlabeled)][:1]
         return Rows(points, labeled, labels, weights, declared, gram)
 
@@ -153,14 +153,14 @@ class BatchValidator(BaseEstimator):
         return split_labels(y, self.unlabeled, known=known, signs_are_classes=signs_are_classes)
 
     def _check_classes(self, classes: ArrayLike, known: NDArray[Any] | None) -> NDArray[Any]:
-        """Return declared classes, sorted; refuse missing labels and the marker among them."""
+        """Return the declared classes, sorted; refuse missing labels and the marker."""
         given = list(classes) if isinstance(classes, set | frozenset) else classes
         if np.ndim(given) != 1:
             raise ValueError(
                 f"classes has shape {np.shape(given)}, expected one dimension: pass a list of "
                 "labels."
             )
-        values = list(as_label_array(given))  # objects: the string 'nan' is a class name
+        values = list(as_label_array(given))  # objects, because 'nan' is a class name
         marker = self.unlabeled
         if not self._semi_supervised and is_minus_one(marker):
             marker = None
@@ -173,7 +173,7 @@ class BatchValidator(BaseEstimator):
         return np.unique(labels)
 
     def _check_labels(self, rows: Rows, *, alone: bool, new_points: bool) -> None:
-        """Refuse a batch without labels where some are needed."""
+        """Refuse a batch without labels if labels are required."""
         if not rows.labels.size and (alone or not new_points):
             call = "fit" if alone else "partial_fit(new_points=False)"
             raise ValueError(
@@ -197,7 +197,7 @@ class BatchValidator(BaseEstimator):
 
 
 def check_declared(labels: NDArray[Any], declared: NDArray[Any]) -> None:
-    """Refuse labels that are not among the declared classes, if any are declared."""
+    """Refuse labels that are not among the declared classes, if there are any."""
     if not declared.size or not labels.size:
         return
     strange = labels[find(labels, declared) < 0]

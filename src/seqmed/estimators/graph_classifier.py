@@ -119,7 +119,7 @@ class GraphClassifier(StreamClassifier):
 
     @abstractmethod
     def _begin(self, rows: Rows, seed: int, classes: NDArray[Any]) -> Any:
-        """Return the state before the first batch, ``rows``, with some classes declared."""
+        """Return the state before the first batch, ``rows``, with the declared classes."""
 
     @abstractmethod
     def _learn_rows(
@@ -137,7 +137,7 @@ class GraphClassifier(StreamClassifier):
 
 
 def taken(rows: Rows, order: NDArray[np.intp]) -> Rows:
-    """Return some rows of a validated batch, in the given order."""
+    """Return the selected rows of a validated batch, in the given order."""
     places = np.cumsum(rows.labeled) - 1
     labeled = rows.labeled[order]
     return rows._replace(

@@ -36,8 +36,8 @@ class GraphPropagation(GraphClassifier):
     """Label propagation over a stream, in bounded memory.
 
     A graph connects each kept row with its nearest neighbours, and labels propagate along its
-    edges. Kept are labeled rows and a uniform sample of the unlabeled rows. When labeled rows fill
-    half of the memory, a new labeled row replaces a random labeled row.
+    edges. The kept rows are labeled rows and a uniform sample of the unlabeled rows. When labeled
+    rows fill half of the memory, a new labeled row replaces a random labeled row.
 
     A row is unlabeled if its label equals ``unlabeled``, or is NaN, None, NaT or an empty string. A
     saved model contains kept rows of the stream.
@@ -153,18 +153,18 @@ class GraphPropagation(GraphClassifier):
     def _learn_rows(
         self, stream: PropagationState, rows: Rows, *, new_points: bool, new_batch: bool
     ) -> tuple[PropagationState, GraphInfo]:
-        share = float(self.forgetting) if new_batch and stream.n_batches else 1.0
+        forgetting = float(self.forgetting) if new_batch and stream.n_batches else 1.0
         registry = stream.registry.declare(rows.declared).add(
             rows.labels, rows.weights[rows.labeled]
         )
-        graph = stream.graph.forget(share, new_labels=bool(rows.labeled.any()))
-        share = share if rows.labeled.any() else 1.0
-        graph = graph.with_classes(stream.registry.places_in(registry), registry.classes.size)
-        codes, masses = coded(rows, registry)
-        registry = registry.discount(share, codes[rows.labeled], rows.weights[rows.labeled])
+        graph = stream.graph.forget(forgetting, new_labels=bool(rows.labeled.any()))
+        forgetting = forgetting if rows.labeled.any() else 1.0
+        graph = graph.with_classes(stream.registry.indices_in(registry), registry.classes.size)
+        codes, label_weights = coded(rows, registry)
+        registry = registry.discount(forgetting, codes[rows.labeled], rows.weights[rows.labeled])
         with one_thread():
             batch = graph.rows.metric.store(rows.points)
-            graph, info = propagation.learn(graph, batch, codes, masses, late=not new_points)
+            graph, info = propagation.learn(graph, batch, codes, label_weights, late=not new_points)
         n_batches = stream.n_batches + new_batch
         return stream._replace(graph=graph, registry=registry, n_batches=n_batches), info
 
@@ -197,7 +197,7 @@ class GraphPropagation(GraphClassifier):
                 "or leave it out."
             )
         remaining = registry.remove(removed.astype(np.intp), weights, weights)
-        new = new.with_classes(registry.places_in(remaining), remaining.classes.size)
+        new = new.with_classes(registry.indices_in(remaining), remaining.classes.size)
         self._commit(stream._replace(graph=new, registry=remaining), info)
 
     # -- predictions -----------------------------------------------------------------------------
@@ -209,7 +209,9 @@ class GraphPropagation(GraphClassifier):
         return stream.registry, stream.graph.scores(found)
 
     def predict_proba(self, X: MatrixLike) -> Array:
-        """Return the normalised class scores of every row. They are not calibrated.
+        """Return the normalised class scores of every row.
+
+        They are not calibrated.
 
         Parameters
         ----------
@@ -231,7 +233,7 @@ class GraphPropagation(GraphClassifier):
 
 
 def coded(rows: Rows, registry: ClassRegistry) -> tuple[Indices, Array]:
-    """Return the classes and label weights of all rows, both (n,); -1 and 0 if unlabeled."""
+    """Return the class index and label weight of every row, both (n,); -1 and 0 if unlabeled."""
     codes = np.full(rows.weights.size, UNLABELED)
     codes[rows.labeled] = registry.find(rows.labels)
     return codes, np.where(rows.labeled, rows.weights, 0.0)

@@ -43,9 +43,9 @@ class SeqGraphMED(GraphClassifier):
     estimator : classifier or None, default=None
         Margin expert. None is a `SeqMED` with the `class_weight`, `forgetting` and `random_state`
         of this classifier. Any classifier with `partial_fit`, and `decision_function` or
-        `predict_proba`, is accepted; it uses its own parameters. A classifier with a parameter
-        `unlabeled`, other than `SeqMED`, receives all rows; others receive the labeled rows. The
-        estimator is copied; the fitted copy is `estimator_`.
+        `predict_proba`, is accepted; it uses its own parameters. A classifier that has a parameter
+        `unlabeled` receives all rows, unless it is a `SeqMED`. All other classifiers receive only
+        the labeled rows. The estimator is copied; the fitted copy is `estimator_`.
     graph_memory : int >= 2, default=10000
         Largest number of rows kept for the graph. At most half of them are labeled.
     n_neighbors : int >= 1, default=10
@@ -227,8 +227,8 @@ class SeqGraphMED(GraphClassifier):
             )
         if not is_estimator(self.estimator):
             raise TypeError(
-                f"estimator={self.estimator!r}, expected None or a classifier object: pass for "
-                "example SeqMED(), not a class or a name."
+                f"SeqGraphMED got estimator={self.estimator!r}, expected None or a classifier "
+                "object: pass for example SeqMED(), not a class or a name."
             )
         if self.class_weight is None:
             return self.estimator

@@ -1,4 +1,4 @@
-"""SeqLapMED: SeqMED with the smoothness of each batch's graph folded into its covariance."""
+"""SeqLapMED: SeqMED with a covariance that includes the smoothness of each batch's graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seqmed.estimators.sequential import (
     SequentialClassifier,
 )
 from seqmed.estimators.validation import Registered, check_penalty
-from seqmed.graph.laplacian import GraphRecipe
+from seqmed.graph.laplacian import GraphParameters
 from seqmed.kernels import Kernel
 from seqmed.margin_state import MarginState
 
@@ -82,7 +82,7 @@ class SeqLapMED(SequentialClassifier):
         Whether predictions use the running mean of all posterior means instead of the newest one.
     forgetting : float in (0, 1], default=1.0
         Forgetting factor. The weight of earlier labels is multiplied by it at every batch with
-        labels, that of earlier graphs at every batch. Choose a value below 1 for streams that
+        labels, the weight of earlier graphs at every batch. Choose a value below 1 for streams that
         drift.
     budget : int >= 2 or None, default=None
         Largest number of points kept. None keeps every support vector. Up to half of the points are
@@ -296,7 +296,7 @@ class SeqLapMED(SequentialClassifier):
     @property
     def heat_width_(self) -> float | None:
         """Width of heat weights, None until it has been measured."""
-        recipe = self._fitted_posterior().graph_recipe
+        recipe = self._fitted_posterior().graph_parameters
         if recipe.weights != "heat":
             raise AttributeError("heat_width_ is only available with weights='heat'.")
         return recipe.heat_width
@@ -355,18 +355,18 @@ class SeqLapMED(SequentialClassifier):
             return
         if self.beta is not None or self.C != DEFAULT_C:
             raise ValueError(
-                f"got C={self.C:g}, beta={self.beta} together with gamma_A={self.gamma_A}, "
-                f"gamma_I={self.gamma_I}, expected one pair: set (C, beta) or (gamma_A, gamma_I), "
-                "and leave the other pair at its defaults."
+                f"SeqLapMED got C={self.C:g}, beta={self.beta} together with "
+                f"gamma_A={self.gamma_A}, gamma_I={self.gamma_I}, expected one pair: set (C, beta) "
+                "or (gamma_A, gamma_I), and leave the other pair at its defaults."
             )
         if self.gamma_A is None or self.gamma_I is None:
             raise ValueError(
-                f"got gamma_A={self.gamma_A}, gamma_I={self.gamma_I}, expected both: set the "
-                "missing one, or use C and beta."
+                f"SeqLapMED got gamma_A={self.gamma_A}, gamma_I={self.gamma_I}, expected both: set "
+                "the missing one, or use C and beta."
             )
 
-    def _graph_recipe(self) -> GraphRecipe:
-        return GraphRecipe(
+    def _graph_parameters(self) -> GraphParameters:
+        return GraphParameters(
             n_neighbors=self.n_neighbors,
             weights=self.weights,
             heat_width=None if self.heat_width == "auto" else float(self.heat_width),

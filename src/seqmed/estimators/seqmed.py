@@ -7,10 +7,10 @@ from seqmed.covariance import ExactRecursion, NystroemRecursion
 from seqmed.covariance.low_rank import LowRankCovariance
 from seqmed.covariance.protocol import Recursion
 from seqmed.estimators.sequential import LABELS_AT_ONCE, SequentialClassifier
-from seqmed.graph.laplacian import GraphRecipe
+from seqmed.graph.laplacian import GraphParameters
 from seqmed.kernels import Kernel
 
-# Number of labels up to which a batch is never cut into mini-batches.
+# A batch with up to this many labels is never divided into mini-batches.
 FEATURES_AT_ONCE = 2000
 
 
@@ -188,8 +188,8 @@ class SeqMED(SequentialClassifier):
     def _labels_at_once(self, capacity: int) -> int:
         return max(FEATURES_AT_ONCE, LABELS_AT_ONCE * capacity)
 
-    def _graph_recipe(self) -> GraphRecipe:
-        return GraphRecipe()
+    def _graph_parameters(self) -> GraphParameters:
+        return GraphParameters()
 
     def _penalties(self, labeled_weight: float, weight: float) -> tuple[float, float]:
         return self._check_slack_shape(self.C, f"C={self.C:g}"), 0.0

@@ -22,7 +22,7 @@ from seqmed.estimators.validation import (
     square_gram,
     warn_unless_converged,
 )
-from seqmed.graph.laplacian import GraphRecipe
+from seqmed.graph.laplacian import GraphParameters
 from seqmed.kernels import Kernel, Precomputed, make_kernel
 from seqmed.margin_state import MarginState
 from seqmed.settings import Settings
@@ -31,7 +31,7 @@ from seqmed.uncertainty import Uncertainty
 DEFAULT_C = 10.0
 # Chosen by prequential accuracy: docs/decisions, 0016 and 0027.
 DEFAULT_WINDOW = 500
-# Largest number of labels of one dual within a budget, as a multiple of the labeled rows kept.
+# Largest number of labels in one dual with a budget, as a multiple of the kept labeled rows.
 LABELS_AT_ONCE = 4
 
 
@@ -128,7 +128,7 @@ class SequentialClassifier(PosteriorPredictor):
         self._retract_rows(self._find_in_window(points, codes))
 
     def _retract_rows(self, rows: Mask) -> None:
-        """Remove the labels of some rows of the window, by a mask."""
+        """Remove the labels of window rows, given by a mask."""
         stream = self._stream
         settings = self._settings(0.0, float(stream.posterior.window.weights[rows].sum()))
         new, info = margin_state.retract(stream, rows, settings)
@@ -145,7 +145,7 @@ class SequentialClassifier(PosteriorPredictor):
         for part in self._mini_batches(rows, stream, settings.capacity):
             first = new_points and not infos
             stream, info = margin_state.learn(stream, part, settings, self.class_weight, first)
-            warn_unless_converged(info, self.tol)  # raises if warnings are errors
+            warn_unless_converged(info, self.tol)  # raises an error if warnings are errors
             infos.append(info)
         info = infos[-1].after(infos[:-1])
         self._commit(stream, info._replace(C=settings.C, beta=settings.beta))
@@ -200,7 +200,7 @@ class SequentialClassifier(PosteriorPredictor):
         recursion = self._begin_recursion(kernel, rows, seed)
         variance = None if self.bias == "auto" else float(self.bias_variance)
         return margin_state.empty_state(
-            recursion, self._graph_recipe(), rows, variance, self._fixed()
+            recursion, self._graph_parameters(), rows, variance, self._fixed()
         )
 
     def _find_in_window(self, points: Points, codes: Indices | None) -> Mask:
@@ -292,12 +292,12 @@ class SequentialClassifier(PosteriorPredictor):
 
     @abstractmethod
     def _labels_at_once(self, capacity: int) -> int:
-        """Return the largest number of labels of one dual, with ``capacity`` labeled rows kept."""
+        """Return the largest number of labels in one dual if ``capacity`` labeled rows are kept."""
 
     @abstractmethod
-    def _graph_recipe(self) -> GraphRecipe:
+    def _graph_parameters(self) -> GraphParameters:
         """Return the parameters of the graph of a batch."""
 
     @abstractmethod
     def _penalties(self, labeled_weight: float, weight: float) -> tuple[float, float]:
-        """Return C and beta of a batch with these total weights of labeled and of all rows."""
+        """Return C and beta of a batch, given the total weights of labeled rows and of all rows."""

@@ -34,7 +34,7 @@ LARGEST_FEATURE = 1e70
 
 
 class Registered(StrOptions):
-    """Parameter constraint: a name in a registry that may grow later."""
+    """Parameter constraint: a name in a registry, to which names may be added later."""
 
     def __init__(self, registry: Mapping[str, Any], *others: str) -> None:
         super().__init__({*registry, *others})
@@ -62,8 +62,9 @@ def square_gram(gram: Points) -> Array:
     symmetric, difference = made_symmetric(gram)
     if difference > 0 and difference > ASYMMETRY * largest_size(gram):
         raise ValueError(
-            f"kernel='precomputed' got a matrix that differs from its transpose by "
-            f"{difference:.3g}, expected a symmetric matrix: order rows and columns alike."
+            "kernel='precomputed' got a matrix that differs from its transpose by "
+            f"{difference:.3g}, expected a symmetric matrix: pass rows and columns in the same "
+            "order."
         )
     return symmetric
 
@@ -140,20 +141,20 @@ def warn_unless_converged(info: UpdateInfo, tol: float) -> None:
     if worst is None or worst.status == "converged":
         return
     remedy = {
-        "max_iter": "raise max_iter, raise tol, or scale the features",
-        "rounding": "raise tol, or scale the features: double precision allows no better solution",
+        "max_iter": "Raise max_iter, raise tol, or scale the features",
+        "rounding": "Double precision allows no better solution: raise tol, or scale the features",
     }[worst.status]
     warnings.warn(
         f"the dual was not solved to tol={tol:g}: the KKT violation is {worst.violation:.3g}, the "
         f"duality gap {worst.gap:.3g} ({worst.relative_gap:.1e} of the objective) after "
-        f"{worst.n_iter} iterations. Remedy: {remedy}.",
+        f"{worst.n_iter} iterations. {remedy}.",
         ConvergenceWarning,
         stacklevel=callers_level(),
     )
 
 
 def callers_level() -> int:
-    """Return the ``stacklevel`` at which a warning shows the line that called the package."""
+    """Return the ``stacklevel`` for which a warning shows the line that called the package."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
         level, frame = level + 1, frame.f_back
@@ -165,7 +166,7 @@ def is_estimator(value: Any) -> bool:
     return hasattr(value, "get_params") and not isinstance(value, type)
 
 
-def alike(first: Any, second: Any) -> bool:
+def equal_parameters(first: Any, second: Any) -> bool:
     """Whether two parameter values are equal. Estimators are compared by their parameters."""
     if first is second:
         return True
@@ -174,11 +175,13 @@ def alike(first: Any, second: Any) -> bool:
     if type(first) is not type(second):
         return False
     if is_estimator(first):
-        return alike(first.get_params(deep=False), second.get_params(deep=False))
+        return equal_parameters(first.get_params(deep=False), second.get_params(deep=False))
     if isinstance(first, dict):
-        return first.keys() == second.keys() and all(alike(first[k], second[k]) for k in first)
+        return first.keys() == second.keys() and all(
+            equal_parameters(first[k], second[k]) for k in first
+        )
     if isinstance(first, list | tuple):
-        return len(first) == len(second) and all(map(alike, first, second))
+        return len(first) == len(second) and all(map(equal_parameters, first, second))
     if isinstance(first, np.ndarray):
         return np.array_equal(first, second)
     return bool(first == second)

@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.arrays import Array, distinct_rows
 from seqmed.experiments.data import TrialBatch, TrialStream
-from seqmed.graph.laplacian import GraphRecipe, find_neighbours, measure_heat_width, smoothness
+from seqmed.graph.laplacian import GraphParameters, find_neighbours, measure_heat_width, smoothness
 from seqmed.kernels import RBF, Kernel, TfIdf
 
 Parameters = dict[str, Any]
@@ -126,7 +126,7 @@ def laplacian_machine(
     batch = TrialBatch(batch.X[rows], batch.y[rows], batch.shown[rows])
     kernel = RBF(options.pop("gamma")).freeze(batch.X, np.ones(len(batch.y)))
     width = options.pop("heat_width")
-    recipe = GraphRecipe(
+    graph_parameters = GraphParameters(
         n_neighbors=options.pop("n_neighbors"),
         weights=options.pop("weights"),
         heat_width=None if width == "auto" else width,
@@ -142,7 +142,7 @@ def laplacian_machine(
     weights = None
     if beta > 0:
         gram = kernel(batch.X, batch.X)
-        penalty = penalty_matrix(kernel, batch.X, recipe, 2.0 * beta)
+        penalty = penalty_matrix(kernel, batch.X, graph_parameters, 2.0 * beta)
         system = penalty @ gram
         system[np.diag_indices_from(system)] += 1.0
         weights = lu_solve(lu_factor(system, overwrite_a=True), penalty @ train)
@@ -163,12 +163,14 @@ def laplacian_machine(
     return scores
 
 
-def penalty_matrix(kernel: Kernel, X: Array, recipe: GraphRecipe, strength: float) -> Any:
+def penalty_matrix(
+    kernel: Kernel, X: Array, graph_parameters: GraphParameters, strength: float
+) -> Any:
     """Return ``strength * L`` of one graph over all rows, sparse."""
-    neighbours = find_neighbours(kernel, X, recipe.n_neighbors)
-    if recipe.lacks_width:
-        recipe = replace(recipe, heat_width=measure_heat_width(neighbours))
-    return strength * smoothness(neighbours, recipe, strength).laplacian
+    neighbours = find_neighbours(kernel, X, graph_parameters.n_neighbors)
+    if graph_parameters.lacks_width:
+        graph_parameters = replace(graph_parameters, heat_width=measure_heat_width(neighbours))
+    return strength * smoothness(neighbours, graph_parameters, strength).laplacian
 
 
 # Sequential learners.

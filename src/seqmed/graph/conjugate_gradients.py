@@ -1,9 +1,9 @@
 """The graph prior and its posterior mean: ``U = (D - alpha W)^{-1} Y``, by conjugate gradients.
 
 Edge weights are ``w_ij = exp(-4 d_ij^2 / d_i^2)`` over the k nearest neighbours j of row i, where
-d_i is the distance of the last of them; W is ``(A + A') / 2`` for these weights A, and D its
-degrees. With ``S = D^{-1/2} W D^{-1/2}`` and ``Z = D^{1/2} U`` the system is
-``(I - alpha S) Z = D^{-1/2} Y``, whose eigenvalues lie between 1 - alpha and 1 + alpha.
+d_i is the distance to the farthest of them; W is ``(A + A') / 2`` for these weights A, and D its
+degrees. With ``S = D^{-1/2} W D^{-1/2}`` and ``Z = D^{1/2} U`` the system is ``(I - alpha S) Z =
+D^{-1/2} Y``, whose eigenvalues lie between 1 - alpha and 1 + alpha.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import numpy as np
 
 from seqmed.graph.neighbours import Lists, Single, Slots
 
-# Edge weight of the farthest neighbour is exp(-SHARPNESS).
+# The edge weight of the farthest neighbour is exp(-SHARPNESS).
 SHARPNESS = 4.0
-# Relative residual at which a column counts as solved, and a bound on iterations that the
-# condition number (1 + alpha) / (1 - alpha) keeps out of reach up to alpha = .9999.
+# Relative residual at which a column is solved, and the largest number of iterations. The condition
+# number (1 + alpha) / (1 - alpha) is small enough to need fewer up to alpha = .9999.
 TOLERANCE, LARGEST_NUMBER_OF_STEPS = 1e-2, 500
 
 
-# Columns that are multiplied at once; others are slower.
+# Number of columns that are multiplied at once; other numbers are slower.
 VECTOR = 8
 
 
 class Solution(NamedTuple):
-    """A solution of the graph's linear systems.
+    """The solution of the linear systems of the graph.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Solution(NamedTuple):
 
 
 def edge_weights(distances: Single, sizes: Slots, n_neighbors: int) -> Single:
-    """Return heat weights (n, k) of the nearest entries of lists, 0 where there are fewer."""
+    """Return heat weights (n, k) of the k nearest neighbours, 0 if a list has fewer entries."""
     k = min(n_neighbors, distances.shape[1])
     nearest = distances[:, :k]
     used = np.arange(k) < sizes[:, None]
@@ -88,14 +88,14 @@ def make_graph(lists: Lists, n_neighbors: int) -> Graph:
 def solve(graph: Graph, labels: Single, alpha: float, start: Single) -> Solution:
     """Solve ``(I - alpha S) Z = D^{-1/2} Y`` for every column of ``labels`` (n, K).
 
-    A row without an edge has degree 1 here, so that its own label is its solution.
+    A row without an edge gets degree 1, so that its solution is its own label.
 
     Parameters
     ----------
-    graph : of n rows.
+    graph : graph with n vertices.
     labels : (n, K) float32, Y.
     alpha : in [0, 1).
-    start : (n, K) float32, where to begin.
+    start : (n, K) float32, the starting point.
     """
     from seqmed.graph import loops
 
@@ -114,16 +114,16 @@ def solve(graph: Graph, labels: Single, alpha: float, start: Single) -> Solution
         loops.multiply(graph.slots, weights, direction, image)
         curvature = np.einsum("ij,ij->j", direction, image)
         step = np.divide(square, curvature, out=np.zeros_like(square), where=curvature > 0)
-        new = loops.advance(values, residual, direction, image, step)
+        new = loops.take_step(values, residual, direction, image, step)
         ratio = np.divide(new, square, out=np.zeros_like(new), where=square > 0)
-        loops.turn(direction, residual, ratio)
+        loops.update_direction(direction, residual, ratio)
         square, steps = new, steps + 1
     shares = np.divide(square, norms, out=np.zeros_like(square), where=norms > 0)
     return Solution(values[:, :n_columns], steps, float(np.sqrt(shares.max(initial=0.0))))
 
 
 def padded(values: Single) -> Single:
-    """Return a copy with columns of zeros up to a multiple of `VECTOR`."""
+    """Return a copy padded with columns of zeros to a multiple of `VECTOR` columns."""
     n, columns = values.shape
     result = np.zeros((n, -(-columns // VECTOR) * VECTOR), dtype=np.float32)
     result[:, :columns] = values

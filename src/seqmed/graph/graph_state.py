@@ -1,7 +1,7 @@
 """The state of label propagation: kept rows, their labels, and scores of new rows.
 
 The kept rows are a uniform sample of the unlabeled rows of a stream, and a sample of its labeled
-rows in which newer ones are more frequent. `seqmed.graph.propagation` updates the state.
+rows in which newer rows are more frequent. `seqmed.graph.propagation` updates the state.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from seqmed.graph.metrics import Metric
 from seqmed.graph.neighbours import Lists, Single, Slots
 
 UNLABELED = -1
-# A label that forgetting has left with less than this share of the largest mass is dropped.
-FADED = 1e-6
-# Values that are gathered at once for the means of neighbours, 4 MB.
+# A label whose weight is below this fraction of the largest weight is dropped.
+NEGLIGIBLE = 1e-6
+# Number of values gathered at once for the means over neighbours (4 MB).
 LARGEST_GATHER = 2**20
 
 
@@ -32,70 +32,71 @@ class GraphState:
     ----------
     rows : the kept rows and their neighbour lists.
     capacity : largest number of kept rows.
-    alpha : in [0, 1), weight of the graph against the degrees.
-    codes : (n,) class of every kept row, -1 for an unlabeled one.
-    masses : (n,) weight of its label, 0 for an unlabeled one.
-    influence : (n, K) float32, the posterior mean U of every class, >= 0, per unit of label mass.
-    solution : (n, K) float32, the solution Z from which the next one starts.
-    solved_masses : (K,) label mass of every class when that solution was found.
-    n_unlabeled : unlabeled rows seen, past ones discounted by forgetting.
-    n_stale : kept rows that changed since the last solution.
-    seed, n_updates : from which random choices are derived.
+    alpha : weight of the neighbours relative to a row's own label, in [0, 1).
+    codes : (n,) class of every kept row, -1 for an unlabeled row.
+    label_weights : (n,) weight of its label, 0 for an unlabeled row.
+    influence : (n, K) float32, the posterior mean U of every class, >= 0, per unit of label weight.
+    solution : (n, K) float32, the last solution Z; the next solve starts from it.
+    solved_label_weights : (K,) label weight of every class at the last solve.
+    n_unlabeled : number of unlabeled rows seen; forgetting discounts earlier rows.
+    n_stale : number of kept rows that have changed since the last solve.
+    seed, n_updates : random choices are derived from these two.
     """
 
     rows: KeptRows
     capacity: int
     alpha: float
     codes: Slots
-    masses: Array
+    label_weights: Array
     influence: Single
     solution: Single
-    solved_masses: Array
+    solved_label_weights: Array
     n_unlabeled: float
     n_stale: int
     seed: int
     n_updates: int
 
     @property
-    def class_masses(self) -> Array:
-        """Total label mass of every class, (K,)."""
+    def class_label_weights(self) -> Array:
+        """Total label weight of every class, (K,)."""
         labeled = self.codes >= 0
         n_classes = self.influence.shape[1]
-        found = np.bincount(self.codes[labeled], self.masses[labeled], minlength=n_classes)
+        found = np.bincount(self.codes[labeled], self.label_weights[labeled], minlength=n_classes)
         return found.astype(np.float64)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays the state consists of, each counted once."""
+        """Total size in bytes of the arrays of the state, each counted once."""
         return bytes_of(self)
 
     def with_classes(self, places: Indices, n_classes: int) -> GraphState:
-        """Return the state with old class c at ``places[c]`` of ``n_classes``; -1: dropped."""
+        """Return the state with class c moved to ``places[c]`` of ``n_classes``; -1 drops it."""
         codes = self.codes.copy()
         codes[codes >= 0] = places[codes[codes >= 0]]
         return replace(
             self,
             codes=codes,
-            masses=np.where(codes >= 0, self.masses, 0.0),
+            label_weights=np.where(codes >= 0, self.label_weights, 0.0),
             influence=moved(self.influence, places, n_classes),
             solution=moved(self.solution, places, n_classes),
-            solved_masses=moved(self.solved_masses, places, n_classes),
+            solved_label_weights=moved(self.solved_label_weights, places, n_classes),
         )
 
-    def forget(self, share: float, *, new_labels: bool = True) -> GraphState:
-        """Return the state with the past discounted by ``share`` in (0, 1].
+    def forget(self, forgetting: float, *, new_labels: bool = True) -> GraphState:
+        """Return the state with earlier rows discounted by ``forgetting`` in (0, 1].
 
-        Past unlabeled rows count less in the sample. Labels lose mass if there are ``new_labels``.
+        Earlier unlabeled rows are replaced sooner. Label weights are discounted if there are
+        ``new_labels``.
         """
-        if share == 1.0:
+        if forgetting == 1.0:
             return self
-        masses = share * self.masses if new_labels else self.masses
-        faded = masses <= FADED * masses.max(initial=0.0)
+        label_weights = forgetting * self.label_weights if new_labels else self.label_weights
+        negligible = label_weights <= NEGLIGIBLE * label_weights.max(initial=0.0)
         return replace(
             self,
-            masses=np.where(faded, 0.0, masses),
-            codes=np.where(faded, np.int32(UNLABELED), self.codes),
-            n_unlabeled=share * self.n_unlabeled,
+            label_weights=np.where(negligible, 0.0, label_weights),
+            codes=np.where(negligible, np.int32(UNLABELED), self.codes),
+            n_unlabeled=forgetting * self.n_unlabeled,
         )
 
     def search(self, points: Points) -> Lists:
@@ -105,11 +106,11 @@ class GraphState:
     def scores(self, found: Lists, class_weights: Array | None = None) -> Array:
         """Return class scores (m, K) >= 0 of rows with these nearest kept rows.
 
-        The heat-weighted mean of U over the neighbours, divided by its sum over classes; uniform
-        over the classes with labels where no label reaches.
-        ``class_weights`` (K,) multiply the scores first.
+        They are the heat-weighted mean of U over the neighbours, divided by its sum over the
+        classes. If no label has reached the neighbours, the scores are uniform over the classes
+        with labels. ``class_weights`` (K,) multiply the scores first.
         """
-        known = self.class_masses > 0
+        known = self.class_label_weights > 0
         if not known.any():
             return np.zeros((found.sizes.size, known.size))
         values = self.mean_influence(found).astype(np.float64)
@@ -146,10 +147,10 @@ def empty_graph(
         capacity=capacity,
         alpha=alpha,
         codes=np.zeros(0, dtype=np.int32),
-        masses=np.zeros(0),
+        label_weights=np.zeros(0),
         influence=np.zeros((0, 0), dtype=np.float32),
         solution=np.zeros((0, 0), dtype=np.float32),
-        solved_masses=np.zeros(0),
+        solved_label_weights=np.zeros(0),
         n_unlabeled=0.0,
         n_stale=0,
         seed=seed,

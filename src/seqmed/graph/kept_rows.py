@@ -1,7 +1,7 @@
 """The kept rows of a stream and the graph over them.
 
-A *slot* is a place for one kept row. Rows are stored in blocks, of which an update copies only
-those it changes; all else that changes is copied. So a state is never altered once made.
+A *slot* is the index of one kept row. Rows are stored in blocks. An update copies the blocks that
+it changes and shares the others, so that the previous state is never modified.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from seqmed.arrays import Indices, stack
 from seqmed.graph.metrics import Metric, Stored
 from seqmed.graph.neighbours import Lists, empty_lists
-from seqmed.threads import allowed_threads, side_by_side
+from seqmed.threads import allowed_threads, run_in_threads
 
-# Rows of a block, and queries searched for at once: many, so that a block stays in the cache for
-# them. Blocks of a power of two would make products a third slower.
+# Number of rows in a block, and number of queries searched for at once. There are many queries,
+# because a block then stays in the cache. Blocks of a power of two would make products a third
+# slower.
 BLOCK, STRIP = 960, 1024
-# Entries of a list for every neighbour of the graph. The spare ones make up for deletions.
+# Number of entries of a list per neighbour of the graph. The additional entries compensate for
+# deletions.
 SPARE = 1.6
 
 
@@ -32,8 +34,8 @@ class KeptRows:
     Parameters
     ----------
     metric : how rows are stored and compared.
-    n_neighbors : neighbours that are always known, if there are as many other rows.
-    blocks : the rows, `BLOCK` in each block but the last.
+    n_neighbors : number of neighbours that are always known, if there are as many other rows.
+    blocks : the rows, `BLOCK` in each block except the last.
     lists : the neighbour lists of all rows.
     """
 
@@ -48,7 +50,7 @@ class KeptRows:
         return self.lists.sizes.size
 
     def take(self, slots: Indices) -> Stored:
-        """Return the rows of some slots, in their order."""
+        """Return the rows of the given slots, in their order."""
         return gather(self.blocks, slots)
 
     def search(self, queries: Stored, own: NDArray[Any] | None = None, length: int = 0) -> Lists:
@@ -57,8 +59,8 @@ class KeptRows:
         Parameters
         ----------
         queries : m rows as the metric stores them.
-        own : (m,) slots to be left out, one for each query; -1 or None for none.
-        length : entries wanted, `n_neighbors` by default.
+        own : (m,) slot to be left out for each query; -1 or None for none.
+        length : number of entries, `n_neighbors` by default.
         """
         from seqmed.graph.scan import Scan
 
@@ -75,13 +77,13 @@ class KeptRows:
 
         cut = strips(queries.size)
         count = min(allowed_threads(), len(cut))
-        side_by_side(fill, (cut[n::count] for n in range(count)), queries.size * self.size)
+        run_in_threads(fill, (cut[n::count] for n in range(count)), queries.size * self.size)
         return found
 
     def put(self, slots: Indices, entering: Stored) -> KeptRows:
         """Return the rows with ``entering`` in the given distinct slots.
 
-        Slots from `size` on are new and must follow without a gap; what others held is deleted.
+        Slots from `size` on are new and must be consecutive. Rows in other slots are replaced.
         """
         from seqmed.graph.scan import Scan, drop  # numba is imported by the first update
 
@@ -93,7 +95,7 @@ class KeptRows:
         lists = extended(self.lists, size - self.size, self.metric.limit)
         drop(lists, gone)
         horizons = np.empty(slots.size, dtype=np.float32)
-        lists.horizons[slots] = -np.inf  # entering rows have their own lists filled last
+        lists.horizons[slots] = -np.inf  # the lists of entering rows are filled last
         kept = replace(self, blocks=with_rows(self.blocks, slots, entering), lists=lists)
         own = slots.astype(np.int32)
         scan = Scan(kept.metric, kept.blocks, lists)
@@ -108,7 +110,7 @@ class KeptRows:
         return kept.remeasured()
 
     def remeasured(self) -> KeptRows:
-        """Return the rows with new sketches, if there are enough rows for better ones."""
+        """Return the rows with new sketches, if there are enough rows to improve the sketches."""
         metric = self.metric.remeasured(self.blocks, self.size)
         if metric is None:
             return self
@@ -116,7 +118,7 @@ class KeptRows:
         return replace(self, metric=metric, blocks=blocks)
 
     def _search_short_lists(self) -> None:
-        """Search again for rows that may have nearer neighbours than those that are left."""
+        """Search again for the neighbours of rows whose lists have become too short."""
         lists = self.lists
         complete = lists.horizons == np.float32(self.metric.limit)
         short = np.flatnonzero((lists.sizes < self.n_neighbors) & ~complete)
@@ -133,18 +135,18 @@ def no_kept_rows(metric: Metric, n_neighbors: int) -> KeptRows:
 
 
 def strips(n: int) -> list[slice]:
-    """Return slices of at most `STRIP` of n queries."""
+    """Return slices of at most `STRIP` queries that cover n queries."""
     return [slice(start, min(start + STRIP, n)) for start in range(0, n, STRIP)]
 
 
 def extended(lists: Lists, n: int, limit: float) -> Lists:
-    """Return a copy of the lists with n empty ones added."""
+    """Return a copy of the lists with n empty lists added."""
     more = empty_lists(n, lists.slots.shape[1], limit)
     return Lists._make(np.concatenate(pair) for pair in zip(lists, more, strict=True))
 
 
 def gather(blocks: tuple[Stored, ...], slots: Indices) -> Stored:
-    """Return the rows of some slots, in their order."""
+    """Return the rows of the given slots, in their order."""
     order = np.argsort(slots, kind="stable")
     numbers, places = np.divmod(slots[order], BLOCK)
     rows: Stored = reduce(
@@ -154,7 +156,7 @@ def gather(blocks: tuple[Stored, ...], slots: Indices) -> Stored:
 
 
 def joined(first: Stored, second: Stored) -> Stored:
-    """Return the rows of both."""
+    """Return the rows of both arguments, concatenated."""
     return Stored(
         stack(first.rows, second.rows),
         np.append(first.norms, second.norms),
@@ -163,7 +165,7 @@ def joined(first: Stored, second: Stored) -> Stored:
 
 
 def with_rows(blocks: tuple[Stored, ...], slots: Indices, entering: Stored) -> tuple[Stored, ...]:
-    """Return the blocks with rows put in some slots; blocks without such a slot are shared."""
+    """Return the blocks with rows put in the given slots; unchanged blocks are shared."""
     result = list(blocks)
     for number in np.unique(slots // BLOCK):
         chosen = np.flatnonzero(slots // BLOCK == number)

@@ -1,4 +1,4 @@
-"""The smoothness of one batch: neighbours, weights, and the graph Laplacian, kept sparse."""
+"""The smoothness of one batch: neighbours, edge weights, and the sparse graph Laplacian."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from seqmed.kernels.vectors import squared_distances
 from seqmed.linalg.factorisation import symmetric_product
 from seqmed.linalg.triangular import semidefinite_factor
 
-# Entries of neighbour differences formed at once when exact edge lengths are taken: a megabyte.
+# Number of values of neighbour differences computed at once (1 MB).
 EDGE_BLOCK = 2**17
-# Entries of a sparse row that are expected not to be zero.
+# Expected number of nonzero entries of a sparse row.
 SPARSE_WIDTH = 32
-# Rows, and rows for each column, up to which the nearest are found by computing all distances.
+# Largest number of rows, and of rows per column, for which all distances are computed.
 SMALL_BATCH, WIDE = 2048, 8
 # Squared distance, relative to squared norms, below which inner products lose too many digits.
 CANCELLED = 1e-3
-# The same for the farthest neighbour, below which others may be nearer.
+# Squared distance of the farthest neighbour, relative to squared norms, below which rounding may
+# hide nearer rows.
 UNSURE = 1e-6
-# Squared distance between two points of feature space that is rounding, relative to their norms.
+# Squared distance in feature space, relative to squared norms, that is attributed to rounding.
 ZERO_DISTANCE = 1e-14
 
 
 @dataclass(frozen=True)
-class GraphRecipe:
-    """How a batch becomes a graph.
+class GraphParameters:
+    """Parameters of the graph of a batch.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ class Smoothness:
     weight: float
 
     def quadratic(self, values: Array) -> Array:
-        """Return ``weight * F' L^power F`` for functions in columns, (n, r) to (r, r)."""
+        """Return ``weight * F' L^power F``, (r, r), for functions in the columns of F (n, r)."""
         for _ in range(self.power // 2):
             values = self.laplacian @ values
         smoothed = self.laplacian @ values if self.power % 2 else values
@@ -81,7 +82,8 @@ class Smoothness:
     def observations(self, functions: Array) -> Array:
         """Return F, (r, m), with ``F' F = weight * V' L^power V`` for functions V (n, m).
 
-        The penalty of a combination u is ``|F u|^2``: r observations of zero, at most n and m.
+        The penalty of a combination u is ``|F u|^2``. It is equivalent to r observations of zero,
+        where r is at most the smaller of n and m.
         """
         n, m = functions.shape
         if n > m:
@@ -95,9 +97,9 @@ class Smoothness:
 
 
 def find_neighbours(kernel: Kernel, points: Points, n_neighbors: int) -> Neighbours:
-    """Return the nearest neighbours within a batch of distinct points, self excluded.
+    """Return the nearest neighbours within a batch of distinct points, without the point itself.
 
-    Where the kernel gives no coordinates, distances are those of its feature space.
+    If the kernel has no coordinates, distances are measured in its feature space.
     """
     n = points.shape[0]
     k = min(n_neighbors, n - 1)
@@ -137,10 +139,10 @@ def nearest(coordinates: Points, k: int) -> Neighbours:
 
 
 def nearest_of_few(coordinates: Array, k: int) -> Neighbours:
-    """Return the same as `nearest` for few centred rows, by all of their inner products.
+    """Return the result of `nearest` for few centred rows, from all their inner products.
 
-    Where rounding makes the neighbours of a row uncertain, and where digits of a length cancel,
-    distances are computed by differences.
+    If rounding makes the neighbours of a row uncertain or digits cancel, distances are computed
+    from differences.
     """
     norms = row_norms_squared(coordinates)
     squares = squared_distances(coordinates, coordinates)
@@ -160,7 +162,7 @@ def nearest_of_few(coordinates: Array, k: int) -> Neighbours:
 
 
 def nearest_first(indices: NDArray[np.intp], lengths: Array) -> Neighbours:
-    """Return neighbours in the order of their distances."""
+    """Return neighbours sorted by distance."""
     order = np.argsort(lengths, axis=1, kind="stable")
     return Neighbours(
         np.take_along_axis(indices, order, axis=1), np.take_along_axis(lengths, order, axis=1)
@@ -170,9 +172,9 @@ def nearest_first(indices: NDArray[np.intp], lengths: Array) -> Neighbours:
 def edge_lengths(
     coordinates: Points, indices: NDArray[np.intp], starts: Indices | None = None
 ) -> Array:
-    """Return squared distances from points to their listed neighbours, from differences.
+    """Return squared distances between points and their neighbours, computed from differences.
 
-    ``starts`` (m,) are the points, None for all n of them.
+    ``starts`` (m,) are the indices of the points, None for all n points.
     """
     starts = np.arange(indices.shape[0]) if starts is None else starts
     indices = indices[starts]
@@ -195,19 +197,19 @@ def edge_lengths(
 
 
 def measure_heat_width(neighbours: Neighbours) -> float | None:
-    """Return a quarter of the mean squared neighbour distance; None where there is no distance."""
+    """Return a quarter of the mean squared neighbour distance; None if all distances are 0."""
     lengths = neighbours.distances
     width = 0.25 * float(lengths.mean()) if lengths.size else 0.0
     return width if width > 0 else None
 
 
-def weight_matrix(neighbours: Neighbours, recipe: GraphRecipe) -> sp.csr_array:
+def weight_matrix(neighbours: Neighbours, graph_parameters: GraphParameters) -> sp.csr_array:
     """Return the symmetric (n, n) matrix of edge weights, ``max(W, W')``."""
     n, k = neighbours.indices.shape
-    if recipe.weights == "binary":
+    if graph_parameters.weights == "binary":
         values = np.ones(n * k)
     else:
-        width = recipe.heat_width or 1.0  # None only where every edge has length zero
+        width = graph_parameters.heat_width or 1.0  # None only if every edge has length zero
         with np.errstate(over="ignore"):
             values = np.exp(-neighbours.distances.ravel() / (4.0 * width))
     rows = np.repeat(np.arange(n), k)
@@ -226,7 +228,11 @@ def laplacian_of(weights: sp.csr_array, kind: str) -> sp.csr_array:
     return sp.csr_array(sp.diags_array(connected.astype(np.float64)) - scaled)
 
 
-def smoothness(neighbours: Neighbours, recipe: GraphRecipe, weight: float) -> Smoothness:
+def smoothness(
+    neighbours: Neighbours, graph_parameters: GraphParameters, weight: float
+) -> Smoothness:
     """Return the penalty of one batch from its neighbours."""
-    laplacian = laplacian_of(weight_matrix(neighbours, recipe), recipe.laplacian)
-    return Smoothness(laplacian, recipe.power, weight)
+    laplacian = laplacian_of(
+        weight_matrix(neighbours, graph_parameters), graph_parameters.laplacian
+    )
+    return Smoothness(laplacian, graph_parameters.power, weight)

@@ -7,11 +7,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from seqmed.arrays import Indices, Mask
-from seqmed.graph.neighbours import Lists, Side, Single, Slots
+from seqmed.graph.neighbours import ComparedRows, Lists, Single, Slots
 
-# Results of comparisons that are tested at once, as one number of 64 bits.
+# Number of comparisons that are tested at once, as one 64-bit integer.
 WORD = 8
-# Rows that are compared with the nearest rows of as many groups at once.
+# Number of groups that are updated at once by vector instructions.
 LANES = 64
 
 
@@ -29,7 +29,7 @@ def squared_distance(first: Single, second: Single) -> np.float32:
 def insert(
     slots: Slots, distances: Single, size: int, horizon: float, slot: int, distance: float
 ) -> tuple[int, float]:
-    """Insert an entry nearer than the horizon in a list; a full one gives up its last entry.
+    """Insert an entry nearer than the horizon in a list; a full list loses its last entry.
 
     Returns the size and the horizon of the list.
     """
@@ -56,8 +56,8 @@ def find_below(
 ) -> tuple[NDArray[np.uint32], Indices]:
     """Return the rows with ``norm - 2 product <= limit`` for every query.
 
-    Comparisons are vectorised, and `WORD` results are tested at once: most rows are too far away.
-    Indices are unsigned: signed ones might be negative, and the loops would not be vectorised.
+    Comparisons are vectorised. `WORD` results are tested at once, because most rows are too far
+    away. Indices are unsigned, because loops over signed indices would not be vectorised.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def find_below(
 
     Returns
     -------
-    found : row indices, those of one query after the other.
+    found : row indices, grouped by query.
     ends : (m,) where the rows of each query end.
     """
     n_words = (norms.size + WORD - 1) // WORD
@@ -92,12 +92,16 @@ def find_below(
 
 @njit(cache=True, nogil=True)
 def compare(
-    products: Single, queries: Side, block: Side, found: NDArray[np.uint32], ends: Indices
+    products: Single,
+    queries: ComparedRows,
+    block: ComparedRows,
+    found: NDArray[np.uint32],
+    ends: Indices,
 ) -> Single:
     """Return squared distances of queries to the rows that `find_below` has found for them.
 
-    They are ``|q|^2 + |b|^2 - 2 q.b``, unless there are rows to compute them from. A loop of its
-    own is twice as fast as one that inserts in lists too.
+    They are ``|q|^2 + |b|^2 - 2 q.b``, or computed from the rows if the block has them. A separate
+    loop is twice as fast as one that also inserts in lists.
     """
     rows, norms, _ = block
     distances = np.empty(found.size, dtype=np.float32)
@@ -116,8 +120,8 @@ def compare(
 
 
 @njit(cache=True, nogil=True)
-def nearest_of_groups(products: Single, block: Side, values: Single, slots: Slots) -> None:
-    """Update the row of smallest ``norm - 2 product`` in each of g groups, for every query.
+def nearest_of_groups(products: Single, block: ComparedRows, values: Single, slots: Slots) -> None:
+    """Update the row with the smallest ``norm - 2 product`` in each of g groups, for every query.
 
     Row i of a block is in group ``i % g``, so that groups are compared by vector instructions.
 
@@ -148,17 +152,17 @@ def nearest_of_groups(products: Single, block: Side, values: Single, slots: Slot
 
 
 @njit(cache=True, nogil=True)
-def offer(products: Single, queries: Side, block: Side, lists: Lists) -> None:
-    """Offer every row of a block to the lists of some queries, but for a query itself.
+def insert_rows(products: Single, queries: ComparedRows, block: ComparedRows, lists: Lists) -> None:
+    """Insert the rows of a block in the lists of queries, except for a query itself.
 
-    Squared distances are at least ``|q|^2 + |b|^2 - 2 q.b``. They are that, unless there are rows
-    to compute them from.
+    The lower bound of a squared distance is ``|q|^2 + |b|^2 - 2 q.b``. It is the distance itself if
+    the block has no rows to compute distances from.
 
     Parameters
     ----------
     products : (m, b) float32, inner products.
-    queries, block : the two sides.
-    lists : of the m queries; changed in place.
+    queries, block : the two sets of rows.
+    lists : lists of the m queries; changed in place.
     """
     slots, distances, horizons, sizes = lists
     found, ends = find_below(products, block.norms, horizons - queries.norms)
@@ -175,10 +179,13 @@ def offer(products: Single, queries: Side, block: Side, lists: Lists) -> None:
 
 
 @njit(cache=True, nogil=True)
-def receive(products: Single, queries: Side, block: Side, lists: Lists) -> None:
-    """Insert some queries in the lists of the rows of a block: `offer` the other way round.
+def insert_queries(
+    products: Single, queries: ComparedRows, block: ComparedRows, lists: Lists
+) -> None:
+    """Insert queries in the lists of the rows of a block; the reverse of `insert_rows`.
 
-    ``lists`` are those of the b rows; changed in place. A row of horizon -inf receives nothing.
+    ``lists`` are those of the b rows; changed in place. The list of a row with horizon -inf is not
+    changed.
     """
     slots, distances, horizons, sizes = lists
     found, ends = find_below(products, block.norms - horizons, -queries.norms)
@@ -196,10 +203,11 @@ def receive(products: Single, queries: Side, block: Side, lists: Lists) -> None:
 
 
 @njit(cache=True, nogil=True)
-def measure(guesses: Slots, queries: Side, block: Side, distances: Single) -> None:
-    """Write squared distances (m, g) of queries to those of the guessed rows that are in a block.
+def measure(guesses: Slots, queries: ComparedRows, block: ComparedRows, distances: Single) -> None:
+    """Write squared distances (m, g) between queries and the guessed rows of a block.
 
-    Guesses are slots, -1 for none; the slots of the block follow each other.
+    Guesses are slots, -1 for none. The slots of the block are consecutive. Guesses in other blocks
+    are skipped.
     """
     rows, _, slots = block
     first, last = slots[0], slots[-1]
@@ -248,12 +256,13 @@ def multiply(slots: Slots, weights: Single, values: Single, out: Single) -> None
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def advance(
+def take_step(
     values: Single, residual: Single, direction: Single, image: Single, step: Single
 ) -> Single:
-    """Go a step (K,) in a direction with this image, all (n, K); return the squares of residuals.
+    """Take a step (K,) of conjugate gradients in place; return the squared residual norms (K,).
 
-    Two or three times as fast as the same with numpy, as is `turn`.
+    ``image`` is the product of the matrix and ``direction``; all are (n, K). This and
+    `update_direction` are two to three times as fast as numpy.
     """
     columns = np.uint64(values.shape[1])
     squares = np.zeros(columns, dtype=np.float32)
@@ -268,7 +277,7 @@ def advance(
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def turn(direction: Single, residual: Single, ratio: Single) -> None:
+def update_direction(direction: Single, residual: Single, ratio: Single) -> None:
     """Replace a direction (n, K) by the residual plus ``ratio`` (K,) times itself."""
     for row in range(np.uint64(direction.shape[0])):
         for column in range(np.uint64(direction.shape[1])):

@@ -1,4 +1,4 @@
-"""Distances between rows: Euclidean, cosine, or those of a kernel.
+"""Distances between rows: Euclidean, cosine, or in the feature space of a kernel.
 
 A metric decides how rows are stored, in single precision, and returns the inner products of queries
 and stored rows. With squared norms they give squared distances, or lower bounds of them.
@@ -21,15 +21,15 @@ from seqmed.kernels.bounded import check_overflow
 
 # Stored coordinates are at most this large in units of the first batch, so that squares are finite.
 LARGEST_COORDINATE = 1e15
-# An outlier of the first batch is in the scale up to this many times the median row, so that the
-# squares of all others do not underflow.
+# The scale is at most this multiple of the median row of the first batch, so that an outlier does
+# not make the squares of all other rows underflow.
 LARGEST_OUTLIER = 1e6
-# A sketch has a multiple of `COLUMNS` columns, as many as hold the share `CAPTURED` of the sum of
-# squares, and at most `WIDEST` or a third of the columns of a row. Its directions are measured
-# once, on `MEASURED` rows: before that searches are cheap.
+# A sketch has a multiple of `COLUMNS` columns, as many as contain the fraction `CAPTURED` of the
+# sum of squares. It has at most `WIDEST` columns and at most a third of the columns of a row. Its
+# directions are computed once, from `MEASURED` rows. With fewer rows, searches are cheap.
 COLUMNS, CAPTURED, WIDEST, MEASURED = 16, 0.9, 256, 1000
-# Values that are converted at once, 256 kB: arrays of all rows would not stay in the cache, and
-# their memory would be asked for anew with every search.
+# Number of values that are converted at once (256 kB). An array of all rows would not stay in the
+# cache, and its memory would be allocated again for every search.
 CACHED = 2**15
 # Unit roundoff of single precision.
 ROUNDOFF = 2.0**-24
@@ -42,8 +42,8 @@ class Stored(NamedTuple):
     ----------
     rows : (n, p), in single precision.
     norms : (n,) squared norms.
-    sketch : (n, q) rows of fewer columns, of the same norms and at distances that are no larger;
-        of no columns if there is no sketch.
+    sketch : (n, q) rows with fewer columns, the same norms, and distances that are not larger; (n,
+        0) if there is no sketch.
     """
 
     rows: Points
@@ -56,7 +56,7 @@ class Stored(NamedTuple):
         return self.norms.size
 
     def take(self, rows: NDArray[Any] | slice) -> Stored:
-        """Return some of the rows."""
+        """Return the selected rows."""
         return Stored(self.rows[rows], self.norms[rows], self.sketch[rows])
 
     @property
@@ -66,7 +66,7 @@ class Stored(NamedTuple):
 
     @property
     def compared(self) -> Points:
-        """The rows that inner products are computed from: the sketch if there is one."""
+        """The rows from which inner products are computed: the sketch if there is one."""
         return self.sketch if self.sketched else self.rows
 
 
@@ -80,8 +80,8 @@ class Metric(Protocol):
 
     Attributes
     ----------
-    limit : squared distance from which on two rows are no neighbours.
-    refines : whether inner products give lower bounds only, and squared distances are to be
+    limit : two rows with at least this squared distance are never neighbours.
+    refines : whether inner products give only lower bounds, so that squared distances must be
         computed from the stored rows.
     """
 
@@ -89,16 +89,16 @@ class Metric(Protocol):
     refines: bool
 
     def store(self, points: Points) -> Stored:
-        """Return rows in the form that is kept."""
+        """Return rows in the stored form."""
 
     def products(self, queries: Stored, block: Stored, out: Single) -> None:
         """Write inner products to ``out``, (m, b)."""
 
     def slack(self, n_columns: int) -> float:
-        """Return the rounding error of a squared distance, as a share of the squared norms."""
+        """Return the rounding error of a squared distance, as a fraction of the squared norms."""
 
     def remeasured(self, blocks: tuple[Stored, ...], size: int) -> Metric | None:
-        """Return the metric with better sketches for ``size`` rows; None if it serves as it is."""
+        """Return the metric with better sketches for ``size`` rows; None if it needs no change."""
 
     def restored(self, block: Stored) -> Stored:
         """Return stored rows with the sketches of this metric."""
@@ -108,15 +108,16 @@ class Metric(Protocol):
 class Euclidean:
     """Euclidean distances of dense rows, shifted and scaled by the first batch.
 
-    Distances are bounded from below by those of a sketch: the coordinates along some principal
-    directions, and the norm of the rest.
+    Distances between sketches are lower bounds. A sketch has the coordinates along some principal
+    directions and the norm of the remainder.
 
     Parameters
     ----------
     centre : (p,) median of the first batch.
-    scale : largest distance of a coordinate from the centre in the first batch, outliers bounded.
-    directions : (p, q) orthonormal columns, or (p, 0) if rows are their own sketch.
-    n_measured : rows kept when the directions were measured; 0 before that.
+    scale : largest difference between a coordinate and the centre in the first batch, with outliers
+        clipped.
+    directions : (p, q) orthonormal columns, or (p, 0) without a sketch.
+    n_measured : number of kept rows when the directions were computed; 0 before.
     """
 
     centre: Array
@@ -156,7 +157,7 @@ class Euclidean:
         np.matmul(queries.compared, block.compared.T, out=out)
 
     def slack(self, n_columns: int) -> float:
-        """Return a bound of rounding errors of sketches, inner products and distances."""
+        """Return a bound on the rounding errors of sketches, inner products and distances."""
         return (8 * n_columns + 32) * ROUNDOFF
 
     def remeasured(self, blocks: tuple[Stored, ...], size: int) -> Euclidean | None:
@@ -180,13 +181,13 @@ class Euclidean:
 
 
 def parts(rows: Single) -> list[slice]:
-    """Return slices of rows, of which copies in double precision stay in the cache."""
+    """Return slices of rows, short enough that copies in double precision stay in the cache."""
     size = max(1, CACHED // max(1, rows.shape[1]))
     return [slice(start, start + size) for start in range(0, rows.shape[0], size)]
 
 
 class Unsketched:
-    """A metric whose rows are their own sketches, and whose products are taken as exact."""
+    """A metric without sketches, whose inner products count as exact."""
 
     refines = False
 
@@ -206,7 +207,7 @@ class Unsketched:
 class Cosine(Unsketched):
     """Distances ``2 - 2 cos`` between rows of counts or weights, dense or sparse.
 
-    Rows without a common feature are no neighbours, nor are rows of zeros.
+    Rows without a common feature are never neighbours, nor are rows of zeros.
     """
 
     limit = 2.0
@@ -269,11 +270,11 @@ def make_metric(name: Any, points: Points, kernel: Kernel | None = None) -> Metr
 
     Parameters
     ----------
-    name : "auto", "euclidean", "cosine", or a kernel that has seen the rows. "auto" is
+    name : "auto", "euclidean", "cosine", or a kernel frozen on these rows. "auto" is
         the distance of ``kernel`` if one is given, else "cosine" for sparse rows and "euclidean"
-        for dense ones.
+        for dense rows.
     points : (n, p) the first batch.
-    kernel : whose distances "auto" means, None for none.
+    kernel : kernel whose distances "auto" uses, or None.
     """
     if name == "auto":
         name = kernel or ("cosine" if sp.issparse(points) else "euclidean")
@@ -286,11 +287,11 @@ def make_metric(name: Any, points: Points, kernel: Kernel | None = None) -> Metr
 
 def measure_euclidean(points: Array) -> Euclidean:
     """Return the Euclidean metric for a stream that begins with these dense rows."""
-    centre = np.median(points, axis=0)  # not the mean: one outlier would cost all rows their digits
+    centre = np.median(points, axis=0)  # not the mean: an outlier would make all rows lose digits
     sizes = np.abs(points - centre).max(axis=1, initial=0.0)
     scale, typical = float(sizes.max()), float(np.median(sizes))
     if typical > 0:
         scale = min(scale, LARGEST_OUTLIER * typical)
-    # equal rows have no distances to measure: the size of their values is all that is known
+    # if all rows are equal, the scale is the size of their values
     scale = scale or float(np.abs(centre).max())
     return Euclidean(centre, scale or 1.0, np.zeros((centre.size, 0)), 0)

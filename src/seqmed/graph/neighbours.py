@@ -2,8 +2,8 @@
 
 The list of a kept row holds its nearest kept rows, sorted by squared distance. Its *horizon* makes
 it exact: every kept row nearer than the horizon is in the list. Insertion and deletion preserve
-this, so the nearest rows are known as long as enough entries are left; then the row is searched
-again.
+this. The nearest rows are known as long as the list has enough entries; otherwise they are searched
+for again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Lists(NamedTuple):
         return Lists._make(array.copy() for array in self)
 
     def take(self, rows: Any) -> Lists:
-        """Return the lists of some rows."""
+        """Return the lists of the selected rows."""
         return Lists._make(array[rows] for array in self)
 
 
@@ -52,14 +52,14 @@ def empty_lists(n: int, length: int, limit: float) -> Lists:
     )
 
 
-class Side(NamedTuple):
-    """One of two sets of rows that are compared.
+class ComparedRows(NamedTuple):
+    """Rows prepared for a comparison with other rows.
 
     Attributes
     ----------
-    rows : (m, p) float32, from which exact distances are computed; of no columns if products give
-        them already.
-    norms : (m,) float32, squared norms less a bound of rounding errors.
+    rows : (m, p) float32, for exact distances; (m, 0) if inner products already give exact
+        distances.
+    norms : (m,) float32, squared norms minus a bound on rounding errors.
     slots : (m,) int32, the slots of the rows; -1 for a row that is not kept.
     """
 
@@ -67,6 +67,6 @@ class Side(NamedTuple):
     norms: Single
     slots: Slots
 
-    def take(self, rows: slice) -> Side:
-        """Return some of the rows."""
-        return Side._make(array[rows] for array in self)
+    def take(self, rows: slice) -> ComparedRows:
+        """Return the selected rows."""
+        return ComparedRows._make(array[rows] for array in self)

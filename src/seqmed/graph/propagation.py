@@ -1,6 +1,6 @@
 """Label propagation over a stream: one update of the state.
 
-An update replaces some of the kept rows and solves for the influence of every class again, starting
+An update replaces some of the kept rows. Then it solves for the influence of every class, starting
 from the last solution. `seqmed.theory.propagated_labels` is the solution as an equation.
 """
 
@@ -19,12 +19,12 @@ from seqmed.graph.graph_state import UNLABELED, GraphState
 from seqmed.graph.metrics import Stored
 from seqmed.graph.neighbours import Single
 
-# Share of the kept rows that labeled ones may take.
+# Largest fraction of the kept rows that may be labeled.
 LABELED_SHARE = 0.5
-# Share of the kept rows that may change before the system is solved again without new labels.
+# Fraction of the kept rows that may change before the system is solved again without new labels.
 STALE_SHARE = 0.01
-# Label mass of a class at the last solution, relative to its mass now, from which on the next
-# solution starts from zero.
+# If the label weight of a class at the last solve was larger than this multiple of its current
+# weight, the next solve starts from zero.
 LARGEST_RATIO = 10.0
 
 
@@ -34,7 +34,7 @@ class GraphInfo(NamedTuple):
     Attributes
     ----------
     n_entered : rows of the batch that were kept.
-    n_iter : steps of conjugate gradients; 0 if the last solution is kept.
+    n_iter : iterations of conjugate gradients; 0 if the last solution is kept.
     residual : relative residual of the solution.
     gap : upper bound of the duality gap of the quadratic problem, relative to its right-hand side.
     """
@@ -55,16 +55,16 @@ class Entering(NamedTuple):
 def choose_entering(state: GraphState, codes: NDArray[np.integer]) -> Entering:
     """Choose the rows of a batch that are kept, and the slots they take.
 
-    Labeled rows are always kept; beyond half of the capacity they replace random labeled rows.
-    Unlabeled rows are a uniform sample of those seen.
+    New labeled rows are always kept; if labeled rows fill half of the capacity, they replace random
+    labeled rows. The kept unlabeled rows are a uniform sample of all unlabeled rows.
 
     Parameters
     ----------
-    state : before the batch.
-    codes : (m,) classes of the rows, -1 for unlabeled ones.
+    state : state before the batch.
+    codes : (m,) classes of the rows, -1 for unlabeled rows.
     """
     rng = np.random.default_rng((state.seed, state.n_updates))
-    owner: dict[int, int] = {}  # the row that takes a slot
+    owner: dict[int, int] = {}  # the row that is put in a slot
     labeled = np.flatnonzero(state.codes >= 0).tolist()
     unlabeled = np.flatnonzero(state.codes < 0).tolist()
     size = state.rows.size
@@ -91,7 +91,7 @@ def choose_entering(state: GraphState, codes: NDArray[np.integer]) -> Entering:
 
 
 def most_labeled(state: GraphState) -> int:
-    """Return how many labeled rows are kept at most."""
+    """Return the largest number of labeled rows that are kept."""
     return max(1, int(LABELED_SHARE * state.capacity))
 
 
@@ -106,38 +106,38 @@ def learn(
     state: GraphState,
     batch: Stored,
     codes: NDArray[np.integer],
-    masses: Array,
+    label_weights: Array,
     *,
     late: bool = False,
     entering: Entering | None = None,
 ) -> tuple[GraphState, GraphInfo]:
-    """Learn a batch: keep some of its rows, and solve again.
+    """Learn a batch: add some of its rows to the kept rows, and solve the system.
 
     Parameters
     ----------
-    state : with a column for every class.
+    state : state with a column for every class.
     batch : m rows as the metric of the state stores them.
-    codes, masses : (m,) classes and weights of their labels; -1 and 0 for unlabeled rows.
-    late : whether the labels are of rows learned before. A kept row is then given its label; a row
-        that is no longer kept enters again.
-    entering : as chosen by `choose_entering`, if that has been called.
+    codes, label_weights : (m,) classes and weights of their labels; -1 and 0 for unlabeled rows.
+    late : whether the labels belong to rows learned before. A kept row is then given its label; a
+        row that is no longer kept enters again.
+    entering : result of `choose_entering`, if that has been called.
     """
     if late:
-        state, placed = place_labels(state, batch, codes, masses)
-        batch, codes, masses = batch.take(~placed), codes[~placed], masses[~placed]
+        state, placed = place_labels(state, batch, codes, label_weights)
+        batch, codes, label_weights = batch.take(~placed), codes[~placed], label_weights[~placed]
     rows, slots = choose_entering(state, codes) if entering is None else entering
     kept = state.rows.put(slots, batch.take(rows))
     added = kept.size - state.rows.size
     codes_kept = np.append(state.codes, np.full(added, UNLABELED, np.int32))
-    masses_kept = np.append(state.masses, np.zeros(added))
-    codes_kept[slots], masses_kept[slots] = codes[rows], masses[rows]
+    label_weights_kept = np.append(state.label_weights, np.zeros(added))
+    codes_kept[slots], label_weights_kept[slots] = codes[rows], label_weights[rows]
     influence = grown(state.influence, added)
     influence[slots] = 0.0
     changed = replace(
         state,
         rows=kept,
         codes=codes_kept,
-        masses=masses_kept,
+        label_weights=label_weights_kept,
         influence=influence,
         solution=grown(state.solution, added),
         n_unlabeled=state.n_unlabeled + float(np.count_nonzero(codes < 0)),
@@ -148,16 +148,16 @@ def learn(
 
 
 def place_labels(
-    state: GraphState, batch: Stored, codes: NDArray[np.integer], masses: Array
+    state: GraphState, batch: Stored, codes: NDArray[np.integer], label_weights: Array
 ) -> tuple[GraphState, Mask]:
-    """Give labels to the kept rows they belong to; return also a mask (m,) of labels so placed.
+    """Give late labels to their kept rows; return also a mask (m,) of the labels that were used.
 
-    If more than `LABELED_SHARE` of the kept rows are labeled then, random ones lose their labels,
-    older ones first.
+    If more than `LABELED_SHARE` of the kept rows are then labeled, random earlier labels are
+    removed, and random new labels if that is not enough.
     """
     slots = equal_slots(state, batch, lambda slot, _: bool(state.codes[slot] < 0))
     placed = slots >= 0
-    new = relabeled(state, slots[placed], codes[placed], masses[placed])
+    new = relabeled(state, slots[placed], codes[placed], label_weights[placed])
     labeled = np.flatnonzero(new.codes >= 0)
     excess = labeled.size - most_labeled(state)
     if excess > 0:
@@ -175,20 +175,20 @@ class Retraction(NamedTuple):
     ----------
     state, info : the state without the labels, and its report.
     found : (m,) mask of the labels that were found.
-    codes, masses : (m,) their classes and weights; -1 and 0 where none was found.
+    codes, label_weights : (m,) their classes and weights; -1 and 0 where none was found.
     """
 
     state: GraphState
     info: GraphInfo
     found: Mask
     codes: NDArray[np.integer]
-    masses: Array
+    label_weights: Array
 
 
 def retract(state: GraphState, batch: Stored, codes: NDArray[np.integer]) -> Retraction:
-    """Retract the labels ``codes`` (m,) of kept rows; -1 for any label a row has.
+    """Retract the labels ``codes`` (m,) of kept rows; -1 for whatever label a row has.
 
-    The rows and the graph stay.
+    The rows and the graph do not change.
     """
 
     def fits(slot: int, row: int) -> bool:
@@ -201,23 +201,23 @@ def retract(state: GraphState, batch: Stored, codes: NDArray[np.integer]) -> Ret
     changed = replace(changed, n_updates=state.n_updates + 1)
     new, info = solved(changed, no_indices(), labels_changed=bool(found.any()))
     codes = np.where(found, state.codes[slots], UNLABELED)
-    masses = np.where(found, state.masses[slots], 0.0)
-    return Retraction(new, info, found, codes, masses)
+    label_weights = np.where(found, state.label_weights[slots], 0.0)
+    return Retraction(new, info, found, codes, label_weights)
 
 
-def relabeled(state: GraphState, slots: Indices, codes: Any, masses: Any) -> GraphState:
-    """Return the state with other labels in some slots; the system is not solved."""
-    new_codes, new_masses = state.codes.copy(), state.masses.copy()
-    new_codes[slots], new_masses[slots] = codes, masses
-    return replace(state, codes=new_codes, masses=new_masses)
+def relabeled(state: GraphState, slots: Indices, codes: Any, label_weights: Any) -> GraphState:
+    """Return the state with new labels in the given slots; the system is not solved."""
+    new_codes, new_label_weights = state.codes.copy(), state.label_weights.copy()
+    new_codes[slots], new_label_weights[slots] = codes, label_weights
+    return replace(state, codes=new_codes, label_weights=new_label_weights)
 
 
 def equal_slots(
     state: GraphState, batch: Stored, fits: Callable[[int, int], bool]
 ) -> NDArray[np.intp]:
-    """Return the slot of a kept row equal to each row of a batch, -1 for none; each slot once.
+    """Return the slot of a kept row that equals each row of a batch, -1 for none.
 
-    ``fits`` is whether the label of a slot fits a row.
+    No slot is returned twice. ``fits(slot, row)`` tells whether the label of a slot fits a row.
     """
     wanted = row_keys(batch.rows)
     candidates: dict[Any, list[int]] = {key: [] for key in wanted}
@@ -236,28 +236,30 @@ def equal_slots(
 def solved(
     state: GraphState, entered: Indices, *, labels_changed: bool
 ) -> tuple[GraphState, GraphInfo]:
-    """Return the state with its system solved, unless too little has changed since it was."""
+    """Return the state with its system solved, unless little has changed since the last solve."""
     if not labels_changed and state.n_stale <= STALE_SHARE * state.rows.size:
         return state, GraphInfo(entered.size, 0, 0.0, 0.0)
     graph = make_graph(state.rows.lists, state.rows.n_neighbors)
     roots = np.where(graph.roots > 0, graph.roots, np.float32(1.0))[:, None]
     start = state.solution.copy()
-    totals = state.class_masses
+    totals = state.class_label_weights
     known = np.flatnonzero(totals > 0)
-    ratios = state.solved_masses[known] / totals[known]
-    # where most of a class has been dropped, rounding errors of the last solution would dominate
+    ratios = state.solved_label_weights[known] / totals[known]
+    # if most labels of a class were dropped, rounding errors of the last solution would dominate
     start[:, known] *= np.where(ratios < LARGEST_RATIO, ratios, 0.0).astype(np.float32)
     # entering rows start at the mean of their neighbours
     start[entered] = state.mean_influence(state.rows.lists.take(entered)) / roots[entered]
     targets = np.zeros((state.rows.size, known.size), dtype=np.float32)
     labeled = np.flatnonzero(state.codes >= 0)
     codes = state.codes[labeled]
-    targets[labeled, np.searchsorted(known, codes)] = state.masses[labeled] / totals[codes]
+    targets[labeled, np.searchsorted(known, codes)] = state.label_weights[labeled] / totals[codes]
     solution = solve(graph, targets, state.alpha, start[:, known])
     values = np.zeros_like(start)
     values[:, known] = solution.values
     influence = np.maximum(values * roots, np.float32(0.0))
-    state = replace(state, solution=values, influence=influence, solved_masses=totals, n_stale=0)
+    state = replace(
+        state, solution=values, influence=influence, solved_label_weights=totals, n_stale=0
+    )
     # The problem is to minimise z'Az / 2 - b'z, A having eigenvalues >= 1 - alpha, so the gap is
     # r'A^{-1}r / 2 <= |r|^2 / (2 (1 - alpha)) for a residual r. Both are in units of b.
     gap = solution.residual**2 / (2.0 * (1.0 - state.alpha))

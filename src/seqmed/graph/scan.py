@@ -1,4 +1,4 @@
-"""Exact nearest rows among the kept ones, in strips of queries and blocks of rows."""
+"""Exact nearest neighbours among the kept rows, in strips of queries and blocks of rows."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import numpy as np
 from seqmed.graph import loops
 from seqmed.graph.loops import drop
 from seqmed.graph.metrics import Metric, Stored
-from seqmed.graph.neighbours import Lists, Side, Single, Slots, empty_lists
+from seqmed.graph.neighbours import ComparedRows, Lists, Single, Slots, empty_lists
 
 __all__ = ["Scan", "drop"]
 
-# Rows are cut in groups, at least `GROUPS` for every row that is wanted. Each group has one row
-# that is nearest by inner products. Of these the nearest are compared exactly, `GUESSES` more than
-# wanted. Their distances bound the search.
+# To find k rows, the rows are divided into at least `GROUPS` * k groups. The nearest row of each
+# group is found by inner products. The nearest k + `GUESSES` of these rows are compared exactly,
+# and their distances bound the search.
 GROUPS, GUESSES = 4, 3
 
 
 class Scan:
-    """A search through all blocks, strip by strip, in memory that is used again."""
+    """A search through all blocks, strip by strip, in memory that is reused."""
 
     def __init__(self, metric: Metric, blocks: tuple[Stored, ...], lists: Lists) -> None:
         self.metric, self.blocks, self.lists = metric, blocks, lists
@@ -29,23 +29,23 @@ class Scan:
         ]
         self.memory = np.empty(0, dtype=np.float32)
 
-    def side(self, stored: Stored, slots: Slots) -> Side:
-        """Return rows ready to be compared."""
+    def side(self, stored: Stored, slots: Slots) -> ComparedRows:
+        """Return rows prepared for comparisons."""
         slack = self.metric.slack(stored.rows.shape[1])
-        side = Side(stored.rows, np.float32(1.0 - slack) * stored.norms, slots)
+        side = ComparedRows(stored.rows, np.float32(1.0 - slack) * stored.norms, slots)
         return side if self.metric.refines else inexact(side)
 
     def nearest(
         self, queries: Stored, own: Slots, length: int, receiving: Lists | None = None
     ) -> Lists:
-        """Return the nearest rows of queries, and insert these in the lists ``receiving``.
+        """Return the nearest rows of the queries, and insert the queries in ``receiving``.
 
         Parameters
         ----------
         queries : at most `STRIP` rows.
-        own : (m,) slots to be left out, one for each query; -1 for none.
-        length : entries wanted.
-        receiving : the lists of all kept rows if the queries have just been put among them.
+        own : (m,) slot to be left out for each query; -1 for none.
+        length : number of entries.
+        receiving : the lists of all kept rows, if the queries are new kept rows; changed in place.
         """
         strip = self.side(queries, own)
         shape = queries.size, -(-GROUPS * length // loops.LANES) * loops.LANES
@@ -64,25 +64,25 @@ class Scan:
         radii = self.radii(nearest, slots, strip, length)
         np.minimum(np.nextafter(radii, np.inf), found.horizons, out=found.horizons)
         for values, block in compared:
-            loops.offer(values, strip, block, found)
+            loops.insert_rows(values, strip, block, found)
             if receiving is not None:
                 part = receiving.take(slice(block.slots[0], block.slots[-1] + 1))
-                loops.receive(values, strip, block, part)
+                loops.insert_queries(values, strip, block, part)
         return found
 
     def reserve(self, size: int) -> None:
-        """Make room for so many inner products."""
+        """Allocate memory for ``size`` inner products, if there is less."""
         if self.memory.size < size:
             self.memory = np.empty(size, dtype=np.float32)
 
-    def radii(self, values: Single, slots: Slots, strip: Side, length: int) -> Single:
-        """Return squared distances (m,) within which there are as many rows as wanted.
+    def radii(self, values: Single, slots: Slots, strip: ComparedRows, length: int) -> Single:
+        """Return squared distances (m,) within which there are at least ``length`` rows.
 
         Parameters
         ----------
         values, slots : (m, g) as written by `loops.nearest_of_groups`.
         strip : the queries.
-        length : entries wanted.
+        length : number of rows.
         """
         itself = slots == strip.slots[:, None]
         values[itself], slots[itself] = np.inf, -1
@@ -95,6 +95,6 @@ class Scan:
         return np.maximum(np.partition(distances, length - 1, axis=1)[:, length - 1], 0.0)
 
 
-def inexact(side: Side) -> Side:
-    """Return a side without the rows that exact distances are computed from."""
+def inexact(side: ComparedRows) -> ComparedRows:
+    """Return the set without the rows from which exact distances are computed."""
     return side._replace(rows=np.zeros((side.norms.size, 0), dtype=np.float32))

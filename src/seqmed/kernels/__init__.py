@@ -24,7 +24,7 @@ KERNELS: dict[str, Callable[[float | str, int, float], Kernel]] = {
 def make_kernel(
     kernel: str | Kernel | Callable[[Any, Any], Any], gamma: float | str, degree: int, coef0: float
 ) -> Kernel:
-    """Return the kernel object that an estimator's parameters describe.
+    """Return the kernel object for the parameters of an estimator.
 
     "precomputed" needs a matrix, see `Precomputed`.
     """
@@ -35,8 +35,9 @@ def make_kernel(
     if callable(kernel) and not isinstance(kernel, type) and not hasattr(kernel, "freeze"):
         return FromFunction(kernel)
     raise ValueError(
-        f"kernel={kernel!r}: expected one of {names()}, a function of two sets of rows, or an "
-        "object with all methods of seqmed.kernels.Kernel; a class must be called first."
+        f"kernel={kernel!r}, expected one of {names()}, a function of two sets of rows, or an "
+        "object with all methods of seqmed.kernels.Kernel: pass one of these. Pass an instance of "
+        "a kernel class, not the class."
     )
 
 

@@ -1,4 +1,4 @@
-"""Kernel values in bounded memory: sums over many points, rows of a matrix too large to hold."""
+"""Kernel values in bounded memory: sums over many points, and rows of large matrices."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from seqmed.arrays import Array, Indices, Points, row_norms_squared, take_rows
 from seqmed.kernels.protocol import Expansion, Kernel
 
-# Kernel values held at once while scores are computed: 16 MB of doubles, memory that is used again.
+# Number of kernel values held at once while scores are computed: 16 MB, which are reused.
 BLOCK_VALUES = 2**21
 
 
 def evaluate(kernel: Kernel, parts: tuple[Expansion, ...], points: Points) -> Array:
     """Return the sum of expansions at every row, (n, machines), in bounded memory.
 
-    A kernel may have its own way of summing without a matrix, the optional method ``sums``.
+    A kernel may have its own method ``sums``, which needs no matrix.
     """
     own_sums = getattr(kernel, "sums", None)
     scores = np.zeros((points.shape[0], parts[0].coefficients.shape[1]))
@@ -33,7 +33,7 @@ def evaluate(kernel: Kernel, parts: tuple[Expansion, ...], points: Points) -> Ar
 
 
 def sums_by_blocks(kernel: Kernel, points: Points, expansion: Expansion) -> Array:
-    """Return an expansion at every row, (n, machines), by blocks of the kernel matrix."""
+    """Return the values of an expansion at every row, (n, machines), block by block."""
     sums = np.empty((points.shape[0], expansion.coefficients.shape[1]))
     for rows in blocks(points.shape[0], expansion.points.shape[0]):
         sums[rows] = kernel(points[rows], expansion.points) @ expansion.coefficients
@@ -49,7 +49,7 @@ def blocks(n_rows: int, width: int) -> Iterator[slice]:
 
 @dataclass(frozen=True)
 class ComputedGram:
-    """The symmetric covariance matrix (n, n) of some points, computed row by row.
+    """The symmetric covariance matrix (n, n) of n points, computed row by row.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class ComputedGram:
         return values if self.features is None else values - self.features[rows] @ self.features.T
 
     def __matmul__(self, coefficients: Array) -> Array:
-        """Return the product with ``coefficients`` (n,); points of coefficient 0 are skipped."""
+        """Return the product with ``coefficients`` (n,); points with coefficient 0 are skipped."""
         support = np.flatnonzero(coefficients)
         expansion = Expansion(take_rows(self.points, support), coefficients[support, None])
         product = evaluate(self.kernel, (expansion,), self.points)[:, 0]

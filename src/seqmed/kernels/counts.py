@@ -1,4 +1,4 @@
-"""Kernels on rows of counts: tf-idf, and the Fisher kernel that explains it."""
+"""Kernels on rows of counts: tf-idf, and the Fisher kernel that tf-idf approximates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ class TfIdf(Pointwise):
     def coordinates(self, points: Points) -> Points:
         check_counts(points, "tfidf")
         if self.idf is None:
-            raise ValueError("TfIdf has no idf weights yet: freeze it on a first batch.")
+            raise ValueError(
+                "TfIdf has no idf weights yet, expected weights of a first batch: call freeze "
+                "first."
+            )
         if sp.issparse(points):
             weighted = sp.csr_array(points.log1p() * self.idf)
         else:
@@ -51,7 +54,7 @@ class TfIdf(Pointwise):
         return np.asarray(safe_sparse_dot(first, second.T, dense_output=True))
 
     def sums(self, points: Points, expansion: Expansion) -> Array:
-        """Return an expansion at every row, (n, machines), by its weights in the coordinates."""
+        """Return the values of an expansion at every row, (n, machines), from explicit weights."""
         others = self.coordinates(expansion.points)
         weights = safe_sparse_dot(others.T, expansion.coefficients, dense_output=True)
         return np.asarray(safe_sparse_dot(self.coordinates(points), weights, dense_output=True))
@@ -60,20 +63,22 @@ class TfIdf(Pointwise):
         return row_norms_squared(self.coordinates(points))
 
 
-# Minka's fixed point for the concentrations converges linearly; text needs a few dozen rounds.
+# Minka's fixed-point iteration for the concentrations converges linearly; text needs a few dozen
+# iterations.
 DCM_ROUNDS = 100
 DCM_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class DCMFisher(Pointwise):
-    """Fisher kernel of the Dirichlet compound multinomial, the model behind tf-idf (Elkan, 2005).
+    """Fisher kernel of the Dirichlet compound multinomial, which tf-idf approximates (Elkan, 2005).
 
-    A row of counts ``x`` with total ``n`` has the score
-    ``u_w = psi(s) - psi(s + n) + psi(x_w + c_w) - psi(c_w)``, ``s = sum c``, and the kernel is the
-    inner product of scores, with ``information="diagonal"`` divided by the mean of ``u_w^2`` over
-    the first batch. The concentrations ``c`` (p,) are fitted to the first batch by maximum
-    likelihood; a column without any count there gets half the smallest fitted one.
+    A row of counts ``x`` with total ``n`` has the Fisher score ``u_w = psi(s) - psi(s + n) +
+    psi(x_w + c_w) - psi(c_w)``, where ``s = sum c`` and psi is the digamma function. The kernel is
+    the inner product of Fisher scores. With ``information="diagonal"`` each term is divided by the
+    mean of ``u_w^2`` over the first batch. The concentrations ``c`` (p,) are fitted to the first
+    batch by maximum likelihood; a column without any count there gets half of the smallest fitted
+    concentration.
     """
 
     information: str = "identity"
@@ -86,7 +91,7 @@ class DCMFisher(Pointwise):
         check_counts(points, "dcm")
         if self.information not in ("identity", "diagonal"):
             raise ValueError(
-                f"information={self.information!r}: expected 'identity' or 'diagonal'."
+                f"information={self.information!r}, expected 'identity' or 'diagonal': set one."
             )
         fitted = replace(
             self,
@@ -96,7 +101,7 @@ class DCMFisher(Pointwise):
         if self.information == "identity":
             return fitted
         common, own, _ = fitted._scores(points)
-        # mean of (common_x + own_xw)^2 over the batch, without forming the dense scores
+        # mean of (common_x + own_xw)^2 over the batch, without computing the dense scores
         squares = (
             weights @ common**2
             + 2 * np.asarray((weights * common) @ own).ravel()
@@ -105,13 +110,15 @@ class DCMFisher(Pointwise):
         return replace(fitted, precisions=1.0 / np.where(squares > 0, squares, 1.0))
 
     def _scores(self, points: Points) -> tuple[Array, sp.csr_array, Array]:
-        """Return scores as an (n,) part common to all columns plus an (n, p) sparse part.
+        """Return Fisher scores as an (n,) part common to all columns plus an (n, p) sparse part.
 
-        The third array is the precisions, (p,).
+        The third array contains the precisions, (p,).
         """
         check_counts(points, "dcm")
         if self.concentrations is None or self.precisions is None:
-            raise ValueError("DCMFisher has no concentrations yet: freeze it on a first batch.")
+            raise ValueError(
+                "DCMFisher has no concentrations yet, expected those of a first batch: call freeze."
+            )
         counts = canonical(sp.csr_array(points))
         total = float(self.concentrations.sum())
         lengths = np.asarray(counts.sum(axis=1)).ravel()

@@ -11,25 +11,25 @@ import numpy as np
 from seqmed.arrays import Array, Points
 from seqmed.kernels.protocol import Pointwise
 
-# Rows evaluated at once where only a diagonal is wanted.
+# Number of rows evaluated at once if only the diagonal is needed.
 DIAGONAL_BLOCK = 128
 
 
 @dataclass(frozen=True, eq=False)
 class FromFunction(Pointwise):
-    """A user's function of two sets of rows, (n, p) and (m, p), returning (n, m) values."""
+    """A function given by the user: it maps rows (n, p) and (m, p) to kernel values (n, m)."""
 
     function: Callable[[Any, Any], Any]
 
     def __call__(self, left: Points, right: Points) -> Array:
         expected = (left.shape[0], right.shape[0])
-        if 0 in expected:  # many functions refuse empty input
+        if 0 in expected:  # many functions do not accept empty input
             return np.zeros(expected)
         values = np.asarray(self.function(left, right), dtype=np.float64)
         if values.shape != expected:
             raise ValueError(
-                f"the kernel function returned shape {values.shape}, expected {expected}: it must "
-                "map (n, p) and (m, p) rows to an (n, m) matrix."
+                f"the kernel function returned shape {values.shape}, expected {expected}: correct "
+                "the function, which must map (n, p) and (m, p) rows to an (n, m) matrix."
             )
         if not np.isfinite(values).all():
             raise ValueError(
@@ -51,8 +51,8 @@ class FromFunction(Pointwise):
 class Precomputed(Pointwise):
     """Kernel values computed by the user.
 
-    Known points are integer indices, (n, 1), into ``gram`` (n, n). A new point is its row of (n,)
-    kernel values with the known ones; its value with itself is not known.
+    Known points are integer indices, (n, 1), into ``gram`` (n, n). A new point is given by its (n,)
+    kernel values with the known points; k(x, x) is then unknown.
     """
 
     gram: Array
@@ -70,7 +70,7 @@ class Precomputed(Pointwise):
     def diagonal(self, points: Points) -> Array:
         if points.dtype.kind != "i":
             raise ValueError(
-                "kernel='precomputed' got rows of kernel values, which do not hold k(x, x), "
+                "kernel='precomputed' got rows of kernel values, which do not contain k(x, x), "
                 "expected known points: pass a kernel object or a callable kernel instead."
             )
         return np.asarray(np.diagonal(self.gram)[points[:, 0]].copy())

@@ -34,11 +34,11 @@ class Kernel(Protocol):
 
     @property
     def on_vectors(self) -> bool:
-        """Whether any real vector is a legal point (needed by the spectral recursion)."""
+        """Whether any real vector is a valid point (needed by the spectral recursion)."""
 
     @property
     def compact(self) -> bool:
-        """Whether `join` sums expansions into one of a fixed size, instead of listing points."""
+        """Whether `join` returns an expansion of fixed size, instead of listing all points."""
 
     def freeze(self, points: Points, weights: Array) -> Kernel:
         """Return the kernel with its data-dependent parameters learned from a weighted batch."""
@@ -50,9 +50,9 @@ class Kernel(Protocol):
         """Return ``k(x, x)`` for every row, (n,)."""
 
     def coordinates(self, points: Points) -> Points | None:
-        """Return the vectors between which distances of the graph are taken.
+        """Return the vectors whose Euclidean distances the graph uses.
 
-        None for distances in the feature space of the kernel.
+        None means distances in the feature space of the kernel.
         """
 
     def join(self, first: Expansion, second: Expansion) -> Expansion:

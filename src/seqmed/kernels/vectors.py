@@ -15,24 +15,24 @@ from seqmed.arrays import Array, Indices, Points, row_norms_squared
 from seqmed.kernels.bounded import sums_by_blocks
 from seqmed.kernels.protocol import Expansion, Pointwise
 from seqmed.linalg.factorisation import symmetric_product
-from seqmed.threads import side_by_side
+from seqmed.threads import run_in_threads
 
-# |x - centre|^2 in units of 1/gamma beyond which distances by inner products lose digits of the
-# kernel value (their error is about 1e-15 of this); such rows are differenced directly.
+# Largest |x - centre|^2, in units of 1/gamma, for which distances are computed from inner products.
+# Their error is about 1e-15 of this. Beyond it, distances are computed from differences.
 FAR_FROM_CENTRE = 1e4
-# The same of |x|^2 up to which data need no centre but zero.
+# Largest |x|^2, in units of 1/gamma, for which the data are not centred.
 NEAR_ZERO = 10.0
-# Standard deviation of equal entries by rounding of their mean, relative to the largest.
+# Standard deviation, relative to the largest entry, that rounding gives to equal entries.
 CONSTANT = 4 * float(np.finfo(np.float64).eps)
 
-# Side of a square tile, half a megabyte of doubles; others hold as many. Long rows are quicker.
+# Side of a square tile (512 kB). Other tiles have as many values. Wide tiles are faster.
 TILE, TILE_COLUMNS = 256, 1024
-# Columns up to which the exponentials cost more than the products.
+# Largest number of columns for which the exponentials cost more than the products.
 NARROW = 32
 
 
 def scale_gamma(points: Points, weights: Array) -> float:
-    """Return ``1 / (n_features * variance of all entries)`` with rows counted by weight.
+    """Return ``1 / (n_features * variance of all entries)`` of weighted rows.
 
     1 for constant data, as in scikit-learn.
     """
@@ -62,8 +62,9 @@ def resolve_gamma(gamma: float | str, points: Points, weights: Array) -> float:
 class RBF(Pointwise):
     """``exp(-gamma |x - x'|^2)``; the paper's width ``w`` is ``gamma = 1 / (2 w^2)``.
 
-    ``centre`` (p,) is the mean of the first dense batch, subtracted before distances are formed so
-    that an offset common to all data costs no digits; None where it would cost none.
+    ``centre`` (p,) is the mean of the first dense batch. It is subtracted before distances are
+    computed, because a common offset of all rows would make digits cancel. None if no centring is
+    needed.
     """
 
     gamma: float | str = "scale"
@@ -86,7 +87,7 @@ class RBF(Pointwise):
         return gaussians.symmetric(left) if left is right else gaussians.matrix(left)
 
     def sums(self, points: Points, expansion: Expansion) -> Array:
-        """Return an expansion at every row, (n, machines), with no more than a tile in memory."""
+        """Return the values of an expansion at every row, (n, machines), tile by tile."""
         others, coefficients = expansion
         if sp.issparse(points) or points.shape[0] == 1:
             return sums_by_blocks(self, points, expansion)
@@ -96,12 +97,12 @@ class RBF(Pointwise):
         return np.ones(points.shape[0])
 
 
-class Side(NamedTuple):
-    """Rows (n, p) on one side of a matrix, ready for products.
+class PreparedRows(NamedTuple):
+    """Rows (n, p) prepared as the left or right factor of a product.
 
-    ``factors`` are (n, p), the rows as seen from the centre, and ``lengths`` (n,) their gamma
-    |x|^2. Where the rows are narrow, factors are (n, p + 2) with lengths among them. ``far`` are
-    the places of those far from the centre.
+    ``factors`` (n, p) are the rows minus the centre, and ``lengths`` (n,) are their gamma |x|^2.
+    For narrow rows, ``factors`` are (n, p + 2) and include the lengths. ``far`` are the indices of
+    rows far from the centre.
     """
 
     rows: Array
@@ -109,10 +110,10 @@ class Side(NamedTuple):
     lengths: Array
     far: Indices
 
-    def part(self, rows: slice) -> Side:
-        """Return some of the rows."""
+    def part(self, rows: slice) -> PreparedRows:
+        """Return the selected rows."""
         far = within(self.far, rows) - rows.start
-        return Side(self.rows[rows], self.factors[rows], self.lengths[rows], far)
+        return PreparedRows(self.rows[rows], self.factors[rows], self.lengths[rows], far)
 
 
 def lengths_of(factors: Array, gamma: float) -> Array:
@@ -135,10 +136,10 @@ def with_lengths(rows: Array, lengths: Array, scale: float, left: bool) -> Array
 class Gaussians:
     """``exp(-gamma |x - x'|^2)`` from dense rows to m points, tile by tile.
 
-    The exponent is a product, ``2 gamma x . x'``, less ``gamma |x|^2 + gamma |x'|^2``; of narrow
-    rows one product of all, ``(2 gamma x, -gamma |x|^2, 1) . (x', 1, -gamma |x'|^2)``. A tile stays
-    in cache from there to the exponential. Rows far from the centre, where the three terms would
-    cancel, are differenced coordinate by coordinate instead.
+    The exponent is ``2 gamma x . x' - gamma |x|^2 - gamma |x'|^2``. For narrow rows it is computed
+    as a single product, ``(2 gamma x, -gamma |x|^2, 1) . (x', 1, -gamma |x'|^2)``. Each tile stays
+    in the cache from the product to the exponential. For rows far from the centre the three terms
+    would cancel, so the exponent is computed from differences of coordinates.
     """
 
     def __init__(self, points: Array, centre: Array | None, gamma: float) -> None:
@@ -147,33 +148,33 @@ class Gaussians:
         self.narrow = points.shape[1] <= NARROW
         self.right = self.side(points, left=False)
 
-    def side(self, rows: Array, left: bool) -> Side:
-        """Return rows ready for products from one side."""
+    def side(self, rows: Array, left: bool) -> PreparedRows:
+        """Return rows prepared as the left or right factor of a product."""
         factors = rows if self.centre is None else rows - self.centre
         lengths = lengths_of(factors, self.gamma)
         far = np.flatnonzero(~(lengths <= FAR_FROM_CENTRE))
         if self.narrow:
             factors = with_lengths(factors, lengths, 2.0 * self.gamma if left else 1.0, left)
-        return Side(rows, factors, lengths, far)
+        return PreparedRows(rows, factors, lengths, far)
 
-    def strips_of(self, left: Array) -> Callable[[slice], Side]:
-        """Return a function from a slice to the `Side` of these rows of ``left``.
+    def strips_of(self, left: Array) -> Callable[[slice], PreparedRows]:
+        """Return a function that maps a slice to the prepared rows of ``left``.
 
-        If they are few, all are prepared at once.
+        If there are few rows, all are prepared at once.
         """
         if left.size <= TILE * TILE:
             return self.side(left, left=True).part
         return lambda rows: self.side(left[rows], left=True)
 
-    def tile(self, strip: Side, columns: slice, out: Array) -> Array:
-        """Return the values between a strip and some points, in ``out``, (k, l)."""
+    def tile(self, strip: PreparedRows, columns: slice, out: Array) -> Array:
+        """Write the values between a strip and a slice of the points to ``out``, (k, l)."""
         with np.errstate(over="ignore", invalid="ignore"):
             np.matmul(strip.factors, self.right.factors[columns].T, out=out)
             if not self.narrow:
                 out *= 2.0 * self.gamma
                 out -= strip.lengths[:, None]
                 out -= self.right.lengths[columns]
-            if not out.max(initial=0.0) <= 0:  # by rounding, or NaN that is replaced below
+            if not out.max(initial=0.0) <= 0:  # positive by rounding, or NaN that is replaced below
                 np.minimum(out, 0.0, out=out)
             np.exp(out, out=out)
         for row in strip.far:
@@ -184,8 +185,8 @@ class Gaussians:
         return out
 
     def each(self, work: Callable[[slice], None], n: int, size: int) -> None:
-        """Do some work for every strip of ``size`` rows among n."""
-        side_by_side(work, parts(n, size), n * self.size * max(1, self.points.shape[1] // NARROW))
+        """Call ``work`` for every strip of ``size`` of the n rows, in several threads."""
+        run_in_threads(work, parts(n, size), n * self.size * max(1, self.points.shape[1] // NARROW))
 
     def matrix(self, left: Array) -> Array:
         """Return all values, (n, m)."""
@@ -238,39 +239,39 @@ class Gaussians:
 
 
 def differenced(rows: Array, points: Array, gamma: float) -> Array:
-    """Return ``exp(-gamma |x - x'|^2)``, (n, m), by differences of coordinates."""
+    """Return ``exp(-gamma |x - x'|^2)``, (n, m), from differences of coordinates."""
     with np.errstate(over="ignore"):
         return np.asarray(np.exp(-gamma * cdist(rows, points, "sqeuclidean")))
 
 
 def tile_of(buffer: Array, rows: slice, columns: slice) -> Array:
-    """Return the part of a buffer for some rows and columns, (k, l), contiguous."""
+    """Return a contiguous part of a buffer with the shape of a tile, (k, l)."""
     shape = rows.stop - rows.start, columns.stop - columns.start
     return buffer[: shape[0] * shape[1]].reshape(shape)
 
 
 def strip_rows(n_points: int, n_features: int) -> int:
-    """Return how many rows make tiles of `TILE` x `TILE` values, or more for long rows."""
+    """Return the number of rows of a strip, for tiles of about `TILE` x `TILE` values."""
     rows = TILE * TILE // max(min(n_points, TILE_COLUMNS), TILE // 4)
     return rows if n_features <= NARROW else max(rows, TILE // 2)
 
 
 def even(n: int, size: int) -> int:
-    """Return about ``size``, such that n rows are an even number of parts, or one if they are few.
+    """Return a strip size close to ``size`` that divides n rows into an even number of strips.
 
-    Two threads then have equal work.
+    Two threads then have equal work. If there are few rows, there is a single strip.
     """
     count = 2 * round(n / (2 * size)) or 1
     return max(1, -(-n // count))
 
 
 def within(places: Indices, part: slice) -> Indices:
-    """Return those of some sorted places that are in a slice."""
+    """Return the part of sorted indices that is within a slice."""
     return places[np.searchsorted(places, part.start) : np.searchsorted(places, part.stop)]
 
 
 def parts(stop: int, size: int, start: int = 0) -> Iterator[slice]:
-    """Yield slices that cut a range into parts."""
+    """Yield slices that divide a range into parts of ``size``."""
     for first in range(start, stop, size):
         yield slice(first, min(first + size, stop))
 
@@ -283,7 +284,7 @@ def inner_products(left: Points, right: Points) -> Array:
 
 
 def squared_distances(left: Points, right: Points) -> Array:
-    """Return squared Euclidean distances, (n, m), by inner products."""
+    """Return squared Euclidean distances, (n, m), from inner products."""
     left_norms = row_norms_squared(left)
     right_norms = left_norms if left is right else row_norms_squared(right)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,8 +1,8 @@
-"""Cholesky factors and symmetric products of any size, by calls of bounded size.
+"""Cholesky factors and symmetric products of any size, computed by BLAS calls of bounded size.
 
 OpenBLAS with several threads crashes the process in `dsyrk` of 16,000 rows or more, and so in
-`dpotrf`, `dpstrf` and numpy's ``A @ A.T``. Beyond `LARGEST` rows the functions of this module work
-block by block; up to that each is one call.
+`dpotrf`, `dpstrf` and numpy's ``A @ A.T``. For more than `LARGEST` rows the functions of this
+module work block by block. For fewer rows each function is a single call.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from scipy.linalg.blas import dtrsm
 
 from seqmed.arrays import Array, Float, Indices
 
-# Rows up to which a matrix is factored, or multiplied by its own transpose, in one call.
+# Largest number of rows for which a matrix is factored, or multiplied by its transpose, in one
+# call.
 LARGEST = 8192
-# Rows of a block beyond that, and columns of a block where pivots are chosen one by one.
+# Number of rows of a block for larger matrices, and number of columns of a block with pivoting.
 BLOCK, PANEL = 2048, 128
 
 
@@ -37,7 +38,7 @@ def symmetric_product(rows: NDArray[Float]) -> NDArray[Float]:
 
 
 def cholesky(matrix: Array) -> Array:
-    """Return the lower factor (n, n) of a positive definite matrix; LinAlgError if it is not."""
+    """Return the lower Cholesky factor (n, n); raise LinAlgError if not positive definite."""
     n = matrix.shape[0]
     if n <= LARGEST:
         return np.asarray(linalg.cholesky(matrix, lower=True))
@@ -56,9 +57,9 @@ def divided(rows: Array, lower: Array) -> Array:
 
 
 def subtract_squares(matrix: Array, columns: Array, start: int) -> None:
-    """Subtract ``C C'``, C (n, k), from the lower part of a matrix, rows and columns ``start:``.
+    """Subtract ``C C'``, C (n, k), from rows and columns ``start:`` of a matrix, in place.
 
-    Entries above the diagonal are not used.
+    Only entries on and below the diagonal are valid afterwards.
     """
     for rows in blocks(start, matrix.shape[0]):
         matrix[rows, start : rows.stop] -= columns[rows] @ columns[start : rows.stop].T
@@ -67,8 +68,8 @@ def subtract_squares(matrix: Array, columns: Array, start: int) -> None:
 def pivoted_cholesky(matrix: Array, cutoff: float | None = None) -> tuple[Array, Indices]:
     """Return L, (n, rank), and an order with ``L L' = matrix`` in that order of rows and columns.
 
-    For a positive semi-definite matrix. The largest variance left is the next pivot, and those of
-    ``cutoff`` or less count as 0: by default of n roundings of the largest.
+    The matrix is positive semi-definite. The next pivot is the largest remaining variance.
+    Variances up to ``cutoff`` count as 0; the default is n rounding errors of the largest variance.
     """
     n = matrix.shape[0]
     work, lower, order = matrix.copy(), np.zeros((n, n)), np.arange(n)

@@ -7,13 +7,14 @@ from numba import njit
 
 from seqmed.arrays import Array
 
-# Side of a square tile, 32 KB: a pass along columns of the whole would miss the cache at each step.
+# Side of a square tile (32 kB). Without tiles, a pass along the columns would miss the cache at
+# each step.
 TILE = 64
 
 
 @njit(cache=True, nogil=True)
 def largest_difference(matrix: Array, tile: int) -> float:
-    """Return the largest difference between the halves of a matrix (n, n)."""
+    """Return the largest difference between a matrix (n, n) and its transpose."""
     n, difference = matrix.shape[0], 0.0
     for top in range(0, n, tile):
         for left in range(top, n, tile):
@@ -25,7 +26,7 @@ def largest_difference(matrix: Array, tile: int) -> float:
 
 @njit(cache=True, nogil=True)
 def copy_upper_half(matrix: Array, tile: int) -> None:
-    """Write the upper half of a matrix (n, n) in the lower one."""
+    """Copy the upper triangle of a matrix (n, n) to the lower triangle, in place."""
     n = matrix.shape[0]
     for top in range(0, n, tile):
         for left in range(top, n, tile):
@@ -35,7 +36,7 @@ def copy_upper_half(matrix: Array, tile: int) -> None:
 
 
 def made_symmetric(matrix: Array) -> tuple[Array, float]:
-    """Return a copy with the upper half in both halves, and the largest difference of halves."""
+    """Return a symmetric copy made from the upper triangle, and the largest asymmetry."""
     symmetric = np.array(matrix, dtype=np.float64, order="C")
     difference = float(largest_difference(symmetric, TILE))
     if difference > 0:

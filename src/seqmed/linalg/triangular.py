@@ -12,9 +12,9 @@ from seqmed.arrays import Array, Float
 from seqmed.linalg import factorisation
 from seqmed.threads import product
 
-# Rows up to which a triangular matrix is inverted by LAPACK.
+# Largest number of rows for which LAPACK inverts a triangular matrix.
 SMALL_TRIANGLE = 64
-# Smallest squared pivot, as a share of the largest diagonal entry, of a matrix of full rank.
+# Smallest squared pivot of a matrix of full rank, as a fraction of the largest diagonal entry.
 # Without pivoting, the rounding errors of a singular matrix may be much larger than eps.
 SMALLEST_PIVOT = 1e-8
 
@@ -27,9 +27,10 @@ def is_upper(matrix: NDArray[np.floating]) -> bool:
 def times_upper(
     values: NDArray[Float], matrix: NDArray[Float], upper: bool | None = None
 ) -> NDArray[Float]:
-    """Return ``values @ matrix``, (n, m), cheaper if the matrix is upper; in single, if both are.
+    """Return ``values @ matrix``, (n, m), at half the cost if the matrix is upper triangular.
 
-    ``upper`` tells whether it is; None to test it.
+    ``upper`` tells whether it is; None to test it. If both arguments are in single precision, so is
+    the result.
     """
     if upper is None:
         upper = is_upper(matrix)
@@ -42,7 +43,7 @@ def times_upper(
 
 
 def upper_times(matrix: Array, values: Array, upper: bool) -> Array:
-    """Return ``matrix @ values``, (m, r), cheaper if the matrix is ``upper``."""
+    """Return ``matrix @ values``, (m, r), at half the cost if the matrix is ``upper``."""
     if not upper or not values.size:
         return matrix @ values
     return np.asarray(dtrmm(1.0, matrix.T, values.T, lower=1, side=1).T)
@@ -56,16 +57,17 @@ def lower_times(matrix: Array, values: Array) -> Array:
 
 
 def squared_upper_times(matrix: Array, vector: Array, upper: bool) -> Array:
-    """Return ``M M' v``, (m,), cheaper if the matrix M is ``upper``."""
+    """Return ``M M' v``, (m,), at half the cost if the matrix M is ``upper``."""
     if not upper or not vector.size:
         return matrix @ (matrix.T @ vector)
     return np.asarray(dtrmv(matrix.T, dtrmv(matrix.T, vector, lower=1), lower=1, trans=1))
 
 
 def triangular_inverse(lower: Array) -> Array:
-    """Return the inverse of a lower triangular matrix, the entries above its diagonal ignored.
+    """Return the inverse of a lower triangular matrix; entries above the diagonal are ignored.
 
-    By halves, so that most of the work is matrix products: LAPACK's dtrtri takes twice as long.
+    The matrix is divided recursively, so that most of the work is matrix products. LAPACK's dtrtri
+    takes twice as long.
     """
     n = lower.shape[0]
     if n <= SMALL_TRIANGLE:
@@ -81,8 +83,8 @@ def triangular_inverse(lower: Array) -> Array:
 def semidefinite_factor(matrix: Array) -> Array:
     """Return R, (n, rank), with ``R R' = matrix`` for a symmetric positive semi-definite matrix.
 
-    R is upper triangular if the matrix has full rank. Otherwise it is by Cholesky with diagonal
-    pivoting, which takes longer and stops at the numerical rank.
+    R is upper triangular if the matrix has full rank. Otherwise R is computed by Cholesky
+    factorisation with diagonal pivoting, which takes longer and stops at the numerical rank.
     """
     n, largest = matrix.shape[0], np.diagonal(matrix).max(initial=0.0)
     if n > factorisation.LARGEST:
@@ -90,11 +92,11 @@ def semidefinite_factor(matrix: Array) -> Array:
         factor = np.empty_like(columns)
         factor[order] = columns
         return factor
-    # the factor of the matrix in reverse, lower, is an upper one of the matrix, in reverse
+    # reversing rows and columns turns the lower factor of the reversed matrix into an upper factor
     lower, info = dpotrf(np.ascontiguousarray(matrix[::-1, ::-1]).T, lower=1, overwrite_a=1)
     if n and not info and np.square(np.diagonal(lower)).min() > SMALLEST_PIVOT * largest:
         return np.ascontiguousarray(lower[::-1, ::-1])
-    upper, pivots, rank, _ = dpstrf(matrix.T)  # the transpose, by columns as LAPACK has them
+    upper, pivots, rank, _ = dpstrf(matrix.T)  # transposed, because LAPACK stores columns
     factor = np.zeros((n, rank))
     factor[pivots - 1] = np.tril(upper.T)[:, :rank]
     return factor

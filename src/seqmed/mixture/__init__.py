@@ -1,1 +1,1 @@
-"""The mixture of a margin and a graph: experts, evidence, weight."""
+"""The mixture of a margin expert and a graph expert: experts, evidence and weight."""

@@ -1,6 +1,6 @@
 """The evidence of mixed scores: cross-entropy at the best temperature, in compiled loops.
 
-For scores s and true classes y the cost of a temperature ``T = 2^t`` is the weighted sum of
+For scores s and true classes y, the cost of a temperature ``T = 2^t`` is the weighted sum of
 ``-log softmax(T s)[y]`` plus ``t^2``, in nats. Newton's method in t finds its minimum.
 """
 
@@ -13,12 +13,13 @@ from seqmed.arrays import Array
 
 # Newton's method: largest step in octaves, precision, and number of steps.
 LARGEST_STEP, PRECISION, STEPS = 2.0, 1e-3, 40
-# Largest |t|. The penalty keeps the minimum well inside unless classes are separable.
+# Largest |t|. Largest t. The penalty keeps the minimum well below it, unless the classes are
+# separable.
 LARGEST_OCTAVE = 12.0
-# Small scores that predict well have two minima: one near 0, where the penalty is small, and a
+# Small scores that predict well have two minima: one near t = 0, where the penalty is small, and a
 # lower one at high temperatures. Newton's method starts again from these octaves.
 STARTS = (3.0, 6.0, 9.0, 12.0)
-# Rounding error of a cost, relative to it: steps that gain less are not worth halving.
+# Relative rounding error of a cost. A step that gains less than this is not halved.
 ROUNDING = 1e-12
 
 
@@ -26,7 +27,7 @@ ROUNDING = 1e-12
 def cost(margins: Array, weights: Array, octave: float) -> tuple[float, float, float]:
     """Return the cost of a temperature, and its first two derivatives in t.
 
-    ``margins`` (r, K) are scores less that of the true class, -inf for unknown classes.
+    ``margins`` (r, K) are scores minus the score of the true class, -inf for unknown classes.
     """
     temperature = 2.0**octave
     total, first, second = 0.0, 0.0, 0.0
@@ -56,7 +57,7 @@ def cost(margins: Array, weights: Array, octave: float) -> tuple[float, float, f
 
 @njit(cache=True, nogil=True)
 def descend(margins: Array, weights: Array, octave: float) -> tuple[float, float]:
-    """Return the cost of the minimum below an octave, and the t that has it."""
+    """Return the cost at the minimum that Newton's method finds below an octave, and its t."""
     lowest, slope, curvature = cost(margins, weights, octave)
     for _ in range(STEPS):
         step = min(max(-slope / max(curvature, 1.0), -LARGEST_STEP), LARGEST_STEP)
@@ -75,7 +76,7 @@ def descend(margins: Array, weights: Array, octave: float) -> tuple[float, float
 
 @njit(cache=True, nogil=True)
 def best_octave(margins: Array, weights: Array) -> tuple[float, float]:
-    """Return the smallest cost of ``margins`` (r, K), and the t that has it."""
+    """Return the smallest cost of ``margins`` (r, K), and its t."""
     lowest, octave = descend(margins, weights, 0.0)
     for start in STARTS:
         if start > octave:

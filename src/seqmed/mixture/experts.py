@@ -1,4 +1,4 @@
-"""The margin expert beside the graph: a classifier of this package, or any other with partial_fit.
+"""The margin expert of the mixture: a classifier of this package, or any other with partial_fit.
 
 An expert is immutable: learning returns a new one. `EXPERTS` maps estimators to kinds of experts.
 """
@@ -20,12 +20,12 @@ from seqmed.classes import ClassRegistry, find, union
 from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.prediction import scored
 from seqmed.estimators.sequential import SequentialClassifier
-from seqmed.estimators.validation import alike, is_estimator
+from seqmed.estimators.validation import equal_parameters, is_estimator
 from seqmed.kernels import Kernel, make_kernel
 from seqmed.label_dtypes import as_objects, typed
 from seqmed.snapshots import snapshot
 
-# Kernels whose graph is that of Euclidean distances.
+# Kernels with which the graph uses Euclidean distances.
 EUCLIDEAN_KERNELS = ("rbf", "linear")
 
 
@@ -49,7 +49,7 @@ class MiniBatch(NamedTuple):
 
 
 class MarginExpert(Protocol):
-    """A classifier beside the graph.
+    """The margin expert of the mixture.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class MarginExpert(Protocol):
     def scaled(self) -> bool: ...
 
     def frozen_kernel(self, rows: Rows) -> Kernel | None:
-        """Return the kernel that the graph's distances are taken from; None for Euclidean ones."""
+        """Return the kernel whose distances the graph uses; None for Euclidean distances."""
 
     def with_parameters(self, template: Any) -> MarginExpert:
         """Return the expert with the parameters of a template; refuse those that may not change."""
@@ -72,23 +72,24 @@ class MarginExpert(Protocol):
         """Return the expert after one mini-batch."""
 
     def scores(self, points: Points, registry: ClassRegistry) -> Array:
-        """Return scores (n, K) of the classes of a registry; 0 for classes that are new to it."""
+        """Return scores (n, K) of the classes of a registry; 0 for unseen classes."""
 
     def label_counts(self, registry: ClassRegistry) -> Array:
-        """Return the label weight of every class, (K,), discounted as by the expert."""
+        """Return the label weight of every class, (K,), discounted as in the expert."""
 
     def retract(
         self, points: Points, codes: Any, registry: ClassRegistry
     ) -> tuple[MarginExpert, Rows]:
-        """Return the expert without some labels, and those labels."""
+        """Return the expert without the given labels, and these labels."""
 
 
 @dataclass(frozen=True)
 class OwnExpert:
     """`SeqMED` or `SeqLapMED`.
 
-    Unlabeled rows are part of the first mini-batch of a batch, so that the batch has one graph; the
-    labels of later mini-batches are late labels. `lag` and `forgetting` count whole batches.
+    Unlabeled rows are part of the first mini-batch of a batch, so that the batch has one graph. The
+    labels of later mini-batches are learned as late labels. `lag` and `forgetting` count whole
+    batches.
     """
 
     estimator: SequentialClassifier
@@ -99,7 +100,7 @@ class OwnExpert:
         return bool(self.estimator.bias == "auto")
 
     def frozen_kernel(self, rows: Rows) -> Kernel | None:
-        """Return the estimator's kernel as the first batch freezes it, unless it is Euclidean."""
+        """Return the kernel of the estimator, frozen on the first batch; None if Euclidean."""
         model = self.estimator
         if model.kernel in EUCLIDEAN_KERNELS:
             return None
@@ -107,7 +108,7 @@ class OwnExpert:
         return kernel.freeze(rows.points, rows.weights)
 
     def with_parameters(self, template: Any) -> OwnExpert:
-        """Return the expert with the parameters of a template, checked as by `partial_fit`."""
+        """Return the expert with the parameters of a template, checked as in `partial_fit`."""
         check_type(self.estimator, template)
         model = snapshot(self.estimator)
         model.__dict__.update(template.get_params(deep=False))
@@ -131,22 +132,22 @@ class OwnExpert:
         stream = getattr(self.estimator, "_stream", None)
         found = np.zeros((points.shape[0], registry.classes.size))
         if stream is not None and stream.registry.seen.any():
-            places = stream.registry.places_in(registry)
+            places = stream.registry.indices_in(registry)
             found[:, places] = stream.registry.unscaled(scored(stream.posterior, points))
         return found
 
     def label_counts(self, registry: ClassRegistry) -> Array:
-        """Return the label weights as the estimator's own `forgetting` discounts them."""
+        """Return the label weights, discounted by the estimator's own `forgetting`."""
         stream = getattr(self.estimator, "_stream", None)
         found = np.zeros(registry.classes.size)
         if stream is not None and stream.registry.classes.size:
-            found[stream.registry.places_in(registry)] = stream.registry.discounted
+            found[stream.registry.indices_in(registry)] = stream.registry.discounted
         return found
 
     def retract(
         self, points: Points, codes: Any, registry: ClassRegistry
     ) -> tuple[OwnExpert, Rows]:
-        """Return the expert without some labels of its window, and those labels."""
+        """Return the expert without the given labels of its window, and these labels."""
         model = snapshot(self.estimator)
         model._check_retractable()
         window = model._stream.posterior.window
@@ -176,24 +177,24 @@ class OtherExpert:
     scaled = False
 
     def frozen_kernel(self, rows: Rows) -> None:
-        """Return None: the graph has Euclidean distances."""
+        """Return None: the graph uses Euclidean distances."""
 
     def with_parameters(self, template: Any) -> OtherExpert:
-        """Return the expert itself; refuse a template with other parameters than it has."""
+        """Return the expert unchanged; refuse a template with other parameters."""
         check_type(self.estimator, template)
         now = all_parameters(template)
         for name in self.given | now:
             before, after = self.given.get(name), now.get(name)
-            if not alike(before, after):
+            if not equal_parameters(before, after):
                 raise ValueError(
-                    f"estimator__{name} was changed from {before!r} to {after!r} in mid-stream, "
-                    f"expected it to stay, as {type(self.estimator).__name__} has learned with "
-                    "it: set it back, or start a new model."
+                    f"estimator__{name} was changed from {before!r} to {after!r} "
+                    "between batches, expected the same value for all batches of a "
+                    f"{type(self.estimator).__name__}: set it back, or start a new model."
                 )
         return self
 
     def learn(self, mini_batch: MiniBatch) -> OtherExpert:
-        """Return the expert after one mini-batch: a copy of the classifier that has learned it."""
+        """Return the expert after one mini-batch, which a copy of the classifier learns."""
         rows, model = mini_batch.rows, deepcopy(self.estimator)
         takes_all = learns_from_unlabeled(model)
         chosen = mini_batch.part if takes_all else mini_batch.part & rows.labeled
@@ -206,7 +207,7 @@ class OtherExpert:
             y = rows.labels[mini_batch.part[rows.labeled]]
         options: dict[str, Any] = {}
         if not hasattr(model, "classes_"):
-            # those of the whole batch, as later mini-batches may have other classes
+            # classes of the whole batch, because later mini-batches may have further classes
             options["classes"] = union(mini_batch.registry.classes, rows.labels)
         weights = rows.weights[chosen]
         if not (weights == 1).all():
@@ -235,12 +236,12 @@ class OtherExpert:
             )
 
     def scores(self, points: Points, registry: ClassRegistry) -> Array:
-        """Return decision values, or log-probabilities where there are none, (n, K)."""
+        """Return decision values, or log-probabilities if there are none, (n, K)."""
         found = np.zeros((points.shape[0], registry.classes.size))
         classes = getattr(self.estimator, "classes_", None)
         if classes is None or not len(classes):
             return found
-        with np.errstate(divide="ignore"):  # a class may be declared and have no example yet
+        with np.errstate(divide="ignore"):  # a class may be declared and have no label yet
             values = self._values(points, len(classes))
         places = registry.find(typed(np.asarray(classes)))
         found[:, places[places >= 0]] = values[:, places >= 0]
@@ -263,7 +264,7 @@ class OtherExpert:
     def retract(
         self, points: Points, codes: Any, registry: ClassRegistry
     ) -> tuple[OtherExpert, Rows]:
-        """Refuse: the classifier cannot forget a label."""
+        """Raise an error: the classifier cannot retract a label."""
         raise ValueError(
             f"{type(self.estimator).__name__} cannot retract labels, expected SeqMED or SeqLapMED "
             "as the estimator: start a new model without the labels."
@@ -271,7 +272,7 @@ class OtherExpert:
 
 
 def make_expert(estimator: BaseEstimator) -> MarginExpert:
-    """Return the expert of an estimator, which is copied without anything it has learned."""
+    """Return the expert of an estimator; the estimator is cloned, without its fitted state."""
     return next(make(estimator) for applies, make in EXPERTS if applies(estimator))
 
 
@@ -300,12 +301,12 @@ def other_expert(estimator: BaseEstimator) -> OtherExpert:
     if missing:
         raise TypeError(
             f"estimator={type(model).__name__} has no {' and no '.join(missing)}, expected a "
-            "classifier that learns batch by batch, for example SeqMED or SGDClassifier."
+            "classifier that learns batch by batch: pass for example SeqMED() or SGDClassifier()."
         )
     return OtherExpert(model, all_parameters(estimator))
 
 
-# Kinds of experts, the first that applies to an estimator being used.
+# Kinds of experts; the first one that applies to the estimator is used.
 EXPERTS: list[tuple[Callable[[Any], bool], Callable[[Any], MarginExpert]]] = [
     (is_own, own_expert),
     (lambda estimator: True, other_expert),
@@ -319,14 +320,14 @@ def learns_from_unlabeled(estimator: Any) -> bool:
 
 
 def takes_weights(estimator: Any) -> bool:
-    """Whether `partial_fit` of an estimator takes ``sample_weight``, by name or among others."""
+    """Whether `partial_fit` of an estimator takes ``sample_weight``, by name or as ``**kwargs``."""
     parameters = signature(estimator.partial_fit).parameters
     passed_on = any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
     return "sample_weight" in parameters or passed_on
 
 
 def all_parameters(estimator: Any) -> dict[str, Any]:
-    """Return the parameters of an estimator; nested estimators as their types."""
+    """Return the parameters of an estimator; nested estimators are replaced by their types."""
     return {
         name: type(value) if is_estimator(value) else value
         for name, value in estimator.get_params().items()
@@ -337,6 +338,7 @@ def check_type(before: Any, now: Any) -> None:
     """Refuse an estimator of another type than before."""
     if type(before) is not type(now):
         raise ValueError(
-            f"estimator was changed from a {type(before).__name__} to a {type(now).__name__} in "
-            "mid-stream, expected its type to stay: set it back, or start a new model."
+            f"estimator was changed from a {type(before).__name__} to a {type(now).__name__} "
+            "between batches, expected the same type for all batches: set it back, or start a new "
+            "model."
         )

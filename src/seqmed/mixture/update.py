@@ -1,12 +1,13 @@
-"""One batch through margin, graph and mixture.
+"""One update of the mixture: margin expert, graph expert, and their weight.
 
 A batch is learned in mini-batches (`seqmed.mixture.weighting.mini_batches`), each in this order:
 
-1. both experts score its labeled rows, which enter the record;
+1. both experts score its labeled rows, and the scores enter the record;
 2. some of its rows enter the graph, which is solved again; the margin expert learns its labels;
-3. both experts score the last unlabeled rows again, which gives their scales.
+3. both experts score the last unlabeled rows again, to measure the scales of their scores.
 
-After the last mini-batch the record chooses how the scores are mixed. Nothing is changed in place.
+After the last mini-batch the weight of the graph is chosen by the record. Nothing is changed in
+place.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from seqmed.mixture.experts import MarginExpert, MiniBatch
 from seqmed.mixture.weighting import Choice, Scales, ScoreRecord, Scores
 from seqmed.threads import one_thread
 
-# Unlabeled rows on which the scales of the experts' scores are measured.
+# Number of unlabeled rows on which the scales of the scores are measured.
 PROBES = 50
-# Squared distance of equal rows by products of single precision, relative to the squared norm.
+# Squared distance, relative to the squared norm, that rounding in single precision gives to equal
+# rows.
 SAME_ROW = 1e-6
 
 
@@ -39,10 +41,10 @@ class MixtureSettings(NamedTuple):
 
     Attributes
     ----------
-    weight : of the graph if it is fixed; None to choose it by evidence.
-    class_prior : whether class priors may count.
+    weight : weight of the graph if it is fixed; None to choose it by evidence.
+    class_prior : whether class priors may be used.
     forgetting : factor per batch, in (0, 1].
-    class_weight : as the estimator's parameter.
+    class_weight : parameter ``class_weight`` of the estimator.
     """
 
     weight: float | None
@@ -83,10 +85,10 @@ class MixtureInfo(NamedTuple):
 
     Attributes
     ----------
-    graph : of the graph's last solve.
+    graph : report of the graph.
     n_mini_batches : number of mini-batches of the batch.
     n_recorded : labeled rows in the record.
-    weight, temperature : of the mixture.
+    weight, temperature : weight of the graph, and temperature of the mixture.
     """
 
     graph: GraphInfo
@@ -130,13 +132,13 @@ def learn(
 ) -> tuple[MixtureState, MixtureInfo]:
     """Learn a batch, or labels that come late if its points are not new.
 
-    ``new_batch`` is False for a part of a larger batch, which does not count as one.
+    ``new_batch`` is False for a part of a larger batch, which is not counted as a batch.
     """
-    share = settings.forgetting if new_batch and state.n_batches else 1.0
+    forgetting = settings.forgetting if new_batch and state.n_batches else 1.0
     # labels are discounted by batches with labels only, as in the margin expert
-    of_labels = share if rows.labeled.any() else 1.0
+    of_labels = forgetting if rows.labeled.any() else 1.0
     state = state._replace(
-        graph=state.graph.forget(share, new_labels=bool(rows.labeled.any())),
+        graph=state.graph.forget(forgetting, new_labels=bool(rows.labeled.any())),
         record=state.record.forget(of_labels),
         n_batches=state.n_batches + new_batch,
     )
@@ -187,13 +189,18 @@ def learn_mini_batch(
     all_codes[labeled] = codes
     graph, slots = state.graph, np.full(rows.weights.size, -1)
     stored = graph.rows.metric.store(take_rows(rows.points, chosen))
-    masses = np.where(all_codes >= 0, rows.weights, 0.0)[chosen]
+    label_weights = np.where(all_codes >= 0, rows.weights, 0.0)[chosen]
     entering = None
     if mini_batch.new_points:
         entering = propagation.choose_entering(graph, all_codes[chosen])
         slots[chosen[entering.rows]] = entering.slots
     graph, info = propagation.learn(
-        graph, stored, all_codes[chosen], masses, late=not mini_batch.new_points, entering=entering
+        graph,
+        stored,
+        all_codes[chosen],
+        label_weights,
+        late=not mini_batch.new_points,
+        entering=entering,
     )
     margin = state.margin.learn(mini_batch._replace(registry=registry))
     given = class_weight if isinstance(class_weight, dict) else None
@@ -212,7 +219,7 @@ def with_classes(state: MixtureState, registry: ClassRegistry) -> MixtureState:
     size = registry.classes.size
     if size == state.registry.classes.size:
         return state._replace(registry=registry)
-    places = state.registry.places_in(registry)
+    places = state.registry.indices_in(registry)
     return state._replace(
         registry=registry,
         graph=state.graph.with_classes(places, size),
@@ -225,9 +232,9 @@ def with_classes(state: MixtureState, registry: ClassRegistry) -> MixtureState:
 def recorded(
     state: MixtureState, rows: Rows, labeled: Indices, codes: Indices, *, late: bool
 ) -> ScoreRecord:
-    """Return the record with labeled rows as both experts score them before they are learned.
+    """Return the record with the scores of labeled rows by both experts before learning.
 
-    ``late`` is whether the rows may be kept already, as unlabeled ones.
+    ``late`` is whether the rows may already be kept as unlabeled rows.
     """
     known = state.scales.known
     usable = known[codes] if known.sum() > 1 else np.zeros(codes.size, dtype=bool)
@@ -257,8 +264,9 @@ def expert_scores(
 def measured(state: MixtureState, slots: Indices) -> Scales:
     """Return the scales of the experts that have learned a mini-batch.
 
-    They are measured on the last unlabeled rows, and on the record while there are few of these.
-    ``slots`` are those of the newest of these rows, -1 for a row that is not kept.
+    They are measured on the last unlabeled rows, and also on the record while there are few
+    unlabeled rows. ``slots`` are the slots of the newest unlabeled rows, -1 for a row that is not
+    kept.
     """
     # the discounted weight of a class may underflow to 0
     tiny = np.finfo(np.float64).tiny
@@ -282,8 +290,8 @@ def measured(state: MixtureState, slots: Indices) -> Scales:
 def left_out_scores(state: MixtureState, points: Points, slots: Indices) -> Scores:
     """Return the scores of rows that may be kept, each left out of its own neighbours.
 
-    ``slots`` are those of the last of these rows, -1 if unknown. Where a slot is known, so are the
-    neighbours, which saves a tenth of the time of a small update.
+    ``slots`` are the slots of the last of these rows, -1 if unknown. The neighbours of a row with a
+    known slot need no search, which saves a tenth of the time of a small update.
     """
     kept = state.graph.rows
     slots = np.append(np.full(points.shape[0] - slots.size, -1), slots)
@@ -321,7 +329,7 @@ def retract(
 ) -> tuple[MixtureState, MixtureInfo]:
     """Retract the labels of some rows; the rows stay as unlabeled ones, the record stays.
 
-    ``codes`` (n,) are the classes of the labels, None for any labels the rows have.
+    ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have.
     """
     margin, retracted = state.margin.retract(points, codes, state.registry)
     codes = state.registry.find(retracted.labels)
@@ -331,7 +339,7 @@ def retract(
         retraction = propagation.retract(graph, stored, codes)
     # labels of rows that are no longer kept have the mean discount of their class
     means = state.registry.discounted[codes] / state.registry.weights[codes]
-    discounted = np.where(retraction.found, retraction.masses, means * retracted.weights)
+    discounted = np.where(retraction.found, retraction.label_weights, means * retracted.weights)
     declared = state.margin.estimator._stream.registry.declared
     registry = replace(state.registry, declared=declared).remove(
         codes, retracted.weights, discounted

@@ -1,13 +1,14 @@
-"""Two experts mixed by evidence: the margin and the graph.
+"""The mixture of margin expert and graph expert, weighted by evidence.
 
-Both experts score every labeled row before it is learned. The last `RECORD` of these scores choose
-the weight of the graph, the temperature of the probabilities, and the exponent of the class priors.
+Both experts score every labeled row before it is learned. The weight of the graph, the temperature
+of the probabilities and the exponent of the class priors are chosen by the last `RECORD` of these
+scores.
 
-The mixed score of a class is ``(1 - w) F / sigma_F + w V / sigma_V``: V is the graph's score, and
-``F_c = e_c n_c^{-1/2} pi_c^delta`` comes from the margin's score e, the label count n and the class
-prior pi. sigma is the root mean square of row-centred scores of unlabeled rows. With
-``J(w) = min_T [cross-entropy of softmax(T score) on the record + (log2 T)^2]``, in nats, w is the
-mean of a grid of weights under the posterior ``p(w) ~ exp(-J(w) - WEIGHT_PRIOR w)``.
+The mixed score of a class is ``(1 - w) F / sigma_F + w V / sigma_V``: V is the score of the graph,
+and ``F_c = e_c n_c^{-1/2} pi_c^delta`` combines the score e of the margin expert, the label count n
+and the class prior pi. Each sigma is the root mean square of row-centred scores of unlabeled rows.
+With ``J(w) = min_T [cross-entropy of softmax(T score) on the record + (log2 T)^2]``, in nats, w is
+the mean of a grid of weights under the posterior ``p(w) ~ exp(-J(w) - WEIGHT_PRIOR w)``.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from seqmed.classes import moved
 
 WEIGHTS = np.linspace(0.0, 1.0, 11)
 PRIOR_EXPONENTS = np.array([0.0, 0.25, 0.5])
-# Labeled rows in the record.
+# Largest number of labeled rows in the record.
 RECORD = 300
-# Nats of the prior against a weight of 1, relative to a weight of 0.
+# Difference in log prior between a weight of 0 and a weight of 1, in nats.
 WEIGHT_PRIOR = 2.0
-# A smaller mean weight is 0: predictions then need no neighbours.
+# A smaller mean weight is set to 0; predictions then need no neighbours.
 SMALLEST_WEIGHT = 0.05
-# Sizes of scores whose squares are in the range of doubles.
+# Smallest and largest scores whose squares are in the range of doubles.
 SMALLEST_SQUARED, LARGEST_SQUARED = 1e-100, 1e100
-# Nats that a larger exponent of the class priors must gain.
+# A larger exponent of the class priors must reduce the cost by this many nats.
 PRIOR_GUARD = 1.0
 
 
@@ -53,7 +54,7 @@ class Scales(NamedTuple):
 
     Attributes
     ----------
-    counts : (K,) labels of every class so far; 0 for a class without.
+    counts : (K,) number of labels of every class so far.
     margin : (3,) sigma_F under every exponent of `PRIOR_EXPONENTS`.
     graph : sigma_V.
     """
@@ -73,9 +74,9 @@ class Choice(NamedTuple):
 
     Attributes
     ----------
-    weight : of the graph, in [0, 1].
+    weight : weight of the graph, in [0, 1].
     temperature : T > 0.
-    exponent : of the class priors, by its place in `PRIOR_EXPONENTS`.
+    exponent : exponent of the class priors, as an index into `PRIOR_EXPONENTS`.
     """
 
     weight: float
@@ -90,8 +91,9 @@ class ScoreRecord:
     Parameters
     ----------
     margin, graph : (r, K) raw scores.
-    counts : (r, K) label counts of that time; 0 for a class without a label.
-    margin_scales : (r, 3) sigma_F, graph_scales : (r,) sigma_V of that time.
+    counts : (r, K) label counts when the row was scored; 0 for a class without a label.
+    margin_scales : (r, 3) sigma_F when the row was scored.
+    graph_scales : (r,) sigma_V when the row was scored.
     codes : (r,) the true classes.
     weights : (r,) weights of the rows.
     """
@@ -112,7 +114,7 @@ class ScoreRecord:
     def add(
         self, scores: Scores, scales: Scales, codes: NDArray[np.integer], weights: Array
     ) -> ScoreRecord:
-        """Return the record with m more rows, of the newest `RECORD` in all.
+        """Return the record with m more rows, limited to the newest `RECORD` rows.
 
         Rows of a class without a label so far are left out, and so are rows scored when fewer than
         two classes had labels.
@@ -135,12 +137,12 @@ class ScoreRecord:
         }
         return ScoreRecord(**joined)
 
-    def forget(self, share: float) -> ScoreRecord:
-        """Return the record with weights scaled by ``share`` in (0, 1]."""
-        return self if share == 1.0 else replace(self, weights=share * self.weights)
+    def forget(self, forgetting: float) -> ScoreRecord:
+        """Return the record with weights scaled by ``forgetting`` in (0, 1]."""
+        return self if forgetting == 1.0 else replace(self, weights=forgetting * self.weights)
 
     def with_classes(self, places: Indices, n_classes: int) -> ScoreRecord:
-        """Return the record with old class c at ``places[c]`` (-1: dropped) of ``n_classes``."""
+        """Return the record with class c moved to ``places[c]`` of ``n_classes``; -1 drops it."""
         rows = np.flatnonzero(places[self.codes] >= 0)
         return ScoreRecord(
             margin=moved(self.margin[rows], places, n_classes),
@@ -165,10 +167,12 @@ def empty_record() -> ScoreRecord:
 def class_factors(counts: Array, scaled: bool) -> Array:
     """Return the factors of the margin's scores, (3, ..., K) for counts (..., K).
 
-    ``n_c^{-1/2} pi_c^delta`` for every exponent delta, relative to the mean over known classes of
-    the first factor; 0 for unknown classes. All 1 for known ones unless ``scaled``.
+    They are ``n_c^{-1/2} pi_c^delta`` for every exponent delta, relative to the mean of
+    ``n_c^{-1/2}`` over known classes. They are 0 for unknown classes. If ``scaled`` is False, they
+    are 1 for all known classes.
 
-    The class priors pi are shrunk towards equal ones as far as chance explains their differences.
+    The class priors pi are shrunk towards uniform priors, to the extent that chance explains their
+    differences.
     """
     known = counts > 0
     if not scaled:
@@ -179,14 +183,14 @@ def class_factors(counts: Array, scaled: bool) -> Array:
     chi2 = np.where(known, (counts - expected) ** 2, 0.0).sum(axis=-1, keepdims=True) / expected
     shrink = np.minimum(1.0, (n_known - 1) / np.maximum(chi2, 1e-300))
     priors = shrink / n_known + (1.0 - shrink) * counts / np.maximum(totals, 1e-300)
-    # a quotient of roots: the quotient of the counts may overflow
+    # a quotient of roots, because the quotient of the counts may overflow
     roots = np.sqrt(expected) / np.sqrt(np.where(known, counts, 1.0))
     exponents = PRIOR_EXPONENTS.reshape(-1, *(1,) * counts.ndim)
     return np.where(known, roots * (n_known * priors) ** exponents, 0.0)
 
 
 def measured_scales(scores: Scores, counts: Array, scaled: bool) -> Scales:
-    """Return the scales of the experts' scores on some unlabeled rows."""
+    """Return the scales of the scores of both experts on unlabeled rows."""
     known = counts > 0
     factors = class_factors(counts, scaled)
     return Scales(
@@ -212,7 +216,7 @@ def root_mean_square(scores: Array) -> float:
 
 
 def mean_weight(costs: Array) -> float:
-    """Return the posterior mean of the graph's weight, given J of every weight of the grid."""
+    """Return the posterior mean of the graph weight, given J for every weight of the grid."""
     if not np.isfinite(costs).any():
         return 0.0
     logs = -costs - WEIGHT_PRIOR * WEIGHTS
@@ -230,10 +234,10 @@ def choose(record: ScoreRecord, scaled: bool, weight: float | None, class_prior:
 
     Parameters
     ----------
-    record : of labeled rows scored before they were learned.
-    scaled : whether the margin's scores are scaled by label counts.
-    weight : of the graph if it is fixed; None to choose it.
-    class_prior : whether class priors may count.
+    record : scores of labeled rows before they were learned.
+    scaled : whether the scores of the margin expert are scaled by label counts.
+    weight : weight of the graph if it is fixed; None to choose it.
+    class_prior : whether class priors may be used.
     """
     grid = WEIGHTS if weight is None else np.array([weight])
     if not record.size:
@@ -260,7 +264,7 @@ def choose(record: ScoreRecord, scaled: bool, weight: float | None, class_prior:
 
 
 def mixed(margin: Array, graph: Array, weights: Array) -> Array:
-    """Return mixed scores (g, r, K) of scaled ones (r, K), for every weight of the graph."""
+    """Return mixed scores (g, r, K) from scaled scores (r, K), for every weight of the graph."""
     w = weights[:, None, None]
     return (1.0 - w) * margin + w * graph
 
@@ -272,7 +276,7 @@ def best_temperatures(scores: Array, known: Mask, record: ScoreRecord) -> tuple[
     ----------
     scores : (g, r, K) mixed scores, for every weight of the grid.
     known : (r, K) classes known when a row was scored.
-    record : for true classes and weights.
+    record : provides the true classes and weights of the rows.
     """
     from seqmed.mixture import evidence  # numba is imported by the first update
 
@@ -287,7 +291,7 @@ def best_temperatures(scores: Array, known: Mask, record: ScoreRecord) -> tuple[
 def mix(scores: Scores, scales: Scales, choice: Choice, scaled: bool) -> Array:
     """Return mixed scores (m, K), in units in which softmax gives probabilities.
 
-    The columns of unknown classes are 0. An expert of weight 0 is ignored.
+    The columns of unknown classes are 0. An expert with weight 0 is ignored.
     """
     total = np.zeros_like(scores.margin)
     if choice.weight < 1:
@@ -300,7 +304,7 @@ def mix(scores: Scores, scales: Scales, choice: Choice, scaled: bool) -> Array:
 
 
 def mini_batches(labeled: Mask, n_labels: float) -> list[slice]:
-    """Cut a batch in mini-batches, so that the record exists however large batches are.
+    """Divide a batch into mini-batches, so that even a single large batch gives a record.
 
     A mini-batch ends after max(4, a quarter of the labels so far) labeled rows.
 

@@ -27,7 +27,7 @@ from seqmed.covariance.spectral import Spectrum
 from seqmed.dual import DualSolution
 from seqmed.graph.graph_state import GraphState
 from seqmed.graph.kept_rows import SPARE
-from seqmed.graph.laplacian import GraphRecipe
+from seqmed.graph.laplacian import GraphParameters
 from seqmed.graph.metrics import Cosine, Euclidean, KernelDistance
 from seqmed.graph.neighbours import Lists
 from seqmed.graph.propagation import GraphInfo
@@ -158,7 +158,7 @@ declare(Calibration, log_likelihoods="slopes")
 declare(UpdateInfo, projection_cost="machines", C="inf > 0", beta=">= 0")
 declare(DualSolution, multipliers="window", status="converged | max_iter | rounding")
 declare(
-    GraphRecipe, n_neighbors=">= 1", weights="heat | binary", heat_width="> 0",
+    GraphParameters, n_neighbors=">= 1", weights="heat | binary", heat_width="> 0",
     laplacian="normalized | unnormalized", power=">= 1",
 )  # fmt: skip
 
@@ -245,12 +245,15 @@ def _(saved: SavedRows) -> Rules:
 
 
 @declare(
-    GraphState, codes="kept >= -1", masses="kept >= 0", influence="kept classes >= 0",
-    solution="kept classes", solved_masses="classes >= 0",
+    GraphState, codes="kept >= -1", label_weights="kept >= 0", influence="kept classes >= 0",
+    solution="kept classes", solved_label_weights="classes >= 0",
 )  # fmt: skip
 def _(graph: GraphState) -> Rules:
     yield "at most as many kept rows as the capacity", graph.rows.size <= graph.capacity
-    yield "masses of labels, and of no other rows", ((graph.masses > 0) == (graph.codes >= 0)).all()
+    yield (
+        "label weights of labels, and of no other rows",
+        ((graph.label_weights > 0) == (graph.codes >= 0)).all(),
+    )
 
 
 # -- the mixture ----------------------------------------------------------------------------------

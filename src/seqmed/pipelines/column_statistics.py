@@ -17,7 +17,9 @@ ROUNDING = 16.0
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """Statistics of every column. Missing values (NaN, infinite) are left out.
+    """Statistics of every column.
+
+    Missing values (NaN, infinite) are left out.
 
     Parameters
     ----------
@@ -27,7 +29,7 @@ class ColumnStatistics:
     mad_std : (p,) standard deviation of the contribution of a single value to ``mad``.
     low, high : (p,) smallest and largest value.
     count : (p,) number of values.
-    rounding : (p,) size of differences that are rounding.
+    rounding : (p,) largest difference that is attributed to rounding.
     """
 
     mean: Array
@@ -45,7 +47,7 @@ class ColumnStatistics:
         return self.std <= self.rounding
 
     def take(self, columns: Indices) -> ColumnStatistics:
-        """Return the statistics of some columns."""
+        """Return the statistics of the selected columns."""
         return ColumnStatistics(*(getattr(self, field.name)[columns] for field in fields(self)))
 
 
@@ -57,8 +59,9 @@ def measure(points: Points) -> ColumnStatistics:
         mean = column_means(rows, lambda x: x)
         std = np.sqrt(column_means(rows, lambda x, m: (x - m) ** 2, mean))
         mad = column_means(rows, lambda x, m: np.abs(x - m), mean)
-        # A value contributes its own deviation, and shifts the mean, which changes the deviations
-        # of the others by the difference in number of values above and below the mean.
+        # A value contributes its own deviation. It also shifts the mean, which changes the
+        # deviations of all values. That effect is proportional to the difference between the
+        # numbers of values above and below the mean.
         tilt = column_means(rows, lambda x, m: np.sign(m - x), mean)
         square = column_means(
             rows, lambda x, m, s, t: (np.abs(x - m) + t * (x - m) - s) ** 2, mean, mad, tilt
@@ -104,7 +107,7 @@ def column_means(points: Points, function: Callable[..., Any], *parameters: Arra
     Parameters
     ----------
     points : (n, p) rows, dense or CSR without duplicate entries.
-    function : maps values, and one parameter of their column per further argument, to numbers. The
+    function : maps values to numbers. Each further argument is a parameter of the column. The
         zeros of a sparse column are evaluated once.
     parameters : arrays of shape (p,).
     """
@@ -123,12 +126,12 @@ def column_means(points: Points, function: Callable[..., Any], *parameters: Arra
 
 
 def numeric_columns(X: Any) -> tuple[Points, tuple[str, ...] | None] | None:
-    """Return the numeric columns of some input, and their names.
+    """Return the numeric columns of the input, and their names.
 
     Parameters
     ----------
-    X : any input of a pipeline. Of a data frame, the columns of numbers and booleans are taken.
-        Other input is taken as a whole if it is two-dimensional and numeric, dense or sparse.
+    X : any input of a pipeline. If it is a data frame, the numeric and boolean columns are used.
+        Other input is used as a whole if it is two-dimensional and numeric, dense or sparse.
 
     Returns
     -------

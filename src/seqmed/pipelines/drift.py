@@ -28,9 +28,9 @@ SIGNIFICANCE = 1e-9
 FEWEST_VALUES = 10
 # Smallest number of rows for a comparison. With fewer, even a tenfold deviation is insignificant.
 ENOUGH_ROWS = 30
-# A drifted column has returned if its difference is within this share of the limit, or within this
-# many standard errors. A column that was constant has returned if the number of values that differ
-# has at least this probability.
+# A drifted column has returned if its difference is within this fraction of the limit, or within
+# this many standard errors. A column that was constant in the first batch has returned if the
+# number of other values is no longer significant at this level.
 RETURN_SHARE, RETURN_ERRORS, RETURN_PROBABILITY = 0.5, 2.0, 0.05
 # Number of columns that a warning describes. The others are counted.
 COLUMNS_SHOWN = 3
@@ -49,7 +49,7 @@ class InputDriftWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Difference between recent rows and the first batch, column by column.
+    """Differences between recent rows and the first batch, column by column.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Comparison:
     drifted: Mask
 
     def take(self, columns: Indices) -> Comparison:
-        """Return the comparison of some columns."""
+        """Return the comparison of the selected columns."""
         return Comparison(*(getattr(self, field.name)[columns] for field in fields(self)))
 
 
@@ -81,8 +81,8 @@ def compare(
     either direction. For a constant column every change exceeds the limit. The difference must
     also be significant, with independent rows assumed, by one of two tests:
 
-    - It exceeds about six standard errors. Both samples are given the larger of the two standard
-      deviations. This test does not apply to constant columns.
+    - It exceeds about six standard errors. The larger of the two standard deviations is used for
+    both samples. This test does not apply to constant columns.
     - The number of values outside the range of the first batch is significant.
 
     Parameters
@@ -132,20 +132,22 @@ def compare(
 
 def count_outside(first: ColumnStatistics, points: Points) -> Array:
     """Return the number of values of every column, (p,), outside the range of the first batch."""
-    share = column_means(
+    fraction = column_means(
         points,
         lambda x, low, high: (x < low) | (x > high),
         first.low - first.rounding,
         first.high + first.rounding,
     )
-    return np.round(share * count_values(points))
+    return np.round(fraction * count_values(points))
 
 
 def probability_of_outside(outside: Array, n: Indices, m: Indices) -> Array:
-    """Bound the probability (p,) that so many of m values lie outside the range of n others.
+    """Return an upper bound (p,) of the probability of this many values outside the range.
 
-    In random order, the a largest and the b smallest of all values are among the m with probability
-    ``C(n + m - a - b, n) / C(n + m, n)``. There are ``a + b + 1`` pairs (a, b) of the same sum.
+    ``outside`` (p,) of m recent values are outside the range of n values of the first batch. If all
+    values are in random order, the a largest and the b smallest are among the m recent values with
+    probability ``C(n + m - a - b, n) / C(n + m, n)``. There are ``a + b + 1`` pairs (a, b) with the
+    same sum.
     """
     logarithm = gammaln(n + m - outside + 1) - gammaln(n + m + 1)
     logarithm += gammaln(m + 1) - gammaln(m - outside + 1)
@@ -220,7 +222,7 @@ class DriftMonitor:
         return np.flatnonzero(nonzero)
 
     def _of_all_columns(self, comparison: Comparison, columns: Indices) -> Comparison:
-        """Return the comparison of some columns as one of all; the others have not changed."""
+        """Extend a comparison of some columns to all columns; the others have not changed."""
         enough = self.first.count >= FEWEST_VALUES
         shift, ratio = np.where(enough, 0.0, np.nan), np.where(enough, 1.0, np.nan)
         drifted = self.drifted.copy()
@@ -249,7 +251,7 @@ def describe(
     recent: ColumnStatistics,
     comparison: Comparison,
 ) -> str:
-    """Describe how some columns have changed, with numbers for the largest changes."""
+    """Describe how the given columns have changed, with numbers for the largest changes."""
     with np.errstate(divide="ignore"):
         ratio = comparison.scale_ratio
         size = np.maximum(np.abs(comparison.mean_shift), np.maximum(ratio, 1.0 / ratio) - 1.0)

@@ -44,7 +44,7 @@ def _if_final_has(name: str) -> Callable[[Method], Method]:
 
 
 def _reading(name: str) -> Any:
-    """Return a method of Pipeline that reads a snapshot, so that other threads may learn."""
+    """Return a method of Pipeline that reads a snapshot, so that another thread may learn."""
     method = getattr(Pipeline, name)
 
     @_if_final_has(name)
@@ -201,7 +201,7 @@ class StreamPipeline(Pipeline):
         **params : dict
             Further arguments for `partial_fit` of the final estimator: classes, sample_weight,
             new_points. ``new_points=False`` is for late labels of rows that were learned before.
-            Such rows are transformed only: incremental steps do not learn them, and they are not
+            Such rows are only transformed: incremental steps do not learn them, and they are not
             compared with the first batch.
 
         Returns
@@ -239,8 +239,8 @@ class StreamPipeline(Pipeline):
         ----------
         X : iterable
             Rows as they were learned, in the form that the first step takes. The transformers must
-            transform each row independently of the others: the classifiers of seqmed find dense
-            rows by 10 digits and sparse rows exactly.
+            transform each row independently of the others: the classifiers of seqmed compare dense
+            rows to 10 digits, and sparse rows exactly.
         y : array-like of shape (n_samples,), default=None
             Labels to retract, one per row. None retracts whatever label each row has.
 
@@ -352,7 +352,7 @@ class StreamPipeline(Pipeline):
         return False, first_monitor(rows, names or feature_names(steps, rows.shape[1]))
 
     def _compare(self, X: Any, features: Any) -> dict[str, Any]:
-        """Return the attributes after comparing a batch with the first one; warn of drift."""
+        """Compare a batch with the first one, warn about drift, and return the new attributes."""
         if self._monitor is None or self.drift_limit is None:
             return {}
         on_input, monitor = self._monitor

@@ -15,7 +15,7 @@ from seqmed.labels import split_labels
 
 
 def make_candidates(estimator: Any, grid: list[dict[str, Any]]) -> list[Any]:
-    """Return one candidate per combination of parameters, with the same seeds in all of them."""
+    """Return one candidate per combination of parameters; all candidates have the same seeds."""
     base = clone(estimator)
     base.set_params(**common_seeds(base))
     return [clone(base).set_params(**clone_values(parameters)) for parameters in grid]

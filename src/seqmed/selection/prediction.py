@@ -78,7 +78,7 @@ class CandidatePredictor(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         Returns
         -------
         labels : ndarray of shape (n_samples,)
-            Labels by the best candidate, or by the mixture.
+            Labels predicted by the best candidate, or by the mixture.
         """
         search = self._snapshot()
         search._check_mixture(search.candidates_)
@@ -133,7 +133,9 @@ class CandidatePredictor(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     @if_estimator_has("decision_function", of_best=True)
     def decision_function(self, X: MatrixLike) -> Array:
-        """Return the class scores of every row by the best candidate. Not available to mixtures.
+        """Return the class scores of every row by the best candidate.
+
+        Not available to mixtures.
 
         Parameters
         ----------
@@ -169,7 +171,9 @@ class CandidatePredictor(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     @if_estimator_has("score")
     def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the accuracy on the labeled rows. Unlabeled rows are ignored.
+        """Return the accuracy on the labeled rows.
+
+        Unlabeled rows are ignored.
 
         Parameters
         ----------
@@ -183,7 +187,7 @@ class CandidatePredictor(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         Returns
         -------
         accuracy : float in [0, 1]
-            Weighted share of labeled rows that are predicted correctly.
+            Weighted fraction of labeled rows that are predicted correctly.
         """
         search = self._snapshot()
         labeled, labels = labels_of(search.estimator, y, search.classes_)

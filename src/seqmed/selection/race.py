@@ -1,4 +1,4 @@
-"""A race between candidates: the record of their predictions, and the removal of inferior ones.
+"""A race between candidates: their prediction record, and the removal of inferior candidates.
 
 All candidates predict the same rows. Two of them are compared on the rows that only one of them
 predicts correctly.
@@ -70,14 +70,14 @@ class Record:
         racing = self.racing
         return racing[np.argsort(-self.correct[racing], kind="stable")]
 
-    def discounted(self, share: float) -> Record:
-        """Return the record with all weights so far multiplied by ``share``."""
+    def discounted(self, factor: float) -> Record:
+        """Return the record with all weights so far multiplied by ``factor``."""
         return replace(
             self,
-            correct=share * self.correct,
-            wins=share * self.wins,
-            squared_wins=share**2 * self.squared_wins,
-            total=share * self.total,
+            correct=factor * self.correct,
+            wins=factor * self.wins,
+            squared_wins=factor**2 * self.squared_wins,
+            total=factor * self.total,
         )
 
     def add(self, hits: Mask, weights: Array) -> Record:

@@ -18,7 +18,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import _num_samples
 
-from seqmed.estimators.validation import MatrixLike, alike
+from seqmed.estimators.validation import MatrixLike, equal_parameters
 from seqmed.selection.candidates import can_predict, labels_of, make_candidates, row_weights
 from seqmed.selection.prediction import CandidatePredictor, if_estimator_has
 from seqmed.selection.race import Record, empty_record
@@ -324,15 +324,15 @@ class PrequentialSearch(CandidatePredictor):
     def _check_unchanged(self) -> None:
         before, now = self._begun, self._settings()
         for name in before | now:
-            if not alike(before.get(name), now.get(name)):
+            if not equal_parameters(before.get(name), now.get(name)):
                 raise ValueError(
-                    f"{name} was changed from {before.get(name)!r} to {now.get(name)!r} in "
-                    "mid-stream, expected the same value for all batches: set it back, or start a "
-                    "new search."
+                    f"{name} was changed from {before.get(name)!r} to {now.get(name)!r} "
+                    "between batches, expected the same value for all batches: set it back, or "
+                    "start a new search."
                 )
 
     def _common_classes(self, learned: list[Any]) -> NDArray[Any]:
-        """Return the classes; refuse candidates that have found different classes."""
+        """Return the classes of all candidates; refuse candidates with different classes."""
         first: NDArray[Any] = learned[0].classes_
         for other in learned[1:]:
             if not np.array_equal(other.classes_, first):

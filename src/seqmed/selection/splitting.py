@@ -46,12 +46,12 @@ class SemiSupervisedSplit(BaseCrossValidator):
     See Also
     --------
     PrequentialSearch : Choice of parameters on a stream, without folds.
-    sklearn.model_selection.StratifiedKFold : The split of the labeled rows by default.
+    sklearn.model_selection.StratifiedKFold : Default split of the labeled rows.
 
     Notes
     -----
-    With a splitter for time series, unlabeled rows of the future are in the training folds. Pass
-    pairs of indices to leave them out.
+    With a splitter for time series, the training folds also contain unlabeled rows that are later
+    than the test rows. To leave these out, pass pairs of indices.
 
     Examples
     --------
@@ -84,7 +84,8 @@ class SemiSupervisedSplit(BaseCrossValidator):
         y : array-like of shape (n_samples,)
             Labels, some of them missing. Required.
         groups : array-like of shape (n_samples,), default=None
-            Group of every row. Required by ``separate_groups`` and by splitters of groups.
+            Group of every row. Required by ``separate_groups`` and by group splitters such as
+            GroupKFold.
 
         Yields
         ------
@@ -244,8 +245,8 @@ def as_pairs(cv: Any) -> list[tuple[Any, Any]]:
     pairs = list(cv) if isinstance(cv, Iterable) and not isinstance(cv, str) else None
     if pairs is None or not all(isinstance(pair, Sized) and len(pair) == 2 for pair in pairs):
         raise ValueError(
-            f"cv={cv!r}, expected a number of folds, a scikit-learn splitter, or pairs "
-            "(train, test) of indices of all rows: pass one of these."
+            f"SemiSupervisedSplit got cv={cv!r}, expected a number of folds, a scikit-learn "
+            "splitter, or pairs (train, test) of indices of all rows: pass one of these."
         )
     return pairs
 
@@ -257,7 +258,10 @@ def as_indices(rows: Any) -> NDArray[Any]:
 
 
 def rows_of(rows: Indices, X: Any, labels: NDArray[Any], groups: Any) -> tuple[Any, Any, Any]:
-    """Return X, y and groups of some rows. X=None is replaced by zeros of the right length."""
+    """Return X, y and groups of the selected rows.
+
+    X=None is replaced by zeros of the right length.
+    """
     return (
         np.zeros((rows.size, 1)) if X is None else _safe_indexing(X, rows),
         labels,
