@@ -327,7 +327,7 @@ def test_the_median_rule_with_a_finite_variance(estimator):
     assert_same(before, observed(learning))
 
 
-# every parameter a stream is built on, with a value it may not change to in mid-stream
+# every parameter a stream is built on, with a value it may not change to after the first batch
 FIXED = {
     "kernel": "linear",
     "gamma": 0.7,

@@ -466,5 +466,7 @@ def test_choices_may_be_repeated_but_not_changed(tmp_path):
         (Columns(text_size=5), "--text-size"),
         (Columns(unlabeled="-1"), "--unlabeled"),
     ):
-        with pytest.raises(StreamError, match=f"{option} is .* the model was begun with"):
+        with pytest.raises(
+            StreamError, match=f"the model was made with.* {option}.*, or start a new model"
+        ):
             Stream(path, columns, schema=schema)

@@ -15,8 +15,9 @@ from seqmed.cli.terminal import counted, percent, tell_skipped
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seqmed.cli.checkpoint import Classifier
+    from seqmed.cli.checkpoint import Classifier, Progress
     from seqmed.cli.tally import Tally
+    from seqmed.streams import Stream
 
 # The confusion matrix is printed up to this number of classes; beyond, the most frequent errors.
 FEW_CLASSES, WORST_PAIRS = 10, 10
@@ -77,6 +78,7 @@ def evaluate(
     stream = Stream(
         data, schema=schema, final=True, on_error=on_error, file_format=file_format, **batches
     )
+    warn_of_learned_files(stream, progress)
     tally, accuracies, rows = Tally(), [], 0
     with terminal.Reporter("evaluating") as bar:
         for batch in stream:
@@ -104,6 +106,20 @@ def evaluate(
         terminal.show_json(results(tally, rows, prequential))
     else:
         show_measures(tally, rows, classifier)
+
+
+def warn_of_learned_files(stream: Stream, progress: Progress) -> None:
+    """Warn of files whose rows the model has learned."""
+    from seqmed.streams.errors import listed, notice
+    from seqmed.streams.files import shown_path
+
+    learned = {each.path for each in progress.position.files if each.rows}
+    found = [shown_path(each.path) for each in stream.position.files if each.path in learned]
+    if found:
+        notice(
+            f"the model has learned rows of {listed(found)}, so the measures are too optimistic: "
+            "evaluate on rows that it has not learned."
+        )
 
 
 def results(tally: Tally, rows: int, prequential: bool) -> dict[str, Any]:
@@ -163,6 +179,6 @@ def draw_measures(tally: Tally, path: Path, accuracies: Sequence[float]) -> None
     plotting.reliability(panels[0], probabilities, hits, counts)
     plotting.confusion(panels[1], tally.matrix, list(map(str, tally.classes)))
     if accuracies:
-        curve = {"before learning": np.array([accuracies])}
+        curve = {"prequential": np.array([accuracies])}
         plotting.accuracy_curves(panels[2], curve, title="accuracy")
     plotting.save(figure, path)

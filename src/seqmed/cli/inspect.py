@@ -118,10 +118,12 @@ def experts(model: Any) -> dict[str, Any]:
             "labeled_rows_in_window": posterior.window.size,
             "duality_gap": json_value(float(margin.duality_gap_)),
             "tol": margin.tol,
-            "projection_error": json_value(float(posterior.projection_error.max(initial=0.0))),
             "calibration_slope": calibration.slope,
             "calibrated_by": calibration.n_scored,
         }
+        if margin.budget is not None:
+            error = float(posterior.projection_error.max(initial=0.0))
+            found["margin"]["projection_error"] = json_value(error)
     return found
 
 
@@ -164,8 +166,8 @@ def show_description(found: dict[str, Any]) -> None:
         "learned": f"{counted(seen['batches'], 'batch', 'batches')}, "
         f"{counted(seen['rows'], 'row')}, {seen['labeled']:,} labeled, {seen['skipped']:,} bad and "
         "skipped",
-        "accuracy": f"{percent(prequential['accuracy'])} of {prequential['scored']:,} rows that "
-        "were predicted before they were learned",
+        "accuracy": f"{percent(prequential['accuracy'])} (prequential, "
+        f"{counted(prequential['scored'], 'labeled row')})",
         **{
             part: ", ".join(amount(name, value) for name, value in found[part].items())
             for part in ("mixture", "graph", "margin")

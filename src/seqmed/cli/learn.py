@@ -235,7 +235,8 @@ def show_summary(learner: Learner, rows: int, data: Sequence[Path]) -> None:
         terminal.show(f"nothing new in {names}: use --again to learn it once more.")
     accuracy = ""
     if record.scored:
-        accuracy = f"; accuracy before learning {percent(record.accuracy)} of {record.scored:,}"
+        scored = counted(record.scored, "labeled row")
+        accuracy = f"; prequential accuracy {percent(record.accuracy)} of {scored}"
     terminal.show(
         f"{learner.path}: {counted(model.n_batches_, 'batch', 'batches')}, "
         f"{counted(record.rows, 'row')} ({record.labeled:,} labeled), "

@@ -85,8 +85,8 @@ def check_same(model: Classifier, estimator: str | None, given: Mapping[str, Any
 def differs(name: str, now: Any, before: Any) -> CommandError:
     """Return the error for a changed parameter."""
     return CommandError(
-        f"{name} is {now!r}, but the model was begun with {before!r}: leave it out, or start a new "
-        "model."
+        f"the model was made with {name}={before!r}, which cannot be changed to {now!r}: leave the "
+        "option out, or start a new model."
     )
 
 

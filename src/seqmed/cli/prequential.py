@@ -12,7 +12,6 @@ import json
 import math
 import os
 import time
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
@@ -30,10 +30,16 @@ from seqmed.cli import checkpoint, terminal
 from seqmed.cli.checkpoint import Classifier, PendingLines, PrequentialRecord, Progress
 from seqmed.cli.errors import CommandError, naming_rows
 from seqmed.cli.terminal import counted, percent
-from seqmed.streams import Stream, StreamBatch, StreamWarning, likely_typo
+from seqmed.streams import Stream, StreamBatch, likely_typo
+from seqmed.streams.errors import notice
 
 # Seconds of work for every second of saving.
 SAVES_PAY = 20
+# Features need scaling if the largest standard deviation is more than this many times the lower
+# quartile. The quartile ignores columns that are nearly constant, such as the margin of an image.
+LARGEST_SCALE_RATIO = 100
+# Kernels of counts, which must not be scaled.
+COUNT_KERNELS = ("tfidf", "dcm")
 
 
 class Learner:
@@ -108,6 +114,8 @@ class Learner:
         labeled = np.flatnonzero(batch.labeled)
         predicted = predict_labeled(self.model, batch, labeled)
         self._warn_of_typos(batch, y, labeled, names)
+        if not hasattr(self.model, "n_batches_"):
+            self._warn_of_scales(batch)
         with naming_rows(batch, names):
             self.model.partial_fit(batch.X, y)
         before = self.progress.record
@@ -166,7 +174,7 @@ class Learner:
 
     def _summary(self) -> str:
         record = self.progress.record
-        accuracy = f", accuracy {percent(record.accuracy)}" if record.scored else ""
+        accuracy = f", prequential accuracy {percent(record.accuracy)}" if record.scored else ""
         mixed = hasattr(self.model, "graph_weight_")
         weight = f", graph weight {self.model.graph_weight_:.2f}" if mixed else ""
         return f"batch {self.model.n_batches_}, {counted(record.rows, 'row')}{accuracy}{weight}"
@@ -183,13 +191,32 @@ class Learner:
             meant = likely_typo(label, [*known, *commoner])
             if meant is not None:
                 place = labeled[labels.index(label)]
-                warnings.warn(
-                    f"{names[batch.file[place]]}, row {batch.row[place]}: class {label!r} is new, "
+                notice(
+                    f"{names[batch.file[place]]}, row {batch.row[place]}: class {label!r} is new "
                     f"and similar to {meant!r}: if it is a typing error, correct it and start a "
-                    "new model.",
-                    StreamWarning,
-                    stacklevel=2,
+                    "new model."
                 )
+
+    def _warn_of_scales(self, batch: StreamBatch) -> None:
+        """Warn if features of the first batch have very different standard deviations."""
+        schema = batch.schema
+        kernel = getattr(getattr(self.model, "estimator", self.model), "kernel", None)
+        if schema.columns.scale or kernel in COUNT_KERNELS:
+            return
+        numbers = batch.X[:, : len(schema.features)]
+        deviations = (numbers.toarray() if sp.issparse(numbers) else numbers).std(axis=0)
+        varying = np.flatnonzero(deviations)
+        order = varying[np.argsort(deviations[varying])]
+        if order.size < 2:
+            return
+        low, high = order[(order.size - 1) // 4], order[-1]
+        if deviations[high] > LARGEST_SCALE_RATIO * deviations[low]:
+            notice(
+                f"the standard deviation of {schema.features[high]!r} is {deviations[high]:.3g} "
+                f"and that of {schema.features[low]!r} is {deviations[low]:.3g}: features with "
+                "large deviations dominate the distances between rows. Start a new model with "
+                "--scale to standardise the features."
+            )
 
 
 def predict_labeled(

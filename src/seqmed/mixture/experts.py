@@ -185,9 +185,9 @@ class OtherExpert:
             before, after = self.given.get(name), now.get(name)
             if not alike(before, after):
                 raise ValueError(
-                    f"estimator__{name} was changed from {before!r} to {after!r} in mid-stream, "
-                    f"expected it to stay, as {type(self.estimator).__name__} has learned with "
-                    "it: set it back, or start a new model."
+                    f"estimator__{name} was changed from {before!r} to {after!r} after the first "
+                    f"batch, expected the same value for all batches: set it to {before!r} again, "
+                    "or start a new model."
                 )
         return self
 
@@ -336,6 +336,7 @@ def check_type(before: Any, now: Any) -> None:
     """Refuse an estimator of another type than before."""
     if type(before) is not type(now):
         raise ValueError(
-            f"estimator was changed from a {type(before).__name__} to a {type(now).__name__} in "
-            "mid-stream, expected its type to stay: set it back, or start a new model."
+            f"estimator was changed from a {type(before).__name__} to a {type(now).__name__} after "
+            "the first batch, expected the same type for all batches: set it back, or start a new "
+            "model."
         )

@@ -92,7 +92,9 @@ def refuse_code(value: Any, where: str) -> None:
     ):  # most values are arrays, and the protocol below is slow to check
         return
     value = value.estimator if isinstance(value, OtherExpert) else value
-    if isinstance(value, BaseEstimator) and is_classifier(value):
+    if hasattr(value, "saving_remedy"):
+        remedy = value.saving_remedy
+    elif isinstance(value, BaseEstimator) and is_classifier(value):
         remedy = (
             f"Expected {' or '.join(kind.__name__ for kind in MARGINS)}: use one of these as the "
             "estimator, or save the model with skops."
@@ -109,9 +111,7 @@ def refuse_code(value: Any, where: str) -> None:
         )
     else:
         return
-    raise ValueError(
-        f"{where} is {value!r}, which a model file cannot hold: it never executes code. {remedy}"
-    )
+    raise ValueError(f"{where} is {value!r}, which cannot be saved in a model file. {remedy}")
 
 
 class ModelDecoder(Decoder):

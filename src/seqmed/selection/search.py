@@ -326,9 +326,9 @@ class PrequentialSearch(CandidatePredictor):
         for name in before | now:
             if not alike(before.get(name), now.get(name)):
                 raise ValueError(
-                    f"{name} was changed from {before.get(name)!r} to {now.get(name)!r} in "
-                    "mid-stream, expected the same value for all batches: set it back, or start a "
-                    "new search."
+                    f"{name} was changed from {before.get(name)!r} to {now.get(name)!r} after "
+                    "the first batch, expected the same value for all batches: set it back, or "
+                    "start a new search."
                 )
 
     def _common_classes(self, learned: list[Any]) -> NDArray[Any]:

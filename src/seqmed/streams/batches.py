@@ -194,19 +194,19 @@ class Stream:
 
     def _checked(self, table: Table, source: str) -> Schema:
         """Return the schema, decided by the first file; refuse a file without its columns."""
+        label = (self.schema.columns if self.schema else self._columns).label
+        required = [label] if self._label_required and label is not None else []
+        if table.complete:
+            refuse_missing([*self._others, *required], table, source)
         schema = self.schema or choose_columns(self._columns, table, source, self._batch_by)
         refuse_missing(schema.needed, table, source)
-        label = schema.columns.label
         self._known |= {*schema.needed, *schema.ignored, *([] if label is None else [label])}
         new = [name for name in table.names if name not in self._known]
         if new:
             self._known |= set(new)
             names = listed([shown(name) for name in new])
             notice(f"{source}: columns that the first file did not have are not used: {names}.")
-        required = [label] if self._label_required and label is not None else []
-        if table.complete:
-            refuse_missing([*self._others, *required], table, source)
-        elif required and label not in table.names:
+        if required and label not in table.names:
             notice(f"{source}: its first rows have no {label!r}: is this the column of labels?")
         return schema
 

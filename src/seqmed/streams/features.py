@@ -79,6 +79,11 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     schema : the columns of the model. Nothing is fitted.
     """
 
+    saving_remedy = (
+        "Expected the model without its columns: update the file with seqmed learn, or save the "
+        "step 'model' alone."
+    )
+
     def __init__(self, schema: Schema):
         self.schema = schema
 

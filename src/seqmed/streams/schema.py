@@ -175,10 +175,14 @@ class Schema:
         for each in fields(Columns):
             now, before = getattr(columns, each.name), getattr(self.columns, each.name)
             if now != each.default and now != before:
-                option = each.name.replace("_", "-")
+                option = f"--{each.name.replace('_', '-')}"
+                fixed = (
+                    f"without {option}, which cannot be added"
+                    if before in (None, (), False)
+                    else f"with {option} {shown(before)}, which cannot be changed to {shown(now)}"
+                )
                 raise StreamError(
-                    f"--{option} is {shown(now)}, but the model was begun with {shown(before)}: "
-                    "leave the option out, or start a new model."
+                    f"the model was made {fixed}: leave the option out, or start a new model."
                 )
 
 

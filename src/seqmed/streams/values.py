@@ -144,9 +144,8 @@ def check_signs(texts: Iterable[str], values: Iterable[Any], column: str) -> Non
     """
     if set(texts) <= {"1", "+1"} and any(label_text(each, "") == DEFAULT_MARKER for each in values):
         raise StreamError(
-            f"column {column!r} holds only -1 and +1, and -1 marks unlabeled rows by default. "
-            "If -1 is a class, choose another marker, for example --unlabeled NA; if -1 means "
-            "unlabeled, pass --unlabeled -1."
+            f"column {column!r} holds only -1 and +1, so -1 may be a class or mark unlabeled rows. "
+            "If it is a class, pass --unlabeled NA; if not, pass --unlabeled -1."
         )
 
 
