@@ -83,7 +83,7 @@ def readme_table(cells: dict[str, Any]) -> str:
 
 
 def verdict(cells: dict[str, Any]) -> str:
-    """Return in how many cells the first method has the largest mean, and where it has not."""
+    """Return in how many cells the first method has the largest mean, and the other cells."""
     ours, *others = METHODS
     lost = []
     for task, name in TASKS.items():
@@ -93,7 +93,8 @@ def verdict(cells: dict[str, Any]) -> str:
             behind = means[rival] - means[ours]
             if behind > 0:
                 where = f"{name} with {float(fraction):.0%} labels"
-                lost.append(f"{behind:.1f} points behind {rival.split(',')[0]} on {where}")
+                gap = f"{behind:.1f}" if behind >= 0.1 else "less than 0.1"
+                lost.append(f"{gap} points below {rival.split(',')[0]} on {where}")
     total = sum(len(cells[task]) for task in TASKS)
     won = f"SeqGraphMED has the highest mean accuracy in {total - len(lost)} of {total} cells"
     return f"{won}. It is {'; '.join(lost)}." if lost else f"{won}."
