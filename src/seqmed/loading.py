@@ -21,9 +21,9 @@ def load(path: AnyPath) -> Any:
     -------
     model : estimator
         The saved model. A model made by `seqmed learn` with scaling, text or ignored columns is
-        returned as a StreamPipeline of the steps "columns" and "model": pass it data frames or
-        dictionaries of columns, or arrays of the columns in `feature_names_in_`. It predicts as
-        the command does. It cannot be saved: continue training with `seqmed learn`.
+        returned as a StreamPipeline with the steps "columns" and "model". Pass it data frames,
+        dictionaries of columns, or arrays of the columns in `feature_names_in_`. It predicts as the
+        command does. It cannot be saved: continue training with `seqmed learn`.
 
     Raises
     ------

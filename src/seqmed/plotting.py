@@ -22,7 +22,8 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#5
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 DASHES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1)))
 LONG_LABEL = 24
-# Width and height of a panel in inches; largest number of classes with names at a matrix.
+# Width and height of a panel in inches; largest number of classes whose names are written beside a
+# matrix.
 PANEL = (4.6, 4.2)
 NAMED_CLASSES = 20
 FORMATS = ("png", "svg", "pdf")

@@ -61,7 +61,7 @@ def test_a_misspelled_label_column(tmp_path):
     result = seqmed(tmp_path, "learn", "model", "rows.csv", "--label", "Kind")
     assert result.code == 2
     assert "rows.csv has no column 'Kind'" in result.err
-    assert "is 'kind' meant?" in result.err
+    assert "did you mean 'kind'?" in result.err
     assert len(result.err.splitlines()) == 1, "warnings about other columns hide the error"
     assert not (tmp_path / "model").exists()
 
@@ -80,11 +80,14 @@ def test_a_misspelled_label_column(tmp_path):
         (("--forgetting", "0.5"), "made with forgetting=1.0, which cannot be changed to 0.5"),
         (
             ("--param", "kernal=rbf"),
-            "SeqGraphMED has no parameter 'kernal' to set: is kernel meant",
+            "SeqGraphMED has no parameter 'kernal' to set: did you mean kernel",
         ),
         (("--param", "unlabeled=0"), "SeqGraphMED has no parameter 'unlabeled' to set"),
         (("--beta", "1"), "SeqGraphMED has no parameter 'beta' to set"),
-        (("--param", "n_neighbours=3"), "no parameter 'n_neighbours' to set: is n_neighbors meant"),
+        (
+            ("--param", "n_neighbours=3"),
+            "no parameter 'n_neighbours' to set: did you mean n_neighbors",
+        ),
         (("--param", "degree"), "--param got 'degree', expected NAME=VALUE"),
     ],
 )
@@ -171,7 +174,7 @@ def test_a_corrupt_model(folder):
     (folder / "model").write_bytes(content)
     for command in (LEARN[:3], ("predict", "model", "rows.csv"), ("inspect", "model")):
         said = refused(folder, *command)
-        assert "model cannot be loaded: its checksum does not fit its content" in said
+        assert "model cannot be loaded: its checksum does not match its content" in said
     assert (folder / "model").read_bytes() == content
 
 
@@ -347,9 +350,9 @@ def test_file_names_that_are_no_text(folder):
     model, log = f"{strange}.model", f"{strange}.log"
     learn = ("learn", model, strange, "--label", "kind", "--drop", "id", "--log", log)
     assert "120 rows" in seqmed(folder, *learn).out
-    assert "nothing new" in seqmed(folder, *learn).out
+    assert "no new rows" in seqmed(folder, *learn).out
     data.rename(folder / "plain")
-    assert "nothing new" in seqmed(folder, "learn", model, "plain", "--log", log).out
+    assert "no new rows" in seqmed(folder, "learn", model, "plain", "--log", log).out
     (folder / "plain").rename(data)
     seen = json.loads(seqmed(folder, "inspect", model, "--json").out)
     assert seen["file"]["path"] == r"caf\xe9.model"

@@ -505,7 +505,7 @@ REFUSED = {
     "more attributes": (with_note(SeqMED()), "SeqMED has note, .* remove it"),
     "another generator": (
         SeqMED(random_state=np.random.RandomState(np.random.PCG64(1))),
-        "SeqMED.random_state draws from PCG64, expected MT19937: pass a seed",
+        "SeqMED.random_state uses the generator PCG64, expected MT19937: pass a seed",
     ),
     "a cache": (make_pipeline(StandardScaler(), memory="cache"), "memory=None, because its cache"),
     "a marker": (SeqLapMED(unlabeled=pd.NaT), "SeqLapMED.unlabeled is NaT"),

@@ -158,12 +158,12 @@ def test_weights_and_classes_of_a_whole_batch_reach_other_estimators():
 # -- what may not ----------------------------------------------------------------------------------
 
 REFUSED = {
-    "kernel": ({"estimator__kernel": "linear"}, "kernel was changed from 'rbf' to 'linear' in mid"),
+    "kernel": ({"estimator__kernel": "linear"}, "kernel was changed from 'rbf' to 'linear' after"),
     "gamma": (
         {"estimator__gamma": 2.0},
         "gamma was changed from 'scale' to 2.0 after the first batch",
     ),
-    "bias": ({"estimator__bias": "exact"}, "bias was changed from 'auto' to 'exact' in mid"),
+    "bias": ({"estimator__bias": "exact"}, "bias was changed from 'auto' to 'exact' after"),
     "budget": (
         {"estimator__budget": 50},
         "budget was changed from None to 50 after the first batch",
@@ -172,11 +172,11 @@ REFUSED = {
         {"estimator": SeqLapMED()},
         "changed from a SeqMED to a SeqLapMED after the first batch",
     ),
-    "other type": ({"estimator": GaussianNB()}, "changed from a SeqMED to a GaussianNB in mid"),
+    "other type": ({"estimator": GaussianNB()}, "changed from a SeqMED to a GaussianNB after"),
     "value": ({"estimator__C": -1.0}, "The 'C' parameter of SeqMED must be"),
     "C": ({"estimator__C": 0.5}, "C=0.5, expected C > slack_shape=1"),
     "rule": ({"estimator__bias_variance": 2.0}, "bias='auto' requires bias_variance=inf, got 2"),
-    "graph_memory": ({"graph_memory": 50}, "graph_memory was changed from 10000 to 50 in mid"),
+    "graph_memory": ({"graph_memory": 50}, "graph_memory was changed from 10000 to 50 after"),
     "n_neighbors": (
         {"n_neighbors": 3},
         "n_neighbors was changed from 10 to 3 after the first batch",

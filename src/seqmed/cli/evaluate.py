@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from seqmed.cli.tally import Tally
     from seqmed.streams import Stream
 
-# The confusion matrix is printed up to this number of classes; beyond, the most frequent errors.
+# Largest number of classes for which the confusion matrix is printed, and number of confusions that
+# are printed for more classes.
 FEW_CLASSES, WORST_PAIRS = 10, 10
 
 
@@ -30,12 +31,16 @@ def evaluate(
         bool,
         typer.Option(
             "--prequential",
-            help="Learn every batch after its prediction; the model file is not changed.",
+            help="Learn each batch after predicting it; the model file does not change.",
         ),
     ] = False,
     batch_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Rows in a batch with --prequential (default: as in learning)."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Rows per batch with --prequential (default: as stored in the model).",
+        ),
     ] = None,
     plot: Annotated[
         Path | None,
@@ -180,5 +185,5 @@ def draw_measures(tally: Tally, path: Path, accuracies: Sequence[float]) -> None
     plotting.confusion(panels[1], tally.matrix, list(map(str, tally.classes)))
     if accuracies:
         curve = {"prequential": np.array([accuracies])}
-        plotting.accuracy_curves(panels[2], curve, title="accuracy")
+        plotting.accuracy_curves(panels[2], curve, title="prequential accuracy")
     plotting.save(figure, path)

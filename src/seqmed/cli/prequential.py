@@ -1,8 +1,8 @@
 """Prequential learning: predict the labels of a batch, learn it, and save at checkpoints.
 
-The next save is due when the work since the last one has taken `SAVES_PAY` times as long as that
+The model is saved when the work since the last save has taken `WORK_PER_SAVE` times as long as that
 save. If the command is killed, the batches since the last save are read and learned again; learning
-is deterministic, so the model is the same to the bit. A pipe cannot be read again: then every batch
+is deterministic, so the resulting model is identical. A pipe cannot be read again, so every batch
 is saved.
 """
 
@@ -34,7 +34,7 @@ from seqmed.streams import Stream, StreamBatch, likely_typo
 from seqmed.streams.errors import notice
 
 # Seconds of work for every second of saving.
-SAVES_PAY = 20
+WORK_PER_SAVE = 20
 # Features need scaling if the largest standard deviation is more than this many times the lower
 # quartile. The quartile ignores columns that are nearly constant, such as the margin of an image.
 LARGEST_SCALE_RATIO = 100
@@ -48,9 +48,9 @@ class Learner:
     Parameters
     ----------
     path : the model file.
-    model, progress : those of the model file, or new ones.
+    model, progress : loaded from the model file, or new.
     log : file to which a line is appended for every batch.
-    checkpoint_every : batches between two saves; None for `SAVES_PAY`.
+    checkpoint_every : batches between two saves; None to save by `WORK_PER_SAVE`.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Learner:
                     record = self.progress.record
                     bar.report(stream.fraction, record.rows - start.record.rows, self._summary())
         except (KeyboardInterrupt, SystemExit, ValueError):
-            # a refused batch or row leaves the model and its position as they were before it
+            # a refused batch or row changes neither the model nor its position
             if self.saved_batches < self._progress_batches == self.model.n_batches_:
                 self._save()
             raise
@@ -98,15 +98,15 @@ class Learner:
         """Whether to save after this batch; always after the first one."""
         if self._checkpoint_every is not None:
             return bool((self.model.n_batches_ - self.saved_batches) % self._checkpoint_every == 0)
-        return time.monotonic() - self._last_save >= SAVES_PAY * self._cost
+        return time.monotonic() - self._last_save >= WORK_PER_SAVE * self._cost
 
     def interruption(self) -> str:
         """Return the message after an interruption."""
         if not self.saved_batches:
             return "interrupted before the first batch was saved."
         return (
-            f"interrupted: {self.path} was saved after batch {self.saved_batches}; the same "
-            "command resumes there."
+            f"interrupted: {self.path} was saved after batch {self.saved_batches}. Run "
+            "the same command again to resume."
         )
 
     def _learn(self, batch: StreamBatch, names: Sequence[str], skipped: int) -> None:
@@ -142,7 +142,7 @@ class Learner:
         self.progress = replace(
             self.progress, record=record, schema=batch.schema, position=batch.position
         )
-        self._progress_batches = self.model.n_batches_  # last: the progress is that of the model
+        self._progress_batches = self.model.n_batches_  # set last: model and progress agree
 
     def _state(self, record: PrequentialRecord) -> dict[str, Any]:
         """Return the entries of a log line that describe the model and the time."""

@@ -232,7 +232,7 @@ def isolet_additions() -> dict[str, Method]:
 def full_chosen() -> Method:
     """Return full retraining with the grid of `isolet_additions`."""
     choice = grid(C=ISOLET_BOUNDS, beta=ISOLET_BETAS)
-    return Method("Full LapSVM, chosen", curves.full_lapsvm, ISOLET_GRAPH, choice, retrains=True)
+    return Method("Full LapSVM, tuned", curves.full_lapsvm, ISOLET_GRAPH, choice, retrains=True)
 
 
 def figure3(data_dir: Path | None = None, *, exact: bool = False, ours: bool = False) -> Figure:
@@ -287,7 +287,7 @@ def _isolet(data_dir: Path | None, seed: tuple[int, ...], reordered: bool = Fals
 
 
 def quick(figure: Figure) -> Figure:
-    """Return a figure with fewer trials, streams, choices and retrainings: a few minutes."""
+    """Return a figure with fewer trials, streams, parameters and retrainings, for a quick run."""
     return replace(
         figure,
         trials=min(figure.trials, QUICK_TRIALS),

@@ -103,7 +103,7 @@ def late_update(result: FigureResult, name: str) -> float:
 
 
 def choices(grid: tuple[Parameters, ...], chosen: Parameters) -> list[str]:
-    """Return the chosen parameters as text, with a star at the end of a grid."""
+    """Return the chosen parameters as text; a star marks a value at the end of its grid."""
     texts = []
     for name in ("C", "beta"):
         if name in chosen:
@@ -173,7 +173,7 @@ def categorical_claims(runs: dict[str, np.ndarray]) -> list[Claim]:
         Claim(
             "Full SVM (scikit-learn) and Full MED (seqmed) are within half a point at every batch",
             bool(np.abs(solvers).max() <= 0.5 * ONE_POINT),
-            f"mean difference {100 * solvers.mean():+.2f} points, largest at a batch "
+            f"mean difference {100 * solvers.mean():+.2f} points, largest difference at a batch "
             f"{100 * np.abs(solvers).max():.2f}",
         ),
     ]

@@ -78,8 +78,8 @@ def generator_state(generator: np.random.RandomState, where: str) -> dict[str, A
     state: Any = generator.get_state(legacy=False)
     if state["bit_generator"] != GENERATOR:
         raise ValueError(
-            f"{where} draws from {state['bit_generator']}, expected {GENERATOR}: pass a seed, or "
-            "np.random.RandomState(seed)."
+            f"{where} uses the generator {state['bit_generator']}, expected {GENERATOR}: pass a "
+            "seed, or np.random.RandomState(seed)."
         )
     parts = (state["state"]["key"], state["state"]["pos"], state["has_gauss"], state["gauss"])
     return dict(zip(GENERATOR_TYPES, parts, strict=True))
@@ -118,7 +118,7 @@ class ModelDecoder(Decoder):
     """Decoder of estimators, records and random states, which must be valid."""
 
     def decode(self, value: Any) -> Any:
-        """Return the value of some JSON."""
+        """Return the value that a JSON value encodes."""
         if isinstance(value, dict) and set(value) == {"class"}:
             return registry.estimator_class(value["class"])
         return super().decode(value)
