@@ -27,7 +27,7 @@ TASKS = {
     "usps": "USPS digits", "isolet-26": "ISOLET letters", "sms_spam": "SMS spam",
     "digits": "scikit-learn digits",
 }  # fmt: skip
-# Rows of the tables. Of several methods the best by test accuracy is shown.
+# Rows of the tables, with their methods. The one with the best test accuracy is shown.
 METHODS = {
     "**SeqGraphMED**": ["SeqGraphMED"],
     "SeqMED, labels only": ["SeqMED"],
@@ -39,12 +39,12 @@ METHODS = {
     "LabelSpreading, refitted": ["LabelSpreading"],
     "SelfTraining, refitted": ["SelfTraining"],
 }  # fmt: skip
-# Label fraction whose seconds are shown, and the task of the README's.
+# Label fraction for which times are shown, and the task whose times README.md shows.
 TIMED, TIMED_TASK = "0.05", "usps"
 
 
 def accuracies(run: dict[str, Any]) -> list[float]:
-    """Return the test accuracies of a method, a value for each draw."""
+    """Return the test accuracies of a method, one for each draw of labels."""
     return list(run["accuracies"].values())
 
 
@@ -66,7 +66,7 @@ def times(cell: dict[str, Any], names: list[str]) -> tuple[str, str]:
 
 
 def readme_table(cells: dict[str, Any]) -> str:
-    """Return mean accuracies of all tasks, the best of a cell in bold, and seconds of one."""
+    """Return mean accuracies of all tasks, the best of each cell in bold, and times of one task."""
     rows = []
     for label, names in METHODS.items():
         row = [label]
@@ -83,7 +83,7 @@ def readme_table(cells: dict[str, Any]) -> str:
 
 
 def verdict(cells: dict[str, Any]) -> str:
-    """Return in how many cells the first method has the largest mean, and where it has not."""
+    """Return a text on the cells in which the first method has the highest mean, and the others."""
     ours, *others = METHODS
     lost = []
     for task, name in TASKS.items():
@@ -93,7 +93,8 @@ def verdict(cells: dict[str, Any]) -> str:
             behind = means[rival] - means[ours]
             if behind > 0:
                 where = f"{name} with {float(fraction):.0%} labels"
-                lost.append(f"{behind:.1f} points behind {rival.split(',')[0]} on {where}")
+                gap = f"{behind:.1f}" if behind >= 0.1 else "less than 0.1"
+                lost.append(f"{gap} points below {rival.split(',')[0]} on {where}")
     total = sum(len(cells[task]) for task in TASKS)
     won = f"SeqGraphMED has the highest mean accuracy in {total - len(lost)} of {total} cells"
     return f"{won}. It is {'; '.join(lost)}." if lost else f"{won}."
@@ -111,7 +112,7 @@ def task_table(cells: dict[str, Any]) -> str:
 
 
 def experts_table(cells: list[dict[str, Any]]) -> str:
-    """Return accuracies of margin, graph and mixture, and what the mixture gains, of all tasks."""
+    """Return accuracies of margin, graph and mixture, and the gain of the mixture, by task."""
     rows = []
     for cell in cells:
         found = cell["methods"]
@@ -127,7 +128,7 @@ def number_and_error(value: dict[str, float], sign: str = "") -> str:
 
 
 def cost_table(cells: list[dict[str, Any]]) -> str:
-    """Return times of SeqGraphMED, and their ratios to those of others, of `graph_cost.py`."""
+    """Return times of SeqGraphMED and their ratios to those of others, from `graph_cost.py`."""
     names = [name for name in cells[0]["ratios"] if name != "SeqGraphMED"]
     rows = []
     for cell in cells:

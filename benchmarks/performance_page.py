@@ -1,7 +1,7 @@
-"""Write the tables of docs/performance.md anew, from the results of `speed.py`.
+"""Write the tables of docs/performance.md from the results of `speed.py`.
 
-A table stands between ``<!-- NAME -->`` and ``<!-- end -->``: a section of `speed.py`, or "solver"
-for the table of duals and "kernel" for the fit beside it.
+A table is between ``<!-- NAME -->`` and ``<!-- end -->``. NAME is a section of `speed.py`. The
+section "solver" has two tables: "solver" for the duals and "kernel" for the fit.
 
     python benchmarks/speed.py --out results/speed.json
     python benchmarks/performance_page.py
@@ -34,7 +34,7 @@ def ratio(value: float | None) -> str:
 
 
 def verdict(row: dict[str, Any]) -> str:
-    """Return which target a ratio reaches."""
+    """Return the target that a ratio reaches."""
     if row["must"] is None:
         return ""
     reached = "must" if row["ratio"] <= row["must"] else "**missed**"
@@ -42,7 +42,7 @@ def verdict(row: dict[str, Any]) -> str:
 
 
 def comparison(rows: list[dict[str, Any]]) -> str:
-    """Return a table of what was compared, with targets where there are some."""
+    """Return a table of times and ratios, with targets if there are any."""
     targets = any(row["must"] is not None for row in rows)
     header = ["what", "ours", "theirs", "ratio", *(["must", "aim", "reached"] if targets else [])]
     return markdown(
@@ -59,7 +59,7 @@ def comparison(rows: list[dict[str, Any]]) -> str:
 
 
 def duals(rows: list[dict[str, Any]]) -> str:
-    """Return the ratios of the solver by size and bound, and LIBSVM's time."""
+    """Return the ratios of the solver by n and C, and the time of LIBSVM."""
     table: dict[tuple[str, str], dict[tuple[str, str], dict[str, Any]]] = {}
     for row in rows:
         found = DUAL.fullmatch(row["what"])

@@ -310,12 +310,14 @@ def bounded_pass(quick: bool) -> Iterator[Result]:
         name = f"one pass of {cut} rows, budget {budget}, over {kind.__name__}(500) + SGD"
         mine = [score(ours(budget, seed).predict) for seed in range(REPEATS)]
         note = (
-            f"{np.mean(mine):.2f} %, {REPEATS} seeds {min(mine):.2f} to {max(mine):.2f}; "
-            f"theirs {their_scores[kind]:.2f} %, SVC on all {full:.2f} %"
+            f"accuracy {np.mean(mine):.2f} % ({min(mine):.2f} to {max(mine):.2f} over {REPEATS} "
+            f"seeds); theirs {their_scores[kind]:.2f} %, SVC on all rows {full:.2f} %"
         )
         yield Result(name, *times, must, aim, note)
     times = taking_turns(partial(ours, 1000), by_rows, 3)
-    note = f"theirs {100 * np.mean(np.array(by_rows_labels(by_rows())) == y[cut:]):.2f} %"
+    note = (
+        f"accuracy of theirs {100 * np.mean(np.array(by_rows_labels(by_rows())) == y[cut:]):.2f} %"
+    )
     name = f"one pass of {cut} rows, budget 1000, over river's LogisticRegression"
     yield Result(name, *times, note=note)
 
@@ -340,7 +342,7 @@ def predict(quick: bool) -> Iterator[Result]:
             np.exp(values, out=values) @ weights
 
     times = taking_turns(lambda: model.decision_function(many), bare)
-    note = f"{len(many) / times[0]:.0f} rows a second, {len(points)} support vectors"
+    note = f"{len(many) / times[0]:.0f} rows per second, {len(points)} support vectors"
     yield Result("many rows, over their bare arithmetic", *times, 1.3, 1.1, note)
     one = many[:1]
 
@@ -370,8 +372,8 @@ def memory(quick: bool) -> Iterator[Result]:
         resident.append(resident_megabytes())
     late, early = np.median(seconds[-50:]), np.median(seconds[100:150])
     note = (
-        f"state {sizes[99]} bytes after 100 updates and {sizes[-1]} at the end, process "
-        f"{resident[99]:.0f} and {resident[-1]:.0f} MB"
+        f"state {sizes[99]} bytes after 100 updates and {sizes[-1]} at the end; memory of the "
+        f"process {resident[99]:.0f} and {resident[-1]:.0f} MB"
     )
     name = f"updates {n_batches - 49} to {n_batches} over 101 to 150"
     yield Result(name, float(late), float(early), 1.1, 1.0, note)
@@ -427,7 +429,7 @@ def threads(quick: bool) -> Iterator[Result]:
 
 
 def growth(quick: bool) -> Iterator[Result]:
-    """How cost grows; "theirs" is the smaller problem, the note what theory says of the ratio."""
+    """Growth of the cost; "theirs" is the smaller problem, and the note states theory's ratio."""
     rng = np.random.default_rng(0)
 
     def labeled(n, p=30, classes=2):
@@ -449,12 +451,12 @@ def growth(quick: bool) -> Iterator[Result]:
     sizes = (500, 2000) if quick else (1000, 4000)
     large, small = (labeled(n) for n in reversed(sizes))
     times = taking_turns(fits(SeqMED(gamma=1 / 30), *large), fits(SeqMED(gamma=1 / 30), *small))
-    note = "n^2 for the kernel and the steps: 16"
+    note = "expected 16: cost grows as n^2"
     yield Result(f"SeqMED.fit, n {sizes[1]} over {sizes[0]}", *times, note=note)
     wide, narrow = labeled(1000, 960), labeled(1000, 240)
     times = taking_turns(fits(SeqMED(gamma=1e-3), *wide), fits(SeqMED(gamma=4e-3), *narrow))
     yield Result(
-        "SeqMED.fit, p 960 over 240", *times, note="p for the kernel, nothing else: 1 to 4"
+        "SeqMED.fit, p 960 over 240", *times, note="expected 1 to 4: only the kernel depends on p"
     )
     few = [np.where(np.arange(y.size) < 20, y, -1) for _, y in (large, small)]
 
@@ -464,25 +466,30 @@ def growth(quick: bool) -> Iterator[Result]:
     times = taking_turns(
         fits(on_landmarks(800), large[0], few[0]), fits(on_landmarks(200), large[0], few[0])
     )
-    yield Result("landmarks, m 800 over 200", *times, note="n m to n m^2 + m^3: 4 to 16 and more")
+    note = "expected 4 or more: cost grows as n m to n m^2 + m^3"
+    yield Result("landmarks, m 800 over 200", *times, note=note)
     times = taking_turns(
         fits(on_landmarks(200), large[0], few[0]), fits(on_landmarks(200), small[0], few[1])
     )
-    note = "n for all but the search of neighbours, n^2: 4 to 16"
+    note = "expected 4 to 16: the neighbour search grows as n^2, the rest as n"
     yield Result(f"landmarks, n {sizes[1]} over {sizes[0]}", *times, note=note)
     for name, model, theory in (
         (
             "default",
             partial(SeqLapMED, gamma=1 / 30, random_state=0),
-            "constant once full: 4 and more",
+            "expected 4 or more: cost per batch grows until the window is full",
         ),
-        ("lag None", partial(SeqLapMED, gamma=1 / 30, random_state=0, window=None), "t^2: 4 to 16"),
+        (
+            "lag None",
+            partial(SeqLapMED, gamma=1 / 30, random_state=0, window=None),
+            "expected 4 to 16: cost per batch grows with the number of batches",
+        ),
     ):
         times = taking_turns(stream_of(model, 40), stream_of(model, 10), 1)
         yield Result(f"stream, {name}, 40 batches over 10", *times, note=theory)
     many, two = labeled(1000, 30, 16), labeled(1000, 30, 2)
     times = taking_turns(fits(SeqMED(gamma=1 / 30), *many), fits(SeqMED(gamma=1 / 30), *two))
-    note = "one kernel matrix, a dual for each class: 1 to 16"
+    note = "expected 1 to 16: one kernel matrix for all classes, one dual per class"
     yield Result("SeqMED.fit, 16 classes over 2", *times, note=note)
 
 

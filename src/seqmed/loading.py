@@ -20,10 +20,10 @@ def load(path: AnyPath) -> Any:
     Returns
     -------
     model : estimator
-        The saved model. If `seqmed learn` made the model with scaling, text or ignored columns, it
-        is returned as a StreamPipeline with the steps "columns" and "model". Pass it data frames,
-        dictionaries of columns, or arrays of the columns in `feature_names_in_`. Its predictions
-        equal those of `seqmed predict`. It cannot be saved: continue training with `seqmed learn`.
+        The saved model. A model made by `seqmed learn` with scaling, text or ignored columns is
+        returned as a StreamPipeline with the steps "columns" and "model". Pass it data frames,
+        dictionaries of columns, or arrays of the columns in `feature_names_in_`. It predicts as the
+        command does. It cannot be saved: continue training with `seqmed learn`.
 
     Raises
     ------

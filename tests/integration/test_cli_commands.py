@@ -215,6 +215,65 @@ def test_prequential_evaluation_predicts_before_it_learns(folder):
     assert (folder / "model").read_bytes() == before
 
 
+def test_evaluation_on_learned_rows_is_cautioned(folder):
+    for more in ((), ("--prequential",)):
+        result = seqmed(folder, "evaluate", "model", "rows.csv", *more)
+        assert result.code == 0
+        assert "seqmed: warning: the model has learned rows of" in result.err
+        assert "rows.csv, so the measures are too optimistic" in result.err
+    assert "warning" not in seqmed(folder, "evaluate", "model", "holdout.csv").err
+
+
+def write_columns(path, scales, *, rare=0):
+    """Write a CSV of normal columns with these scales, and columns with one nonzero value."""
+    generator = np.random.default_rng(0)
+    names = [*(f"x{number}" for number in range(len(scales) + rare)), "kind"]
+    with path.open("w") as file:
+        file.write(",".join(names) + "\n")
+        for row in range(400):
+            values = [*(generator.normal(size=len(scales)) * scales), *[float(row == 7)] * rare]
+            file.write(",".join([*map(str, values), "ab"[row % 2]]) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("scales", "rare", "options", "warns"),
+    [
+        ((1.0, 1e3), 0, (), True),
+        ((1.0, 1e3, 1e3, 1e3), 0, (), True),
+        ((1.0, 1e3), 0, ("--scale",), False),
+        ((1.0, 10.0), 0, (), False),
+        ((10.0,), 0, (), False),
+        ((10.0,) * 5, 1, (), False),  # as a pixel at the margin of an image
+    ],
+)
+def test_features_of_very_different_scales(tmp_path, scales, rare, options, warns):
+    write_columns(tmp_path / "rows.csv", scales, rare=rare)
+    result = seqmed(
+        tmp_path, "learn", "model", "rows.csv", "--label", "kind", "--batch-size", 100, *options
+    )
+    assert result.code == 0, result.err
+    assert result.err.count("Start a new model with --scale") == warns
+    assert ("the standard deviation of 'x1' is" in result.err) == (warns and len(scales) == 2)
+    assert "warning" not in seqmed(tmp_path, "learn", "model", "rows.csv").err
+
+
+def test_counts_of_very_different_scales_need_no_scaling(tmp_path):
+    (tmp_path / "rows.csv").write_text("x,y,kind\n" + "1,900,a\n2,100,b\n3,5000,a\n" * 9)
+    result = seqmed(
+        tmp_path, "learn", "model", "rows.csv", "--label", "kind", "--estimator", "seqmed",
+        "--kernel", "tfidf",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    assert "--scale" not in result.err
+
+
+def test_inspect_shows_the_projection_error_of_a_budget(tmp_path):
+    make_rows(tmp_path / "rows.csv", 60, labeled=1.0)
+    learned = seqmed(tmp_path, *LEARN, 20, "--budget", 30)
+    assert learned.code == 0, learned.err
+    assert "projection error" in seqmed(tmp_path, "inspect", "model").out
+
+
 def test_inspect_tells_what_the_model_has_seen(folder, estimator):
     found = json.loads(seqmed(folder, "inspect", "model", "--json").out)
     _, labels = points_of(folder / "rows.csv")
@@ -229,9 +288,11 @@ def test_inspect_tells_what_the_model_has_seen(folder, estimator):
     ]
     model = checkpoint.load(folder / "model")[0]
     assert found["columns"]["features"] == ["a", "b", "c"]
+    assert "projection_error" not in found.get("margin", {}), "the model has no budget"
     assert found["model"]["changed"]["random_state"] == 0
     shown = seqmed(folder, "inspect", "model").out
     parts = [f"{type(model).__name__}(", "random_state=0", "a, b, c", "300 rows", "rows.csv"]
+    parts.append(f"% (prequential, {found['prequential']['scored']} labeled rows)")
     margin = getattr(model, "estimator_", model)
     if hasattr(margin, "posterior_"):
         assert found["margin"]["bytes"] == margin.posterior_.nbytes
@@ -287,7 +348,7 @@ def test_query_before_any_label(tmp_path, estimator):
     assert len(set(rows)) == 3
     said = seqmed(tmp_path, "predict", "model", "rows.csv")
     assert said.code == 2
-    assert "without a label" in said.err
+    assert "has learned no label" in said.err
 
 
 def test_batches_are_as_before_unless_told_otherwise(tmp_path):

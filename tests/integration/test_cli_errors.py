@@ -58,34 +58,40 @@ def test_a_missing_column(folder):
 
 def test_a_misspelled_label_column(tmp_path):
     make_rows(tmp_path / "rows.csv", 10)
-    said = refused(tmp_path, "learn", "model", "rows.csv", "--label", "knd", "--drop", "kind")
-    assert "is 'kind' meant?" in said
+    result = seqmed(tmp_path, "learn", "model", "rows.csv", "--label", "Kind")
+    assert result.code == 2
+    assert "rows.csv has no column 'Kind'" in result.err
+    assert "did you mean 'kind'?" in result.err
+    assert len(result.err.splitlines()) == 1, "warnings about other columns hide the error"
     assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        (("--label", "id"), "--label is 'id', but the model was begun with 'kind'"),
-        (("--scale",), "--scale is True, but the model was begun with False"),
-        (("--features", "a,b"), "--features is ('a', 'b'), but the model was begun with None"),
-        (("--C", "3"), "C is 3, but the model was begun with 10.0"),
-        (("--seed", "7"), "random_state is 7, but the model was begun with 0"),
-        (("--estimator", "seqmed"), "estimator is 'seqmed', but the model was begun with"),
-        (("--param", "n_neighbors=3"), "n_neighbors is 3, but the model was begun with 10"),
-        (("--graph-memory", "3"), "graph_memory is 3, but the model was begun with 10000"),
-        (("--forgetting", "0.5"), "forgetting is 0.5, but the model was begun with 1.0"),
+        (("--label", "id"), "made with --label 'kind', which cannot be changed to 'id': leave"),
+        (("--scale",), "the model was made without --scale, which cannot be added: leave"),
+        (("--features", "a,b"), "the model was made without --features, which cannot be added"),
+        (("--C", "3"), "the model was made with C=10.0, which cannot be changed to 3: leave"),
+        (("--seed", "7"), "the model was made with random_state=0, which cannot be changed to 7"),
+        (("--estimator", "seqmed"), "made with estimator='seqgraphmed', which cannot be changed"),
+        (("--param", "n_neighbors=3"), "made with n_neighbors=10, which cannot be changed to 3"),
+        (("--graph-memory", "3"), "made with graph_memory=10000, which cannot be changed to 3"),
+        (("--forgetting", "0.5"), "made with forgetting=1.0, which cannot be changed to 0.5"),
         (
             ("--param", "kernal=rbf"),
-            "SeqGraphMED has no parameter 'kernal' to set: is kernel meant",
+            "SeqGraphMED has no parameter 'kernal' to set: did you mean kernel",
         ),
         (("--param", "unlabeled=0"), "SeqGraphMED has no parameter 'unlabeled' to set"),
         (("--beta", "1"), "SeqGraphMED has no parameter 'beta' to set"),
-        (("--param", "n_neighbours=3"), "no parameter 'n_neighbours' to set: is n_neighbors meant"),
+        (
+            ("--param", "n_neighbours=3"),
+            "no parameter 'n_neighbours' to set: did you mean n_neighbors",
+        ),
         (("--param", "degree"), "--param got 'degree', expected NAME=VALUE"),
     ],
 )
-def test_other_choices_than_the_model_was_begun_with(folder, option, said):
+def test_choices_of_a_model_cannot_be_changed(folder, option, said):
     before = (folder / "model").read_bytes()
     assert said in refused(folder, "learn", "model", "rows.csv", *option)
     assert (folder / "model").read_bytes() == before
@@ -168,7 +174,7 @@ def test_a_corrupt_model(folder):
     (folder / "model").write_bytes(content)
     for command in (LEARN[:3], ("predict", "model", "rows.csv"), ("inspect", "model")):
         said = refused(folder, *command)
-        assert "model cannot be loaded: its checksum does not fit its content" in said
+        assert "model cannot be loaded: its checksum does not match its content" in said
     assert (folder / "model").read_bytes() == content
 
 
@@ -344,9 +350,9 @@ def test_file_names_that_are_no_text(folder):
     model, log = f"{strange}.model", f"{strange}.log"
     learn = ("learn", model, strange, "--label", "kind", "--drop", "id", "--log", log)
     assert "120 rows" in seqmed(folder, *learn).out
-    assert "nothing new" in seqmed(folder, *learn).out
+    assert "no new rows" in seqmed(folder, *learn).out
     data.rename(folder / "plain")
-    assert "nothing new" in seqmed(folder, "learn", model, "plain", "--log", log).out
+    assert "no new rows" in seqmed(folder, "learn", model, "plain", "--log", log).out
     (folder / "plain").rename(data)
     seen = json.loads(seqmed(folder, "inspect", model, "--json").out)
     assert seen["file"]["path"] == r"caf\xe9.model"

@@ -41,7 +41,7 @@ def test_an_output_onto_the_model_or_an_input_is_refused(folder, command):
     for name in ("model", "m-link.png", "m-hard.png", "rows.csv", "r-link.png", "r-hard.png"):
         result = seqmed(folder, *COMMANDS[command], f"sub/../{name}", "--force")
         assert result.code == 2, (name, result)
-        assert "which it would overwrite: choose another file" in result.err
+        assert "and would overwrite it: choose another file" in result.err
     assert contents(folder) == before
 
 

@@ -100,7 +100,7 @@ def test_a_full_disk_costs_nothing_but_time(uninterrupted, tmp_path):
         attempts += 1
         if code:
             assert code == 2
-            assert "model: No space left on device: make room" in result.err
+            assert "model: No space left on device: free some space" in result.err
             assert result.err.count("seqmed:") == 1
     assert attempts > 10
     check_finished(tmp_path, whole)
@@ -174,7 +174,7 @@ def test_saves_are_as_rare_as_they_are_slow(uninterrupted, tmp_path, monkeypatch
     learn_here(tmp_path)
     assert saves.batches == [1, BATCHES]
     check_finished(tmp_path, whole)
-    monkeypatch.setattr(prequential, "SAVES_PAY", 0)
+    monkeypatch.setattr(prequential, "WORK_PER_SAVE", 0)
     (tmp_path / "model").unlink()
     (tmp_path / "log").unlink()
     saves.batches.clear()
@@ -246,7 +246,7 @@ def test_a_file_that_may_not_grow_keeps_the_old_model(tmp_path):
     )
     _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
-    assert b"model: File too large: make room" in said
+    assert b"model: File too large: free some space" in said
     assert b"Traceback" not in said
     assert (tmp_path / "model").read_bytes() == before
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
@@ -256,7 +256,7 @@ def test_a_full_disk_under_the_log(tmp_path):
     make_rows(tmp_path / "rows.csv", 40)
     result = seqmed(tmp_path, *LEARN, 20, "--log", "/dev/full")
     assert result.code == 2
-    assert "/dev/full: No space left on device: make room" in result.err
+    assert "/dev/full: No space left on device: free some space" in result.err
     (tmp_path / "log").write_text("")
     assert seqmed(tmp_path, *LEARN, 20, "--log", "log").code == 0
     assert [line["batch"] for line in log_lines(tmp_path / "log")] == [2]
@@ -288,7 +288,7 @@ def test_finished_grown_changed_and_again(tmp_path):
     assert "60 rows" in seqmed(tmp_path, *LEARN, 20).out
     finished = (tmp_path / "model").read_bytes()
     result = seqmed(tmp_path, *LEARN, 20)
-    assert (result.code, "nothing new in rows.csv" in result.out) == (0, True)
+    assert (result.code, "no new rows in rows.csv" in result.out) == (0, True)
     assert (tmp_path / "model").read_bytes() == finished
     make_rows(rows, 40, start=60)
     assert "5 batches, 100 rows" in seqmed(tmp_path, "learn", "model", "rows.csv").out
@@ -339,7 +339,7 @@ def test_a_last_line_without_a_line_end(tmp_path):
     result = seqmed(tmp_path, *LEARN, 20, "--final")
     assert (result.code, result.err.count("no line end")) == (0, 0)
     assert "3 batches, 40 rows" in result.out
-    assert "nothing new" in seqmed(tmp_path, *LEARN, 20).out
+    assert "no new rows" in seqmed(tmp_path, *LEARN, 20).out
     make_rows(rows, 1, seed=5, start=40)  # after a line end that is still missing
     result = seqmed(tmp_path, *LEARN, 20)
     assert (result.code, "has changed within the first 40 rows" in result.err) == (2, True)

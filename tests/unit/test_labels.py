@@ -279,7 +279,7 @@ def test_only_minus_and_plus_one_is_refused_with_the_remedy(blobs, spelling, met
     model = SeqLapMED()
     with pytest.raises(ValueError, match=r"only -1 and \+1") as refusal:
         getattr(model, method)(points, SIGNS[spelling](2 * labels - 1))
-    for words in ("unlabeled=None", "classes=", "-1 is a class", "-1 means unlabeled"):
+    for words in ("unlabeled=None", "classes=", "-1 may be a class or mark unlabeled rows"):
         assert words in str(refusal.value)
     assert not hasattr(model, "n_batches_")
 

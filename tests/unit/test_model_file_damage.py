@@ -116,7 +116,7 @@ def test_damaged_files_are_refused(tmp_path):
         path.write_bytes(changed)
         with pytest.raises(ModelFileError, match=r"damaged\.model cannot be loaded") as refusal:
             seqmed.load(path)
-        assert re.search("checksum|not a seqmed model file", str(refusal.value))
+        assert re.search("checksum|cut off|not a seqmed model file", str(refusal.value))
     assert DAMAGED / (len(ORIGINALS) * len(DAMAGES)) > 10
 
 
@@ -161,9 +161,9 @@ def test_a_model_that_was_cut_off_is_called_so():
     for size in (9, 20, 100, len(content) // 2, len(content) - 1):
         with pytest.raises(ModelFileError, match=f"cut off after {size} bytes, expected"):
             loaded(content[:size])
-    with pytest.raises(ModelFileError, match=rf"expected {len(content)}, the checksum included"):
+    with pytest.raises(ModelFileError, match=rf"expected at least {len(content)}:"):
         loaded(content[:-1])
-    with pytest.raises(ModelFileError, match="has been altered"):
+    with pytest.raises(ModelFileError, match="does not match its content"):
         loaded(content + b"more")
 
 
@@ -173,7 +173,7 @@ def test_every_single_byte_counts():
     changed = bytearray(content)
     for place in range(len(content)):
         changed[place] ^= 1
-        with pytest.raises(ModelFileError, match=r"checksum|not a seqmed model file"):
+        with pytest.raises(ModelFileError, match=r"checksum|cut off|not a seqmed model file"):
             loaded(bytes(changed))
         changed[place] ^= 1
     assert bytes(changed) == content

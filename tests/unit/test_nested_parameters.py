@@ -1,4 +1,4 @@
-"""Parameters of SeqGraphMED and of its estimator that change between batches."""
+"""Parameters of SeqGraphMED and of its estimator that change after the first batch."""
 
 import warnings
 
@@ -158,19 +158,34 @@ def test_weights_and_classes_of_a_whole_batch_reach_other_estimators():
 # -- parameters that may not change ----------------------------------------------------------------
 
 REFUSED = {
-    "kernel": ({"estimator__kernel": "linear"}, "kernel was changed from 'rbf' to 'linear' in mid"),
-    "gamma": ({"estimator__gamma": 2.0}, "gamma was changed from 'scale' to 2.0 between batches"),
-    "bias": ({"estimator__bias": "exact"}, "bias was changed from 'auto' to 'exact' in mid"),
-    "budget": ({"estimator__budget": 50}, "budget was changed from None to 50 between batches"),
-    "type": ({"estimator": SeqLapMED()}, "changed from a SeqMED to a SeqLapMED between batches"),
-    "other type": ({"estimator": GaussianNB()}, "changed from a SeqMED to a GaussianNB in mid"),
+    "kernel": ({"estimator__kernel": "linear"}, "kernel was changed from 'rbf' to 'linear' after"),
+    "gamma": (
+        {"estimator__gamma": 2.0},
+        "gamma was changed from 'scale' to 2.0 after the first batch",
+    ),
+    "bias": ({"estimator__bias": "exact"}, "bias was changed from 'auto' to 'exact' after"),
+    "budget": (
+        {"estimator__budget": 50},
+        "budget was changed from None to 50 after the first batch",
+    ),
+    "type": (
+        {"estimator": SeqLapMED()},
+        "changed from a SeqMED to a SeqLapMED after the first batch",
+    ),
+    "other type": ({"estimator": GaussianNB()}, "changed from a SeqMED to a GaussianNB after"),
     "value": ({"estimator__C": -1.0}, "The 'C' parameter of SeqMED must be"),
     "C": ({"estimator__C": 0.5}, "C=0.5, expected C > slack_shape=1"),
     "rule": ({"estimator__bias_variance": 2.0}, "bias='auto' requires bias_variance=inf, got 2"),
-    "graph_memory": ({"graph_memory": 50}, "graph_memory was changed from 10000 to 50 in mid"),
-    "n_neighbors": ({"n_neighbors": 3}, "n_neighbors was changed from 10 to 3 between batches"),
-    "alpha": ({"alpha": 0.5}, "alpha was changed from 0.97 to 0.5 between batches"),
-    "metric": ({"metric": "cosine"}, "metric was changed from 'auto' to 'cosine' between batches"),
+    "graph_memory": ({"graph_memory": 50}, "graph_memory was changed from 10000 to 50 after"),
+    "n_neighbors": (
+        {"n_neighbors": 3},
+        "n_neighbors was changed from 10 to 3 after the first batch",
+    ),
+    "alpha": ({"alpha": 0.5}, "alpha was changed from 0.97 to 0.5 after the first batch"),
+    "metric": (
+        {"metric": "cosine"},
+        "metric was changed from 'auto' to 'cosine' after the first batch",
+    ),
     "mixture": ({"mixture": 2.0}, "The 'mixture' parameter of SeqGraphMED must be"),
     "two weights": (
         {"class_weight": "balanced", "estimator__class_weight": {0: 2.0}},
@@ -216,11 +231,15 @@ def test_a_change_that_is_refused_leaves_the_model_as_it_was(name, call):
     [
         (GaussianNB(), {"estimator__var_smoothing": 1.0}, "estimator__var_smoothing was changed"),
         (GaussianNB(), {"estimator__priors": [0.1, 0.2, 0.7]}, "estimator__priors was changed"),
-        (GaussianNB(), {"estimator": SeqMED()}, "from a GaussianNB to a SeqMED between batches"),
+        (
+            GaussianNB(),
+            {"estimator": SeqMED()},
+            "from a GaussianNB to a SeqMED after the first batch",
+        ),
         (
             StreamPipeline([("scale", StandardScaler()), ("model", SGDClassifier())]),
             {"estimator__model__alpha": 1.0},
-            "estimator__model__alpha was changed from 0.0001 to 1.0 between batches",
+            "estimator__model__alpha was changed from 0.0001 to 1.0 after the first batch",
         ),
         (
             StreamPipeline([("scale", StandardScaler()), ("model", SGDClassifier())]),

@@ -1181,7 +1181,9 @@ def test_grid_and_estimator_cannot_change_between_batches(name):
     results = model.results_
     model.set_params(**copy.deepcopy(CHANGES[name]))
     held = state_bits(model)
-    message = rf"{name.split()[-1]} was changed from .* to .* between batches, .*: set it back, or"
+    message = (
+        rf"{name.split()[-1]} was changed from .* to .* after the first batch, .*: set it back, or"
+    )
     for call in (
         lambda: learn(model, make_stream(1, start=2)),
         lambda: model.retract(make_batch(1).X),

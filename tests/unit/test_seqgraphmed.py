@@ -81,7 +81,7 @@ def test_without_a_label_there_is_no_prediction(kind):
     assert model.n_kept_ == 80
     assert model.classes_.size == 0
     for method in (model.predict, model.decision_function, model.predict_proba):
-        with pytest.raises(NotFittedError, match="2 batches without a label"):
+        with pytest.raises(NotFittedError, match="has learned no label"):
             method(X)
     model.partial_fit(X[80:], labels[80:])
     assert model.score(X, y) > 0.8
@@ -398,7 +398,7 @@ def test_a_lag_counts_batches_and_not_mini_batches():
 
 
 def test_the_default_estimator_follows_changed_parameters():
-    """Parameters that may change between batches change for both experts."""
+    """Parameters that may change after the first batch change for both experts."""
     X, _, labels = stream()
     model = SeqGraphMED(random_state=0).partial_fit(X[:100], labels[:100])
     model.set_params(forgetting=0.5, class_weight={0: 3.0}).partial_fit(X[100:], labels[100:])

@@ -493,7 +493,7 @@ def test_a_format_can_be_named(tmp_path):
 
 def test_a_stream_is_read_once(tmp_path):
     _, stream = read(write(tmp_path / "a.csv", COLUMNS))
-    with pytest.raises(StreamError, match="read once"):
+    with pytest.raises(StreamError, match="read only once"):
         next(iter(stream))
 
 

@@ -351,7 +351,7 @@ def test_binary_files_may_be_written_anew_with_the_same_rows(tmp_path, kind):
     path = write(tmp_path / f"data.{kind}", COLUMNS, chunk=5)
     batches, _ = read(path, batch_size=4)
     write(path, {"note": ["?"] * 11} | COLUMNS, chunk=3)
-    with pytest.warns(StreamWarning, match=r"are not used.*note"):
+    with pytest.warns(StreamWarning, match=r"are ignored.*note"):
         assert joined(go_on(path, batches[0])[0])[3] == list(range(5, 12))
 
 

@@ -70,7 +70,7 @@ def test_what_a_column_is_is_told_by_its_first_hundred_rows(tmp_path):
     ("columns", "message"),
     [
         (Columns(label="z"), r"has no column 'z' \(it has 'x0', 'x1', 'x2', 'y'\)"),
-        (Columns(label="Y"), "is 'y' meant"),
+        (Columns(label="Y"), "did you mean 'y'"),
         (Columns(features=("x0", "x9")), "has no column 'x9'"),
         (Columns(drop=("x9",)), "has no column 'x9'"),
         (Columns(text="words"), "has no column 'words'"),
@@ -116,7 +116,7 @@ def test_later_files_must_have_the_columns_of_the_first(tmp_path, kind):
         read([first, write(tmp_path / f"b.{kind}", less)])
     if kind != "npz":
         more = COLUMNS | {"x3": COLUMNS["x0"]}
-        with pytest.warns(StreamWarning, match=rf"b\.{kind}: .* not used.*x3"):
+        with pytest.warns(StreamWarning, match=rf"b\.{kind}: .* ignored.*x3"):
             batches, _ = read([first, write(tmp_path / f"b.{kind}", more)])
         assert joined(batches)[0].tobytes() == MATRIX.tobytes() * 2
 
@@ -148,7 +148,7 @@ def test_a_file_without_labels_is_refused_or_unlabeled(tmp_path):
             read([first, second])
         assert labels_of([first, second], label_required=False) == COLUMNS["y"] + [None] * 23
     second = write(tmp_path / "b.jsonl", bare)
-    with pytest.warns(StreamWarning, match=r"b\.jsonl: its first rows have no 'y'"):
+    with pytest.warns(StreamWarning, match=r"b\.jsonl: the first rows have no 'y'"):
         assert labels_of([first, second]) == COLUMNS["y"] + [None] * 23
 
 
@@ -466,5 +466,7 @@ def test_choices_may_be_repeated_but_not_changed(tmp_path):
         (Columns(text_size=5), "--text-size"),
         (Columns(unlabeled="-1"), "--unlabeled"),
     ):
-        with pytest.raises(StreamError, match=f"{option} is .* the model was begun with"):
+        with pytest.raises(
+            StreamError, match=f"the model was made with.* {option}.*, or start a new model"
+        ):
             Stream(path, columns, schema=schema)

@@ -29,12 +29,13 @@ FIRST = b'{"batch": '  # the beginning of every line of a log
 
 @dataclass(frozen=True)
 class PrequentialRecord:
-    """Counts of rows, and of labels that were predicted before they were learned.
+    """Counts of rows, and of prequential predictions.
 
     Parameters
     ----------
     rows, labeled : rows learned, and those with a label.
-    scored, correct : labeled rows that were predicted first, and correct predictions.
+    scored, correct : labeled rows that were predicted before they were learned, and the number of
+        correct predictions.
     skipped : bad rows skipped.
     """
 
@@ -46,7 +47,7 @@ class PrequentialRecord:
 
     @property
     def accuracy(self) -> float | None:
-        """The share of correct predictions, None before the first prediction."""
+        """The fraction of correct predictions, None before the first prediction."""
         return self.correct / self.scored if self.scored else None
 
     @classmethod
@@ -63,8 +64,8 @@ class PrequentialRecord:
 class PendingLines:
     """Lines of a log that are saved with the model and then appended to the log.
 
-    After an interruption the next run appends the missing part of them. So the log has a line for
-    every batch that the model has learned, and no other.
+    If a run is interrupted between the two steps, the next run appends the missing lines. The log
+    therefore has exactly one line per learned batch.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ class PendingLines:
         return cls(path, os.path.getsize(path) if regular else 0, text)
 
     def append(self) -> None:
-        """Append the lines to the log, without those that are there already."""
+        """Append the lines that the log does not have yet."""
         content = self.text.encode()
         with naming_file(self.path), open(self.path, "ab", buffering=0) as log:
             if os.path.isfile(self.path):

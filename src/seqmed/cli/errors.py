@@ -22,7 +22,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class CommandError(ValueError):
-    """A command cannot do what was asked for."""
+    """An error in the arguments, the data or the model of a command."""
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def system_error(error: OSError) -> str:
     place = error.filename if error.filename is not None else "the output"
     reason = error.strerror or str(error)
     if error.errno in NO_ROOM:
-        remedy = "make room, and run the same command again: earlier saves are intact."
+        remedy = "free some space, and run the same command again: earlier saves are intact."
     elif error.errno == errno.EBADF:
         remedy = "the stream is closed: redirect it to a file."
     elif error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR):
@@ -83,7 +83,7 @@ def system_error(error: OSError) -> str:
 
 @contextmanager
 def naming_file(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Add the file name to errors of the system without one, such as those of a full disk."""
+    """Add the file name to system errors that lack it, such as those of a full disk."""
     try:
         yield
     except OSError as error:
@@ -94,7 +94,7 @@ def naming_file(path: str | os.PathLike[str]) -> Iterator[None]:
 
 @contextmanager
 def naming_rows(batch: StreamBatch, names: Sequence[str]) -> Iterator[None]:
-    """Add the rows of a batch to the errors of a model."""
+    """Add the first and last row of a batch to an error of the model."""
     try:
         yield
     except ValueError as error:

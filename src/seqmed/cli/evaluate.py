@@ -15,10 +15,12 @@ from seqmed.cli.terminal import counted, percent, tell_skipped
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seqmed.cli.checkpoint import Classifier
+    from seqmed.cli.checkpoint import Classifier, Progress
     from seqmed.cli.tally import Tally
+    from seqmed.streams import Stream
 
-# The confusion matrix is printed up to this number of classes; beyond, the most frequent errors.
+# Largest number of classes for which the confusion matrix is printed, and number of confusions that
+# are printed for more classes.
 FEW_CLASSES, WORST_PAIRS = 10, 10
 
 
@@ -29,12 +31,16 @@ def evaluate(
         bool,
         typer.Option(
             "--prequential",
-            help="Learn every batch after its prediction; the model file is not changed.",
+            help="Learn each batch after predicting it; the model file does not change.",
         ),
     ] = False,
     batch_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Rows in a batch with --prequential (default: as in learning)."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Rows per batch with --prequential (default: as stored in the model).",
+        ),
     ] = None,
     plot: Annotated[
         Path | None,
@@ -77,6 +83,7 @@ def evaluate(
     stream = Stream(
         data, schema=schema, final=True, on_error=on_error, file_format=file_format, **batches
     )
+    warn_of_learned_files(stream, progress)
     tally, accuracies, rows = Tally(), [], 0
     with terminal.Reporter("evaluating") as bar:
         for batch in stream:
@@ -104,6 +111,20 @@ def evaluate(
         terminal.show_json(results(tally, rows, prequential))
     else:
         show_measures(tally, rows, classifier)
+
+
+def warn_of_learned_files(stream: Stream, progress: Progress) -> None:
+    """Warn of files whose rows the model has learned."""
+    from seqmed.streams.errors import listed, notice
+    from seqmed.streams.files import shown_path
+
+    learned = {each.path for each in progress.position.files if each.rows}
+    found = [shown_path(each.path) for each in stream.position.files if each.path in learned]
+    if found:
+        notice(
+            f"the model has learned rows of {listed(found)}, so the measures are too optimistic: "
+            "evaluate on rows that it has not learned."
+        )
 
 
 def results(tally: Tally, rows: int, prequential: bool) -> dict[str, Any]:
@@ -163,6 +184,6 @@ def draw_measures(tally: Tally, path: Path, accuracies: Sequence[float]) -> None
     plotting.reliability(panels[0], probabilities, hits, counts)
     plotting.confusion(panels[1], tally.matrix, list(map(str, tally.classes)))
     if accuracies:
-        curve = {"before learning": np.array([accuracies])}
-        plotting.accuracy_curves(panels[2], curve, title="accuracy")
+        curve = {"prequential": np.array([accuracies])}
+        plotting.accuracy_curves(panels[2], curve, title="prequential accuracy")
     plotting.save(figure, path)

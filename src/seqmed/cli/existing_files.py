@@ -23,7 +23,7 @@ def refuse_shared(
     data: Sequence[Path],
     file_format: str | None,
 ) -> None:
-    """Refuse outputs that are the model, an input or each other, under any name or link.
+    """Refuse an output that is the same file as the model, an input or another output.
 
     Parameters
     ----------
@@ -44,13 +44,13 @@ def refuse_shared(
         owner = next((taken[each] for each in own if each in taken), None)
         if owner is not None:
             raise CommandError(
-                f"{option} {output} is {owner}, which it would overwrite: choose another file."
+                f"{option} {output} is {owner} and would overwrite it: choose another file."
             )
         taken |= dict.fromkeys(own, f"{option} {output}")
 
 
 def refuse_existing(path: Path, *, force: bool, use: str = "replace it") -> None:
-    """Refuse a folder, and without ``force`` a file that exists."""
+    """Refuse a folder, and an existing file unless ``force`` is set."""
     if path == STANDARD_OUTPUT or is_pipe_or_device(path):
         return
     if path.is_dir():

@@ -1,4 +1,4 @@
-"""`seqmed inspect`: show a model and what it has learned."""
+"""`seqmed inspect`: show a model and its progress."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from seqmed.cli.checkpoint import Classifier, Progress
 
-# Number of names, classes or files that are printed of a longer list.
+# Largest number of names, classes or files that are printed.
 FEW = 20
-# Rows of the data in the file: the part of the description, its count, and the noun.
+# Parts of a description that count data rows: name, name of the count, and noun in the output.
 KEPT = (("graph", "kept_rows", "kept rows"), ("margin", "points", "points"))
 
 
@@ -31,7 +31,7 @@ def inspect(model: options.Model, as_json: options.Json = False) -> None:
 
 
 def description(path: Path, model: Classifier, progress: Progress) -> dict[str, Any]:
-    """Return the facts on a model as plain values."""
+    """Return a description of a model as plain values."""
     from seqmed import model_file
     from seqmed.cli import parameters
     from seqmed.streams.files import shown_path
@@ -87,7 +87,7 @@ def description(path: Path, model: Classifier, progress: Progress) -> dict[str, 
 
 
 def experts(model: Any) -> dict[str, Any]:
-    """Return facts on the mixture, the graph and the margin classifier, if there are any."""
+    """Describe the mixture, the graph and the margin classifier, if there are any."""
     from seqmed.arrays import bytes_of
     from seqmed.mixture.weighting import PRIOR_EXPONENTS
 
@@ -118,10 +118,12 @@ def experts(model: Any) -> dict[str, Any]:
             "labeled_rows_in_window": posterior.window.size,
             "duality_gap": json_value(float(margin.duality_gap_)),
             "tol": margin.tol,
-            "projection_error": json_value(float(posterior.projection_error.max(initial=0.0))),
             "calibration_slope": calibration.slope,
             "calibrated_by": calibration.n_scored,
         }
+        if margin.budget is not None:
+            error = float(posterior.projection_error.max(initial=0.0))
+            found["margin"]["projection_error"] = json_value(error)
     return found
 
 
@@ -162,10 +164,10 @@ def show_description(found: dict[str, Any]) -> None:
         + (" (scaled)" * columns["scaled"]),
         "labels": f"column {columns['label']}, {columns['label_type'] or 'none so far'}",
         "learned": f"{counted(seen['batches'], 'batch', 'batches')}, "
-        f"{counted(seen['rows'], 'row')}, {seen['labeled']:,} labeled, {seen['skipped']:,} bad and "
-        "skipped",
-        "accuracy": f"{percent(prequential['accuracy'])} of {prequential['scored']:,} rows that "
-        "were predicted before they were learned",
+        f"{counted(seen['rows'], 'row')}, {seen['labeled']:,} labeled, "
+        f"{counted(seen['skipped'], 'bad row')} skipped",
+        "accuracy": f"{percent(prequential['accuracy'])} (prequential, "
+        f"{counted(prequential['scored'], 'labeled row')})",
         **{
             part: ", ".join(amount(name, value) for name, value in found[part].items())
             for part in ("mixture", "graph", "margin")
@@ -188,7 +190,7 @@ def show_description(found: dict[str, Any]) -> None:
 
 
 def amount(name: str, value: Any) -> str:
-    """Return a fact as text."""
+    """Return a named value as text."""
     if name == "bytes":
         return f"{value / 1e6:.1f} MB" if value >= 1e5 else f"{value:,} bytes"
     style = ".3g" if isinstance(value, float) else "," if isinstance(value, int) else ""

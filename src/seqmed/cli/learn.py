@@ -33,7 +33,7 @@ parameter = partial(typer.Option, rich_help_panel="Parameters of a new model")
 PARAMETERS = {
     "graph_memory": "Maximum number of rows kept for the graph (default: 10000).",
     "mixture": "Weight of the graph: evidence, or a number in [0, 1] (default: evidence).",
-    "alpha": "Weight of the neighbours against the label of a row, in [0, 1) (default: 0.97).",
+    "alpha": "Weight of the neighbours relative to a row's own label, in [0, 1) (default: 0.97).",
     "n_neighbors": "Number of neighbours of a row in the graph, at least 1 (default: 10).",
     "metric": "Distance: auto, euclidean or cosine (default: auto).",
     "kernel": "Kernel: rbf, linear, poly, tfidf or dcm (default: rbf).",
@@ -50,12 +50,15 @@ PARAMETERS = {
 def learn(
     model: options.Model,
     data: options.Data,
-    label: Annotated[str | None, column(help="Column of labels; a new model needs it.")] = None,
+    label: Annotated[
+        str | None, column(metavar="COLUMN", help="Column of labels; required for a new model.")
+    ] = None,
     unlabeled: Annotated[
         str | None,
         column(
+            metavar="VALUE",
             help="Marker of unlabeled rows, besides empty cells, NA, NaN, null and None "
-            "(default: -1)."
+            "(default: -1).",
         ),
     ] = None,
     label_type: Annotated[
@@ -70,15 +73,18 @@ def learn(
         ),
     ] = None,
     drop: Annotated[
-        list[str] | None, column(metavar="COLUMNS", help="Columns not to use, separated by commas.")
+        list[str] | None, column(metavar="COLUMNS", help="Columns to ignore, separated by commas.")
     ] = None,
-    text: Annotated[str | None, column(help="Column whose words are features.")] = None,
+    text: Annotated[
+        str | None, column(metavar="COLUMN", help="Column whose words are features.")
+    ] = None,
     text_method: Annotated[
         TextMethod | None,
-        column(help="Hash all words, or use those of the first batch (default: hashing)."),
+        column(help="Hash all words, or use the words of the first batch (default: hashing)."),
     ] = None,
     text_size: Annotated[
-        int | None, column(min=1, help="Maximum number of features from words (default: 262144).")
+        int | None,
+        column(min=1, metavar="N", help="Maximum number of features from words (default: 262144)."),
     ] = None,
     text_weights: Annotated[
         TextWeights | None,
@@ -92,7 +98,10 @@ def learn(
         ),
     ] = False,
     batch_size: Annotated[
-        int | None, batching(min=1, help="Rows in a batch (default: as before, else 500).")
+        int | None,
+        batching(
+            min=1, metavar="N", help="Rows per batch (default: as stored in the model, or 500)."
+        ),
     ] = None,
     batch_by: Annotated[
         str | None,
@@ -105,15 +114,17 @@ def learn(
         batching(
             min=1,
             metavar="N",
-            help="Save after every N batches (default: so that saving takes 5 % of the time; "
-            "with a pipe, 1).",
+            help="Save after every N batches (default: 1 with a pipe; otherwise saving takes about "
+            "5 % of the time).",
         ),
     ] = None,
     log: Annotated[
         Path | None, batching(metavar="FILE", help="Append a JSON line for every batch to FILE.")
     ] = None,
-    force: Annotated[bool, batching("--force", help="Append to a FILE that is not a log.")] = False,
-    again: Annotated[bool, batching("--again", help="Learn finished files once more.")] = False,
+    force: Annotated[
+        bool, batching("--force", help="Append to the file of --log even if it is not a log.")
+    ] = False,
+    again: Annotated[bool, batching("--again", help="Learn finished files again.")] = False,
     final: Annotated[
         bool,
         batching(
@@ -203,7 +214,12 @@ def learn(
 options.with_options(
     learn,
     {
-        name: (Annotated[str | None, parameter(f"--{name.replace('_', '-')}", help=text)], None)
+        name: (
+            Annotated[
+                str | None, parameter(f"--{name.replace('_', '-')}", metavar="VALUE", help=text)
+            ],
+            None,
+        )
         for name, text in PARAMETERS.items()
     },
     before="averaging",
@@ -213,7 +229,7 @@ options.with_options(
 def begin_or_resume(
     path: Path, columns: Columns, estimator: str | None, given: Mapping[str, Any]
 ) -> tuple[Classifier, Progress]:
-    """Return the model in a file with its progress, or a new model."""
+    """Return the model in a file and its progress, or a new model."""
     from seqmed.cli import checkpoint, parameters
 
     if path.exists():
@@ -232,10 +248,11 @@ def show_summary(learner: Learner, rows: int, data: Sequence[Path]) -> None:
     model, record = learner.model, learner.progress.record
     if not rows:
         names = ", ".join(map(str, data[:3])) + (", ..." if len(data) > 3 else "")
-        terminal.show(f"nothing new in {names}: use --again to learn it once more.")
+        terminal.show(f"no new rows in {names}: use --again to learn old rows again.")
     accuracy = ""
     if record.scored:
-        accuracy = f"; accuracy before learning {percent(record.accuracy)} of {record.scored:,}"
+        scored = counted(record.scored, "labeled row")
+        accuracy = f"; prequential accuracy {percent(record.accuracy)} of {scored}"
     terminal.show(
         f"{learner.path}: {counted(model.n_batches_, 'batch', 'batches')}, "
         f"{counted(record.rows, 'row')} ({record.labeled:,} labeled), "

@@ -47,7 +47,7 @@ def acquire(side: Path, path: Path) -> int:
         except BlockingIOError:
             os.close(descriptor)
             raise CommandError(
-                f"{path} is locked by another seqmed learn: wait for its end, or stop it. Its "
+                f"{path} is locked by another seqmed learn: wait until it ends, or stop it. Its "
                 "saved batches are kept."
             ) from None
         except BaseException:
@@ -57,7 +57,7 @@ def acquire(side: Path, path: Path) -> int:
 
 
 def in_place(descriptor: int, side: Path) -> bool:
-    """Whether an open file still has that name, and has not been removed by its owner."""
+    """Whether an open lock file still has its name; its owner may have removed it."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(side))
     except FileNotFoundError:

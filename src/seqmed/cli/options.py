@@ -70,7 +70,7 @@ def with_options(
     Parameters
     ----------
     command : a command.
-    added : types, annotated by `typer.Option`, and defaults, by name.
+    added : annotated type and default of each option, by name.
     before : the option before which they appear in the help; None to put them last.
     """
     signature = inspect.signature(command, eval_str=True)

@@ -26,7 +26,7 @@ Chunk = Sequence[Sequence[Any]]
 
 
 def located(batch: StreamBatch, names: Sequence[str]) -> list[list[Any]]:
-    """Return the files, the row numbers and, as texts, the kept columns of a batch."""
+    """Return the files, row numbers and kept columns of a batch; the kept columns as text."""
     files = [names[place] for place in batch.file.tolist()]
     return [files, batch.row.tolist(), *([*map(cell_text, each)] for each in batch.kept.values())]
 
@@ -85,7 +85,7 @@ def write_table(path: Path, kind: OutputFormat, columns: Header, chunks: Iterabl
 
 
 def delimited_lines(delimiter: str, columns: Header, chunks: Iterable[Chunk]) -> Iterator[bytes]:
-    """Yield lines of fields. The header comes with the first rows: an early error has no output."""
+    """Yield lines of fields, the header with the first rows: an early error writes nothing."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
     writer.writerow(columns)

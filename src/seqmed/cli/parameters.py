@@ -14,7 +14,7 @@ from seqmed.estimators.seqmed import SeqMED
 from seqmed.streams.values import DEFAULT_MARKER
 
 DEFAULT_ESTIMATOR = next(iter(ESTIMATORS))
-# Prefix of the parameters of the estimator within `SeqGraphMED`, and parameters set for both.
+# Prefix of the parameters of the estimator within `SeqGraphMED`; parameters that are set for both.
 # (class_weight is passed on to the estimator.)
 NESTED, COMMON = "estimator__", ("forgetting", "random_state")
 # A fixed seed: a command that was killed before its first save gives the same result again.
@@ -52,14 +52,14 @@ def given_parameters(options: Mapping[str, Any], pairs: Sequence[str]) -> dict[s
 
 
 def blank_model(kind: type[Classifier]) -> Classifier:
-    """Return a model with default parameters; `SeqGraphMED` with its estimator."""
+    """Return a model with default parameters; a `SeqGraphMED` has a `SeqMED` as its estimator."""
     return SeqGraphMED(SeqMED()) if kind is SeqGraphMED else kind()
 
 
 def new_model(
     estimator: str | None, given: Mapping[str, Any], marker: str | None = None
 ) -> Classifier:
-    """Return a model with the parameters given; ``marker`` is that of --unlabeled."""
+    """Return a model with the parameters given; ``marker`` is the value of --unlabeled."""
     model = blank_model(ESTIMATORS[estimator or DEFAULT_ESTIMATOR])
     model.set_params(**full_names(model, {"random_state": DEFAULT_SEED, **given}))
     if marker not in (None, DEFAULT_MARKER):
@@ -85,8 +85,8 @@ def check_same(model: Classifier, estimator: str | None, given: Mapping[str, Any
 def differs(name: str, now: Any, before: Any) -> CommandError:
     """Return the error for a changed parameter."""
     return CommandError(
-        f"{name} is {now!r}, but the model was begun with {before!r}: leave it out, or start a new "
-        "model."
+        f"the model was made with {name}={before!r}, which cannot be changed to {now!r}: leave the "
+        "option out, or start a new model."
     )
 
 
@@ -103,7 +103,7 @@ def full_names(model: Classifier, given: Mapping[str, Any]) -> dict[str, Any]:
         if name not in known and nested not in known:
             plain = sorted({each.removeprefix(NESTED) for each in known})
             close = difflib.get_close_matches(name, plain, 1)
-            meant = f"is {close[0]} meant?" if close else f"it has {', '.join(plain)}."
+            meant = f"did you mean {close[0]}?" if close else f"it has {', '.join(plain)}."
             raise CommandError(f"{type(model).__name__} has no parameter {name!r} to set: {meant}")
         if name in known:
             found[name] = value

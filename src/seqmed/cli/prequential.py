@@ -1,8 +1,8 @@
 """Prequential learning: predict the labels of a batch, learn it, and save at checkpoints.
 
-The next save is due when the work since the last one has taken `SAVES_PAY` times as long as that
+The model is saved when the work since the last save has taken `WORK_PER_SAVE` times as long as that
 save. If the command is killed, the batches since the last save are read and learned again; learning
-is deterministic, so the model is the same to the bit. A pipe cannot be read again: then every batch
+is deterministic, so the resulting model is identical. A pipe cannot be read again, so every batch
 is saved.
 """
 
@@ -12,7 +12,6 @@ import json
 import math
 import os
 import time
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
@@ -30,10 +30,16 @@ from seqmed.cli import checkpoint, terminal
 from seqmed.cli.checkpoint import Classifier, PendingLines, PrequentialRecord, Progress
 from seqmed.cli.errors import CommandError, naming_rows
 from seqmed.cli.terminal import counted, percent
-from seqmed.streams import Stream, StreamBatch, StreamWarning, likely_typo
+from seqmed.streams import Stream, StreamBatch, likely_typo
+from seqmed.streams.errors import notice
 
 # Seconds of work for every second of saving.
-SAVES_PAY = 20
+WORK_PER_SAVE = 20
+# Features need scaling if the largest standard deviation is more than this many times the lower
+# quartile. The quartile ignores columns that are nearly constant, such as the margin of an image.
+LARGEST_SCALE_RATIO = 100
+# Kernels of counts, which must not be scaled.
+COUNT_KERNELS = ("tfidf", "dcm")
 
 
 class Learner:
@@ -42,9 +48,9 @@ class Learner:
     Parameters
     ----------
     path : the model file.
-    model, progress : those of the model file, or new ones.
+    model, progress : loaded from the model file, or new.
     log : file to which a line is appended for every batch.
-    checkpoint_every : batches between two saves; None for `SAVES_PAY`.
+    checkpoint_every : batches between two saves; None to save by `WORK_PER_SAVE`.
     """
 
     def __init__(
@@ -77,7 +83,7 @@ class Learner:
                     record = self.progress.record
                     bar.report(stream.fraction, record.rows - start.record.rows, self._summary())
         except (KeyboardInterrupt, SystemExit, ValueError):
-            # a refused batch or row leaves the model and its position as they were before it
+            # a refused batch or row changes neither the model nor its position
             if self.saved_batches < self._progress_batches == self.model.n_batches_:
                 self._save()
             raise
@@ -92,15 +98,15 @@ class Learner:
         """Whether to save after this batch; always after the first one."""
         if self._checkpoint_every is not None:
             return bool((self.model.n_batches_ - self.saved_batches) % self._checkpoint_every == 0)
-        return time.monotonic() - self._last_save >= SAVES_PAY * self._cost
+        return time.monotonic() - self._last_save >= WORK_PER_SAVE * self._cost
 
     def interruption(self) -> str:
         """Return the message after an interruption."""
         if not self.saved_batches:
             return "interrupted before the first batch was saved."
         return (
-            f"interrupted: {self.path} was saved after batch {self.saved_batches}; the same "
-            "command resumes there."
+            f"interrupted: {self.path} was saved after batch {self.saved_batches}. Run "
+            "the same command again to resume."
         )
 
     def _learn(self, batch: StreamBatch, names: Sequence[str], skipped: int) -> None:
@@ -108,6 +114,8 @@ class Learner:
         labeled = np.flatnonzero(batch.labeled)
         predicted = predict_labeled(self.model, batch, labeled)
         self._warn_of_typos(batch, y, labeled, names)
+        if not hasattr(self.model, "n_batches_"):
+            self._warn_of_scales(batch)
         with naming_rows(batch, names):
             self.model.partial_fit(batch.X, y)
         before = self.progress.record
@@ -134,7 +142,7 @@ class Learner:
         self.progress = replace(
             self.progress, record=record, schema=batch.schema, position=batch.position
         )
-        self._progress_batches = self.model.n_batches_  # last: the progress is that of the model
+        self._progress_batches = self.model.n_batches_  # set last: model and progress agree
 
     def _state(self, record: PrequentialRecord) -> dict[str, Any]:
         """Return the entries of a log line that describe the model and the time."""
@@ -166,7 +174,7 @@ class Learner:
 
     def _summary(self) -> str:
         record = self.progress.record
-        accuracy = f", accuracy {percent(record.accuracy)}" if record.scored else ""
+        accuracy = f", prequential accuracy {percent(record.accuracy)}" if record.scored else ""
         mixed = hasattr(self.model, "graph_weight_")
         weight = f", graph weight {self.model.graph_weight_:.2f}" if mixed else ""
         return f"batch {self.model.n_batches_}, {counted(record.rows, 'row')}{accuracy}{weight}"
@@ -183,13 +191,32 @@ class Learner:
             meant = likely_typo(label, [*known, *commoner])
             if meant is not None:
                 place = labeled[labels.index(label)]
-                warnings.warn(
-                    f"{names[batch.file[place]]}, row {batch.row[place]}: class {label!r} is new, "
+                notice(
+                    f"{names[batch.file[place]]}, row {batch.row[place]}: class {label!r} is new "
                     f"and similar to {meant!r}: if it is a typing error, correct it and start a "
-                    "new model.",
-                    StreamWarning,
-                    stacklevel=2,
+                    "new model."
                 )
+
+    def _warn_of_scales(self, batch: StreamBatch) -> None:
+        """Warn if features of the first batch have very different standard deviations."""
+        schema = batch.schema
+        kernel = getattr(getattr(self.model, "estimator", self.model), "kernel", None)
+        if schema.columns.scale or kernel in COUNT_KERNELS:
+            return
+        numbers = batch.X[:, : len(schema.features)]
+        deviations = (numbers.toarray() if sp.issparse(numbers) else numbers).std(axis=0)
+        varying = np.flatnonzero(deviations)
+        order = varying[np.argsort(deviations[varying])]
+        if order.size < 2:
+            return
+        low, high = order[(order.size - 1) // 4], order[-1]
+        if deviations[high] > LARGEST_SCALE_RATIO * deviations[low]:
+            notice(
+                f"the standard deviation of {schema.features[high]!r} is {deviations[high]:.3g} "
+                f"and that of {schema.features[low]!r} is {deviations[low]:.3g}: features with "
+                "large deviations dominate the distances between rows. Start a new model with "
+                "--scale to standardise the features."
+            )
 
 
 def predict_labeled(

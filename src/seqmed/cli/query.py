@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from seqmed.cli.checkpoint import Classifier
     from seqmed.streams import StreamBatch
 
-# Rows in a batch. Larger batches share the cost of scoring against the labeled rows.
+# Rows in a batch. Large, because scoring has a fixed cost per batch.
 ROWS_AT_ONCE = 10_000
-# Candidates for every row to choose.
+# Number of candidates per row to choose.
 CANDIDATES = 10
 
 
@@ -94,7 +94,7 @@ class Shortlist:
         self._random = np.random.default_rng(0)
 
     def add(self, points: Points, places: Sequence[tuple[Any, ...]]) -> None:
-        """Add rows (n, p) with the output of each, and keep the best."""
+        """Add rows (n, p) and their lines of output, and keep the best."""
         import numpy as np
 
         from seqmed import active
@@ -115,7 +115,7 @@ class Shortlist:
 
 
 def candidates(batch: StreamBatch, names: Sequence[str]) -> tuple[Points, list[tuple[Any, ...]]]:
-    """Return the unlabeled rows of a batch, and the output of each."""
+    """Return the unlabeled rows of a batch, and their lines of output."""
     from seqmed.arrays import take_rows
     from seqmed.cli.outputs import located
 

@@ -30,17 +30,21 @@ Which = Literal["figure1", "figure2", "figure3", "all"]
 
 
 def reproduce(
-    which: Annotated[Which, typer.Argument(help="Figure to compute.")] = "all",
+    which: Annotated[Which, typer.Argument(metavar="FIGURE", help="Figure to compute.")] = "all",
     trials: Annotated[
         int | None,
-        typer.Option(min=1, help="Trials of figures 1 and 2 (default: 100)."),
+        typer.Option(min=1, metavar="N", help="Trials of figures 1 and 2 (default: 100)."),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Number of processes (default: one per core).")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Number of processes (default: one per core)."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for figures and numbers.")] = Path("results"),
+    out: Annotated[
+        Path, typer.Option(metavar="OUT", help="Folder for figures and numbers.")
+    ] = Path("results"),
     report: Annotated[
-        Path | None, typer.Option(help="File of the report (default: OUT/RESULTS.md).")
+        Path | None,
+        typer.Option(metavar="FILE", help="File of the report (default: OUT/RESULTS.md)."),
     ] = None,
     quick: Annotated[
         bool,
@@ -58,7 +62,8 @@ def reproduce(
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Folder with isolet.npz (default: SEQMED_DATA, the cache, or a download)."
+            metavar="FOLDER",
+            help="Folder with isolet.npz (default: SEQMED_DATA, the cache, or a download).",
         ),
     ] = None,
     force: options.Force = False,
@@ -189,7 +194,7 @@ def can_draw(console: Console) -> bool:
 
 
 def missing_isolet(console: Console, data_dir: Path | None) -> tuple[str, bool] | None:
-    """Download ISOLET if necessary; return why it cannot be used, and whether it is wrong data."""
+    """Download ISOLET if necessary; return why that failed, and whether the data are wrong."""
     from seqmed.experiments import isolet
 
     try:
@@ -197,9 +202,9 @@ def missing_isolet(console: Console, data_dir: Path | None) -> tuple[str, bool] 
             isolet.load_arrays(data_dir)
     except isolet.NoDataError as error:
         reason = (
-            f"no data ({error}). On a connected machine: seqmed reproduce figure3. Otherwise "
-            f"download {isolet.UCI_ARCHIVE} and run: seqmed reproduce figure3 --data-dir FOLDER, "
-            "with the folder of the archive."
+            f"no data ({error}). With an internet connection, run: seqmed reproduce figure3. "
+            f"Otherwise download {isolet.UCI_ARCHIVE} and run: seqmed reproduce figure3 "
+            "--data-dir FOLDER, with the folder of the archive."
         )
         return reason, False
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Standard streams that may be closed, full or without a reader; signals."""
+"""Handling of closed or full standard streams, of broken pipes and of signals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIGNALS = ("SIGTERM", "SIGHUP")
 
 
 class Results(io.FileIO):
-    """Standard output. If its reader has ended, the command ends as by SIGPIPE."""
+    """Standard output. If the reader of the pipe has ended, the command ends as after SIGPIPE."""
 
     def write(self, content: Any) -> int:
         try:
@@ -37,7 +37,7 @@ class Messages(io.FileIO):
 
 
 def discard(descriptor: int) -> None:
-    """Send what is still buffered for a descriptor to the null device."""
+    """Redirect a descriptor, and its buffered output, to the null device."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
@@ -46,7 +46,7 @@ def discard(descriptor: int) -> None:
 def prepare() -> None:
     """Replace standard streams and signal handlers for a command."""
     while (descriptor := os.open(os.devnull, os.O_RDONLY)) <= 2:
-        pass  # a standard stream was closed: no other file may get its number
+        pass  # the number of a closed standard stream must not be given to another file
     os.close(descriptor)
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
@@ -55,7 +55,7 @@ def prepare() -> None:
     if sys.stderr is sys.__stderr__:
         sys.stderr = replaced(sys.stderr, Messages(2, "w", closefd=False))
     for number in (getattr(signal, name) for name in SIGNALS if hasattr(signal, name)):
-        if signal.getsignal(number) is signal.SIG_DFL:  # keep signals that are ignored, as by nohup
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores signals: keep that
             signal.signal(number, end)
 
 
@@ -72,5 +72,5 @@ def replaced(before: TextIO | None, raw: io.FileIO) -> TextIO:
 
 
 def end(number: int, frame: Any) -> NoReturn:
-    """End the command by a signal, so that temporary files are removed."""
+    """End the command by an exception, so that temporary files are removed."""
     raise SystemExit(128 + number)

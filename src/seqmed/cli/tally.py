@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-# Bins of equal width of the probability of the predicted class, for the calibration error.
+# Number of bins of the calibration error, which divide the probabilities from 0 to 1 equally.
 BINS = 15
 # Smallest probability in the log loss, as in scikit-learn.
 SMALLEST = float(np.finfo(np.float64).eps)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MESSAGES = Console(stderr=True)
 # Seconds between two lines of progress without a terminal.
 PAUSE = 10.0
-# Characters in a line of a table without a terminal.
+# Width of a table that is not printed to a terminal.
 WIDE = 10_000
 
 
@@ -48,7 +48,7 @@ def show_json(results: Mapping[str, Any]) -> None:
 
 
 def percent(share: float | None) -> str:
-    """Return a share in per cent."""
+    """Return a fraction in per cent."""
     return "unknown" if share is None else f"{100 * share:.1f} %"
 
 
@@ -58,7 +58,7 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
 
 
 def tell_skipped(skipped: Skipped) -> None:
-    """Print how many bad rows were skipped, by reason, with an example."""
+    """Print the number of skipped bad rows by reason, with an example."""
     for reason, count in skipped.counts.items():
         rows = counted(count, "bad row")
         say(f"skipped {rows}: {reason}; for example {skipped.examples[reason][0]}.")
@@ -94,7 +94,7 @@ class Reporter:
         self._progress.stop()
 
     def report(self, done: float | None, rows: int, text: str) -> None:
-        """Show the share of the input that has been read (None if unknown), a text and rows/s."""
+        """Show the fraction of the input that has been read (None: unknown), a text and rows/s."""
         now = time.monotonic()
         share = "" if done is None else f"{done:.0%}, "
         line = f"{share}{text}, {rows / max(now - self._start, 1e-3):,.0f} rows/s"

@@ -270,9 +270,8 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         points = self._points(X)
         if not self._stream.registry.seen.any():
             raise NotFittedError(
-                f"this {type(self).__name__} has learned {self.n_batches_} batches without a "
-                "label, expected at least one labeled row before predictions: call partial_fit "
-                "with labels."
+                f"this {type(self).__name__} has learned no label and cannot predict: learn at "
+                "least one labeled row first."
             )
         return points
 

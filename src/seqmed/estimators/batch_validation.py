@@ -69,9 +69,9 @@ class BatchValidator(BaseEstimator):
                 continue  # "exact" and "median" have the same state
             if now is not before and now != before:
                 raise ValueError(
-                    f"{name} was changed from {before!r} to {now!r} between batches, expected the "
-                    f"same value for all batches: set {name}={before!r} again, or start a new "
-                    "model."
+                    f"{name} was changed from {before!r} to {now!r} after the first batch, "
+                    f"expected the same value for all batches: set {name}={before!r} again, or "
+                    "start a new model."
                 )
 
     # -- batches ---------------------------------------------------------------------------------

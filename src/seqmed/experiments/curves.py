@@ -1,6 +1,6 @@
 """Curves of the figures: the test accuracy of a learner after each batch.
 
-A curve is a generator of test accuracies and update times for the batches ``wanted``, in rising
+A curve is a generator of test accuracies and update times for the batches ``wanted``, in ascending
 order. Its parameters are those of the learner.
 """
 
@@ -72,7 +72,7 @@ def retrain(
     parameters: Parameters,
     wanted: Sequence[int],
 ) -> Iterator[Score]:
-    """Yield the scores of models trained anew for each batch wanted, on selected rows."""
+    """Yield the scores of models that are refitted for each wanted batch, on selected rows."""
     for number in wanted:
         batch = select(stream, number)
         begun = time.process_time()
@@ -104,7 +104,7 @@ def med(batch: TrialBatch, parameters: Parameters) -> Scorer:
 
 
 def tfidf_svm(batch: TrialBatch, parameters: Parameters) -> Scorer:
-    """Train scikit-learn's SVC on one batch, idf learned on that batch."""
+    """Train scikit-learn's SVC on one batch, with the idf of that batch."""
     kernel = TfIdf().freeze(batch.X, np.ones(len(batch.y)))
     model = SVC(kernel="linear", tol=TOL, **parameters)
     model.fit(np.asarray(kernel.coordinates(batch.X)), batch.y)
@@ -117,7 +117,7 @@ def laplacian_machine(
     """Train a Laplacian machine on one batch by a dense solve.
 
     The graph over all rows deforms the kernel, ``k - k(., X) (I + 2 beta L K)^{-1} 2 beta L
-    k(X, .)``; the dual is that of the labeled rows. With ``slack_shape=0`` it is LapSVM, solved by
+    k(X, .)``; only labeled rows have multipliers. With ``slack_shape=0`` it is LapSVM, solved by
     scikit-learn, else LapMED.
     """
     options = dict(parameters)

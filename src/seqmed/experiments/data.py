@@ -17,7 +17,7 @@ UNLABELED = -1
 
 @dataclass(frozen=True)
 class TrialBatch:
-    """Rows (n, p), all true labels (n,), and a mask (n,) of the labels that are shown."""
+    """Rows (n, p), all true labels (n,), and a mask (n,) of the labels that the learner gets."""
 
     X: Array
     y: NDArray[np.int64]
@@ -52,8 +52,8 @@ class TrialStream:
 
 
 CATEGORIES = 5
-SPARSE_VARIABLES, DENSE_VARIABLES, TELLING_VARIABLES = 100, 50, 50
-# Difference between the classes in the probability of 0 of a telling variable.
+SPARSE_VARIABLES, DENSE_VARIABLES, INFORMATIVE_VARIABLES = 100, 50, 50
+# Difference between the classes in the probability of 0 of an informative variable.
 DIFFERENCE = 0.12
 
 
@@ -63,19 +63,19 @@ def categorical_stream(
     """Simulation 1: 200 categorical variables, fully labeled, batches of 97 to 103 rows.
 
     Each variable takes values 0 to 4, read as counts. The probability of 0 is uniform in [.9, .99]
-    for 100 variables and in [.5, .8] for 50 more; for the last 50 it is uniform in [.5, .8] and
-    moved by +.06 in one class and -.06 in the other, the direction at random for each variable. The
-    remaining probability is divided among the other values by a Dirichlet(1) draw, the same in
-    both classes. Classes are equally likely. Distributions are drawn anew for every seed.
+    for 100 variables and in [.5, .8] for the other 100. For the last 50 it differs between the
+    classes: by +.06 in one class and -.06 in the other, chosen at random for each variable. The
+    remaining probability is divided among the other values by a Dirichlet(1) draw, the same in both
+    classes. Classes are equally likely. Each seed has its own distributions.
     """
     rng = np.random.default_rng(seed)
     zero = np.concatenate([
         rng.uniform(0.9, 0.99, SPARSE_VARIABLES),
-        rng.uniform(0.5, 0.8, DENSE_VARIABLES + TELLING_VARIABLES),
+        rng.uniform(0.5, 0.8, DENSE_VARIABLES + INFORMATIVE_VARIABLES),
     ])  # fmt: skip
     rest = rng.dirichlet(np.ones(CATEGORIES - 1), zero.size)
     shift = np.zeros(zero.size)
-    shift[-TELLING_VARIABLES:] = rng.choice([-0.5, 0.5], TELLING_VARIABLES) * DIFFERENCE
+    shift[-INFORMATIVE_VARIABLES:] = rng.choice([-0.5, 0.5], INFORMATIVE_VARIABLES) * DIFFERENCE
     tables = []
     for sign in (-1.0, 1.0):
         of_zero = (zero + sign * shift)[:, None]
@@ -107,9 +107,9 @@ def sphere_stream(
 ) -> TrialStream:
     """Simulation 2: a ball inside a shell, one label in ten.
 
-    Directions are uniform on the sphere and radii uniform in the class's range, so the ranges
-    overlap a little. Classes are equally likely. In every batch ``labels`` rows, drawn at random,
-    show their label; the first two of them are of different classes.
+    Directions are uniform on the sphere. Radii are uniform in the range of the class; the two
+    ranges overlap. Classes are equally likely. In every batch ``labels`` random rows are labeled;
+    the first two of them are of different classes.
     """
     rng = np.random.default_rng(seed)
 

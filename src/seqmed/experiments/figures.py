@@ -120,8 +120,8 @@ def figure1(*, ours: bool = False) -> Figure:
     averaged: Parameters = {"lag": 1, "averaging": True}
     bounded: Parameters = {"lag": 3, "averaging": True, "budget": 600}
     added = {
-        "ours": Method("ours: averaged", learner, averaged, bounds),
-        "ours_bounded": Method("ours: averaged, lag 3, 600 points", learner, bounded, bounds),
+        "ours": Method("seqmed: averaged", learner, averaged, bounds),
+        "ours_bounded": Method("seqmed: averaged, lag 3, 600 points", learner, bounded, bounds),
     }
     return Figure(
         name="figure1",
@@ -170,10 +170,10 @@ def sphere_figure(name: str, labels: int, heat_width: float | str, seed: int, ou
     whole = {**landmarks, "lag": None, "averaging": False}
     learner = curves.sequential_lapmed
     added = {
-        "ours": Method("ours: averaged, lag 3, 400 points", learner, bounded, choice),
-        "ours_landmarks": Method("ours: landmarks, all multipliers", learner, whole, choice),
+        "ours": Method("seqmed: averaged, lag 3, 400 points", learner, bounded, choice),
+        "ours_landmarks": Method("seqmed: landmarks, all multipliers", learner, whole, choice),
         "ours_mixture": Method(
-            "ours: SeqGraphMED, landmarks", curves.graph_mixture, landmarks, choice
+            "seqmed: SeqGraphMED, landmarks", curves.graph_mixture, landmarks, choice
         ),
     }
     methods = laplacian_methods(fixed, SPHERE_BOUNDS, SPHERE_BETAS, SPHERE_LANDMARKS)
@@ -212,18 +212,18 @@ def isolet_additions() -> dict[str, Method]:
     landmarks = {**kernel, "weights": "binary", "lag": None, "n_landmarks": 500}
     return {
         "ours_landmarks": Method(
-            "ours: landmarks, all multipliers", curves.sequential_lapmed, landmarks, choice
+            "seqmed: landmarks, all multipliers", curves.sequential_lapmed, landmarks, choice
         ),
         "ours_beta0": Method(
-            "ours: beta = 0, all multipliers", curves.sequential_lapmed,
+            "seqmed: beta = 0, all multipliers", curves.sequential_lapmed,
             {**kernel, "lag": None, "beta": 0.0}, grid(C=ISOLET_BOUNDS),
         ),
         "ours_bounded": Method(
-            "ours: landmarks, 900 points in all", curves.sequential_lapmed,
+            "seqmed: landmarks, 900 points in all", curves.sequential_lapmed,
             {**landmarks, "budget": 900}, choice,
         ),
         "ours_mixture": Method(
-            "ours: SeqGraphMED, landmarks", curves.graph_mixture,
+            "seqmed: SeqGraphMED, landmarks", curves.graph_mixture,
             {**ISOLET_GRAPH, "n_landmarks": 500}, grid(C=(100.0,), beta=(0.5,)),
         ),
     }  # fmt: skip
@@ -232,7 +232,7 @@ def isolet_additions() -> dict[str, Method]:
 def full_chosen() -> Method:
     """Return full retraining with the grid of `isolet_additions`."""
     choice = grid(C=ISOLET_BOUNDS, beta=ISOLET_BETAS)
-    return Method("Full LapSVM, chosen", curves.full_lapsvm, ISOLET_GRAPH, choice, retrains=True)
+    return Method("Full LapSVM, tuned", curves.full_lapsvm, ISOLET_GRAPH, choice, retrains=True)
 
 
 def figure3(data_dir: Path | None = None, *, exact: bool = False, ours: bool = False) -> Figure:
@@ -287,7 +287,7 @@ def _isolet(data_dir: Path | None, seed: tuple[int, ...], reordered: bool = Fals
 
 
 def quick(figure: Figure) -> Figure:
-    """Return a figure with fewer trials, streams, choices and retrainings: a few minutes."""
+    """Return a figure with fewer trials, streams, parameters and retrainings, for a quick run."""
     return replace(
         figure,
         trials=min(figure.trials, QUICK_TRIALS),

@@ -1,7 +1,6 @@
 """ISOLET: spoken letters of 150 speakers, read from disk or downloaded, and verified.
 
-The stream needs the original row order, which tells the speakers apart: data with other hashes are
-refused.
+Rows are assigned to speakers by their original order, so data with other hashes are refused.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class NoDataError(Exception):
 
 
 def cache_folder() -> Path:
-    """Return the folder of downloads of the user."""
+    """Return the user's cache folder for downloads."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "seqmed"
 
@@ -180,7 +179,7 @@ def validation_stream(arrays: dict[str, NDArray[Any]]) -> TrialStream:
 def random_stream(arrays: dict[str, NDArray[Any]], seed: tuple[int, ...]) -> TrialStream:
     """All 150 speakers in random order: 24 batches, and 30 speakers to test on.
 
-    Parameters were chosen on the speakers of isolet4, so these are never tested on.
+    Parameters were chosen on the speakers of isolet4, so these are never test speakers.
     """
     order = np.random.default_rng(seed).permutation(N_SPEAKERS + N_TEST_SPEAKERS)
     choosing = (order >= N_SPEAKERS - N_VALIDATION_SPEAKERS) & (order < N_SPEAKERS)

@@ -29,7 +29,7 @@ from seqmed.experiments.figures import Figure
 from seqmed.model_file.files import replace_file
 
 Report = Callable[[str, int, int], None]
-"""Called with (what is being done, finished tasks, all tasks)."""
+"""Called with the name of the step, the number of finished tasks and that of all tasks."""
 
 
 class Task(NamedTuple):
@@ -45,7 +45,7 @@ class Task(NamedTuple):
 def make_task(
     method: str, parameters: Parameters, validation: bool, stream: int, wanted: tuple[int, ...]
 ) -> Task:
-    """Return a task; its parameters are kept as pairs, so that tasks can be looked up."""
+    """Return a task; its parameters are stored as pairs, so that it can be hashed."""
     return Task(method, tuple(sorted(parameters.items())), validation, stream, wanted)
 
 

@@ -187,9 +187,9 @@ class OtherExpert:
             before, after = self.given.get(name), now.get(name)
             if not equal_parameters(before, after):
                 raise ValueError(
-                    f"estimator__{name} was changed from {before!r} to {after!r} "
-                    "between batches, expected the same value for all batches of a "
-                    f"{type(self.estimator).__name__}: set it back, or start a new model."
+                    f"estimator__{name} was changed from {before!r} to {after!r} after the first "
+                    f"batch, expected the same value for all batches: set it to {before!r} again, "
+                    "or start a new model."
                 )
         return self
 
@@ -338,7 +338,7 @@ def check_type(before: Any, now: Any) -> None:
     """Refuse an estimator of another type than before."""
     if type(before) is not type(now):
         raise ValueError(
-            f"estimator was changed from a {type(before).__name__} to a {type(now).__name__} "
-            "between batches, expected the same type for all batches: set it back, or start a new "
+            f"estimator was changed from a {type(before).__name__} to a {type(now).__name__} after "
+            "the first batch, expected the same type for all batches: set it back, or start a new "
             "model."
         )

@@ -1,4 +1,4 @@
-"""Model files: one file for a model, verified by a checksum, that never executes code.
+"""Model files: one file per model, verified by a checksum. Loading a file executes no code.
 
 A file is written completely or not at all (`files`), and ends with its checksum (`container`). The
 header describes the values of the model (`tensors`, `values`, `models`). Only registered estimators
@@ -36,8 +36,8 @@ AnyPath = str | os.PathLike[str]
 FORMAT = 1
 # Remedy for a file with a valid checksum and invalid content.
 ADVICE = (
-    " Its checksum is valid, so it was not damaged by accident, but written by another program or "
-    "a newer version: use a file written by seqmed.save, or a newer version."
+    " Its checksum is valid, so it was written by another program or a newer version: use a file "
+    "written by seqmed.save, or a newer version."
 )
 # Largest number of characters of a reason: it may quote any text of the file.
 LONGEST_REASON = 500

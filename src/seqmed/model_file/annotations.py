@@ -3,9 +3,10 @@
 A record is a frozen dataclass or a named tuple. The classes of records are found by the annotations
 of other records; an annotation that is a protocol allows the registered classes.
 
-A constraint is a short text on an array or a number. It has three parts, which may be empty: the
-size of each axis, a name or a number; the values allowed besides finite numbers, "inf", "nan" (with
-infinities) or "any" (not only numbers); and bounds. Sizes of the same name must be equal.
+A constraint is a short text on an array or a number. It has three parts, which may be empty. The
+first part gives the size of each axis, as a name or a number. The second part is "inf" if infinity
+is allowed, "nan" if NaN and infinity are, or "any" for values of any type. The third part gives
+bounds. Sizes of the same name must be equal.
 
 - ``"n machines"``: a finite array of two axes;
 - ``"n > 0"``: a finite array of one axis, all values positive;
@@ -62,14 +63,14 @@ type_hints = cache(get_type_hints)
 
 
 def record_classes(hints: tuple[Any, ...]) -> dict[str, Any]:
-    """Return, by name, the classes of records that annotations allow, and of their fields."""
+    """Return the record classes that annotations allow, and those of their fields, by name."""
     registered = (kind for known in INTERFACES.values() for kind in known())
     return reachable((*hints, *registered))
 
 
 @cache
 def reachable(hints: tuple[Any, ...]) -> dict[str, Any]:
-    """Return, by name, the classes of records in annotations, directly or in their fields."""
+    """Return the record classes in annotations, and those of their fields, by name."""
     found: dict[str, Any] = {}
     pending = list(hints)
     while pending:
@@ -111,7 +112,7 @@ def parts_of(value: Any) -> Iterator[Any]:
 
 
 def as_written(value: Any) -> Any:
-    """Return a value, or the record that it is stored as."""
+    """Return a value as it is stored: some values are stored as another record."""
     kind = WRITTEN_AS.get(type(value))
     return value if kind is None else kind.of(value)
 

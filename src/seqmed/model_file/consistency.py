@@ -25,7 +25,7 @@ from seqmed.selection.search import PrequentialSearch
 
 # Attributes on the columns of an estimator, with their types.
 COLUMNS: dict[str, Any] = {"n_features_in_": int, "feature_names_in_": NDArray[Any]}
-# Kernels on rows >= 0.
+# Kernels of nonnegative rows.
 COUNT_KERNELS = (TfIdf, DCMFisher)
 
 
@@ -37,7 +37,7 @@ def column_rules(state: dict[str, Any]) -> Rules:
     yield "names that are text", names is None or names.dtype.kind == "O"
 
 
-# -- classifiers: their streams -------------------------------------------------------------------
+# -- states of classifiers ------------------------------------------------------------------------
 
 
 def margin_rules(began: Any, state: dict[str, Any]) -> Rules:
@@ -62,19 +62,19 @@ def margin_rules(began: Any, state: dict[str, Any]) -> Rules:
     yield "points that suit the kernel", all(fits)
     yield "the recursion of the parameters", type(recursion) is recursion_class(began, kernel)
     auto = began.bias == "auto"
-    yield "the machines of the bias parameter", registry.per_class == auto
+    yield "the number of machines of the bias parameter", registry.per_class == auto
     variance = 0.0 if auto else float(began.bias_variance)
     yield "the bias variance of the parameters", posterior.bias_variance == variance
     biases = (posterior.intercepts, posterior.biases, posterior.bias_means)
-    yield "the known bias of -1", not auto or all((each == -1.0).all() for each in biases)
+    yield "biases of -1 with bias='auto'", not auto or all((each == -1.0).all() for each in biases)
     yield "coefficients for every landmark", posterior.landmarks.size == n_landmarks(recursion)
     signs = posterior.window.signs
     yield (
-        "one class for every row",
+        "one class for every row of the window",
         registry.n_machines == 1 or ((signs > 0).sum(axis=1) == 1).all(),
     )
     found = np.unique(registry.own_classes(signs), return_counts=True)
-    yield "at least as many labels as the window holds", has_counted(registry, *found)
+    yield "no fewer labels than in the window", has_counted(registry, *found)
     yield "one solution for every machine", len(info.solutions) == registry.n_machines
 
 
@@ -131,8 +131,11 @@ def graph_rules(began: Any, state: dict[str, Any]) -> Rules:
     )
     kernel = getattr(metric, "kernel", None)
     yield "kept rows that suit the kernel", all(in_domain(rows, kernel) for rows in stored)
-    yield "classes of labels", (graph.codes < registry.classes.size).all()
-    yield "labels of classes seen", registry.seen[graph.codes[graph.codes >= 0]].all()
+    yield "a known class for every label", (graph.codes < registry.classes.size).all()
+    yield (
+        "labels of classes that have been learned",
+        registry.seen[graph.codes[graph.codes >= 0]].all(),
+    )
 
 
 def kinds_in(metric: Any) -> tuple[type, type]:
@@ -153,17 +156,26 @@ def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
     stream, info = state["_stream"], state["update_info_"]
     record, choice, inner = stream.record, stream.choice, stream.margin.estimator
     yield "an estimator that is fitted", hasattr(inner, "_stream")
-    yield "an estimator of as many columns", inner.n_features_in_ == state["n_features_in_"]
-    yield "an estimator of the same format of rows", inner._stream.sparse == stream.sparse
-    yield "an estimator of the same classes", same_classes(inner._stream.registry, stream.registry)
+    yield (
+        "an estimator with the same number of columns",
+        inner.n_features_in_ == state["n_features_in_"],
+    )
+    yield "an estimator with the same row format", inner._stream.sparse == stream.sparse
+    yield (
+        "an estimator with the same classes",
+        same_classes(inner._stream.registry, stream.registry),
+    )
     kernel = inner._stream.posterior.covariance.kernel
-    yield "an estimator of a kernel on rows", not isinstance(kernel, Precomputed)
+    yield "an estimator whose kernel is not precomputed", not isinstance(kernel, Precomputed)
     yield from graph_rules(began, state)
-    yield "classes of the record", (record.codes < stream.registry.classes.size).all()
+    yield "known classes in the record", (record.codes < stream.registry.classes.size).all()
     known = np.take_along_axis(record.counts, record.codes[:, None], axis=1)
-    yield "a record of classes that were known", (known > 0).all()
+    yield "a record of classes that had a label", (known > 0).all()
     chosen = (record.size, choice.weight, choice.temperature)
-    yield "a report of the last choice", (info.n_recorded, info.weight, info.temperature) == chosen
+    yield (
+        "the last choice in update_info_",
+        (info.n_recorded, info.weight, info.temperature) == chosen,
+    )
     formed = stream.probes.dtype == np.float64 and sp.issparse(stream.probes) == stream.sparse
     yield "probes in the format of the rows", formed
     kernel = getattr(stream.graph.rows.metric, "kernel", None)
@@ -187,12 +199,12 @@ def scaler_rules(scaler: Any, state: dict[str, Any]) -> Rules:
     for name, value in known.items():
         single = name == "n_samples_seen_" and np.ndim(value) == 0
         yield f"{name} for every column", single or value.shape == (state["n_features_in_"],)
-        yield f"{name} in numbers", np.asarray(value).dtype.kind in "iuf"
+        yield f"numbers in {name}", np.asarray(value).dtype.kind in "iuf"
     needed = set(measured)
-    if isinstance(scaler, StandardScaler):  # it measures only what it uses
+    if isinstance(scaler, StandardScaler):  # it has only the statistics it uses
         needed = {"mean_"} if scaler.with_mean else set()
         needed |= {"mean_", "var_", "scale_"} if scaler.with_std else set()
-    yield "all statistics that it scales by", needed <= set(known)
+    yield "all statistics of the scaler", needed <= set(known)
 
 
 def pipeline_rules(pipeline: StreamPipeline, state: dict[str, Any]) -> Rules:
@@ -216,11 +228,14 @@ def search_rules(search: PrequentialSearch, state: dict[str, Any]) -> Rules:
     candidates, record, begun = state["candidates_"], state["record_"], state["_begun"]
     kind, grid = begun.get("estimator"), begun.get("param_grid")
     yield from column_rules(state)
-    yield "a class and a grid", kind is type(search.estimator) and type(grid) is list
-    yield "a combination for each candidate", len(grid) == len(candidates)
-    yield "combinations by name", all(type(each) is dict for each in grid)
+    yield (
+        "the class and the grid of the search",
+        kind is type(search.estimator) and type(grid) is list,
+    )
+    yield "a parameter combination for each candidate", len(grid) == len(candidates)
+    yield "parameter combinations as dictionaries", all(type(each) is dict for each in grid)
     yield "candidates of one class", all(type(each) is kind for each in candidates)
-    yield "candidates that have begun", all(hasattr(each, "classes_") for each in candidates)
+    yield "candidates that are fitted", all(hasattr(each, "classes_") for each in candidates)
     check_records(record, c=len(candidates))
     yield "a record of each candidate", len(record.dropped) == len(candidates)
     yield "a candidate that was not dropped", record.racing.size > 0
@@ -229,4 +244,4 @@ def search_rules(search: PrequentialSearch, state: dict[str, Any]) -> Rules:
     yield "a number of batches >= 0", state["n_batches_"] >= 0
     first, *others = (candidates[place] for place in record.racing)
     agree = all(np.array_equal(first.classes_, each.classes_) for each in others)
-    yield "candidates that agree on the classes", agree
+    yield "candidates with the same classes", agree

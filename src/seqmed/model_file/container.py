@@ -38,7 +38,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 
 
 def pack(header: dict[str, Any], tensors: Tensors) -> tuple[memoryview, bytes]:
-    """Return the content of a file in two parts, the second of them the checksum.
+    """Return the content of a file in two parts; the second is the checksum.
 
     Parameters
     ----------
@@ -75,10 +75,10 @@ def unpack(content: bytes) -> tuple[dict[str, Any], Tensors]:
 
 
 def damage(content: bytes) -> str:
-    """Return why the checksum of a file does not match."""
+    """Return the reason for a wrong checksum."""
     begun = content[LENGTH_BYTES : LENGTH_BYTES + len(SIGNATURE)]
     if not begun or not SIGNATURE.startswith(begun):
-        found = "it is empty and so not" if not content else "it is not"
+        found = "it is empty, not" if not content else "it is not"
         return (
             f"{found} a seqmed model file, expected one that seqmed.save or seqmed learn has "
             "written: check the path"
@@ -89,12 +89,12 @@ def damage(content: bytes) -> str:
         length += header[CHECKSUM]["data_offsets"][1]
     if len(content) < LENGTH_BYTES + length:
         return (
-            f"it is a model file that has been cut off after {len(content)} bytes, expected "
-            f"{LENGTH_BYTES + length}, the checksum included, or more: take a whole copy"
+            f"it is a model file that was cut off after {len(content)} bytes, expected at least "
+            f"{LENGTH_BYTES + length}: use a complete copy"
         )
     return (
-        "its checksum does not fit its content, expected a model file as it was saved: it has been "
-        "altered. Take an unaltered copy"
+        "its checksum does not match its content, expected a model file as it was saved: use an "
+        "unaltered copy"
     )
 
 

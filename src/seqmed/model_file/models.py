@@ -78,8 +78,8 @@ def generator_state(generator: np.random.RandomState, where: str) -> dict[str, A
     state: Any = generator.get_state(legacy=False)
     if state["bit_generator"] != GENERATOR:
         raise ValueError(
-            f"{where} draws from {state['bit_generator']}, expected {GENERATOR}: pass a seed, or "
-            "np.random.RandomState(seed)."
+            f"{where} uses the generator {state['bit_generator']}, expected {GENERATOR}: pass a "
+            "seed, or np.random.RandomState(seed)."
         )
     parts = (state["state"]["key"], state["state"]["pos"], state["has_gauss"], state["gauss"])
     return dict(zip(GENERATOR_TYPES, parts, strict=True))
@@ -92,7 +92,9 @@ def refuse_code(value: Any, where: str) -> None:
     ):  # most values are arrays, and the protocol below is slow to check
         return
     value = value.estimator if isinstance(value, OtherExpert) else value
-    if isinstance(value, BaseEstimator) and is_classifier(value):
+    if hasattr(value, "saving_remedy"):
+        remedy = value.saving_remedy
+    elif isinstance(value, BaseEstimator) and is_classifier(value):
         remedy = (
             f"Expected {' or '.join(kind.__name__ for kind in MARGINS)}: use one of these as the "
             "estimator, or save the model with skops."
@@ -109,16 +111,14 @@ def refuse_code(value: Any, where: str) -> None:
         )
     else:
         return
-    raise ValueError(
-        f"{where} is {value!r}, which a model file cannot hold: it never executes code. {remedy}"
-    )
+    raise ValueError(f"{where} is {value!r}, which cannot be saved in a model file. {remedy}")
 
 
 class ModelDecoder(Decoder):
     """Decoder of estimators, records and random states, which must be valid."""
 
     def decode(self, value: Any) -> Any:
-        """Return the value of some JSON."""
+        """Return the value that a JSON value encodes."""
         if isinstance(value, dict) and set(value) == {"class"}:
             return registry.estimator_class(value["class"])
         return super().decode(value)

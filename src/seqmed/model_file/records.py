@@ -122,12 +122,15 @@ declare(Spectrum, vectors="r p", singular_values="r", laplacian_values="r >= 0",
 @declare(LandmarkRecursion, keys="m inf", capacity=">= 1")
 def _(recursion: LandmarkRecursion) -> Rules:
     size, keys = n_landmarks(recursion), recursion.keys
-    yield "keys for landmarks", (keys is None) == (recursion.basis is None)
+    yield "keys if and only if there are landmarks", (keys is None) == (recursion.basis is None)
     yield "one key for each landmark", keys is None or keys.size == size
-    yield "at most as many landmarks as the capacity", size <= recursion.capacity
-    yield "at most as many pending points as seen", recursion.n_pending <= recursion.n_seen
+    yield "no more landmarks than the capacity", size <= recursion.capacity
+    yield "no more pending points than points seen", recursion.n_pending <= recursion.n_seen
     reduction = recursion.covariance.reduction
-    yield "a reduction on the landmarks", reduction is None or reduction.landmarks.shape[0] == size
+    yield (
+        "a reduction of the same landmarks",
+        reduction is None or reduction.landmarks.shape[0] == size,
+    )
 
 
 @declare(NystroemRecursion, capacity=">= 1")
@@ -135,13 +138,13 @@ def _(recursion: NystroemRecursion) -> Rules:
     size, covariance = n_landmarks(recursion), recursion.covariance
     yield "a covariance on landmarks, once there are any", covariance.on_landmarks == (size > 0)
     yield "no penalties", getattr(covariance, "reduction", None) is None
-    yield "at most as many landmarks as the capacity", size <= recursion.capacity
+    yield "no more landmarks than the capacity", size <= recursion.capacity
 
 
 @declare(SpectralRecursion, penalty_weight=">= 0")
 def _(recursion: SpectralRecursion) -> Rules:
     begun = recursion.n_folds > 0
-    yield "a spectrum once there are batches", (recursion.spectrum is not None) == begun
+    yield "a spectrum after the first batch", (recursion.spectrum is not None) == begun
 
 
 def n_landmarks(recursion: Any) -> int:
@@ -170,7 +173,7 @@ declare(
 )  # fmt: skip
 def _(posterior: Posterior) -> Rules:
     yield "a mean", len(posterior.mean_parts) > 0
-    yield "window of batches learned", (posterior.window.batches < posterior.n_batches).all()
+    yield "a window of learned batches", (posterior.window.batches < posterior.n_batches).all()
 
 
 @declare(
@@ -201,12 +204,12 @@ def _(metric: Euclidean) -> Rules:
     p, q = metric.directions.shape
     yield "fewer directions than columns", q < p
     departure = np.abs(metric.directions.T @ metric.directions - np.eye(q))
-    yield "orthonormal directions", (departure <= 1e-8).all()  # more than rounding explains
+    yield "orthonormal directions", (departure <= 1e-8).all()  # larger than rounding errors
 
 
 @declare(KernelDistance)
 def _(metric: KernelDistance) -> Rules:
-    yield "a kernel on rows", not isinstance(metric.kernel, Precomputed)
+    yield "a kernel that is not precomputed", not isinstance(metric.kernel, Precomputed)
 
 
 @declare(
@@ -216,11 +219,11 @@ def _(metric: KernelDistance) -> Rules:
 def _(lists: Lists) -> Rules:
     slots, distances, sizes = lists.slots, lists.distances, lists.sizes
     n, length = slots.shape
-    yield "numbers of neighbours", (sizes <= min(length, n - 1)).all()
+    yield "fewer neighbours than kept rows", (sizes <= min(length, n - 1)).all()
     used = np.arange(length, dtype=np.int32) < sizes[:, None]
-    yield "neighbours that are kept", ((slots >= 0) == used).all() and (slots < n).all()
-    yield "distances of neighbours", (np.isfinite(distances) == used).all()
-    yield "neighbours in order", (distances[:, 1:] >= distances[:, :-1]).all()
+    yield "neighbours among the kept rows", ((slots >= 0) == used).all() and (slots < n).all()
+    yield "a distance for every neighbour", (np.isfinite(distances) == used).all()
+    yield "neighbours in order of distance", (distances[:, 1:] >= distances[:, :-1]).all()
     yield "neighbours other than the row", (slots != np.arange(n, dtype=np.int32)[:, None]).all()
     ordered = np.sort(slots, axis=1)
     twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
@@ -236,12 +239,12 @@ def _(saved: SavedRows) -> Rules:
     if saved.norms is not None and isinstance(metric, Cosine):
         yield "squared norms of 1", np.all(saved.norms == 1)
     length = np.ceil(SPARE * saved.n_neighbors)
-    yield "lists of the length needed", lists.slots.shape[1] == length
+    yield "lists of the right length", lists.slots.shape[1] == length
     complete = lists.horizons == limit
     yield "horizons within the limit", (lists.horizons <= limit).all()
     yield "enough neighbours", (complete | (lists.sizes >= saved.n_neighbors)).all()
     everything = (lists.sizes[complete] == lists.sizes.size - 1).all()
-    yield "all rows in complete lists", everything or not metric.refines
+    yield "all other rows in complete lists", everything or not metric.refines
 
 
 @declare(
@@ -249,9 +252,9 @@ def _(saved: SavedRows) -> Rules:
     solution="kept classes", solved_label_weights="classes >= 0",
 )  # fmt: skip
 def _(graph: GraphState) -> Rules:
-    yield "at most as many kept rows as the capacity", graph.rows.size <= graph.capacity
+    yield "no more kept rows than the capacity", graph.rows.size <= graph.capacity
     yield (
-        "label weights of labels, and of no other rows",
+        "a label weight for every labeled row, and for no other",
         ((graph.label_weights > 0) == (graph.codes >= 0)).all(),
     )
 

@@ -2,8 +2,8 @@
 
 A file can create only these estimators, and the records in the annotations of their attributes.
 
-The checksum detects accidents, not attacks. The rules are therefore checked before a model is
-saved, so that every saved file can be loaded, and before a loaded model is created.
+The checksum detects accidental damage, not attacks. The rules are therefore checked when a model is
+loaded. They are also checked when it is saved, so that every saved file can be loaded.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def classifier_parameters(model: Any) -> Rules:
         yield f"a {name} by name, or a kernel of seqmed.kernels", known
     given = getattr(model, "class_weight", None)
     weights = given.values() if isinstance(given, dict) else ()
-    yield "weights of classes that are numbers", all(isinstance(each, Real) for each in weights)
+    yield "class weights that are numbers", all(isinstance(each, Real) for each in weights)
     unlabeled = getattr(model, "unlabeled", None)
     single = unlabeled is None or isinstance(unlabeled, bool | Real | str | np.generic)
     yield "a single value as marker", single
@@ -191,7 +191,7 @@ def search_parameters(search: PrequentialSearch) -> Rules:
     yield "a grid of parameters", isinstance(search.param_grid, dict | list)
 
 
-# -- all of them ----------------------------------------------------------------------------------
+# -- all estimators -------------------------------------------------------------------------------
 
 # Estimators of `SeqGraphMED` that can be saved.
 MARGINS: dict[type, Kept] = dict.fromkeys(
@@ -253,6 +253,6 @@ def kept_state(estimator: Any) -> dict[str, Any]:
 
 
 def records() -> dict[str, Any]:
-    """Return, by name, the classes of records in all models."""
+    """Return the record classes of all models by name."""
     kept = (hint for each in ESTIMATORS.values() for hint in each.attributes.values())
     return record_classes(tuple(kept))

@@ -1,8 +1,8 @@
 """Kept rows of a graph in a model file: one array of rows, without sketches.
 
-Sketches are computed when a model is loaded, and so are norms if the metric computes its distances
-from the rows. No result depends on their last bits. The norms of other metrics are part of their
-distances, and are saved.
+Sketches are computed when a model is loaded. So are squared norms, if the metric computes its
+distances from the rows: no result depends on the last bits of such norms. Other metrics use the
+norms in their distances, so these norms are saved.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class SavedRows(NamedTuple):
     def as_read(self) -> KeptRows:
         """Return kept rows without sketches, which `completed` adds after validation.
 
-        All arrays are copied, because read-only arrays would compile the code again, and views
-        would keep the memory of replaced blocks.
+        All arrays are copied: numba would compile its functions again for read-only arrays, and
+        views would keep replaced blocks in memory.
         """
         rows, norms = self.rows, self.norms
         if rows.ndim != 2 or not rows.shape[0]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from seqmed.model_file.container import DTYPES
 
-# Kinds of tensors. Further kinds are the names of the types of times.
+# Kinds of tensors. Arrays of times have the name of their dtype as kind.
 PLAIN, TRANSPOSED, MASK, WIDE = "plain", "transposed", "mask", "longdouble"
 # Kinds of strings and bytes, and the type of their characters.
 LETTERS: dict[str, tuple[str, np.dtype[Any]]] = {

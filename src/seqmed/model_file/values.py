@@ -117,7 +117,7 @@ class Decoder:
             self.objects.append(self.build(*tagged(node)))
 
     def decode(self, value: Any) -> Any:
-        """Return the value of some JSON."""
+        """Return the value that a JSON value encodes."""
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError("a number is too large for a float")
         if isinstance(value, list):

@@ -326,8 +326,8 @@ class PrequentialSearch(CandidatePredictor):
         for name in before | now:
             if not equal_parameters(before.get(name), now.get(name)):
                 raise ValueError(
-                    f"{name} was changed from {before.get(name)!r} to {now.get(name)!r} "
-                    "between batches, expected the same value for all batches: set it back, or "
+                    f"{name} was changed from {before.get(name)!r} to {now.get(name)!r} after "
+                    "the first batch, expected the same value for all batches: set it back, or "
                     "start a new search."
                 )
 

@@ -39,7 +39,7 @@ class StreamBatch(NamedTuple):
     file, row : (n,) the origin of each row: an index in `Stream.names`, and the number of the row
         in the file, from 1, without the header.
     kept : the columns of ``keep`` by name, n values each.
-    position, schema : to be saved with a model that has learned the batch, to resume after it.
+    position, schema : position after the batch, and schema; save them with the model to resume.
     skipped : bad rows skipped so far.
     """
 
@@ -80,13 +80,13 @@ class Stream:
     ----------
     paths : a file, a folder (its files sorted by name), "-" for standard input, or several.
     columns : the choice of columns; optional with a schema.
-    schema : schema of earlier batches, None to decide it with the first rows.
+    schema : schema of earlier batches, None to infer it from the first rows.
     batch_size : rows in a batch, except the last. Default 500; with ``batch_by``, no limit.
     batch_by : a column. A new batch begins where its value changes. It is not a feature, unless
         named as one.
     on_error : "stop" to refuse a bad row, "skip" to count it and continue.
-    position : position after which to resume, None to begin.
-    again : whether finished files are read once more. If the previous run was interrupted, it is
+    position : position from which to resume, None for the beginning.
+    again : whether finished files are read again. If the previous run was interrupted, that run is
         completed instead.
     final : whether a last line without a line end is read. By default such a line of a file is left
         for the next run, with a warning, because it may be incomplete. The last line of a pipe is
@@ -100,7 +100,8 @@ class Stream:
     Attributes
     ----------
     names : names of the inputs in messages.
-    position, schema : those of the last batch; after the last one, of the whole stream.
+    position, schema : position and schema after the last batch that was yielded; at the end, those
+        of the whole stream.
     skipped : skipped bad rows by reason, with examples.
     resumable : whether all inputs are files; a pipe cannot be resumed.
     """
@@ -147,7 +148,7 @@ class Stream:
         self._known = set(self._others)  # columns that need no warning
         wanted = None if schema is None else self._wanted(schema)
         self._reads, self.position = plan(inputs, position or Position(), again, wanted)
-        self._files = self.position  # of the files that have been closed
+        self._files = self.position  # in the files that have been closed
         self._sizes = [stamp(each.path).size if each.path else 0 for each in inputs]
         self._number, self._read_fraction = 0, 0.0
         self._stop = on_error == "stop"
@@ -157,7 +158,7 @@ class Stream:
 
     @property
     def fraction(self) -> float | None:
-        """The share of the input that has been read, 0 to 1; None if there is a pipe."""
+        """The fraction of the input that has been read, 0 to 1; None if there is a pipe."""
         if not self.resumable:
             return None
         sizes, number = self._sizes, min(self._number, len(self._sizes) - 1)
@@ -166,7 +167,9 @@ class Stream:
 
     def __iter__(self) -> Iterator[StreamBatch]:
         if self._begun:
-            raise StreamError("a stream is read once: open another to read it again.")
+            raise StreamError(
+                "a Stream can be read only once: create another to read the files again."
+            )
         self._begun = True
         for read in self._reads:
             if read.content is not None:
@@ -193,25 +196,27 @@ class Stream:
             self._files = self._files.with_file(end)
 
     def _checked(self, table: Table, source: str) -> Schema:
-        """Return the schema, decided by the first file; refuse a file without its columns."""
+        """Return the schema, chosen by the first file; refuse a file that lacks its columns."""
+        label = (self.schema.columns if self.schema else self._columns).label
+        required = [label] if self._label_required and label is not None else []
+        if table.complete:
+            refuse_missing([*self._others, *required], table, source)
         schema = self.schema or choose_columns(self._columns, table, source, self._batch_by)
         refuse_missing(schema.needed, table, source)
-        label = schema.columns.label
         self._known |= {*schema.needed, *schema.ignored, *([] if label is None else [label])}
         new = [name for name in table.names if name not in self._known]
         if new:
             self._known |= set(new)
             names = listed([shown(name) for name in new])
-            notice(f"{source}: columns that the first file did not have are not used: {names}.")
-        required = [label] if self._label_required and label is not None else []
-        if table.complete:
-            refuse_missing([*self._others, *required], table, source)
-        elif required and label not in table.names:
-            notice(f"{source}: its first rows have no {label!r}: is this the column of labels?")
+            notice(f"{source}: columns that are not in the first file are ignored: {names}.")
+        if required and label not in table.names:
+            notice(
+                f"{source}: the first rows have no {label!r}: check the name of the label column."
+            )
         return schema
 
     def _wanted(self, schema: Schema) -> Wanted:
-        """Return which columns are read."""
+        """Return the columns to read."""
         hashed = [schema.columns.label, schema.columns.text]
         present = tuple(name for name in hashed if name is not None)
         return Wanted(schema.features, tuple(dict.fromkeys([*present, *self._others])), present)
@@ -253,7 +258,7 @@ class Stream:
         return np.split(good, borders)
 
     def _begins_batch(self, piece: Piece, row: int) -> bool:
-        """Whether a row begins a new batch, by its value of ``batch_by``."""
+        """Whether a row begins a new batch, because the value of ``batch_by`` changes."""
         if self._batch_by is None:
             return False
         key = cell_text(piece.values[self._batch_by][row])
@@ -272,9 +277,9 @@ class Stream:
     def _part(self, piece: Piece, rows: NDArray[np.intp], first: int, bad: list[int]) -> Part:
         """Return rows to hold; rows with a label of another type are added to the bad ones.
 
-        ``first`` is the number in its file of the first row of the piece.
+        ``first`` is the row number of the first row of the piece.
         """
-        assert self.schema is not None  # decided before rows are read
+        assert self.schema is not None  # chosen before rows are read
         label, kind = self.schema.columns.label, self.schema.label_type
         texts: dict[int, str | None] = dict.fromkeys(rows.tolist())
         if label is not None:
@@ -308,7 +313,7 @@ class Stream:
     def _finish_batch(self, position: Position) -> StreamBatch:
         """Return the rows held as a batch, with the position after it."""
         parts, self._held = self._held, []
-        assert self.schema is not None  # decided before rows are read
+        assert self.schema is not None  # chosen before rows are read
         schema = self.schema
         columns = schema.columns
         numbers = np.vstack([part.numbers for part in parts])

@@ -40,7 +40,7 @@ class Store(NamedTuple):
     Parameters
     ----------
     names : its columns.
-    batches : takes the indices of columns; yields record batches of pyarrow, each with the share of
+    batches : function from column indices to record batches of pyarrow, each with the fraction of
         the file that has been read, 0 to 1.
     """
 

@@ -1,7 +1,7 @@
 """Comma- and tab-separated values.
 
 pyarrow reads many rows at once. Rows that it cannot read, or would read differently from `Grammar`,
-are read one by one, to find what is wrong. A good row is the same either way.
+are read one by one, to find the fault. Both ways give the same values for a good row.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class Parser:
     def _numeric_types(self, chunk: Chunk) -> dict[str, Any]:
         """Return types of the columns of numbers: boolean or float, by the first row.
 
-        A wrong type costs time, and nothing else.
+        A wrong type only costs time.
         """
         first = self._grammar.fields(chunk.record(0)) or []
         types = {}

@@ -26,12 +26,13 @@ NOT_A_NUMBER = "not a number"
 NOT_FINITE = "not finite or too large"
 QUOTES = "broken quotes or line end"
 
-# What is expected instead, and what to do.
+# Expected value and remedy for each reason.
 REMEDIES = {
     FIELDS: "one field for every column name: correct the row",
     INVALID_TEXT: "UTF-8: convert the file, for example with iconv",
     JSON: "one JSON object on every line: correct the line",
-    LABEL: "a label of the same type as before: correct it, or start anew with --label-type string",
+    LABEL: "a label of the same type as before: correct it, or start a new model with "
+    "--label-type string",
     MISSING: "a number: fill it in, or leave the column out with --drop",
     NESTED: "a text, a number, true, false or null: correct the line",
     NOT_A_NUMBER: "a number: correct it, or leave the column out with --drop",
@@ -107,7 +108,7 @@ class Skipped:
         return sum(self.counts.values())
 
     def add(self, bad: BadRow) -> None:
-        """Count a row; the first of each reason are examples."""
+        """Count a row, and keep the first of each reason as examples."""
         reason = bad.fault.reason
         self.counts[reason] = self.counts.get(reason, 0) + 1
         kept = self.examples.setdefault(reason, [])
@@ -148,7 +149,7 @@ def refusing(name: str, kind: str) -> Iterator[None]:
 
 
 def read_stored(kind: type[Kind], data: Any, what: str) -> Kind:
-    """Return the record of a dataclass that was stored by `dataclasses.asdict`.
+    """Return a dataclass from a stored result of `dataclasses.asdict`.
 
     Fields are refused unless they are of their annotated types. Lists are read as tuples.
     """

@@ -18,7 +18,8 @@ from seqmed.streams.errors import StreamError, listed
 from seqmed.streams.schema import UNIT, VOCABULARY, Schema
 from seqmed.streams.values import cell_text
 
-# A column is constant if its standard deviation is below this share of its mean, or this number.
+# A column is constant if its standard deviation is below this fraction of its mean, or below this
+# number.
 CONSTANT, SMALLEST_DEVIATION = 1e-12, 1e-70
 MISSING_TYPES = ("NAType", "NaTType")  # of pandas, which need not be installed
 
@@ -78,6 +79,10 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     ----------
     schema : the columns of the model. Nothing is fitted.
     """
+
+    saving_remedy = (
+        "Update the model file with seqmed learn, or save the step 'model' of the pipeline alone."
+    )
 
     def __init__(self, schema: Schema):
         self.schema = schema

@@ -41,7 +41,7 @@ class Input(NamedTuple):
     name : name for messages.
     path : absolute and without links, so that a file has one path; None for standard input.
     kind : the format; None for a pipe whose format is inferred from its first character.
-    compressed : whether it is a text compressed by gzip.
+    compressed : whether it is a text file compressed by gzip.
     resumable : whether it can be read again from any position: a file, not a pipe.
     """
 
@@ -53,7 +53,7 @@ class Input(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The path of the file in positions."""
+        """The path that identifies the file in a `Position`."""
         return STANDARD_INPUT if self.path is None else str(self.path)
 
 
@@ -149,14 +149,14 @@ def is_readable(path: Path, kind: str | None) -> bool:
 
 
 class Bytes(NamedTuple):
-    """An open text.
+    """An open text file.
 
     Parameters
     ----------
-    read : returns at most the given number of bytes, none at the end. A pipe returns the bytes it
-        has, so that rows need not wait for a full block.
+    read : returns at most the given number of bytes, none at the end. A pipe returns the available
+        bytes, without waiting for a full block.
     seek : moves to an offset.
-    fraction : returns the share of the file that has been read, 0 to 1.
+    fraction : returns the fraction of the file that has been read, 0 to 1.
     """
 
     read: Callable[[int], bytes]
@@ -166,7 +166,7 @@ class Bytes(NamedTuple):
 
 @contextmanager
 def opened(source: Input) -> Iterator[Bytes]:
-    """Open a text, and decompress it if it is compressed."""
+    """Open a text file, and decompress it if necessary."""
     if source.path is None:
         pipe = cast(io.BufferedReader, sys.stdin.buffer)
         yield Bytes(pipe.read1, pipe.seek, lambda: 0.0)

@@ -37,7 +37,8 @@ def open_table(source: Input, *, final: bool) -> Iterator[Table]:
     Parameters
     ----------
     source : the file or pipe.
-    final : whether a last line without a line end is complete. In a pipe it always is.
+    final : whether a last line without a line end is complete. The last line of a pipe is always
+        complete.
     """
     if source.kind in BINARY:
         if source.path is None or not source.resumable:
@@ -65,6 +66,6 @@ def pipe_format(text: Text) -> str:
         if start.startswith(signature):
             raise StreamError(
                 f"{text.name} is {kind}, expected CSV or JSON lines from a pipe: save it to a "
-                "file, or convert it before."
+                "file, or convert it."
             )
     return "jsonl" if start.startswith((b"{", b"[")) else "csv"

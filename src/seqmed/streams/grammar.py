@@ -75,8 +75,8 @@ class Grammar:
     def _scan(self, raw: bytes, start: int) -> tuple[list[bytes] | None, int]:
         """Return the fields of the record that begins at ``start``, and its end.
 
-        An empty list if a field has a carriage return. None and the length of ``raw`` if a quote is
-        not closed; None and -1 if quotes are broken.
+        The list of fields is empty if a field has a carriage return, and None if quotes are wrong.
+        The end is then the length of ``raw`` if a quote is not closed, and -1 otherwise.
         """
         found, place, stray = [], start, False
         while match := self._field.match(raw, place):

@@ -1,8 +1,8 @@
 """Positions in files, and where to resume reading in each file.
 
 A file is recognised by its content: the part that was read must still be there, unchanged. A file
-with another content at a known path is refused. A file that was moved or renamed is recognised if
-its old path is empty now, or holds another content.
+at a known path with other content is refused. A file that was moved or renamed is recognised if its
+old path has no file, or a file with other content.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class FilePosition:
     rows : rows read, including bad ones.
     offset : bytes read, of the uncompressed text or of the rows' values; see ``digest``.
     digest : SHA-256 of the first ``offset`` bytes of a text, header included. In binary formats,
-        which can store the same rows in many ways, it is that of the values of the rows.
-    size, modified : size and modification time in ns of the file when it was opened. Time 0 means
-        that the content has to be compared.
+        SHA-256 of the values of the rows, because the same rows can be stored in many ways.
+    size, modified : size and modification time in ns of the file when it was opened. A time of 0
+        means that the content has to be compared.
     finished : whether the file was read to its end.
     """
 
@@ -60,7 +60,7 @@ class Position:
     files: tuple[FilePosition, ...] = ()
 
     def with_file(self, file: FilePosition) -> Position:
-        """Return the position with that of one file replaced or added."""
+        """Return the position with one file replaced or added."""
         files = {each.path: each for each in self.files} | {file.path: file}
         return Position(tuple(files.values()))
 
@@ -116,13 +116,13 @@ class Cursor:
         self._stamp = stamp(Path(source.key)) if source.resumable else Stamp(0, 0)
 
     def advance(self, rows: int, raw: memoryview) -> None:
-        """Move forward by some rows, of which ``raw`` are the hashed bytes."""
+        """Move forward by some rows, whose hashed bytes are ``raw``."""
         self._content.update(raw)
         self._offset += len(raw)
         self.rows += rows
 
     def position(self, *, finished: bool, deferred: bool = False) -> FilePosition:
-        """Return the position; a file with a deferred last line is compared the next time."""
+        """Return the position. After a deferred line, the next run compares the content."""
         size, modified = self._stamp
         return FilePosition(
             self._path, self.rows, self._offset, self._content.hexdigest(), size,
@@ -149,14 +149,14 @@ class PlannedRead(NamedTuple):
 def plan(
     inputs: Sequence[Input], position: Position, again: bool, wanted: Wanted | None
 ) -> tuple[list[PlannedRead], Position]:
-    """Return what to read, and the position with new files at their beginning.
+    """Return the planned reads, and the position, in which new files are at their beginning.
 
     Parameters
     ----------
     inputs : the files and pipes of the stream.
     position : position of the previous run.
-    again : whether finished files are read once more, and changed ones from their beginning. If
-        the previous run was interrupted it is completed instead.
+    again : whether finished files are read again, and changed ones from their beginning. If the
+        previous run was interrupted, that run is completed instead.
     wanted : the columns that are hashed in binary formats; None if nothing has been read.
     """
     files = [each for each in inputs if each.resumable]
@@ -192,7 +192,7 @@ def plan(
 def recognise(
     files: Sequence[Input], known: dict[str, FilePosition], wanted: Wanted | None
 ) -> tuple[dict[str, PlannedRead], dict[str, str]]:
-    """Return how to resume known files, and their present paths by their known ones."""
+    """Return the reads that resume known files, and their new paths by their old ones."""
     reads: dict[str, PlannedRead] = {}
     places: dict[str, str] = {}
     for each in files:
@@ -214,14 +214,14 @@ def recognise(
 
 
 def may_be(source: Input, record: FilePosition) -> bool:
-    """Whether a file has the name (perhaps compressed) or size of a known one."""
+    """Whether a file has the name, with or without .gz, or the size of a known file."""
     path = Path(source.key)
     names = {Path(each).name.removesuffix(".gz") for each in (path, record.path)}
     return len(names) == 1 or stamp(path).size == record.size
 
 
 def resumed(source: Input, record: FilePosition, wanted: Wanted | None) -> PlannedRead | None:
-    """Return where to resume a file; None if the part that was read has changed."""
+    """Return the read that resumes a file; None if the part that was read has changed."""
     untouched = record.modified and stamp(Path(source.key)) == (record.size, record.modified)
     if record.finished and untouched and source.key == record.path:
         return PlannedRead(source, Start(), None)
@@ -236,9 +236,9 @@ def resumed(source: Input, record: FilePosition, wanted: Wanted | None) -> Plann
 
 
 def hash_of_text(source: Input, size: int) -> tuple[Any, int]:
-    """Return the hash of the first bytes of a text and the lines in them; None if there are fewer.
+    """Return the hash of the first ``size`` bytes of a text, and the number of lines in them.
 
-    None too if the bytes end within a line that has become longer.
+    The hash is None if the text is shorter, or if the line at the end has become longer.
     """
     content, lines, last = hashlib.sha256(), 0, b"\n"
     with opened(source) as handle, refusing(source.name, "text"):

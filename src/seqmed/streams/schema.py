@@ -144,7 +144,7 @@ class Schema:
         return schema
 
     def _validity(self) -> dict[str, bool]:
-        """Return which fields are valid, also in relation to one another."""
+        """Return whether each field is valid, alone and together with the others."""
         columns, features, words = self.columns, set(self.features), self.vocabulary
         others = {columns.label, columns.text, *columns.drop, *self.ignored}
         return {
@@ -165,7 +165,7 @@ class Schema:
         }
 
     def _measured(self, values: Array | None) -> bool:
-        """Whether statistics are missing, or a finite number for every feature."""
+        """Whether statistics are None, or one finite number per feature."""
         return values is None or (
             values.shape == (len(self.features),) and bool(np.isfinite(values).all())
         )
@@ -175,10 +175,14 @@ class Schema:
         for each in fields(Columns):
             now, before = getattr(columns, each.name), getattr(self.columns, each.name)
             if now != each.default and now != before:
-                option = each.name.replace("_", "-")
+                option = f"--{each.name.replace('_', '-')}"
+                fixed = (
+                    f"without {option}, which cannot be added"
+                    if before in (None, (), False)
+                    else f"with {option} {shown(before)}, which cannot be changed to {shown(now)}"
+                )
                 raise StreamError(
-                    f"--{option} is {shown(now)}, but the model was begun with {shown(before)}: "
-                    "leave the option out, or start a new model."
+                    f"the model was made {fixed}: leave the option out, or start a new model."
                 )
 
 
@@ -251,6 +255,11 @@ def refuse_missing(names: Sequence[str], table: Table, source: str) -> None:
         if name not in table.names:
             folded = {each.casefold(): each for each in table.names}
             close = difflib.get_close_matches(name.casefold(), folded, 1)
-            hint = f"is {folded[close[0]]!r} meant?" if close else "check its name, or the file."
+            if close:
+                raise StreamError(
+                    f"{source} has no column {name!r}: did you mean {folded[close[0]]!r}?"
+                )
             found = listed([shown(each) for each in table.names])
-            raise StreamError(f"{source} has no column {name!r} (it has {found}): {hint}")
+            raise StreamError(
+                f"{source} has no column {name!r} (it has {found}): check the name, or the file."
+            )

@@ -13,14 +13,15 @@ from seqmed.estimators.validation import LARGEST_FEATURE
 from seqmed.streams.errors import MISSING, NOT_FINITE, Fault, StreamError, shown
 from seqmed.streams.values import cell_text, encodable
 
-# Rows by which the types of columns are inferred: few, so that a pipe is not delayed.
+# Number of rows from which column types are inferred; small, so that a pipe is not delayed.
 SAMPLE = 100
-# Bytes read at once, of a text or of the numbers in a binary format; fewest and most rows.
+# Bytes read at once, of a text or of the numbers in a binary format; smallest and largest number of
+# rows.
 BLOCK, FEWEST, MOST = 2**20, 64, 2**13
 
 
 class Wanted(NamedTuple):
-    """Which columns are read.
+    """The columns to read.
 
     Parameters
     ----------
@@ -98,7 +99,7 @@ class Table(Protocol):
         """Yield the rows from ``start`` to the end. Called once."""
 
     def fraction(self) -> float:
-        """Return about which share of the file has been read, 0 to 1."""
+        """Return the approximate fraction of the file that has been read, 0 to 1."""
 
 
 def check_column_names(names: Sequence[str], source: str) -> tuple[str, ...]:
@@ -119,7 +120,7 @@ def check_column_names(names: Sequence[str], source: str) -> tuple[str, ...]:
 
 
 def rows_at_once(n_columns: int) -> int:
-    """Return how many rows of a binary format are read at once."""
+    """Return the number of rows of a binary format that are read at once."""
     return min(max(BLOCK // (8 * max(n_columns, 1)), FEWEST), MOST)
 
 
@@ -145,8 +146,8 @@ def piece_of_values(
 ) -> Piece:
     """Return rows of a binary format as a piece, hashed by their values.
 
-    Values are hashed as `cell_text`, so that the same value may be stored as another type: a column
-    of integers becomes one of floats when it gets a missing value.
+    Values are hashed as `cell_text`, so that the hash does not depend on the stored type: pandas
+    stores integers as floats once a value is missing.
     """
     keys = zip(*(map(cell_text, values[name]) for name in wanted.hashed), strict=True)
     rows = [row.tobytes() for row in np.ascontiguousarray(numbers)]

@@ -22,8 +22,8 @@ MARK = b"\xef\xbb\xbf"  # byte order mark
 
 Ends = NDArray[np.int64]
 Split = Callable[[bytes, bool], Ends]
-"""Returns the ends of the records in some bytes, without blank lines. If the flag is set nothing
-follows, and an incomplete last record is a record."""
+"""Function of bytes and a flag that returns the end of each record, without blank lines. The flag
+means that no bytes follow; then an incomplete last record counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +131,7 @@ class Text:
 
     @property
     def _ended(self) -> bool:
-        """Whether the buffer holds the complete rest of the text."""
+        """Whether the buffer holds all of the remaining text."""
         last_line = self.buffer[self.buffer.rfind(b"\n") + 1 :] if self.at_end else b""
         return self.at_end and not (self._grows and last_line.strip(b"\r"))
 
@@ -172,7 +172,7 @@ class Text:
             line += raw.count(b"\n")
 
     def fraction(self) -> float:
-        """Return the share of the text that has been read, 0 to 1."""
+        """Return the fraction of the text that has been read, 0 to 1."""
         return self._source.fraction()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from seqmed.estimators.validation import LARGEST_FEATURE
 from seqmed.streams.errors import MISSING, NOT_A_NUMBER, NOT_FINITE, StreamError, shown
 
-# Texts that mean a missing value.
+# Texts that mark a missing value.
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")
 BOOLEANS = {"true": 1.0, "false": 0.0}
 
@@ -24,7 +24,7 @@ INTEGER, BOOLEAN, STRING = LABEL_TYPES = ("integer", "boolean", "string")
 TRUTH = {"true": True, "1": True, "false": False, "0": False}
 # The default marker of unlabeled rows, as in the estimators.
 DEFAULT_MARKER = "-1"
-# Fewest characters of two class names that are compared for typing errors.
+# Smallest length of class names that are compared for typing errors.
 LONG_ENOUGH = 4
 
 Label = int | bool | str
@@ -43,7 +43,7 @@ def number_in(cell: str) -> float | str:
 
 
 def number_of(value: Any) -> float | str:
-    """Return a typed value as a number, or the reason why it is none; strings are never numbers."""
+    """Return a typed value as a number, or the reason why it is not one; no string is a number."""
     if value is None:
         return MISSING
     if not isinstance(value, int | float):
@@ -77,7 +77,7 @@ def cell_text(value: Any) -> str | None:
 
 
 def encodable(value: Any) -> bool:
-    """Whether a value is not a string with an unpaired surrogate, which JSON allows."""
+    """Whether a value can be encoded as UTF-8; JSON allows strings that cannot."""
     if not isinstance(value, str) or value.isascii():
         return True
     try:
@@ -138,15 +138,14 @@ def check_signs(texts: Iterable[str], values: Iterable[Any], column: str) -> Non
 
     Parameters
     ----------
-    texts : the labels, without those of unlabeled rows.
+    texts : the labels of the labeled rows.
     values : the column as it was stored.
     column : its name.
     """
     if set(texts) <= {"1", "+1"} and any(label_text(each, "") == DEFAULT_MARKER for each in values):
         raise StreamError(
-            f"column {column!r} holds only -1 and +1, and -1 marks unlabeled rows by default. "
-            "If -1 is a class, choose another marker, for example --unlabeled NA; if -1 means "
-            "unlabeled, pass --unlabeled -1."
+            f"column {column!r} holds only -1 and +1, so -1 may be a class or mark unlabeled rows. "
+            "If it is a class, pass --unlabeled NA; if not, pass --unlabeled -1."
         )
 
 
@@ -165,7 +164,7 @@ def label_of(text: str, kind: str) -> Label | None:
 
 
 def likely_typo(label: Any, known: Iterable[Any]) -> Any:
-    """Return the known class of which a new one is probably a misspelling, None if there is none.
+    """Return the known class that a new label probably misspells, None if there is none.
 
     The two differ only in case or spaces, or, if both are long enough, by one typing error: a
     wrong, missing, additional or misplaced character. Numbers, and names with different digits, are
@@ -184,7 +183,7 @@ def likely_typo(label: Any, known: Iterable[Any]) -> Any:
 
 
 def one_error(first: str, second: str) -> bool:
-    """Whether two texts have the same digits and differ by one character or a misplaced one."""
+    """Whether two texts have the same digits and differ by at most one typing error."""
     matched = difflib.SequenceMatcher(None, first, second, autojunk=False).get_matching_blocks()
     unmatched = len(first) + len(second) - 2 * sum(block.size for block in matched)
     return re.sub(r"\D", "", first) == re.sub(r"\D", "", second) and unmatched <= 2
