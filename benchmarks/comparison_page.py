@@ -92,12 +92,12 @@ def verdict(cells: dict[str, Any]) -> str:
             rival = max(others, key=lambda label: means[label])
             behind = means[rival] - means[ours]
             if behind > 0:
-                where = f"{name} with {float(fraction):.0%} labels"
-                gap = f"{behind:.1f}" if behind >= 0.1 else "less than 0.1"
-                lost.append(f"{gap} points below {rival.split(',')[0]} on {where}")
+                where = f"{name} with {100 * float(fraction):g} % labels"
+                points = f"{behind:.1f} points" if behind >= 0.05 else "less than 0.05 points"
+                lost.append(f"{points} below {rival.split(',')[0]} on {where}")
     total = sum(len(cells[task]) for task in TASKS)
     won = f"SeqGraphMED has the highest mean accuracy in {total - len(lost)} of {total} cells"
-    return f"{won}. It is {'; '.join(lost)}." if lost else f"{won}."
+    return "\n".join([f"{won}. It is", "", *(f"- {each}" for each in lost)]) if lost else f"{won}."
 
 
 def task_table(cells: dict[str, Any]) -> str:

@@ -137,7 +137,7 @@ def drift(path):
     plotting.save(figure, path)
 
 
-def what_comes_out(path):
+def predictions(path):
     """Draw the calibration of probabilities."""
     confidence, correct = [], []
     for seed in range(10):
@@ -203,7 +203,7 @@ def command_line(path):
 
 FIGURES = {
     "first-model": first_model, "few-labels": few_labels, "drift": drift,
-    "what-comes-out": what_comes_out, "how-it-works": how_it_works, "command-line": command_line,
+    "predictions": predictions, "how-it-works": how_it_works, "command-line": command_line,
 }  # fmt: skip
 
 
