@@ -69,7 +69,7 @@ class ClassRegistry:
     def discount(self, share: float, codes: NDArray[np.intp], weights: Array) -> ClassRegistry:
         """Return the registry with discounted weights after an update with these labels.
 
-        Those of earlier labels are scaled by ``share`` in (0, 1].
+        Those of earlier labels are scaled by ``share`` in [0, 1].
         """
         new = np.bincount(codes, weights, minlength=self.classes.size)
         return replace(self, discounted=share * self.discounted + new)

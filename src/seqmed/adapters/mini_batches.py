@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, check_consistent_length
 
 from seqmed.arrays import Array
 from seqmed.estimators.seqgraphmed import SeqGraphMED
-from seqmed.labels import as_objects
+from seqmed.label_dtypes import as_objects
 
 
 def estimator_has(method: str) -> Any:

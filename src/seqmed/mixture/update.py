@@ -6,7 +6,9 @@ A batch is learned in mini-batches (`seqmed.mixture.weighting.mini_batches`), ea
 2. some of its rows enter the graph, which is solved again; the margin expert learns its labels;
 3. both experts score the last unlabeled rows again, which gives their scales.
 
-After the last mini-batch the record chooses how the scores are mixed. Nothing is changed in place.
+After the last mini-batch the record chooses how the scores are mixed. If it shows a change of the
+concept, both experts start again from the labels since then (`restarted`). Nothing is changed in
+place.
 """
 
 from __future__ import annotations
@@ -16,7 +18,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqmed.arrays import Array, Indices, Points, no_indices, no_rows, stack, take_rows
+from seqmed.arrays import (
+    Array,
+    Indices,
+    Points,
+    found_among,
+    no_indices,
+    no_rows,
+    stack,
+    take_rows,
+)
 from seqmed.classes import ClassRegistry, moved
 from seqmed.estimators.validation import Rows
 from seqmed.graph import propagation
@@ -24,6 +35,7 @@ from seqmed.graph.graph_state import UNLABELED, GraphState
 from seqmed.graph.neighbours import empty_lists
 from seqmed.graph.propagation import GraphInfo
 from seqmed.mixture import weighting
+from seqmed.mixture.change import Change, RecentRows, find_change, no_recent_rows
 from seqmed.mixture.experts import MarginExpert, MiniBatch
 from seqmed.mixture.weighting import Choice, Scales, ScoreRecord, Scores
 from seqmed.threads import one_thread
@@ -42,12 +54,14 @@ class MixtureSettings(NamedTuple):
     weight : of the graph if it is fixed; None to choose it by evidence.
     class_prior : whether class priors may count.
     forgetting : factor per batch, in (0, 1].
+    restarts : whether the experts start again after a change of the concept.
     class_weight : as the estimator's parameter.
     """
 
     weight: float | None
     class_prior: bool
     forgetting: float
+    restarts: bool
     class_weight: Any
 
 
@@ -61,6 +75,7 @@ class MixtureStream(NamedTuple):
     record, scales, choice : how the experts are mixed.
     class_weights : (K,) factors of the graph's scores.
     probes : the last unlabeled rows.
+    recent : the last labeled rows.
     n_batches : batches learned.
     fixed, sparse : parameters that may not change, and the format of the rows.
     """
@@ -73,6 +88,7 @@ class MixtureStream(NamedTuple):
     choice: Choice
     class_weights: Array
     probes: Points
+    recent: RecentRows
     n_batches: int
     fixed: dict[str, Any]
     sparse: bool
@@ -87,6 +103,7 @@ class MixtureInfo(NamedTuple):
     n_mini_batches : number of mini-batches of the batch.
     n_recorded : labeled rows in the record.
     weight, temperature : of the mixture.
+    change : the change of the concept that was found; None if there was none.
     """
 
     graph: GraphInfo
@@ -94,6 +111,7 @@ class MixtureInfo(NamedTuple):
     n_recorded: int
     weight: float
     temperature: float
+    change: Change | None = None
 
 
 def initial_state(
@@ -114,6 +132,7 @@ def initial_state(
         choice=Choice(weighting.FIRST_WEIGHT, 1.0, 0),
         class_weights=np.zeros(0),
         probes=no_rows(points),
+        recent=no_recent_rows(points),
         n_batches=0,
         fixed=fixed,
         sparse=sparse,
@@ -153,7 +172,16 @@ def learn(
             )
             stream, info = learn_mini_batch(stream, mini_batch, settings.class_weight)
     assert info is not None
-    return with_choice(stream, settings, info, len(cuts))
+    stream, report = with_choice(stream, settings, info, len(cuts))
+    if not settings.restarts or not new_points:  # late labels may be older than a change
+        return stream, report
+    change = find_change(weighting.wrong(stream.record, stream.choice, stream.margin.scaled))
+    if change is None:
+        return stream, report
+    with one_thread():
+        stream, info = restarted(stream, change)
+    stream, report = with_choice(stream, settings, info, len(cuts))
+    return stream, report._replace(change=change)
 
 
 def with_choice(
@@ -166,6 +194,39 @@ def with_choice(
     size = stream.record.size
     report = MixtureInfo(info, n_mini_batches, size, choice.weight, choice.temperature)
     return stream._replace(choice=choice), report
+
+
+def restarted(stream: MixtureStream, change: Change) -> tuple[MixtureStream, GraphInfo]:
+    """Return the stream after a change: labels before it are forgotten, the kept rows stay.
+
+    The margin expert begins again with the last labeled and unlabeled rows as its first batch, so
+    that its kernel is measured again.
+    """
+    registry, recent = stream.registry, stream.recent
+    valid = recent.valid_after(change)
+    n_probes = stream.probes.shape[0]
+    rows = Rows(
+        points=stack(recent.points, stream.probes),
+        labeled=np.append(valid, np.zeros(n_probes, dtype=bool)),
+        labels=registry.classes[recent.codes[valid]],
+        weights=np.append(recent.weights, np.ones(n_probes)),
+        declared=registry.classes,
+    )
+    everything = np.ones(rows.weights.size, dtype=bool)
+    margin = stream.margin.restarted().learn(MiniBatch(rows, everything, True, True, registry))
+    recent = recent.take(valid)
+    known = np.bincount(recent.codes, minlength=registry.classes.size) > 0
+    graph = propagation.without_labels(stream.graph, known)
+    stored = graph.rows.metric.store(recent.points)
+    graph, info = propagation.learn(graph, stored, recent.codes, recent.weights, late=True)
+    stream = stream._replace(
+        graph=graph,
+        margin=margin,
+        registry=registry.discount(0.0, recent.codes, recent.weights),
+        record=stream.record.newest(change.n_labels),
+        recent=recent,
+    )
+    return stream._replace(scales=measured(stream, no_indices())), info
 
 
 def learn_mini_batch(
@@ -203,6 +264,7 @@ def learn_mini_batch(
         margin=margin,
         class_weights=registry.class_weights(given),
         probes=stack(stream.probes, take_rows(rows.points, unlabeled))[-PROBES:],
+        recent=stream.recent.add(take_rows(rows.points, labeled), codes, weights),
     )
     return stream._replace(scales=measured(stream, slots[unlabeled])), info
 
@@ -217,6 +279,7 @@ def with_classes(stream: MixtureStream, registry: ClassRegistry) -> MixtureStrea
         registry=registry,
         graph=stream.graph.with_classes(places, size),
         record=stream.record.with_classes(places, size),
+        recent=stream.recent.with_classes(places),
         scales=stream.scales._replace(counts=moved(stream.scales.counts, places, size)),
         class_weights=moved(stream.class_weights, places, size),
     )
@@ -334,6 +397,8 @@ def retract(
     # labels of rows that are no longer kept have the mean discount of their class
     means = stream.registry.discounted[codes] / stream.registry.weights[codes]
     discounted = np.where(retraction.found, retraction.masses, means * retracted.weights)
+    recent = stream.recent
+    stream = stream._replace(recent=recent.take(~found_among(recent.points, retracted.points)))
     declared = stream.margin.estimator._stream.registry.declared
     registry = replace(stream.registry, declared=declared).remove(
         codes, retracted.weights, discounted

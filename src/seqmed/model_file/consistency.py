@@ -164,10 +164,13 @@ def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
     yield "a record of classes that were known", (known > 0).all()
     chosen = (record.size, choice.weight, choice.temperature)
     yield "a report of the last choice", (info.n_recorded, info.weight, info.temperature) == chosen
-    formed = stream.probes.dtype == np.float64 and sp.issparse(stream.probes) == stream.sparse
-    yield "probes in the format of the rows", formed
+    yield "classes of recent rows", (stream.recent.codes < stream.registry.classes.size).all()
+    yield "recent rows of classes seen", stream.registry.seen[stream.recent.codes].all()
     kernel = getattr(stream.graph.rows.metric, "kernel", None)
-    yield "probes that suit the kernel", in_domain(stream.probes, kernel)
+    for name, points in (("probes", stream.probes), ("recent rows", stream.recent.points)):
+        formed = points.dtype == np.float64 and sp.issparse(points) == stream.sparse
+        yield f"{name} in the format of the rows", formed
+        yield f"{name} that suit the kernel", in_domain(points, kernel)
 
 
 def same_classes(first: ClassRegistry, second: ClassRegistry) -> bool:
