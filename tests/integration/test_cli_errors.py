@@ -74,7 +74,7 @@ def test_a_misspelled_label_column(tmp_path):
         (("--estimator", "seqmed"), "estimator is 'seqmed', but the model was begun with"),
         (("--param", "n_neighbors=3"), "n_neighbors is 3, but the model was begun with 10"),
         (("--graph-memory", "3"), "graph_memory is 3, but the model was begun with 10000"),
-        (("--forgetting", "0.5"), "forgetting is 0.5, but the model was begun with 1.0"),
+        (("--forgetting", "0.5"), "forgetting is 0.5, but the model was begun with 'auto'"),
         (
             ("--param", "kernal=rbf"),
             "SeqGraphMED has no parameter 'kernal' to set: is kernel meant",
@@ -278,7 +278,7 @@ def test_what_the_command_imports_is_installed_with_the_package():
     settings = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     needed = {each.split(">")[0] for each in settings["project"]["dependencies"]}
     assert {"typer", "rich", "pyarrow", "unlzw3"} <= needed
-    assert set(settings["project"]["optional-dependencies"]) == {"plot", "bench", "dev"}
+    assert set(settings["project"]["optional-dependencies"]) == {"plot", "bench", "capymoa", "dev"}
 
 
 def test_a_model_that_is_being_taught_is_locked(folder):

@@ -3,16 +3,18 @@
 import numpy as np
 
 
-def naive_change(wrong, smallest_side, significant):
+def naive_change(wrong, smallest_side, fewest_labels, significant):
     """Return labels since the change and both error rates; None if no division is significant."""
-    best = None
-    for n_older in range(smallest_side, len(wrong) - smallest_side + 1):
-        older, newer = wrong[:n_older], wrong[n_older:]
-        before, after = sum(older) / len(older), sum(newer) / len(newer)
+    statistics = {}
+    for n_newer in range(fewest_labels, len(wrong) - smallest_side + 1):
+        older, newer = wrong[:-n_newer], wrong[-n_newer:]
         variance = np.var(wrong) / len(older) + np.var(wrong) / len(newer)
-        if variance == 0:
-            continue
-        statistic = ((sum(newer) - 1) / len(newer) - before) / np.sqrt(variance)
-        if statistic >= significant and (best is None or statistic > best[0] + 1e-12):
-            best = statistic, (len(newer), before, after)
-    return None if best is None else best[1]
+        if variance > 0:
+            difference = (sum(newer) - 1) / len(newer) - sum(older) / len(older)
+            statistics[n_newer] = difference / np.sqrt(variance)
+    tested = [value for n_newer, value in statistics.items() if n_newer >= smallest_side]
+    if not tested or max(tested) < significant:
+        return None
+    n_newer = max(statistics, key=lambda n: (statistics[n], n))
+    older, newer = wrong[:-n_newer], wrong[-n_newer:]
+    return n_newer, sum(older) / len(older), sum(newer) / len(newer)

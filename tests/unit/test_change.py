@@ -7,7 +7,7 @@ from sklearn.linear_model import SGDClassifier
 
 import seqmed
 from seqmed import SeqGraphMED, SeqMED
-from seqmed.mixture.change import SIGNIFICANT, SMALLEST_SIDE, find_change
+from seqmed.mixture.change import FEWEST_LABELS, SIGNIFICANT, SMALLEST_SIDE, find_change
 from tests.reference.change import naive_change
 
 SIZE, N_BATCHES, SWAP = 50, 16, 8
@@ -43,7 +43,7 @@ def test_a_change_is_the_most_significant_division(seed):
     n = int(rng.integers(20, 120))
     rates = np.where(np.arange(n) < rng.integers(n), 0.1, rng.choice([0.1, 0.4, 0.9]))
     wrong = rng.random(n) < rates
-    expected = naive_change(wrong.tolist(), SMALLEST_SIDE, SIGNIFICANT)
+    expected = naive_change(wrong.tolist(), SMALLEST_SIDE, FEWEST_LABELS, SIGNIFICANT)
     found = find_change(wrong)
     assert (found is None) == (expected is None)
     if expected is not None:
@@ -70,6 +70,12 @@ def test_the_random_records_above_have_changes_and_none():
 )
 def test_no_change(wrong):
     assert find_change(wrong) is None
+
+
+def test_a_change_may_be_younger_than_the_rows_that_prove_it():
+    """Seven wrong predictions in a row are found, and no right one before them is counted."""
+    wrong = np.arange(200) >= 193
+    assert find_change(wrong) == (7, 0.0, 1.0)
 
 
 def test_two_errors_after_many_right_predictions_are_no_change():

@@ -70,10 +70,10 @@ class SeqGraphMED(GraphClassifier):
         Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
     forgetting : "auto" or float in (0, 1], default="auto"
         "auto" forgets the labels before a change of the concept. A change is a rise of the error
-        rate of the recorded predictions by 3.5 standard errors, with at least 15 labels since. Both
-        experts then start again from the labels since the change, and `update_info_.change` reports
-        it. A number is the forgetting factor per batch of the graph, of the recorded scores, and of
-        the default estimator; choose a value below 1 for streams that drift.
+        rate of the recorded predictions by 3.5 standard errors. Both experts then start again from
+        the labels since the change, and `update_info_.change` reports it. A number is the
+        forgetting factor per batch of the graph, of the recorded scores, and of the default
+        estimator; choose a value below 1 for streams that drift.
     class_weight : {"balanced"}, dict or None, default=None
         Weights of the classes. A dict maps classes to weights > 0, which multiply C in the margin
         expert and the scores of the graph expert. "balanced" gives rare classes more weight in the

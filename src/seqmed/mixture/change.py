@@ -20,6 +20,8 @@ from seqmed.mixture.weighting import RECORD
 # Rows at least on both sides of a division, and standard errors from which on it is a change. The
 # threshold is high because all divisions are tested at every batch.
 SMALLEST_SIDE, SIGNIFICANT = 15, 3.5
+# Labels at least since a change.
+FEWEST_LABELS = 5
 
 
 class Change(NamedTuple):
@@ -37,22 +39,24 @@ class Change(NamedTuple):
 
 
 def find_change(wrong: Mask) -> Change | None:
-    """Return the most significant rise of the error rate; None if there is none.
+    """Return the most significant rise of the error rate; None if none is significant.
 
-    ``wrong`` (r,) tells which rows of the record were predicted wrongly, oldest first.
+    ``wrong`` (r,) tells which rows of the record were predicted wrongly, oldest first. A rise must
+    be significant with `SMALLEST_SIDE` newer rows. It may have begun later: the labels just before
+    a change are the most harmful ones.
     """
-    older = np.arange(SMALLEST_SIDE, wrong.size - SMALLEST_SIDE + 1)
+    older = np.arange(SMALLEST_SIDE, wrong.size - FEWEST_LABELS + 1)
     deviation = wrong.std() if wrong.size else 0.0
-    if not older.size or deviation == 0:
+    if wrong.size < 2 * SMALLEST_SIDE or deviation == 0:
         return None
     newer = wrong.size - older
     sums = np.cumsum(wrong)
     before, after = sums[older - 1] / older, (sums[-1] - sums[older - 1]) / newer
     rise = after - before - 1.0 / newer
     statistic = rise / (deviation * np.sqrt(1.0 / older + 1.0 / newer))
-    best = int(np.argmax(statistic))
-    if statistic[best] < SIGNIFICANT:
+    if statistic[newer >= SMALLEST_SIDE].max() < SIGNIFICANT:
         return None
+    best = int(np.argmax(statistic))
     return Change(int(newer[best]), float(before[best]), float(after[best]))
 
 
