@@ -7,8 +7,11 @@ from sklearn.linear_model import SGDClassifier
 
 import seqmed
 from seqmed import SeqGraphMED, SeqMED
+from seqmed.cli.parameters import new_model
 from seqmed.mixture.change import FEWEST_LABELS, SIGNIFICANT, SMALLEST_SIDE, find_change
 from tests.reference.change import naive_change
+from tests.support.command import log_lines
+from tests.support.command import seqmed as seqmed_command
 
 SIZE, N_BATCHES, SWAP = 50, 16, 8
 
@@ -164,3 +167,28 @@ def test_retracted_labels_are_not_learned_again():
     labeled = np.array([label is not None for label in labels])
     model.retract(X[labeled][:3])
     np.testing.assert_array_equal(model._stream.recent.points, X[labeled][3:])
+
+
+def test_the_log_of_the_command_shows_the_change(tmp_path):
+    """The line of the batch that shows a change has the number of labels since then, no other."""
+    lines = ["a,b,c,kind"]
+    for X, _, labels in batches():
+        for row, label in zip(X, labels, strict=True):
+            kind = "" if label is None else f"class {label}"
+            lines.append(",".join([*map(str, row), kind]))
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    options = ("--label", "kind", "--batch-size", SIZE, "--log", "log")
+    assert seqmed_command(tmp_path, "learn", "model", "rows.csv", *options).code == 0
+    marked = {n: e for n, e in enumerate(log_lines(tmp_path / "log")) if "labels_since_change" in e}
+    assert len(marked) == 1
+    (number, entry), *_ = marked.items()
+    assert SWAP <= number <= SWAP + 3
+    assert entry["labels_since_change"] >= FEWEST_LABELS
+
+
+def test_the_command_line_sets_auto_for_the_mixture_only():
+    """`SeqMED` has a factor only; a number is set for both."""
+    model = new_model(None, {"forgetting": "auto"})
+    assert (model.forgetting, model.estimator.forgetting) == ("auto", 1.0)
+    model = new_model(None, {"forgetting": 0.9})
+    assert (model.forgetting, model.estimator.forgetting) == (0.9, 0.9)
