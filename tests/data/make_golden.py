@@ -71,7 +71,7 @@ MODELS = {
     "SeqGraphMED": lambda: SeqGraphMED(class_weight={"ant": 2.0}, **GRAPH),
     "SeqGraphMED-sparse": lambda: SeqGraphMED(SeqMED(kernel="linear"), mixture=0.5, **GRAPH),
     "SeqGraphMED-SeqLapMED": lambda: SeqGraphMED(landmarks(lag=2), mixture=0.5, **GRAPH),
-    "SeqGraphMED-change": lambda: SeqGraphMED(**GRAPH),
+    "SeqGraphMED-change": lambda: SeqGraphMED(forgetting="auto", **GRAPH),
     "StreamPipeline": lambda: StreamPipeline(
         [("scale", StandardScaler()), ("range", MinMaxScaler()), ("model", landmarks())],
         incremental=["range"],

@@ -74,7 +74,7 @@ def test_a_misspelled_label_column(tmp_path):
         (("--estimator", "seqmed"), "estimator is 'seqmed', but the model was begun with"),
         (("--param", "n_neighbors=3"), "n_neighbors is 3, but the model was begun with 10"),
         (("--graph-memory", "3"), "graph_memory is 3, but the model was begun with 10000"),
-        (("--forgetting", "0.5"), "forgetting is 0.5, but the model was begun with 'auto'"),
+        (("--forgetting", "0.5"), "forgetting is 0.5, but the model was begun with 1.0"),
         (
             ("--param", "kernal=rbf"),
             "SeqGraphMED has no parameter 'kernal' to set: is kernel meant",

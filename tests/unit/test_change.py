@@ -91,7 +91,9 @@ def test_two_errors_after_many_right_predictions_are_no_change():
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("estimator", [None, SGDClassifier(loss="log_loss", random_state=0)])
 def test_a_swap_is_found_and_forgotten(estimator, sparse):
-    _, changes, accuracies = learned(SeqGraphMED(estimator, random_state=0), sparse=sparse)
+    _, changes, accuracies = learned(
+        SeqGraphMED(estimator, forgetting="auto", random_state=0), sparse=sparse
+    )
     assert len(changes) == 1
     (batch, change), *_ = changes.items()
     assert SWAP <= batch <= SWAP + 3
@@ -106,7 +108,7 @@ def test_a_swap_is_found_and_forgotten(estimator, sparse):
 def test_nothing_is_forgotten_without_a_change():
     """Without a change "auto" is the model that never forgets."""
     X = next(batches())[0]
-    automatic, changes, _ = learned(SeqGraphMED(random_state=0), swap=N_BATCHES)
+    automatic, changes, _ = learned(SeqGraphMED(forgetting="auto", random_state=0), swap=N_BATCHES)
     never, _, _ = learned(SeqGraphMED(forgetting=1.0, random_state=0), swap=N_BATCHES)
     assert not changes
     np.testing.assert_array_equal(automatic.predict_proba(X), never.predict_proba(X))
@@ -114,7 +116,7 @@ def test_nothing_is_forgotten_without_a_change():
 
 def test_the_experts_start_again_from_the_labels_since_the_change():
     """Margin, graph, record and label counts are those of the labels since the change."""
-    model, since = SeqGraphMED(random_state=0), None
+    model, since = SeqGraphMED(forgetting="auto", random_state=0), None
     for X, _, labels in batches():
         model.partial_fit(X, labels, classes=[0, 1])
         if model.update_info_.change is not None:
@@ -139,7 +141,9 @@ def test_a_class_without_a_label_since_the_change_stays_known():
     """A third class, absent when the others swap, is still predicted."""
     rng = np.random.default_rng(1)
     far = rng.normal(size=(20, 3)) + np.array([12.0, -12.0, 0.0])
-    model = SeqGraphMED(random_state=0).partial_fit(far, np.full(20, 2), classes=[0, 1, 2])
+    model = SeqGraphMED(forgetting="auto", random_state=0).partial_fit(
+        far, np.full(20, 2), classes=[0, 1, 2]
+    )
     found = False
     for X, _, labels in batches():
         model.partial_fit(X, labels)
@@ -150,8 +154,8 @@ def test_a_class_without_a_label_since_the_change_stays_known():
 
 def test_a_model_goes_on_after_it_was_saved(tmp_path):
     """The recent rows are in the file: the change is found and answered as without saving."""
-    expected, _, _ = learned(SeqGraphMED(random_state=0))
-    model = SeqGraphMED(random_state=0)
+    expected, _, _ = learned(SeqGraphMED(forgetting="auto", random_state=0))
+    model = SeqGraphMED(forgetting="auto", random_state=0)
     for number, (X, _, labels) in enumerate(batches()):
         model.partial_fit(X, labels, classes=[0, 1])
         if number in (SWAP, N_BATCHES - 1):
@@ -163,7 +167,7 @@ def test_a_model_goes_on_after_it_was_saved(tmp_path):
 
 def test_retracted_labels_are_not_learned_again():
     X, _, labels = next(batches())
-    model = SeqGraphMED(random_state=0).partial_fit(X, labels, classes=[0, 1])
+    model = SeqGraphMED(forgetting="auto", random_state=0).partial_fit(X, labels, classes=[0, 1])
     labeled = np.array([label is not None for label in labels])
     model.retract(X[labeled][:3])
     np.testing.assert_array_equal(model._stream.recent.points, X[labeled][3:])
@@ -177,7 +181,7 @@ def test_the_log_of_the_command_shows_the_change(tmp_path):
             kind = "" if label is None else f"class {label}"
             lines.append(",".join([*map(str, row), kind]))
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
-    options = ("--label", "kind", "--batch-size", SIZE, "--log", "log")
+    options = ("--label", "kind", "--batch-size", SIZE, "--log", "log", "--forgetting", "auto")
     assert seqmed_command(tmp_path, "learn", "model", "rows.csv", *options).code == 0
     marked = {n: e for n, e in enumerate(log_lines(tmp_path / "log")) if "labels_since_change" in e}
     assert len(marked) == 1

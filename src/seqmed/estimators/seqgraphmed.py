@@ -68,7 +68,7 @@ class SeqGraphMED(GraphClassifier):
         adjusted.
     unlabeled : object, default=-1
         Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
-    forgetting : "auto" or float in (0, 1], default="auto"
+    forgetting : "auto" or float in (0, 1], default=1.0
         "auto" forgets the labels before a change of the concept. A change is a rise of the error
         rate of the recorded predictions by 3.5 standard errors. Both experts then start again from
         the labels since the change, and `update_info_.change` reports it. A number is the
@@ -173,7 +173,7 @@ class SeqGraphMED(GraphClassifier):
         mixture: float | str = "evidence",
         class_prior: str = "auto",
         unlabeled: Any = -1,
-        forgetting: float | str = "auto",
+        forgetting: float | str = 1.0,
         class_weight: str | dict[Any, float] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
