@@ -22,7 +22,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-import streams
+import small_streams
 from common import print_table, write_json
 from joblib import Parallel, delayed
 from sklearn.datasets import make_classification
@@ -69,11 +69,11 @@ def load(name: str) -> list[tuple[Any, Any]]:
     if name.startswith("made up"):
         X, y = made_up(int(name.split()[-1]))
     elif name == "usps":
-        X, y = streams.usps()
+        X, y = small_streams.usps()
         order = np.random.default_rng(0).permutation(len(y))
         X, y = X[order], y[order]
     else:
-        X, y = (each[:12000] for each in streams.elec2())
+        X, y = (each[:12000] for each in small_streams.elec2())
     starts = range(0, len(y) - BATCH + 1, BATCH)
     return [(X[at : at + BATCH], y[at : at + BATCH]) for at in starts]
 

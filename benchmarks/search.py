@@ -1,8 +1,8 @@
 """A search over twelve candidates: does it end where the best would have, and at what price.
 
-Eight streams (see streams.py). In each, `PrequentialSearch` learns with twelve candidates: before
-every batch it predicts all of its rows, and so does every candidate on its own. The search sees
-labels as scarce as they are; the hindsight of the table knows all of them.
+Eight streams (see small_streams.py). In each, `PrequentialSearch` learns with twelve candidates:
+before every batch it predicts all of its rows, and so does every candidate on its own. The search
+sees labels as scarce as they are; the hindsight of the table knows all of them.
 
 - behind: accuracy of the best single candidate of the stream, less that of the search, over all
   batches from the second on, and over the second half, in points;
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from common import mean_and_error, print_table, write_json
 from sklearn.model_selection import ParameterGrid
-from streams import load
+from small_streams import load
 from threadpoolctl import threadpool_limits
 
 from seqmed import PrequentialSearch, SeqLapMED, SeqMED

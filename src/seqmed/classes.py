@@ -69,7 +69,7 @@ class ClassRegistry:
     def discount(self, forgetting: float, codes: NDArray[np.intp], weights: Array) -> ClassRegistry:
         """Return the registry with updated discounted weights: new labels are added.
 
-        Before that, the weights of earlier labels are scaled by ``forgetting`` in (0, 1].
+        Before that, the weights of earlier labels are scaled by ``forgetting`` in [0, 1].
         """
         new = np.bincount(codes, weights, minlength=self.classes.size)
         return replace(self, discounted=forgetting * self.discounted + new)

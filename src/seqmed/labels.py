@@ -64,8 +64,9 @@ def split_labels(
     if known is None and holds_only_signs(array[~unlabeled], marker):
         if not signs_are_classes:
             raise ValueError(
-                "y holds only -1 and +1, so -1 may be a class or mark unlabeled rows. If it is a "
-                "class, set unlabeled=None; if not, pass all classes to partial_fit with classes=."
+                "y holds only -1 and +1, and -1 marks unlabeled rows. If -1 is a class, set "
+                "unlabeled=None or, in SeqMED, pass classes=[-1, 1] to partial_fit. If -1 means "
+                "unlabeled, pass classes= without it, or rename the class +1."
             )
         marker = None
     unlabeled[~unlabeled] = is_marked(array[~unlabeled], marker)

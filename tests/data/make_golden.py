@@ -71,6 +71,7 @@ MODELS = {
     "SeqGraphMED": lambda: SeqGraphMED(class_weight={"ant": 2.0}, **GRAPH),
     "SeqGraphMED-sparse": lambda: SeqGraphMED(SeqMED(kernel="linear"), mixture=0.5, **GRAPH),
     "SeqGraphMED-SeqLapMED": lambda: SeqGraphMED(landmarks(lag=2), mixture=0.5, **GRAPH),
+    "SeqGraphMED-change": lambda: SeqGraphMED(forgetting="auto", **GRAPH),
     "StreamPipeline": lambda: StreamPipeline(
         [("scale", StandardScaler()), ("range", MinMaxScaler()), ("model", landmarks())],
         incremental=["range"],
@@ -83,14 +84,20 @@ MODELS = {
 }
 
 
+# Batches that a model learns, if not three.
+N_BATCHES = {"PrequentialSearch": 8, "SeqGraphMED-change": 6}
+
+
 def learned(name):
-    """Return a model that has learned three batches, or one matrix."""
+    """Return a model that has learned its batches, or one matrix."""
     model = MODELS[name]()
     if name.endswith("precomputed"):
         X, y = make_batch(0)
         return model.fit(X @ X.T, y)
-    for seed in range(8 if name == "PrequentialSearch" else 3):
+    for seed in range(N_BATCHES.get(name, 3)):
         X, y = make_batch(seed, INSECTS[:2] if "two-classes" in name else INSECTS)
+        if name.endswith("change") and seed > 3:  # all three profiles change places
+            X[:, :3] = np.roll(X[:, :3], 1, axis=1)
         if "Graph" in name:  # no two rows are equally far from a third, whatever the rounding
             X = X + np.random.default_rng(seed).random(X.shape) / 10
         model.partial_fit(sp.csr_array(X) if "sparse" in name else X, y)

@@ -147,7 +147,7 @@ def test_a_class_that_looks_like_a_typo_is_learned_with_a_warning(folder):
     add(folder, "1,2,3,setsoa,60")
     result = seqmed(folder, *LEARN, 20)
     assert result.code == 0
-    assert "warning: rows.csv, row 61: class 'setsoa' is new, and similar to 'setosa'" in result.err
+    assert "warning: rows.csv, row 61: class 'setsoa' is new and similar to 'setosa'" in result.err
     assert "4 classes" in result.out
 
 
@@ -157,7 +157,7 @@ def test_a_typo_among_the_first_rows(tmp_path):
     result = seqmed(tmp_path, *LEARN, 100)
     assert result.code == 0
     assert result.err.count("warning") == 1
-    assert "row 61: class 'Setosa' is new, and similar to 'setosa'" in result.err
+    assert "row 61: class 'Setosa' is new and similar to 'setosa'" in result.err
 
 
 def test_a_label_of_another_type(tmp_path):
@@ -284,7 +284,7 @@ def test_what_the_command_imports_is_installed_with_the_package():
     settings = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     needed = {each.split(">")[0] for each in settings["project"]["dependencies"]}
     assert {"typer", "rich", "pyarrow", "unlzw3"} <= needed
-    assert set(settings["project"]["optional-dependencies"]) == {"plot", "bench", "dev"}
+    assert set(settings["project"]["optional-dependencies"]) == {"plot", "bench", "capymoa", "dev"}
 
 
 def test_a_model_that_is_being_taught_is_locked(folder):

@@ -222,7 +222,7 @@ def test_an_interrupted_batch_is_saved_as_a_whole_or_not_at_all(tmp_path, monkey
     saves = Saves(monkeypatch, 1.0)
     with monkeypatch.context() as patches:
         patches.setattr(SeqGraphMED, "partial_fit", interrupted)
-        with pytest.raises(KeyboardInterrupt, match=f"after batch {1 if learned else 3};"):
+        with pytest.raises(KeyboardInterrupt, match=f"after batch {1 if learned else 3}\\."):
             learn_here(tmp_path)
     assert saves.batches == ([1] if learned else [1, 3])
     learn_here(tmp_path)

@@ -81,7 +81,7 @@ def test_an_array_holds_the_columns_that_the_model_names(folder):
             model.predict(wrong)
     with pytest.raises(
         ValueError,
-        match=r"ColumnEncoder\(c, a\), which cannot be saved.*update the file with seqmed learn",
+        match=r"ColumnEncoder\(c, a\), which cannot be saved.*Update the model file with",
     ):
         seqmed.save(model, folder / "other")
 

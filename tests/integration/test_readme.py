@@ -4,13 +4,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
-def test_tables_are_those_of_the_results():
-    """Numbers of README.md and docs/measurements.md come from benchmarks/results."""
+@pytest.mark.parametrize("program", ["comparison_page.py", "streams_page.py"])
+def test_tables_are_those_of_the_results(program):
+    """Numbers of README.md and of the pages in docs come from benchmarks/results."""
     result = subprocess.run(
-        [sys.executable, "comparison_page.py", "--check"],
+        [sys.executable, program, "--check"],
         cwd=ROOT / "benchmarks", capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr

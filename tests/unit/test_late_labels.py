@@ -163,7 +163,7 @@ def full_gap(model, stream):
 def test_a_late_label_counts_no_batch_and_moves_no_graph():
     model = learn(SeqLapMED(random_state=0, n_landmarks=20), [hidden(r) for r in make_stream()])
     spread = model.decision_std(new_points())
-    with pytest.raises(NotFittedError, match="without a label"):
+    with pytest.raises(NotFittedError, match="has learned no label"):
         model.predict(new_points())
     learn_late(model, make_stream()[-1])
     assert model.n_batches_ == 5
@@ -273,7 +273,7 @@ def test_all_labels_can_be_retracted():
     model = SeqMED(lag=None).partial_fit(rows.points, rows.labels)
     model.retract(rows.points, rows.labels)
     assert model.classes_.size == 0
-    with pytest.raises(NotFittedError, match="without a label"):
+    with pytest.raises(NotFittedError, match="has learned no label"):
         model.predict(rows.points)
     model.partial_fit(rows.points, np.where(rows.labels == 0, "no", "yes"))
     other = SeqMED(lag=None).partial_fit(rows.points, np.where(rows.labels == 0, "no", "yes"))

@@ -878,7 +878,7 @@ def test_without_any_label_it_is_not_fitted_for_predictions():
     assert not hasattr(model, "results_")
     model.partial_fit(X, np.full(20, np.nan))
     assert np.isnan(model.results_["accuracy"]).all()
-    with pytest.raises(NotFittedError, match="without a label"):
+    with pytest.raises(NotFittedError, match="has learned no label"):
         model.predict(X)
 
 

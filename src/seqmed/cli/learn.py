@@ -42,7 +42,7 @@ PARAMETERS = {
     "beta": "Smoothness weight of seqlapmed, at least 0 (default: 0.01).",
     "lag": "Number of batches optimised together, or none for no limit (default: none).",
     "budget": "Maximum number of support vectors, or none for no limit (default: none).",
-    "forgetting": "Forgetting factor per batch, in (0, 1] (default: 1).",
+    "forgetting": "Forgetting factor per batch, in (0, 1], or auto with seqgraphmed (default: 1).",
     "class_weight": "Class weights: none, balanced, or {'class': weight} (default: none).",
 }
 

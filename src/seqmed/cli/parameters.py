@@ -107,6 +107,7 @@ def full_names(model: Classifier, given: Mapping[str, Any]) -> dict[str, Any]:
             raise CommandError(f"{type(model).__name__} has no parameter {name!r} to set: {meant}")
         if name in known:
             found[name] = value
-        if nested in known and (name not in known or name in COMMON):
+        common = name in COMMON and value != "auto"  # of SeqGraphMED only
+        if nested in known and (name not in known or common):
             found[nested] = value
     return found

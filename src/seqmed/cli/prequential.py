@@ -148,6 +148,7 @@ class Learner:
         """Return the entries of a log line that describe the model and the time."""
         gap, now = float(self.model.duality_gap_), time.monotonic()
         weight = getattr(self.model, "graph_weight_", None)
+        change = getattr(self.model.update_info_, "change", None)
         seconds, self._last_batch = now - self._last_batch, now
         return {
             "accuracy_so_far": record.accuracy,
@@ -156,6 +157,7 @@ class Learner:
             "classes": self.model.classes_.size,
             "gap": gap if math.isfinite(gap) else None,
             **({} if weight is None else {"graph_weight": weight}),
+            **({} if change is None else {"labels_since_change": change.n_labels}),
             "seconds": round(seconds, 4),
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }

@@ -45,7 +45,7 @@ class GraphClassifier(StreamClassifier):
     n_neighbors: int
     alpha: float
     metric: Any
-    forgetting: float
+    forgetting: float | str
     random_state: Any
 
     n_kept_: int

@@ -69,9 +69,12 @@ class SeqGraphMED(GraphClassifier):
         adjusted.
     unlabeled : object, default=-1
         Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
-    forgetting : float in (0, 1], default=1.0
-        Forgetting factor per batch of the graph, of the recorded scores, and of the default
-        estimator. Choose a value below 1 for streams that drift.
+    forgetting : "auto" or float in (0, 1], default=1.0
+        "auto" forgets the labels before a change of the concept. A change is a rise of the error
+        rate of the recorded predictions by 3.5 standard errors. Both experts then start again from
+        the labels since the change, and `update_info_.change` reports it. A number is the
+        forgetting factor per batch of the graph, of the recorded scores, and of the default
+        estimator; choose a value below 1 for streams that drift.
     class_weight : {"balanced"}, dict or None, default=None
         Weights of the classes. A dict maps classes to weights > 0, which multiply C in the margin
         expert and the scores of the graph expert. "balanced" gives rare classes more weight in the
@@ -150,6 +153,7 @@ class SeqGraphMED(GraphClassifier):
         "estimator": "no_validation",
         "mixture": [StrOptions({"evidence"}), Interval(Real, 0.0, 1.0, closed="both")],
         "class_prior": [StrOptions({"auto", "evidence", "uniform"})],
+        "forgetting": [StrOptions({"auto"}), Interval(Real, 0.0, 1.0, closed="right")],
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
 
@@ -170,7 +174,7 @@ class SeqGraphMED(GraphClassifier):
         mixture: float | str = "evidence",
         class_prior: str = "auto",
         unlabeled: Any = -1,
-        forgetting: float = 1.0,
+        forgetting: float | str = 1.0,
         class_weight: str | dict[Any, float] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -222,7 +226,7 @@ class SeqGraphMED(GraphClassifier):
         if self.estimator is None:
             return SeqMED(
                 class_weight=self.class_weight,
-                forgetting=self.forgetting,
+                forgetting=self._factor(),
                 random_state=self.random_state,
             )
         if not is_estimator(self.estimator):
@@ -241,11 +245,16 @@ class SeqGraphMED(GraphClassifier):
         parameters = self.estimator.get_params(deep=False)
         return type(self.estimator)(**{**parameters, "class_weight": self.class_weight})
 
+    def _factor(self) -> float:
+        """Return the forgetting factor per batch."""
+        return 1.0 if self.forgetting == "auto" else float(self.forgetting)
+
     def _settings(self) -> MixtureSettings:
         return MixtureSettings(
             weight=None if self.mixture == "evidence" else float(self.mixture),
             class_prior=self._resolved_prior() == "evidence",
-            forgetting=float(self.forgetting),
+            forgetting=self._factor(),
+            restarts=self.forgetting == "auto",
             class_weight=self.class_weight,
         )
 

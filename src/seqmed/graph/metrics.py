@@ -154,7 +154,9 @@ class Euclidean:
 
     def products(self, queries: Stored, block: Stored, out: Single) -> None:
         """Write inner products of the sketches to ``out``, (m, b)."""
-        np.matmul(queries.compared, block.compared.T, out=out)
+        # stored rows are finite, but BLAS may raise the flag for unused lanes of a vector register
+        with np.errstate(invalid="ignore"):
+            np.matmul(queries.compared, block.compared.T, out=out)
 
     def slack(self, n_columns: int) -> float:
         """Return a bound on the rounding errors of sketches, inner products and distances."""

@@ -168,6 +168,15 @@ def place_labels(
     return new, placed
 
 
+def without_labels(state: GraphState, classes: Mask) -> GraphState:
+    """Return the state without the labels of some classes, a mask (K,); the rows stay.
+
+    The system is not solved.
+    """
+    slots = np.flatnonzero((state.codes >= 0) & classes[state.codes])
+    return relabeled(state, slots, UNLABELED, 0.0)
+
+
 class Retraction(NamedTuple):
     """The outcome of a retraction of labels.
 

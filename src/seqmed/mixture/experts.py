@@ -77,6 +77,9 @@ class MarginExpert(Protocol):
     def label_counts(self, registry: ClassRegistry) -> Array:
         """Return the label weight of every class, (K,), discounted as in the expert."""
 
+    def restarted(self) -> MarginExpert:
+        """Return an expert with the same parameters that has learned nothing."""
+
     def retract(
         self, points: Points, codes: Any, registry: ClassRegistry
     ) -> tuple[MarginExpert, Rows]:
@@ -143,6 +146,9 @@ class OwnExpert:
         if stream is not None and stream.registry.classes.size:
             found[stream.registry.indices_in(registry)] = stream.registry.discounted
         return found
+
+    def restarted(self) -> OwnExpert:
+        return own_expert(self.estimator)
 
     def retract(
         self, points: Points, codes: Any, registry: ClassRegistry
@@ -260,6 +266,9 @@ class OtherExpert:
     def label_counts(self, registry: ClassRegistry) -> Array:
         """Return the discounted label weights of the registry."""
         return registry.discounted
+
+    def restarted(self) -> OtherExpert:
+        return OtherExpert(clone(self.estimator), self.given)
 
     def retract(
         self, points: Points, codes: Any, registry: ClassRegistry

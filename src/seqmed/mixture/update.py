@@ -6,7 +6,8 @@ A batch is learned in mini-batches (`seqmed.mixture.weighting.mini_batches`), ea
 2. some of its rows enter the graph, which is solved again; the margin expert learns its labels;
 3. both experts score the last unlabeled rows again, to measure the scales of their scores.
 
-After the last mini-batch the weight of the graph is chosen by the record. Nothing is changed in
+After the last mini-batch the record chooses how the scores are mixed. If it shows a change of the
+concept, both experts start again from the labels since then (`restarted`). Nothing is changed in
 place.
 """
 
@@ -17,7 +18,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqmed.arrays import Array, Indices, Points, no_indices, no_rows, stack, take_rows
+from seqmed.arrays import (
+    Array,
+    Indices,
+    Points,
+    found_among,
+    no_indices,
+    no_rows,
+    stack,
+    take_rows,
+)
 from seqmed.batch import Rows
 from seqmed.classes import ClassRegistry, moved
 from seqmed.graph import propagation
@@ -25,6 +35,7 @@ from seqmed.graph.graph_state import UNLABELED, GraphState
 from seqmed.graph.neighbours import empty_lists
 from seqmed.graph.propagation import GraphInfo
 from seqmed.mixture import weighting
+from seqmed.mixture.change import Change, RecentRows, find_change, no_recent_rows
 from seqmed.mixture.experts import MarginExpert, MiniBatch
 from seqmed.mixture.weighting import Choice, Scales, ScoreRecord, Scores
 from seqmed.threads import one_thread
@@ -44,12 +55,14 @@ class MixtureSettings(NamedTuple):
     weight : weight of the graph if it is fixed; None to choose it by evidence.
     class_prior : whether class priors may be used.
     forgetting : factor per batch, in (0, 1].
+    restarts : whether the experts start again after a change of the concept.
     class_weight : parameter ``class_weight`` of the estimator.
     """
 
     weight: float | None
     class_prior: bool
     forgetting: float
+    restarts: bool
     class_weight: Any
 
 
@@ -63,6 +76,7 @@ class MixtureState(NamedTuple):
     record, scales, choice : how the experts are mixed.
     class_weights : (K,) factors of the graph's scores.
     probes : the last unlabeled rows.
+    recent : the last labeled rows.
     n_batches : batches learned.
     fixed, sparse : parameters that may not change, and the format of the rows.
     """
@@ -75,6 +89,7 @@ class MixtureState(NamedTuple):
     choice: Choice
     class_weights: Array
     probes: Points
+    recent: RecentRows
     n_batches: int
     fixed: dict[str, Any]
     sparse: bool
@@ -89,6 +104,7 @@ class MixtureInfo(NamedTuple):
     n_mini_batches : number of mini-batches of the batch.
     n_recorded : labeled rows in the record.
     weight, temperature : weight of the graph, and temperature of the mixture.
+    change : the change of the concept that was found; None if there was none.
     """
 
     graph: GraphInfo
@@ -96,6 +112,7 @@ class MixtureInfo(NamedTuple):
     n_recorded: int
     weight: float
     temperature: float
+    change: Change | None = None
 
 
 def empty_state(
@@ -116,6 +133,7 @@ def empty_state(
         choice=Choice(weighting.FIRST_WEIGHT, 1.0, 0),
         class_weights=np.zeros(0),
         probes=no_rows(points),
+        recent=no_recent_rows(points),
         n_batches=0,
         fixed=fixed,
         sparse=sparse,
@@ -155,7 +173,16 @@ def learn(
             )
             state, info = learn_mini_batch(state, mini_batch, settings.class_weight)
     assert info is not None
-    return with_choice(state, settings, info, len(cuts))
+    state, report = with_choice(state, settings, info, len(cuts))
+    if not settings.restarts or not new_points:  # late labels may be older than a change
+        return state, report
+    change = find_change(weighting.wrong(state.record, state.choice, state.margin.scaled))
+    if change is None:
+        return state, report
+    with one_thread():
+        state, info = restarted(state, change)
+    state, report = with_choice(state, settings, info, len(cuts))
+    return state, report._replace(change=change)
 
 
 def with_choice(
@@ -168,6 +195,39 @@ def with_choice(
     size = state.record.size
     report = MixtureInfo(info, n_mini_batches, size, choice.weight, choice.temperature)
     return state._replace(choice=choice), report
+
+
+def restarted(state: MixtureState, change: Change) -> tuple[MixtureState, GraphInfo]:
+    """Return the state after a change: labels before it are forgotten, the kept rows stay.
+
+    The margin expert begins again with the last labeled and unlabeled rows as its first batch, so
+    that its kernel is measured again.
+    """
+    registry, recent = state.registry, state.recent
+    valid = recent.valid_after(change)
+    n_probes = state.probes.shape[0]
+    rows = Rows(
+        points=stack(recent.points, state.probes),
+        labeled=np.append(valid, np.zeros(n_probes, dtype=bool)),
+        labels=registry.classes[recent.codes[valid]],
+        weights=np.append(recent.weights, np.ones(n_probes)),
+        declared=registry.classes,
+    )
+    everything = np.ones(rows.weights.size, dtype=bool)
+    margin = state.margin.restarted().learn(MiniBatch(rows, everything, True, True, registry))
+    recent = recent.take(valid)
+    known = np.bincount(recent.codes, minlength=registry.classes.size) > 0
+    graph = propagation.without_labels(state.graph, known)
+    stored = graph.rows.metric.store(recent.points)
+    graph, info = propagation.learn(graph, stored, recent.codes, recent.weights, late=True)
+    state = state._replace(
+        graph=graph,
+        margin=margin,
+        registry=registry.discount(0.0, recent.codes, recent.weights),
+        record=state.record.newest(change.n_labels),
+        recent=recent,
+    )
+    return state._replace(scales=measured(state, no_indices())), info
 
 
 def learn_mini_batch(
@@ -210,6 +270,7 @@ def learn_mini_batch(
         margin=margin,
         class_weights=registry.class_weights(given),
         probes=stack(state.probes, take_rows(rows.points, unlabeled))[-PROBES:],
+        recent=state.recent.add(take_rows(rows.points, labeled), codes, weights),
     )
     return state._replace(scales=measured(state, slots[unlabeled])), info
 
@@ -224,6 +285,7 @@ def with_classes(state: MixtureState, registry: ClassRegistry) -> MixtureState:
         registry=registry,
         graph=state.graph.with_classes(places, size),
         record=state.record.with_classes(places, size),
+        recent=state.recent.with_classes(places),
         scales=state.scales._replace(counts=moved(state.scales.counts, places, size)),
         class_weights=moved(state.class_weights, places, size),
     )
@@ -340,6 +402,8 @@ def retract(
     # labels of rows that are no longer kept have the mean discount of their class
     means = state.registry.discounted[codes] / state.registry.weights[codes]
     discounted = np.where(retraction.found, retraction.label_weights, means * retracted.weights)
+    recent = state.recent
+    state = state._replace(recent=recent.take(~found_among(recent.points, retracted.points)))
     declared = state.margin.estimator._stream.registry.declared
     registry = replace(state.registry, declared=declared).remove(
         codes, retracted.weights, discounted

@@ -137,6 +137,10 @@ class ScoreRecord:
         }
         return ScoreRecord(**joined)
 
+    def newest(self, n: int) -> ScoreRecord:
+        """Return the newest ``n`` > 0 rows."""
+        return ScoreRecord(**{f.name: getattr(self, f.name)[-n:] for f in fields(self)})
+
     def forget(self, forgetting: float) -> ScoreRecord:
         """Return the record with weights scaled by ``forgetting`` in (0, 1]."""
         return self if forgetting == 1.0 else replace(self, weights=forgetting * self.weights)
@@ -267,6 +271,16 @@ def mixed(margin: Array, graph: Array, weights: Array) -> Array:
     """Return mixed scores (g, r, K) from scaled scores (r, K), for every weight of the graph."""
     w = weights[:, None, None]
     return (1.0 - w) * margin + w * graph
+
+
+def wrong(record: ScoreRecord, choice: Choice, scaled: bool) -> Mask:
+    """Return the rows of the record that mixed scores predict wrongly, (r,)."""
+    factor = class_factors(record.counts, scaled)[choice.exponent]
+    margin = record.margin * factor / record.margin_scales[:, choice.exponent, None]
+    graph = record.graph / record.graph_scales[:, None]
+    scores = mixed(margin, graph, np.array([choice.weight]))[0]
+    scores = np.where(record.counts > 0, scores, -np.inf)
+    return scores.argmax(axis=1) != record.codes if record.size else np.zeros(0, dtype=bool)
 
 
 def best_temperatures(scores: Array, known: Mask, record: ScoreRecord) -> tuple[Array, Array]:

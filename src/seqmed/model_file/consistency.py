@@ -176,10 +176,16 @@ def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
         "the last choice in update_info_",
         (info.n_recorded, info.weight, info.temperature) == chosen,
     )
-    formed = stream.probes.dtype == np.float64 and sp.issparse(stream.probes) == stream.sparse
-    yield "probes in the format of the rows", formed
+    yield (
+        "known classes in the recent rows",
+        (stream.recent.codes < stream.registry.classes.size).all(),
+    )
+    yield "recent rows of classes that had a label", stream.registry.seen[stream.recent.codes].all()
     kernel = getattr(stream.graph.rows.metric, "kernel", None)
-    yield "probes that suit the kernel", in_domain(stream.probes, kernel)
+    for name, points in (("probes", stream.probes), ("recent rows", stream.recent.points)):
+        formed = points.dtype == np.float64 and sp.issparse(points) == stream.sparse
+        yield f"{name} in the format of the rows", formed
+        yield f"{name} that suit the kernel", in_domain(points, kernel)
 
 
 def same_classes(first: ClassRegistry, second: ClassRegistry) -> bool:

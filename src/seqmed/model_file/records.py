@@ -33,6 +33,7 @@ from seqmed.graph.neighbours import Lists
 from seqmed.graph.propagation import GraphInfo
 from seqmed.kernels import RBF, DCMFisher, Expansion, Polynomial, Precomputed, TfIdf
 from seqmed.label_dtypes import is_label_dtype
+from seqmed.mixture.change import Change, RecentRows
 from seqmed.mixture.update import PROBES, MixtureState
 from seqmed.mixture.weighting import PRIOR_EXPONENTS, RECORD, Choice, Scales, ScoreRecord
 from seqmed.model_file.annotations import check, field_types, field_values, parts_of
@@ -277,6 +278,14 @@ def _(state: MixtureState) -> Rules:
 )  # fmt: skip
 def _(record: ScoreRecord) -> Rules:
     yield f"a record of at most {RECORD} rows", record.size <= RECORD
+
+
+declare(Change, n_labels=">= 1", error_before=">= 0 <= 1", error_after=">= 0 <= 1")
+
+
+@declare(RecentRows, points="recent p", codes="recent >= 0", weights="recent > 0")
+def _(recent: RecentRows) -> Rules:
+    yield f"at most {RECORD} recent rows", recent.size <= RECORD
 
 
 # -- pipelines and searches -----------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""Adapters to libraries that learn row by row: river and CapyMOA."""

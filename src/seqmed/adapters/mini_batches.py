@@ -1,0 +1,207 @@
+"""Rows that come one by one, collected into mini-batches."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_array, check_consistent_length
+
+from seqmed.arrays import Array
+from seqmed.estimators.seqgraphmed import SeqGraphMED
+from seqmed.label_dtypes import as_objects
+
+
+def estimator_has(method: str) -> Any:
+    """Return a check whether the estimator has a method."""
+    return lambda model: hasattr(model._template(), method)
+
+
+class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    """Collect rows until there is a mini-batch of them, and then learn it.
+
+    For libraries that learn row by row, such as river: an update of a classifier of this package
+    costs about as much for one row as for a hundred. Predictions are those of the mini-batches
+    learned so far; rows that are not learned yet do not count.
+
+    Parameters
+    ----------
+    estimator : classifier or None, default=None
+        A classifier with `partial_fit`. None is `SeqGraphMED()`. The estimator is cloned.
+    batch_size : int >= 1, default=100
+        Rows of a mini-batch.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        The estimator, fitted on the mini-batches so far.
+    classes_ : ndarray of shape (n_classes,)
+        Labels known to it.
+    n_pending_ : int
+        Rows that are not learned yet.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from seqmed.adapters.mini_batches import MiniBatches
+    >>> rng = np.random.default_rng(0)
+    >>> model = MiniBatches(batch_size=20)
+    >>> for _ in range(50):
+    ...     row = rng.normal(size=2)
+    ...     label = int(row[0] > 0) if rng.random() < 0.5 else None
+    ...     model = model.partial_fit([row], [label])
+    >>> model.n_pending_
+    10
+    >>> model.predict([[2.0, 0.0], [-2.0, 0.0]])
+    array([1, 0])
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "estimator": "no_validation",
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+    }
+    _points: Array
+    _labels: Any
+    _declared: Any
+
+    def __init__(self, estimator=None, *, batch_size=100):
+        self.estimator = estimator
+        self.batch_size = batch_size
+
+    def _template(self) -> Any:
+        return SeqGraphMED() if self.estimator is None else self.estimator
+
+    def fit(self, X, y, classes=None):
+        """Forget everything, and learn all rows in mini-batches.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Labels; None for an unlabeled row.
+        classes : array-like or None, default=None
+            Classes to declare.
+
+        Returns
+        -------
+        self : the fitted classifier.
+        """
+        new = clone(self)
+        new.partial_fit(X, y, classes=classes).flush()
+        self.__dict__.update(new.__dict__)
+        return self
+
+    def partial_fit(self, X, y, classes=None):
+        """Add rows; learn those that make a mini-batch.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Labels; None for an unlabeled row.
+        classes : array-like or None, default=None
+            Classes to declare, in the first call.
+
+        Returns
+        -------
+        self : the classifier. Left as it was if a row is refused.
+        """
+        self._validate_params()
+        points = check_array(X, dtype=np.float64, input_name="X")
+        labels = as_objects(np.asarray(y, dtype=object))
+        check_consistent_length(points, labels)
+        width = getattr(self, "n_features_in_", points.shape[1])
+        if points.shape[1] != width:
+            raise ValueError(
+                f"X has {points.shape[1]} columns, expected {width}, as in the rows before: pass "
+                "rows with the same columns."
+            )
+        declared = getattr(self, "_declared", None) if classes is None else classes
+        points = np.vstack([*self._pending_points(width), points])
+        labels = np.concatenate([getattr(self, "_labels", labels[:0]), labels])
+        model = getattr(self, "estimator_", None)
+        learned = points.shape[0] - points.shape[0] % self.batch_size
+        for start in range(0, learned, self.batch_size):
+            batch = slice(start, start + self.batch_size)
+            model = taught(model or clone(self._template()), points[batch], labels[batch], declared)
+        self.__dict__.update(
+            n_features_in_=width, _declared=declared, _points=points[learned:].copy(),
+            _labels=labels[learned:].copy(),
+        )  # fmt: skip
+        if model is not None:
+            self.estimator_ = model
+        return self
+
+    def _pending_points(self, width: int) -> list[Array]:
+        return [getattr(self, "_points", np.zeros((0, width)))]
+
+    @property
+    def n_pending_(self) -> int:
+        """Rows that are not learned yet."""
+        return len(self._labels)
+
+    @property
+    def classes_(self) -> Any:
+        """Labels known to the fitted estimator."""
+        return self._fitted().classes_
+
+    def flush(self) -> Self:
+        """Learn the rows that are not learned yet, as a smaller mini-batch.
+
+        Returns
+        -------
+        self : the classifier.
+        """
+        if getattr(self, "_labels", np.zeros(0)).size:
+            model = getattr(self, "estimator_", None) or clone(self._template())
+            self.estimator_ = taught(model, self._points, self._labels, self._declared)
+            self._points, self._labels = self._points[:0], self._labels[:0]
+        return self
+
+    def _fitted(self) -> Any:
+        if not hasattr(self, "estimator_"):
+            raise NotFittedError(
+                f"No mini-batch has been learned yet, expected {self.batch_size} rows: pass more "
+                "rows to partial_fit, or call flush."
+            )
+        return self.estimator_
+
+    def predict(self, X):
+        """Return the predicted classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
+        return self._fitted().predict(np.asarray(X, dtype=np.float64))
+
+    @available_if(estimator_has("predict_proba"))
+    def predict_proba(self, X):
+        """Return the probability of every class at every row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return self._fitted().predict_proba(np.asarray(X, dtype=np.float64))
+
+
+def taught(model: Any, points: Array, labels: Any, declared: Any) -> Any:
+    """Return a classifier after one mini-batch; classes are declared in the first."""
+    first = not hasattr(model, "classes_")
+    options = {"classes": declared} if first and declared is not None else {}
+    return model.partial_fit(points, labels, **options)

@@ -1,0 +1,115 @@
+"""Changes of the concept: a test on the record, and the labeled rows to start again from.
+
+The record holds scores of labeled rows before they were learned. If the mixture is wrong more often
+on its newer rows than on its older ones, for any division in two, the concept has changed. The test
+statistic of a division is the difference of the two error rates in units of its standard error; one
+error of the newer rows is not counted, as the normal approximation fails where errors are rare.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqmed.arrays import Array, Indices, Mask, Points, no_rows, stack, take_rows
+from seqmed.mixture.weighting import RECORD
+
+# Rows at least on both sides of a division, and standard errors from which on it is a change. The
+# threshold is high because all divisions are tested at every batch.
+SMALLEST_SIDE, SIGNIFICANT = 15, 3.5
+# Labels at least since a change.
+FEWEST_LABELS = 5
+
+
+class Change(NamedTuple):
+    """A change of the concept.
+
+    Attributes
+    ----------
+    n_labels : labels since the change.
+    error_before, error_after : error rates on the record before and after it.
+    """
+
+    n_labels: int
+    error_before: float
+    error_after: float
+
+
+def find_change(wrong: Mask) -> Change | None:
+    """Return the most significant rise of the error rate; None if none is significant.
+
+    ``wrong`` (r,) tells which rows of the record were predicted wrongly, oldest first. A rise must
+    be significant with `SMALLEST_SIDE` newer rows. It may have begun later: the labels just before
+    a change are the most harmful ones.
+    """
+    older = np.arange(SMALLEST_SIDE, wrong.size - FEWEST_LABELS + 1)
+    deviation = wrong.std() if wrong.size else 0.0
+    if wrong.size < 2 * SMALLEST_SIDE or deviation == 0:
+        return None
+    newer = wrong.size - older
+    sums = np.cumsum(wrong)
+    before, after = sums[older - 1] / older, (sums[-1] - sums[older - 1]) / newer
+    rise = after - before - 1.0 / newer
+    statistic = rise / (deviation * np.sqrt(1.0 / older + 1.0 / newer))
+    if statistic[newer >= SMALLEST_SIDE].max() < SIGNIFICANT:
+        return None
+    best = int(np.argmax(statistic))
+    return Change(int(newer[best]), float(before[best]), float(after[best]))
+
+
+@dataclass(frozen=True)
+class RecentRows:
+    """The last labeled rows, oldest first.
+
+    Parameters
+    ----------
+    points : (r, p).
+    codes : (r,) their classes.
+    weights : (r,) their weights.
+    """
+
+    points: Points
+    codes: Indices
+    weights: Array
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return self.codes.size
+
+    def add(self, points: Points, codes: Indices, weights: Array) -> RecentRows:
+        """Return the newest `RECORD` rows after some more."""
+        return RecentRows(
+            stack(self.points, points)[-RECORD:],
+            np.append(self.codes, codes)[-RECORD:].astype(np.intp),
+            np.append(self.weights, weights)[-RECORD:],
+        )
+
+    def take(self, rows: NDArray[np.bool_]) -> RecentRows:
+        """Return some of the rows, by a mask."""
+        chosen = np.flatnonzero(rows)
+        return RecentRows(*(take_rows(getattr(self, f.name), chosen) for f in fields(self)))
+
+    def with_classes(self, places: Indices) -> RecentRows:
+        """Return the rows with old class c at ``places[c]``; those of -1 are dropped."""
+        codes = places[self.codes]
+        return RecentRows(self.points, codes, self.weights).take(codes >= 0)
+
+    def valid_after(self, change: Change) -> Mask:
+        """Return a mask (r,) of the rows whose labels stay valid.
+
+        These are the labels since the change, and the newest label of every other class, which
+        would be unknown without it.
+        """
+        valid = np.arange(self.size) >= self.size - change.n_labels
+        for code in np.setdiff1d(self.codes, self.codes[valid]):
+            valid[np.flatnonzero(self.codes == code)[-1]] = True
+        return valid
+
+
+def no_recent_rows(points: Points) -> RecentRows:
+    """Return no rows, of the format of ``points``."""
+    return RecentRows(no_rows(points), np.zeros(0, dtype=np.intp), np.zeros(0))

@@ -1,0 +1,198 @@
+"""Changes of the concept: when they are found, and what the experts forget then."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import SGDClassifier
+
+import seqmed
+from seqmed import SeqGraphMED, SeqMED
+from seqmed.cli.parameters import new_model
+from seqmed.mixture.change import FEWEST_LABELS, SIGNIFICANT, SMALLEST_SIDE, find_change
+from tests.reference.change import naive_change
+from tests.support.command import log_lines
+from tests.support.command import seqmed as seqmed_command
+
+SIZE, N_BATCHES, SWAP = 50, 16, 8
+
+
+def batches(swap=SWAP, seed=0, sparse=False):
+    """Yield rows, classes and labels, a third of them shown; classes swap at a batch."""
+    rng = np.random.default_rng(seed)
+    for number in range(N_BATCHES):
+        side = rng.integers(2, size=SIZE)
+        X = rng.normal(size=(SIZE, 3)) + 2.0 * (2 * side - 1)[:, None]
+        y = side if number < swap else 1 - side
+        labels = np.where(rng.random(SIZE) < 0.34, y, None)
+        yield (sp.csr_array(X) if sparse else X), y, labels
+
+
+def learned(model, **options):
+    """Return the model after the stream, the changes by batch, and the accuracy in each batch."""
+    changes, accuracies = {}, []
+    for number, (X, y, labels) in enumerate(batches(**options)):
+        if number:
+            accuracies.append(np.mean(model.predict(X) == y))
+        model.partial_fit(X, labels, classes=[0, 1])
+        if model.update_info_.change is not None:
+            changes[number] = model.update_info_.change
+    return model, changes, accuracies
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_change_is_the_most_significant_division(seed):
+    """The result is that of testing every division on its own."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(20, 120))
+    rates = np.where(np.arange(n) < rng.integers(n), 0.1, rng.choice([0.1, 0.4, 0.9]))
+    wrong = rng.random(n) < rates
+    expected = naive_change(wrong.tolist(), SMALLEST_SIDE, FEWEST_LABELS, SIGNIFICANT)
+    found = find_change(wrong)
+    assert (found is None) == (expected is None)
+    if expected is not None:
+        assert tuple(found) == pytest.approx(expected)
+
+
+def test_the_random_records_above_have_changes_and_none():
+    """Both outcomes are compared with the reference."""
+    rng = np.random.default_rng(0)
+    steady, changed = rng.random(100) < 0.2, np.arange(100) >= 70
+    assert find_change(steady) is None
+    assert find_change(changed) == (30, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.zeros(0, dtype=bool),
+        np.ones(100, dtype=bool),
+        np.arange(2 * SMALLEST_SIDE - 1) >= SMALLEST_SIDE,
+        np.arange(100) < 30,
+    ],
+    ids=["empty", "always wrong", "too short", "better than before"],
+)
+def test_no_change(wrong):
+    assert find_change(wrong) is None
+
+
+def test_a_change_may_be_younger_than_the_rows_that_prove_it():
+    """Seven wrong predictions in a row are found, and no right one before them is counted."""
+    wrong = np.arange(200) >= 193
+    assert find_change(wrong) == (7, 0.0, 1.0)
+
+
+def test_two_errors_after_many_right_predictions_are_no_change():
+    """With rare errors the normal approximation alone would report a change."""
+    wrong = np.zeros(300, dtype=bool)
+    wrong[[-9, -4]] = True
+    assert find_change(wrong) is None
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("estimator", [None, SGDClassifier(loss="log_loss", random_state=0)])
+def test_a_swap_is_found_and_forgotten(estimator, sparse):
+    _, changes, accuracies = learned(
+        SeqGraphMED(estimator, forgetting="auto", random_state=0), sparse=sparse
+    )
+    assert len(changes) == 1
+    (batch, change), *_ = changes.items()
+    assert SWAP <= batch <= SWAP + 3
+    assert change.error_after > change.error_before + 0.4
+    assert min(accuracies[batch + 1 :]) > 0.8
+    fixed = SeqGraphMED(estimator, forgetting=1.0, random_state=0)
+    _, none, slower = learned(fixed, sparse=sparse)
+    assert not none
+    assert np.mean(slower[batch:]) < np.mean(accuracies[batch:])
+
+
+def test_nothing_is_forgotten_without_a_change():
+    """Without a change "auto" is the model that never forgets."""
+    X = next(batches())[0]
+    automatic, changes, _ = learned(SeqGraphMED(forgetting="auto", random_state=0), swap=N_BATCHES)
+    never, _, _ = learned(SeqGraphMED(forgetting=1.0, random_state=0), swap=N_BATCHES)
+    assert not changes
+    np.testing.assert_array_equal(automatic.predict_proba(X), never.predict_proba(X))
+
+
+def test_the_experts_start_again_from_the_labels_since_the_change():
+    """Margin, graph, record and label counts are those of the labels since the change."""
+    model, since = SeqGraphMED(forgetting="auto", random_state=0), None
+    for X, _, labels in batches():
+        model.partial_fit(X, labels, classes=[0, 1])
+        if model.update_info_.change is not None:
+            since = model.update_info_.change.n_labels
+            break
+    stream = model._stream
+    assert stream.recent.size == stream.record.size == since
+    assert np.count_nonzero(stream.graph.codes >= 0) == since
+    np.testing.assert_allclose(stream.registry.discounted, np.bincount(stream.recent.codes))
+    window = model.estimator_.posterior_.window
+    np.testing.assert_array_equal(window.points, stream.recent.points)
+    kernel = model.estimator_.posterior_.covariance.kernel
+    alone = SeqMED(gamma=kernel.gamma).partial_fit(
+        stream.recent.points, stream.recent.codes, classes=[0, 1]
+    )
+    np.testing.assert_allclose(
+        model.estimator_.decision_function(X), alone.decision_function(X), atol=1e-2
+    )
+
+
+def test_a_class_without_a_label_since_the_change_stays_known():
+    """A third class, absent when the others swap, is still predicted."""
+    rng = np.random.default_rng(1)
+    far = rng.normal(size=(20, 3)) + np.array([12.0, -12.0, 0.0])
+    model = SeqGraphMED(forgetting="auto", random_state=0).partial_fit(
+        far, np.full(20, 2), classes=[0, 1, 2]
+    )
+    found = False
+    for X, _, labels in batches():
+        model.partial_fit(X, labels)
+        found |= model.update_info_.change is not None
+    assert found
+    assert np.mean(model.predict(far) == 2) > 0.9
+
+
+def test_a_model_goes_on_after_it_was_saved(tmp_path):
+    """The recent rows are in the file: the change is found and answered as without saving."""
+    expected, _, _ = learned(SeqGraphMED(forgetting="auto", random_state=0))
+    model = SeqGraphMED(forgetting="auto", random_state=0)
+    for number, (X, _, labels) in enumerate(batches()):
+        model.partial_fit(X, labels, classes=[0, 1])
+        if number in (SWAP, N_BATCHES - 1):
+            path = tmp_path / f"{number}.safetensors"
+            seqmed.save(model, path)
+            model = seqmed.load(path)
+    np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+
+
+def test_retracted_labels_are_not_learned_again():
+    X, _, labels = next(batches())
+    model = SeqGraphMED(forgetting="auto", random_state=0).partial_fit(X, labels, classes=[0, 1])
+    labeled = np.array([label is not None for label in labels])
+    model.retract(X[labeled][:3])
+    np.testing.assert_array_equal(model._stream.recent.points, X[labeled][3:])
+
+
+def test_the_log_of_the_command_shows_the_change(tmp_path):
+    """The line of the batch that shows a change has the number of labels since then, no other."""
+    lines = ["a,b,c,kind"]
+    for X, _, labels in batches():
+        for row, label in zip(X, labels, strict=True):
+            kind = "" if label is None else f"class {label}"
+            lines.append(",".join([*map(str, row), kind]))
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    options = ("--label", "kind", "--batch-size", SIZE, "--log", "log", "--forgetting", "auto")
+    assert seqmed_command(tmp_path, "learn", "model", "rows.csv", *options).code == 0
+    marked = {n: e for n, e in enumerate(log_lines(tmp_path / "log")) if "labels_since_change" in e}
+    assert len(marked) == 1
+    (number, entry), *_ = marked.items()
+    assert SWAP <= number <= SWAP + 3
+    assert entry["labels_since_change"] >= FEWEST_LABELS
+
+
+def test_the_command_line_sets_auto_for_the_mixture_only():
+    """`SeqMED` has a factor only; a number is set for both."""
+    model = new_model(None, {"forgetting": "auto"})
+    assert (model.forgetting, model.estimator.forgetting) == ("auto", 1.0)
+    model = new_model(None, {"forgetting": 0.9})
+    assert (model.forgetting, model.estimator.forgetting) == (0.9, 0.9)
