@@ -204,8 +204,9 @@ def type_of(values: Labels) -> LabelType:
         found = type_of_class(each)
         if found is None:
             label = next(value for value in values if type(value) is each)
+            known = "Complex data not supported: " if isinstance(label, complex) else ""
             raise ValueError(
-                f"y holds labels of type {each.__name__} ({label!r}), expected integers, floats, "
+                f"{known}y holds labels of type {each.__name__} ({label!r}), expected integers, floats, "
                 "booleans, strings, bytes or dates: convert them, for example with str."
             )
         types.add(found)
