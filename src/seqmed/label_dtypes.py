@@ -206,8 +206,8 @@ def type_of(values: Labels) -> LabelType:
             label = next(value for value in values if type(value) is each)
             known = "Complex data not supported: " if isinstance(label, complex) else ""
             raise ValueError(
-                f"{known}y holds labels of type {each.__name__} ({label!r}), expected integers, floats, "
-                "booleans, strings, bytes or dates: convert them, for example with str."
+                f"{known}y holds labels of type {each.__name__} ({label!r}), expected integers, "
+                "floats, booleans, strings, bytes or dates: convert them, for example with str."
             )
         types.add(found)
     if types == {INTEGERS, FLOATS}:
