@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -176,7 +177,7 @@ class Text:
         return self._source.fraction()
 
 
-class TextTable:
+class TextTable(ABC):
     """Base class of tables in a text; see `Table`.
 
     Parameters
@@ -189,9 +190,9 @@ class TextTable:
         self._text, self._split = text, split
         self._head = text.mark  # the bytes before the first row
 
+    @abstractmethod
     def _parser(self, wanted: Wanted) -> Callable[[Chunk], Cells]:
         """Return a function from records to rows."""
-        raise NotImplementedError
 
     def pieces(self, wanted: Wanted, start: Start) -> Iterator[Piece]:
         parse, head, lines = self._parser(wanted), self._head, self._head.count(b"\n")
