@@ -25,6 +25,7 @@ def main() -> None:
     from seqmed.cli.predict import predict
     from seqmed.cli.query import query
     from seqmed.cli.reproduce import reproduce
+    from seqmed.cli.signals import end_by_exception
     from seqmed.cli.standard_streams import prepare
 
     app = typer.Typer(
@@ -33,6 +34,7 @@ def main() -> None:
     for command in (learn, predict, evaluate, inspect, query, reproduce):
         app.command(no_args_is_help=command is not reproduce)(with_debug(command))
     prepare()
+    end_by_exception()
     with reported_errors("--debug" in sys.argv):
         try:
             app()

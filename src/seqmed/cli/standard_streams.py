@@ -1,15 +1,13 @@
-"""Handling of closed or full standard streams, of broken pipes and of signals."""
+"""Handling of closed or full standard streams and of broken pipes."""
 
 from __future__ import annotations
 
 import io
 import os
-import signal
 import sys
-from typing import Any, NoReturn, TextIO
+from typing import Any, TextIO
 
 BROKEN_PIPE = 141  # 128 + SIGPIPE, as in shells
-SIGNALS = ("SIGTERM", "SIGHUP")
 
 
 class Results(io.FileIO):
@@ -44,7 +42,7 @@ def discard(descriptor: int) -> None:
 
 
 def prepare() -> None:
-    """Replace standard streams and signal handlers for a command."""
+    """Replace standard streams for a command."""
     while (descriptor := os.open(os.devnull, os.O_RDONLY)) <= 2:
         pass  # the number of a closed standard stream must not be given to another file
     os.close(descriptor)
@@ -54,9 +52,6 @@ def prepare() -> None:
         sys.stdout = replaced(sys.stdout, Results(1, "w", closefd=False))
     if sys.stderr is sys.__stderr__:
         sys.stderr = replaced(sys.stderr, Messages(2, "w", closefd=False))
-    for number in (getattr(signal, name) for name in SIGNALS if hasattr(signal, name)):
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores signals: keep that
-            signal.signal(number, end)
 
 
 def replaced(before: TextIO | None, raw: io.FileIO) -> TextIO:
@@ -69,8 +64,3 @@ def replaced(before: TextIO | None, raw: io.FileIO) -> TextIO:
         errors="backslashreplace",
         line_buffering=raw.isatty(),
     )
-
-
-def end(number: int, frame: Any) -> NoReturn:
-    """End the command by an exception, so that temporary files are removed."""
-    raise SystemExit(128 + number)

@@ -1,0 +1,55 @@
+"""A signal ends a command even if Python loses its first exception."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.command import PATIENCE
+
+BEGINNING = """
+import os, signal, sys, threading, time, weakref
+from seqmed.cli.signals import end_by_exception
+end_by_exception()
+thread, = (each for each in threading.enumerate() if each is not threading.main_thread())
+def kill(number=getattr(signal, sys.argv[1])):
+    time.sleep(0.2)
+    signal.pthread_kill(thread.ident, number)
+"""
+# The signal goes to another thread: the read of the main thread is not interrupted.
+BLOCKED = """
+threading.Thread(target=kill, daemon=True).start()
+os.read(os.pipe()[0], 1)
+"""
+# Exceptions in the callback of a weak reference are ignored.
+IGNORED = """
+class Object: pass
+def forget(reference):
+    kill()
+    time.sleep(0.2)
+each = Object()
+reference = weakref.ref(each, forget)
+del each
+print("ignored", flush=True)
+time.sleep(1000)
+"""
+
+
+def status(number: signal.Signals, rest: str) -> tuple[int, str]:
+    command = [sys.executable, "-c", BEGINNING + rest, number.name]
+    process = subprocess.run(command, check=False, capture_output=True, timeout=PATIENCE, text=True)
+    return process.returncode, process.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_does_not_interrupt_a_read_ends_the_command(number):
+    code, _ = status(number, BLOCKED)
+    assert code == (-number if number == signal.SIGINT else 128 + number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_whose_exception_is_ignored_ends_the_command(number):
+    code, out = status(number, IGNORED)
+    assert out == "ignored\n"
+    assert code == (-number if number == signal.SIGINT else 128 + number)
