@@ -34,6 +34,22 @@ del each
 print("ignored", flush=True)
 time.sleep(1000)
 """
+# pyarrow would have its own handlers while it reads this file. Those of Python write to a pipe.
+READING = """
+import io, pyarrow, select
+from pyarrow import csv
+from seqmed.cli.signals import keep_handlers
+keep_handlers()
+arrived, writer = os.pipe()
+os.set_blocking(writer, False)
+signal.set_wakeup_fd(writer)
+class File(io.BytesIO):
+    def read(self, size=-1):
+        kill()
+        print(len(select.select([arrived], [], [], 10)[0]), flush=True)
+        return super().read(size)
+csv.read_csv(pyarrow.PythonFile(File(b"a\\n1\\n"), "r"))
+"""
 
 
 def status(number: signal.Signals, rest: str) -> tuple[int, str]:
@@ -52,4 +68,11 @@ def test_a_signal_that_does_not_interrupt_a_read_ends_the_command(number):
 def test_a_signal_whose_exception_is_ignored_ends_the_command(number):
     code, out = status(number, IGNORED)
     assert out == "ignored\n"
+    assert code == (-number if number == signal.SIGINT else 128 + number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_pyarrow_reads_ends_the_command(number):
+    code, out = status(number, READING)
+    assert out.splitlines()[0] == "1"
     assert code == (-number if number == signal.SIGINT else 128 + number)

@@ -46,9 +46,11 @@ def with_debug(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that reports errors in one line, or with --debug in full."""
     from seqmed.cli import options
     from seqmed.cli.errors import reported_errors
+    from seqmed.cli.signals import keep_handlers
 
     @functools.wraps(command)
     def run(*, debug: bool, **given: Any) -> None:
+        keep_handlers()
         with reported_errors(debug):
             command(**given)
 

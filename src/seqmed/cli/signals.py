@@ -1,8 +1,9 @@
 """Signals end a command by an exception, so that temporary files are removed.
 
-Python can lose such an exception. A signal that arrives just before a blocking read does not
-interrupt it, so that the handler is not called. An exception raised in a callback, such as that of
-a weak reference, is ignored. In both cases a thread sends the signal again.
+Such an exception can be lost in three ways. A signal that arrives just before a blocking read does
+not interrupt it, so that the handler is not called. An exception raised in a callback, such as that
+of a weak reference, is ignored. In both cases a thread sends the signal again. pyarrow has its own
+handlers while it reads, and loses signals that arrive near the end: they are disabled.
 """
 
 from __future__ import annotations
@@ -74,3 +75,10 @@ def end_by_exception() -> None:
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         threading.Thread(target=handler.send_again, args=(arrived,), daemon=True).start()
+
+
+def keep_handlers() -> None:
+    """Disable the signal handlers of pyarrow."""
+    import pyarrow
+
+    pyarrow.enable_signal_handlers(False)
