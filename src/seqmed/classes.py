@@ -67,9 +67,10 @@ class ClassRegistry:
         )
 
     def discount(self, forgetting: float, codes: NDArray[np.intp], weights: Array) -> ClassRegistry:
-        """Return the registry with updated discounted weights: new labels are added.
+        """Return the registry with updated discounted weights.
 
-        Before that, the weights of earlier labels are scaled by ``forgetting`` in [0, 1].
+        The weights of earlier labels are scaled by ``forgetting`` in [0, 1]. Then the weights of
+        the new labels are added.
         """
         new = np.bincount(codes, weights, minlength=self.classes.size)
         return replace(self, discounted=forgetting * self.discounted + new)

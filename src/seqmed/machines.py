@@ -66,8 +66,9 @@ def solve(
 ) -> DualSolution | None:
     """Solve the dual of one machine; None if it has none (`has_dual`).
 
-    It starts from the multipliers of the last update. If ``block`` is given, a product with the
-    Gram matrix is cheap and its entries are not: points beyond their margins are first left out.
+    The solver starts from the multipliers of the last update. If ``block`` is given, a product with
+    the Gram matrix is cheap and its entries are not: points beyond their margins are first left
+    out.
     """
     if not has_dual(prior, machine):
         return None

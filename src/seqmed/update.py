@@ -130,8 +130,8 @@ def add_labels(
 ) -> tuple[Posterior, UpdateInfo]:
     """Learn late labels of points that are already part of the covariance.
 
-    They count as labels of the last batch. Earlier labels are discounted unless this batch already
-    had labels.
+    Late labels count as labels of the last batch. Earlier labels are discounted unless this batch
+    already had labels.
     """
     check_variances(posterior, batch.points)
     number, past, forgot = posterior.n_batches - 1, posterior, False
@@ -227,7 +227,7 @@ def with_forgetting(
 ) -> tuple[Posterior, bool]:
     """Return the posterior after forgetting, and whether earlier labels were discounted.
 
-    They are discounted if the window, with the new labels, has a dual to solve.
+    Earlier labels are discounted if the window, with the new labels, has a dual to solve.
     """
     if settings.forgetting == 1.0 or not entering.size:
         return posterior, False

@@ -62,8 +62,8 @@ class Spectrum:
 def spectrum_of(points: Points, smoothness: Smoothness) -> Spectrum:
     """Return the spectrum of one batch, of rank min(n, p)."""
     left, values, right = svd(points, full_matrices=False)
-    # The sign of a singular vector is arbitrary, but kernel values depend on it. It is chosen by
-    # the data, independently of the order of the rows.
+    # The sign of a singular vector is arbitrary, but kernel values depend on it. The data determine
+    # the sign, independently of the order of the rows.
     projections = left * values
     signs = np.where(np.sum(projections * np.abs(projections), axis=0) < 0, -1.0, 1.0)
     right = signs[:, None] * right

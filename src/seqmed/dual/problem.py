@@ -171,8 +171,8 @@ class KKTResiduals(NamedTuple):
     ----------
     errors : (n,) see `score_errors`.
     implied_biases : (n,) the bias ``b_i`` that each point implies.
-    rounding : (n,) change of an implied bias by rounding its multiplier. It is large close to the
-        bound; no solver can reduce a violation below it.
+    rounding : (n,) change of an implied bias by rounding its multiplier. This change is large close
+        to the bound, and no solver can reduce a violation below it.
     can_increase, can_decrease : (n,) masks of the signed coefficients.
     lowest, highest : the interval of biases that the conditions allow: from the largest bias
         implied by a coefficient that can increase, to the smallest bias implied by one that can

@@ -101,8 +101,8 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         new_points : bool, default=True
             Whether the rows are new. False is for labels that arrive after their rows were learned
             without them: the labels are learned, the graph is unchanged, and no batch is counted.
-            Unlabeled rows are then ignored, and at least one label is required. It is not checked
-            that the rows were learned before, because not all of them are kept.
+            Unlabeled rows are then ignored, and at least one label is required. The classifier does
+            not check that the rows were learned before, because it does not keep all rows.
 
         Returns
         -------

@@ -52,7 +52,7 @@ class BatchValidator(BaseEstimator):
         """Refuse parameters that exclude each other."""
 
     def _check_parameters(self, stream: Any) -> None:
-        """Check the parameters before an update of the state ``stream``, None before the first."""
+        """Check the parameters before an update; ``stream`` is None before the first batch."""
         self._validate_params()
         self._check_combinations()
         if stream is not None:

@@ -97,7 +97,7 @@ class GraphPropagation(GraphClassifier):
 
     `fit` shuffles the rows and learns them in mini-batches. `retract` applies to labeled rows that
     are kept. `forgetting` may change between batches with `set_params`. `graph_memory`,
-    `n_neighbors`, `alpha` and `metric` may not.
+    `n_neighbors`, `alpha` and `metric` may not change.
 
     References
     ----------
@@ -211,7 +211,7 @@ class GraphPropagation(GraphClassifier):
     def predict_proba(self, X: MatrixLike) -> Array:
         """Return the normalised class scores of every row.
 
-        They are not calibrated.
+        These probabilities are not calibrated.
 
         Parameters
         ----------

@@ -145,7 +145,7 @@ class SequentialClassifier(PosteriorPredictor):
         for part in self._mini_batches(rows, stream, settings.capacity):
             first = new_points and not infos
             stream, info = margin_state.learn(stream, part, settings, self.class_weight, first)
-            warn_unless_converged(info, self.tol)  # raises an error if warnings are errors
+            warn_unless_converged(info, self.tol)  # an error if the user turns warnings into errors
             infos.append(info)
         info = infos[-1].after(infos[:-1])
         self._commit(stream, info._replace(C=settings.C, beta=settings.beta))

@@ -1,7 +1,7 @@
 """Curves of the figures: the test accuracy of a learner after each batch.
 
 A curve is a generator of test accuracies and update times for the batches ``wanted``, in ascending
-order. Its parameters are those of the learner.
+order. The parameters of a curve are those of the learner.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Distances between rows: Euclidean, cosine, or in the feature space of a kernel.
 
 A metric decides how rows are stored, in single precision, and returns the inner products of queries
-and stored rows. With squared norms they give squared distances, or lower bounds of them.
+and stored rows. Inner products and squared norms together give squared distances, or lower bounds
+of them.
 """
 
 from __future__ import annotations

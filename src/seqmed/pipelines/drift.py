@@ -32,7 +32,7 @@ ENOUGH_ROWS = 30
 # this many standard errors. A column that was constant in the first batch has returned if the
 # number of other values is no longer significant at this level.
 RETURN_SHARE, RETURN_ERRORS, RETURN_PROBABILITY = 0.5, 2.0, 0.05
-# Number of columns that a warning describes. The others are counted.
+# Number of columns that a warning describes. The other columns are only counted.
 COLUMNS_SHOWN = 3
 
 

@@ -113,8 +113,8 @@ class StreamPipeline(Pipeline):
 
     An incremental transformer is safe if the final estimator keeps no rows and can follow features
     that change slowly, for example SGDClassifier behind StandardScaler. It is not safe if the
-    columns of the transformer change their meaning, as those of IncrementalPCA do. It is also not
-    safe with late labels and `retract`, whose rows must be transformed as they were before.
+    meaning of the transformed columns changes, as with IncrementalPCA. It is also not safe with
+    late labels and `retract`, because these rows must be transformed in the same way as before.
 
     Examples
     --------

@@ -50,7 +50,8 @@ class PrequentialSearch(CandidatePredictor):
         include 0, in case unlabeled rows are misleading.
     discount : float in (0, 1], default=0.98
         Factor by which earlier predictions are discounted at every batch with labels. With a value
-        below 1 the best candidate is the best of recent batches. Late labels discount nothing.
+        below 1 the best candidate is the best of recent batches. Late labels do not discount
+        earlier predictions.
     combine : {"best", "mixture"}, default="best"
         "best" predicts with the best candidate. "mixture" averages the probabilities of the
         ``n_best`` best candidates. The weight of a candidate is ``exp(-d)`` if it has d more
@@ -260,10 +261,10 @@ class PrequentialSearch(CandidatePredictor):
         for place in record.racing:
             learned[place] = copy_to_fit(candidates[place]).partial_fit(X, y, **given)
         known = self._common_classes([learned[place] for place in record.racing])
-        # late labels discount nothing
+        # late labels do not discount earlier predictions
         new_points = bool(given.get("new_points", True))
         before = record.discounted(self.discount) if new_points else record
-        # predictions of the candidates before the batch, which they have accepted by now
+        # every candidate has accepted the batch by now; the predictions are those before the batch
         scored = self._scored(candidates, before, X, y, sample_weight, known)
         n_batches += new_points
         if scored is not before:
