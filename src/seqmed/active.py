@@ -62,7 +62,7 @@ __all__ = ["expected_regret", "query"]
 
 # Largest number of rows that are compared with each other.
 SHORTLIST = 1000
-# Relative difference below which two values are equal. Among rows of equal value the first one is
+# Relative difference below which two values are equal. If rows have equal values, the first one is
 # chosen.
 TIE = 1e-9
 # Margin, in standard deviations, beyond which the regret is zero in double precision.
@@ -75,8 +75,8 @@ def query(model: Any, X: MatrixLike, n: int) -> Indices:
     Parameters
     ----------
     model : fitted SeqMED, SeqLapMED, SeqGraphMED or GraphPropagation
-        Or a pipeline that ends in one of these, or a fitted search over one. The model may have
-        learned unlabeled rows only. It is not changed.
+        Pipelines that end in one of these, and fitted searches, are also accepted. The model may
+        have learned unlabeled rows only. It is not changed.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Rows that can be labeled, in the form that ``model.predict`` takes.
     n : int in [1, n_samples]
@@ -138,7 +138,8 @@ def expected_regret(model: Any, X: MatrixLike) -> Array | None:
     Parameters
     ----------
     model : fitted SeqMED, SeqLapMED, SeqGraphMED or GraphPropagation
-        Or a pipeline that ends in one of these, or a fitted search over one. It is not changed.
+        Pipelines that end in one of these, and fitted searches, are also accepted. The model is not
+        changed.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Rows that can be labeled, in the form that ``model.predict`` takes.
 

@@ -178,8 +178,8 @@ class ClassRegistry:
         """The factors of the class scores, (K,); 0 for a class without a label.
 
         With a machine per class they are ``sqrt(nbar / n_c) / 2``, where n_c is the discounted
-        weight of the labels of a class and nbar is its mean over the classes seen. Otherwise they
-        are 1.
+        weight of the labels of a class and nbar is the mean of n_c over the classes seen. Otherwise
+        they are 1.
         """
         if not self.per_class:
             return np.ones(self.classes.size)

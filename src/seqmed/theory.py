@@ -4,8 +4,8 @@ These functions are slow, dense and literal. Nothing in the package calls them. 
 names the one it computes, and the tests compare the two. Hou and Hero, "Sequential Maximum Margin
 Classifiers for Partially Labeled Data", ICASSP 2018.
 
-Notation: K is a kernel matrix, y the labels -1 or +1, a the Lagrange multipliers of labeled rows, C
-their bounds, L the graph Laplacian of a batch, beta its weight.
+Notation: K is a kernel matrix, and y are the labels -1 or +1. The labeled rows have Lagrange
+multipliers a with bounds C. L is the graph Laplacian of a batch, and beta is its weight.
 """
 
 from __future__ import annotations

@@ -266,7 +266,7 @@ def find_decreasing(
     scales: tuple[float, float],
     gains: NDArray[np.int32],
 ) -> tuple[float, Index]:
-    """Return the largest bias gap to a coefficient that can decrease, and the best one to decrease.
+    """Return the largest bias gap to a coefficient that can decrease, and the best partner's index.
 
     ``grower`` describes the coefficient to increase: (slot of its row, implied bias, curvature, 1
     if it has a row, else 0). The best partner has the largest second-order gain, ``gap^2 /

@@ -6,10 +6,10 @@ One update of a maximum entropy discrimination classifier is the concave problem
     subject to  y'a = t,  a >= 0,
 
 with one multiplier ``a_i`` per labeled point. ``K`` is the prior covariance on these points, ``m``
-the prior mean, ``C_i`` the bound of a multiplier and ``e_i`` the shape of its slack prior: 1 is
-maximum entropy discrimination, 0 is the support vector machine, whose log term is the hard box
-``a_i <= C_i``. The sum ``t`` is 0 unless there are frozen multipliers. A finite prior variance
-``v`` of the bias drops the equality and adds ``v`` to ``K``.
+the prior mean, ``C_i`` the bound of a multiplier and ``e_i`` the shape of its slack prior. A shape
+of 1 is maximum entropy discrimination. A shape of 0 is the support vector machine, with the hard
+box ``a_i <= C_i`` instead of the log term. The sum ``t`` is 0 unless there are frozen multipliers.
+A finite prior variance ``v`` of the bias drops the equality and adds ``v`` to ``K``.
 
 The code uses the *signed coefficients* ``c = Y a`` and the *implied bias*
 
@@ -256,11 +256,11 @@ def exact_bias(
 def duality_gap(problem: DualProblem, multipliers: Array, errors: Array, bias: float) -> float:
     """Return primal minus dual objective at ``multipliers`` and ``bias``, >= 0.
 
-    The quadratic parts cancel exactly, so the gap is a sum of one term per point: the loss of the
-    slack ``s_i = 1 - y_i (score_i + bias)`` minus ``a_i s_i`` minus the log term. With
-    ``r = (C_i - a_i) s_i / e_i`` a term on the sloping part of the loss is ``e_i (r - 1 - log r)``,
-    which is never negative. A rounding error in the equality constraint increases the gap. So does
-    a bias that is not optimal under a finite variance.
+    The quadratic parts cancel exactly, so the gap is a sum of one term per point. With the slack
+    ``s_i = 1 - y_i (score_i + bias)``, the term is the loss of ``s_i`` minus ``a_i s_i`` minus the
+    log term. With ``r = (C_i - a_i) s_i / e_i`` a term on the sloping part of the loss is ``e_i (r
+    - 1 - log r)``, which is never negative. A rounding error in the equality constraint increases
+    the gap. So does a bias that is not optimal under a finite variance.
     """
     slack = problem.signs * (errors - bias)
     distance = problem.bounds - multipliers

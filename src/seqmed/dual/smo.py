@@ -1,8 +1,8 @@
 """Pairwise solver for the dual: sequential minimal optimisation with a log barrier.
 
 Each step moves two signed coefficients against each other, ``c_i += d`` and ``c_j -= d``, which
-keeps ``y'a`` unchanged. ``i`` implies the largest bias among the coefficients that can increase;
-``j`` is the partner with the largest second-order gain; ``d`` solves the one-dimensional problem of
+keeps ``y'a`` unchanged. Among the coefficients that can increase, ``i`` implies the largest bias.
+``j`` is the partner with the largest second-order gain. ``d`` solves the one-dimensional problem of
 the pair. The loops are compiled, see `seqmed.dual.loops`. Around them:
 
 - Shrinking: points at a bound that no step would move leave the *active set* temporarily, which
@@ -12,9 +12,10 @@ makes steps cheaper.
   vanish with the
 violation, and a solve ends only after errors have been recomputed.
 
-A finite bias variance ``v`` needs no second algorithm. With an additional variable ``u = y'a``, its
-penalty ``v u^2 / 2`` and the constraint ``y'a - u = 0`` form the same problem with one more point:
-covariance ``v`` with itself, 0 with the others, target 0, prior score 0, and no bounds.
+A finite bias variance ``v`` needs no second algorithm. An additional variable ``u = y'a`` has the
+penalty ``v u^2 / 2`` and the constraint ``y'a - u = 0``. This is the same problem with one more
+point, which has variance ``v``, covariance 0 with the others, target 0, prior score 0, and no
+bounds.
 """
 
 from __future__ import annotations

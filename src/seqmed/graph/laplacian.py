@@ -37,7 +37,7 @@ class GraphParameters:
 
     Parameters
     ----------
-    n_neighbors : neighbours per point, >= 1, the point itself not counted.
+    n_neighbors : number of neighbours of a point, >= 1, without the point itself.
     weights : "heat" for ``exp(-d^2 / (4 w))``, or "binary".
     heat_width : the width ``w > 0`` of heat weights; None until it has been measured.
     laplacian : "normalized" for ``I - D^-1/2 W D^-1/2``, or "unnormalized" for ``D - W``.

@@ -22,8 +22,8 @@ from seqmed.kernels.bounded import check_overflow
 
 # Stored coordinates are at most this large in units of the first batch, so that squares are finite.
 LARGEST_COORDINATE = 1e15
-# The scale is at most this multiple of the median row of the first batch, so that an outlier does
-# not make the squares of all other rows underflow.
+# The scale is at most this multiple of the median row of the first batch. With a larger scale, an
+# outlier would make the squares of all other rows underflow.
 LARGEST_OUTLIER = 1e6
 # A sketch has a multiple of `COLUMNS` columns, as many as contain the fraction `CAPTURED` of the
 # sum of squares. It has at most `WIDEST` columns and at most a third of the columns of a row. Its
@@ -263,7 +263,7 @@ class KernelDistance(Unsketched):
 
 
 def reciprocals(values: Array) -> Array:
-    """Return ``1 / value`` for every value (n,), 0 for 0 and values too small to be inverted."""
+    """Return ``1 / value`` for every value (n,); 0 if a value is 0 or too small to be inverted."""
     usable = values > np.finfo(np.float64).tiny
     return np.divide(1.0, values, out=np.zeros_like(values), where=usable)
 

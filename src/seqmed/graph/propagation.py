@@ -269,9 +269,9 @@ def solved(
     state = replace(
         state, solution=values, influence=influence, solved_label_weights=totals, n_stale=0
     )
-    # The problem is to minimise z'Az / 2 - b'z, A having eigenvalues >= 1 - alpha, so the gap is
-    # r'A^{-1}r / 2 <= |r|^2 / (2 (1 - alpha)) for a residual r. The gap and the residual are in
-    # units of b.
+    # The problem is to minimise z'Az / 2 - b'z. All eigenvalues of A are at least 1 - alpha, so the
+    # gap is r'A^{-1}r / 2 <= |r|^2 / (2 (1 - alpha)) for a residual r. The gap and the residual are
+    # in units of b.
     gap = solution.residual**2 / (2.0 * (1.0 - state.alpha))
     return state, GraphInfo(entered.size, solution.n_iter, solution.residual, gap)
 

@@ -23,7 +23,7 @@ from seqmed.threads import run_in_threads
 FAR_FROM_CENTRE = 1e4
 # Largest |x|^2, in units of 1/gamma, for which the data are not centred.
 NEAR_ZERO = 10.0
-# Standard deviation, relative to the largest entry, that rounding gives to equal entries.
+# Standard deviation of equal entries because of rounding, relative to the largest entry.
 CONSTANT = 4 * float(np.finfo(np.float64).eps)
 
 # Side of a square tile (512 kB). Other tiles have as many values. Wide tiles are faster.

@@ -1,7 +1,7 @@
 """Drift of the input: comparison of recent columns with those of the first batch.
 
-A column has *drifted* if its mean, or its mean absolute deviation from the mean, differs from that
-of the first batch by more than a limit, and the difference is significant.
+A column has *drifted* if its mean or its mean absolute deviation differs significantly, and by more
+than a limit, from that of the first batch.
 """
 
 from __future__ import annotations

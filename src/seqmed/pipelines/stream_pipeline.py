@@ -58,9 +58,9 @@ def _reading(name: str) -> Any:
 class StreamPipeline(Pipeline):
     """A scikit-learn Pipeline with `partial_fit` and a check for drift of the input.
 
-    The first batch fits the transformers. Later batches are transformed with the same statistics,
-    because a kernel classifier keeps rows of earlier batches as support vectors: if the statistics
-    changed, these rows and new rows would be in different feature spaces.
+    The first batch fits the transformers. Later batches are transformed with the same statistics. A
+    kernel classifier keeps rows of earlier batches as support vectors. If the statistics changed,
+    these rows and new rows would be in different feature spaces.
 
     Every batch is compared with the first one, column by column. An `InputDriftWarning` names the
     columns that have drifted, because the frozen statistics may no longer suit them.

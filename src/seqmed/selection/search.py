@@ -45,9 +45,9 @@ class PrequentialSearch(CandidatePredictor):
         Classifier of seqmed, or a `StreamPipeline` that ends in one. If its ``random_state`` is
         None, a seed is drawn that all candidates share; see ``candidates_[0].random_state``.
     param_grid : dict of lists, or list of such dicts
-        Parameters and the values to try, as in `sklearn.model_selection.GridSearchCV`. Of equally
-        good candidates the first one wins, so list simple values first. A grid over ``beta`` should
-        include 0, in case unlabeled rows are misleading.
+        Parameters and the values to try, as in `sklearn.model_selection.GridSearchCV`. If
+        candidates are equally good, the first one wins, so list simple values first. A grid over
+        ``beta`` should include 0, in case unlabeled rows are misleading.
     discount : float in (0, 1], default=0.98
         Factor by which earlier predictions are discounted at every batch with labels. With a value
         below 1 the best candidate is the best of recent batches. Late labels do not discount
