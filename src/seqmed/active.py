@@ -242,7 +242,10 @@ def own_regret(known: Uncertainty, points: Points, margins: Array) -> Array:
 
 
 def ranking(known: Uncertainty, points: Points, margins: Array) -> Indices:
-    """Return all rows, the shortlist first. The shortlist is chosen by regret, or evenly spaced."""
+    """Return all rows, the shortlist first.
+
+    The shortlist consists of the rows with the largest regret, or of evenly spaced rows.
+    """
     size = margins.size
     if size <= SHORTLIST:
         return np.arange(size)
@@ -287,7 +290,7 @@ def best(values: Array, ratios: Array) -> int:
 
 
 def label_values(covariance: Array, margins: Array, observed: Array) -> Array:
-    """Return the value of every row, (N,): the reduction of the regret of all rows."""
+    """Return the value of every row, (N,): its label reduces the total regret by this amount."""
     changes = np.abs(covariance) / np.sqrt(observed)[:, None]
     values: Array = regret(margins[None, :], changes).sum(axis=1)
     return values

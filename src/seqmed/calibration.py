@@ -136,7 +136,8 @@ def with_unseen(registry: ClassRegistry, seen: Array, of_classes: Array) -> Arra
 
     A declared class without a label has the probability ``1 / (n_labels + n_classes)``, by
     Laplace's rule of succession. The class with the largest score in ``of_classes`` (n, K) has the
-    largest probability, even if two probabilities are equal after rounding.
+    largest probability. If rounding makes another probability equal, that of this class is
+    increased.
     """
     unseen = 1.0 / (registry.weights.sum() + registry.classes.size)
     found = np.full((seen.shape[0], registry.classes.size), unseen)

@@ -150,7 +150,7 @@ def in_unit(values: Labels, unit: Any) -> Labels | None:
 
 
 def same_unit(values: Labels, unit: Any) -> Labels:
-    """Return dates in another unit; refuse those that are out of its range."""
+    """Return dates in another unit; refuse dates outside the range of that unit."""
     converted = in_unit(values, unit)
     if converted is None:
         raise ValueError(

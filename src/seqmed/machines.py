@@ -18,7 +18,7 @@ from seqmed.settings import Settings
 
 Solutions = tuple[DualSolution | None, ...]
 
-# Distance beyond its margin from which a point is left out at first.
+# A point at least this far beyond its margin is left out at first.
 SPARE = 0.2
 
 
@@ -111,7 +111,7 @@ def prior_bias(prior: Posterior, machine: int) -> float:
 
 
 def with_solutions(prior: Posterior, solutions: Solutions) -> Posterior:
-    """Return the posterior with the multipliers and biases of the solutions there are."""
+    """Return the posterior with the multipliers and biases of the solutions that are not None."""
     window, n_solved = prior.window, prior.n_solved.copy()
     coefficients, biases = window.coefficients.copy(), prior.biases.copy()
     for machine, solution in enumerate(solutions):

@@ -72,9 +72,9 @@ def unrolled_kernel(k: Kernel, batches: list[tuple[Array, Array, float]]) -> Ker
 def graph_covariance(W: Array, alpha: float) -> Array:
     """Return the prior covariance of a function on a graph, ``(D - alpha W)^{-1}``.
 
-    W (n, n) holds symmetric edge weights, D their row sums (1 for a row without an edge). The
-    inverse of this covariance is ``(1 - alpha) D`` plus alpha times the Laplacian D - W: functions
-    are smooth along edges and bounded everywhere.
+    W (n, n) holds symmetric edge weights. D is the diagonal matrix of their row sums (1 for a row
+    without an edge). The inverse of this covariance is ``(1 - alpha) D`` plus alpha times the
+    Laplacian D - W: functions are smooth along edges and bounded everywhere.
     """
     D = W.sum(axis=1)
     precision: Array = np.diag(np.where(D > 0, D, 1.0)) - alpha * W

@@ -70,7 +70,8 @@ class DualProblem:
     gram : (n, n) symmetric positive semi-definite prior covariance of the scores, an array or
         an object that computes its rows.
     signs : (n,) targets, each -1.0 or +1.0.
-    prior_scores : (n,) prior mean of the scores, the prior mean of a finite bias included.
+    prior_scores : (n,) prior mean of the scores; it includes the prior mean of a bias with finite
+        variance.
     bounds : (n,) positive upper bounds ``C_i`` of the multipliers.
     shapes : (n,) slack shapes ``e_i >= 0``.
     bias_variance : prior variance of the bias in [0, inf]; ``inf`` is the equality ``y'a = t``.

@@ -28,7 +28,7 @@ from seqmed.dual.problem import (
     score_errors,
 )
 
-# Distance beyond its margin up to which a point is added together with violating points.
+# A point at most this far beyond its margin is added together with violating points.
 SPARE = 0.1
 # Largest number of points whose covariances are all held; beyond it, a cache of rows is used.
 LARGEST_BLOCK = 12_000

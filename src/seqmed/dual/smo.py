@@ -6,11 +6,10 @@ keeps ``y'a`` unchanged. Among the coefficients that can increase, ``i`` implies
 the pair. The loops are compiled, see `seqmed.dual.loops`. Around them:
 
 - Shrinking: points at a bound that no step would move leave the *active set* temporarily, which
-makes steps cheaper.
+  makes steps cheaper.
 - A large problem is solved with a cache of rows in single precision. The rounding of these rows
   affects only the changes since score errors were last computed in double precision. These changes
-  vanish with the
-violation, and a solve ends only after errors have been recomputed.
+  vanish with the violation, and a solve ends only after errors have been recomputed.
 
 A finite bias variance ``v`` needs no second algorithm. An additional variable ``u = y'a`` has the
 penalty ``v u^2 / 2`` and the constraint ``y'a - u = 0``. This is the same problem with one more
@@ -58,11 +57,11 @@ class ActiveSet(NamedTuple):
 
     Attributes
     ----------
-    places : (n,) their indices in the whole problem.
+    places : (n,) indices of the points in the whole problem.
     part : the problem of these points only; its covariances are those of the whole problem.
-    multipliers, errors : (n,) their state, changed in place by `take_steps`.
+    multipliers, errors : (n,) state of the points, changed in place by `take_steps`.
     shifts, traits : (3, n) and (4, n), see `seqmed.dual.loops.refresh_point`.
-    rows : their covariances.
+    rows : covariances of the points.
     """
 
     places: Indices

@@ -160,7 +160,7 @@ class BatchValidator(BaseEstimator):
                 f"classes has shape {np.shape(given)}, expected one dimension: pass a list of "
                 "labels."
             )
-        values = list(as_label_array(given))  # objects, because 'nan' is a class name
+        values = list(as_label_array(given))  # as objects: 'nan' is a class name
         marker = self.unlabeled
         if not self._semi_supervised and is_minus_one(marker):
             marker = None

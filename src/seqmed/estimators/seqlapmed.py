@@ -57,7 +57,7 @@ class SeqLapMED(SequentialClassifier):
         Constant term of "poly".
     C : float > slack_shape, default=10.0
         Upper bound of the multiplier of a row of weight 1. A larger C penalises errors more. Leave
-        it at its default if ``gamma_A`` is given. The value used is `C_`.
+        C at its default if ``gamma_A`` is given. The value used is `C_`.
     beta : float >= 0 or None, default=None
         Smoothness weight: weight of the penalty on functions that differ between neighbours. 0
         ignores unlabeled rows. None is 0.01, unless ``gamma_A`` and ``gamma_I`` are given. The

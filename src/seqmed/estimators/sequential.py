@@ -155,8 +155,8 @@ class SequentialClassifier(PosteriorPredictor):
     ) -> Iterator[Rows]:
         """Yield mini-batches of at most `_labels_at_once` labels, in random order.
 
-        The first one has all rows, so that the batch has one graph. The labels of the others are
-        learned as late labels.
+        The first mini-batch has all rows, so that the batch has one graph. The labels of the other
+        mini-batches are learned as late labels.
         """
         most = rows.labels.size if capacity is None else self._labels_at_once(capacity)
         if rows.labels.size <= most:

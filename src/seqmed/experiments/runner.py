@@ -29,7 +29,7 @@ from seqmed.experiments.figures import Figure
 from seqmed.model_file.files import replace_file
 
 Report = Callable[[str, int, int], None]
-"""Called with the name of the step, the number of finished tasks and that of all tasks."""
+"""Called with the name of the step, the number of finished tasks and the number of all tasks."""
 
 
 class Task(NamedTuple):

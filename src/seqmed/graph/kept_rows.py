@@ -19,8 +19,8 @@ from seqmed.graph.neighbours import Lists, empty_lists
 from seqmed.threads import allowed_threads, run_in_threads
 
 # Number of rows in a block, and number of queries searched for at once. With many queries at once,
-# a block is read into the cache less often. Blocks of a power of two would make products a third
-# slower.
+# a block is read into the cache less often. If the number of rows were a power of two, products
+# would be a third slower.
 BLOCK, STRIP = 960, 1024
 # Number of entries of a list per neighbour of the graph. The additional entries compensate for
 # deletions.

@@ -241,7 +241,7 @@ def multiply(slots: Slots, weights: Single, values: Single, out: Single) -> None
     """Add ``(A + A') values`` to ``out``, both (n, K), for a matrix A given by lists.
 
     ``weights`` (n, k) is 0 where a list has fewer than k entries. Indices are unsigned, so that the
-    loops over columns are vectorised; they are best with a multiple of 8 columns.
+    loops over columns are vectorised. A multiple of 8 columns is fastest.
     """
     columns = np.uint64(values.shape[1])
     for row in range(np.uint64(weights.shape[0])):

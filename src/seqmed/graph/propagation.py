@@ -150,7 +150,7 @@ def learn(
 def place_labels(
     state: GraphState, batch: Stored, codes: NDArray[np.integer], label_weights: Array
 ) -> tuple[GraphState, Mask]:
-    """Give late labels to their kept rows; return also a mask (m,) of the labels that were used.
+    """Assign late labels to their kept rows; also return a mask (m,) of the labels that were used.
 
     If more than `LABELED_SHARE` of the kept rows are then labeled, random earlier labels are
     removed, and random new labels if that is not enough.
