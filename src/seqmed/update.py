@@ -3,8 +3,8 @@
 The steps of an update are (Theorems 1 and 2 of the paper, `seqmed.theory`):
 
 1. earlier labels are discounted by the forgetting factor;
-2. the smoothness of its rows is folded into the covariance (Theorem 2);
-3. its labeled rows enter the window, and the multipliers of the oldest are frozen;
+2. the smoothness of the new rows is folded into the covariance (Theorem 2);
+3. new labeled rows enter the window, and the multipliers of the oldest rows are frozen;
 4. one dual per machine gives the multipliers of the window and the bias (Theorem 1);
 5. the new mean is averaged, kept within its budget, and expanded in the base kernel.
 

@@ -315,8 +315,8 @@ def certify(
 ) -> DualSolution:
     """Return multipliers as a solution, with bias, gap and violation from a new product with K.
 
-    ``status`` is reported if the violation exceeds ``tol``. ``residuals`` are those of the
-    multipliers, if they have been computed.
+    ``status`` is reported if the violation exceeds ``tol``. ``residuals`` are the KKT residuals of
+    the multipliers, if already computed.
     """
     if residuals is None:
         residuals = kkt_residuals(problem, multipliers, score_errors(problem, multipliers))

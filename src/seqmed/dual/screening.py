@@ -36,7 +36,7 @@ LARGEST_BLOCK = 12_000
 MOST_AT_FIRST = 3000
 # Number of steps per active point before score errors are recomputed.
 STEPS_PER_POINT = 100
-# Number of consecutive checks without a smaller violation after which the solve ends.
+# The solve ends after this many consecutive checks without a smaller violation.
 LONGEST_STALL = 30
 # Largest number of points for which a solve that did not converge in single precision is repeated
 # in double precision.

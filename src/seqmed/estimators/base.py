@@ -27,7 +27,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
 
     The state is one immutable object, ``_stream``, with the classes so far (``registry``), the
     format of the rows (``sparse``) and the parameters that may not change (``fixed``). An update
-    replaces it. Every method reads a snapshot.
+    replaces this object. Every method reads a snapshot.
     """
 
     classes_: NDArray[Any]

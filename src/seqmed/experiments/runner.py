@@ -71,7 +71,8 @@ class FigureResult:
     validation : for every method, the mean validation accuracy of each entry of its grid.
     curves : for every method, (trials, batches) test accuracies of the finished trials, NaN where
         a batch was not evaluated.
-    update_seconds : for every method, (trials, batches) processor times of learning, likewise.
+    update_seconds : for every method, (trials, batches) processor times of learning; NaN as in
+        ``curves``.
     processor_seconds : total processor time.
     """
 

@@ -25,9 +25,10 @@ LARGEST_COORDINATE = 1e15
 # The scale is at most this multiple of the median row of the first batch. With a larger scale, an
 # outlier would make the squares of all other rows underflow.
 LARGEST_OUTLIER = 1e6
-# A sketch has a multiple of `COLUMNS` columns, as many as contain the fraction `CAPTURED` of the
-# sum of squares. It has at most `WIDEST` columns and at most a third of the columns of a row. Its
-# directions are computed once, from `MEASURED` rows. With fewer rows, searches are cheap.
+# The number of columns of a sketch is the smallest multiple of `COLUMNS` that contains the fraction
+# `CAPTURED` of the sum of squares. It has at most `WIDEST` columns and at most a third of the
+# columns of a row. Its directions are computed once, from `MEASURED` rows. With fewer rows,
+# searches are cheap.
 COLUMNS, CAPTURED, WIDEST, MEASURED = 16, 0.9, 256, 1000
 # Number of values that are converted at once (256 kB). An array of all rows would not stay in the
 # cache, and its memory would be allocated again for every search.

@@ -60,7 +60,7 @@ class PrequentialSearch(CandidatePredictor):
         Number of candidates in a mixture.
     drop_limit : float > 0 or None, default=3.0
         Number of standard deviations by which a candidate must be worse than the best one to be
-        dropped for good. See Notes. None drops no candidate; choose it for long streams with
+        dropped permanently. See Notes. None drops no candidate; choose it for long streams with
         recurring concepts.
     batch_size : int >= 1, default=200
         Number of rows per batch in `fit`.
