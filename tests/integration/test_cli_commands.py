@@ -397,7 +397,7 @@ def test_the_version_is_that_of_the_library(tmp_path):
 
 def test_help_joins_the_lines_of_a_paragraph(tmp_path):
     wide = seqmed(tmp_path, "reproduce", "--help", columns=200).out
-    assert "run the same command again: it resumes after the last finished trial." in wide
+    assert "interrupted, run it again: it resumes after the last finished trial." in wide
 
 
 def test_columns_between_commas():

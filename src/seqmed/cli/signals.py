@@ -66,7 +66,7 @@ def end_by_exception() -> None:
     """Make SIGTERM, SIGHUP and SIGINT end the command by an exception."""
     handler = ExceptionFromSignal()
     for number in (getattr(signal, name) for name in NAMES if hasattr(signal, name)):
-        # nohup ignores signals: keep that
+        # signals that are ignored, as with nohup, stay ignored
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, handler)
     if hasattr(signal, "pthread_kill"):

@@ -1,7 +1,7 @@
 """Rules between the attributes of a fitted estimator, and its parameters.
 
 A rule is a statement and whether it is true, as in `records`. All functions take an estimator and
-its state: the saved attributes by name, which are of their types.
+its state: the saved attributes by name. Their types have been checked.
 """
 
 from __future__ import annotations

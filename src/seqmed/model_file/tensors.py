@@ -1,7 +1,7 @@
 """Conversion of arrays to tensors of plain numbers and back, with type and memory layout.
 
-The memory layout is kept because it changes the rounding of sums: a loaded model must learn as the
-saved one, to the last bit.
+The memory layout is kept because it changes the rounding of sums: a loaded model must learn exactly
+as the saved model, to the last bit.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class Schema:
         )
 
     def check_same(self, columns: Columns) -> None:
-        """Refuse choices that differ from those of the schema; default values are not choices."""
+        """Refuse choices that differ from those of the schema; default values are not compared."""
         for each in fields(Columns):
             now, before = getattr(columns, each.name), getattr(self.columns, each.name)
             if now != each.default and now != before:
