@@ -103,7 +103,7 @@ class Learner:
     def interruption(self) -> str:
         """Return the message after an interruption."""
         if not self.saved_batches:
-            return "interrupted before the first batch was saved."
+            return "interrupted before the first batch was saved: run the command again."
         return (
             f"interrupted: {self.path} was saved after batch {self.saved_batches}. Run "
             "the same command again to resume."

@@ -207,7 +207,7 @@ def scaler_rules(scaler: Any, state: dict[str, Any]) -> Rules:
         yield f"{name} for every column", single or value.shape == (state["n_features_in_"],)
         yield f"numbers in {name}", np.asarray(value).dtype.kind in "iuf"
     needed = set(measured)
-    if isinstance(scaler, StandardScaler):  # it has only the statistics it uses
+    if isinstance(scaler, StandardScaler):  # with_mean and with_std decide
         needed = {"mean_"} if scaler.with_mean else set()
         needed |= {"mean_", "var_", "scale_"} if scaler.with_std else set()
     yield "all statistics of the scaler", needed <= set(known)

@@ -75,7 +75,7 @@ def from_tensor(kind: Any, tensor: NDArray[Any]) -> NDArray[Any]:
 
 
 def in_c_order(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array, or a copy of it, with its last axis contiguous; of the same shape."""
+    """Return the array, or a copy of the same shape, with its last axis contiguous."""
     return np.asarray(array, order="C")
 
 

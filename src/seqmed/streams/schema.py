@@ -79,8 +79,8 @@ class Columns:
         for each in named:
             if each is not None and named.count(each) > 1:
                 raise StreamError(
-                    f"column {each!r} is named twice, expected one use: as label, text or feature, "
-                    "or in drop."
+                    f"column {each!r} is named twice, expected once: name it as label, as text, in "
+                    "features or in drop."
                 )
 
 
