@@ -1,7 +1,7 @@
 """Checks of values by annotations and constraints.
 
-A record is a frozen dataclass or a named tuple. The classes of records are found by the annotations
-of other records; an annotation that is a protocol allows the registered classes.
+A record is a frozen dataclass or a named tuple. The annotations of a record name the classes of its
+nested records. If an annotation is a protocol, the classes registered for it are allowed.
 
 A constraint is a short text on an array or a number. It has three parts, which may be empty. The
 first part gives the size of each axis, as a name or a number. The second part is "inf" if infinity
