@@ -78,8 +78,8 @@ def compare(
 
     A column drifts if its mean has shifted by more than ``limit`` standard deviations of the first
     batch, or its mean absolute deviation has changed by more than the factor ``1 + 2 limit`` in
-    either direction. For a constant column every change exceeds the limit. The difference must
-    also be significant, with independent rows assumed, by one of two tests:
+    either direction. For a constant column every change exceeds the limit. The difference must also
+    be significant by one of two tests, which assume independent rows:
 
     - It exceeds about six standard errors. The larger of the two standard deviations is used for
     both samples. This test does not apply to constant columns.
