@@ -1,9 +1,9 @@
 """Label queries: the rows whose labels reduce the expected regret of all decisions the most.
 
 **Margin.** The decision at a row is the class with the largest score. The margin m >= 0 of the
-decision is ``|f|`` for a single machine. For one machine per class it is ``(best - second) /
-sqrt(q_1^2 + q_2^2)``, with the two largest class scores and their factors q_1 and q_2
-(`class_scale_`).
+decision is ``|f|`` for a single machine. For one machine per class it is
+``(best - second) / sqrt(q_1^2 + q_2^2)``, with the two largest class scores and their factors q_1
+and q_2 (`class_scale_`).
 
 **Expected regret.** Let the score be Gaussian with standard deviation s around m. The expected
 regret of deciding now is

@@ -269,9 +269,9 @@ def find_decreasing(
     """Return the largest bias gap to a coefficient that can decrease, and the best partner's index.
 
     ``grower`` describes the coefficient to increase: (slot of its row, implied bias, curvature, 1
-    if it has a row, else 0). The best partner has the largest second-order gain, ``gap^2 /
-    curvature``. Gains are scaled, because they are compared in single precision. ``gains`` (n,) is
-    a buffer for the bits of the gains. The index is -1 if no gap is positive.
+    if it has a row, else 0). The best partner has the largest second-order gain,
+    ``gap^2 / curvature``. Gains are scaled, because they are compared in single precision.
+    ``gains`` (n,) is a buffer for the bits of the gains. The index is -1 if no gap is positive.
     """
     slot, top, own, twice = np.uintp(grower[0]), grower[1], grower[2], 2.0 * grower[3]
     gap_scale, curvature_scale = scales[0], scales[1]

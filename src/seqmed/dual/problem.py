@@ -259,9 +259,9 @@ def duality_gap(problem: DualProblem, multipliers: Array, errors: Array, bias: f
 
     The quadratic parts cancel exactly, so the gap is a sum of one term per point. With the slack
     ``s_i = 1 - y_i (score_i + bias)``, the term is the loss of ``s_i`` minus ``a_i s_i`` minus the
-    log term. With ``r = (C_i - a_i) s_i / e_i`` a term on the sloping part of the loss is ``e_i (r
-    - 1 - log r)``, which is never negative. A rounding error in the equality constraint increases
-    the gap. So does a bias that is not optimal under a finite variance.
+    log term. With ``r = (C_i - a_i) s_i / e_i`` a term on the sloping part of the loss is
+    ``e_i (r - 1 - log r)``, which is never negative. A rounding error in the equality constraint
+    increases the gap. So does a bias that is not optimal under a finite variance.
     """
     slack = problem.signs * (errors - bias)
     distance = problem.bounds - multipliers

@@ -116,9 +116,9 @@ def laplacian_machine(
 ) -> Scorer:
     """Train a Laplacian machine on one batch by a dense solve.
 
-    The graph over all rows changes the kernel to ``k - k(., X) (I + 2 beta L K)^{-1} 2 beta L k(X,
-    .)``. Only labeled rows have multipliers. With ``slack_shape=0`` it is LapSVM, solved by
-    scikit-learn, else LapMED.
+    The graph over all rows changes the kernel to
+    ``k - k(., X) (I + 2 beta L K)^{-1} 2 beta L k(X, .)``. Only labeled rows have multipliers. With
+    ``slack_shape=0`` it is LapSVM, solved by scikit-learn, else LapMED.
     """
     options = dict(parameters)
     bound, beta = options.pop("C"), options.pop("beta")

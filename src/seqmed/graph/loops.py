@@ -100,8 +100,8 @@ def compare(
 ) -> Single:
     """Return squared distances of queries to the rows that `find_below` has found for them.
 
-    If the block has the rows, distances are computed from them; otherwise they are ``|q|^2 + |b|^2
-    - 2 q.b``. A separate loop is twice as fast as one that also inserts in lists.
+    If the block has the rows, distances are computed from them; otherwise they are
+    ``|q|^2 + |b|^2 - 2 q.b``. A separate loop is twice as fast as one that also inserts in lists.
     """
     rows, norms, _ = block
     distances = np.empty(found.size, dtype=np.float32)
