@@ -79,8 +79,10 @@ def duals(rows: list[dict[str, Any]]) -> str:
     ratios = [cell["ratio"] for cells in table.values() for cell in cells.values()]
     header = ["n", "C", "tol 1e-3, shape 0", "tol 1e-3, shape 1", "tol 1e-6, shape 0",
               "tol 1e-6, shape 1", "SVC, tol 1e-3"]  # fmt: skip
-    reached = sum(value <= 0.35 for value in ratios)
-    summary = f"Largest ratio {max(ratios):.2f}; {reached} of {len(ratios)} reach 0.35."
+    low = sum(value <= 0.35 for value in ratios)
+    summary = (
+        f"The largest ratio is {max(ratios):.2f}. {low} of {len(ratios)} ratios are at most 0.35."
+    )
     return f"{markdown(header, lines)}\n\n{summary}"
 
 

@@ -137,6 +137,29 @@ def drift(path):
     plotting.save(figure, path)
 
 
+def late_labels(path):
+    """Draw labels that arrive with their rows beside labels that arrive five batches later."""
+
+    def run(seed, delay):
+        X, y, X_test, y_test = digits(seed)
+        stream = list(batches(X, y, 0.1, seed))
+        model, accuracies = SeqGraphMED(random_state=0), []
+        for number, (rows, labels) in enumerate(stream):
+            model.partial_fit(rows, labels if delay == 0 else [None] * len(rows))
+            if 0 < delay <= number:
+                model.partial_fit(*stream[number - delay], new_points=False)
+            accuracies.append(model.score(X_test, y_test) if number >= delay else np.nan)
+        return accuracies
+
+    delays = {"labels with their rows": 0, "labels five batches later": 5}
+    curves = {
+        name: np.array([run(seed, delay) for seed in range(5)]) for name, delay in delays.items()
+    }
+    figure, (axes,) = plotting.panels(1, SIZE)
+    draw_curves(axes, curves, "Digits, 10 % labels")
+    plotting.save(figure, path)
+
+
 def predictions(path):
     """Draw the calibration of probabilities."""
     confidence, correct = [], []
@@ -203,7 +226,8 @@ def command_line(path):
 
 FIGURES = {
     "first-model": first_model, "few-labels": few_labels, "drift": drift,
-    "predictions": predictions, "how-it-works": how_it_works, "command-line": command_line,
+    "late-labels": late_labels, "predictions": predictions, "how-it-works": how_it_works,
+    "command-line": command_line,
 }  # fmt: skip
 
 

@@ -34,8 +34,8 @@ __all__ = [
     "save",
 ]
 
-# Modules of the public names. They are imported on first use: importing scikit-learn takes about a
-# second, which would delay every shell completion.
+# Modules of the public names. Each module is imported on first use, because importing scikit-learn
+# takes about a second and would delay every shell completion.
 MODULES = {
     "GraphPropagation": "estimators.graph_propagation",
     "InputDriftWarning": "pipelines.stream_pipeline",

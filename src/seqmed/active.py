@@ -1,16 +1,18 @@
 """Label queries: the rows whose labels reduce the expected regret of all decisions the most.
 
-**Margin.** The decision at a row is the class with the largest score. Its margin m >= 0 is ``|f|``
-for a single machine. For one machine per class it is ``(best - second) / sqrt(q_1^2 + q_2^2)``,
-with the two largest class scores and their factors q_1 and q_2 (`class_scale_`).
+**Margin.** The decision at a row is the class with the largest score. The margin m >= 0 of the
+decision is ``|f|`` for a single machine. For one machine per class it is
+``(best - second) / sqrt(q_1^2 + q_2^2)``, with the two largest class scores and their factors q_1
+and q_2 (`class_scale_`).
 
 **Expected regret.** Let the score be Gaussian with standard deviation s around m. The expected
 regret of deciding now is
 
     r(m, s) = s phi(m / s) - m Phi(-m / s).
 
-**Covariance.** Labels do not shrink the covariance k_t of MED. It is therefore conditioned on the
-labeled rows L that the model keeps, as if each were an observation with noise variance 1 / C:
+**Covariance.** Labels do not shrink the covariance k_t of MED. The covariance is therefore
+conditioned on the labeled rows L that the model keeps, as if each were an observation with noise
+variance 1 / C:
 
     c(x, x') = k_t(x, x') - k_t(x, L) (k_t(L, L) + I / C)^{-1} k_t(L, x').
 
@@ -21,8 +23,8 @@ exactly ``r(m_j, t_ij)``. The value of row i is the sum over all distinct rows,
     v_i = sum_j r(m_j, t_ij).
 
 **Greedy choice.** The row with the largest value is chosen, and c is conditioned on it. This is
-repeated. Conditioning lowers the value of similar rows, so the chosen rows are diverse. Before two
-classes have labels all margins are 0, and the value is ``sum_j t_ij / sqrt(2 pi)``.
+repeated. Conditioning lowers the value of similar rows, so the chosen rows are diverse. If fewer
+than two classes have labels, all margins are 0, and the value is ``sum_j t_ij / sqrt(2 pi)``.
 
 For `SeqGraphMED` and `GraphPropagation` the covariance is ``exp(-d^2 / (2 h^2))``. Here d is the
 distance in the graph, and h^2 is the mean squared distance of a kept row to its farthest neighbour
@@ -60,7 +62,7 @@ __all__ = ["expected_regret", "query"]
 
 # Largest number of rows that are compared with each other.
 SHORTLIST = 1000
-# Relative difference below which two values are equal. Among rows of equal value the first one is
+# Relative difference below which two values are equal. If rows have equal values, the first one is
 # chosen.
 TIE = 1e-9
 # Margin, in standard deviations, beyond which the regret is zero in double precision.
@@ -73,8 +75,8 @@ def query(model: Any, X: MatrixLike, n: int) -> Indices:
     Parameters
     ----------
     model : fitted SeqMED, SeqLapMED, SeqGraphMED or GraphPropagation
-        Or a pipeline that ends in one of these, or a fitted search over one. It may have learned
-        unlabeled rows only. It is not changed.
+        Pipelines that end in one of these, and fitted searches, are also accepted. The model may
+        have learned unlabeled rows only. It is not changed.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Rows that can be labeled, in the form that ``model.predict`` takes.
     n : int in [1, n_samples]
@@ -100,8 +102,8 @@ def query(model: Any, X: MatrixLike, n: int) -> Indices:
     Notes
     -----
     Up to 1000 distinct rows are compared with each other, at a cost of ``n * n_samples**2``. If
-    there are more, only the 1000 rows with the largest expected regret are compared. Before two
-    classes have labels, 1000 evenly spaced rows are used instead. If the model keeps l labeled
+    there are more, only the 1000 rows with the largest expected regret are compared. If fewer than
+    two classes have labels, 1000 evenly spaced rows are used instead. If the model keeps l labeled
     rows, they add a cost of ``l**3 + l**2 * n_samples``; `window`, `lag` and `budget` limit l.
 
     Examples
@@ -130,21 +132,22 @@ def query(model: Any, X: MatrixLike, n: int) -> Indices:
 def expected_regret(model: Any, X: MatrixLike) -> Array | None:
     """Return the expected regret of the decision at every row.
 
-    It is the value of a label for the row itself. Use it to choose candidates for `query` from a
-    stream that is too long to be passed at once.
+    The expected regret is the value of a label for the row itself. Use it to choose candidates for
+    `query` from a stream that is too long to be passed at once.
 
     Parameters
     ----------
     model : fitted SeqMED, SeqLapMED, SeqGraphMED or GraphPropagation
-        Or a pipeline that ends in one of these, or a fitted search over one. It is not changed.
+        Pipelines that end in one of these, and fitted searches, are also accepted. The model is not
+        changed.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Rows that can be labeled, in the form that ``model.predict`` takes.
 
     Returns
     -------
     regrets : ndarray of shape (n_samples,) or None
-        Expected regret >= 0 of every row. None before two classes have labels; choose candidates at
-        random in that case.
+        Expected regret >= 0 of every row. None if fewer than two classes have labels; choose
+        candidates at random in that case.
 
     Raises
     ------
@@ -206,7 +209,7 @@ def prepared(model: Any, X: MatrixLike) -> tuple[Any, Points]:
 
 @contextmanager
 def threads_and_overflow(model: Any, points: Points) -> Iterator[None]:
-    """Set the number of threads and ignore overflow, which is checked for afterwards."""
+    """Set the number of threads and ignore overflow; results are checked afterwards."""
     rows = max(points.shape[0], model._n_support())
     with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
         yield
@@ -239,7 +242,10 @@ def own_regret(known: Uncertainty, points: Points, margins: Array) -> Array:
 
 
 def ranking(known: Uncertainty, points: Points, margins: Array) -> Indices:
-    """Return all rows, the shortlist first. The shortlist is chosen by regret, or evenly spaced."""
+    """Return all rows, the shortlist first.
+
+    The shortlist consists of the rows with the largest regret, or of evenly spaced rows.
+    """
     size = margins.size
     if size <= SHORTLIST:
         return np.arange(size)
@@ -284,7 +290,7 @@ def best(values: Array, ratios: Array) -> int:
 
 
 def label_values(covariance: Array, margins: Array, observed: Array) -> Array:
-    """Return the value of every row, (N,): the reduction of the regret of all rows."""
+    """Return the value of every row, (N,): its label reduces the total regret by this amount."""
     changes = np.abs(covariance) / np.sqrt(observed)[:, None]
     values: Array = regret(margins[None, :], changes).sum(axis=1)
     return values

@@ -1,7 +1,7 @@
 """A batch: its validated rows, the input of one update, and the report of the update.
 
-The estimators make `Rows` of what the user passes. `seqmed.margin_state` makes a `Batch` of them,
-with targets for every machine, and `seqmed.update` returns an `UpdateInfo`.
+The estimators convert the user's input to `Rows`. `seqmed.margin_state` converts `Rows` to a
+`Batch`, which has targets for every machine. `seqmed.update` returns an `UpdateInfo`.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ class Batch:
     Parameters
     ----------
     points : (n, p) all rows, labeled or not.
-    labeled : (l,) indices of the labeled ones.
+    labeled : (l,) indices of the labeled rows.
     targets : (l, machines) each -1.0 or +1.0.
     weights : (l,) positive weights of the labeled rows.
-    class_weights : (l,) positive weights of their classes, which multiply the others.
+    class_weights : (l,) positive weights of the classes of these rows; the two weights are
+        multiplied.
     """
 
     points: Points
@@ -73,13 +74,15 @@ class UpdateInfo(NamedTuple):
     n_labeled : labeled rows of the batch.
     n_window : labeled points whose multipliers were optimised.
     projection_cost : (machines,) norm, in the base kernel's space, of the residual of projecting
-        points beyond the budget; times ``sqrt(k(x, x))`` it bounds the change of any score.
-    replacement_cost : largest change, by replacing landmarks, of the variance at one that was
-        replaced, as a share of ``k(z, z)``.
+        points beyond the budget; multiplied by ``sqrt(k(x, x))`` it bounds the change of the score
+        of x.
+    replacement_cost : largest change of the variance at a replaced landmark z, as a fraction of
+        ``k(z, z)``.
     forgot : whether earlier labels have been discounted by `Settings.forgetting`.
     C, beta : multiplier bound of a row of weight 1, and smoothness weight.
 
-    A batch of many labels may be learned in mini-batches. Solutions are those of the last one.
+    A batch of many labels may be learned in mini-batches. The solutions are then those of the last
+    mini-batch.
     """
 
     solutions: tuple[DualSolution | None, ...]
@@ -93,7 +96,7 @@ class UpdateInfo(NamedTuple):
     beta: float = 0.0
 
     def after(self, earlier: list[UpdateInfo]) -> UpdateInfo:
-        """Return the report of a batch whose earlier mini-batches had these reports."""
+        """Combine this report of the last mini-batch with the reports of the earlier ones."""
         if not earlier:
             return self
         every = [*earlier, self]
@@ -116,12 +119,12 @@ class UpdateInfo(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """The largest duality gap of the update; NaN if no dual was posed."""
+        """The largest duality gap of the update; NaN if no dual was solved."""
         return max((solution.gap for solution in self.solved), default=float("nan"))
 
     @property
     def relative_gap(self) -> float:
-        """The largest gap relative to its objective; NaN if no dual was posed."""
+        """The largest gap relative to its objective; NaN if no dual was solved."""
         return max((solution.relative_gap for solution in self.solved), default=float("nan"))
 
     @property

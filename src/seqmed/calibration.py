@@ -3,8 +3,8 @@
 The posterior standard deviation is not a probability of error, because labels never shrink it. The
 stream itself provides a record: every labeled row is scored before it is learned. A slope A > 0
 turns class scores s into probabilities ``softmax(A s)``, or ``sigmoid(A f)`` for the single score
-of two classes. The record is stored as its log-likelihood under every slope of a fixed grid. It
-needs constant memory, and old scores are forgotten by scaling it.
+of two classes. The record is stored as its log-likelihood under every slope of a fixed grid, in
+constant memory. To forget old scores, these log-likelihoods are scaled down.
 
 Probabilities are averaged over the slopes, weighted by a prior and the likelihood of the record.
 Under every slope the class with the largest score has the largest probability, so predictions and
@@ -25,11 +25,13 @@ from seqmed.classes import ClassRegistry
 from seqmed.kernels import blocks
 
 # Grid of slopes in steps of half an octave. Scores on the margin are +-1. If C is close to
-# slack_shape they are as small as ``1 - slack_shape / C``, which needs the steepest slopes.
+# slack_shape, scores on the margin are as small as ``1 - slack_shape / C``. Such scores need the
+# steepest slopes.
 SLOPES = 2.0 ** np.arange(-5.0, 12.5, 0.5)
 # Mean and standard deviation of the normal prior of the slope, in octaves.
 PRIOR_MEAN, PRIOR_DEVIATION = 1.5, 2.0
-# Probability of a random label. It bounds the influence of a single row on the likelihood.
+# Probability of a random label. This probability bounds the influence of a single row on the
+# likelihood.
 LABEL_NOISE = 1e-3
 # Largest exponent, to avoid overflow.
 LARGEST_EXPONENT = 50.0
@@ -134,7 +136,8 @@ def with_unseen(registry: ClassRegistry, seen: Array, of_classes: Array) -> Arra
 
     A declared class without a label has the probability ``1 / (n_labels + n_classes)``, by
     Laplace's rule of succession. The class with the largest score in ``of_classes`` (n, K) has the
-    largest probability, even if two probabilities are equal after rounding.
+    largest probability. If rounding makes another probability equal, that of this class is
+    increased.
     """
     unseen = 1.0 / (registry.weights.sum() + registry.classes.size)
     found = np.full((seen.shape[0], registry.classes.size), unseen)

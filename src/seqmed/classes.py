@@ -67,9 +67,10 @@ class ClassRegistry:
         )
 
     def discount(self, forgetting: float, codes: NDArray[np.intp], weights: Array) -> ClassRegistry:
-        """Return the registry with updated discounted weights: new labels are added.
+        """Return the registry with updated discounted weights.
 
-        Before that, the weights of earlier labels are scaled by ``forgetting`` in [0, 1].
+        The weights of earlier labels are scaled by ``forgetting`` in [0, 1]. Then the weights of
+        the new labels are added.
         """
         new = np.bincount(codes, weights, minlength=self.classes.size)
         return replace(self, discounted=forgetting * self.discounted + new)
@@ -177,8 +178,8 @@ class ClassRegistry:
         """The factors of the class scores, (K,); 0 for a class without a label.
 
         With a machine per class they are ``sqrt(nbar / n_c) / 2``, where n_c is the discounted
-        weight of the labels of a class and nbar is its mean over the classes seen. Otherwise they
-        are 1.
+        weight of the labels of a class and nbar is the mean of n_c over the classes seen. Otherwise
+        they are 1.
         """
         if not self.per_class:
             return np.ones(self.classes.size)

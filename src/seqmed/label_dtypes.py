@@ -150,7 +150,7 @@ def in_unit(values: Labels, unit: Any) -> Labels | None:
 
 
 def same_unit(values: Labels, unit: Any) -> Labels:
-    """Return dates in another unit; refuse those that are out of its range."""
+    """Return dates in another unit; refuse dates outside the range of that unit."""
     converted = in_unit(values, unit)
     if converted is None:
         raise ValueError(
@@ -191,7 +191,7 @@ LABEL_TYPES = (BOOLEANS, INTEGERS, FLOATS, STRINGS, BYTES, DATES)
 
 def type_of_class(python_class: type) -> LabelType | None:
     """Return the label type of a Python class, None if its objects cannot be labels."""
-    if issubclass(python_class, np.timedelta64):  # a subclass of np.integer
+    if issubclass(python_class, np.timedelta64):  # timedelta64 is a subclass of np.integer
         return None
     return next((each for each in LABEL_TYPES if issubclass(python_class, each.classes)), None)
 

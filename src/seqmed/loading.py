@@ -22,8 +22,8 @@ def load(path: AnyPath) -> Any:
     model : estimator
         The saved model. A model made by `seqmed learn` with scaling, text or ignored columns is
         returned as a StreamPipeline with the steps "columns" and "model". Pass it data frames,
-        dictionaries of columns, or arrays of the columns in `feature_names_in_`. It predicts as the
-        command does. It cannot be saved: continue training with `seqmed learn`.
+        dictionaries of columns, or arrays of the columns in `feature_names_in_`. This pipeline
+        predicts as the command does. It cannot be saved: continue training with `seqmed learn`.
 
     Raises
     ------
@@ -46,5 +46,5 @@ def load(path: AnyPath) -> Any:
         return model
     steps = [("columns", ColumnEncoder(schema)), ("model", model)]
     pipeline = StreamPipeline(steps, drift_limit=None)
-    pipeline.__dict__.update(_monitor=None, drift_=None)  # the state after a first batch
+    pipeline.__dict__.update(_monitor=None, drift_=None)  # as after a first batch
     return pipeline

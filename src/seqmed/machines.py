@@ -18,7 +18,7 @@ from seqmed.settings import Settings
 
 Solutions = tuple[DualSolution | None, ...]
 
-# Distance beyond its margin from which a point is left out at first.
+# A point at least this far beyond its margin is left out at first.
 SPARE = 0.2
 
 
@@ -66,8 +66,9 @@ def solve(
 ) -> DualSolution | None:
     """Solve the dual of one machine; None if it has none (`has_dual`).
 
-    It starts from the multipliers of the last update. If ``block`` is given, a product with the
-    Gram matrix is cheap and its entries are not: points beyond their margins are first left out.
+    The solver starts from the multipliers of the last update. If ``block`` is given, a product with
+    the Gram matrix is cheap and its entries are not: points beyond their margins are first left
+    out.
     """
     if not has_dual(prior, machine):
         return None
@@ -110,7 +111,7 @@ def prior_bias(prior: Posterior, machine: int) -> float:
 
 
 def with_solutions(prior: Posterior, solutions: Solutions) -> Posterior:
-    """Return the posterior with the multipliers and biases of the solutions there are."""
+    """Return the posterior with the multipliers and biases of the solutions that are not None."""
     window, n_solved = prior.window, prior.n_solved.copy()
     coefficients, biases = window.coefficients.copy(), prior.biases.copy()
     for machine, solution in enumerate(solutions):

@@ -40,9 +40,10 @@ def empty_state(
     bias_variance: float | None,
     fixed: dict[str, Any],
 ) -> MarginState:
-    """Return the state before the first batch, ``rows``, which determines the format of later rows.
+    """Return the state before the first batch.
 
-    If ``bias_variance`` is None, there is one machine per class with a known bias of -1.
+    ``rows`` is the first batch, which determines the format of later rows. If
+    ``bias_variance`` is None, there is one machine per class with a known bias of -1.
     """
     per_class = bias_variance is None
     mean, variance = (-1.0, 0.0) if bias_variance is None else (0.0, bias_variance)
@@ -60,8 +61,8 @@ def learn(
 ) -> tuple[MarginState, UpdateInfo]:
     """Learn a batch, or late labels if its points are not new.
 
-    The calibration records the scores of labeled rows under the posterior before the update. It is
-    updated last, because the update decides whether earlier labels are discounted.
+    The calibration records the scores of labeled rows under the posterior before the update. The
+    calibration is updated last, because the update decides whether earlier labels are discounted.
     """
     labeled = np.flatnonzero(rows.labeled)
     points, weights = rows.points, rows.weights[labeled]

@@ -46,7 +46,7 @@ def forget_labels(posterior: Posterior, forgetting: float) -> Posterior:
     newest, averaged = posterior.projection_errors
     posterior = replace(
         posterior,
-        # relative to new labels, which have full weight
+        # compared with the weight of new labels, which is not discounted
         window=window.take(window.bounds > NEGLIGIBLE * posterior.window.bounds.max(initial=0.0)),
         frozen=frozen.take(~gone),
         landmarks=scaled(posterior.landmarks, forgetting),

@@ -83,7 +83,7 @@ def reliability(axes: Axes, probabilities: Array, accuracies: Array, counts: Arr
     axes.scatter(probabilities, accuracies, 200 * counts / counts.sum() + 8, color=PALETTE[0])
     axes.set(
         xlabel="probability of the predicted class", ylabel="accuracy",
-        title="calibration", xlim=(0, 1.02), ylim=(0, 1.02),
+        title="calibration", xlim=(-0.05, 1.05), ylim=(-0.05, 1.05),
     )  # fmt: skip
     axes.grid(alpha=0.3, linewidth=0.6)
     axes.legend(frameon=False, fontsize="small")

@@ -202,8 +202,8 @@ class Posterior:
     def frozen_coefficients(self) -> Array:
         """Return the coefficients (m, machines) of the mean without the window, on the landmarks.
 
-        In the base kernel, they are the coefficients of projected support vectors plus the
-        coefficients that smoothness adds for all frozen support vectors.
+        In the base kernel, a coefficient has two parts: the coefficient of projected support
+        vectors, and the coefficient that smoothness adds for all frozen support vectors.
         """
         landmarks = self.landmarks
         if self.covariance.on_landmarks or not landmarks.size:

@@ -22,6 +22,6 @@ def snapshot(estimator: Estimator) -> Estimator:
 def copy_to_fit(estimator: Any) -> Any:
     """Return a copy that can learn without changing the estimator.
 
-    It is shallow for models of this package, and deep for all others.
+    The copy is shallow for models of this package, and deep for all others.
     """
     return snapshot(estimator) if hasattr(estimator, "_snapshot") else deepcopy(estimator)

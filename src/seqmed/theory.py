@@ -4,8 +4,8 @@ These functions are slow, dense and literal. Nothing in the package calls them. 
 names the one it computes, and the tests compare the two. Hou and Hero, "Sequential Maximum Margin
 Classifiers for Partially Labeled Data", ICASSP 2018.
 
-Notation: K is a kernel matrix, y the labels -1 or +1, a the Lagrange multipliers of labeled rows, C
-their bounds, L the graph Laplacian of a batch, beta its weight.
+Notation: K is a kernel matrix, and y are the labels -1 or +1. The labeled rows have Lagrange
+multipliers a with bounds C. L is the graph Laplacian of a batch, and beta is its weight.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def unrolled_kernel(k: Kernel, batches: list[tuple[Array, Array, float]]) -> Ker
 def graph_covariance(W: Array, alpha: float) -> Array:
     """Return the prior covariance of a function on a graph, ``(D - alpha W)^{-1}``.
 
-    W (n, n) holds symmetric edge weights, D their row sums (1 for a row without an edge). Its
-    inverse is ``(1 - alpha) D`` plus alpha times the Laplacian D - W: functions are smooth along
-    edges and bounded everywhere.
+    W (n, n) holds symmetric edge weights. D is the diagonal matrix of their row sums (1 for a row
+    without an edge). The inverse of this covariance is ``(1 - alpha) D`` plus alpha times the
+    Laplacian D - W: functions are smooth along edges and bounded everywhere.
     """
     D = W.sum(axis=1)
     precision: Array = np.diag(np.where(D > 0, D, 1.0)) - alpha * W

@@ -23,9 +23,10 @@ from seqmed.arrays import Float
 
 # Largest number of rows for which a second thread costs more than it saves, on 2 to 8 cores.
 SMALL = 1500
-# Smallest number of kernel values for which Python threads are started: a few milliseconds.
+# Smallest number of kernel values for which Python threads are started: a few milliseconds of work.
 MANY_VALUES = 2**20
-# Smallest number of multiplications for which a product uses two threads: a few milliseconds.
+# Smallest number of multiplications for which a product uses two threads: a few milliseconds of
+# work.
 LARGE_PRODUCT = 2**26
 
 Part = TypeVar("Part")

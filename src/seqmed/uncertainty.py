@@ -50,7 +50,7 @@ class Uncertainty(NamedTuple):
     Attributes
     ----------
     points : (n, p) rows, as the covariance function takes them.
-    margins : (n,) margins; 0 before two classes have labels.
+    margins : (n,) margins; 0 if fewer than two classes have labels.
     covariance : covariance function k_t.
     bias_variance : finite variance that is added to k_t.
     labeled : (l, p) rows that k_t is to be conditioned on.
@@ -132,7 +132,7 @@ def conditional_covariance(known: Uncertainty, points: Points) -> Array:
     """Return the conditional covariance of all rows, (n, n)."""
     size = known.labeled.shape[0]
     every = stack(known.labeled, points)
-    joint = known.covariance(every, every) + known.bias_variance  # one call is fastest
+    joint = known.covariance(every, every) + known.bias_variance  # one call is faster than several
     if not size:
         return joint
     factor = cholesky(noisy(joint[:size, :size], known.noise))

@@ -3,8 +3,8 @@
 The steps of an update are (Theorems 1 and 2 of the paper, `seqmed.theory`):
 
 1. earlier labels are discounted by the forgetting factor;
-2. the smoothness of its rows is folded into the covariance (Theorem 2);
-3. its labeled rows enter the window, and the multipliers of the oldest are frozen;
+2. the smoothness of the new rows is folded into the covariance (Theorem 2);
+3. new labeled rows enter the window, and the multipliers of the oldest rows are frozen;
 4. one dual per machine gives the multipliers of the window and the bias (Theorem 1);
 5. the new mean is averaged, kept within its budget, and expanded in the base kernel.
 
@@ -130,8 +130,8 @@ def add_labels(
 ) -> tuple[Posterior, UpdateInfo]:
     """Learn late labels of points that are already part of the covariance.
 
-    They count as labels of the last batch. Earlier labels are discounted unless this batch already
-    had labels.
+    Late labels count as labels of the last batch. Earlier labels are discounted unless this batch
+    already had labels.
     """
     check_variances(posterior, batch.points)
     number, past, forgot = posterior.n_batches - 1, posterior, False
@@ -227,7 +227,7 @@ def with_forgetting(
 ) -> tuple[Posterior, bool]:
     """Return the posterior after forgetting, and whether earlier labels were discounted.
 
-    They are discounted if the window, with the new labels, has a dual to solve.
+    Earlier labels are discounted if the window, with the new labels, has a dual to solve.
     """
     if settings.forgetting == 1.0 or not entering.size:
         return posterior, False

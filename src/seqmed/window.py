@@ -20,9 +20,9 @@ def leaving(window: Window, entering: Window, settings: Settings) -> Mask:
     """Return a mask (n,) of the points that leave the window when others enter it.
 
     The window contains the last `Settings.lag` batches with labels. It has at most
-    `Settings.window` and `Settings.capacity` points, unless the newest batch alone has more. Beyond
-    `window` the oldest points leave. Beyond `capacity` the points with the smallest multipliers
-    leave, older points first.
+    `Settings.window` and `Settings.capacity` points, unless the newest batch alone has more. If
+    there are more than `window` points, the oldest ones leave. If there are more than `capacity`
+    points, those with the smallest multipliers leave, older points first.
     """
     lag, size, capacity = settings.lag, settings.window, settings.capacity
     leaves = np.zeros(window.size, dtype=bool)

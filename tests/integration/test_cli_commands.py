@@ -390,6 +390,16 @@ def test_text_folders_and_groups(tmp_path, chosen):
     assert [line.split(",")[2] for line in result.out.splitlines()[1:]] == ["spam", "ham"]
 
 
+def test_the_version_is_that_of_the_library(tmp_path):
+    result = seqmed(tmp_path, "--version")
+    assert (result.code, result.out) == (0, f"seqmed {library.__version__}\n")
+
+
+def test_help_joins_the_lines_of_a_paragraph(tmp_path):
+    wide = seqmed(tmp_path, "reproduce", "--help", columns=200).out
+    assert "interrupted, run it again: it resumes after the last finished trial." in wide
+
+
 def test_columns_between_commas():
     assert options.column_names(['a, "b,c"', "d"]) == ("a", "b,c", "d")
     assert options.column_names(None) == ()

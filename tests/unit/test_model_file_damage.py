@@ -437,7 +437,7 @@ PLANS = {
     "a deep document": (made(deep(100_000)), "recursion"),
     "a deep value": (made(filled(deep(900))), "recursion"),
     "no entry": (made("{}", entry="pt"), "no header"),
-    "no checksum": (sealed(safetensors.numpy.save({"a": np.zeros(9)})[:-32]), "not the last"),
+    "no checksum": (sealed(safetensors.numpy.save({"a": np.zeros(9)})[:-32]), "not a checksum"),
     "a long header": (sealed(struct.pack("<Q", 2**63) + b"{}" + bytes(40)), "declared with"),
     "another class": (parameters("os.system"), "a 'os.system', expected one of"),
     "a transformer": (parameters("StandardScaler"), "holds a StandardScaler"),

@@ -22,6 +22,7 @@ def main() -> None:
     from seqmed.cli.evaluate import evaluate
     from seqmed.cli.inspect import inspect
     from seqmed.cli.learn import learn
+    from seqmed.cli.options import before_commands
     from seqmed.cli.predict import predict
     from seqmed.cli.query import query
     from seqmed.cli.reproduce import reproduce
@@ -29,8 +30,10 @@ def main() -> None:
     from seqmed.cli.standard_streams import prepare
 
     app = typer.Typer(
-        name="seqmed", help=HELP, no_args_is_help=True, pretty_exceptions_enable=False
-    )
+        name="seqmed", help=HELP, no_args_is_help=True, pretty_exceptions_enable=False,
+        callback=before_commands,
+        rich_markup_mode="markdown",  # joins the lines of a paragraph
+    )  # fmt: skip
     for command in (learn, predict, evaluate, inspect, query, reproduce):
         app.command(no_args_is_help=command is not reproduce)(with_debug(command))
     prepare()

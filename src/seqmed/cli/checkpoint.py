@@ -153,12 +153,14 @@ def save(model: Classifier, progress: Progress, path: Path) -> None:
 def load(path: Path) -> tuple[Classifier, Progress]:
     """Return the model in a file and its progress."""
     if not path.exists():
-        raise CommandError(f"{path} does not exist: check the path, or make it with seqmed learn.")
+        raise CommandError(
+            f"{path} does not exist: check the path, or make a model with seqmed learn."
+        )
     model, extra = model_file.load_with_extra(path)
     if not isinstance(model, Classifier) or extra is None:
         kind = type(model).__name__ + (" without a schema" if extra is None else "")
         raise CommandError(
-            f"{path} holds a {kind}, expected a model made by seqmed learn: use this one in "
+            f"{path} holds a {kind}, expected a model made by seqmed learn: use this file in "
             "Python, with seqmed.load."
         )
     try:

@@ -119,7 +119,7 @@ def experts(model: Any) -> dict[str, Any]:
             "duality_gap": json_value(float(margin.duality_gap_)),
             "tol": margin.tol,
             "calibration_slope": calibration.slope,
-            "calibrated_by": calibration.n_scored,
+            "labels_in_calibration": calibration.n_scored,
         }
         if margin.budget is not None:
             error = float(posterior.projection_error.max(initial=0.0))

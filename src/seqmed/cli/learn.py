@@ -153,8 +153,8 @@ def learn(
     """Train a model on files and pipes, or continue training.
 
     The labeled rows of a batch are predicted, then the batch is learned. The model is saved
-    together with its position in the stream. If interrupted at any point, run the same command
-    again: it resumes after the last saved batch.
+    together with its position in the stream. If the command is interrupted, run it again: it
+    resumes after the last saved batch.
     """
     from seqmed import model_file
     from seqmed.cli.checkpoint import is_log

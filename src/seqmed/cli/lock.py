@@ -20,8 +20,9 @@ except ImportError:  # Windows, where models are not locked
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock of a model file; refuse if another process holds it.
 
-    The locked file is `.NAME.lock` beside the model, because every save replaces the model. It is
-    removed at the end; a file left by a killed process is not locked.
+    The locked file is `.NAME.lock` beside the model, because every save replaces the model. The
+    lock file is removed at the end. If a process is killed, its lock file remains, but is not
+    locked.
     """
     if fcntl is None:
         yield

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from seqmed import __version__
+
 Format = Literal["csv", "tsv", "jsonl", "parquet", "feather", "npz"]
 OutputFormat = Literal["csv", "tsv", "jsonl", "parquet"]
 OnError = Literal["stop", "skip"]
@@ -49,6 +51,25 @@ Keep = Annotated[
 ]
 
 STANDARD_OUTPUT = Path("-")
+
+
+def show_version(wanted: bool) -> None:
+    """Print the version and exit, if wanted."""
+    if wanted:
+        typer.echo(f"seqmed {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool,
+    typer.Option(
+        "--version", callback=show_version, is_eager=True, help="Show the version and exit."
+    ),
+]
+
+
+def before_commands(version: Version = False) -> None:
+    """Accept the options that precede the name of a command."""
 
 
 def column_names(values: Sequence[str] | None) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ def new_model(
     model.set_params(**full_names(model, {"random_state": DEFAULT_SEED, **given}))
     if marker not in (None, DEFAULT_MARKER):
         names = {"unlabeled", NESTED + "unlabeled"} & set(model.get_params())
-        model.set_params(**dict.fromkeys(names))  # then -1 may be a class
+        model.set_params(**dict.fromkeys(names))  # with this marker, -1 may be a class
     model._validate_params()
     if isinstance(model, SeqGraphMED):
         model.estimator._check_parameters(None)
@@ -93,8 +93,8 @@ def differs(name: str, now: Any, before: Any) -> CommandError:
 def full_names(model: Classifier, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters by their names in `set_params`; refuse unknown ones.
 
-    Parameters of the estimator of a `SeqGraphMED` may be named without prefix. Those in `COMMON`
-    are set for both.
+    Parameters of the estimator of a `SeqGraphMED` may be named without prefix. Parameters in
+    `COMMON` are set for both estimators.
     """
     known = set(model.get_params()) - {"estimator", "unlabeled", NESTED + "unlabeled"}
     found = {}

@@ -103,7 +103,7 @@ class Learner:
     def interruption(self) -> str:
         """Return the message after an interruption."""
         if not self.saved_batches:
-            return "interrupted before the first batch was saved."
+            return "interrupted before the first batch was saved: run the command again."
         return (
             f"interrupted: {self.path} was saved after batch {self.saved_batches}. Run "
             "the same command again to resume."
@@ -142,7 +142,7 @@ class Learner:
         self.progress = replace(
             self.progress, record=record, schema=batch.schema, position=batch.position
         )
-        self._progress_batches = self.model.n_batches_  # set last: model and progress agree
+        self._progress_batches = self.model.n_batches_  # set last, so that model and progress agree
 
     def _state(self, record: PrequentialRecord) -> dict[str, Any]:
         """Return the entries of a log line that describe the model and the time."""

@@ -76,7 +76,7 @@ def query(
 
 
 class Shortlist:
-    """The distinct rows of largest expected regret; a random sample before there are two classes.
+    """The distinct rows of largest expected regret; with fewer than two classes, a random sample.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ def reproduce(
 ) -> None:
     """Reproduce the experiments of Hou and Hero's paper.
 
-    Finished trials are kept in OUT/work. If interrupted, run the same command again: it resumes
+    Finished trials are kept in OUT/work. If the command is interrupted, run it again: it resumes
     after the last finished trial.
     """
     from seqmed.experiments import figures, reports, runner
@@ -182,7 +182,7 @@ def show_result(console: Console, result: FigureResult, paths: list[Path]) -> No
 
 
 def can_draw(console: Console) -> bool:
-    """Return whether matplotlib is installed; print how to install it if not."""
+    """Return whether matplotlib is installed; if not, print how to install it."""
     from seqmed import plotting
 
     try:
@@ -194,7 +194,7 @@ def can_draw(console: Console) -> bool:
 
 
 def missing_isolet(console: Console, data_dir: Path | None) -> tuple[str, bool] | None:
-    """Download ISOLET if necessary; return why that failed, and whether the data are wrong."""
+    """Download ISOLET if necessary; return why this failed, and whether the data are wrong."""
     from seqmed.experiments import isolet
 
     try:

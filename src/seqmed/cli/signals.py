@@ -2,8 +2,8 @@
 
 Such an exception can be lost in three ways. A signal that arrives just before a blocking read does
 not interrupt it, so that the handler is not called. An exception raised in a callback, such as that
-of a weak reference, is ignored. In both cases a thread sends the signal again. pyarrow has its own
-handlers while it reads, and loses signals that arrive near the end: they are disabled.
+of a weak reference, is ignored. In both cases a thread sends the signal again. While pyarrow reads,
+it has its own handlers, which lose signals that arrive near the end. These handlers are disabled.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def end_by_exception() -> None:
     """Make SIGTERM, SIGHUP and SIGINT end the command by an exception."""
     handler = ExceptionFromSignal()
     for number in (getattr(signal, name) for name in NAMES if hasattr(signal, name)):
-        # nohup ignores signals: keep that
+        # signals that are ignored, as with nohup, stay ignored
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, handler)
     if hasattr(signal, "pthread_kill"):

@@ -48,7 +48,7 @@ class Basis:
         zero, so that a basis of m landmarks always has the same size.
     gram : the matrix K_ZZ, (m, m).
     coefficient_covariance : the matrix V, (m, m), the covariance of u, with the identity in the
-        entries of redundant landmarks; None for the identity everywhere, before any penalty.
+        entries of redundant landmarks; None before any penalty, when V is the identity.
     """
 
     landmarks: Points
@@ -232,8 +232,8 @@ def conditioned_by_factor(covariance: Array, rows: Array) -> Array:
 def with_discounted_penalty(known: Array, forgetting: float) -> Array:
     """Return ``(I + g H)^{-1}`` for ``V = (I + H)^{-1}``, (m, m), and the forgetting factor g.
 
-    It is computed from a factor of V. Otherwise negative eigenvalues caused by rounding would grow
-    with every batch.
+    The matrix is computed from a factor of V. Without the factor, negative eigenvalues caused by
+    rounding would grow with every batch.
     """
     factor = semidefinite_factor(known)
     return reduced(factor, np.sqrt(1.0 - forgetting) * factor, forgetting)

@@ -1,4 +1,7 @@
-"""The exact recursion: every point is kept. It is the reference, and suitable for short streams."""
+"""The exact recursion: every point is kept.
+
+This recursion is the reference for the others, and suitable for short streams.
+"""
 
 from __future__ import annotations
 

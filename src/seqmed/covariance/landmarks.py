@@ -142,7 +142,8 @@ def replaced_now(n: int, pending: float, seen: float, n_landmarks: int) -> float
     pending.
     """
     due = n_landmarks * pending / seen
-    most = max(n / 8, n - 3.0 * np.sqrt(n))  # in number, or in the mean of a number, of places
+    # n points are enough for this expected number of replacements, plus three standard deviations
+    most = max(n / 8, n - 3.0 * np.sqrt(n))
     if pending < DEFERRED * seen and due < most:
         return 0.0
     return float(max(n, pending * min(1.0, most / due)))

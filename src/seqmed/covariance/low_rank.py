@@ -42,7 +42,7 @@ class Reduction:
 
 @dataclass(frozen=True)
 class LowRankCovariance:
-    """A base kernel minus its reduction by smoothness; without reduction before any penalty."""
+    """A base kernel minus its reduction by smoothness; there is no reduction before any penalty."""
 
     kernel: Kernel
     reduction: Reduction | None = None
@@ -135,10 +135,10 @@ def check_variance(rest: Array, variances: Array) -> None:
 def reduction_factor(penalty_factor: Array, gram: Array) -> Array:
     """Return J, (n, r), with ``J J' = (I + P K)^{-1} P`` for a penalty ``P = R R'``.
 
-    This is the matrix S of Theorem 2. The paper inverts P, which is singular. Here ``S = R (I +
-    R'KR)^{-1} R'``, where the matrix to invert has eigenvalues >= 1. If rounding of a huge K or an
-    indefinite K violates this, negative eigenvalues of R'KR are set to zero; more than
-    `factorisation.LARGEST` rows are then refused.
+    ``J J'`` is the matrix S of Theorem 2. The paper inverts P, which is singular. Here
+    ``S = R (I + R'KR)^{-1} R'``, where the matrix to invert has eigenvalues >= 1. Rounding of a
+    huge K, or an indefinite K, may violate this. Negative eigenvalues of R'KR are then set to zero,
+    and more than `factorisation.LARGEST` rows are refused.
     """
     product = penalty_factor.T @ gram @ penalty_factor
     product = 0.5 * (product + product.T)

@@ -83,7 +83,7 @@ class FoldResult(NamedTuple):
     recursion : recursion after the batch.
     origin : (m,) the index of each landmark before the batch, -1 for a new landmark; None if no
         landmark has changed.
-    replacement_cost : largest change of the variance at a landmark that was replaced, as a fraction
+    replacement_cost : largest change of the variance at a replaced landmark z, as a fraction
         of k(z, z).
     """
 

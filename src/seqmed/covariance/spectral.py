@@ -1,11 +1,10 @@
 """The spectral recursion: section 3.2 of the paper, with details that the paper leaves open.
 
-From the third batch on, earlier batches are represented by r pseudo-points: running means over
-batches of the right singular vectors V of X_t, of its singular values s, and of Laplacian values d
-paired with them by the Rayleigh quotient ``d_i = u_i' L u_i`` of the left singular vectors. The
-prior kernel is the base kernel smoothed by the penalty ``diag(B s^2 d)`` on V, where B is the sum
-of all smoothness weights so far. The new batch is then folded in exactly. The first two batches are
-exact.
+From the third batch on, r pseudo-points represent earlier batches. They are running means, over
+batches X_t, of the right singular vectors V, the singular values s, and the Laplacian values d.
+Each value ``d_i = u_i' L u_i`` is the Rayleigh quotient of a left singular vector u_i. The prior
+kernel is the base kernel smoothed by the penalty ``diag(B s^2 d)`` on V, where B is the sum of all
+smoothness weights so far. The new batch is then folded in exactly. The first two batches are exact.
 """
 
 from __future__ import annotations
@@ -62,8 +61,8 @@ class Spectrum:
 def spectrum_of(points: Points, smoothness: Smoothness) -> Spectrum:
     """Return the spectrum of one batch, of rank min(n, p)."""
     left, values, right = svd(points, full_matrices=False)
-    # The sign of a singular vector is arbitrary, but kernel values depend on it. It is chosen by
-    # the data, independently of the order of the rows.
+    # The sign of a singular vector is arbitrary, but kernel values depend on it. The data determine
+    # the sign, independently of the order of the rows.
     projections = left * values
     signs = np.where(np.sum(projections * np.abs(projections), axis=0) < 0, -1.0, 1.0)
     right = signs[:, None] * right

@@ -31,7 +31,7 @@ def solve(
 
 
 def solve_from(problem: DualProblem, rows: Mask, block: Block, **options: Any) -> DualSolution:
-    """Solve beginning with some of the points; see `seqmed.dual.screening.solve_from`."""
+    """Solve, starting with some of the points; see `seqmed.dual.screening.solve_from`."""
     from seqmed.dual import screening
 
     return screening.solve_from(problem, rows, block, **options)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from seqmed.arrays import Array, Indices, Mask
 from seqmed.dual.problem import ROUNDING
 
-# Smallest curvature of a direction, as a fraction of the largest variance. It applies if the
+# Smallest curvature of a direction, as a fraction of the largest variance. The limit applies if the
 # objective is linear in that direction (duplicate points, hard box).
 FLAT_CURVATURE = 1e-12
 NEWTON_STEPS = 100
@@ -99,10 +99,10 @@ def pair_step(
     """Return the step ``d`` in ``[0, limit]`` that minimises the objective along one pair.
 
     The slope along the pair is ``-bias_gap + d * (curvature + sum_k e_k / (R_k (R_k - s_k d)))``
-    over its two points, with ``R_k`` the distance ``C_k - a_k`` to the bound and ``s_k`` +1 if the
-    step reduces it, else -1. In this form no digits cancel. The slope increases with ``d``. Its
-    root is found by Newton's method inside a bracket, with bisection if a step would leave the
-    bracket.
+    over its two points. Here ``R_k = C_k - a_k`` is the distance to the bound, and ``s_k`` is +1 if
+    the step reduces this distance, else -1. In this form no digits cancel. The slope increases with
+    ``d``. Its root is found by Newton's method inside a bracket, with bisection if a step would
+    leave the bracket.
     """
     low, high = 0.0, limit
     stiffness = curvature
@@ -216,7 +216,8 @@ def move(
     """Update the score errors by a step, in place, and find the next coefficient to increase.
 
     The step's effect is ``steps[0] * values[slots[0]] - steps[1] * values[slots[1]]``. Returns the
-    largest bias implied by a coefficient that can increase, and its point: -1 if none can.
+    largest bias implied by a coefficient that can increase, and the index of its point: -1 if no
+    coefficient can increase.
     """
     n, block = np.uintp(errors.size), np.uintp(BLOCK)
     up, down = np.uintp(slots[0]), np.uintp(slots[1])
@@ -265,12 +266,12 @@ def find_decreasing(
     scales: tuple[float, float],
     gains: NDArray[np.int32],
 ) -> tuple[float, Index]:
-    """Return the largest bias gap to a coefficient that can decrease, and the best one to decrease.
+    """Return the largest bias gap to a coefficient that can decrease, and the best partner's index.
 
     ``grower`` describes the coefficient to increase: (slot of its row, implied bias, curvature, 1
-    if it has a row, else 0). The best partner has the largest second-order gain, ``gap^2 /
-    curvature``. Gains are scaled, because they are compared in single precision. ``gains`` (n,) is
-    a buffer for their bits. The index is -1 if no gap is positive.
+    if it has a row, else 0). The best partner has the largest second-order gain,
+    ``gap^2 / curvature``. Gains are scaled, because they are compared in single precision.
+    ``gains`` (n,) is a buffer for the bits of the gains. The index is -1 if no gap is positive.
     """
     slot, top, own, twice = np.uintp(grower[0]), grower[1], grower[2], 2.0 * grower[3]
     gap_scale, curvature_scale = scales[0], scales[1]
@@ -402,8 +403,8 @@ def take_steps(
         step = pair_step(bias_gap, curvature, pair_shapes, pair_distances, pair_senses, step_limit)
         rise, fall = step * rise, step * fall
 
-        # If rounding leaves one of the two coefficients unchanged, y'a changes. This is accepted
-        # only if the other coefficient reaches a bound.
+        # If rounding leaves one of the two coefficients unchanged, y'a changes. The step is
+        # accepted only if the other coefficient reaches a bound.
         n_moved, landed = 0, False
         for end in range(2):
             point = grower if end == 0 else shrinker

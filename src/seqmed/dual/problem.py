@@ -6,10 +6,10 @@ One update of a maximum entropy discrimination classifier is the concave problem
     subject to  y'a = t,  a >= 0,
 
 with one multiplier ``a_i`` per labeled point. ``K`` is the prior covariance on these points, ``m``
-the prior mean, ``C_i`` the bound of a multiplier and ``e_i`` the shape of its slack prior: 1 is
-maximum entropy discrimination, 0 is the support vector machine, whose log term is the hard box
-``a_i <= C_i``. The sum ``t`` is 0 unless there are frozen multipliers. A finite prior variance
-``v`` of the bias drops the equality and adds ``v`` to ``K``.
+the prior mean, ``C_i`` the bound of a multiplier and ``e_i`` the shape of its slack prior. A shape
+of 1 is maximum entropy discrimination. A shape of 0 is the support vector machine, with the hard
+box ``a_i <= C_i`` instead of the log term. The sum ``t`` is 0 unless there are frozen multipliers.
+A finite prior variance ``v`` of the bias drops the equality and adds ``v`` to ``K``.
 
 The code uses the *signed coefficients* ``c = Y a`` and the *implied bias*
 
@@ -70,7 +70,8 @@ class DualProblem:
     gram : (n, n) symmetric positive semi-definite prior covariance of the scores, an array or
         an object that computes its rows.
     signs : (n,) targets, each -1.0 or +1.0.
-    prior_scores : (n,) prior mean of the scores, the prior mean of a finite bias included.
+    prior_scores : (n,) prior mean of the scores; it includes the prior mean of a bias with finite
+        variance.
     bounds : (n,) positive upper bounds ``C_i`` of the multipliers.
     shapes : (n,) slack shapes ``e_i >= 0``.
     bias_variance : prior variance of the bias in [0, inf]; ``inf`` is the equality ``y'a = t``.
@@ -171,8 +172,8 @@ class KKTResiduals(NamedTuple):
     ----------
     errors : (n,) see `score_errors`.
     implied_biases : (n,) the bias ``b_i`` that each point implies.
-    rounding : (n,) change of an implied bias by rounding its multiplier. It is large close to the
-        bound; no solver can reduce a violation below it.
+    rounding : (n,) change of an implied bias by rounding its multiplier. This change is large close
+        to the bound, and no solver can reduce a violation below it.
     can_increase, can_decrease : (n,) masks of the signed coefficients.
     lowest, highest : the interval of biases that the conditions allow: from the largest bias
         implied by a coefficient that can increase, to the smallest bias implied by one that can
@@ -256,11 +257,11 @@ def exact_bias(
 def duality_gap(problem: DualProblem, multipliers: Array, errors: Array, bias: float) -> float:
     """Return primal minus dual objective at ``multipliers`` and ``bias``, >= 0.
 
-    The quadratic parts cancel exactly, so the gap is a sum of one term per point: the loss of the
-    slack ``s_i = 1 - y_i (score_i + bias)`` minus ``a_i s_i`` minus the log term. With
-    ``r = (C_i - a_i) s_i / e_i`` a term on the sloping part of the loss is ``e_i (r - 1 - log r)``,
-    which is never negative. A rounding error in the equality constraint increases the gap. So does
-    a bias that is not optimal under a finite variance.
+    The quadratic parts cancel exactly, so the gap is a sum of one term per point. With the slack
+    ``s_i = 1 - y_i (score_i + bias)``, the term is the loss of ``s_i`` minus ``a_i s_i`` minus the
+    log term. With ``r = (C_i - a_i) s_i / e_i`` a term on the sloping part of the loss is
+    ``e_i (r - 1 - log r)``, which is never negative. A rounding error in the equality constraint
+    increases the gap. So does a bias that is not optimal under a finite variance.
     """
     slack = problem.signs * (errors - bias)
     distance = problem.bounds - multipliers
@@ -314,8 +315,8 @@ def certify(
 ) -> DualSolution:
     """Return multipliers as a solution, with bias, gap and violation from a new product with K.
 
-    ``status`` is reported if the violation exceeds ``tol``. ``residuals`` are those of the
-    multipliers, if they have been computed.
+    ``status`` is reported if the violation exceeds ``tol``. ``residuals`` are the KKT residuals of
+    the multipliers, if already computed.
     """
     if residuals is None:
         residuals = kkt_residuals(problem, multipliers, score_errors(problem, multipliers))

@@ -28,7 +28,7 @@ from seqmed.dual.problem import (
     score_errors,
 )
 
-# Distance beyond its margin up to which a point is added together with violating points.
+# A point at most this far beyond its margin is added together with violating points.
 SPARE = 0.1
 # Largest number of points whose covariances are all held; beyond it, a cache of rows is used.
 LARGEST_BLOCK = 12_000
@@ -36,7 +36,7 @@ LARGEST_BLOCK = 12_000
 MOST_AT_FIRST = 3000
 # Number of steps per active point before score errors are recomputed.
 STEPS_PER_POINT = 100
-# Number of consecutive checks without a smaller violation after which the solve ends.
+# The solve ends after this many consecutive checks without a smaller violation.
 LONGEST_STALL = 30
 # Largest number of points for which a solve that did not converge in single precision is repeated
 # in double precision.

@@ -1,19 +1,20 @@
 """Pairwise solver for the dual: sequential minimal optimisation with a log barrier.
 
 Each step moves two signed coefficients against each other, ``c_i += d`` and ``c_j -= d``, which
-keeps ``y'a`` unchanged. ``i`` implies the largest bias among the coefficients that can increase;
-``j`` is the partner with the largest second-order gain; ``d`` solves the one-dimensional problem of
+keeps ``y'a`` unchanged. Among the coefficients that can increase, ``i`` implies the largest bias.
+``j`` is the partner with the largest second-order gain. ``d`` solves the one-dimensional problem of
 the pair. The loops are compiled, see `seqmed.dual.loops`. Around them:
 
 - Shrinking: points at a bound that no step would move leave the *active set* temporarily, which
-makes steps cheaper.
-- A large problem is solved with a cache of rows in single precision. Their rounding affects only
-the changes since score errors were last computed in double precision. These changes vanish with the
-violation, and a solve ends only after errors have been recomputed.
+  makes steps cheaper.
+- A large problem is solved with a cache of rows in single precision. The rounding of these rows
+  affects only the changes since score errors were last computed in double precision. These changes
+  vanish with the violation, and a solve ends only after errors have been recomputed.
 
-A finite bias variance ``v`` needs no second algorithm. With an additional variable ``u = y'a``, its
-penalty ``v u^2 / 2`` and the constraint ``y'a - u = 0`` form the same problem with one more point:
-covariance ``v`` with itself, 0 with the others, target 0, prior score 0, and no bounds.
+A finite bias variance ``v`` needs no second algorithm. An additional variable ``u = y'a`` has the
+penalty ``v u^2 / 2`` and the constraint ``y'a - u = 0``. This is the same problem with one more
+point, which has variance ``v``, covariance 0 with the others, target 0, prior score 0, and no
+bounds.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ from seqmed.dual.problem import (
 
 # Pair steps between two returns to the interpreter, so that a long solve can be interrupted.
 STEPS_PER_CALL = 100_000
-# Number of consecutive checks that may fail to halve the violation before rounding is reported.
+# Rounding is reported after this many consecutive checks that fail to halve the violation.
 PATIENCE = 3
-# Smallest active set that is shrunk, and the largest fraction of its points that may remain.
+# Smallest active set that is shrunk. It is shrunk only if at most this fraction of its points
+# remains.
 SHRINKABLE, WORTH_SHRINKING = 400, 0.8
 # The first solve of a large problem, before all points are checked, uses this many times tol.
 COARSE = 10.0
@@ -55,11 +57,11 @@ class ActiveSet(NamedTuple):
 
     Attributes
     ----------
-    places : (n,) their indices in the whole problem.
+    places : (n,) indices of the points in the whole problem.
     part : the problem of these points only; its covariances are those of the whole problem.
-    multipliers, errors : (n,) their state, changed in place by `take_steps`.
+    multipliers, errors : (n,) state of the points, changed in place by `take_steps`.
     shifts, traits : (3, n) and (4, n), see `seqmed.dual.loops.refresh_point`.
-    rows : their covariances.
+    rows : covariances of the points.
     """
 
     places: Indices
@@ -86,9 +88,10 @@ def solve(
     problem : the data of the dual.
     tol : largest KKT violation accepted, in units of the margin.
     max_iter : largest number of pair steps; -1 means 10 million, or 100 per point if more.
-    start : (n,) first multipliers, within their bounds (below them where the slack shape is
-        positive), and with ``y'a = t`` under a diffuse bias.
-    previous_bias : if the problem does not determine the bias, the one nearest to this is chosen.
+    start : (n,) first multipliers. They must be in ``[0, C_i]``, below ``C_i`` if the slack shape
+        is positive, with ``y'a = t`` under a diffuse bias.
+    previous_bias : if the problem does not determine the bias, the bias nearest to this value is
+        chosen.
     """
     n = problem.signs.size
     allowed = max(10_000_000, 100 * n) if max_iter < 0 else max_iter
@@ -155,10 +158,10 @@ def descend(
 ) -> tuple[int, int, ActiveSet]:
     """Take up to ``allowed`` pair steps; ``multipliers`` of the whole problem change in place.
 
-    ``total`` is their ``y'a``. If ``shrinking``, points at a bound that no step would move leave
-    the active set. Recomputed errors later show whether such a point must return. Returns (outcome,
-    steps taken, the active set at the end). Compiled calls are short, so that a solve can be
-    interrupted.
+    ``total`` is ``y'a`` of the whole problem. If ``shrinking``, points at a bound that no step
+    would move leave the active set. Recomputed errors later show whether such a point must return.
+    Returns (outcome, steps taken, the active set at the end). Compiled calls are short, so that a
+    solve can be interrupted.
     """
     bias_state = np.array([active.part.bias_variance, total])
     outcome, used, since_check = RUNNING, 0, 0
@@ -216,7 +219,7 @@ def empty_row_cache(gram: Any, places: Indices) -> RowCache:
     slots = int(min(n, max(ROW_BYTES // (4 * n), 4 * ROWS_AT_A_TIME)))
     single = fits_single_precision(float(np.abs(gram.diagonal()).max()))
     values = np.empty((slots, n), dtype=np.float32 if single else np.float64)
-    values[0] = 0.0  # used by steps of length zero
+    values[0] = 0.0  # a step of length zero uses this row
     return RowCache(
         source=gram if isinstance(gram, np.ndarray) else np.empty((0, 0)),
         columns=places,

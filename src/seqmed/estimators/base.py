@@ -27,7 +27,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
 
     The state is one immutable object, ``_stream``, with the classes so far (``registry``), the
     format of the rows (``sparse``) and the parameters that may not change (``fixed``). An update
-    replaces it. Every method reads a snapshot.
+    replaces this object. Every method reads a snapshot.
     """
 
     classes_: NDArray[Any]
@@ -101,8 +101,8 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         new_points : bool, default=True
             Whether the rows are new. False is for labels that arrive after their rows were learned
             without them: the labels are learned, the graph is unchanged, and no batch is counted.
-            Unlabeled rows are then ignored, and at least one label is required. It is not checked
-            that the rows were learned before, because not all of them are kept.
+            Unlabeled rows are then ignored, and at least one label is required. The classifier does
+            not check that the rows were learned before, because it does not keep all rows.
 
         Returns
         -------

@@ -52,7 +52,7 @@ class BatchValidator(BaseEstimator):
         """Refuse parameters that exclude each other."""
 
     def _check_parameters(self, stream: Any) -> None:
-        """Check the parameters before an update of the state ``stream``, None before the first."""
+        """Check the parameters before an update; ``stream`` is None before the first batch."""
         self._validate_params()
         self._check_combinations()
         if stream is not None:
@@ -160,7 +160,7 @@ class BatchValidator(BaseEstimator):
                 f"classes has shape {np.shape(given)}, expected one dimension: pass a list of "
                 "labels."
             )
-        values = list(as_label_array(given))  # objects, because 'nan' is a class name
+        values = list(as_label_array(given))  # as objects: 'nan' is a class name
         marker = self.unlabeled
         if not self._semi_supervised and is_minus_one(marker):
             marker = None

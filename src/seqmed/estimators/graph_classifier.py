@@ -119,7 +119,7 @@ class GraphClassifier(StreamClassifier):
 
     @abstractmethod
     def _begin(self, rows: Rows, seed: int, classes: NDArray[Any]) -> Any:
-        """Return the state before the first batch, ``rows``, with the declared classes."""
+        """Return the state before the first batch; ``rows`` is this batch."""
 
     @abstractmethod
     def _learn_rows(

@@ -52,8 +52,9 @@ class GraphPropagation(GraphClassifier):
         Weight of the neighbours relative to a row's own label.
     metric : {"auto", "euclidean", "cosine"} or callable, default="auto"
         Distance of two rows. "auto" is "euclidean" for dense rows and "cosine" for sparse rows. A
-        callable is a kernel: it maps arrays of shape (n, p) and (m, p) to an (n, m) matrix k, and
-        the squared distance is ``k(x, x) + k(x', x') - 2 k(x, x')``. The metric used is `metric_`.
+        callable is a kernel k, which maps arrays of shape (n, p) and (m, p) to an (n, m) matrix.
+        The squared distance is then ``k(x, x) + k(x', x') - 2 k(x, x')``. The metric used is
+        `metric_`.
     unlabeled : object, default=-1
         Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
     forgetting : float in (0, 1], default=1.0
@@ -97,7 +98,7 @@ class GraphPropagation(GraphClassifier):
 
     `fit` shuffles the rows and learns them in mini-batches. `retract` applies to labeled rows that
     are kept. `forgetting` may change between batches with `set_params`. `graph_memory`,
-    `n_neighbors`, `alpha` and `metric` may not.
+    `n_neighbors`, `alpha` and `metric` may not change.
 
     References
     ----------
@@ -211,7 +212,7 @@ class GraphPropagation(GraphClassifier):
     def predict_proba(self, X: MatrixLike) -> Array:
         """Return the normalised class scores of every row.
 
-        They are not calibrated.
+        These probabilities are not calibrated.
 
         Parameters
         ----------

@@ -57,20 +57,20 @@ class SeqLapMED(SequentialClassifier):
         Constant term of "poly".
     C : float > slack_shape, default=10.0
         Upper bound of the multiplier of a row of weight 1. A larger C penalises errors more. Leave
-        it at its default if ``gamma_A`` is given. The value used is `C_`.
+        C at its default if ``gamma_A`` is given. The value used is `C_`.
     beta : float >= 0 or None, default=None
         Smoothness weight: weight of the penalty on functions that differ between neighbours. 0
         ignores unlabeled rows. None is 0.01, unless ``gamma_A`` and ``gamma_I`` are given. The
         value used is `beta_`.
     bias : {"auto", "exact", "median"}, default="auto"
-        Treatment of the bias. "auto" uses one machine per class with a known bias of -1. It learns
-        from batches of a single class, and a class may appear at any time. Its scores are divided
-        by the square root of the label counts (see Notes). With a linear kernel, class boundaries
-        pass through the origin: centre the rows, append a constant column, or use "exact".
-        "exact" and "median" estimate the bias, as in the paper, and use a single machine for two
-        classes. With "exact" the bias is the multiplier of the equality constraint, with "median"
-        it follows the paper's median rule. These two may replace each other between batches; "auto"
-        may not change.
+        Treatment of the bias. "auto" uses one machine per class with a known bias of -1. With
+        "auto", a batch may have labels of a single class, and a class may appear at any time.
+        Scores are divided by the square root of the label counts (see Notes). With a linear kernel,
+        class boundaries pass through the origin: centre the rows, append a constant column, or use
+        "exact". "exact" and "median" estimate the bias, as in the paper, and use a single machine
+        for two classes. With "exact" the bias is the multiplier of the equality constraint, with
+        "median" it follows the paper's median rule. "exact" and "median" may replace each other
+        between batches; "auto" may not change.
     window : int >= 1 or None, default=500
         Largest number of labeled rows whose multipliers are optimised together. The multipliers of
         older rows are frozen. All labeled rows of the newest batch are always included. None means
@@ -113,8 +113,8 @@ class SeqLapMED(SequentialClassifier):
         Shape of the slack prior: 1 is MED, 0 is the support vector machine. Less than C.
     bias_variance : float in [0, inf], default=inf
         Prior variance of the bias with ``bias="exact"``; other rules require inf. With inf, nothing
-        can be learned from a batch of a single class. A finite variance carries the bias from batch
-        to batch.
+        can be learned from a batch of a single class. With a finite variance, the bias is carried
+        from batch to batch.
     gamma_A : float > 0 or None, default=None
         Weight of the norm, as in the paper. Together with ``gamma_I`` it replaces C and beta: a
         batch of n rows, l of them labeled, has ``C = 1 / (2 l gamma_A)`` and
@@ -194,7 +194,7 @@ class SeqLapMED(SequentialClassifier):
 
     `C`, `beta`, `gamma_A`, `gamma_I`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may
     change between batches with `set_params`. The kernel, `bias_variance`, `averaging`, `budget`,
-    and the parameters of the graph and the landmarks may not.
+    and the parameters of the graph and the landmarks may not change.
 
     References
     ----------

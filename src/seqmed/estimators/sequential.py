@@ -145,7 +145,7 @@ class SequentialClassifier(PosteriorPredictor):
         for part in self._mini_batches(rows, stream, settings.capacity):
             first = new_points and not infos
             stream, info = margin_state.learn(stream, part, settings, self.class_weight, first)
-            warn_unless_converged(info, self.tol)  # raises an error if warnings are errors
+            warn_unless_converged(info, self.tol)  # an error if the user turns warnings into errors
             infos.append(info)
         info = infos[-1].after(infos[:-1])
         self._commit(stream, info._replace(C=settings.C, beta=settings.beta))
@@ -155,8 +155,8 @@ class SequentialClassifier(PosteriorPredictor):
     ) -> Iterator[Rows]:
         """Yield mini-batches of at most `_labels_at_once` labels, in random order.
 
-        The first one has all rows, so that the batch has one graph. The labels of the others are
-        learned as late labels.
+        The first mini-batch has all rows, so that the batch has one graph. The labels of the other
+        mini-batches are learned as late labels.
         """
         most = rows.labels.size if capacity is None else self._labels_at_once(capacity)
         if rows.labels.size <= most:

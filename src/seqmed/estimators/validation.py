@@ -25,9 +25,10 @@ MatrixLike: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
 PACKAGE = __name__.partition(".")[0]
 # Largest relative asymmetry of a precomputed kernel matrix that is attributed to rounding.
 ASYMMETRY = 1e-6
-# Range of positive sample weights. It keeps bounds and slack terms within the range of doubles.
+# Range of positive sample weights. This range keeps bounds and slack terms within the range of
+# doubles.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-50, 1e50
-# Largest C and beta. It keeps their products within the range of doubles.
+# Largest C and beta. This limit keeps products with C and beta within the range of doubles.
 LARGEST_PENALTY = 1e100
 # Squares of features, and products of two such squares, must stay finite.
 LARGEST_FEATURE = 1e70

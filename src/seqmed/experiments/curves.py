@@ -1,7 +1,7 @@
 """Curves of the figures: the test accuracy of a learner after each batch.
 
 A curve is a generator of test accuracies and update times for the batches ``wanted``, in ascending
-order. Its parameters are those of the learner.
+order. The parameters of a curve are those of the learner.
 """
 
 from __future__ import annotations
@@ -116,9 +116,9 @@ def laplacian_machine(
 ) -> Scorer:
     """Train a Laplacian machine on one batch by a dense solve.
 
-    The graph over all rows deforms the kernel, ``k - k(., X) (I + 2 beta L K)^{-1} 2 beta L
-    k(X, .)``; only labeled rows have multipliers. With ``slack_shape=0`` it is LapSVM, solved by
-    scikit-learn, else LapMED.
+    The graph over all rows changes the kernel to
+    ``k - k(., X) (I + 2 beta L K)^{-1} 2 beta L k(X, .)``. Only labeled rows have multipliers. With
+    ``slack_shape=0`` it is LapSVM, solved by scikit-learn, else LapMED.
     """
     options = dict(parameters)
     bound, beta = options.pop("C"), options.pop("beta")

@@ -1,9 +1,9 @@
 """The three figures of the paper: their streams, curves and parameter grids.
 
 The parameters of each method are chosen from its grid on validation streams, which share neither
-batches nor test points with the trials. On ISOLET the methods of the paper and SeqGraphMED have the
-parameters of the paper; those of the others are chosen by learning the first 90 speakers and
-scoring those of isolet4.
+batches nor test points with the trials. On ISOLET, the methods of the paper and SeqGraphMED have
+the parameters of the paper. The parameters of the other methods are chosen by learning the first 90
+speakers and scoring the speakers of isolet4.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seqmed.experiments import curves, isolet
 from seqmed.experiments.curves import Curve, Parameters
 from seqmed.experiments.data import TrialStream, categorical_stream, sphere_stream
 
-# Second part of the seed of a stream.
+# Second number in the seed of a stream.
 TRIALS, VALIDATION = 0, 1
 # Batches of a validation stream after which a retrained method is scored.
 JUDGED_RETRAININGS = 3
@@ -58,7 +58,7 @@ class Figure:
     stream : returns the stream of a seed.
     methods : curves by short name.
     n_batches, trials : as in the paper.
-    seed : first part of all seeds.
+    seed : first number in the seed of every stream.
     validation_streams : number of streams on which parameters are chosen.
     validation_batches : batches of such a stream; None for ``n_batches``.
     retrain_every : batches between two evaluations of retrained methods.

@@ -53,9 +53,10 @@ def cache_folder() -> Path:
 def load_arrays(data_dir: Path | None = None, *, download: bool = True) -> dict[str, NDArray[Any]]:
     """Return X_train, y_train, X_test, y_test as published, X in units of 1e-4.
 
-    The file `isolet.npz` or the archive of UCI is searched in ``data_dir``, in the folder
-    SEQMED_DATA and in the cache of the user; otherwise the archive is downloaded to the cache.
-    Raises `NoDataError` if that fails, ValueError if the data are not ISOLET in its original order.
+    The function looks for the file `isolet.npz` or the archive of UCI in ``data_dir``, in the
+    folder SEQMED_DATA and in the cache of the user. If neither is found, the archive is downloaded
+    to the cache. Raises `NoDataError` if the download fails, and ValueError if the data are not
+    ISOLET in its original order.
     """
     folders = [data_dir, os.environ.get("SEQMED_DATA"), cache_folder()]
     for folder in folders:
@@ -82,7 +83,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             return {name: archive[name] for name in HASHES if name in archive}
     except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(
-            f"{path} cannot be read ({error}): remove it, and download it again."
+            f"{path} cannot be read ({error}): remove the file, and download it again."
         ) from error
 
 

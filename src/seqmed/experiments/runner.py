@@ -1,8 +1,8 @@
 """Runs of a figure: parameter choice, trials in processes, and the results on disk.
 
-A task is one method on one stream. Its result is written when it is finished, under a name that
-depends on the code and the settings, so an interrupted run can be resumed. Every process uses one
-thread: the numbers do not depend on the number of processes.
+A task is one method on one stream. When a task is finished, its result is written to a file. The
+name of the file depends on the code and the settings. An interrupted run can therefore be resumed.
+Every process uses one thread: the numbers do not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from seqmed.experiments.figures import Figure
 from seqmed.model_file.files import replace_file
 
 Report = Callable[[str, int, int], None]
-"""Called with the name of the step, the number of finished tasks and that of all tasks."""
+"""Called with the name of the step, the number of finished tasks and the number of all tasks."""
 
 
 class Task(NamedTuple):
@@ -71,7 +71,8 @@ class FigureResult:
     validation : for every method, the mean validation accuracy of each entry of its grid.
     curves : for every method, (trials, batches) test accuracies of the finished trials, NaN where
         a batch was not evaluated.
-    update_seconds : for every method, (trials, batches) processor times of learning, likewise.
+    update_seconds : for every method, (trials, batches) processor times of learning; NaN as in
+        ``curves``.
     processor_seconds : total processor time.
     """
 
@@ -205,7 +206,7 @@ def compute(
             results[task] = result
             report(what, len(results), len(tasks))
     finally:
-        if jobs > 1:  # idle workers would stay for minutes
+        if jobs > 1:  # idle workers would remain for minutes
             get_reusable_executor().shutdown(wait=True, kill_workers=True)
     return results
 

@@ -1,9 +1,9 @@
 """The graph prior and its posterior mean: ``U = (D - alpha W)^{-1} Y``, by conjugate gradients.
 
-Edge weights are ``w_ij = exp(-4 d_ij^2 / d_i^2)`` over the k nearest neighbours j of row i, where
-d_i is the distance to the farthest of them; W is ``(A + A') / 2`` for these weights A, and D its
-degrees. With ``S = D^{-1/2} W D^{-1/2}`` and ``Z = D^{1/2} U`` the system is ``(I - alpha S) Z =
-D^{-1/2} Y``, whose eigenvalues lie between 1 - alpha and 1 + alpha.
+The matrix A has the entries ``exp(-4 d_ij^2 / d_i^2)`` for the k nearest neighbours j of row i,
+where d_i is the distance to the farthest of them. The edge weights are ``W = (A + A') / 2``, and D
+is the diagonal matrix of vertex degrees. With ``S = D^{-1/2} W D^{-1/2}`` and ``Z = D^{1/2} U`` the
+system is ``(I - alpha S) Z = D^{-1/2} Y``, whose eigenvalues lie between 1 - alpha and 1 + alpha.
 """
 
 from __future__ import annotations

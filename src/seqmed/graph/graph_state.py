@@ -106,9 +106,9 @@ class GraphState:
     def scores(self, found: Lists, class_weights: Array | None = None) -> Array:
         """Return class scores (m, K) >= 0 of rows with these nearest kept rows.
 
-        They are the heat-weighted mean of U over the neighbours, divided by its sum over the
-        classes. If no label has reached the neighbours, the scores are uniform over the classes
-        with labels. ``class_weights`` (K,) multiply the scores first.
+        The scores are the heat-weighted mean of U over the neighbours, divided by the sum of this
+        mean over the classes. If no label has reached the neighbours, the scores are uniform over
+        the classes with labels. ``class_weights`` (K,) multiply the scores first.
         """
         known = self.class_label_weights > 0
         if not known.any():

@@ -18,9 +18,9 @@ from seqmed.graph.metrics import Metric, Stored
 from seqmed.graph.neighbours import Lists, empty_lists
 from seqmed.threads import allowed_threads, run_in_threads
 
-# Number of rows in a block, and number of queries searched for at once. There are many queries,
-# because a block then stays in the cache. Blocks of a power of two would make products a third
-# slower.
+# Number of rows in a block, and number of queries searched for at once. With many queries at once,
+# a block is read into the cache less often. If the number of rows were a power of two, products
+# would be a third slower.
 BLOCK, STRIP = 960, 1024
 # Number of entries of a list per neighbour of the graph. The additional entries compensate for
 # deletions.
@@ -95,7 +95,7 @@ class KeptRows:
         lists = extended(self.lists, size - self.size, self.metric.limit)
         drop(lists, gone)
         horizons = np.empty(slots.size, dtype=np.float32)
-        lists.horizons[slots] = -np.inf  # the lists of entering rows are filled last
+        lists.horizons[slots] = -np.inf  # entering rows get their lists last
         kept = replace(self, blocks=with_rows(self.blocks, slots, entering), lists=lists)
         own = slots.astype(np.int32)
         scan = Scan(kept.metric, kept.blocks, lists)

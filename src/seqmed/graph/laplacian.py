@@ -37,7 +37,7 @@ class GraphParameters:
 
     Parameters
     ----------
-    n_neighbors : neighbours per point, >= 1, the point itself not counted.
+    n_neighbors : number of neighbours of a point, >= 1, without the point itself.
     weights : "heat" for ``exp(-d^2 / (4 w))``, or "binary".
     heat_width : the width ``w > 0`` of heat weights; None until it has been measured.
     laplacian : "normalized" for ``I - D^-1/2 W D^-1/2``, or "unnormalized" for ``D - W``.
@@ -82,8 +82,8 @@ class Smoothness:
     def observations(self, functions: Array) -> Array:
         """Return F, (r, m), with ``F' F = weight * V' L^power V`` for functions V (n, m).
 
-        The penalty of a combination u is ``|F u|^2``. It is equivalent to r observations of zero,
-        where r is at most the smaller of n and m.
+        The penalty of a combination u is ``|F u|^2``. The penalty is equivalent to r observations
+        of zero, where r is at most the smaller of n and m.
         """
         n, m = functions.shape
         if n > m:
@@ -131,7 +131,7 @@ def nearest(coordinates: Points, k: int) -> Neighbours:
         coordinates = coordinates - coordinates.mean(axis=0)
         if n <= min(SMALL_BATCH, WIDE * coordinates.shape[1]):
             return nearest_of_few(coordinates, k)
-    from sklearn.neighbors import NearestNeighbors  # a quarter of the time of `import seqmed`
+    from sklearn.neighbors import NearestNeighbors  # on first use: it is slow to import
 
     search = NearestNeighbors(n_neighbors=k).fit(coordinates)
     indices = search.kneighbors(return_distance=False)

@@ -100,8 +100,8 @@ def compare(
 ) -> Single:
     """Return squared distances of queries to the rows that `find_below` has found for them.
 
-    They are ``|q|^2 + |b|^2 - 2 q.b``, or computed from the rows if the block has them. A separate
-    loop is twice as fast as one that also inserts in lists.
+    If the block has the rows, distances are computed from them; otherwise they are
+    ``|q|^2 + |b|^2 - 2 q.b``. A separate loop is twice as fast as one that also inserts in lists.
     """
     rows, norms, _ = block
     distances = np.empty(found.size, dtype=np.float32)
@@ -155,8 +155,8 @@ def nearest_of_groups(products: Single, block: ComparedRows, values: Single, slo
 def insert_rows(products: Single, queries: ComparedRows, block: ComparedRows, lists: Lists) -> None:
     """Insert the rows of a block in the lists of queries, except for a query itself.
 
-    The lower bound of a squared distance is ``|q|^2 + |b|^2 - 2 q.b``. It is the distance itself if
-    the block has no rows to compute distances from.
+    The lower bound of a squared distance is ``|q|^2 + |b|^2 - 2 q.b``. If the block has no rows to
+    compute distances from, this bound is the distance itself.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ def multiply(slots: Slots, weights: Single, values: Single, out: Single) -> None
     """Add ``(A + A') values`` to ``out``, both (n, K), for a matrix A given by lists.
 
     ``weights`` (n, k) is 0 where a list has fewer than k entries. Indices are unsigned, so that the
-    loops over columns are vectorised; they are best with a multiple of 8 columns.
+    loops over columns are vectorised. A multiple of 8 columns is fastest.
     """
     columns = np.uint64(values.shape[1])
     for row in range(np.uint64(weights.shape[0])):
@@ -261,7 +261,7 @@ def take_step(
 ) -> Single:
     """Take a step (K,) of conjugate gradients in place; return the squared residual norms (K,).
 
-    ``image`` is the product of the matrix and ``direction``; all are (n, K). This and
+    ``image`` is the product of the matrix and ``direction``; all are (n, K). This function and
     `update_direction` are two to three times as fast as numpy.
     """
     columns = np.uint64(values.shape[1])

@@ -1,7 +1,8 @@
 """Distances between rows: Euclidean, cosine, or in the feature space of a kernel.
 
 A metric decides how rows are stored, in single precision, and returns the inner products of queries
-and stored rows. With squared norms they give squared distances, or lower bounds of them.
+and stored rows. Inner products and squared norms together give squared distances, or lower bounds
+of them.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from seqmed.kernels.bounded import check_overflow
 
 # Stored coordinates are at most this large in units of the first batch, so that squares are finite.
 LARGEST_COORDINATE = 1e15
-# The scale is at most this multiple of the median row of the first batch, so that an outlier does
-# not make the squares of all other rows underflow.
+# The scale is at most this multiple of the median row of the first batch. With a larger scale, an
+# outlier would make the squares of all other rows underflow.
 LARGEST_OUTLIER = 1e6
-# A sketch has a multiple of `COLUMNS` columns, as many as contain the fraction `CAPTURED` of the
-# sum of squares. It has at most `WIDEST` columns and at most a third of the columns of a row. Its
-# directions are computed once, from `MEASURED` rows. With fewer rows, searches are cheap.
+# The number of columns of a sketch is the smallest multiple of `COLUMNS` that contains the fraction
+# `CAPTURED` of the sum of squares. It has at most `WIDEST` columns and at most a third of the
+# columns of a row. Its directions are computed once, from `MEASURED` rows. With fewer rows,
+# searches are cheap.
 COLUMNS, CAPTURED, WIDEST, MEASURED = 16, 0.9, 256, 1000
 # Number of values that are converted at once (256 kB). An array of all rows would not stay in the
 # cache, and its memory would be allocated again for every search.
@@ -262,7 +264,7 @@ class KernelDistance(Unsketched):
 
 
 def reciprocals(values: Array) -> Array:
-    """Return ``1 / value`` for every value (n,), 0 for 0 and values too small to be inverted."""
+    """Return ``1 / value`` for every value (n,); 0 if a value is 0 or too small to be inverted."""
     usable = values > np.finfo(np.float64).tiny
     return np.divide(1.0, values, out=np.zeros_like(values), where=usable)
 

@@ -1,9 +1,9 @@
 """Nearest-neighbour lists, and the rows that are compared to fill them.
 
-The list of a kept row holds its nearest kept rows, sorted by squared distance. Its *horizon* makes
-it exact: every kept row nearer than the horizon is in the list. Insertion and deletion preserve
-this. The nearest rows are known as long as the list has enough entries; otherwise they are searched
-for again.
+The list of a kept row holds its nearest kept rows, sorted by squared distance. The list is exact up
+to its *horizon*: every kept row nearer than the horizon is in the list. Insertion and deletion
+preserve this property. The nearest rows are known as long as the list has enough entries; otherwise
+they are searched for again.
 """
 
 from __future__ import annotations

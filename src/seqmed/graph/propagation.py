@@ -64,7 +64,7 @@ def choose_entering(state: GraphState, codes: NDArray[np.integer]) -> Entering:
     codes : (m,) classes of the rows, -1 for unlabeled rows.
     """
     rng = np.random.default_rng((state.seed, state.n_updates))
-    owner: dict[int, int] = {}  # the row that is put in a slot
+    owner: dict[int, int] = {}  # the row that enters each slot
     labeled = np.flatnonzero(state.codes >= 0).tolist()
     unlabeled = np.flatnonzero(state.codes < 0).tolist()
     size = state.rows.size
@@ -150,7 +150,7 @@ def learn(
 def place_labels(
     state: GraphState, batch: Stored, codes: NDArray[np.integer], label_weights: Array
 ) -> tuple[GraphState, Mask]:
-    """Give late labels to their kept rows; return also a mask (m,) of the labels that were used.
+    """Assign late labels to their kept rows; also return a mask (m,) of the labels that were used.
 
     If more than `LABELED_SHARE` of the kept rows are then labeled, random earlier labels are
     removed, and random new labels if that is not enough.
@@ -195,7 +195,7 @@ class Retraction(NamedTuple):
 
 
 def retract(state: GraphState, batch: Stored, codes: NDArray[np.integer]) -> Retraction:
-    """Retract the labels ``codes`` (m,) of kept rows; -1 for whatever label a row has.
+    """Retract the labels ``codes`` (m,) of kept rows; -1 retracts any label of a row.
 
     The rows and the graph do not change.
     """
@@ -269,8 +269,9 @@ def solved(
     state = replace(
         state, solution=values, influence=influence, solved_label_weights=totals, n_stale=0
     )
-    # The problem is to minimise z'Az / 2 - b'z, A having eigenvalues >= 1 - alpha, so the gap is
-    # r'A^{-1}r / 2 <= |r|^2 / (2 (1 - alpha)) for a residual r. Both are in units of b.
+    # The problem is to minimise z'Az / 2 - b'z. All eigenvalues of A are at least 1 - alpha, so the
+    # gap is r'A^{-1}r / 2 <= |r|^2 / (2 (1 - alpha)) for a residual r. The gap and the residual are
+    # in units of b.
     gap = solution.residual**2 / (2.0 * (1.0 - state.alpha))
     return state, GraphInfo(entered.size, solution.n_iter, solution.residual, gap)
 

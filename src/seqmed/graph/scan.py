@@ -45,7 +45,7 @@ class Scan:
         queries : at most `STRIP` rows.
         own : (m,) slot to be left out for each query; -1 for none.
         length : number of entries.
-        receiving : the lists of all kept rows, if the queries are new kept rows; changed in place.
+        receiving : lists of all kept rows, changed in place; None if the queries are not kept rows.
         """
         strip = self.side(queries, own)
         shape = queries.size, -(-GROUPS * length // loops.LANES) * loops.LANES

@@ -18,11 +18,12 @@ from seqmed.linalg.factorisation import symmetric_product
 from seqmed.threads import run_in_threads
 
 # Largest |x - centre|^2, in units of 1/gamma, for which distances are computed from inner products.
-# Their error is about 1e-15 of this. Beyond it, distances are computed from differences.
+# The error of such a distance is about 1e-15 of this value. For larger values, distances are
+# computed from differences.
 FAR_FROM_CENTRE = 1e4
 # Largest |x|^2, in units of 1/gamma, for which the data are not centred.
 NEAR_ZERO = 10.0
-# Standard deviation, relative to the largest entry, that rounding gives to equal entries.
+# Standard deviation of equal entries because of rounding, relative to the largest entry.
 CONSTANT = 4 * float(np.finfo(np.float64).eps)
 
 # Side of a square tile (512 kB). Other tiles have as many values. Wide tiles are faster.
@@ -62,9 +63,9 @@ def resolve_gamma(gamma: float | str, points: Points, weights: Array) -> float:
 class RBF(Pointwise):
     """``exp(-gamma |x - x'|^2)``; the paper's width ``w`` is ``gamma = 1 / (2 w^2)``.
 
-    ``centre`` (p,) is the mean of the first dense batch. It is subtracted before distances are
-    computed, because a common offset of all rows would make digits cancel. None if no centring is
-    needed.
+    ``centre`` (p,) is the mean of the first dense batch. The centre is subtracted before distances
+    are computed, because a common offset of all rows would make digits cancel. None if no centring
+    is needed.
     """
 
     gamma: float | str = "scale"
@@ -81,7 +82,7 @@ class RBF(Pointwise):
             values = squared_distances(left, right)
             values *= -float(self.gamma)
             return np.exp(values, out=values)
-        if left.shape[0] == 1:  # preparing the others would cost more
+        if left.shape[0] == 1:  # for one row, preparing all points would cost more
             return differenced(left, right, float(self.gamma))
         gaussians = Gaussians(right, self.centre, float(self.gamma))
         return gaussians.symmetric(left) if left is right else gaussians.matrix(left)

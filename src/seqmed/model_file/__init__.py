@@ -37,9 +37,9 @@ FORMAT = 1
 # Remedy for a file with a valid checksum and invalid content.
 ADVICE = (
     " Its checksum is valid, so it was written by another program or a newer version: use a file "
-    "written by seqmed.save, or a newer version."
+    "written by seqmed.save, or install a newer version of seqmed."
 )
-# Largest number of characters of a reason: it may quote any text of the file.
+# Largest number of characters of a reason, which may quote any text of the file.
 LONGEST_REASON = 500
 # The parts of the header and of its summary of the model, with their types.
 HEADER = {"format": int, "library": str, "about": dict, "model": dict, "extra": dict}
@@ -84,15 +84,16 @@ class Contents(NamedTuple):
 def save(model: Any, path: AnyPath, *, extra: dict[str, Any] | None = None) -> None:
     """Save a model to a file. The loaded model predicts and learns identically.
 
-    An existing file is replaced once the new one is on the disk; if saving fails it is unchanged.
+    An existing file is replaced once the new one is on the disk. If saving fails, the existing file
+    is unchanged.
 
     Parameters
     ----------
     model : SeqMED, SeqLapMED, SeqGraphMED, GraphPropagation, PrequentialSearch or StreamPipeline
         Fitted or not. The transformers of a pipeline may be StandardScaler, MinMaxScaler and
         MaxAbsScaler; the estimator of SeqGraphMED may be SeqMED or SeqLapMED. Kernels that are
-        functions and estimators of other classes are refused, because they are code. The file
-        contains rows of the data: support vectors, landmarks, kept rows of a graph.
+        functions are refused, and so are estimators of other classes, because they are code. The
+        file contains rows of the data: support vectors, landmarks, kept rows of a graph.
     path : str or path-like
     extra : dict, default=None
         Values to save with the model, by name: None, booleans, numbers, strings, arrays (dense or

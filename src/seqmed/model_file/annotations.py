@@ -1,12 +1,12 @@
 """Checks of values by annotations and constraints.
 
-A record is a frozen dataclass or a named tuple. The classes of records are found by the annotations
-of other records; an annotation that is a protocol allows the registered classes.
+A record is a frozen dataclass or a named tuple. The annotations of a record name the classes of its
+nested records. If an annotation is a protocol, the classes registered for it are allowed.
 
 A constraint is a short text on an array or a number. It has three parts, which may be empty. The
 first part gives the size of each axis, as a name or a number. The second part is "inf" if infinity
-is allowed, "nan" if NaN and infinity are, or "any" for values of any type. The third part gives
-bounds. Sizes of the same name must be equal.
+is allowed, "nan" if NaN and infinity are allowed, or "any" for values of any type. The third part
+gives bounds. Sizes of the same name must be equal.
 
 - ``"n machines"``: a finite array of two axes;
 - ``"n > 0"``: a finite array of one axis, all values positive;

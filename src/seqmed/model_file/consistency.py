@@ -1,7 +1,7 @@
 """Rules between the attributes of a fitted estimator, and its parameters.
 
 A rule is a statement and whether it is true, as in `records`. All functions take an estimator and
-its state: the saved attributes by name, which are of their types.
+its state: the saved attributes by name. Their types have been checked.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def scaler_rules(scaler: Any, state: dict[str, Any]) -> Rules:
         yield f"{name} for every column", single or value.shape == (state["n_features_in_"],)
         yield f"numbers in {name}", np.asarray(value).dtype.kind in "iuf"
     needed = set(measured)
-    if isinstance(scaler, StandardScaler):  # it has only the statistics it uses
+    if isinstance(scaler, StandardScaler):  # with_mean and with_std decide
         needed = {"mean_"} if scaler.with_mean else set()
         needed |= {"mean_", "var_", "scale_"} if scaler.with_std else set()
     yield "all statistics of the scaler", needed <= set(known)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 Tensors = dict[str, NDArray[Any]]
 
-# The checksum is the last tensor, because safetensors sorts by dtype, wide ones first, and then by
-# name: no other tensor is narrower than a byte or has a later name.
+# safetensors sorts tensors by dtype, the widest first, and then by name. The checksum is the last
+# tensor, because bytes are the narrowest dtype and no other tensor has a later name.
 CHECKSUM = "sha256"
 CHECKSUM_BYTES = 32
 # The entry of the safetensors metadata that holds the header.
@@ -49,7 +49,7 @@ def pack(header: dict[str, Any], tensors: Tensors) -> tuple[memoryview, bytes]:
 
     room = np.zeros(CHECKSUM_BYTES, dtype=np.uint8)
     text = json.dumps(header, allow_nan=False, separators=(",", ":"))
-    if len(text) > LARGEST_HEADER // 2:  # quotes within it take two characters each
+    if len(text) > LARGEST_HEADER // 2:  # a quote takes two characters in the file
         raise ValueError(
             f"the header of the model file would have {len(text)} characters, expected at most "
             f"{LARGEST_HEADER // 2}: keep long lists in extra as arrays."
@@ -114,7 +114,7 @@ def outline(content: bytes) -> dict[str, Any]:
         "data_offsets": [size - CHECKSUM_BYTES, size],
     }
     if not isinstance(found, dict) or found.get(CHECKSUM) != place:
-        raise ValueError("its checksum is not the last tensor, expected it there")
+        raise ValueError("its last tensor is not a checksum, expected a checksum at the end")
     return found
 
 

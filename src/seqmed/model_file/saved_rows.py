@@ -1,7 +1,7 @@
 """Kept rows of a graph in a model file: one array of rows, without sketches.
 
-Sketches are computed when a model is loaded. So are squared norms, if the metric computes its
-distances from the rows: no result depends on the last bits of such norms. Other metrics use the
+Sketches are computed when a model is loaded. If the metric computes its distances from the rows,
+squared norms are also computed then: no result depends on their last bits. Other metrics use the
 norms in their distances, so these norms are saved.
 """
 

@@ -1,7 +1,7 @@
 """Conversion of arrays to tensors of plain numbers and back, with type and memory layout.
 
-The memory layout is kept because it changes the rounding of sums: a loaded model must learn as the
-saved one, to the last bit.
+The memory layout is kept because it changes the rounding of sums: a loaded model must learn exactly
+as the saved model, to the last bit.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def from_tensor(kind: Any, tensor: NDArray[Any]) -> NDArray[Any]:
 
 
 def in_c_order(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array, or a copy of it, with its last axis contiguous; of the same shape."""
+    """Return the array, or a copy of the same shape, with its last axis contiguous."""
     return np.asarray(array, order="C")
 
 

@@ -186,7 +186,7 @@ class Decoder:
         if not fits:
             raise ValueError("the parts of a sparse array do not fit together")
         rows = sp.csr_array((n, p), dtype=data.dtype)
-        rows.data, rows.indices, rows.indptr = data, indices, indptr  # no change of index type
+        rows.data, rows.indices, rows.indptr = data, indices, indptr  # keeps the index type
         return rows
 
 

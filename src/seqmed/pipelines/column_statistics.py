@@ -25,7 +25,8 @@ class ColumnStatistics:
     ----------
     mean : (p,) mean, NaN for a column without values.
     std : (p,) standard deviation.
-    mad : (p,) mean absolute deviation from the mean. It is robust against single outliers.
+    mad : (p,) mean absolute deviation from the mean. This deviation is robust against single
+        outliers.
     mad_std : (p,) standard deviation of the contribution of a single value to ``mad``.
     low, high : (p,) smallest and largest value.
     count : (p,) number of values.

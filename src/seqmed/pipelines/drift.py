@@ -1,7 +1,7 @@
 """Drift of the input: comparison of recent columns with those of the first batch.
 
-A column has *drifted* if its mean, or its mean absolute deviation from the mean, differs from that
-of the first batch by more than a limit, and the difference is significant.
+A column has *drifted* if its mean or its mean absolute deviation differs significantly, and by more
+than a limit, from that of the first batch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ENOUGH_ROWS = 30
 # this many standard errors. A column that was constant in the first batch has returned if the
 # number of other values is no longer significant at this level.
 RETURN_SHARE, RETURN_ERRORS, RETURN_PROBABILITY = 0.5, 2.0, 0.05
-# Number of columns that a warning describes. The others are counted.
+# Number of columns that a warning describes. The other columns are only counted.
 COLUMNS_SHOWN = 3
 
 
@@ -78,8 +78,8 @@ def compare(
 
     A column drifts if its mean has shifted by more than ``limit`` standard deviations of the first
     batch, or its mean absolute deviation has changed by more than the factor ``1 + 2 limit`` in
-    either direction. For a constant column every change exceeds the limit. The difference must
-    also be significant, with independent rows assumed, by one of two tests:
+    either direction. For a constant column every change exceeds the limit. The difference must also
+    be significant by one of two tests, which assume independent rows:
 
     - It exceeds about six standard errors. The larger of the two standard deviations is used for
     both samples. This test does not apply to constant columns.

@@ -58,9 +58,9 @@ def _reading(name: str) -> Any:
 class StreamPipeline(Pipeline):
     """A scikit-learn Pipeline with `partial_fit` and a check for drift of the input.
 
-    The first batch fits the transformers. Later batches are transformed with the same statistics,
-    because a kernel classifier keeps rows of earlier batches as support vectors: if the statistics
-    changed, these rows and new rows would be in different feature spaces.
+    The first batch fits the transformers. Later batches are transformed with the same statistics. A
+    kernel classifier keeps rows of earlier batches as support vectors. If the statistics changed,
+    these rows and new rows would be in different feature spaces.
 
     Every batch is compared with the first one, column by column. An `InputDriftWarning` names the
     columns that have drifted, because the frozen statistics may no longer suit them.
@@ -113,8 +113,8 @@ class StreamPipeline(Pipeline):
 
     An incremental transformer is safe if the final estimator keeps no rows and can follow features
     that change slowly, for example SGDClassifier behind StandardScaler. It is not safe if the
-    columns of the transformer change their meaning, as those of IncrementalPCA do. It is also not
-    safe with late labels and `retract`, whose rows must be transformed as they were before.
+    meaning of the transformed columns changes, as with IncrementalPCA. It is also not safe with
+    late labels and `retract`, because these rows must be transformed in the same way as before.
 
     Examples
     --------

@@ -45,12 +45,13 @@ class PrequentialSearch(CandidatePredictor):
         Classifier of seqmed, or a `StreamPipeline` that ends in one. If its ``random_state`` is
         None, a seed is drawn that all candidates share; see ``candidates_[0].random_state``.
     param_grid : dict of lists, or list of such dicts
-        Parameters and the values to try, as in `sklearn.model_selection.GridSearchCV`. Of equally
-        good candidates the first one wins, so list simple values first. A grid over ``beta`` should
-        include 0, in case unlabeled rows are misleading.
+        Parameters and the values to try, as in `sklearn.model_selection.GridSearchCV`. If
+        candidates are equally good, the first one wins, so list simple values first. A grid over
+        ``beta`` should include 0, in case unlabeled rows are misleading.
     discount : float in (0, 1], default=0.98
         Factor by which earlier predictions are discounted at every batch with labels. With a value
-        below 1 the best candidate is the best of recent batches. Late labels discount nothing.
+        below 1 the best candidate is the best of recent batches. Late labels do not discount
+        earlier predictions.
     combine : {"best", "mixture"}, default="best"
         "best" predicts with the best candidate. "mixture" averages the probabilities of the
         ``n_best`` best candidates. The weight of a candidate is ``exp(-d)`` if it has d more
@@ -59,7 +60,7 @@ class PrequentialSearch(CandidatePredictor):
         Number of candidates in a mixture.
     drop_limit : float > 0 or None, default=3.0
         Number of standard deviations by which a candidate must be worse than the best one to be
-        dropped for good. See Notes. None drops no candidate; choose it for long streams with
+        dropped permanently. See Notes. None drops no candidate; choose it for long streams with
         recurring concepts.
     batch_size : int >= 1, default=200
         Number of rows per batch in `fit`.
@@ -260,10 +261,10 @@ class PrequentialSearch(CandidatePredictor):
         for place in record.racing:
             learned[place] = copy_to_fit(candidates[place]).partial_fit(X, y, **given)
         known = self._common_classes([learned[place] for place in record.racing])
-        # late labels discount nothing
+        # late labels do not discount earlier predictions
         new_points = bool(given.get("new_points", True))
         before = record.discounted(self.discount) if new_points else record
-        # predictions of the candidates before the batch, which they have accepted by now
+        # every candidate has accepted the batch by now; the predictions are those before the batch
         scored = self._scored(candidates, before, X, y, sample_weight, known)
         n_batches += new_points
         if scored is not before:

@@ -225,7 +225,7 @@ class SemiSupervisedSplit(BaseCrossValidator):
         splitter = self._splitter()
         try:
             with warnings.catch_warnings():
-                if self.separate_groups:  # groups are used even if the splitter ignores them
+                if self.separate_groups:  # used here even if the splitter ignores groups
                     warnings.filterwarnings("ignore", "The groups parameter is ignored")
                 return list(splitter.split(*rows_of(rows, X, labels, groups)))
         except ValueError as refusal:

@@ -179,7 +179,7 @@ class Parser:
     def _read_at_once(
         self, chunk: Chunk, rows: NDArray[np.intp], cells: Cells, types: dict[str, Any]
     ) -> bool:
-        """Read some rows with pyarrow. Return False if it would not read them as `Grammar` does.
+        """Read some rows with pyarrow; return False if it would read them unlike `Grammar`.
 
         Columns without a type are read as strings.
         """

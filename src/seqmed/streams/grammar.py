@@ -52,7 +52,7 @@ class Grammar:
         edges = (ord(self.delimiter), ord("\n"))
         opens = np.isin(view[opening - 1], edges) | (opening == 0)
         opens[1:] |= doubled
-        following = np.append(view, (ord("\n"), ord("\n")))  # as if the text ended in line ends
+        following = np.append(view, (ord("\n"), ord("\n")))  # the end of a text is a line end
         closes = np.isin(following[closing + 1], edges)
         closes |= (following[closing + 1] == ord("\r")) & (following[closing + 2] == ord("\n"))
         closes[: doubled.size] |= doubled

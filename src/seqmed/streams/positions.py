@@ -149,13 +149,13 @@ class PlannedRead(NamedTuple):
 def plan(
     inputs: Sequence[Input], position: Position, again: bool, wanted: Wanted | None
 ) -> tuple[list[PlannedRead], Position]:
-    """Return the planned reads, and the position, in which new files are at their beginning.
+    """Return the planned reads, and a position that includes new files, at their beginning.
 
     Parameters
     ----------
     inputs : the files and pipes of the stream.
     position : position of the previous run.
-    again : whether finished files are read again, and changed ones from their beginning. If the
+    again : whether to read finished files again, and changed files from their beginning. If the
         previous run was interrupted, that run is completed instead.
     wanted : the columns that are hashed in binary formats; None if nothing has been read.
     """
@@ -192,7 +192,7 @@ def plan(
 def recognise(
     files: Sequence[Input], known: dict[str, FilePosition], wanted: Wanted | None
 ) -> tuple[dict[str, PlannedRead], dict[str, str]]:
-    """Return the reads that resume known files, and their new paths by their old ones."""
+    """Return the reads that resume known files, and new paths of moved files by their old path."""
     reads: dict[str, PlannedRead] = {}
     places: dict[str, str] = {}
     for each in files:

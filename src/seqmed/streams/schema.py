@@ -79,8 +79,8 @@ class Columns:
         for each in named:
             if each is not None and named.count(each) > 1:
                 raise StreamError(
-                    f"column {each!r} is named twice, expected one use: as label, text or feature, "
-                    "or in drop."
+                    f"column {each!r} is named twice, expected once: name it as label, as text, in "
+                    "features or in drop."
                 )
 
 
@@ -171,7 +171,7 @@ class Schema:
         )
 
     def check_same(self, columns: Columns) -> None:
-        """Refuse choices that differ from those of the schema; default values are not choices."""
+        """Refuse choices that differ from those of the schema; default values are not compared."""
         for each in fields(Columns):
             now, before = getattr(columns, each.name), getattr(self.columns, each.name)
             if now != each.default and now != before:

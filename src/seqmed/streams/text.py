@@ -24,7 +24,7 @@ MARK = b"\xef\xbb\xbf"  # byte order mark
 Ends = NDArray[np.int64]
 Split = Callable[[bytes, bool], Ends]
 """Function of bytes and a flag that returns the end of each record, without blank lines. The flag
-means that no bytes follow; then an incomplete last record counts."""
+means that no bytes follow; an incomplete last record is then included."""
 
 
 @dataclass(frozen=True, eq=False)
