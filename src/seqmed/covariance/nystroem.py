@@ -27,13 +27,11 @@ from seqmed.arrays import (
     distinct_rows,
     found_among,
     no_indices,
-    no_rows,
     row_norms_squared,
     stack,
     take_rows,
 )
 from seqmed.covariance.basis import whiten_gram
-from seqmed.covariance.low_rank import LowRankCovariance
 from seqmed.covariance.protocol import FoldResult, Projection
 from seqmed.dual.problem import fits_single_precision
 from seqmed.graph.laplacian import Smoothness
@@ -252,14 +250,14 @@ class NystroemRecursion:
 
     Parameters
     ----------
-    covariance : the current covariance, the base kernel before the first label.
+    covariance : the current covariance, without landmarks before the first label.
     capacity : largest number of landmarks.
     seed : random seed of the choice of landmarks.
     n_seen : number of labels seen; forgetting discounts earlier labels.
     n_calls : number of calls of `add_labeled`.
     """
 
-    covariance: LowRankCovariance | NystroemCovariance
+    covariance: NystroemCovariance
     capacity: int
     seed: int
     n_seen: float = 0.0
@@ -268,19 +266,13 @@ class NystroemRecursion:
     grows: ClassVar[bool] = False
 
     @property
-    def landmarks(self) -> Points | None:
-        return self._nystroem.landmarks if self.covariance.on_landmarks else None
-
-    @property
-    def _nystroem(self) -> NystroemCovariance:
-        """The covariance, once there are landmarks."""
-        assert isinstance(self.covariance, NystroemCovariance)
-        return self.covariance
+    def landmarks(self) -> Points:
+        return self.covariance.landmarks
 
     @property
     def size(self) -> int:
         """Number of landmarks."""
-        return 0 if self.landmarks is None else self.landmarks.shape[0]
+        return int(self.landmarks.shape[0])
 
     def forget(self, forgetting: float) -> NystroemRecursion:
         """Return the recursion with the number of labels seen so far discounted."""
@@ -300,9 +292,8 @@ class NystroemRecursion:
         n_free = self.capacity - self.size
         if not n_free and not self._approximates_poorly(take_rows(points, shuffled[:PROBES])):
             return FoldResult(seen)
-        known = no_rows(points) if self.landmarks is None else self.landmarks
         new = shuffled[np.sort(distinct_rows(take_rows(points, shuffled)))]
-        new = new[~found_among(take_rows(points, new), known)]
+        new = new[~found_among(take_rows(points, new), self.landmarks)]
         leaving = 0
         if not n_free:  # the fraction of the batch in a uniform sample of all labels
             fraction = min(n / seen.n_seen, LARGEST_SHARE)
@@ -311,26 +302,24 @@ class NystroemRecursion:
         enters = np.sort(new[: n_free + leaving])
         if not enters.size:
             return FoldResult(seen)
-        landmarks = stack(take_rows(known, stays), take_rows(points, enters))
+        landmarks = stack(take_rows(self.landmarks, stays), take_rows(points, enters))
         grown = replace(seen, covariance=nystroem_covariance(self.covariance.kernel, landmarks))
         return FoldResult(grown, np.append(stays, np.full(enters.size, -1)))
 
     def _approximates_poorly(self, points: Points) -> bool:
         """Whether the landmarks approximate the points worse than they approximate each other."""
-        found, usual = (
-            self._nystroem.residual_variances(points),
-            self._nystroem.leave_one_out_variances,
-        )
+        found = self.covariance.residual_variances(points)
+        usual = self.covariance.leave_one_out_variances
         variance = max(found.var(), usual.var())
         error = np.sqrt(variance / found.size + usual.var() / usual.size)
         return bool(found.mean() > usual.mean() + REPLACEMENT_THRESHOLD * error)
 
     def project(self, points: Points, coefficients: Array) -> Projection:
-        found = self._nystroem.on_window(points, self._nystroem.landmarks)
-        features = self._nystroem.features(points)
+        found = self.covariance.on_window(points, self.landmarks)
+        features = self.covariance.features(points)
         rest = self.covariance.kernel(points, points) - symmetric_product(features)
         lost = np.sum(coefficients * (rest @ coefficients), axis=0)
         return Projection(found.landmark_part(coefficients), np.maximum(lost, 0.0))
 
     def residual_variances(self, points: Points) -> Array:
-        return self._nystroem.residual_variances(points)
+        return self.covariance.residual_variances(points)

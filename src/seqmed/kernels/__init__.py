@@ -30,6 +30,7 @@ def make_kernel(
     """
     if isinstance(kernel, str) and kernel in KERNELS:
         return KERNELS[kernel](gamma, degree, coef0)
+    # isinstance: objects of users are checked against the protocol
     if isinstance(kernel, Kernel) and not isinstance(kernel, type):
         return kernel
     if callable(kernel) and not isinstance(kernel, type) and not hasattr(kernel, "freeze"):

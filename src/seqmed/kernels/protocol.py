@@ -26,11 +26,7 @@ class Expansion(NamedTuple):
 
 @runtime_checkable
 class Kernel(Protocol):
-    """The members of a kernel.
-
-    A kernel may also have a method ``sums(points, expansion)``, which returns an expansion at every
-    row, (n, machines), without a matrix of kernel values: see `seqmed.kernels.bounded.evaluate`.
-    """
+    """The members of a kernel."""
 
     @property
     def on_vectors(self) -> bool:
@@ -39,6 +35,9 @@ class Kernel(Protocol):
     @property
     def compact(self) -> bool:
         """Whether `join` returns an expansion of fixed size, instead of listing all points."""
+
+    def accepts(self, points: Points) -> bool:
+        """Whether points have the type and the range of values that the kernel needs."""
 
     def freeze(self, points: Points, weights: Array) -> Kernel:
         """Return the kernel with its data-dependent parameters learned from a weighted batch."""
@@ -64,6 +63,9 @@ class Pointwise:
 
     on_vectors = True
     compact = False
+
+    def accepts(self, points: Points) -> bool:
+        return bool(points.dtype.kind == "f")
 
     def freeze(self, points: Points, weights: Array) -> Self:
         return self

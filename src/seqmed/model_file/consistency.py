@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from seqmed import covariance
 from seqmed.arrays import Points
 from seqmed.classes import ClassRegistry
-from seqmed.graph.metrics import make_metric
-from seqmed.kernels import DCMFisher, Precomputed, TfIdf, make_kernel
+from seqmed.graph.metrics import Metric, make_metric
+from seqmed.kernels import Kernel, Precomputed, make_kernel
 from seqmed.mixture.experts import EUCLIDEAN_KERNELS
 from seqmed.model_file.records import Rules, check_records, n_landmarks, points_in
 from seqmed.pipelines.stream_pipeline import StreamPipeline
@@ -25,8 +25,6 @@ from seqmed.selection.search import PrequentialSearch
 
 # Attributes on the columns of an estimator, with their types.
 COLUMNS: dict[str, Any] = {"n_features_in_": int, "feature_names_in_": NDArray[Any]}
-# Kernels of nonnegative rows.
-COUNT_KERNELS = (TfIdf, DCMFisher)
 
 
 def column_rules(state: dict[str, Any]) -> Rules:
@@ -94,19 +92,10 @@ def has_counted(
     return bool(known and (registry.counts[classes] >= counts).all())
 
 
-def suits(points: Points, kernel: Any, sparse: bool) -> bool:
+def suits(points: Points, kernel: Kernel, sparse: bool) -> bool:
     """Whether points have the format and range of values that a kernel needs."""
-    if isinstance(kernel, Precomputed):
-        whole = isinstance(points, np.ndarray) and points.dtype == np.intp
-        return whole and bool(((points >= 0) & (points < kernel.gram.shape[0])).all())
     formed = sp.issparse(points) == sparse or kernel.compact  # explicit weights are always dense
-    return points.dtype == np.float64 and formed and in_domain(points, kernel)
-
-
-def in_domain(points: Points, kernel: Any) -> bool:
-    """Whether rows are >= 0, for a kernel on counts."""
-    values = points.data if sp.issparse(points) else points
-    return not isinstance(kernel, COUNT_KERNELS) or bool((values >= 0).all())
+    return formed and points.dtype in (np.float64, np.intp) and kernel.accepts(points)
 
 
 def graph_rules(began: Any, state: dict[str, Any]) -> Rules:
@@ -129,8 +118,7 @@ def graph_rules(began: Any, state: dict[str, Any]) -> Rules:
         "kept rows in single precision, in the format of the stream",
         all(rows.dtype == np.float32 and sp.issparse(rows) == stream.sparse for rows in stored),
     )
-    kernel = getattr(metric, "kernel", None)
-    yield "kept rows that suit the kernel", all(in_domain(rows, kernel) for rows in stored)
+    yield "kept rows that suit the kernel", all(map(metric.kernel.accepts, stored))
     yield "a known class for every label", (graph.codes < registry.classes.size).all()
     yield (
         "labels of classes that have been learned",
@@ -138,9 +126,9 @@ def graph_rules(began: Any, state: dict[str, Any]) -> Rules:
     )
 
 
-def kinds_in(metric: Any) -> tuple[type, type]:
-    """Return the class of a metric, and that of its kernel if it has one."""
-    return type(metric), type(getattr(metric, "kernel", None))
+def kinds_in(metric: Metric) -> tuple[type, type]:
+    """Return the class of a metric, and that of its kernel."""
+    return type(metric), type(metric.kernel)
 
 
 def named_metric(name: Any, stream: Any) -> Any:
@@ -166,7 +154,7 @@ def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
         same_classes(inner._stream.registry, stream.registry),
     )
     kernel = inner._stream.posterior.covariance.kernel
-    yield "an estimator whose kernel is not precomputed", not isinstance(kernel, Precomputed)
+    yield "an estimator whose kernel suits the probes", kernel.accepts(stream.probes)
     yield from graph_rules(began, state)
     yield "known classes in the record", (record.codes < stream.registry.classes.size).all()
     known = np.take_along_axis(record.counts, record.codes[:, None], axis=1)
@@ -181,11 +169,11 @@ def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
         (stream.recent.codes < stream.registry.classes.size).all(),
     )
     yield "recent rows of classes that had a label", stream.registry.seen[stream.recent.codes].all()
-    kernel = getattr(stream.graph.rows.metric, "kernel", None)
+    kernel = stream.graph.rows.metric.kernel
     for name, points in (("probes", stream.probes), ("recent rows", stream.recent.points)):
         formed = points.dtype == np.float64 and sp.issparse(points) == stream.sparse
         yield f"{name} in the format of the rows", formed
-        yield f"{name} that suit the kernel", in_domain(points, kernel)
+        yield f"{name} that suit the kernel", kernel.accepts(points)
 
 
 def same_classes(first: ClassRegistry, second: ClassRegistry) -> bool:
