@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from seqmed.kernels.bounded import ComputedGram, blocks, evaluate
+from seqmed.kernels.bounded import blocks
+from seqmed.kernels.computed_gram import ComputedGram, evaluate
 from seqmed.kernels.counts import DCMFisher, TfIdf
 from seqmed.kernels.given import FromFunction, Precomputed
 from seqmed.kernels.protocol import Expansion, Kernel

@@ -62,7 +62,7 @@ class TfIdf(OnCounts):
         return np.asarray(safe_sparse_dot(first, second.T, dense_output=True))
 
     def sums(self, points: Points, expansion: Expansion) -> Array:
-        """Return the values of an expansion at every row, (n, machines), from explicit weights."""
+        """Return the values of an expansion at every row, from explicit weights."""
         others = self.coordinates(expansion.points)
         weights = safe_sparse_dot(others.T, expansion.coefficients, dense_output=True)
         return np.asarray(safe_sparse_dot(self.coordinates(points), weights, dense_output=True))
