@@ -167,7 +167,6 @@ class NystroemGram:
         self.features: list[NDArray[np.floating]] = []  # their features, in blocks
         self.held: list[Array] = []  # their kernel values, in blocks
         self.known = np.zeros((0, 0), dtype=self.precision)
-        self.projections: dict[bytes, Array] = {}
 
     def block(self, rows: Mask) -> tuple[Indices, NDArray[np.floating]]:
         """Return indices (k,) of the selected points, in any order, and covariances (k, k)."""
@@ -207,14 +206,10 @@ class NystroemGram:
         return np.stack([self.projected(each) for each in coefficients.T], axis=1)
 
     def projected(self, coefficients: Array) -> Array:
-        """Return the projection (m,) of an expansion with coefficients (n,); it is cached."""
+        """Return the projection (m,) of an expansion with coefficients (n,)."""
         if not coefficients.any():
             return np.zeros(self.values.shape[1])
-        key = coefficients.tobytes()
-        if key not in self.projections:
-            inner = self.summed(coefficients)
-            self.projections[key] = squared_upper_times(self.whitening, inner, self.triangular)
-        return self.projections[key]
+        return squared_upper_times(self.whitening, self.summed(coefficients), self.triangular)
 
     def summed(self, coefficients: Array) -> Array:
         """Return ``values.T @ coefficients``, (m,); rows are skipped if most coefficients are 0."""
