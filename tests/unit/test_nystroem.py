@@ -439,4 +439,4 @@ def test_a_projection_is_an_expansion_on_the_landmarks():
 
 def test_points_without_labels_are_not_folded():
     recursion = NystroemRecursion(nystroem_covariance(RBF(GAMMA), new_points()[:0]), 5, 0)
-    assert recursion.fold(new_points(), None).recursion is recursion
+    assert recursion.fold(new_points(), None).recursion == recursion

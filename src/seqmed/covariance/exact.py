@@ -36,9 +36,6 @@ class ExactRecursion:
         reduction = self.covariance.reduction
         return None if reduction is None else reduction.landmarks
 
-    def forget(self, forgetting: float) -> ExactRecursion:
-        return ExactRecursion(discount(self.covariance, forgetting))
-
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Raise an error: no point is projected."""
         raise ValueError(
@@ -48,12 +45,15 @@ class ExactRecursion:
     def residual_variances(self, points: Points) -> Array:
         return self.covariance.kernel.diagonal(points)
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> FoldResult:
+    def fold(
+        self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
+    ) -> FoldResult:
+        past = discount(self.covariance, forgetting)
         if smoothness is None:
-            return FoldResult(self)
+            return FoldResult(ExactRecursion(past))
         before = 0 if self.landmarks is None else self.landmarks.shape[0]
         origin = np.append(np.arange(before), np.full(points.shape[0], -1))
-        return FoldResult(ExactRecursion(fold_exactly(self.covariance, points, smoothness)), origin)
+        return FoldResult(ExactRecursion(fold_exactly(past, points, smoothness)), origin)
 
     def add_labeled(self, points: Points) -> FoldResult:
         """Return the recursion unchanged: labels are learned with the exact kernel."""

@@ -269,14 +269,15 @@ class NystroemRecursion:
         """Number of landmarks."""
         return int(self.landmarks.shape[0])
 
-    def forget(self, forgetting: float) -> NystroemRecursion:
-        """Return the recursion with the number of labels seen so far discounted."""
-        return replace(self, n_seen=forgetting * self.n_seen)
+    def fold(
+        self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
+    ) -> FoldResult:
+        """Return the recursion with the number of labels seen so far discounted.
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> FoldResult:
-        """Return the recursion unchanged: it does not learn from unlabeled points."""
+        It does not learn from unlabeled points.
+        """
         assert smoothness is None
-        return FoldResult(self)
+        return FoldResult(replace(self, n_seen=forgetting * self.n_seen))
 
     def add_labeled(self, points: Points) -> FoldResult:
         """Return the recursion with newly labeled points added as landmarks if needed."""

@@ -97,13 +97,6 @@ class SpectralRecursion:
         reduction = self.covariance.reduction
         return None if reduction is None else reduction.landmarks
 
-    def forget(self, forgetting: float) -> SpectralRecursion:
-        """Raise an error: running means over all batches cannot be discounted."""
-        raise ValueError(
-            f"recursion='spectral' got forgetting={forgetting:g}, expected 1: its running means "
-            "give every batch the same weight. Use recursion='landmarks' or 'exact'."
-        )
-
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Raise an error: pseudo-points change, so nothing can be projected on them."""
         raise ValueError(
@@ -113,7 +106,15 @@ class SpectralRecursion:
     def residual_variances(self, points: Points) -> Array:
         return self.covariance.kernel.diagonal(points)
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> FoldResult:
+    def fold(
+        self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
+    ) -> FoldResult:
+        """Return the recursion after one more batch; running means cannot be discounted."""
+        if forgetting < 1:
+            raise ValueError(
+                f"recursion='spectral' got forgetting={forgetting:g}, expected 1: its running "
+                "means give every batch the same weight. Use recursion='landmarks' or 'exact'."
+            )
         if smoothness is None:
             return FoldResult(self)
         prior = self.covariance
