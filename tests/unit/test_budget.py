@@ -116,10 +116,16 @@ def test_all_points_as_landmarks_lose_nothing_to_projection(
     stream = make_stream(seed=61)
     settings = Settings(
         C=10.0,
+        slack_shape=1.0,
         beta=beta,
+        bias="exact",
         tol=TOL,
+        max_iter=-1,
+        lag=1,
+        window=None,
         averaging=averaging,
         forgetting=forgetting,
+        capacity=None,
     )
     unbounded = bounded = begun(RBF(GAMMA), 85, stream[0].points, bias_variance)
     for rows in stream:
