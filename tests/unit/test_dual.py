@@ -10,12 +10,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
 from seqmed.dual import DualProblem, attainable_sum, feasible, loops, smo, solve
-from seqmed.dual.problem import (
-    duality_gap,
-    exact_bias,
-    kkt_residuals,
-    score_errors,
-)
+from seqmed.dual.certificate import duality_gap, exact_bias, kkt_residuals
+from seqmed.dual.problem import score_errors
 from tests.reference import newton
 from tests.reference.convex import dual_value, primal_value, solve_convex
 from tests.support.dual_problems import (

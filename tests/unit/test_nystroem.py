@@ -6,7 +6,8 @@ import scipy.sparse as sp
 
 from seqmed import SeqMED, machines
 from seqmed.covariance import NystroemRecursion
-from seqmed.covariance.nystroem import NystroemGram, nystroem_covariance
+from seqmed.covariance.nystroem import nystroem_covariance
+from seqmed.covariance.nystroem_gram import NystroemGram
 from seqmed.kernels import RBF, Polynomial
 from tests.support.gaussian_streams import (
     GAMMA,

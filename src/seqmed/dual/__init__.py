@@ -5,15 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from seqmed.arrays import Array, Mask
-from seqmed.dual.problem import (
-    Block,
-    ComputedRows,
-    DualProblem,
-    DualSolution,
-    attainable_sum,
-    feasible,
-    with_bias,
-)
+from seqmed.dual.certificate import DualSolution, with_bias
+from seqmed.dual.problem import Block, ComputedRows, DualProblem, attainable_sum, feasible
 
 
 def solve(

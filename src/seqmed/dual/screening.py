@@ -17,16 +17,8 @@ import numpy as np
 
 from seqmed.arrays import Array, Mask
 from seqmed.dual import loops, smo
-from seqmed.dual.problem import (
-    Block,
-    DualProblem,
-    DualSolution,
-    KKTResiduals,
-    attainable_sum,
-    certify,
-    kkt_residuals,
-    score_errors,
-)
+from seqmed.dual.certificate import DualSolution, KKTResiduals, certify, kkt_residuals
+from seqmed.dual.problem import Block, DualProblem, attainable_sum, score_errors
 
 # A point at most this far beyond its margin is added together with violating points.
 SPARE = 0.1

@@ -26,17 +26,9 @@ import numpy as np
 
 from seqmed.arrays import Array, Indices, Mask
 from seqmed.dual import loops
+from seqmed.dual.certificate import DualSolution, KKTResiduals, certify, kkt_residuals
 from seqmed.dual.loops import MISSING, RUNNING, RowCache, refresh, take_steps
-from seqmed.dual.problem import (
-    DualProblem,
-    DualSolution,
-    KKTResiduals,
-    certify,
-    feasible,
-    fits_single_precision,
-    kkt_residuals,
-    score_errors,
-)
+from seqmed.dual.problem import DualProblem, feasible, fits_single_precision, score_errors
 
 # Pair steps between two returns to the interpreter, so that a long solve can be interrupted.
 STEPS_PER_CALL = 100_000

@@ -21,6 +21,7 @@ from seqmed.kernels import Kernel, Precomputed, make_kernel
 from seqmed.mixture.experts import EUCLIDEAN_KERNELS
 from seqmed.model_file.records import Rules, check_records, n_landmarks, points_in
 from seqmed.pipelines.stream_pipeline import StreamPipeline
+from seqmed.pipelines.transformers import is_passing
 from seqmed.selection.search import PrequentialSearch
 
 # Attributes on the columns of an estimator, with their types.
@@ -210,11 +211,6 @@ def pipeline_rules(pipeline: StreamPipeline, state: dict[str, Any]) -> Rules:
         monitor = state["_monitor"][1]
         check_records(monitor, columns=monitor.drifted.size)
     check_records(state["drift_"])
-
-
-def is_passing(step: Any) -> bool:
-    """Whether a step of a pipeline is "passthrough" or None."""
-    return step is None or (isinstance(step, str) and step == "passthrough")
 
 
 def search_rules(search: PrequentialSearch, state: dict[str, Any]) -> Rules:
