@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from seqmed.arrays import no_rows
-from seqmed.batch import Rows
+from seqmed.arrays import Points, no_rows
 from seqmed.covariance import ExactRecursion, NystroemRecursion
 from seqmed.covariance.low_rank import LowRankCovariance
 from seqmed.covariance.nystroem import nystroem_covariance
@@ -178,11 +177,11 @@ class SeqMED(SequentialClassifier):
 
     _semi_supervised = False
 
-    def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
+    def _begin_recursion(self, kernel: Kernel, points: Points, seed: int) -> Recursion:
         if self.budget is None or kernel.compact:
             return ExactRecursion(LowRankCovariance(kernel))
         landmarks = self._landmarks_within_budget(self.budget)
-        return NystroemRecursion(nystroem_covariance(kernel, no_rows(rows.points)), landmarks, seed)
+        return NystroemRecursion(nystroem_covariance(kernel, no_rows(points)), landmarks, seed)
 
     def _landmarks_within_budget(self, budget: int) -> int:
         return budget // 2

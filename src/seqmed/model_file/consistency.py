@@ -13,7 +13,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
-from seqmed import covariance
 from seqmed.arrays import Points
 from seqmed.classes import ClassRegistry
 from seqmed.graph.metrics import Metric, make_metric
@@ -59,7 +58,8 @@ def margin_rules(began: Any, state: dict[str, Any]) -> Rules:
     )  # fmt: skip
     fits = (suits(points, kernel, stream.sparse) for points in points_in(posterior))
     yield "points that suit the kernel", all(fits)
-    yield "the recursion of the parameters", type(recursion) is recursion_class(began, kernel)
+    begun = began._begin_recursion(kernel, posterior.window.points, seed=0)
+    yield "the recursion of the parameters", type(recursion) is type(begun)
     auto = began.bias == "auto"
     yield "the number of machines of the bias parameter", registry.per_class == auto
     variance = 0.0 if auto else float(began.bias_variance)
@@ -75,14 +75,6 @@ def margin_rules(began: Any, state: dict[str, Any]) -> Rules:
     found = np.unique(registry.own_classes(signs), return_counts=True)
     yield "no fewer labels than in the window", has_counted(registry, *found)
     yield "one solution for every machine", len(info.solutions) == registry.n_machines
-
-
-def recursion_class(began: Any, kernel: Any) -> type:
-    """Return the class of the recursion of the first batch."""
-    if hasattr(began, "recursion"):
-        return type(covariance.make_recursion(began.recursion, kernel))
-    unlimited = began.budget is None or kernel.compact
-    return covariance.ExactRecursion if unlimited else covariance.NystroemRecursion
 
 
 def has_counted(
