@@ -88,11 +88,12 @@ class LandmarkRecursion:
             keys = np.append(keys[stays], draws[enters])
         if smoothness is not None:
             basis = basis.observe(smoothness.observations(basis.features(kernel, points)))
+        covariance = self.covariance  # the base kernel, before any penalty
+        if basis.coefficient_covariance is not None:
+            covariance = basis.covariance(kernel)
         folded = replace(
             self,
-            covariance=self.covariance
-            if basis.coefficient_covariance is None
-            else basis.covariance(kernel),
+            covariance=covariance,
             basis=basis,
             keys=keys,
             n_folds=self.n_folds + 1,
