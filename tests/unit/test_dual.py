@@ -1001,6 +1001,14 @@ def test_rows_in_memory_are_not_computed_again():
     assert solution.objective == pytest.approx(expected.objective, rel=1e-6)
 
 
+@pytest.mark.parametrize("start", [[-0.1, 0.0], [0.0, 1.0]])
+def test_a_start_outside_its_bounds_is_refused(start):
+    """With a slack prior a multiplier is below its bound."""
+    problem = DualProblem(np.eye(2), np.array([1.0, -1.0]), np.zeros(2), np.ones(2), np.ones(2))
+    with pytest.raises(ValueError, match="between 0 and its bound: clip start"):
+        solve(problem, start=np.array(start))
+
+
 def test_replaced_rows_are_those_not_referenced():
     """Rows that were not referenced are replaced first; the row in use is never replaced."""
     rows = empty_row_cache(Computed(np.eye(6)), np.arange(6))._replace(
