@@ -6,7 +6,6 @@ This recursion is the reference for the others, and suitable for short streams.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -27,8 +26,6 @@ class ExactRecursion(Unprojected):
     """
 
     covariance: LowRankCovariance
-
-    name: ClassVar[str] = "exact"
 
     def fold(
         self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0

@@ -10,7 +10,6 @@ smoothness weights so far. The new batch is then folded in exactly. The first tw
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import svd
@@ -90,17 +89,10 @@ class SpectralRecursion(Unprojected):
     penalty_weight: float = 0.0
     n_folds: int = 0
 
-    name: ClassVar[str] = "spectral"
-
     def fold(
         self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
     ) -> FoldResult:
-        """Return the recursion after one more batch; running means cannot be discounted."""
-        if forgetting < 1:
-            raise ValueError(
-                f"recursion='spectral' got forgetting={forgetting:g}, expected 1: its running "
-                "means give every batch the same weight. Use recursion='landmarks' or 'exact'."
-            )
+        assert forgetting == 1.0  # running means give every batch the same weight
         if smoothness is None:
             return FoldResult(self)
         prior = self.covariance

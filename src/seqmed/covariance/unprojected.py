@@ -16,7 +16,6 @@ class Unprojected(ABC):
 
     covariance: LowRankCovariance
 
-    name: ClassVar[str]
     capacity: ClassVar[None] = None
     grows: ClassVar[bool] = False
 
@@ -36,11 +35,8 @@ class Unprojected(ABC):
         return FoldResult(self)
 
     def project(self, points: Points, coefficients: Array) -> Projection:
-        """Raise an error: no point is projected."""
-        raise ValueError(
-            f"recursion={self.name!r} got points to project, expected none: use "
-            "recursion='landmarks'."
-        )
+        """Raise an error: estimators refuse a budget with these recursions."""
+        raise NotImplementedError("recursion='landmarks' alone projects points")
 
     def residual_variances(self, points: Points) -> Array:
         return self.covariance.kernel.diagonal(points)
