@@ -46,8 +46,8 @@ class KKTResiduals(NamedTuple):
     ----------
     errors : (n,) see `score_errors`.
     implied_biases : (n,) the bias ``b_i`` that each point implies.
-    rounding : (n,) change of an implied bias by rounding its multiplier. It is large close to the
-        bound; no solver can reduce a violation below it.
+    rounding : (n,) change of an implied bias by rounding its multiplier. This change is large close
+        to the bound, and no solver can reduce a violation below it.
     can_increase, can_decrease : (n,) masks of the signed coefficients.
     lowest, highest : the interval of biases that the conditions allow: from the largest bias
         implied by a coefficient that can increase, to the smallest bias implied by one that can
@@ -131,11 +131,11 @@ def exact_bias(
 def duality_gap(problem: DualProblem, multipliers: Array, errors: Array, bias: float) -> float:
     """Return primal minus dual objective at ``multipliers`` and ``bias``, >= 0.
 
-    The quadratic parts cancel exactly, so the gap is a sum of one term per point: the loss of the
-    slack ``s_i = 1 - y_i (score_i + bias)`` minus ``a_i s_i`` minus the log term. With
-    ``r = (C_i - a_i) s_i / e_i`` a term on the sloping part of the loss is ``e_i (r - 1 - log r)``,
-    which is never negative. A rounding error in the equality constraint increases the gap. So does
-    a bias that is not optimal under a finite variance.
+    The quadratic parts cancel exactly, so the gap is a sum of one term per point. With the slack
+    ``s_i = 1 - y_i (score_i + bias)``, the term is the loss of ``s_i`` minus ``a_i s_i`` minus the
+    log term. With ``r = (C_i - a_i) s_i / e_i`` a term on the sloping part of the loss is
+    ``e_i (r - 1 - log r)``, which is never negative. A rounding error in the equality constraint
+    increases the gap. So does a bias that is not optimal under a finite variance.
     """
     slack = problem.signs * (errors - bias)
     distance = problem.bounds - multipliers
@@ -189,8 +189,8 @@ def certify(
 ) -> DualSolution:
     """Return multipliers as a solution, with bias, gap and violation from a new product with K.
 
-    ``status`` is reported if the violation exceeds ``tol``. ``residuals`` are those of the
-    multipliers, if they have been computed.
+    ``status`` is reported if the violation exceeds ``tol``. ``residuals`` are the KKT residuals of
+    the multipliers, if already computed.
     """
     if residuals is None:
         residuals = kkt_residuals(problem, multipliers, score_errors(problem, multipliers))

@@ -57,7 +57,7 @@ def empty_row_cache(gram: Any, places: Indices) -> RowCache:
     slots = int(min(n, max(ROW_BYTES // (4 * n), 4 * ROWS_AT_A_TIME)))
     single = fits_single_precision(float(np.abs(gram.diagonal()).max()))
     values = np.empty((slots, n), dtype=np.float32 if single else np.float64)
-    values[0] = 0.0  # used by steps of length zero
+    values[0] = 0.0  # a step of length zero uses this row
     return RowCache(
         source=gram if isinstance(gram, np.ndarray) else np.empty((0, 0)),
         columns=places,

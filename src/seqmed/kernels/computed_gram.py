@@ -27,7 +27,8 @@ class ComputedGram:
     ----------
     kernel : the base kernel.
     points : (n, p).
-    features : (n, r) psi of the points, for the covariance ``k - psi . psi``; None for the kernel.
+    features : (n, r) psi of the points, for the covariance ``k - psi . psi``; None if the
+        covariance is the kernel k.
     """
 
     kernel: Kernel

@@ -12,7 +12,8 @@ from seqmed.arrays import Array, Indices, row_norms_squared
 from seqmed.threads import run_in_threads
 
 # Largest |x - centre|^2, in units of 1/gamma, for which distances are computed from inner products.
-# Their error is about 1e-15 of this. Beyond it, distances are computed from differences.
+# The error of such a distance is about 1e-15 of this value. For larger values, distances are
+# computed from differences.
 FAR_FROM_CENTRE = 1e4
 # Side of a square tile (512 kB). Other tiles have as many values. Wide tiles are faster.
 TILE, TILE_COLUMNS = 256, 1024
