@@ -75,7 +75,7 @@ class RBF(Pointwise):
         return gaussians.symmetric(left) if left is right else gaussians.matrix(left)
 
     def sums(self, points: Points, expansion: Expansion) -> Array:
-        """Return the values of an expansion at every row, tile by tile: twice as fast as blocks."""
+        """Return the values of an expansion at every row by tiles, up to twice as fast."""
         others, coefficients = expansion
         if sp.issparse(points) or points.shape[0] == 1:
             return super().sums(points, expansion)
