@@ -32,8 +32,6 @@ def forget_labels(posterior: Posterior, forgetting: float) -> Posterior:
     scaled too, which scales the weight of a row. Support vectors with negligible coefficients are
     dropped.
     """
-    if forgetting == 1.0:
-        return posterior
     window = scaled(posterior.window, forgetting)
     window = replace(
         window,

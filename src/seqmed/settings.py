@@ -9,6 +9,8 @@ from dataclasses import dataclass
 class Settings:
     """Parameters of one update; all of them may differ from one batch to the next.
 
+    The estimators have the defaults.
+
     Parameters
     ----------
     C : upper bound of the multiplier of a row of weight 1.
@@ -24,13 +26,13 @@ class Settings:
     """
 
     C: float
-    slack_shape: float = 1.0
-    beta: float = 0.0
-    bias: str = "exact"
-    tol: float = 1e-3
-    max_iter: int = -1
-    lag: int | None = 1
-    window: int | None = None
-    averaging: bool = False
-    forgetting: float = 1.0
-    capacity: int | None = None
+    slack_shape: float
+    beta: float
+    bias: str
+    tol: float
+    max_iter: int
+    lag: int | None
+    window: int | None
+    averaging: bool
+    forgetting: float
+    capacity: int | None

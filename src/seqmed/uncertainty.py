@@ -11,7 +11,7 @@ from seqmed.arrays import Array, Indices, Points, found_among, stack, take_rows
 from seqmed.classes import ClassRegistry
 from seqmed.covariance.protocol import CovarianceFunction
 from seqmed.graph.graph_state import GraphState
-from seqmed.kernels import Kernel, Linear, blocks
+from seqmed.kernels import Kernel, blocks
 from seqmed.kernels.bounded import check_overflow
 from seqmed.linalg.factorisation import cholesky, solve_lower
 from seqmed.posterior import Posterior
@@ -114,7 +114,7 @@ def of_graph(
     return Uncertainty(
         points=metric.store(points).rows.astype(np.float64),
         margins=margins,
-        covariance=HeatCovariance(getattr(metric, "kernel", Linear()), 0.5 / width),
+        covariance=HeatCovariance(metric.kernel, 0.5 / width),
         bias_variance=0.0,
         labeled=stored.rows.astype(np.float64),
         noise=GRAPH_NOISE,

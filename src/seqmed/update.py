@@ -258,15 +258,13 @@ def enter(posterior: Posterior, entering: Window, settings: Settings) -> Posteri
 def fold_geometry(
     posterior: Posterior, points: Points, settings: Settings
 ) -> tuple[FoldResult, GraphParameters]:
-    """Fold the smoothness of a batch into the covariance; repeated rows count as one vertex.
+    """Fold the smoothness of a batch into the discounted covariance; equal rows are one vertex.
 
     The graph parameters are returned with the heat width, once it can be measured.
     """
     recursion, graph_parameters = posterior.recursion, posterior.graph_parameters
-    if settings.forgetting < 1:
-        recursion = recursion.forget(settings.forgetting)
-    needs_points = recursion.grows and (settings.forgetting < 1 or settings.capacity is not None)
-    if settings.beta == 0 and not needs_points:
+    grows = recursion.grows and settings.capacity is not None
+    if settings.beta == 0 and settings.forgetting == 1 and not grows:
         return FoldResult(recursion), graph_parameters
     kernel = recursion.covariance.kernel
     vertices = take_rows(points, distinct_rows(points))
@@ -276,7 +274,7 @@ def fold_geometry(
         if graph_parameters.lacks_width:
             graph_parameters = replace(graph_parameters, heat_width=measure_heat_width(neighbours))
         penalty = smoothness(neighbours, graph_parameters, 2.0 * settings.beta)
-    return recursion.fold(vertices, penalty), graph_parameters
+    return recursion.fold(vertices, penalty, settings.forgetting), graph_parameters
 
 
 def check_variances(posterior: Posterior, points: Points) -> None:

@@ -26,8 +26,6 @@ def leaving(window: Window, entering: Window, settings: Settings) -> Mask:
     """
     lag, size, capacity = settings.lag, settings.window, settings.capacity
     leaves = np.zeros(window.size, dtype=bool)
-    if not entering.size:
-        return leaves
     if lag is not None:
         recent = np.union1d(window.batches, entering.batches[-1:])[-lag:]
         leaves = window.batches < recent[0]

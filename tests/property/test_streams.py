@@ -21,6 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.kernels import DCMFisher
+from tests.support.state import kept_rows
 
 EXAMPLES = 200
 # The solver may give up early, with a warning: a hard dual would take minutes otherwise.
@@ -387,18 +388,6 @@ def test_a_stream_cut_into_single_rows_is_learned_too(recipe, batches):
 
 
 # -- what a model keeps ---------------------------------------------------------------------------
-
-
-def kept_rows(posterior):
-    """Return the distinct rows that a model keeps after their batch."""
-    carrier = posterior.recursion
-    parts = [posterior.window.points]
-    if not posterior.covariance.kernel.compact:  # otherwise the frozen expansion is a weight vector
-        parts.append(posterior.frozen.points)
-    if carrier.landmarks is not None:
-        parts.append(carrier.landmarks)
-    dense = (part.toarray() if sp.issparse(part) else part for part in parts)
-    return {tuple(row) for part in dense for row in (part + 0.0).tolist()}
 
 
 @settings(max_examples=EXAMPLES // 2)

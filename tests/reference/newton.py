@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from seqmed.dual.problem import DualProblem, DualSolution, certify, with_bias
+from seqmed.dual.certificate import DualSolution, certify, with_bias
+from seqmed.dual.problem import DualProblem
 
 # Complementarity and stationarity at which the iteration ends, relative to the gradient's terms.
 TARGET_RESIDUAL = 1e-14

@@ -10,10 +10,8 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from seqmed.dual import DualProblem, solve
-from seqmed.dual.problem import (
-    kkt_residuals,
-    score_errors,
-)
+from seqmed.dual.certificate import kkt_residuals
+from seqmed.dual.problem import score_errors
 from tests.reference.convex import solve_convex
 
 # Tolerance of every solve that is compared with another solver: two digits or more

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
+import pytest
 
 import seqmed
-from seqmed import (
-    model_file,
-)
+from seqmed import SeqMED, model_file
 
 
 def bits(model, extra=None):
@@ -41,3 +42,13 @@ def assert_same(first, second, X):
 
 def product(left, right):
     return left @ right.T
+
+
+def assert_refused(model, message, path):
+    """Assert that a model is not saved, and that the file before it is unchanged."""
+    seqmed.save(SeqMED(C=7.0), path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=re.compile(message, re.DOTALL)):
+        seqmed.save(model, path)
+    assert path.read_bytes() == before
+    assert [each.name for each in path.parent.iterdir()] == [path.name]

@@ -1,4 +1,4 @@
-"""Everything reachable from a model, compared to the last bit."""
+"""The state of a model: everything reachable, to the last bit, and the rows it keeps."""
 
 import dataclasses
 import pickle
@@ -58,3 +58,15 @@ def arrays(model):
 
 def snapshot(model):
     return pickle.loads(pickle.dumps(model))
+
+
+def kept_rows(posterior):
+    """Return the distinct rows that a state keeps after their batch."""
+    landmarks = posterior.recursion.landmarks
+    parts = [posterior.window.points]
+    if not posterior.covariance.kernel.compact:  # otherwise the frozen expansion is a weight vector
+        parts.append(posterior.frozen.points)
+    if landmarks is not None:
+        parts.append(landmarks)
+    dense = (part.toarray() if sp.issparse(part) else part for part in parts)
+    return {tuple(row) for part in dense for row in (part + 0.0).tolist()}

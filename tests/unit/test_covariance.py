@@ -304,6 +304,23 @@ def test_landmarks_grow_to_their_number_before_any_is_replaced():
         assert replacement_cost == 0.0
 
 
+@pytest.mark.parametrize("forgetting", [1.0, 0.5])
+def test_landmarks_are_a_sample_weighted_by_forgetting(forgetting):
+    """A point of batch t is drawn with weight ``forgetting^(T - t)``."""
+    rng, n_batches, size, n_landmarks = np.random.default_rng(0), 6, 200, 20
+    counts = np.zeros(n_batches)
+    for seed in range(10):
+        state = make_recursion("landmarks", RBF(0.7), n_landmarks=n_landmarks, seed=seed)
+        for t in range(n_batches):
+            points = np.column_stack([np.full(size, float(t)), rng.normal(size=size)])
+            state = state.fold(points, None, forgetting).recursion
+        counts += np.bincount(state.landmarks[:, 0].astype(int), minlength=n_batches)
+    weights = forgetting ** np.arange(n_batches)[::-1]
+    shares = weights / weights.sum()
+    errors = np.sqrt(shares * (1.0 - shares) / counts.sum())
+    assert (np.abs(counts / counts.sum() - shares) < 4.0 * errors).all()
+
+
 def test_the_landmark_references_agree():
     stream = references(make_stream([15, 20, 12], seed=12))
     landmarks = vectors(11, seed=26)

@@ -9,13 +9,10 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
-from seqmed.dual import DualProblem, attainable_sum, feasible, loops, smo, solve
-from seqmed.dual.problem import (
-    duality_gap,
-    exact_bias,
-    kkt_residuals,
-    score_errors,
-)
+from seqmed.dual import DualProblem, attainable_sum, feasible, loops, row_cache, smo, solve
+from seqmed.dual.certificate import duality_gap, exact_bias, kkt_residuals
+from seqmed.dual.problem import score_errors
+from seqmed.dual.row_cache import empty_row_cache
 from tests.reference import newton
 from tests.reference.convex import dual_value, primal_value, solve_convex
 from tests.support.dual_problems import (
@@ -983,8 +980,8 @@ def test_computed_rows_give_the_same_optimum(case, request, monkeypatch):
     """Fetched two at a time, with a cache of eight: rows are replaced and computed again."""
     problem, expected, _ = outcome(case)
     request.getfixturevalue("eager")
-    monkeypatch.setattr(smo, "ROW_BYTES", 0)
-    monkeypatch.setattr(smo, "ROWS_AT_A_TIME", 2)
+    monkeypatch.setattr(row_cache, "ROW_BYTES", 0)
+    monkeypatch.setattr(row_cache, "ROWS_AT_A_TIME", 2)
     tol = 1e-6 * max(1.0, np.abs(problem.gram).max())
     solution = solve(replace(problem, gram=Computed(problem.gram)), tol=tol)
     assert solution.violation <= tol
@@ -1004,17 +1001,25 @@ def test_rows_in_memory_are_not_computed_again():
     assert solution.objective == pytest.approx(expected.objective, rel=1e-6)
 
 
+@pytest.mark.parametrize("start", [[-0.1, 0.0], [0.0, 1.0]])
+def test_a_start_outside_its_bounds_is_refused(start):
+    """With a slack prior a multiplier is below its bound."""
+    problem = DualProblem(np.eye(2), np.array([1.0, -1.0]), np.zeros(2), np.ones(2), np.ones(2))
+    with pytest.raises(ValueError, match="between 0 and its bound: clip start"):
+        solve(problem, start=np.array(start))
+
+
 def test_replaced_rows_are_those_not_referenced():
     """Rows that were not referenced are replaced first; the row in use is never replaced."""
-    rows = smo.empty_row_cache(Computed(np.eye(6)), np.arange(6))._replace(
+    rows = empty_row_cache(Computed(np.eye(6)), np.arange(6))._replace(
         owners=np.full(3, -1), referenced=np.zeros(3, dtype=bool)
     )
     for point in (0, 1, 2):
-        loops.evict(rows, point, -1)
+        loops.evict(tuple(rows), point, -1)
     rows.referenced[rows.slots[0]] = True
-    assert loops.evict(rows, 3, -1) == 1
+    assert loops.evict(tuple(rows), 3, -1) == 1
     assert rows.slots.tolist() == [0, -1, 2, 1, -1, -1]
-    assert loops.evict(rows, 4, 2) == 0
+    assert loops.evict(tuple(rows), 4, 2) == 0
     assert rows.slots.tolist() == [-1, -1, 2, 1, 4 - 4, -1]
     assert rows.owners.tolist() == [4, 3, 2]
 

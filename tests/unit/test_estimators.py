@@ -11,7 +11,8 @@ from threadpoolctl import threadpool_info
 
 from seqmed import SeqLapMED, SeqMED
 from seqmed.covariance import low_rank
-from seqmed.dual.problem import DualProblem, duality_gap, score_errors
+from seqmed.dual.certificate import duality_gap
+from seqmed.dual.problem import DualProblem, score_errors
 from seqmed.kernels import RBF
 from seqmed.threads import SMALL, threads_for
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from seqmed import SeqGraphMED, SeqLapMED
-from seqmed.experiments import curves, figures, isolet, reports, runner
+from seqmed.experiments import claims, curves, figures, isolet, reports, runner
 from seqmed.experiments.data import UNLABELED, categorical_stream, sphere_stream
 from seqmed.experiments.figures import Figure, Method
 
@@ -216,7 +216,7 @@ class TestReporting:
         return runner.FigureResult(figure, chosen, {}, runs, times, 60.0)
 
     def test_claims_tell_what_is_there(self):
-        told = {claim.text: claim for claim in reports.claims(self.outcome(20))}
+        told = {claim.text: claim for claim in claims.claims(self.outcome(20))}
         holds = [claim.holds for claim in told.values()]
         assert holds == [True, False, True, False, True, False, True]
         ours = next(claim for text, claim in told.items() if text.startswith("seqmed: averaged"))

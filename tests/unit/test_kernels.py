@@ -25,7 +25,7 @@ from seqmed.kernels import (
     make_kernel,
 )
 from seqmed.kernels.counts import DCM_TOLERANCE, check_counts
-from seqmed.kernels.vectors import NARROW
+from seqmed.kernels.gaussians import NARROW
 from tests.reference import naive
 
 # A few dozen roundings of numbers near 1.

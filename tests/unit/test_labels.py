@@ -200,6 +200,29 @@ def test_the_marker_may_be_any_label(reference, marker, labels, container):
     )
 
 
+@pytest.mark.parametrize("unit", ["D", "h", "s"])
+@pytest.mark.parametrize("container", [np.asarray, as_objects])
+def test_a_date_as_the_marker_is_found_in_any_unit(blobs, unit, container):
+    X, codes = blobs
+    days = np.array(["2020-01-01", "2021-06-01", "1900-01-01"], dtype="datetime64[D]")
+    codes = np.where(np.arange(codes.size) % 5 == 0, 2, codes)
+    y = container(days[codes].astype(f"datetime64[{unit}]"))
+    marker = np.datetime64("1900-01-01T00", "h")
+    model = SeqMED(unlabeled=marker).partial_fit(X, y)
+    assert model.classes_.astype("datetime64[D]").tolist() == days[:2].tolist()
+    never = SeqMED(unlabeled=np.datetime64("1900-01-01T12", "h")).partial_fit(X, y)
+    assert never.classes_.size == 3
+
+
+def test_a_list_of_rows_with_one_label_each_is_a_column(blobs):
+    X, codes = blobs
+    with pytest.warns(DataConversionWarning, match="column-vector"):
+        model = SeqMED().partial_fit(X, [[code] for code in codes.tolist()])
+    assert model.classes_.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="1d array"):
+        SeqMED().partial_fit(X, [[code, code] for code in codes.tolist()])
+
+
 @pytest.mark.parametrize("marker", [None, np.nan, float("nan"), pd.NA])
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
 def test_without_a_marker_only_missing_values_are_unlabeled(reference, marker, missing):

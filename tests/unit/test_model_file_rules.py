@@ -277,7 +277,7 @@ GRAPH_RULES = [
     ("GraphPropagation-tfidf-sparse", "kept.blocks.0.norms", put(-1.0), "norms .* >= 0"),
     ("GraphPropagation-tfidf-sparse", "kept.blocks.0.rows", lambda a: -a, "suit the kernel"),
     ("GraphPropagation-tfidf-sparse", "metric.kernel.idf", None, "idf"),
-    ("GraphPropagation-tfidf-sparse", "metric.kernel", given, "not precomputed"),
+    ("GraphPropagation-tfidf-sparse", "metric.kernel", given, "the metric of the parameters"),
     ("GraphPropagation", "metric.scale", 0.0, "scale of a Euclidean .* > 0"),
     ("GraphPropagation", "metric.scale", np.nan, "scale of a Euclidean holds NaN or infinity"),
     ("GraphPropagation", "metric.n_measured", -1, "n_measured of a Euclidean .* >= 0"),
@@ -342,7 +342,7 @@ GRAPH_RULES = [
     ("SeqGraphMED", "margin", fitted(columns=3), "same number of columns"),
     ("SeqGraphMED", "margin", fitted(sparse=True), "the same row format"),
     ("SeqGraphMED", "margin", fitted(classes=("ant", "bee", "wasp")), "the same classes"),
-    ("SeqGraphMED", "margin", precomputed(), "whose kernel is not precomputed"),
+    ("SeqGraphMED", "margin", precomputed(), "whose kernel suits the probes"),
     ("SeqGraphMED", "margin", fitted("tfidf"), "the metric of the parameters"),
 ]  # fmt: skip
 RULES += GRAPH_RULES

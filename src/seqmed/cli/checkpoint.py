@@ -157,6 +157,7 @@ def load(path: Path) -> tuple[Classifier, Progress]:
             f"{path} does not exist: check the path, or make a model with seqmed learn."
         )
     model, extra = model_file.load_with_extra(path)
+    # isinstance: the class in a file is input, which may be one that commands do not use
     if not isinstance(model, Classifier) or extra is None:
         kind = type(model).__name__ + (" without a schema" if extra is None else "")
         raise CommandError(

@@ -66,8 +66,8 @@ def new_model(
         names = {"unlabeled", NESTED + "unlabeled"} & set(model.get_params())
         model.set_params(**dict.fromkeys(names))  # with this marker, -1 may be a class
     model._validate_params()
-    if isinstance(model, SeqGraphMED):
-        model.estimator._check_parameters(None)
+    inner: Any = getattr(model, "estimator", model)
+    inner._check_parameters(None)
     return model
 
 

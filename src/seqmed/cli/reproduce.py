@@ -168,14 +168,14 @@ def run_with_progress(
 
 def show_result(console: Console, result: FigureResult, paths: list[Path]) -> None:
     """Print the table and claims of a figure."""
-    from seqmed.experiments import reports
+    from seqmed.experiments import claims, reports
 
     title = f"{result.figure.title}, trials: {result.trials}"
     table = Table(*reports.HEADINGS, title=title)
     for row in reports.summary(result):
         table.add_row(*row)
     console.print(table)
-    for claim in reports.claims(result):
+    for claim in claims.claims(result):
         console.print(f"{claim.text}? {claim.verdict}: {claim.numbers}", highlight=False)
     if paths:
         console.print(f"Figure: {', '.join(str(path) for path in paths)}")

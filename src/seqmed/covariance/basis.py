@@ -126,9 +126,7 @@ class Basis:
         return upper_times(self.whitening, semidefinite_factor(taken), is_upper(self.whitening))
 
     def covariance(self, kernel: Kernel) -> LowRankCovariance:
-        """Return ``k - phi (I - V) phi'``."""
-        if self.coefficient_covariance is None:
-            return LowRankCovariance(kernel)
+        """Return ``k - phi (I - V) phi'``, after a penalty."""
         return LowRankCovariance(kernel, Reduction(self.landmarks, self.factor()))
 
     def observe(self, rows: Array) -> Basis:

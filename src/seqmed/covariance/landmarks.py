@@ -56,25 +56,6 @@ class LandmarkRecursion:
     def landmarks(self) -> Points | None:
         return None if self.basis is None else self.basis.landmarks
 
-    def forget(self, forgetting: float) -> LandmarkRecursion:
-        """Return the recursion with every penalty so far scaled by ``forgetting``.
-
-        The covariance is updated by the next fold; until then it is the base kernel.
-        """
-        if self.basis is None or self.keys is None:
-            return self
-        covariance = self.covariance
-        if covariance.reduction is not None:
-            covariance = LowRankCovariance(covariance.kernel)
-        return replace(
-            self,
-            basis=self.basis.forget(forgetting),
-            keys=forgotten(self.keys, forgetting),
-            covariance=covariance,
-            n_seen=forgetting * self.n_seen,
-            n_pending=forgetting * self.n_pending,
-        )
-
     def project(self, points: Points, coefficients: Array) -> Projection:
         assert self.basis is not None
         return self.basis.project(self.covariance.kernel, points, coefficients)
@@ -83,55 +64,56 @@ class LandmarkRecursion:
         assert self.basis is not None
         return self.basis.residual_variances(self.covariance.kernel, points)
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> FoldResult:
+    def fold(
+        self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
+    ) -> FoldResult:
         """Return the recursion after one more batch; landmarks are added even without a penalty."""
-        kernel = self.covariance.kernel
-        grown, origin, cost = self._with_landmarks_from(points)
-        basis = grown.basis
-        assert basis is not None
+        kernel, n = self.covariance.kernel, points.shape[0]
+        basis, keys, factor = self._forgotten(points, forgetting)
+        seen, pending = forgetting * self.n_seen + n, forgetting * self.n_pending + n
+        represented = pending
+        if basis.size == self.capacity:
+            represented = replaced_now(n, pending, seen, self.capacity)
+        origin, cost = None, 0.0
+        draws = draw_keys(n, self.seed, self.n_folds, represented) if represented else np.zeros(0)
+        chosen = largest(np.append(keys, draws), self.capacity)
+        stays, enters = chosen[chosen < basis.size], chosen[chosen >= basis.size] - basis.size
+        if enters.size:
+            new = take_rows(points, enters)
+            if stays.size == basis.size:
+                basis = basis.extend(kernel, new)
+            else:
+                basis, cost = basis.replace_landmarks(kernel, stays, new, factor)
+            origin = np.append(stays, np.full(enters.size, -1))
+            keys = np.append(keys[stays], draws[enters])
         if smoothness is not None:
             basis = basis.observe(smoothness.observations(basis.features(kernel, points)))
-        covariance = (
-            self.covariance if basis.coefficient_covariance is None else basis.covariance(kernel)
+        covariance = self.covariance  # the base kernel, before any penalty
+        if basis.coefficient_covariance is not None:
+            covariance = basis.covariance(kernel)
+        folded = replace(
+            self,
+            covariance=covariance,
+            basis=basis,
+            keys=keys,
+            n_folds=self.n_folds + 1,
+            n_seen=seen,
+            n_pending=pending - represented,
         )
-        folded = replace(grown, basis=basis, covariance=covariance, n_folds=self.n_folds + 1)
         return FoldResult(folded, origin, cost)
+
+    def _forgotten(self, points: Points, forgetting: float) -> tuple[Basis, Array, Array | None]:
+        """Return the discounted basis, its keys, and its `Basis.factor` if it is known."""
+        if self.basis is None or self.keys is None:
+            return empty_basis(points), np.zeros(0), None
+        if forgetting < 1:
+            return self.basis.forget(forgetting), forgotten(self.keys, forgetting), None
+        reduction = self.covariance.reduction
+        return self.basis, self.keys, None if reduction is None else reduction.factor
 
     def add_labeled(self, points: Points) -> FoldResult:
         """Return the recursion unchanged: labels are learned with the exact kernel."""
         return FoldResult(self)
-
-    def _with_landmarks_from(
-        self, points: Points
-    ) -> tuple[LandmarkRecursion, Indices | None, float]:
-        """Return the recursion in which the ``points`` with the largest keys are landmarks."""
-        kernel = self.covariance.kernel
-        basis, keys = self.basis, self.keys
-        if basis is None or keys is None:
-            basis, keys = empty_basis(points), np.zeros(0)
-        n = points.shape[0]
-        seen, pending = self.n_seen + n, self.n_pending + n
-        represented = pending
-        if basis.size == self.capacity:
-            represented = replaced_now(n, pending, seen, self.capacity)
-        drawn = replace(self, n_seen=seen, n_pending=pending - represented)
-        if not represented:
-            return drawn, None, 0.0
-        draws = draw_keys(n, self.seed, self.n_folds, represented)
-        chosen = largest(np.append(keys, draws), self.capacity)
-        stays, enters = chosen[chosen < basis.size], chosen[chosen >= basis.size] - basis.size
-        if not enters.size:
-            return drawn, None, 0.0
-        new, cost = take_rows(points, enters), 0.0
-        if stays.size == basis.size:
-            basis = basis.extend(kernel, new)
-        else:
-            reduction = self.covariance.reduction
-            factor = None if reduction is None else reduction.factor
-            basis, cost = basis.replace_landmarks(kernel, stays, new, factor)
-        origin = np.append(stays, np.full(enters.size, -1))
-        grown = replace(drawn, basis=basis, keys=np.append(keys[stays], draws[enters]))
-        return grown, origin, cost
 
 
 def replaced_now(n: int, pending: float, seen: float, n_landmarks: int) -> float:

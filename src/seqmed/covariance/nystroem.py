@@ -21,25 +21,21 @@ from numpy.typing import NDArray
 
 from seqmed.arrays import (
     Array,
-    Indices,
-    Mask,
     Points,
     distinct_rows,
     found_among,
-    no_indices,
-    no_rows,
     row_norms_squared,
     stack,
     take_rows,
 )
 from seqmed.covariance.basis import whiten_gram
-from seqmed.covariance.low_rank import LowRankCovariance
+from seqmed.covariance.nystroem_gram import NystroemGram
 from seqmed.covariance.protocol import FoldResult, Projection
 from seqmed.dual.problem import fits_single_precision
 from seqmed.graph.laplacian import Smoothness
 from seqmed.kernels import Kernel
 from seqmed.linalg.factorisation import symmetric_product
-from seqmed.linalg.triangular import is_upper, squared_upper_times, times_upper
+from seqmed.linalg.triangular import is_upper, times_upper
 
 # Number of points of a batch on which the approximation by the landmarks is tested.
 PROBES = 50
@@ -141,106 +137,6 @@ class NystroemCovariance:
         return np.divide(1.0, precisions, out=np.zeros_like(precisions), where=precisions > 0)
 
 
-class NystroemGram:
-    """Covariances of n points from Nystroem features; each entry is computed once.
-
-    Blocks are in single precision if that is precise enough for the steps of the solver. Products,
-    which decide whether the solver has converged, are in double precision.
-
-    Parameters
-    ----------
-    values : (n, m) kernel values between the points and the landmarks.
-    whitening : the matrix W, (m, m).
-    factor : the matrix W in the precision of blocks.
-    triangular : whether W is upper triangular.
-    """
-
-    def __init__(
-        self,
-        values: Array,
-        whitening: Array,
-        factor: NDArray[np.floating],
-        triangular: bool,
-    ) -> None:
-        self.values, self.whitening = values, whitening
-        self.factor, self.triangular = factor, triangular
-        self.precision = factor.dtype
-        self.order = no_indices()  # the points with features, in order of computation
-        self.features: list[NDArray[np.floating]] = []  # their features, in blocks
-        self.held: list[Array] = []  # their kernel values, in blocks
-        self.known = np.zeros((0, 0), dtype=self.precision)
-        self.projections: dict[bytes, Array] = {}
-
-    def block(self, rows: Mask) -> tuple[Indices, NDArray[np.floating]]:
-        """Return indices (k,) of the selected points, in any order, and covariances (k, k)."""
-        new = rows.copy()
-        new[self.order] = False
-        if new.any():
-            self._add(np.flatnonzero(new))
-        wanted = rows[self.order]
-        if wanted.all():
-            return self.order, self.known
-        return self.order[wanted], self.known[np.ix_(wanted, wanted)]
-
-    def _add(self, new: Indices) -> None:
-        """Add points: compute their covariances with each other and with earlier points."""
-        size = self.order.size
-        values = self.values[new]
-        features = times_upper(values.astype(self.precision), self.factor, self.triangular)
-        known = symmetric_product(features)
-        if size:
-            own, known = known, np.empty((size + new.size,) * 2, dtype=self.precision)
-            known[:size, :size], known[size:, size:] = self.known, own
-            across = [features @ others.T for others in self.features]
-            np.concatenate(across, axis=1, out=known[size:, :size])
-            known[:size, size:] = known[size:, :size].T
-        self.order, self.known = np.append(self.order, new), known
-        self.features.append(features)
-        self.held.append(values)
-
-    def gram(self) -> NystroemGram:
-        """Return itself."""
-        return self
-
-    def scores(self, coefficients: Array) -> Array:
-        return self.values @ coefficients
-
-    def landmark_part(self, coefficients: Array) -> Array:
-        return np.stack([self.projected(each) for each in coefficients.T], axis=1)
-
-    def projected(self, coefficients: Array) -> Array:
-        """Return the projection (m,) of an expansion with coefficients (n,); it is cached."""
-        if not coefficients.any():
-            return np.zeros(self.values.shape[1])
-        key = coefficients.tobytes()
-        if key not in self.projections:
-            inner = self.summed(coefficients)
-            self.projections[key] = squared_upper_times(self.whitening, inner, self.triangular)
-        return self.projections[key]
-
-    def summed(self, coefficients: Array) -> Array:
-        """Return ``values.T @ coefficients``, (m,); rows are skipped if most coefficients are 0."""
-        weights = coefficients[self.order]
-        if np.count_nonzero(weights) < np.count_nonzero(coefficients):
-            return self.values.T @ coefficients
-        ends = np.cumsum([each.shape[0] for each in self.held])
-        parts = np.split(weights, ends[:-1])
-        products = [part @ each for part, each in zip(parts, self.held, strict=True)]
-        return np.asarray(np.sum(products, axis=0))
-
-    def __matmul__(self, coefficients: Array) -> Array:
-        if not coefficients.any():
-            return np.zeros_like(coefficients)
-        return self.values @ self.projected(coefficients)
-
-    def __getitem__(self, rows: Indices) -> Array:
-        features = times_upper(self.values[rows], self.whitening, self.triangular)
-        return np.asarray((self.values @ (self.whitening @ features.T)).T)
-
-    def diagonal(self) -> Array:
-        return row_norms_squared(times_upper(self.values, self.whitening, self.triangular))
-
-
 def nystroem_covariance(kernel: Kernel, landmarks: Points) -> NystroemCovariance:
     """Return the covariance from the Nystroem features of the given landmarks."""
     return NystroemCovariance(kernel, landmarks, whiten_gram(kernel(landmarks, landmarks)))
@@ -252,14 +148,14 @@ class NystroemRecursion:
 
     Parameters
     ----------
-    covariance : the current covariance, the base kernel before the first label.
+    covariance : the current covariance, without landmarks before the first label.
     capacity : largest number of landmarks.
     seed : random seed of the choice of landmarks.
     n_seen : number of labels seen; forgetting discounts earlier labels.
     n_calls : number of calls of `add_labeled`.
     """
 
-    covariance: LowRankCovariance | NystroemCovariance
+    covariance: NystroemCovariance
     capacity: int
     seed: int
     n_seen: float = 0.0
@@ -268,28 +164,23 @@ class NystroemRecursion:
     grows: ClassVar[bool] = False
 
     @property
-    def landmarks(self) -> Points | None:
-        return self._nystroem.landmarks if self.covariance.on_landmarks else None
-
-    @property
-    def _nystroem(self) -> NystroemCovariance:
-        """The covariance, once there are landmarks."""
-        assert isinstance(self.covariance, NystroemCovariance)
-        return self.covariance
+    def landmarks(self) -> Points:
+        return self.covariance.landmarks
 
     @property
     def size(self) -> int:
         """Number of landmarks."""
-        return 0 if self.landmarks is None else self.landmarks.shape[0]
+        return int(self.landmarks.shape[0])
 
-    def forget(self, forgetting: float) -> NystroemRecursion:
-        """Return the recursion with the number of labels seen so far discounted."""
-        return replace(self, n_seen=forgetting * self.n_seen)
+    def fold(
+        self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
+    ) -> FoldResult:
+        """Return the recursion with the number of labels seen so far discounted.
 
-    def fold(self, points: Points, smoothness: Smoothness | None) -> FoldResult:
-        """Return the recursion unchanged: it does not learn from unlabeled points."""
+        It does not learn from unlabeled points.
+        """
         assert smoothness is None
-        return FoldResult(self)
+        return FoldResult(replace(self, n_seen=forgetting * self.n_seen))
 
     def add_labeled(self, points: Points) -> FoldResult:
         """Return the recursion with newly labeled points added as landmarks if needed."""
@@ -300,9 +191,8 @@ class NystroemRecursion:
         n_free = self.capacity - self.size
         if not n_free and not self._approximates_poorly(take_rows(points, shuffled[:PROBES])):
             return FoldResult(seen)
-        known = no_rows(points) if self.landmarks is None else self.landmarks
         new = shuffled[np.sort(distinct_rows(take_rows(points, shuffled)))]
-        new = new[~found_among(take_rows(points, new), known)]
+        new = new[~found_among(take_rows(points, new), self.landmarks)]
         leaving = 0
         if not n_free:  # the fraction of the batch in a uniform sample of all labels
             fraction = min(n / seen.n_seen, LARGEST_SHARE)
@@ -311,26 +201,24 @@ class NystroemRecursion:
         enters = np.sort(new[: n_free + leaving])
         if not enters.size:
             return FoldResult(seen)
-        landmarks = stack(take_rows(known, stays), take_rows(points, enters))
+        landmarks = stack(take_rows(self.landmarks, stays), take_rows(points, enters))
         grown = replace(seen, covariance=nystroem_covariance(self.covariance.kernel, landmarks))
         return FoldResult(grown, np.append(stays, np.full(enters.size, -1)))
 
     def _approximates_poorly(self, points: Points) -> bool:
         """Whether the landmarks approximate the points worse than they approximate each other."""
-        found, usual = (
-            self._nystroem.residual_variances(points),
-            self._nystroem.leave_one_out_variances,
-        )
+        found = self.covariance.residual_variances(points)
+        usual = self.covariance.leave_one_out_variances
         variance = max(found.var(), usual.var())
         error = np.sqrt(variance / found.size + usual.var() / usual.size)
         return bool(found.mean() > usual.mean() + REPLACEMENT_THRESHOLD * error)
 
     def project(self, points: Points, coefficients: Array) -> Projection:
-        found = self._nystroem.on_window(points, self._nystroem.landmarks)
-        features = self._nystroem.features(points)
+        found = self.covariance.on_window(points, self.landmarks)
+        features = self.covariance.features(points)
         rest = self.covariance.kernel(points, points) - symmetric_product(features)
         lost = np.sum(coefficients * (rest @ coefficients), axis=0)
         return Projection(found.landmark_part(coefficients), np.maximum(lost, 0.0))
 
     def residual_variances(self, points: Points) -> Array:
-        return self._nystroem.residual_variances(points)
+        return self.covariance.residual_variances(points)

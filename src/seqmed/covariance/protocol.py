@@ -109,19 +109,15 @@ class Recursion(Protocol):
 
     @property
     def grows(self) -> bool:
-        """Whether `fold` needs the points even without a penalty, to choose landmarks."""
+        """Whether `fold` chooses landmarks among the points, even without a penalty."""
 
-    def forget(self, forgetting: float) -> Recursion:
-        """Return the recursion with every penalty so far scaled by ``forgetting`` in (0, 1).
-
-        Its covariance may be out of date until the next fold.
-        """
-
-    def fold(self, points: Points, smoothness: Smoothness | None) -> FoldResult:
+    def fold(
+        self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
+    ) -> FoldResult:
         """Return the recursion after one more batch.
 
         ``points`` are its distinct rows, ``smoothness`` is the penalty of their graph (None for
-        none).
+        none). Earlier penalties are first scaled by ``forgetting`` in (0, 1].
         """
 
     def add_labeled(self, points: Points) -> FoldResult:

@@ -10,14 +10,14 @@ smoothness weights so far. The new batch is then folded in exactly. The first tw
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import svd
 
 from seqmed.arrays import Array, Points
 from seqmed.covariance.low_rank import LowRankCovariance, Reduction, fold_exactly, reduction_factor
-from seqmed.covariance.protocol import FoldResult, Projection
+from seqmed.covariance.protocol import FoldResult
+from seqmed.covariance.unprojected import Unprojected
 from seqmed.graph.laplacian import Smoothness
 
 EXACT_BATCHES = 2
@@ -72,12 +72,13 @@ def spectrum_of(points: Points, smoothness: Smoothness) -> Spectrum:
 
 
 @dataclass(frozen=True)
-class SpectralRecursion:
+class SpectralRecursion(Unprojected):
     """The covariance in O(r p) memory plus the newest batch.
 
     Parameters
     ----------
-    covariance : the current covariance.
+    covariance : the current covariance; its landmarks are the pseudo-points and the rows of the
+        newest batch, and all change with every batch.
     spectrum : running means over the batches so far, None before the first.
     penalty_weight : sum of the weights ``2 beta_t`` so far.
     n_folds : batches folded in.
@@ -88,32 +89,10 @@ class SpectralRecursion:
     penalty_weight: float = 0.0
     n_folds: int = 0
 
-    capacity: ClassVar[None] = None
-    grows: ClassVar[bool] = False
-
-    @property
-    def landmarks(self) -> Points | None:
-        """The pseudo-points and the rows of the newest batch; both change with every batch."""
-        reduction = self.covariance.reduction
-        return None if reduction is None else reduction.landmarks
-
-    def forget(self, forgetting: float) -> SpectralRecursion:
-        """Raise an error: running means over all batches cannot be discounted."""
-        raise ValueError(
-            f"recursion='spectral' got forgetting={forgetting:g}, expected 1: its running means "
-            "give every batch the same weight. Use recursion='landmarks' or 'exact'."
-        )
-
-    def project(self, points: Points, coefficients: Array) -> Projection:
-        """Raise an error: pseudo-points change, so nothing can be projected on them."""
-        raise ValueError(
-            "recursion='spectral' got points to project, expected none: use recursion='landmarks'."
-        )
-
-    def residual_variances(self, points: Points) -> Array:
-        return self.covariance.kernel.diagonal(points)
-
-    def fold(self, points: Points, smoothness: Smoothness | None) -> FoldResult:
+    def fold(
+        self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
+    ) -> FoldResult:
+        assert forgetting == 1.0  # running means give every batch the same weight
         if smoothness is None:
             return FoldResult(self)
         prior = self.covariance
@@ -128,10 +107,6 @@ class SpectralRecursion:
             n_folds=self.n_folds + 1,
         )
         return FoldResult(recursion, np.full(covariance.reduction.landmarks.shape[0], -1))
-
-    def add_labeled(self, points: Points) -> FoldResult:
-        """Return the recursion unchanged: labels are learned with the exact kernel."""
-        return FoldResult(self)
 
     def _from_past(self, spectrum: Spectrum) -> LowRankCovariance:
         """Return the covariance in which pseudo-points represent earlier batches."""

@@ -4,30 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from seqmed.arrays import Array, Mask
-from seqmed.dual.problem import (
-    Block,
-    ComputedRows,
-    DualProblem,
-    DualSolution,
-    attainable_sum,
-    feasible,
-    with_bias,
-)
+from seqmed.arrays import Mask
+from seqmed.dual.certificate import DualSolution, with_bias
+from seqmed.dual.problem import Block, ComputedRows, DualProblem, attainable_sum, feasible
 
 
-def solve(
-    problem: DualProblem,
-    *,
-    tol: float = 1e-3,
-    max_iter: int = -1,
-    start: Array | None = None,
-    previous_bias: float | None = None,
-) -> DualSolution:
+def solve(problem: DualProblem, **options: Any) -> DualSolution:
     """Solve with the compiled pairwise solver; see `seqmed.dual.smo.solve`."""
     from seqmed.dual import smo  # numba is imported by the first solve, not by `import seqmed`
 
-    return smo.solve(problem, tol=tol, max_iter=max_iter, start=start, previous_bias=previous_bias)
+    return smo.solve(problem, **options)
 
 
 def solve_from(problem: DualProblem, rows: Mask, block: Block, **options: Any) -> DualSolution:

@@ -4,17 +4,21 @@ A step passes over all points twice: once to update the score errors and find th
 increase, and once to find the coefficient to decrease. Both passes are written so that the compiler
 vectorises them: no branches, and maxima of integers. The bit pattern of a nonnegative double, as an
 integer, increases with the double; `order` extends that to all doubles.
+
+Signatures have arrays, numbers and plain tuples only. Numba's cache names the classes of a
+signature, and raises an error if one of them was renamed or moved. All loops are in one file,
+because numba compares only the time stamp of the file of the function that is called.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Indices, Mask
+from seqmed.arrays import Array
 from seqmed.dual.problem import ROUNDING
 
 # Smallest curvature of a direction, as a fraction of the largest variance. The limit applies if the
@@ -34,61 +38,42 @@ LOWEST = -0x7FFFFFFFFFFFFFFF
 CONVERGED, RUNNING, STUCK, MISSING = 0, 1, 2, 3
 
 Index = int | np.intp
-
-
-class RowCache(NamedTuple):
-    """A cache of rows of the covariance over the n active points, replaced by the clock algorithm.
-
-    Attributes
-    ----------
-    source : (N, N) all covariances; (0, 0) if the caller computes rows.
-    columns : (n,) the index of every point in ``source``.
-    values : (slots, n) the cached rows.
-    slots : (n,) the slot of the row of every point; -1 if it is not cached.
-    owners : (slots,) the point whose row is in a slot; -1 for none.
-    referenced : (slots,) whether a slot was used since the hand last passed it.
-    hand : (1,) the slot to be replaced next, unless it was referenced.
-    """
-
-    source: Array
-    columns: Indices
-    values: NDArray[np.floating]
-    slots: Indices
-    owners: Indices
-    referenced: Mask
-    hand: Indices
+# The arrays of a `seqmed.dual.row_cache.RowCache`, as a plain tuple.
+Rows = tuple[Any, ...]
 
 
 @njit(cache=True)
-def evict(rows: RowCache, point: Index, kept: Index) -> Index:
+def evict(rows: Rows, point: Index, kept: Index) -> Index:
     """Return a slot for the row of a point; its previous row is evicted. Never slot ``kept``."""
+    _, _, _, slots, owners, referenced, hand = rows
     while True:
-        slot: Index = rows.hand[0]
-        rows.hand[0] = (slot + 1) % rows.owners.size
+        slot: Index = hand[0]
+        hand[0] = (slot + 1) % owners.size
         if slot == kept:
             continue
-        if rows.referenced[slot]:
-            rows.referenced[slot] = False
+        if referenced[slot]:
+            referenced[slot] = False
             continue
-        if rows.owners[slot] >= 0:
-            rows.slots[rows.owners[slot]] = -1
-        rows.owners[slot] = point
-        rows.slots[point] = slot
+        if owners[slot] >= 0:
+            slots[owners[slot]] = -1
+        owners[slot] = point
+        slots[point] = slot
         return slot
 
 
 @njit(cache=True)
-def fetch(rows: RowCache, point: Index, kept: Index) -> Index:
+def fetch(rows: Rows, point: Index, kept: Index) -> Index:
     """Return the slot of the row of a point, -1 if the caller has to compute the row."""
-    slot: Index = rows.slots[point]
+    source, columns, values, slots, _, referenced, _ = rows
+    slot: Index = slots[point]
     if slot < 0:
-        if rows.source.shape[0] == 0:
+        if source.shape[0] == 0:
             return -1
         slot = evict(rows, point, kept)
-        into, place = np.uintp(slot), np.uintp(rows.columns[point])
-        for k in range(np.uintp(rows.columns.size)):
-            rows.values[into, k] = rows.source[place, np.uintp(rows.columns[k])]
-    rows.referenced[slot] = True
+        into, place = np.uintp(slot), np.uintp(columns[point])
+        for k in range(np.uintp(columns.size)):
+            values[into, k] = source[place, np.uintp(columns[k])]
+    referenced[slot] = True
     return slot
 
 
@@ -308,7 +293,7 @@ def find_decreasing(
 
 @njit(cache=True)
 def take_steps(
-    rows: RowCache,
+    rows: Rows,
     traits: Array,
     multipliers: Array,
     errors: Array,
@@ -323,7 +308,7 @@ def take_steps(
     (variance, y'a), with a variance of inf for the equality. ``limits`` is (tol, largest number of
     steps, relative error of the rows). Returns (outcome, steps taken, point whose row is missing).
     """
-    n = errors.size
+    n, values = errors.size, rows[2]
     signs, bounds, shapes, variances = traits[0], traits[1], traits[2], traits[3]
     bias_variance = bias_state[0]
     finite = np.isfinite(bias_variance)
@@ -341,7 +326,7 @@ def take_steps(
     other_slot: Index = 0
     step = rise = fall = 0.0
     for taken in range(most_steps + 1):
-        top, grower = move(errors, rows.values, (slot, other_slot), (rise, fall), shifts)
+        top, grower = move(errors, values, (slot, other_slot), (rise, fall), shifts)
         if finite and bias_variance * bias_state[1] > top:
             top, grower = bias_variance * bias_state[1], n
         if grower < 0:
@@ -352,7 +337,7 @@ def take_steps(
             if slot < 0:
                 return MISSING, taken, grower
         violation, shrinker = find_decreasing(
-            errors, rows.values, shifts, (slot, top, own, rise), scales, gains
+            errors, values, shifts, (slot, top, own, rise), scales, gains
         )
         if finite and grower < n:
             gap = top - bias_variance * bias_state[1]
@@ -361,7 +346,7 @@ def take_steps(
                 best = 0.0
                 if shrinker >= 0:
                     other = top - (errors[shrinker] + shifts[1, shrinker])
-                    bend = own + shifts[2, shrinker] - 2.0 * rows.values[slot, shrinker]
+                    bend = own + shifts[2, shrinker] - 2.0 * values[slot, shrinker]
                     best = other * other / max(bend, flat)
                 if gap * gap / max(own + bias_variance, flat) > best:
                     shrinker = n
@@ -398,7 +383,7 @@ def take_steps(
             step_limit = min(step_limit, distance if nears_bound else multipliers[point])
         least = relative_error * curvature
         if grower < n and shrinker < n:
-            curvature -= 2.0 * rows.values[slot, shrinker]
+            curvature -= 2.0 * values[slot, shrinker]
         curvature = max(curvature, max(least, flat))
         step = pair_step(bias_gap, curvature, pair_shapes, pair_distances, pair_senses, step_limit)
         rise, fall = step * rise, step * fall

@@ -17,16 +17,9 @@ import numpy as np
 
 from seqmed.arrays import Array, Mask
 from seqmed.dual import loops, smo
-from seqmed.dual.problem import (
-    Block,
-    DualProblem,
-    DualSolution,
-    KKTResiduals,
-    attainable_sum,
-    certify,
-    kkt_residuals,
-    score_errors,
-)
+from seqmed.dual.certificate import DualSolution, KKTResiduals, certify, kkt_residuals
+from seqmed.dual.problem import Block, DualProblem, attainable_sum, score_errors
+from seqmed.dual.row_cache import empty_row_cache, full_row_cache
 
 # A point at most this far beyond its margin is added together with violating points.
 SPARE = 0.1
@@ -121,19 +114,10 @@ def active_set_of(
     """Return the active set of the points in a mask. If there are many, its row cache is empty."""
     if rows.sum() <= LARGEST_BLOCK:
         places, gram = block(rows)
-        variances, own = gram.diagonal().astype(np.float64), np.arange(places.size)
-        held = loops.RowCache(
-            source=np.empty((0, 0)),
-            columns=places,
-            values=gram,
-            slots=own,
-            owners=own.copy(),
-            referenced=np.zeros(places.size, dtype=np.bool_),
-            hand=np.zeros(1, dtype=np.intp),
-        )
+        variances, held = gram.diagonal().astype(np.float64), full_row_cache(gram)
     else:
         places = np.flatnonzero(rows)
-        variances, held = problem.gram.diagonal()[places], smo.empty_row_cache(problem.gram, places)
+        variances, held = problem.gram.diagonal()[places], empty_row_cache(problem.gram, places)
     part = problem.take(places)
     traits = np.stack((part.signs, part.bounds, part.shapes, variances))
     shifts = np.empty((3, places.size))

@@ -25,18 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqmed.arrays import Array, Indices, Mask
-from seqmed.dual import loops
-from seqmed.dual.loops import MISSING, RUNNING, RowCache, refresh, take_steps
-from seqmed.dual.problem import (
-    DualProblem,
-    DualSolution,
-    KKTResiduals,
-    certify,
-    feasible,
-    fits_single_precision,
-    kkt_residuals,
-    score_errors,
-)
+from seqmed.dual import loops, row_cache
+from seqmed.dual.certificate import DualSolution, KKTResiduals, certify, kkt_residuals
+from seqmed.dual.loops import MISSING, RUNNING, refresh, take_steps
+from seqmed.dual.problem import DualProblem, feasible, score_errors
+from seqmed.dual.row_cache import RowCache, empty_row_cache, full_row_cache
 
 # Pair steps between two returns to the interpreter, so that a long solve can be interrupted.
 STEPS_PER_CALL = 100_000
@@ -47,8 +40,6 @@ PATIENCE = 3
 SHRINKABLE, WORTH_SHRINKING = 400, 0.8
 # The first solve of a large problem, before all points are checked, uses this many times tol.
 COARSE = 10.0
-# Memory of the row cache, and how many missing rows are computed at a time.
-ROW_BYTES, ROWS_AT_A_TIME = 2**29, 16
 SINGLE = float(np.finfo(np.float32).eps)
 
 
@@ -173,7 +164,7 @@ def descend(
         error = SINGLE if active.rows.values.dtype == np.float32 else 0.0
         limits = np.array([tol, min(check_at - since_check, allowed - used), error])
         outcome, steps, missing = take_steps(
-            active.rows,
+            tuple(active.rows),
             active.traits,
             active.multipliers,
             active.errors,
@@ -202,8 +193,7 @@ def all_active(problem: DualProblem, multipliers: Array, errors: Array) -> Activ
     places = np.arange(n)
     traits = np.stack((problem.signs, problem.bounds, problem.shapes, problem.gram.diagonal()))
     if isinstance(problem.gram, np.ndarray):
-        held, hand = np.zeros(n, dtype=np.bool_), np.zeros(1, dtype=np.intp)
-        rows = RowCache(problem.gram, places, problem.gram, places, places, held, hand)
+        rows = full_row_cache(problem.gram)
     else:
         rows = empty_row_cache(problem.gram, places)
     active = ActiveSet(
@@ -211,24 +201,6 @@ def all_active(problem: DualProblem, multipliers: Array, errors: Array) -> Activ
     )
     refresh(traits, active.multipliers, active.shifts)
     return active
-
-
-def empty_row_cache(gram: Any, places: Indices) -> RowCache:
-    """Return an empty cache for rows of the covariances, in single precision."""
-    n = places.size
-    slots = int(min(n, max(ROW_BYTES // (4 * n), 4 * ROWS_AT_A_TIME)))
-    single = fits_single_precision(float(np.abs(gram.diagonal()).max()))
-    values = np.empty((slots, n), dtype=np.float32 if single else np.float64)
-    values[0] = 0.0  # a step of length zero uses this row
-    return RowCache(
-        source=gram if isinstance(gram, np.ndarray) else np.empty((0, 0)),
-        columns=places,
-        values=values,
-        slots=np.full(n, -1),
-        owners=np.full(slots, -1),
-        referenced=np.zeros(slots, dtype=np.bool_),
-        hand=np.zeros(1, dtype=np.intp),
-    )
 
 
 def shrink(active: ActiveSet, total: float) -> ActiveSet:
@@ -249,7 +221,7 @@ def without_others(active: ActiveSet, kept: Mask) -> ActiveSet:
     if not isinstance(part.gram, np.ndarray):  # rows that were computed are not computed again
         renumbered = np.cumsum(kept) - 1
         for point in np.flatnonzero(kept & (active.rows.slots >= 0))[: rows.owners.size]:
-            slot = loops.evict(rows, renumbered[point], -1)
+            slot = loops.evict(tuple(rows), renumbered[point], -1)
             rows.values[slot] = active.rows.values[active.rows.slots[point], kept]
     return ActiveSet(
         places=places,
@@ -265,7 +237,7 @@ def without_others(active: ActiveSet, kept: Mask) -> ActiveSet:
 def compute_rows(active: ActiveSet, missing: loops.Index) -> None:
     """Compute the missing row of a point, and the rows most likely to be needed next."""
     absent = active.rows.slots < 0
-    half = min(ROWS_AT_A_TIME // 2, int(absent.sum()))
+    half = min(row_cache.ROWS_AT_A_TIME // 2, int(absent.sum()))
     growing = np.where(absent, active.errors + active.shifts[0], -np.inf)
     shrinking = np.where(absent, -active.errors - active.shifts[1], -np.inf)
     points: list[Any] = [missing]
@@ -275,4 +247,4 @@ def compute_rows(active: ActiveSet, missing: loops.Index) -> None:
     computed = np.unique(points)
     values = active.part.gram[active.places[computed]]
     for point, row in zip(computed, values, strict=True):
-        active.rows.values[loops.evict(active.rows, point, -1)] = row[active.places]
+        active.rows.values[loops.evict(tuple(active.rows), point, -1)] = row[active.places]

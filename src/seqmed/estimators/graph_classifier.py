@@ -99,7 +99,7 @@ class GraphClassifier(StreamClassifier):
         if stream is None:
             raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first.")
         metric = stream.graph.rows.metric
-        return getattr(metric, "kernel", type(metric).__name__.lower())
+        return metric.name
 
     def predict_proba(self, X: MatrixLike) -> Array:
         model = self._snapshot()

@@ -11,7 +11,8 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import covariance
-from seqmed.batch import Rows, UpdateInfo
+from seqmed.arrays import Points
+from seqmed.batch import UpdateInfo
 from seqmed.covariance.protocol import Recursion
 from seqmed.estimators.sequential import (
     DEFAULT_C,
@@ -305,9 +306,9 @@ class SeqLapMED(SequentialClassifier):
         super()._commit(new, info)
         self.beta_ = info.beta
 
-    def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
-        if self.recursion == "spectral" and (sp.issparse(rows.points) or not kernel.on_vectors):
-            got = "sparse X" if sp.issparse(rows.points) else f"kernel={self.kernel!r}"
+    def _begin_recursion(self, kernel: Kernel, points: Points, seed: int) -> Recursion:
+        if self.recursion == "spectral" and (sp.issparse(points) or not kernel.on_vectors):
+            got = "sparse X" if sp.issparse(points) else f"kernel={self.kernel!r}"
             raise ValueError(
                 f"recursion='spectral' got {got}, expected dense X and a kernel on real vectors: "
                 "it evaluates the kernel on singular vectors of X. Use recursion='landmarks' or "

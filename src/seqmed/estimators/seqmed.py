@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from seqmed.batch import Rows
+from seqmed.arrays import Points, no_rows
 from seqmed.covariance import ExactRecursion, NystroemRecursion
 from seqmed.covariance.low_rank import LowRankCovariance
+from seqmed.covariance.nystroem import nystroem_covariance
 from seqmed.covariance.protocol import Recursion
 from seqmed.estimators.sequential import LABELS_AT_ONCE, SequentialClassifier
 from seqmed.graph.laplacian import GraphParameters
@@ -176,11 +177,11 @@ class SeqMED(SequentialClassifier):
 
     _semi_supervised = False
 
-    def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
+    def _begin_recursion(self, kernel: Kernel, points: Points, seed: int) -> Recursion:
         if self.budget is None or kernel.compact:
             return ExactRecursion(LowRankCovariance(kernel))
         landmarks = self._landmarks_within_budget(self.budget)
-        return NystroemRecursion(LowRankCovariance(kernel), landmarks, seed)
+        return NystroemRecursion(nystroem_covariance(kernel, no_rows(points)), landmarks, seed)
 
     def _landmarks_within_budget(self, budget: int) -> int:
         return budget // 2

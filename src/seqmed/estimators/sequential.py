@@ -197,7 +197,7 @@ class SequentialClassifier(PosteriorPredictor):
             kernel = make_kernel(self.kernel, self.gamma, self.degree, self.coef0)
             kernel = kernel.freeze(rows.points, rows.weights)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        recursion = self._begin_recursion(kernel, rows, seed)
+        recursion = self._begin_recursion(kernel, rows.points, seed)
         variance = None if self.bias == "auto" else float(self.bias_variance)
         return margin_state.empty_state(
             recursion, self._graph_parameters(), rows, variance, self._fixed()
@@ -283,7 +283,7 @@ class SequentialClassifier(PosteriorPredictor):
     # -- methods of subclasses -------------------------------------------------------------------
 
     @abstractmethod
-    def _begin_recursion(self, kernel: Kernel, rows: Rows, seed: int) -> Recursion:
+    def _begin_recursion(self, kernel: Kernel, points: Points, seed: int) -> Recursion:
         """Return the covariance before the first batch."""
 
     @abstractmethod

@@ -93,7 +93,7 @@ class KeptRows:
         gone = np.zeros(size, dtype=bool)
         gone[slots] = True
         lists = extended(self.lists, size - self.size, self.metric.limit)
-        drop(lists, gone)
+        drop(tuple(lists), gone)
         horizons = np.empty(slots.size, dtype=np.float32)
         lists.horizons[slots] = -np.inf  # entering rows get their lists last
         kept = replace(self, blocks=with_rows(self.blocks, slots, entering), lists=lists)

@@ -1,13 +1,23 @@
-"""The compiled loops of the graph: search, insertion and deletion in lists, and products."""
+"""The compiled loops of the graph: search, insertion and deletion in lists, and products.
+
+`Lists` and `ComparedRows` are passed as plain tuples: numba's cache names the classes of a
+signature, and raises an error if one of them was renamed or moved.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from seqmed.arrays import Indices, Mask
-from seqmed.graph.neighbours import ComparedRows, Lists, Single, Slots
+from seqmed.graph.neighbours import Single, Slots
+
+# The arrays of `seqmed.graph.neighbours.Lists`, and of `ComparedRows`.
+Lists = tuple[Any, ...]
+ComparedRows = tuple[Any, ...]
 
 # Number of comparisons that are tested at once, as one 64-bit integer.
 WORD = 8
@@ -103,11 +113,11 @@ def compare(
     If the block has the rows, distances are computed from them; otherwise they are
     ``|q|^2 + |b|^2 - 2 q.b``. A separate loop is twice as fast as one that also inserts in lists.
     """
-    rows, norms, _ = block
+    (points, query_norms, _), (rows, norms, _) = queries, block
     distances = np.empty(found.size, dtype=np.float32)
     start = 0
     for query in range(ends.size):
-        values, norm, point = products[query], queries.norms[query], queries.rows[query]
+        values, norm, point = products[query], query_norms[query], points[query]
         for place in range(start, ends[query]):
             row = found[place]
             if rows.shape[1] == 0:
@@ -165,13 +175,14 @@ def insert_rows(products: Single, queries: ComparedRows, block: ComparedRows, li
     lists : lists of the m queries; changed in place.
     """
     slots, distances, horizons, sizes = lists
-    found, ends = find_below(products, block.norms, horizons - queries.norms)
+    (_, norms, own), (_, block_norms, block_slots) = queries, block
+    found, ends = find_below(products, block_norms, horizons - norms)
     computed = compare(products, queries, block, found, ends)
     start = 0
     for query in range(ends.size):
         for place in range(start, ends[query]):
-            distance, slot = computed[place], block.slots[found[place]]
-            if distance < horizons[query] and slot != queries.slots[query]:
+            distance, slot = computed[place], block_slots[found[place]]
+            if distance < horizons[query] and slot != own[query]:
                 sizes[query], horizons[query] = insert(
                     slots[query], distances[query], sizes[query], horizons[query], slot, distance
                 )
@@ -188,7 +199,8 @@ def insert_queries(
     changed.
     """
     slots, distances, horizons, sizes = lists
-    found, ends = find_below(products, block.norms - horizons, -queries.norms)
+    (_, norms, own), (_, block_norms, _) = queries, block
+    found, ends = find_below(products, block_norms - horizons, -norms)
     computed = compare(products, queries, block, found, ends)
     start = 0
     for query in range(ends.size):
@@ -197,7 +209,7 @@ def insert_queries(
             if distance < horizons[row]:
                 sizes[row], horizons[row] = insert(
                     slots[row], distances[row], sizes[row], horizons[row],
-                    queries.slots[query], distance,
+                    own[query], distance,
                 )  # fmt: skip
         start = ends[query]
 
@@ -209,10 +221,10 @@ def measure(guesses: Slots, queries: ComparedRows, block: ComparedRows, distance
     Guesses are slots, -1 for none. The slots of the block are consecutive. Guesses in other blocks
     are skipped.
     """
-    rows, _, slots = block
+    (points, _, _), (rows, _, slots) = queries, block
     first, last = slots[0], slots[-1]
     for query in range(guesses.shape[0]):
-        point = queries.rows[query]
+        point = points[query]
         for place in range(guesses.shape[1]):
             slot = guesses[query, place]
             if first <= slot <= last:
@@ -222,18 +234,19 @@ def measure(guesses: Slots, queries: ComparedRows, block: ComparedRows, distance
 @njit(cache=True, nogil=True)
 def drop(lists: Lists, gone: Mask) -> None:
     """Delete the entries of slots in the mask ``gone`` (n,) from all lists."""
-    for row in range(lists.sizes.size):
+    slots, distances, _, sizes = lists
+    for row in range(sizes.size):
         kept = 0
-        for entry in range(lists.sizes[row]):
-            slot = lists.slots[row, entry]
+        for entry in range(sizes[row]):
+            slot = slots[row, entry]
             if not gone[slot]:
-                lists.slots[row, kept] = slot
-                lists.distances[row, kept] = lists.distances[row, entry]
+                slots[row, kept] = slot
+                distances[row, kept] = distances[row, entry]
                 kept += 1
-        for entry in range(kept, lists.sizes[row]):
-            lists.slots[row, entry] = -1
-            lists.distances[row, entry] = np.inf
-        lists.sizes[row] = kept
+        for entry in range(kept, sizes[row]):
+            slots[row, entry] = -1
+            distances[row, entry] = np.inf
+        sizes[row] = kept
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})

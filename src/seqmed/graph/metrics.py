@@ -85,10 +85,20 @@ class Metric(Protocol):
     limit : two rows with at least this squared distance are never neighbours.
     refines : whether inner products give only lower bounds, so that squared distances must be
         computed from the stored rows.
+    unit_norms : whether all squared norms are 1.
     """
 
     limit: float
     refines: bool
+    unit_norms: bool
+
+    @property
+    def name(self) -> str | Kernel:
+        """The metric as a parameter of an estimator, see `make_metric`."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel whose values on stored rows are the inner products."""
 
     def store(self, points: Points) -> Stored:
         """Return rows in the stored form."""
@@ -129,6 +139,9 @@ class Euclidean:
 
     limit = np.inf
     refines = True
+    unit_norms = False
+    name = "euclidean"
+    kernel = Linear()
 
     def store(self, points: Points) -> Stored:
         """Return centred rows of single precision; extreme coordinates are clipped."""
@@ -194,6 +207,7 @@ class Unsketched:
     """A metric without sketches, whose inner products count as exact."""
 
     refines = False
+    unit_norms = False
 
     def slack(self, n_columns: int) -> float:
         """Return 0."""
@@ -215,6 +229,9 @@ class Cosine(Unsketched):
     """
 
     limit = 2.0
+    unit_norms = True
+    name = "cosine"
+    kernel = Linear()
 
     def store(self, points: Points) -> Stored:
         """Return rows of unit length."""
@@ -245,6 +262,10 @@ class KernelDistance(Unsketched):
     kernel: Kernel
 
     limit = np.inf
+
+    @property
+    def name(self) -> Kernel:
+        return self.kernel
 
     def store(self, points: Points) -> Stored:
         """Return the rows themselves, in single precision."""

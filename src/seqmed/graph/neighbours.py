@@ -66,7 +66,3 @@ class ComparedRows(NamedTuple):
     rows: Single
     norms: Single
     slots: Slots
-
-    def take(self, rows: slice) -> ComparedRows:
-        """Return the selected rows."""
-        return ComparedRows._make(array[rows] for array in self)

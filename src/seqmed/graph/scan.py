@@ -57,17 +57,17 @@ class Scan:
             stop = start + queries.size * stored.size
             values = self.memory[start:stop].reshape(queries.size, stored.size)
             self.metric.products(queries, stored, values)
-            loops.nearest_of_groups(values, block, nearest, slots)
+            loops.nearest_of_groups(values, tuple(block), nearest, slots)
             compared.append((values, block))
             start = stop
         found = empty_lists(queries.size, length, self.metric.limit)
         radii = self.radii(nearest, slots, strip, length)
         np.minimum(np.nextafter(radii, np.inf), found.horizons, out=found.horizons)
         for values, block in compared:
-            loops.insert_rows(values, strip, block, found)
+            loops.insert_rows(values, tuple(strip), tuple(block), tuple(found))
             if receiving is not None:
                 part = receiving.take(slice(block.slots[0], block.slots[-1] + 1))
-                loops.insert_queries(values, strip, block, part)
+                loops.insert_queries(values, tuple(strip), tuple(block), tuple(part))
         return found
 
     def reserve(self, size: int) -> None:
@@ -91,7 +91,7 @@ class Scan:
         distances = strip.norms[:, None] + np.take_along_axis(values, chosen, axis=1)
         if self.metric.refines:
             for block in self.sides:
-                loops.measure(guesses, strip, block, distances)
+                loops.measure(guesses, tuple(strip), tuple(block), distances)
         return np.maximum(np.partition(distances, length - 1, axis=1)[:, length - 1], 0.0)
 
 

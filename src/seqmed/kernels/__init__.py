@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from seqmed.kernels.bounded import ComputedGram, blocks, evaluate
+from seqmed.kernels.bounded import blocks
+from seqmed.kernels.computed_gram import ComputedGram, evaluate
 from seqmed.kernels.counts import DCMFisher, TfIdf
 from seqmed.kernels.given import FromFunction, Precomputed
 from seqmed.kernels.protocol import Expansion, Kernel
@@ -30,6 +31,7 @@ def make_kernel(
     """
     if isinstance(kernel, str) and kernel in KERNELS:
         return KERNELS[kernel](gamma, degree, coef0)
+    # isinstance: objects of users are checked against the protocol
     if isinstance(kernel, Kernel) and not isinstance(kernel, type):
         return kernel
     if callable(kernel) and not isinstance(kernel, type) and not hasattr(kernel, "freeze"):

@@ -13,8 +13,18 @@ from seqmed.arrays import Array, Points, canonical, row_norms_squared
 from seqmed.kernels.protocol import Expansion, Pointwise
 
 
+class OnCounts(Pointwise):
+    """Defaults shared by kernels on counts."""
+
+    on_vectors = False
+
+    def accepts(self, points: Points) -> bool:
+        values = points.data if sp.issparse(points) else points
+        return super().accepts(points) and bool((values >= 0).all())
+
+
 @dataclass(frozen=True, eq=False)
-class TfIdf(Pointwise):
+class TfIdf(OnCounts):
     """Cosine of ``log(1 + counts) * idf`` for rows of counts, dense or CSR.
 
     ``idf`` (p,) is ``log((1 + N) / (1 + df)) + 1`` over the N rows of the first batch. A row
@@ -22,8 +32,6 @@ class TfIdf(Pointwise):
     """
 
     idf: Array | None = None
-    on_vectors = False
-    remembered = True
 
     def freeze(self, points: Points, weights: Array) -> TfIdf:
         check_counts(points, "tfidf")
@@ -54,7 +62,7 @@ class TfIdf(Pointwise):
         return np.asarray(safe_sparse_dot(first, second.T, dense_output=True))
 
     def sums(self, points: Points, expansion: Expansion) -> Array:
-        """Return the values of an expansion at every row, (n, machines), from explicit weights."""
+        """Return the values of an expansion at every row, from explicit weights."""
         others = self.coordinates(expansion.points)
         weights = safe_sparse_dot(others.T, expansion.coefficients, dense_output=True)
         return np.asarray(safe_sparse_dot(self.coordinates(points), weights, dense_output=True))
@@ -70,7 +78,7 @@ DCM_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class DCMFisher(Pointwise):
+class DCMFisher(OnCounts):
     """Fisher kernel of the Dirichlet compound multinomial, which tf-idf approximates (Elkan, 2005).
 
     A row of counts ``x`` with total ``n`` has the Fisher score ``u_w = psi(s) - psi(s + n) +
@@ -84,8 +92,6 @@ class DCMFisher(Pointwise):
     information: str = "identity"
     concentrations: Array | None = None
     precisions: Array | None = None
-    on_vectors = False
-    remembered = True
 
     def freeze(self, points: Points, weights: Array) -> DCMFisher:
         check_counts(points, "dcm")

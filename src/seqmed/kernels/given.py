@@ -58,6 +58,10 @@ class Precomputed(Pointwise):
     gram: Array
     on_vectors = False
 
+    def accepts(self, points: Points) -> bool:
+        size = self.gram.shape[0]
+        return points.dtype.kind == "i" and bool(((points >= 0) & (points < size)).all())
+
     def __call__(self, left: Points, right: Points) -> Array:
         columns = right[:, 0]
         if left.dtype.kind == "i":

@@ -10,11 +10,13 @@ format.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from seqmed.arrays import Array, Points, stack
+from seqmed.kernels.bounded import blocks
 
 
 class Expansion(NamedTuple):
@@ -26,11 +28,7 @@ class Expansion(NamedTuple):
 
 @runtime_checkable
 class Kernel(Protocol):
-    """The members of a kernel.
-
-    A kernel may also have a method ``sums(points, expansion)``, which returns an expansion at every
-    row, (n, machines), without a matrix of kernel values: see `seqmed.kernels.bounded.evaluate`.
-    """
+    """The members of a kernel."""
 
     @property
     def on_vectors(self) -> bool:
@@ -40,6 +38,9 @@ class Kernel(Protocol):
     def compact(self) -> bool:
         """Whether `join` returns an expansion of fixed size, instead of listing all points."""
 
+    def accepts(self, points: Points) -> bool:
+        """Whether points have the type and the range of values that the kernel needs."""
+
     def freeze(self, points: Points, weights: Array) -> Kernel:
         """Return the kernel with its data-dependent parameters learned from a weighted batch."""
 
@@ -48,6 +49,9 @@ class Kernel(Protocol):
 
     def diagonal(self, points: Points) -> Array:
         """Return ``k(x, x)`` for every row, (n,)."""
+
+    def sums(self, points: Points, expansion: Expansion) -> Array:
+        """Return the values of an expansion at every row, (n, machines), in bounded memory."""
 
     def coordinates(self, points: Points) -> Points | None:
         """Return the vectors whose Euclidean distances the graph uses.
@@ -59,14 +63,27 @@ class Kernel(Protocol):
         """Return the sum of two expansions."""
 
 
-class Pointwise:
+class Pointwise(ABC):
     """Defaults shared by kernels whose expansions are lists of points."""
 
     on_vectors = True
     compact = False
 
+    @abstractmethod
+    def __call__(self, left: Points, right: Points) -> Array:
+        """Return the (n, m) matrix of kernel values."""
+
+    def accepts(self, points: Points) -> bool:
+        return bool(points.dtype.kind == "f")
+
     def freeze(self, points: Points, weights: Array) -> Self:
         return self
+
+    def sums(self, points: Points, expansion: Expansion) -> Array:
+        sums = np.empty((points.shape[0], expansion.coefficients.shape[1]))
+        for rows in blocks(points.shape[0], expansion.points.shape[0]):
+            sums[rows] = self(points[rows], expansion.points) @ expansion.coefficients
+        return sums
 
     def coordinates(self, points: Points) -> Points | None:
         return points

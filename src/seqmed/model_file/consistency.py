@@ -13,20 +13,18 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
-from seqmed import covariance
 from seqmed.arrays import Points
 from seqmed.classes import ClassRegistry
-from seqmed.graph.metrics import make_metric
-from seqmed.kernels import DCMFisher, Precomputed, TfIdf, make_kernel
+from seqmed.graph.metrics import Metric, make_metric
+from seqmed.kernels import Kernel, Precomputed, make_kernel
 from seqmed.mixture.experts import EUCLIDEAN_KERNELS
 from seqmed.model_file.records import Rules, check_records, n_landmarks, points_in
 from seqmed.pipelines.stream_pipeline import StreamPipeline
+from seqmed.pipelines.transformers import is_passing
 from seqmed.selection.search import PrequentialSearch
 
 # Attributes on the columns of an estimator, with their types.
 COLUMNS: dict[str, Any] = {"n_features_in_": int, "feature_names_in_": NDArray[Any]}
-# Kernels of nonnegative rows.
-COUNT_KERNELS = (TfIdf, DCMFisher)
 
 
 def column_rules(state: dict[str, Any]) -> Rules:
@@ -60,7 +58,8 @@ def margin_rules(began: Any, state: dict[str, Any]) -> Rules:
     )  # fmt: skip
     fits = (suits(points, kernel, stream.sparse) for points in points_in(posterior))
     yield "points that suit the kernel", all(fits)
-    yield "the recursion of the parameters", type(recursion) is recursion_class(began, kernel)
+    begun = began._begin_recursion(kernel, posterior.window.points, seed=0)
+    yield "the recursion of the parameters", type(recursion) is type(begun)
     auto = began.bias == "auto"
     yield "the number of machines of the bias parameter", registry.per_class == auto
     variance = 0.0 if auto else float(began.bias_variance)
@@ -78,14 +77,6 @@ def margin_rules(began: Any, state: dict[str, Any]) -> Rules:
     yield "one solution for every machine", len(info.solutions) == registry.n_machines
 
 
-def recursion_class(began: Any, kernel: Any) -> type:
-    """Return the class of the recursion of the first batch."""
-    if hasattr(began, "recursion"):
-        return type(covariance.make_recursion(began.recursion, kernel))
-    unlimited = began.budget is None or kernel.compact
-    return covariance.ExactRecursion if unlimited else covariance.NystroemRecursion
-
-
 def has_counted(
     registry: ClassRegistry, classes: NDArray[np.intp], counts: NDArray[np.intp]
 ) -> bool:
@@ -94,19 +85,10 @@ def has_counted(
     return bool(known and (registry.counts[classes] >= counts).all())
 
 
-def suits(points: Points, kernel: Any, sparse: bool) -> bool:
+def suits(points: Points, kernel: Kernel, sparse: bool) -> bool:
     """Whether points have the format and range of values that a kernel needs."""
-    if isinstance(kernel, Precomputed):
-        whole = isinstance(points, np.ndarray) and points.dtype == np.intp
-        return whole and bool(((points >= 0) & (points < kernel.gram.shape[0])).all())
     formed = sp.issparse(points) == sparse or kernel.compact  # explicit weights are always dense
-    return points.dtype == np.float64 and formed and in_domain(points, kernel)
-
-
-def in_domain(points: Points, kernel: Any) -> bool:
-    """Whether rows are >= 0, for a kernel on counts."""
-    values = points.data if sp.issparse(points) else points
-    return not isinstance(kernel, COUNT_KERNELS) or bool((values >= 0).all())
+    return formed and points.dtype in (np.float64, np.intp) and kernel.accepts(points)
 
 
 def graph_rules(began: Any, state: dict[str, Any]) -> Rules:
@@ -129,8 +111,7 @@ def graph_rules(began: Any, state: dict[str, Any]) -> Rules:
         "kept rows in single precision, in the format of the stream",
         all(rows.dtype == np.float32 and sp.issparse(rows) == stream.sparse for rows in stored),
     )
-    kernel = getattr(metric, "kernel", None)
-    yield "kept rows that suit the kernel", all(in_domain(rows, kernel) for rows in stored)
+    yield "kept rows that suit the kernel", all(map(metric.kernel.accepts, stored))
     yield "a known class for every label", (graph.codes < registry.classes.size).all()
     yield (
         "labels of classes that have been learned",
@@ -138,9 +119,9 @@ def graph_rules(began: Any, state: dict[str, Any]) -> Rules:
     )
 
 
-def kinds_in(metric: Any) -> tuple[type, type]:
-    """Return the class of a metric, and that of its kernel if it has one."""
-    return type(metric), type(getattr(metric, "kernel", None))
+def kinds_in(metric: Metric) -> tuple[type, type]:
+    """Return the class of a metric, and that of its kernel."""
+    return type(metric), type(metric.kernel)
 
 
 def named_metric(name: Any, stream: Any) -> Any:
@@ -166,7 +147,7 @@ def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
         same_classes(inner._stream.registry, stream.registry),
     )
     kernel = inner._stream.posterior.covariance.kernel
-    yield "an estimator whose kernel is not precomputed", not isinstance(kernel, Precomputed)
+    yield "an estimator whose kernel suits the probes", kernel.accepts(stream.probes)
     yield from graph_rules(began, state)
     yield "known classes in the record", (record.codes < stream.registry.classes.size).all()
     known = np.take_along_axis(record.counts, record.codes[:, None], axis=1)
@@ -181,11 +162,11 @@ def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
         (stream.recent.codes < stream.registry.classes.size).all(),
     )
     yield "recent rows of classes that had a label", stream.registry.seen[stream.recent.codes].all()
-    kernel = getattr(stream.graph.rows.metric, "kernel", None)
+    kernel = stream.graph.rows.metric.kernel
     for name, points in (("probes", stream.probes), ("recent rows", stream.recent.points)):
         formed = points.dtype == np.float64 and sp.issparse(points) == stream.sparse
         yield f"{name} in the format of the rows", formed
-        yield f"{name} that suit the kernel", in_domain(points, kernel)
+        yield f"{name} that suit the kernel", kernel.accepts(points)
 
 
 def same_classes(first: ClassRegistry, second: ClassRegistry) -> bool:
@@ -222,11 +203,6 @@ def pipeline_rules(pipeline: StreamPipeline, state: dict[str, Any]) -> Rules:
         monitor = state["_monitor"][1]
         check_records(monitor, columns=monitor.drifted.size)
     check_records(state["drift_"])
-
-
-def is_passing(step: Any) -> bool:
-    """Whether a step of a pipeline is "passthrough" or None."""
-    return step is None or (isinstance(step, str) and step == "passthrough")
 
 
 def search_rules(search: PrequentialSearch, state: dict[str, Any]) -> Rules:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 
-from seqmed.kernels import FromFunction, Kernel
 from seqmed.mixture.experts import OtherExpert
 from seqmed.model_file import registry
 from seqmed.model_file.annotations import (
@@ -87,10 +86,7 @@ def generator_state(generator: np.random.RandomState, where: str) -> dict[str, A
 
 def refuse_code(value: Any, where: str) -> None:
     """Refuse a value that is code, with a remedy for each kind."""
-    if isinstance(
-        value, np.ndarray
-    ):  # most values are arrays, and the protocol below is slow to check
-        return
+    # isinstance: the error names the user's estimator, and no other class has this wrapper
     value = value.estimator if isinstance(value, OtherExpert) else value
     if hasattr(value, "saving_remedy"):
         remedy = value.saving_remedy
@@ -104,7 +100,7 @@ def refuse_code(value: Any, where: str) -> None:
             f"Expected {', '.join(CLASSES)}: transform the rows beforehand or by one of "
             f"{', '.join(kind.__name__ for kind in SCALERS)}, or save the model with skops."
         )
-    elif callable(value) or isinstance(value, FromFunction | Kernel):
+    elif callable(value):
         remedy = (
             "Expected the name of a kernel, or a kernel of seqmed.kernels: use one of these, or "
             "save the model with cloudpickle, and load such files only from trusted sources."

@@ -28,7 +28,7 @@ from seqmed.dual import DualSolution
 from seqmed.graph.graph_state import GraphState
 from seqmed.graph.kept_rows import SPARE
 from seqmed.graph.laplacian import GraphParameters
-from seqmed.graph.metrics import Cosine, Euclidean, KernelDistance
+from seqmed.graph.metrics import Euclidean
 from seqmed.graph.neighbours import Lists
 from seqmed.graph.propagation import GraphInfo
 from seqmed.kernels import RBF, DCMFisher, Expansion, Polynomial, Precomputed, TfIdf
@@ -136,10 +136,7 @@ def _(recursion: LandmarkRecursion) -> Rules:
 
 @declare(NystroemRecursion, capacity=">= 1")
 def _(recursion: NystroemRecursion) -> Rules:
-    size, covariance = n_landmarks(recursion), recursion.covariance
-    yield "a covariance on landmarks, once there are any", covariance.on_landmarks == (size > 0)
-    yield "no penalties", getattr(covariance, "reduction", None) is None
-    yield "no more landmarks than the capacity", size <= recursion.capacity
+    yield "no more landmarks than the capacity", recursion.size <= recursion.capacity
 
 
 @declare(SpectralRecursion, penalty_weight=">= 0")
@@ -208,11 +205,6 @@ def _(metric: Euclidean) -> Rules:
     yield "orthonormal directions", (departure <= 1e-8).all()  # larger than rounding errors
 
 
-@declare(KernelDistance)
-def _(metric: KernelDistance) -> Rules:
-    yield "a kernel that is not precomputed", not isinstance(metric.kernel, Precomputed)
-
-
 @declare(
     Lists, slots="kept length >= -1", distances="kept length inf >= 0", horizons="kept inf >= 0",
     sizes="kept >= 0",
@@ -237,7 +229,7 @@ def _(lists: Lists) -> Rules:
 @declare(SavedRows, n_neighbors=">= 1", rows="kept p", norms="kept >= 0")
 def _(saved: SavedRows) -> Rules:
     lists, metric, limit = saved.lists, saved.metric, np.float32(saved.metric.limit)
-    if saved.norms is not None and isinstance(metric, Cosine):
+    if metric.unit_norms:
         yield "squared norms of 1", np.all(saved.norms == 1)
     length = np.ceil(SPARE * saved.n_neighbors)
     yield "lists of the right length", lists.slots.shape[1] == length

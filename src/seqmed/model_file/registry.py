@@ -31,6 +31,7 @@ from seqmed.model_file.records import Rules, refuse_broken
 from seqmed.model_file.saved_rows import completed
 from seqmed.pipelines.drift import Comparison, DriftMonitor
 from seqmed.pipelines.stream_pipeline import StreamPipeline
+from seqmed.pipelines.transformers import is_passing
 from seqmed.selection.race import Record
 from seqmed.selection.search import PrequentialSearch
 
@@ -169,7 +170,7 @@ def pipeline_parameters(pipeline: StreamPipeline) -> Rules:
     yield "steps that are pairs", pairs and all(isinstance(name, str) for name, _ in steps)
     yield (
         f"transformers among {', '.join(kind.__name__ for kind in SCALERS)}",
-        all(type(step) in SCALERS or consistency.is_passing(step) for _, step in steps[:-1]),
+        all(type(step) in SCALERS or is_passing(step) for _, step in steps[:-1]),
     )
     final = type(steps[-1][1])
     yield "a classifier of seqmed at its end", final in (*CLASSIFIERS, PrequentialSearch)
@@ -177,9 +178,7 @@ def pipeline_parameters(pipeline: StreamPipeline) -> Rules:
         "memory=None, because its cache would execute code: set it after loading",
         pipeline.memory is None,
     )
-    pipeline._validate_params()
-    pipeline._validate_steps()
-    pipeline._check_incremental()
+    pipeline._check_parameters()
 
 
 # -- searches -------------------------------------------------------------------------------------

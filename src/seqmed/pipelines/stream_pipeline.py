@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from functools import wraps
 from numbers import Real
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from numpy.typing import ArrayLike
 from sklearn.base import clone
@@ -19,11 +18,17 @@ from sklearn.utils.validation import check_is_fitted
 from seqmed.arrays import Array
 from seqmed.pipelines.column_statistics import numeric_columns
 from seqmed.pipelines.drift import Comparison, DriftMonitor, InputDriftWarning, first_monitor
+from seqmed.pipelines.transformers import (
+    Steps,
+    check_incremental,
+    feature_names,
+    learn_and_transform,
+    transformed,
+)
 from seqmed.snapshots import copy_to_fit, snapshot
 
 __all__ = ["InputDriftWarning", "StreamPipeline"]
 
-Steps: TypeAlias = list[tuple[str, Any]]
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -177,9 +182,7 @@ class StreamPipeline(Pipeline):
         self : object
             The fitted pipeline. If a step raises an error, the pipeline is unchanged.
         """
-        self._validate_params()
-        self._validate_steps()
-        self._check_incremental()
+        self._check_parameters()
         fitted = clone(self)  # the steps themselves are unchanged if one of them raises an error
         Pipeline.fit(fitted, X, y, **params)
         monitor = self._begin_monitor(X, None, fitted.steps[:-1])
@@ -209,9 +212,7 @@ class StreamPipeline(Pipeline):
         self : object
             The pipeline after the batch. If a step raises an error, the pipeline is unchanged.
         """
-        self._validate_params()
-        self._validate_steps()
-        self._check_incremental()
+        self._check_parameters()
         first = not hasattr(self, "_monitor")
         seen = not params.get("new_points", True)
         if first and seen:
@@ -219,7 +220,11 @@ class StreamPipeline(Pipeline):
                 "partial_fit got new_points=False in its first call, expected rows that were "
                 "learned before: learn the rows first, with the labels available."
             )
-        steps, features = self._transformed(X, y, first=first, seen=seen)
+        steps = self.steps[:-1]
+        if seen:
+            features = transformed(steps, X)
+        else:
+            steps, features = learn_and_transform(steps, self.incremental, X, y, first=first)
         name, final = self.steps[-1]
         state: dict[str, Any] = {}
         final = clone(final) if first else copy_to_fit(final)
@@ -251,7 +256,7 @@ class StreamPipeline(Pipeline):
         """
         pipeline = self._snapshot()
         *steps, (name, final) = pipeline.steps
-        final = copy_to_fit(final).retract(pipeline._frozen(X), y)
+        final = copy_to_fit(final).retract(transformed(steps, X), y)
         self.__dict__.update(steps=[*steps, (name, final)])
         return self
 
@@ -271,8 +276,8 @@ class StreamPipeline(Pipeline):
         standard_deviations : ndarray of shape (n_samples,)
             See `SeqMED.decision_std`.
         """
-        pipeline = self._snapshot()
-        deviations: Array = pipeline.steps[-1][1].decision_std(pipeline._frozen(X))
+        *steps, (_, final) = self._snapshot().steps
+        deviations: Array = final.decision_std(transformed(steps, X))
         return deviations
 
     predict = _reading("predict")
@@ -287,52 +292,10 @@ class StreamPipeline(Pipeline):
         check_is_fitted(pipeline)
         return pipeline
 
-    # -- transformers --------------------------------------------------------------------------
-
-    def _frozen(self, X: Any) -> Any:
-        """Return rows transformed for the final estimator."""
-        for _, _, step in self._iter(with_final=False):
-            X = step.transform(X)
-        return X
-
-    def _transformed(
-        self, X: Any, y: ArrayLike | None, *, first: bool, seen: bool
-    ) -> tuple[Steps, Any]:
-        """Return the transformers after this batch, and the transformed batch.
-
-        Copies of the transformers learn: the pipeline itself is unchanged.
-        """
-        steps = []
-        for name, step in self.steps[:-1]:
-            if step is not None and step != "passthrough":
-                incremental = name in self.incremental
-                if first and not incremental:
-                    step, X = fitted(step, X, y)
-                elif incremental and not seen:
-                    step = clone(step) if first else deepcopy(step)
-                    step.partial_fit(X, y)
-                    X = step.transform(X)
-                else:
-                    X = step.transform(X)
-            steps.append((name, step))
-        return steps, X
-
-    def _check_incremental(self) -> None:
-        transformers = dict(self.steps[:-1])
-        for name in self.incremental:
-            if name not in transformers:
-                raise ValueError(
-                    f"incremental contains {name!r}, expected names of transformers, among "
-                    f"{list(transformers)}: correct the name, or leave it out. The final step "
-                    "always learns."
-                )
-            step = transformers[name]
-            if step is not None and step != "passthrough" and not hasattr(step, "partial_fit"):
-                raise ValueError(
-                    f"incremental contains {name!r}, which is {step!r}, expected a transformer "
-                    "with partial_fit: leave it out to freeze it after the first batch, or use "
-                    "another transformer."
-                )
+    def _check_parameters(self) -> None:
+        self._validate_params()
+        self._validate_steps()
+        check_incremental(self.steps[:-1], self.incremental)
 
     # -- drift of the input --------------------------------------------------------------------
 
@@ -345,7 +308,7 @@ class StreamPipeline(Pipeline):
         columns = numeric_columns(X)
         if columns is not None:
             return True, first_monitor(*columns)
-        columns = numeric_columns(self._frozen(X) if features is None else features)
+        columns = numeric_columns(transformed(steps, X) if features is None else features)
         if columns is None:
             return None
         rows, names = columns
@@ -375,21 +338,3 @@ class StreamPipeline(Pipeline):
             )
         state: dict[str, Any] = {"_monitor": (on_input, monitor)}
         return state if comparison is None else {**state, "drift_": comparison}
-
-
-def fitted(step: Any, X: Any, y: ArrayLike | None) -> tuple[Any, Any]:
-    """Return a clone of a transformer, fitted to a batch, and the transformed batch."""
-    step = clone(step)
-    if hasattr(step, "fit_transform"):
-        return step, step.fit_transform(X, y)
-    step.fit(X, y)
-    return step, step.transform(X)
-
-
-def feature_names(steps: Steps, width: int) -> tuple[str, ...] | None:
-    """Return the names of the features after fitted transformers, None without names."""
-    try:  # transformers without feature names raise one of these errors
-        names = Pipeline([*steps, ("last", "passthrough")]).get_feature_names_out()
-    except (AttributeError, NotImplementedError, TypeError, ValueError):
-        return None
-    return tuple(map(str, names)) if names is not None and len(names) == width else None

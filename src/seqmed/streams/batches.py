@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Points
+from seqmed.streams.borders import Borders
 from seqmed.streams.errors import LABEL, BadRow, Fault, Skipped, StreamError, listed, notice, shown
 from seqmed.streams.features import encode, freeze_schema
 from seqmed.streams.files import find_inputs
@@ -21,11 +20,9 @@ from seqmed.streams.formats import open_table
 from seqmed.streams.positions import Cursor, PlannedRead, Position, plan, stamp
 from seqmed.streams.schema import Columns, Schema, choose_columns, refuse_missing
 from seqmed.streams.tables import Piece, Table, Wanted
-from seqmed.streams.values import cell_text, check_signs, label_of, label_text, label_type
+from seqmed.streams.values import check_signs, label_of, label_text, label_type
 
 DEFAULT_BATCH_SIZE = 500
-# Recent values of ``batch_by`` that are compared, to warn of rows that are not sorted.
-REMEMBERED = 1000
 
 
 class StreamBatch(NamedTuple):
@@ -153,8 +150,8 @@ class Stream:
         self._number, self._read_fraction = 0, 0.0
         self._stop = on_error == "stop"
         self._held: list[Part] = []
-        self._recent: deque[str | None] = deque(maxlen=REMEMBERED)  # values of batch_by
-        self._warned = self._begun = False
+        self._borders = Borders(batch_by)
+        self._begun = False
 
     @property
     def fraction(self) -> float | None:
@@ -226,8 +223,8 @@ class Stream:
         bad = sorted(piece.faults)  # a heap, to which rows with bad labels are added
         good = np.delete(np.arange(piece.ends.size), bad)
         done = 0
-        for run in self._runs(piece, good):
-            if self._begins_batch(piece, int(run[0])):
+        for run in self._borders.runs(piece, good):
+            if self._borders.changes(piece, int(run[0]), self.names[self._number]) and self._held:
                 yield self._finish_batch(self._position(cursor))
             while run.size:
                 held = sum(part.rows.size for part in self._held)
@@ -247,32 +244,6 @@ class Stream:
         if not self._reads[self._number].source.resumable:
             return self._files
         return self._files.with_file(cursor.position(finished=False))
-
-    def _runs(self, piece: Piece, good: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-        """Return the good rows of a piece, split where the value of ``batch_by`` changes."""
-        if self._batch_by is None or not good.size:
-            return [good] if good.size else []
-        column = piece.values[self._batch_by]
-        keys = [cell_text(column[row]) for row in good.tolist()]
-        borders = [place for place, pair in enumerate(pairwise(keys), 1) if pair[0] != pair[1]]
-        return np.split(good, borders)
-
-    def _begins_batch(self, piece: Piece, row: int) -> bool:
-        """Whether a row begins a new batch, because the value of ``batch_by`` changes."""
-        if self._batch_by is None:
-            return False
-        key = cell_text(piece.values[self._batch_by][row])
-        if self._recent and key == self._recent[-1]:
-            return False
-        if key in self._recent and not self._warned:
-            self._warned = True
-            notice(
-                f"{self.names[self._number]}: {shown(key)} occurs again in column "
-                f"{self._batch_by!r} and begins another batch: sort the rows by this column to "
-                "have one batch for each value."
-            )
-        self._recent.append(key)
-        return bool(self._held)
 
     def _part(self, piece: Piece, rows: NDArray[np.intp], first: int, bad: list[int]) -> Part:
         """Return rows to hold; rows with a label of another type are added to the bad ones.

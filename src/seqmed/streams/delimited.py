@@ -144,16 +144,12 @@ class Parser:
 
     def _read_each(self, chunk: Chunk, rows: NDArray[np.intp], cells: Cells) -> None:
         for row in rows.tolist():
-            found = self._read_one(chunk, row)
-            if isinstance(found, Fault):
-                cells.faults[row] = found
-                continue
-            cells.numbers[row] = found[0]
-            for name, value in zip(self._present, found[1], strict=True):
-                cells.values[name][row] = value
+            fault = self._read_one(chunk, row, cells)
+            if fault is not None:
+                cells.faults[row] = fault
 
-    def _read_one(self, chunk: Chunk, row: int) -> tuple[list[float], list[str]] | Fault:
-        """Return the numbers and values of a row, or its fault."""
+    def _read_one(self, chunk: Chunk, row: int, cells: Cells) -> Fault | None:
+        """Read a row; return its fault if it is bad."""
         record, line = chunk.record(row), chunk.line_of(row)
         fields = self._grammar.fields(record)
         if fields is None:
@@ -161,20 +157,19 @@ class Parser:
         if len(fields) != len(self._names):
             got = f"{len(fields)} for {len(self._names)} columns: {shown(record)}"
             return Fault(FIELDS, None, got, line)
-        numbers, values = [], []
-        for name in self._wanted.numbers:
+        for column, name in enumerate(self._wanted.numbers):
             field = fields[self._places[name]]
             number = number_in(field.decode("utf-8", "replace"))
             if isinstance(number, str):
                 return Fault(number, name, shown(field), line)
-            numbers.append(number)
+            cells.numbers[row, column] = number
         for name in self._present:
             field = fields[self._places[name]]
             try:
-                values.append(field.decode())
+                cells.values[name][row] = field.decode()
             except UnicodeDecodeError:
                 return Fault(INVALID_TEXT, name, shown(field), line)
-        return numbers, values
+        return None
 
     def _read_at_once(
         self, chunk: Chunk, rows: NDArray[np.intp], cells: Cells, types: dict[str, Any]
@@ -203,10 +198,7 @@ class Parser:
             found = table.column(name).to_pylist()
             for row, value in zip(rows.tolist(), found, strict=True):
                 cells.values[name][row] = value
-        for row in rows[bad_numbers(cells.numbers[target])].tolist():
-            fault = self._read_one(chunk, row)
-            assert isinstance(fault, Fault)
-            cells.faults[row] = fault
+        self._read_each(chunk, rows[bad_numbers(cells.numbers[target])], cells)
         return True
 
     def _numeric_types(self, chunk: Chunk) -> dict[str, Any]:

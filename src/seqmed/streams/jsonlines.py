@@ -34,8 +34,8 @@ class JsonLines(TextTable):
                 f"{text.name} begins with '[', expected an object on every line: convert the "
                 "array, for example with jq -c '.[]'."
             )
-        found = (read_object(chunk, place) for place in range(chunk.ends.size))
-        self._first = [row for row in found if not isinstance(row, Fault)]
+        rows, faults = read_objects(chunk)
+        self._first = [row for place, row in enumerate(rows) if place not in faults]
         names = dict.fromkeys(name for row in self._first for name in row)
         self.names = check_column_names(list(names), text.name)
 
@@ -46,30 +46,28 @@ class JsonLines(TextTable):
         return partial(parse_objects, wanted=wanted)
 
 
-def read_object(chunk: Chunk, place: int) -> dict[str, Any] | Fault:
-    """Return the object on a line, or its fault."""
-    record = chunk.record(place)
-    try:
-        row = json.loads(record.decode())
-    except UnicodeDecodeError:
-        return Fault(INVALID_TEXT, None, shown(record), chunk.line_of(place))
-    except (ValueError, RecursionError):
-        return Fault(JSON, None, shown(record), chunk.line_of(place))
-    if not isinstance(row, dict):
-        return Fault(JSON, None, shown(record), chunk.line_of(place))
-    return row
+def read_objects(chunk: Chunk) -> tuple[list[dict[str, Any]], dict[int, Fault]]:
+    """Return the object on every line, and the faults of bad lines, whose objects are empty."""
+    rows: list[dict[str, Any]] = []
+    faults: dict[int, Fault] = {}
+    for place in range(chunk.ends.size):
+        record, row, reason = chunk.record(place), None, JSON
+        try:
+            row = json.loads(record.decode())
+        except UnicodeDecodeError:
+            reason = INVALID_TEXT
+        except (ValueError, RecursionError):
+            pass
+        if not isinstance(row, dict):
+            faults[place] = Fault(reason, None, shown(record), chunk.line_of(place))
+            row = {}
+        rows.append(row)
+    return rows, faults
 
 
 def parse_objects(chunk: Chunk, wanted: Wanted) -> Cells:
     """Return the rows of a chunk, including bad ones."""
-    rows: list[dict[str, Any]] = []
-    faults: dict[int, Fault] = {}
-    for place in range(chunk.ends.size):
-        row = read_object(chunk, place)
-        if isinstance(row, Fault):
-            faults[place] = row
-            row = {}
-        rows.append(row)
+    rows, faults = read_objects(chunk)
     values = {name: [row.get(name) for row in rows] for name in wanted.values}
     for name, column in values.items():
         for place, value in enumerate(column):
