@@ -35,8 +35,8 @@ from sklearn.metrics import average_precision_score, balanced_accuracy_score, lo
 from sklearn.preprocessing import StandardScaler
 
 from seqmed import GraphPropagation, SeqGraphMED, SeqMED
-from seqmed.mixture import update as mixture_update
 from seqmed.mixture import weighting
+from seqmed.mixture.state import expert_scores
 
 # Targets, in points of accuracy unless said otherwise.
 BELOW_BETTER = 0.5  # the mixture below the better expert, overall, from 20 labels on
@@ -172,7 +172,7 @@ RULES = {
 def by_rules(model: Any, stream: Stream) -> dict[str, tuple[float, float]]:
     """Return accuracy and weight of a SeqGraphMED for every rule, with its scores and record."""
     state = model._stream
-    scores = mixture_update.expert_scores(state, stream.X_test)
+    scores = expert_scores(state, state.scaled(stream.X_test))
     found = {}
     for name, rule in RULES.items():
         size = state.record.size

@@ -89,7 +89,9 @@ def learn() -> None:
     """Run the command with timers, and write their times and the peak memory."""
     from seqmed import SeqGraphMED, cli, model_file
     from seqmed.cli import prequential
+    from seqmed.graph import propagation
     from seqmed.mixture import update as mixture_update
+    from seqmed.mixture import weighting
     from seqmed.mixture.experts import OwnExpert
     from seqmed.streams import Stream
 
@@ -98,10 +100,10 @@ def learn() -> None:
     prequential.predict_labeled = timers.around("predicting", prequential.predict_labeled)
     SeqGraphMED.partial_fit = timers.around("other learning", SeqGraphMED.partial_fit)
     OwnExpert.learn = timers.around("margin", OwnExpert.learn)
-    mixture_update.expert.learn = timers.around("graph", mixture_update.expert.learn)
+    propagation.learn = timers.around("graph", propagation.learn)
     mixture_update.recorded = timers.around("mixture", mixture_update.recorded)
     mixture_update.measured = timers.around("mixture", mixture_update.measured)
-    mixture_update.mixture.choose = timers.around("mixture", mixture_update.mixture.choose)
+    weighting.choose = timers.around("mixture", weighting.choose)
     model_file.save = timers.around("saving", model_file.save)
     begin = time.perf_counter()
     try:

@@ -16,7 +16,7 @@ they come.
 
 Methods learn every batch once, row by row where they have no other way:
 
-- SeqGraphMED with ``forgetting="auto"``, and its experts alone: SeqMED and GraphPropagation;
+- SeqGraphMED, and its experts alone: SeqMED and GraphPropagation;
 - river: Hoeffding adaptive tree, adaptive random forest, Gaussian naive Bayes, and, behind river's
   StandardScaler, softmax regression, and nearest neighbours that start anew when ADWIN finds a
   change;
@@ -334,7 +334,7 @@ def sleade(schema: Any) -> Any:
 
 
 OURS: dict[str, Callable[..., Any]] = {
-    "SeqGraphMED": lambda X, classes: Own(SeqGraphMED(forgetting="auto", random_state=0)),
+    "SeqGraphMED": lambda X, classes: Own(SeqGraphMED(random_state=0)),
     "SeqMED": lambda X, classes: Own(SeqMED(random_state=0)),
     "GraphPropagation": lambda X, classes: Own(GraphPropagation(random_state=0)),
 }

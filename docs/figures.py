@@ -120,16 +120,16 @@ def drift(path):
         rng = np.random.default_rng(seed)
         model, accuracies = SeqGraphMED(forgetting=forgetting, random_state=0), []
         for t in range(40):
-            y = rng.integers(2, size=100)
-            angle = np.pi * (t / 40 + y)
-            X = 1.2 * np.column_stack([np.cos(angle), np.sin(angle)]) + rng.normal(size=(100, 2))
+            cluster = rng.integers(4, size=100)
+            y, angle = cluster % 2, np.pi / 2 * (cluster + t / 40)
+            X = 2.5 * np.column_stack([np.cos(angle), np.sin(angle)]) + rng.normal(size=(100, 2))
             accuracies.append(model.score(X, y) if t else np.nan)
             model.partial_fit(X, np.where(rng.random(100) < 0.1, y, -1))
         return accuracies
 
     curves = {
         f"forgetting={value}": np.array([run(value, seed) for seed in range(10)])
-        for value in (1.0, 0.9, 0.8)
+        for value in (1.0, 0.9, "auto")
     }
     figure, (axes,) = plotting.panels(1, SIZE)
     draw_curves(axes, curves, "Two classes that exchange places")

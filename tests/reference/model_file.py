@@ -171,8 +171,19 @@ def graph_scores(graph, X, class_weights=1.0):
     return scores
 
 
+def linear_scores(linear, X):
+    """Return class scores of dense rows by the linear expert."""
+    fitted = linear.fitted.array() > 0
+    if not fitted.any():
+        return np.zeros((X.shape[0], fitted.size))
+    scores = X[:, linear.columns.array()] @ linear.coef.array().T + linear.intercept.array()
+    return np.where(fitted, scores, scores[:, fitted].min(axis=1, keepdims=True))
+
+
 def mixed_scores(stream, X):
-    """Return class scores of dense rows by the margin and the graph."""
+    """Return class scores of dense rows by the margin, the graph and the linear expert."""
+    if stream.scale.array().size:
+        X = X / stream.scale.array()
     inner, scales, choice = stream.margin.estimator._stream, stream.scales, stream.choice
     counts, weight = scales.counts.array(), choice.weight.value
     assert inner.registry.per_class.value
@@ -186,5 +197,7 @@ def mixed_scores(stream, X):
     margin = (margin_scores(inner, X) + 1.0) / 2.0 * factors
     graph = graph_scores(stream.graph, X, stream.class_weights.array())
     sigma = scales.margin.array()[choice.exponent.value]
-    mixed = (1.0 - weight) * margin / sigma + weight * graph / scales.graph.value
+    (linear,), (share,) = stream.refitted.items(), (each.value for each in choice.others.items())
+    mixed = (1.0 - weight - share) * margin / sigma + weight * graph / scales.graph.value
+    mixed += share * linear_scores(linear, X) / scales.others.array()[0]
     return choice.temperature.value * np.where(known, mixed, 0.0)

@@ -14,6 +14,17 @@ from seqmed.mixture import weighting
 from seqmed.mixture.weighting import Choice, Scales, Scores
 from tests.reference import naive_graph
 
+
+def pair_scores(margin, graph):
+    """The scores of two experts."""
+    return Scores(margin, graph, np.zeros((len(margin), 0, margin.shape[1])))
+
+
+def pair_scales(counts):
+    """Scales of two experts."""
+    return Scales(np.asarray(counts, dtype=float), np.ones(3), 1.0, np.zeros(0))
+
+
 # Nats by which a cost at a temperature within 1e-3 octaves of the best may be above the lowest.
 COST_PRECISION = 2e-3
 # Octaves that the temperature may differ by: the cost is flat around its minimum.
@@ -55,10 +66,10 @@ def random_pairs(
 def record_of(pairs, n_classes):
     """The same record as the package keeps it, one row at a time."""
     places = np.arange(0)
-    record = weighting.empty_record().with_classes(places, n_classes)
+    record = weighting.empty_record(0).with_classes(places, n_classes)
     for pair in pairs:
-        scales = weighting.measured_scales(Scores(*pair.probes), pair.counts, scaled=True)
-        scores = Scores(pair.margin[None, :], pair.graph[None, :])
+        scales = weighting.measured_scales(pair_scores(*pair.probes), pair.counts, scaled=True)
+        scores = pair_scores(pair.margin[None, :], pair.graph[None, :])
         record = record.add(scores, scales, np.array([pair.code]), np.array([pair.weight]))
     return record
 
@@ -132,9 +143,9 @@ def test_the_temperature_is_the_global_minimum(seed, size, signal, rows, n_class
     scores = size * signal * np.eye(n_classes)[codes]
     scores += size * rng.normal(size=scores.shape)
     known = np.ones(scores.shape, dtype=bool)
-    scales = Scales(np.ones(n_classes), np.ones(3), 1.0)
-    record = weighting.empty_record().with_classes(np.arange(0), n_classes)
-    record = record.add(Scores(scores, scores), scales, codes, np.ones(rows))
+    scales = pair_scales(np.ones(n_classes))
+    record = weighting.empty_record(0).with_classes(np.arange(0), n_classes)
+    record = record.add(pair_scores(scores, scores), scales, codes, np.ones(rows))
     cost, octave = weighting.best_temperatures(scores[None], known, record)
 
     def naive_cost(octaves):
@@ -163,9 +174,9 @@ def test_a_short_record_keeps_the_weight_near_the_prior_and_a_long_one_does_not(
 
 
 def test_an_empty_record_gives_the_first_choice():
-    empty = weighting.empty_record()
-    assert weighting.choose(empty, True, None, True) == Choice(weighting.FIRST_WEIGHT, 1.0, 0)
-    assert weighting.choose(empty, True, 0.65, True) == Choice(0.65, 1.0, 0)
+    empty = weighting.empty_record(0)
+    assert weighting.choose(empty, True, None, True) == Choice(weighting.FIRST_WEIGHT, 1.0, 0, ())
+    assert weighting.choose(empty, True, 0.65, True) == Choice(0.65, 1.0, 0, ())
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
@@ -187,23 +198,23 @@ def test_class_priors_are_used_only_if_allowed():
 
 
 def test_rows_scored_with_one_class_known_are_not_recorded():
-    record = weighting.empty_record().with_classes(np.arange(0), 2)
-    scores = Scores(np.ones((3, 2)), np.ones((3, 2)))
-    one = Scales(np.array([4.0, 0.0]), np.ones(3), 1.0)
+    record = weighting.empty_record(0).with_classes(np.arange(0), 2)
+    scores = pair_scores(np.ones((3, 2)), np.ones((3, 2)))
+    one = pair_scales([4.0, 0.0])
     assert record.add(scores, one, np.array([0, 0, 1]), np.ones(3)).size == 0
-    two = Scales(np.array([4.0, 1.0, 0.0]), np.ones(3), 1.0)
+    two = pair_scales([4.0, 1.0, 0.0])
     record = record.with_classes(np.arange(2), 3)
-    scores = Scores(np.ones((3, 3)), np.ones((3, 3)))
+    scores = pair_scores(np.ones((3, 3)), np.ones((3, 3)))
     assert record.add(scores, two, np.array([0, 2, 1]), np.ones(3)).codes.tolist() == [0, 1]
 
 
 def test_the_record_holds_the_last_three_hundred_rows():
-    record = weighting.empty_record().with_classes(np.arange(0), 2)
-    scales = Scales(np.ones(2), np.ones(3), 1.0)
+    record = weighting.empty_record(0).with_classes(np.arange(0), 2)
+    scales = pair_scales(np.ones(2))
     for value in range(0, 700, 7):
         scores = np.tile(np.arange(value, value + 7.0)[:, None], (1, 2))
         codes = np.zeros(7, dtype=int)
-        record = record.add(Scores(scores, -scores), scales, codes, np.ones(7))
+        record = record.add(pair_scores(scores, -scores), scales, codes, np.ones(7))
     assert record.size == 300
     np.testing.assert_array_equal(record.margin[:, 0], np.arange(400, 700))
     np.testing.assert_array_equal(record.graph[:, 1], -np.arange(400.0, 700))
@@ -232,7 +243,7 @@ def test_columns_of_the_record_move_with_their_classes():
     np.testing.assert_array_equal(moved.codes, record.codes + 1)
     assert not (moved.counts > 0)[:, 0].any()
     before, after = (weighting.choose(each, True, None, True) for each in (record, moved))
-    np.testing.assert_allclose(after, before, rtol=1e-6)
+    np.testing.assert_allclose(after[:3], before[:3], rtol=1e-6)
     fewer = record.with_classes(np.array([0, -1, 1]), 2)
     kept = np.flatnonzero(record.codes != 1)
     np.testing.assert_array_equal(fewer.graph, record.graph[np.ix_(kept, [0, 2])])
@@ -262,12 +273,12 @@ def test_class_factors_of_a_class_of_weight_zero_are_finite():
 def test_mixed_scores_are_those_of_the_formula():
     rng = np.random.default_rng(6)
     counts = np.array([5.0, 0.0, 2.0, 40.0])
-    probes, scores = (Scores(rng.normal(size=(n, 4)), rng.random((n, 4))) for n in (50, 7))
+    probes, scores = (pair_scores(rng.normal(size=(n, 4)), rng.random((n, 4))) for n in (50, 7))
     scales = weighting.measured_scales(probes, counts, scaled=True)
     known = counts > 0
     for weight in (0.0, 0.35, 1.0):
         for place, delta in enumerate(naive_graph.EXPONENTS):
-            found = weighting.mix(scores, scales, Choice(weight, 3.0, place), scaled=True)
+            found = weighting.mix(scores, scales, Choice(weight, 3.0, place, ()), scaled=True)
             margin = naive_graph.margin_scores(scores.margin, counts, delta)
             margin /= naive_graph.sigma(naive_graph.margin_scores(probes.margin, counts, delta))
             graph = scores.graph[:, known] / naive_graph.sigma(probes.graph[:, known])

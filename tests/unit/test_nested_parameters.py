@@ -99,8 +99,8 @@ def test_late_labels_and_retractions_use_the_parameters_of_their_time():
 )
 def test_parameters_of_the_mixture_may_change(change):
     """The default estimator follows, and what was scored before the change stays as it was."""
-    model = learn(SeqGraphMED(random_state=0), BATCHES[:3])
-    unchanged = learn(SeqGraphMED(random_state=0), BATCHES[:3])
+    model = learn(SeqGraphMED(forgetting=1.0, random_state=0), BATCHES[:3])
+    unchanged = learn(SeqGraphMED(forgetting=1.0, random_state=0), BATCHES[:3])
     before = model.predict_proba(PROBES)
     model.set_params(**change)
     np.testing.assert_array_equal(model.predict_proba(PROBES), before)

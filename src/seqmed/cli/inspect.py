@@ -95,7 +95,7 @@ def experts(model: Any) -> dict[str, Any]:
     state, info = model._stream, model.update_info_
     if hasattr(state, "choice"):
         found["mixture"] = {
-            "graph_weight": state.choice.weight,
+            **{f"{name}_weight": weight for name, weight in model.expert_weights_.items()},
             "temperature": state.choice.temperature,
             "class_prior_exponent": float(PRIOR_EXPONENTS[state.choice.exponent]),
             "labels_in_record": state.record.size,

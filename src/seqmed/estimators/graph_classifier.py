@@ -39,7 +39,12 @@ class GraphClassifier(StreamClassifier):
         "random_state": ["random_state"],
     }
 
-    _fixed_parameters = ("graph_memory", "n_neighbors", "alpha", "metric")
+    _fixed_parameters: tuple[str, ...] = (
+        "graph_memory",
+        "n_neighbors",
+        "alpha",
+        "metric",
+    )
 
     graph_memory: int
     n_neighbors: int

@@ -21,19 +21,22 @@ from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import MatrixLike, is_estimator
 from seqmed.kernels import Kernel
 from seqmed.kernels.bounded import check_overflow
-from seqmed.mixture import experts
+from seqmed.mixture import experts, scaling
+from seqmed.mixture import state as mixture_state
 from seqmed.mixture import update as mixture_update
-from seqmed.mixture.update import MixtureInfo, MixtureSettings, MixtureState
+from seqmed.mixture.state import MixtureInfo, MixtureState
+from seqmed.mixture.update import MixtureSettings
 
 
 class SeqGraphMED(GraphClassifier):
     """Maximum-margin classifier and label propagation for streams, mixed by evidence.
 
-    Two experts learn the stream. The margin expert, `SeqMED` by default, learns from labeled rows.
-    The graph expert propagates labels over a graph of kept rows, as `GraphPropagation` does, so
-    that unlabeled rows change the class boundaries. Both experts score every labeled row before
-    they learn it. The last 300 of these scores are the evidence that sets the weight of the graph
-    and calibrates the probabilities.
+    Three experts learn the stream. The margin expert, `SeqMED` by default, learns from labeled
+    rows. The graph expert propagates labels over a graph of kept rows, as `GraphPropagation` does,
+    so that unlabeled rows change the class boundaries. The linear expert is a softmax regression on
+    the last 150 labeled rows; it suits linear boundaries and streams that drift. All experts score
+    every labeled row before they learn it. The last 300 of these scores are the evidence that sets
+    the weights of the experts and calibrates the probabilities.
 
     A row is unlabeled if its label equals ``unlabeled``, or is NaN, None, NaT or an empty string. A
     saved model contains kept rows of the stream.
@@ -58,9 +61,17 @@ class SeqGraphMED(GraphClassifier):
         Otherwise it is "euclidean" for dense rows and "cosine" for sparse rows. A callable is a
         kernel: it maps arrays of shape (n, p) and (m, p) to an (n, m) matrix k, and the squared
         distance is ``k(x, x) + k(x', x') - 2 k(x, x')``. The metric used is `metric_`.
+    scale : "auto" or None, default="auto"
+        Whether columns are divided by their scales. "auto" does so with dense rows if the typical
+        deviations of the columns differ by more than a factor of ten, the distance is "euclidean",
+        and the estimator is a `SeqMED` or `SeqLapMED` with ``kernel="rbf"`` and
+        ``gamma="scale"``. The scales are measured again whenever the number of rows has doubled.
+        None never scales. The scales used are `scale_`.
     mixture : "evidence" or float in [0, 1], default="evidence"
         Weight of the graph. "evidence" is the posterior mean of the weight, given the recorded
-        scores and a prior that favours the margin expert. The weight used is `graph_weight_`.
+        scores and a prior that favours the margin expert. The linear expert is added if this
+        predicts the recorded labels better. A number is the weight of the graph in a mixture with
+        the margin expert alone. The weights used are `graph_weight_` and `expert_weights_`.
     class_prior : {"auto", "evidence", "uniform"}, default="auto"
         Whether classes with more labels are favoured. "evidence" favours them if this predicts the
         recorded labels better, which raises accuracy and lowers the recall of rare classes.
@@ -69,9 +80,9 @@ class SeqGraphMED(GraphClassifier):
         adjusted.
     unlabeled : object, default=-1
         Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
-    forgetting : "auto" or float in (0, 1], default=1.0
+    forgetting : "auto" or float in (0, 1], default="auto"
         "auto" forgets the labels before a change of the concept. A change is a rise of the error
-        rate of the recorded predictions by 3.5 standard errors. Both experts then start again from
+        rate of the recorded predictions by 3.5 standard errors. All experts then start again from
         the labels since the change, and `update_info_.change` reports it. A number is the
         forgetting factor per batch of the graph, of the recorded scores, and of the default
         estimator; choose a value below 1 for streams that drift.
@@ -94,11 +105,15 @@ class SeqGraphMED(GraphClassifier):
     n_batches_ : int
         Number of batches learned; `fit` counts as one.
     estimator_ : classifier
-        Fitted margin expert.
+        Fitted margin expert. Its rows are divided by `scale_`.
     graph_weight_ : float in [0, 1]
         Weight of the graph.
+    expert_weights_ : dict of str to float
+        Weights of the experts "margin", "graph" and "linear". Their sum is 1.
     class_prior_ : {"evidence", "uniform"}
         Treatment of classes with more labels.
+    scale_ : ndarray of shape (n_features_in_,)
+        Scales of the columns; all 1 if they are not scaled.
     n_kept_ : int
         Number of rows kept for the graph.
     metric_ : {"euclidean", "cosine"} or Kernel
@@ -124,7 +139,7 @@ class SeqGraphMED(GraphClassifier):
     `retract` applies to labeled rows in the window of the margin expert, which must be a `SeqMED`
     or `SeqLapMED`.
 
-    All parameters but `graph_memory`, `n_neighbors`, `alpha`, `metric` and the type of the
+    All parameters but `graph_memory`, `n_neighbors`, `alpha`, `metric`, `scale` and the type of the
     estimator may change between batches with `set_params`. Parameters of a `SeqMED` or `SeqLapMED`
     may change if these classifiers allow it; those of other estimators may not.
 
@@ -151,14 +166,18 @@ class SeqGraphMED(GraphClassifier):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **GraphClassifier._parameter_constraints,
         "estimator": "no_validation",
+        "scale": [StrOptions({"auto"}), None],
         "mixture": [StrOptions({"evidence"}), Interval(Real, 0.0, 1.0, closed="both")],
         "class_prior": [StrOptions({"auto", "evidence", "uniform"})],
         "forgetting": [StrOptions({"auto"}), Interval(Real, 0.0, 1.0, closed="right")],
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
 
+    _fixed_parameters: tuple[str, ...] = (*GraphClassifier._fixed_parameters, "scale")
+
     estimator_: Any
     graph_weight_: float
+    expert_weights_: dict[str, float]
     class_prior_: str
     update_info_: MixtureInfo
     _stream: MixtureState
@@ -171,10 +190,11 @@ class SeqGraphMED(GraphClassifier):
         n_neighbors: int = 10,
         alpha: float = 0.97,
         metric: str | Callable[[Any, Any], Any] | Kernel = "auto",
+        scale: str | None = "auto",
         mixture: float | str = "evidence",
         class_prior: str = "auto",
         unlabeled: Any = -1,
-        forgetting: float | str = 1.0,
+        forgetting: float | str = "auto",
         class_weight: str | dict[Any, float] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -183,6 +203,7 @@ class SeqGraphMED(GraphClassifier):
         self.n_neighbors = n_neighbors
         self.alpha = alpha
         self.metric = metric
+        self.scale = scale
         self.mixture = mixture
         self.class_prior = class_prior
         self.unlabeled = unlabeled
@@ -272,13 +293,22 @@ class SeqGraphMED(GraphClassifier):
 
     def _begin(self, rows: Rows, seed: int, classes: NDArray[Any]) -> MixtureState:
         margin = experts.make_expert(self._template())
+        sparse = sp.issparse(rows.points)
+        scale = np.zeros(0)
+        if self._scales_columns(margin, sparse):
+            scale = scaling.first_scales(rows.points)
+        rows = rows._replace(points=scaling.scaled(rows.points, scale))
         graph = self._begin_graph(rows, seed, margin.frozen_kernel(rows))
         registry = empty_registry(per_class=True)
-        sparse = sp.issparse(rows.points)
-        stream = mixture_update.empty_state(
-            graph, margin, registry, rows.points, self._fixed(), sparse
+        stream = mixture_state.empty_state(
+            graph, margin, registry, rows.points, scale, self._fixed(), sparse
         )
-        return mixture_update.with_classes(stream, registry.declare(classes))
+        return mixture_state.with_classes(stream, registry.declare(classes))
+
+    def _scales_columns(self, margin: experts.MarginExpert, sparse: bool) -> bool:
+        """Whether columns are scaled if their scales differ."""
+        euclidean = self.metric in ("auto", "euclidean") if isinstance(self.metric, str) else False
+        return self.scale == "auto" and not sparse and euclidean and margin.scale_invariant()
 
     def _learn_rows(
         self, stream: MixtureState, rows: Rows, *, new_points: bool, new_batch: bool
@@ -304,6 +334,7 @@ class SeqGraphMED(GraphClassifier):
             n_kept_=stream.graph.rows.size,
             estimator_=estimator,
             graph_weight_=stream.choice.weight,
+            expert_weights_=mixture_state.expert_weights(stream),
             class_prior_=self._resolved_prior(),
             update_info_=info,
             duality_gap_=getattr(estimator, "duality_gap_", float("nan")),
@@ -314,7 +345,19 @@ class SeqGraphMED(GraphClassifier):
         stream = self._with_parameters(self._stream)
         self._commit(*mixture_update.retract(stream, points, codes, self._settings()))
 
+    @property
+    def scale_(self) -> Array:
+        """Scales of the columns, (n_features_in_,); all 1 if they are not scaled."""
+        stream = getattr(self, "_stream", None)
+        if stream is None:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first.")
+        return stream.scale.copy() if stream.scale.size else np.ones(self.n_features_in_)
+
     # -- predictions -----------------------------------------------------------------------------
+
+    def _points(self, X: MatrixLike) -> Points:
+        """Return validated rows with scaled columns."""
+        return self._stream.scaled(super()._points(X))
 
     def _class_scores(self, X: MatrixLike) -> tuple[ClassRegistry, Array]:
         model = self._snapshot()
@@ -344,6 +387,6 @@ class SeqGraphMED(GraphClassifier):
 
     def _scores(self, points: Points) -> Array:
         """Return class scores (n, K) at validated rows."""
-        scores = mixture_update.class_scores(self._stream, points)
+        scores = mixture_state.class_scores(self._stream, points)
         check_overflow(scores)
         return scores

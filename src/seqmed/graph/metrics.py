@@ -196,6 +196,14 @@ class Euclidean:
         """Return stored rows with the sketches of this metric."""
         return self.stored(block.rows)
 
+    def points(self, stored: Stored) -> Array:
+        """Return stored rows in the coordinates of the rows of the stream, in double precision."""
+        return stored.rows.astype(np.float64) * self.scale + self.centre
+
+    def rescaled(self, factors: Array) -> Euclidean:
+        """Return the metric of rows whose columns are multiplied by ``factors`` (p,)."""
+        return Euclidean(factors * self.centre, self.scale, np.zeros((factors.size, 0)), 0)
+
 
 def parts(rows: Single) -> list[slice]:
     """Return slices of rows, short enough that copies in double precision stay in the cache."""

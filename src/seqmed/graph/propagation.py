@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from seqmed.arrays import Array, Indices, Mask, no_indices, row_keys
 from seqmed.graph.conjugate_gradients import make_graph, solve
 from seqmed.graph.graph_state import UNLABELED, GraphState
-from seqmed.graph.metrics import Stored
+from seqmed.graph.kept_rows import no_kept_rows
+from seqmed.graph.metrics import Euclidean, Stored
 from seqmed.graph.neighbours import Single
 
 # Largest fraction of the kept rows that may be labeled.
@@ -274,6 +275,36 @@ def solved(
     # in units of b.
     gap = solution.residual**2 / (2.0 * (1.0 - state.alpha))
     return state, GraphInfo(entered.size, solution.n_iter, solution.residual, gap)
+
+
+def euclidean(state: GraphState) -> Euclidean:
+    """Return the metric of a graph whose columns may be scaled."""
+    return cast(Euclidean, state.rows.metric)
+
+
+def centre(state: GraphState) -> Array:
+    """Return the centre of the rows for Euclidean distances, (p,)."""
+    return euclidean(state).centre
+
+
+def kept_points(state: GraphState, slots: Indices | slice) -> Array:
+    """Return kept rows in the coordinates of the rows of the stream, for Euclidean distances."""
+    metric, slots = euclidean(state), np.arange(state.rows.size)[slots]
+    if not slots.size:
+        return np.zeros((0, metric.centre.size))
+    return metric.points(state.rows.take(slots))
+
+
+def rescaled(state: GraphState, factors: Array) -> GraphState:
+    """Return the state with columns multiplied by ``factors`` (p,), which are powers of two.
+
+    The neighbour lists are computed from scratch. The system is not solved.
+    """
+    slots = np.arange(state.rows.size)
+    stored, metric = state.rows.take(slots), euclidean(state).rescaled(factors)
+    rows = no_kept_rows(metric, state.rows.n_neighbors)
+    rows = rows.put(slots, metric.stored(stored.rows * factors.astype(np.float32)))
+    return replace(state, rows=rows)
 
 
 def grown(values: Single, n: int) -> Single:

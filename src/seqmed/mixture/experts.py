@@ -80,6 +80,12 @@ class MarginExpert(Protocol):
     def restarted(self) -> MarginExpert:
         """Return an expert with the same parameters that has learned nothing."""
 
+    def scale_invariant(self) -> bool:
+        """Whether the columns of dense rows may be scaled: no parameter depends on their unit."""
+
+    def labeled_rows(self) -> Rows:
+        """Return the labeled rows that the expert can still learn anew, with discounted weights."""
+
     def retract(
         self, points: Points, codes: Any, registry: ClassRegistry
     ) -> tuple[MarginExpert, Rows]:
@@ -149,6 +155,17 @@ class OwnExpert:
 
     def restarted(self) -> OwnExpert:
         return own_expert(self.estimator)
+
+    def scale_invariant(self) -> bool:
+        """Whether the kernel is "rbf" and its gamma is measured."""
+        return self.estimator.kernel == "rbf" and self.estimator.gamma == "scale"
+
+    def labeled_rows(self) -> Rows:
+        """Return the rows of the window."""
+        window, registry = self.estimator._stream.posterior.window, self.estimator._stream.registry
+        labels = registry.classes[registry.own_classes(window.signs)]
+        everything = np.ones(labels.size, dtype=bool)
+        return Rows(window.points, everything, labels, window.discounted, np.zeros(0))
 
     def retract(
         self, points: Points, codes: Any, registry: ClassRegistry
@@ -269,6 +286,14 @@ class OtherExpert:
 
     def restarted(self) -> OtherExpert:
         return OtherExpert(clone(self.estimator), self.given)
+
+    def scale_invariant(self) -> bool:
+        """Return False: nothing is known about its parameters."""
+        return False
+
+    def labeled_rows(self) -> Rows:
+        """Raise an error: the classifier does not keep rows."""
+        raise NotImplementedError
 
     def retract(
         self, points: Points, codes: Any, registry: ClassRegistry

@@ -1,14 +1,17 @@
-"""The mixture of margin expert and graph expert, weighted by evidence.
+"""The mixture of experts, weighted by evidence.
 
-Both experts score every labeled row before it is learned. The weight of the graph, the temperature
-of the probabilities and the exponent of the class priors are chosen by the last `RECORD` of these
-scores.
+All experts score every labeled row before it is learned. Their weights, the temperature of the
+probabilities and the exponent of the class priors are chosen by the last `RECORD` of these scores.
 
-The mixed score of a class is ``(1 - w) F / sigma_F + w V / sigma_V``: V is the score of the graph,
-and ``F_c = e_c n_c^{-1/2} pi_c^delta`` combines the score e of the margin expert, the label count n
-and the class prior pi. Each sigma is the root mean square of row-centred scores of unlabeled rows.
-With ``J(w) = min_T [cross-entropy of softmax(T score) on the record + (log2 T)^2]``, in nats, w is
-the mean of a grid of weights under the posterior ``p(w) ~ exp(-J(w) - WEIGHT_PRIOR w)``.
+The mixed score of a class is ``S = (1 - w) F / sigma_F + w V / sigma_V``: V is the score of the
+graph, and ``F_c = e_c n_c^{-1/2} pi_c^delta`` combines the score e of the margin expert, the label
+count n and the class prior pi. Each sigma is the root mean square of row-centred scores of
+unlabeled rows. J(w) is the smallest value over T of the cross-entropy of ``softmax(T S)`` on the
+record plus ``(log2 T)^2``, in nats. w is the mean of a grid of weights under the posterior
+``p(w) ~ exp(-J(w) - WEIGHT_PRIOR w)``.
+
+Further experts are added one after the other by the same rule: S becomes ``(1 - v) S + v L /
+sigma_L`` for the score L of the next expert. If 0 is the most probable weight, v is 0.
 """
 
 from __future__ import annotations
@@ -37,31 +40,45 @@ PRIOR_GUARD = 1.0
 
 
 class Scores(NamedTuple):
-    """The scores of both experts for m rows.
+    """The scores of the experts for m rows.
 
     Attributes
     ----------
     margin : (m, K) scores of the margin expert, before any scaling by classes.
     graph : (m, K) scores of the graph expert.
+    others : (m, E, K) scores of further experts.
     """
 
     margin: Array
     graph: Array
+    others: Array
+
+    def take(self, rows: Mask) -> Scores:
+        """Return the scores of some rows."""
+        return Scores(*(each[rows] for each in self))
+
+    @property
+    def finite(self) -> Mask:
+        """Mask (m,) of the rows whose scores are all finite."""
+        others = np.isfinite(self.others).all(axis=(1, 2))
+        return np.asarray(np.isfinite(self.margin).all(axis=1) & others)
 
 
 class Scales(NamedTuple):
-    """Scales of the scores of both experts.
+    """Scales of the scores of the experts.
 
     Attributes
     ----------
     counts : (K,) number of labels of every class so far.
     margin : (3,) sigma_F under every exponent of `PRIOR_EXPONENTS`.
     graph : sigma_V.
+    others : (E,) scales of further experts.
     """
 
     counts: Array
     margin: Array
     graph: float
+    others: Array
 
     @property
     def known(self) -> Mask:
@@ -77,11 +94,18 @@ class Choice(NamedTuple):
     weight : weight of the graph, in [0, 1].
     temperature : T > 0.
     exponent : exponent of the class priors, as an index into `PRIOR_EXPONENTS`.
+    others : weights of further experts, in [0, 1]; that of the margin expert is the rest.
     """
 
     weight: float
     temperature: float
     exponent: int
+    others: tuple[float, ...]
+
+    @property
+    def margin(self) -> float:
+        """Weight of the margin expert; exactly 0 if nothing is left for it."""
+        return max(0.0, 1.0 - sum(self.others) - self.weight)
 
 
 @dataclass(frozen=True)
@@ -91,18 +115,22 @@ class ScoreRecord:
     Parameters
     ----------
     margin, graph : (r, K) raw scores.
+    others : (r, E, K) raw scores of further experts.
     counts : (r, K) label counts when the row was scored; 0 for a class without a label.
     margin_scales : (r, 3) sigma_F when the row was scored.
     graph_scales : (r,) sigma_V when the row was scored.
+    other_scales : (r, E) scales of further experts when the row was scored.
     codes : (r,) the true classes.
     weights : (r,) weights of the rows.
     """
 
     margin: Array
     graph: Array
+    others: Array
     counts: Array
     margin_scales: Array
     graph_scales: Array
+    other_scales: Array
     codes: Indices
     weights: Array
 
@@ -125,9 +153,11 @@ class ScoreRecord:
         new = ScoreRecord(
             margin=scores.margin[usable],
             graph=scores.graph[usable],
+            others=scores.others[usable],
             counts=np.tile(scales.counts, (m, 1)),
             margin_scales=np.tile(scales.margin, (m, 1)),
             graph_scales=np.full(m, scales.graph),
+            other_scales=np.tile(scales.others, (m, 1)),
             codes=codes[usable].astype(np.intp),
             weights=weights[usable],
         )
@@ -136,6 +166,11 @@ class ScoreRecord:
             for f in fields(ScoreRecord)
         }
         return ScoreRecord(**joined)
+
+    def scores(self, n: int) -> Scores:
+        """Return the scores of the newest ``n`` rows, or of all rows if there are fewer."""
+        newest = slice(max(0, self.size - n), None)
+        return Scores(self.margin[newest], self.graph[newest], self.others[newest])
 
     def newest(self, n: int) -> ScoreRecord:
         """Return the newest ``n`` > 0 rows."""
@@ -151,21 +186,35 @@ class ScoreRecord:
         return ScoreRecord(
             margin=moved(self.margin[rows], places, n_classes),
             graph=moved(self.graph[rows], places, n_classes),
+            others=moved(self.others[rows], places, n_classes),
             counts=moved(self.counts[rows], places, n_classes),
             margin_scales=self.margin_scales[rows],
             graph_scales=self.graph_scales[rows],
+            other_scales=self.other_scales[rows],
             codes=places[self.codes[rows]],
             weights=self.weights[rows],
         )
 
 
-def empty_record() -> ScoreRecord:
-    """Return a record without rows or classes."""
+def first_scales(n_others: int) -> Scales:
+    """Return the scales before the first batch."""
+    return Scales(np.zeros(0), np.ones(PRIOR_EXPONENTS.size), 1.0, np.ones(n_others))
+
+
+def empty_record(n_others: int) -> ScoreRecord:
+    """Return a record without rows or classes, for ``n_others`` further experts."""
     nothing, none = np.zeros((0, 0)), np.zeros(0)
     return ScoreRecord(
-        nothing, nothing, nothing, np.zeros((0, PRIOR_EXPONENTS.size)), none,
-        np.zeros(0, dtype=np.intp), none,
-    )  # fmt: skip
+        margin=nothing,
+        graph=nothing,
+        others=np.zeros((0, n_others, 0)),
+        counts=nothing,
+        margin_scales=np.zeros((0, PRIOR_EXPONENTS.size)),
+        graph_scales=none,
+        other_scales=np.zeros((0, n_others)),
+        codes=np.zeros(0, dtype=np.intp),
+        weights=none,
+    )
 
 
 def class_factors(counts: Array, scaled: bool) -> Array:
@@ -194,13 +243,14 @@ def class_factors(counts: Array, scaled: bool) -> Array:
 
 
 def measured_scales(scores: Scores, counts: Array, scaled: bool) -> Scales:
-    """Return the scales of the scores of both experts on unlabeled rows."""
+    """Return the scales of the scores of all experts on unlabeled rows."""
     known = counts > 0
     factors = class_factors(counts, scaled)
     return Scales(
         counts,
         np.array([root_mean_square((scores.margin * factor)[:, known]) for factor in factors]),
         root_mean_square(scores.graph[:, known]),
+        np.array([root_mean_square(each[:, known]) for each in scores.others.swapaxes(0, 1)]),
     )
 
 
@@ -244,8 +294,9 @@ def choose(record: ScoreRecord, scaled: bool, weight: float | None, class_prior:
     class_prior : whether class priors may be used.
     """
     grid = WEIGHTS if weight is None else np.array([weight])
+    none = (0.0,) * record.others.shape[1]
     if not record.size:
-        return Choice(FIRST_WEIGHT if weight is None else weight, 1.0, 0)
+        return Choice(FIRST_WEIGHT if weight is None else weight, 1.0, 0, none)
     known = record.counts > 0
     factors = class_factors(record.counts, scaled)
     graph = record.graph / record.graph_scales[:, None]
@@ -255,32 +306,61 @@ def choose(record: ScoreRecord, scaled: bool, weight: float | None, class_prior:
             break
         margin = record.margin * factor / record.margin_scales[:, place, None]
         costs, octaves = best_temperatures(mixed(margin, graph, grid), known, record)
-        overflow = np.isnan(costs)
-        costs, octaves = np.where(overflow, np.inf, costs), np.where(overflow, 0.0, octaves)
         lowest = float(costs.min())
         if best is None or lowest < best[0] - (PRIOR_GUARD if best[1] == 0 else 0.0):
             best = lowest, place, costs, octaves
     assert best is not None
     _, place, costs, octaves = best
     chosen = mean_weight(costs) if weight is None else weight
-    octave = float(np.interp(chosen, grid, octaves))
-    return Choice(chosen, 2.0**octave, place)
+    choice = Choice(chosen, 2.0 ** float(np.interp(chosen, grid, octaves)), place, none)
+    if weight is None:
+        for expert in range(record.others.shape[1]):
+            choice = with_expert(choice, expert, record, scaled)
+    return choice
 
 
-def mixed(margin: Array, graph: Array, weights: Array) -> Array:
-    """Return mixed scores (g, r, K) from scaled scores (r, K), for every weight of the graph."""
+def with_expert(choice: Choice, expert: int, record: ScoreRecord, scaled: bool) -> Choice:
+    """Return the choice with a weight for one more expert, 0 unless the record favours it."""
+    scores = record.others[:, expert] / record.other_scales[:, expert, None]
+    if not scores.any():
+        return choice
+    before = record_scores(record, choice, scaled)
+    costs, octaves = best_temperatures(mixed(before, scores, WEIGHTS), record.counts > 0, record)
+    if not (costs + WEIGHT_PRIOR * WEIGHTS).argmin():
+        return choice
+    weight = mean_weight(costs)
+    others = tuple((1.0 - weight) * each for each in choice.others)
+    return Choice(
+        (1.0 - weight) * choice.weight,
+        2.0 ** float(np.interp(weight, WEIGHTS, octaves)),
+        choice.exponent,
+        (*others[:expert], weight, *others[expert + 1 :]),
+    )
+
+
+def mixed(first: Array, second: Array, weights: Array) -> Array:
+    """Return mixed scores (g, r, K) of scaled scores (r, K), for every weight of the second."""
     w = weights[:, None, None]
-    return (1.0 - w) * margin + w * graph
+    return (1.0 - w) * first + w * second
+
+
+def record_scores(record: ScoreRecord, choice: Choice, scaled: bool) -> Array:
+    """Return the mixed scores of the rows of the record, (r, K), at temperature 1."""
+    factor = class_factors(record.counts, scaled)[choice.exponent]
+    margin = record.margin * factor / record.margin_scales[:, choice.exponent, None]
+    total = choice.margin * margin
+    total += choice.weight / record.graph_scales[:, None] * record.graph
+    shares = np.array(choice.others) / record.other_scales
+    return np.asarray(total + np.einsum("re,rek->rk", shares, record.others))
 
 
 def wrong(record: ScoreRecord, choice: Choice, scaled: bool) -> Mask:
     """Return the rows of the record that mixed scores predict wrongly, (r,)."""
-    factor = class_factors(record.counts, scaled)[choice.exponent]
-    margin = record.margin * factor / record.margin_scales[:, choice.exponent, None]
-    graph = record.graph / record.graph_scales[:, None]
-    scores = mixed(margin, graph, np.array([choice.weight]))[0]
+    if not record.size:
+        return np.zeros(0, dtype=bool)
+    scores = record_scores(record, choice, scaled)
     scores = np.where(record.counts > 0, scores, -np.inf)
-    return scores.argmax(axis=1) != record.codes if record.size else np.zeros(0, dtype=bool)
+    return np.asarray(scores.argmax(axis=1) != record.codes)
 
 
 def best_temperatures(scores: Array, known: Mask, record: ScoreRecord) -> tuple[Array, Array]:
@@ -299,7 +379,8 @@ def best_temperatures(scores: Array, known: Mask, record: ScoreRecord) -> tuple[
     margins = np.where(known, margins, -np.inf)
     found = [evidence.best_octave(of_weight, record.weights) for of_weight in margins]
     costs, octaves = np.array(found).T
-    return costs, octaves
+    overflow = np.isnan(costs)
+    return np.where(overflow, np.inf, costs), np.where(overflow, 0.0, octaves)
 
 
 def mix(scores: Scores, scales: Scales, choice: Choice, scaled: bool) -> Array:
@@ -308,12 +389,15 @@ def mix(scores: Scores, scales: Scales, choice: Choice, scaled: bool) -> Array:
     The columns of unknown classes are 0. An expert with weight 0 is ignored.
     """
     total = np.zeros_like(scores.margin)
-    if choice.weight < 1:
+    if choice.margin > 0:
         factor = class_factors(scales.counts, scaled)[choice.exponent]
         sigma = scales.margin[choice.exponent]
-        total += (1.0 - choice.weight) / sigma * factor * scores.margin
+        total += choice.margin / sigma * factor * scores.margin
     if choice.weight > 0:
         total += choice.weight / scales.graph * scores.graph
+    for place, weight in enumerate(choice.others):
+        if weight > 0:
+            total += weight / scales.others[place] * scores.others[:, place]
     return choice.temperature * np.where(scales.known, total, 0.0)
 
 

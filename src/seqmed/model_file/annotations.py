@@ -34,6 +34,7 @@ from seqmed.covariance.protocol import Recursion
 from seqmed.graph.kept_rows import KeptRows
 from seqmed.graph.metrics import Cosine, Euclidean, KernelDistance, Metric
 from seqmed.mixture.experts import MarginExpert, OwnExpert
+from seqmed.mixture.refitted import REFITTED, RefittedExpert
 from seqmed.model_file.saved_rows import SavedRows
 
 
@@ -50,12 +51,18 @@ def recursion_classes() -> tuple[type, ...]:
     return (*named, covariance.NystroemRecursion)
 
 
+def refitted_classes() -> tuple[type, ...]:
+    """Return the classes of all refitted experts."""
+    return tuple(type(make()) for make in REFITTED)
+
+
 # The classes that an annotation by a protocol allows.
 INTERFACES: dict[Any, Callable[[], tuple[type, ...]]] = {
     kernels.Kernel: kernel_classes,
     Recursion: recursion_classes,
     Metric: lambda: (Euclidean, Cosine, KernelDistance),
     MarginExpert: lambda: (OwnExpert,),
+    RefittedExpert: refitted_classes,
 }
 # Classes that are stored as others.
 WRITTEN_AS: dict[Any, Any] = {KeptRows: SavedRows}

@@ -18,6 +18,7 @@ from seqmed.classes import ClassRegistry
 from seqmed.graph.metrics import Metric, make_metric
 from seqmed.kernels import Kernel, Precomputed, make_kernel
 from seqmed.mixture.experts import EUCLIDEAN_KERNELS
+from seqmed.mixture.refitted import REFITTED
 from seqmed.model_file.records import Rules, check_records, n_landmarks, points_in
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.pipelines.transformers import is_passing
@@ -152,11 +153,18 @@ def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
     yield "known classes in the record", (record.codes < stream.registry.classes.size).all()
     known = np.take_along_axis(record.counts, record.codes[:, None], axis=1)
     yield "a record of classes that had a label", (known > 0).all()
-    chosen = (record.size, choice.weight, choice.temperature)
+    chosen = (record.size, choice.weight, choice.temperature, choice.others)
     yield (
         "the last choice in update_info_",
-        (info.n_recorded, info.weight, info.temperature) == chosen,
+        (info.n_recorded, info.weight, info.temperature, info.others) == chosen,
     )
+    total = choice.weight + sum(choice.others)
+    yield "weights of experts that sum to 1", min(choice.others) >= 0 and total < 1 + 1e-12
+    kinds = [type(make()) for make in REFITTED]
+    yield "all refitted experts", [type(each) for each in stream.refitted] == kinds
+    yield "a weight for every refitted expert", len(choice.others) == len(stream.refitted)
+    for expert in stream.refitted:
+        yield "refitted experts of known columns", expert.fits(state["n_features_in_"])
     yield (
         "known classes in the recent rows",
         (stream.recent.codes < stream.registry.classes.size).all(),

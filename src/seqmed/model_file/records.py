@@ -34,7 +34,8 @@ from seqmed.graph.propagation import GraphInfo
 from seqmed.kernels import RBF, DCMFisher, Expansion, Polynomial, Precomputed, TfIdf
 from seqmed.label_dtypes import is_label_dtype
 from seqmed.mixture.change import Change, RecentRows
-from seqmed.mixture.update import PROBES, MixtureState
+from seqmed.mixture.refitted import LinearExpert
+from seqmed.mixture.state import PROBES, MixtureState
 from seqmed.mixture.weighting import PRIOR_EXPONENTS, RECORD, Choice, Scales, ScoreRecord
 from seqmed.model_file.annotations import check, field_types, field_values, parts_of
 from seqmed.model_file.saved_rows import SavedRows
@@ -254,19 +255,27 @@ def _(graph: GraphState) -> Rules:
 
 # -- the mixture ----------------------------------------------------------------------------------
 
-declare(Scales, counts="classes >= 0", margin="exponents > 0", graph="> 0")
+declare(Scales, counts="classes >= 0", margin="exponents > 0", graph="> 0", others="others > 0")
 declare(Choice, weight=">= 0 <= 1", temperature="> 0", exponent=f">= 0 < {PRIOR_EXPONENTS.size}")
+declare(
+    LinearExpert, columns="used >= 0", coef="classes used", intercept="classes",
+    fitted="classes >= 0 <= 1", n_new=">= 0",
+)  # fmt: skip
 
 
-@declare(MixtureState, class_weights="classes > 0", probes="probes p")
+@declare(
+    MixtureState, class_weights="classes > 0", probes="probes p", scale="scaled > 0",
+    n_rows=">= 0", n_measured=">= 0",
+)  # fmt: skip
 def _(state: MixtureState) -> Rules:
+    yield "a scale for every column or none", state.scale.size in (0, state.probes.shape[1])
     yield f"at most {PROBES} probes", state.probes.shape[0] <= PROBES
 
 
 @declare(
-    ScoreRecord, margin="scored classes", graph="scored classes", counts="scored classes >= 0",
-    margin_scales="scored exponents > 0", graph_scales="scored > 0", codes="scored >= 0",
-    weights="scored >= 0",
+    ScoreRecord, margin="scored classes", graph="scored classes", others="scored others classes",
+    counts="scored classes >= 0", margin_scales="scored exponents > 0", graph_scales="scored > 0",
+    other_scales="scored others > 0", codes="scored >= 0", weights="scored >= 0",
 )  # fmt: skip
 def _(record: ScoreRecord) -> Rules:
     yield f"a record of at most {RECORD} rows", record.size <= RECORD

@@ -24,7 +24,7 @@ from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.graph.propagation import GraphInfo
 from seqmed.margin_state import MarginState
-from seqmed.mixture.update import MixtureInfo, MixtureState
+from seqmed.mixture.state import MixtureInfo, MixtureState
 from seqmed.model_file import consistency
 from seqmed.model_file.annotations import kernel_classes, record_classes
 from seqmed.model_file.records import Rules, refuse_broken

@@ -1,0 +1,207 @@
+"""Experts that are fitted on the last labeled rows: they suit linear boundaries and drift.
+
+A refitted expert remembers nothing but `WINDOW` labeled rows, so that it follows a stream that
+changes. While the mixture does not use it, it is fitted more rarely, which costs little. `REFITTED`
+lists the kinds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from seqmed.arrays import Array, Indices, Points, no_indices
+from seqmed.classes import moved
+from seqmed.mixture.change import RecentRows
+
+# Largest number of labeled rows that an expert is fitted on.
+WINDOW = 150
+# An expert is fitted again if this fraction of the rows is new.
+SHARE_NEW = 0.1
+
+
+class RefittedExpert(Protocol):
+    """An expert that is fitted on the last labeled rows.
+
+    Attributes
+    ----------
+    name : its name in reports.
+    n_new : number of labels since the last fit.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def n_new(self) -> int: ...
+
+    def fit(self, recent: RecentRows, n_classes: int) -> RefittedExpert:
+        """Return the expert fitted on some rows."""
+
+    def wait(self, n_new: int) -> RefittedExpert:
+        """Return the expert with more labels since its last fit."""
+
+    def scores(self, points: Points) -> Array:
+        """Return scores (m, K); all 0 if it has not been fitted."""
+
+    def with_classes(self, places: Indices, n_classes: int) -> RefittedExpert:
+        """Return the expert with class c moved to ``places[c]`` of ``n_classes``; -1 drops it."""
+
+    def fits(self, n_columns: int) -> bool:
+        """Whether the expert can score rows with this number of columns."""
+
+
+@dataclass(frozen=True)
+class LinearExpert:
+    """Softmax regression with an L2 penalty.
+
+    The rows are centred and divided by one number, so that the penalty does not depend on their
+    unit. Sparse rows are not centred.
+
+    Parameters
+    ----------
+    columns : (c,) columns that are used: all, or those of sparse rows that are not 0 everywhere.
+    coef : (K, c) coefficients.
+    intercept : (K,) intercepts.
+    fitted : (K,) 1 for the classes of the rows it was fitted on; other classes get the smallest
+        score.
+    n_new : number of labels since the last fit.
+    """
+
+    columns: Indices
+    coef: Array
+    intercept: Array
+    fitted: Array
+    n_new: int
+
+    name = "linear"
+
+    def fit(self, recent: RecentRows, n_classes: int) -> LinearExpert:
+        """Return the expert fitted on some rows; not fitted if they have fewer than two classes."""
+        present = np.unique(recent.codes)
+        unfitted = no_linear_expert().with_classes(no_indices(), n_classes)
+        if present.size < 2:
+            return unfitted
+        points, columns, mean, scale = standardised(recent.points)
+        if not 0.0 < scale < np.inf:
+            return unfitted
+        model = LogisticRegression(tol=1e-3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(points, recent.codes, recent.weights)
+        found, intercepts = model.coef_, model.intercept_
+        if present.size == 2:  # one row of coefficients for two classes
+            found, intercepts = (
+                np.outer([-0.5, 0.5], found),
+                np.outer([-0.5, 0.5], intercepts)[:, 0],
+            )
+        coef, intercept, fitted = np.zeros((n_classes, columns.size)), *np.zeros((2, n_classes))
+        coef[present], intercept[present], fitted[present] = found / scale, intercepts, 1.0
+        intercept -= coef @ mean
+        finite = np.isfinite(coef).all() and np.isfinite(intercept).all()
+        return LinearExpert(columns, coef, intercept, fitted, 0) if finite else unfitted
+
+    def wait(self, n_new: int) -> LinearExpert:
+        return replace(self, n_new=self.n_new + n_new)
+
+    def scores(self, points: Points) -> Array:
+        fitted = self.fitted > 0
+        if not fitted.any():
+            return np.zeros((points.shape[0], fitted.size))
+        if self.columns.size < points.shape[1]:
+            points = points[:, self.columns]
+        scores = np.asarray(points @ self.coef.T + self.intercept)
+        scores[:, ~fitted] = scores[:, fitted].min(axis=1, keepdims=True)
+        return scores
+
+    def with_classes(self, places: Indices, n_classes: int) -> LinearExpert:
+        return replace(
+            self,
+            coef=np.ascontiguousarray(moved(self.coef.T, places, n_classes).T),
+            intercept=moved(self.intercept, places, n_classes),
+            fitted=moved(self.fitted, places, n_classes),
+        )
+
+    def fits(self, n_columns: int) -> bool:
+        return bool((np.diff(self.columns) > 0).all() and (self.columns < n_columns).all())
+
+
+class Standardised(NamedTuple):
+    """Rows that are centred, unless they are sparse, and divided by one number.
+
+    Attributes
+    ----------
+    points : (n, c) the used columns.
+    columns : (c,) their numbers.
+    mean : (c,) their means.
+    scale : the root mean square of all entries; 0 or infinity if the rows cannot be divided by it.
+    """
+
+    points: Points
+    columns: Indices
+    mean: Array
+    scale: float
+
+
+def standardised(points: Points) -> Standardised:
+    """Return standardised rows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if sp.issparse(points):
+            columns = np.unique(points.indices).astype(np.intp)
+            points, mean = points[:, columns], np.zeros(columns.size)
+            squares = points.power(2)
+        else:
+            columns, mean = np.arange(points.shape[1]), points.mean(axis=0)
+            points = points - mean
+            squares = np.square(points)
+        scale = float(np.sqrt(squares.mean())) if columns.size else 0.0
+        usable = 0.0 < scale < np.inf
+        return Standardised(points / scale if usable else points, columns, mean, scale)
+
+
+def no_linear_expert() -> LinearExpert:
+    """Return an expert that has not been fitted."""
+    return LinearExpert(no_indices(), np.zeros((0, 0)), np.zeros(0), np.zeros(0), 0)
+
+
+# The refitted experts of a mixture, in the order in which they are added.
+REFITTED: list[Callable[[], RefittedExpert]] = [no_linear_expert]
+
+
+def learn(
+    expert: RefittedExpert, recent: RecentRows, n_new: int, class_weights: Array, *, balanced: bool
+) -> RefittedExpert:
+    """Return the expert after ``n_new`` more labels, fitted again if enough labels are new.
+
+    Parameters
+    ----------
+    expert : the expert before.
+    recent : the last labeled rows, the new ones included.
+    n_new : number of new labels.
+    class_weights : (K,) factors of the weights of the rows.
+    balanced : whether all classes are to have the same total weight.
+    """
+    n_new += expert.n_new
+    size = min(recent.size, WINDOW)
+    if n_new < max(1.0, SHARE_NEW * size):
+        return expert.wait(n_new - expert.n_new)
+    return fitted(expert, recent, class_weights, balanced=balanced)
+
+
+def fitted(
+    expert: RefittedExpert, recent: RecentRows, class_weights: Array, *, balanced: bool
+) -> RefittedExpert:
+    """Return the expert fitted on the last `WINDOW` labeled rows; parameters as in `learn`."""
+    points, codes = recent.points[-WINDOW:], recent.codes[-WINDOW:]
+    weights = recent.weights[-WINDOW:]
+    if balanced:
+        totals = np.bincount(codes, weights, minlength=class_weights.size)
+        weights = weights * (totals.sum() / np.count_nonzero(totals) / totals[codes])
+    weights = weights * class_weights[codes]
+    return expert.fit(RecentRows(points, codes, weights), class_weights.size)

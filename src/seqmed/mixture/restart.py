@@ -1,0 +1,157 @@
+"""New starts of the experts, after a change of the concept or of the scales of the columns.
+
+The margin expert begins again with kept rows as its first batch, so that its kernel is measured
+again. The kept rows of the graph stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from seqmed.arrays import (
+    Array,
+    Points,
+    found_among,
+    no_indices,
+    stack,
+)
+from seqmed.batch import Rows
+from seqmed.graph import propagation
+from seqmed.graph.propagation import GraphInfo
+from seqmed.mixture import refitted, scaling
+from seqmed.mixture.change import Change, RecentRows
+from seqmed.mixture.experts import MarginExpert, MiniBatch
+from seqmed.mixture.refitted import RefittedExpert
+from seqmed.mixture.scaling import MEASURED
+from seqmed.mixture.state import (
+    MixtureState,
+    measured,
+)
+
+
+def restarted(
+    state: MixtureState, change: Change, *, balanced: bool
+) -> tuple[MixtureState, GraphInfo]:
+    """Return the state after a change of the concept; labels before it are forgotten."""
+    registry, recent = state.registry, state.recent
+    valid = recent.valid_after(change)
+    n_probes = state.probes.shape[0]
+    rows = Rows(
+        points=stack(recent.points, state.probes),
+        labeled=np.append(valid, np.zeros(n_probes, dtype=bool)),
+        labels=registry.classes[recent.codes[valid]],
+        weights=np.append(recent.weights, np.ones(n_probes)),
+        declared=registry.classes,
+    )
+    margin = learned_anew(state, rows)
+    recent = recent.take(valid)
+    known = np.bincount(recent.codes, minlength=registry.classes.size) > 0
+    graph = propagation.without_labels(state.graph, known)
+    stored = graph.rows.metric.store(recent.points)
+    graph, info = propagation.learn(graph, stored, recent.codes, recent.weights, late=True)
+    state = state._replace(
+        graph=graph,
+        margin=margin,
+        refitted=refitted_now(state, recent, balanced=balanced),
+        registry=registry.discount(0.0, recent.codes, recent.weights),
+        record=state.record.newest(change.n_labels),
+        recent=recent,
+    )
+    return state._replace(scales=measured(state, no_indices())), info
+
+
+def remeasuring_is_due(state: MixtureState, points: Points) -> bool:
+    """Whether the scales are to be measured again after a batch of scaled rows.
+
+    They are if the number of rows has doubled. They are also if a column that was constant, or
+    smaller by far, would now determine the distances.
+    """
+    if not state.scale.size or state.n_rows == state.n_measured:
+        return False
+    if state.n_rows >= 2 * state.n_measured:
+        return True
+    is_scaled = bool((state.scale != 1.0).any())
+    return is_scaled and scaling.any_too_large(points, propagation.centre(state.graph))
+
+
+def remeasured(
+    state: MixtureState, info: GraphInfo, *, balanced: bool
+) -> tuple[MixtureState, GraphInfo]:
+    """Return the state with the scales of the columns measured again on the kept rows."""
+    state = state._replace(n_measured=state.n_rows)
+    if not state.scale.size:
+        return state, info
+    kept = propagation.kept_points(state.graph, scaling.every_nth(state.graph.rows.size, MEASURED))
+    scale = scaling.measured(kept * state.scale, state.scale)
+    if (scale == state.scale).all():
+        return state, info
+    return rescaled(state, scale, balanced=balanced)
+
+
+def rescaled(
+    state: MixtureState, scale: Array, *, balanced: bool
+) -> tuple[MixtureState, GraphInfo]:
+    """Return the state with other scales of the columns."""
+    factors = state.scale / scale
+    graph = propagation.rescaled(state.graph, factors)
+    graph, info = propagation.solved(graph, no_indices(), labels_changed=True)
+    recent = replace(state.recent, points=state.recent.points * factors)
+    state = state._replace(
+        graph=graph,
+        margin=learned_anew(state, kept_rows(state, factors)),
+        refitted=refitted_now(state, recent, balanced=balanced),
+        probes=state.probes * factors,
+        recent=recent,
+        scale=scale,
+    )
+    return state._replace(scales=measured(state, no_indices())), info
+
+
+def kept_rows(state: MixtureState, factors: Array) -> Rows:
+    """Return the kept rows from which the margin expert can learn, columns times ``factors``.
+
+    These are the rows of its window, which are exact, and some other labeled and unlabeled rows of
+    the graph, which have single precision.
+    """
+    window, graph = state.margin.labeled_rows(), state.graph
+    in_window = graph.rows.metric.store(window.points).rows
+    stored = graph.rows.take(np.arange(graph.rows.size)).rows
+    older = np.flatnonzero((graph.codes >= 0) & ~found_among(stored, in_window))
+    older = older[scaling.every_nth(older.size, MEASURED)]
+    unlabeled = np.flatnonzero(graph.codes < 0)
+    unlabeled = unlabeled[scaling.every_nth(unlabeled.size, MEASURED)]
+    parts = (
+        propagation.kept_points(graph, older),
+        window.points,
+        propagation.kept_points(graph, unlabeled),
+    )
+    labeled = np.repeat([True, True, False], [part.shape[0] for part in parts])
+    weights = (graph.label_weights[older], window.weights, np.ones(unlabeled.size))
+    return Rows(
+        points=np.vstack(parts) * factors,
+        labeled=labeled,
+        labels=np.append(state.registry.classes[graph.codes[older]], window.labels),
+        weights=np.concatenate(weights),
+        declared=state.registry.classes,
+    )
+
+
+def learned_anew(state: MixtureState, rows: Rows) -> MarginExpert:
+    """Return the margin expert after these rows alone."""
+    everything = np.ones(rows.weights.size, dtype=bool)
+    return state.margin.restarted().learn(MiniBatch(rows, everything, True, True, state.registry))
+
+
+def refitted_now(
+    state: MixtureState, recent: RecentRows, *, balanced: bool
+) -> tuple[RefittedExpert, ...]:
+    """Return the refitted experts, fitted on other labeled rows.
+
+    ``balanced`` is whether all classes have the same total weight.
+    """
+    return tuple(
+        refitted.fitted(expert, recent, state.class_weights, balanced=balanced)
+        for expert in state.refitted
+    )
