@@ -13,6 +13,7 @@ from sklearn import metrics
 from sklearn.base import clone
 
 import seqmed as library
+from seqmed import plotting
 from seqmed.cli import checkpoint, learn, options, outputs, query
 from seqmed.streams import Columns, Stream
 from seqmed.streams.files import FORMATS
@@ -73,6 +74,20 @@ def test_learning_at_a_shell_is_learning_in_python(folder, estimator):
     assert last["accuracy_so_far"] == correct / scored
     assert (last["rows_so_far"], last["batch"], last["classes"]) == (300, 6, 3)
     assert last.get("graph_weight") == getattr(model, "graph_weight_", None)
+    assert last.get("expert_weights") == getattr(model, "expert_weights_", None)
+
+
+def test_a_plot_shows_the_whole_log_after_a_resume(folder, estimator):
+    chosen = () if estimator == "seqgraphmed" else ("--estimator", estimator)
+    lines = (folder / "rows.csv").read_text().splitlines(keepends=True)
+    (folder / "part.csv").write_text("".join(lines[:101]))
+    learn = ("learn", "parts", "part.csv", "--label", "kind", "--drop", "id", "--batch-size", 50)
+    assert seqmed(folder, *learn, "--log", "parts-log", *chosen).code == 0
+    (folder / "part.csv").write_text("".join(lines))
+    result = seqmed(folder, *learn, "--log", "parts-log", "--plot", "parts.png")
+    assert result.code == 0, result.err
+    plotting.save(plotting.learning_log(folder / "log"), folder / "whole.png")
+    assert (folder / "parts.png").read_bytes() == (folder / "whole.png").read_bytes()
 
 
 def read_output(path):

@@ -77,7 +77,7 @@ def test_a_misspelled_label_column(tmp_path):
         (("--estimator", "seqmed"), "made with estimator='seqgraphmed', which cannot be changed"),
         (("--param", "n_neighbors=3"), "made with n_neighbors=10, which cannot be changed to 3"),
         (("--graph-memory", "3"), "made with graph_memory=10000, which cannot be changed to 3"),
-        (("--forgetting", "0.5"), "made with forgetting=1.0, which cannot be changed to 0.5"),
+        (("--forgetting", "0.5"), "made with forgetting='auto', which cannot be changed to 0.5"),
         (
             ("--param", "kernal=rbf"),
             "SeqGraphMED has no parameter 'kernal' to set: did you mean kernel",
@@ -244,6 +244,25 @@ def test_a_traceback_with_debug(folder):
     assert result.err.splitlines()[-1].startswith("seqmed: nothing.csv does not exist")
 
 
+def test_a_plot_needs_a_log_of_this_model(folder):
+    """The log is checked before rows are learned."""
+    make_rows(folder / "rows.csv", 20, start=60)
+    before = (folder / "model").read_bytes()
+    plot = (*LEARN, 20, "--plot", "x.png")
+    assert "no --log was given: add --log FILE" in refused(folder, *plot)
+    assert "/dev/null is a pipe or a device" in refused(folder, *plot, "--log", "/dev/null")
+    (folder / "text").write_text("no log\n")
+    said = refused(folder, *plot, "--log", "text", "--force")
+    assert "text, line 1 is not a record of a batch" in said
+    new = ("learn", "new", "rows.csv", "--label", "kind", "--drop", "id", "--batch-size", 10)
+    assert seqmed(folder, *new, "--log", "log").code == 0
+    said = refused(folder, *plot, "--log", "log")
+    assert "log has batch 8, and the model has learned 3 batches" in said
+    assert "Choose another file for --log" in said
+    assert (folder / "model").read_bytes() == before
+    assert not (folder / "x.png").exists()
+
+
 def without_matplotlib(folder, *arguments):
     """Run a command, or a program, where matplotlib is not installed."""
     script = (
@@ -258,9 +277,10 @@ def without_matplotlib(folder, *arguments):
     )  # fmt: skip
 
 
-def test_a_plot_without_matplotlib_is_refused_before_anything_is_read(folder):
+@pytest.mark.parametrize("command", [("evaluate",), ("learn", "--log", "log")], ids=lambda c: c[0])
+def test_a_plot_without_matplotlib_is_refused_before_anything_is_read(folder, command):
     result = without_matplotlib(
-        folder, "seqmed", "evaluate", "model", "nothing.csv", "--plot", "x.png"
+        folder, "seqmed", *command, "model", "nothing.csv", "--plot", "x.png"
     )
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("seqmed: figures need matplotlib")

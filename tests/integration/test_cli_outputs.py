@@ -14,6 +14,7 @@ COMMANDS = {
     "query": ("query", "model", "rows.csv", "-n", "3", "--to", "csv", "-o"),
     "evaluate": ("evaluate", "model", "rows.csv", "--plot"),
     "learn": ("learn", "model", "rows.csv", "--log"),
+    "learn and plot": ("learn", "model", "rows.csv", "--log", "log", "--plot"),
 }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from seqmed.cli import options, terminal
-from seqmed.cli.errors import CommandError
+from seqmed.cli.errors import CommandError, naming_file
 from seqmed.cli.terminal import counted, percent, say, tell_skipped
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ PARAMETERS = {
     "beta": "Smoothness weight of seqlapmed, at least 0 (default: 0.01).",
     "lag": "Number of batches optimised together, or none for no limit (default: none).",
     "budget": "Maximum number of support vectors, or none for no limit (default: none).",
-    "forgetting": "Forgetting factor per batch, in (0, 1], or auto with seqgraphmed (default: 1).",
+    "forgetting": "Forgetting factor per batch, in (0, 1], or auto (default of seqgraphmed).",
     "class_weight": "Class weights: none, balanced, or {'class': weight} (default: none).",
 }
 
@@ -121,8 +121,19 @@ def learn(
     log: Annotated[
         Path | None, batching(metavar="FILE", help="Append a JSON line for every batch to FILE.")
     ] = None,
+    plot: Annotated[
+        Path | None,
+        batching(
+            metavar="FILE",
+            help="Draw the log: accuracy, changes and weights of experts (png, svg or pdf).",
+        ),
+    ] = None,
     force: Annotated[
-        bool, batching("--force", help="Append to the file of --log even if it is not a log.")
+        bool,
+        batching(
+            "--force",
+            help="Replace the file of --plot; append to the file of --log even if it is not a log.",
+        ),
     ] = False,
     again: Annotated[bool, batching("--again", help="Learn finished files again.")] = False,
     final: Annotated[
@@ -156,7 +167,7 @@ def learn(
     together with its position in the stream. If the command is interrupted, run it again: it
     resumes after the last saved batch.
     """
-    from seqmed import model_file
+    from seqmed import model_file, plotting
     from seqmed.cli.checkpoint import is_log
     from seqmed.cli.existing_files import refuse_existing, refuse_shared
     from seqmed.cli.lock import locked
@@ -178,9 +189,12 @@ def learn(
     }
     columns = Columns(**{name: value for name, value in named.items() if value is not None})
     given = given_parameters({**given, "averaging": averaging, "random_state": seed}, param or ())
-    refuse_shared({"MODEL": model, "--log": log}, None, data, file_format)
+    outputs = {"MODEL": model, "--log": log, "--plot": plot}
+    refuse_shared(outputs, None, data, file_format)
     if log is not None and not is_log(log):
         refuse_existing(log, force=force, use="add to it")
+    if plot is not None:
+        check_plot(plot, log, force=force)
     with locked(model):
         model_file.remove_leftovers(model)
         classifier, progress = begin_or_resume(model, columns, estimator, given)
@@ -202,6 +216,8 @@ def learn(
             say("a pipe cannot be resumed: after an interruption, send only the remaining rows.")
             checkpoint_every = checkpoint_every or 1
         learner = Learner(model, classifier, progress, log, checkpoint_every)
+        if plot is not None:
+            logged_batches(log, learner)  # refuse a log of another model before learning
         try:
             learner.follow(stream)
         except KeyboardInterrupt:
@@ -209,6 +225,10 @@ def learn(
         finally:
             tell_skipped(stream.skipped)
         show_summary(learner, learner.progress.record.rows - progress.record.rows, data)
+        if plot is not None:
+            figure = plotting.learning_log(logged_batches(log, learner))
+            with naming_file(plot):
+                plotting.save(figure, plot)
 
 
 options.with_options(
@@ -224,6 +244,36 @@ options.with_options(
     },
     before="averaging",
 )
+
+
+def check_plot(plot: Path, log: Path | None, *, force: bool) -> None:
+    """Refuse a plot that cannot be drawn or would overwrite a file."""
+    from seqmed import plotting
+    from seqmed.cli.existing_files import refuse_existing
+    from seqmed.model_file.files import is_pipe_or_device
+
+    if log is None or is_pipe_or_device(log):
+        given = "no --log was given" if log is None else f"{log} is a pipe or a device"
+        raise CommandError(f"--plot draws the file of --log, and {given}: add --log FILE.")
+    refuse_existing(plot, force=force)
+    plotting.require_matplotlib()
+    plotting.picture_format(plot)
+
+
+def logged_batches(log: Path | None, learner: Learner) -> Sequence[Mapping[str, Any]]:
+    """Return the records of the log; refuse those of another model."""
+    from seqmed import plotting
+
+    assert log is not None
+    records = plotting.read_log(log) if log.is_file() else []
+    known = getattr(learner.model, "n_batches_", 0)
+    if records and records[-1]["batch"] > known:
+        raise CommandError(
+            f"{log} has batch {records[-1]['batch']}, and the model has learned "
+            f"{counted(known, 'batch', 'batches')}: --plot needs a log of this model alone. Choose "
+            "another file for --log."
+        )
+    return records
 
 
 def begin_or_resume(

@@ -147,7 +147,7 @@ class Learner:
     def _state(self, record: PrequentialRecord) -> dict[str, Any]:
         """Return the entries of a log line that describe the model and the time."""
         gap, now = float(self.model.duality_gap_), time.monotonic()
-        weight = getattr(self.model, "graph_weight_", None)
+        weights = getattr(self.model, "expert_weights_", None)
         change = getattr(self.model.update_info_, "change", None)
         seconds, self._last_batch = now - self._last_batch, now
         return {
@@ -156,7 +156,8 @@ class Learner:
             "skipped_so_far": record.skipped,
             "classes": self.model.classes_.size,
             "gap": gap if math.isfinite(gap) else None,
-            **({} if weight is None else {"graph_weight": weight}),
+            **({} if weights is None else {"graph_weight": weights["graph"]}),
+            **({} if weights is None else {"expert_weights": weights}),
             **({} if change is None else {"labels_since_change": change.n_labels}),
             "seconds": round(seconds, 4),
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -203,7 +204,8 @@ class Learner:
         """Warn if features of the first batch have very different standard deviations."""
         schema = batch.schema
         kernel = getattr(getattr(self.model, "estimator", self.model), "kernel", None)
-        if schema.columns.scale or kernel in COUNT_KERNELS:
+        scaled = (getattr(self.model, "scale_", np.ones(1)) != 1.0).any()
+        if schema.columns.scale or scaled or kernel in COUNT_KERNELS:
             return
         numbers = batch.X[:, : len(schema.features)]
         deviations = (numbers.toarray() if sp.issparse(numbers) else numbers).std(axis=0)

@@ -1,0 +1,128 @@
+"""The plot of a log shows what the log says."""
+
+import json
+
+import numpy as np
+import pytest
+
+from seqmed import plotting
+
+
+def records(right, *, size=1, start=0, changes=None):
+    """Return records of batches of `size` rows, half of them labeled from size 2 on.
+
+    `right` has the number of correct predictions of every batch, `changes` the labels since a
+    change by the place of the batch that shows it.
+    """
+    labeled = max(1, size // 2)
+    found = []
+    for place, correct in enumerate(right):
+        scored = labeled * (place + 1)
+        share = (place + 1) / len(right)
+        record = {
+            "batch": place + 1,
+            "rows": size,
+            "labeled": labeled,
+            "scored": labeled,
+            "correct": int(correct),
+            "accuracy_so_far": float(np.sum(right[: place + 1]) / scored),
+            "rows_so_far": start + size * (place + 1),
+            "expert_weights": {"margin": 1 - share, "graph": share / 4, "linear": 3 * share / 4},
+        }
+        if changes and place in changes:
+            record["labels_since_change"] = changes[place]
+        found.append(record)
+    return found
+
+
+def accuracy_lines(figure):
+    lines = {each.get_label(): each for each in figure.axes[0].lines}
+    return lines["last 100 labels"], lines["mean so far"]
+
+
+def test_the_accuracy_of_the_last_labels():
+    right = np.random.default_rng(0).random(250) < 0.8
+    moving, mean = accuracy_lines(plotting.learning_log(records(right)))
+    expected = [right[max(0, end - 100) : end].mean() for end in range(1, 251)]
+    np.testing.assert_allclose(moving.get_ydata(), expected)
+    np.testing.assert_allclose(mean.get_ydata(), np.cumsum(right) / np.arange(1, 251))
+    np.testing.assert_array_equal(moving.get_xdata(), np.arange(1, 251))
+
+
+def test_the_last_labels_are_a_part_of_a_large_batch():
+    """100 labels are half of a batch of 200: the accuracy is that of the batch."""
+    moving, _ = accuracy_lines(plotting.learning_log(records([40, 160, 100], size=400)))
+    np.testing.assert_allclose(moving.get_ydata(), [0.2, 0.8, 0.5])
+
+
+def test_batches_before_the_first_prediction_are_left_out():
+    first, *rest = records([0, 1, 1], size=10)
+    blank = {**first, "scored": 0, "accuracy_so_far": None}
+    moving, mean = accuracy_lines(plotting.learning_log([blank, *rest]))
+    for line in (moving, mean):
+        np.testing.assert_array_equal(line.get_xdata(), [20, 30])
+    assert np.isfinite(moving.get_ydata()).all()
+    assert plotting.learning_log([blank]).axes
+
+
+def test_a_change_is_marked_with_its_row():
+    """The row is that of the first label since the change, also in an earlier batch."""
+    log = records([4] * 40, size=10, start=1000, changes={19: 5, 30: 12})
+    top, _ = plotting.learning_log(log).axes
+    marks = [each.get_xdata()[0] for each in top.lines if each.get_linestyle() == ":"]
+    np.testing.assert_allclose(marks, [1190, 1286])
+    bands = [(each.get_x(), each.get_x() + each.get_width()) for each in top.patches]
+    np.testing.assert_allclose(bands, [(1190, 1200), (1286, 1310)])
+    (rows,) = top.child_axes
+    assert [each.get_text() for each in rows.get_xticklabels()] == ["row 1,190", "row 1,286"]
+    assert top.get_xlim() == (1000, 1400)
+
+
+def test_rows_of_close_changes_are_written_once():
+    log = records([4] * 100, size=10, changes=dict.fromkeys((50, 51, 90), 5))
+    top, _ = plotting.learning_log(log).axes
+    (rows,) = top.child_axes
+    assert [each.get_text() for each in rows.get_xticklabels()] == ["row 500", "row 900"]
+    assert len(top.patches) == 3
+
+
+def test_the_weights_of_the_experts_are_stacked():
+    log = records([4] * 4, size=10)
+    _, bottom = plotting.learning_log(log).axes
+    assert [each.get_label() for each in bottom.collections] == ["margin", "graph", "linear"]
+    graph = bottom.collections[1].get_paths()[0]
+    assert graph.contains_point((15, 0.55))  # from .5 to .625 in the second batch
+    assert not graph.contains_point((15, 0.45))
+    assert not graph.contains_point((15, 0.7))
+
+
+def test_a_log_without_weights_has_one_panel():
+    log = [{**each} for each in records([4, 5], size=10)]
+    for each in log:
+        del each["expert_weights"]
+    assert len(plotting.learning_log(log).axes) == 1
+
+
+def write(path, log):
+    path.write_text("".join(json.dumps(each) + "\n" for each in log))
+    return path
+
+
+def test_an_incomplete_last_line_is_left_out(tmp_path):
+    log = records([4] * 5, size=10)
+    path = write(tmp_path / "log", log)
+    path.write_text(path.read_text()[:-1])
+    assert plotting.read_log(path) == log[:-1]
+
+
+def test_logs_that_cannot_be_drawn(tmp_path):
+    log = records([4] * 3, size=10)
+    with pytest.raises(ValueError, match="batch 1 follows batch 3, expected the batches of one"):
+        plotting.learning_log(write(tmp_path / "two models", log + log))
+    for text in ("no log\n", "[1]\n", '{"batch": 1}\n', "3\n"):
+        (tmp_path / "other").write_text(text)
+        with pytest.raises(ValueError, match="line 1 is not a record of a batch"):
+            plotting.learning_log(tmp_path / "other")
+    (tmp_path / "empty").write_text("")
+    with pytest.raises(ValueError, match="the log has no batches"):
+        plotting.learning_log(str(tmp_path / "empty"))
