@@ -85,6 +85,12 @@ def test_rows_that_cannot_be_standardised_leave_the_expert_unfitted(value):
     assert not no_linear_expert().fit(one_class, 2).scores(np.eye(2)).any()
 
 
+def test_many_classes_with_one_label_each_give_no_warning():
+    """Warnings are errors in tests."""
+    expert = no_linear_expert().fit(RecentRows(np.eye(40), np.arange(40), np.ones(40)), 40)
+    assert (expert.scores(np.eye(40)).argmax(axis=1) == np.arange(40)).all()
+
+
 def test_a_class_without_recent_labels_has_the_smallest_score():
     recent = labeled_rows(40, 2)
     expert = no_linear_expert().fit(recent, 3)

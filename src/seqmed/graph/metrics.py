@@ -148,8 +148,7 @@ class Euclidean:
         rows = np.empty(points.shape, dtype=np.float32)
         for part in parts(rows):
             with np.errstate(over="ignore"):
-                scaled = (points[part] - self.centre) / self.scale
-            rows[part] = np.clip(scaled, -LARGEST_COORDINATE, LARGEST_COORDINATE)
+                rows[part] = clipped((points[part] - self.centre) / self.scale)
         return self.stored(rows)
 
     def stored(self, rows: Single) -> Stored:
@@ -203,6 +202,11 @@ class Euclidean:
     def rescaled(self, factors: Array) -> Euclidean:
         """Return the metric of rows whose columns are multiplied by ``factors`` (p,)."""
         return Euclidean(factors * self.centre, self.scale, np.zeros((factors.size, 0)), 0)
+
+
+def clipped(rows: Array) -> Single:
+    """Return rows of single precision whose squared distances are finite."""
+    return np.clip(rows, -LARGEST_COORDINATE, LARGEST_COORDINATE).astype(np.float32)
 
 
 def parts(rows: Single) -> list[slice]:

@@ -17,7 +17,7 @@ from seqmed.arrays import Array, Indices, Mask, no_indices, row_keys
 from seqmed.graph.conjugate_gradients import make_graph, solve
 from seqmed.graph.graph_state import UNLABELED, GraphState
 from seqmed.graph.kept_rows import no_kept_rows
-from seqmed.graph.metrics import Euclidean, Stored
+from seqmed.graph.metrics import Euclidean, Stored, clipped
 from seqmed.graph.neighbours import Single
 
 # Largest fraction of the kept rows that may be labeled.
@@ -303,8 +303,7 @@ def rescaled(state: GraphState, factors: Array) -> GraphState:
     slots = np.arange(state.rows.size)
     stored, metric = state.rows.take(slots), euclidean(state).rescaled(factors)
     rows = no_kept_rows(metric, state.rows.n_neighbors)
-    rows = rows.put(slots, metric.stored(stored.rows * factors.astype(np.float32)))
-    return replace(state, rows=rows)
+    return replace(state, rows=rows.put(slots, metric.stored(clipped(stored.rows * factors))))
 
 
 def grown(values: Single, n: int) -> Single:

@@ -14,7 +14,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from seqmed.arrays import Array, Indices, Points, no_indices
@@ -92,8 +91,8 @@ class LinearExpert:
         if not 0.0 < scale < np.inf:
             return unfitted
         model = LogisticRegression(tol=1e-3)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with warnings.catch_warnings():  # of a slow solver, or of few labels with many classes
+            warnings.simplefilter("ignore")
             model.fit(points, recent.codes, recent.weights)
         found, intercepts = model.coef_, model.intercept_
         if present.size == 2:  # one row of coefficients for two classes

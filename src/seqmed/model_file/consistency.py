@@ -159,7 +159,10 @@ def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
         (info.n_recorded, info.weight, info.temperature, info.others) == chosen,
     )
     total = choice.weight + sum(choice.others)
-    yield "weights of experts that sum to 1", min(choice.others) >= 0 and total < 1 + 1e-12
+    yield (
+        "weights of experts that sum to 1",
+        min(choice.others, default=0.0) >= 0 and total < 1 + 1e-12,
+    )
     kinds = [type(make()) for make in REFITTED]
     yield "all refitted experts", [type(each) for each in stream.refitted] == kinds
     yield "a weight for every refitted expert", len(choice.others) == len(stream.refitted)
