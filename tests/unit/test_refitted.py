@@ -29,7 +29,7 @@ def labeled_rows(n, n_classes=3, seed=0, p=4):
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_linear_expert_is_a_penalised_softmax_regression(n_classes):
-    """Its cost is the smallest one that a general optimiser finds."""
+    """Its cost is nearly the smallest one that a general optimiser finds."""
     recent = labeled_rows(40, n_classes)
     expert = no_linear_expert().fit(recent, n_classes)
     Z = recent.points - recent.points.mean(axis=0)
@@ -50,7 +50,7 @@ def test_the_linear_expert_is_a_penalised_softmax_regression(n_classes):
     intercept = expert.intercept + expert.coef @ recent.points.mean(axis=0)
     found = cost(np.append((expert.coef * scale).ravel(), intercept))
     assert best <= found + 1e-6
-    assert found <= best + 1e-3
+    assert found <= 1.01 * best
 
 
 def test_scores_do_not_depend_on_the_unit_of_the_rows():
@@ -101,16 +101,17 @@ def test_a_class_without_recent_labels_has_the_smallest_score():
     assert moved.fitted.tolist() == [0.0, 0.0, 1.0]
 
 
-def test_it_is_fitted_again_after_a_tenth_of_new_labels():
+def test_it_is_fitted_again_if_enough_labels_are_new():
     recent, ones = labeled_rows(200), np.ones(3)
     expert = refitted.fitted(no_linear_expert(), recent, ones, balanced=False)
     last = RecentRows(recent.points[-WINDOW:], recent.codes[-WINDOW:], recent.weights[-WINDOW:])
     expected = no_linear_expert().fit(last, 3)
     np.testing.assert_array_equal(expert.coef, expected.coef)
-    waiting = refitted.learn(expert, recent, 14, ones, balanced=False)
-    assert waiting.n_new == 14
-    assert waiting.coef is expert.coef
-    assert refitted.learn(waiting, recent, 1, ones, balanced=False).n_new == 0
+    for used, n_needed in ((True, 15), (False, 45)):
+        waiting = refitted.learn(expert, recent, n_needed - 1, ones, used=used, balanced=False)
+        assert waiting.n_new == n_needed - 1
+        assert waiting.coef is expert.coef
+        assert refitted.learn(waiting, recent, 1, ones, used=used, balanced=False).n_new == 0
 
 
 def test_balanced_classes_have_equal_weights():

@@ -22,8 +22,10 @@ from seqmed.mixture.change import RecentRows
 
 # Largest number of labeled rows that an expert is fitted on.
 WINDOW = 150
-# An expert is fitted again if this fraction of the rows is new.
-SHARE_NEW = 0.1
+# An expert is fitted again if this fraction of the rows is new: while it is used, and otherwise.
+SHARE_USED, SHARE_UNUSED = 0.1, 0.3
+# Tolerance of the solver. A smaller one takes twice as long and gains less than 0.1 points.
+TOLERANCE = 0.01
 
 
 class RefittedExpert(Protocol):
@@ -90,7 +92,7 @@ class LinearExpert:
         points, columns, mean, scale = standardised(recent.points)
         if not 0.0 < scale < np.inf:
             return unfitted
-        model = LogisticRegression(tol=1e-3)
+        model = LogisticRegression(tol=TOLERANCE)
         with warnings.catch_warnings():  # of a slow solver, or of few labels with many classes
             warnings.simplefilter("ignore")
             model.fit(points, recent.codes, recent.weights)
@@ -174,7 +176,13 @@ REFITTED: list[Callable[[], RefittedExpert]] = [no_linear_expert]
 
 
 def learn(
-    expert: RefittedExpert, recent: RecentRows, n_new: int, class_weights: Array, *, balanced: bool
+    expert: RefittedExpert,
+    recent: RecentRows,
+    n_new: int,
+    class_weights: Array,
+    *,
+    used: bool,
+    balanced: bool,
 ) -> RefittedExpert:
     """Return the expert after ``n_new`` more labels, fitted again if enough labels are new.
 
@@ -184,11 +192,12 @@ def learn(
     recent : the last labeled rows, the new ones included.
     n_new : number of new labels.
     class_weights : (K,) factors of the weights of the rows.
+    used : whether the expert has a weight in the mixture.
     balanced : whether all classes are to have the same total weight.
     """
     n_new += expert.n_new
     size = min(recent.size, WINDOW)
-    if n_new < max(1.0, SHARE_NEW * size):
+    if n_new < max(1.0, (SHARE_USED if used else SHARE_UNUSED) * size):
         return expert.wait(n_new - expert.n_new)
     return fitted(expert, recent, class_weights, balanced=balanced)
 

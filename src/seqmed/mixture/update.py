@@ -169,8 +169,15 @@ def learn_mini_batch(
     unlabeled = chosen[all_codes[chosen] < 0][-PROBES:]
     recent = state.recent.add(take_rows(rows.points, labeled), codes, weights)
     others = tuple(
-        refitted.learn(expert, recent, codes.size, class_weights, balanced=not settings.class_prior)
-        for expert in state.refitted
+        refitted.learn(
+            expert,
+            recent,
+            codes.size,
+            class_weights,
+            used=weight > 0,
+            balanced=not settings.class_prior,
+        )
+        for expert, weight in zip(state.refitted, state.choice.others, strict=True)
     )
     state = state._replace(
         graph=graph,
