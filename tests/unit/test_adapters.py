@@ -15,7 +15,7 @@ N_FEATURES = 3
 
 
 def stream(n=130, seed=0):
-    """Return rows, classes and labels, None for two labels in three."""
+    """Return rows, classes and labels. Two labels in three are None."""
     rng = np.random.default_rng(seed)
     y = rng.integers(2, size=n)
     X = rng.normal(size=(n, N_FEATURES)) + 2.0 * y[:, None]

@@ -1,7 +1,7 @@
 """Signals end a command by an exception, so that temporary files are removed.
 
-Such an exception can be lost in three ways. A signal that arrives just before a blocking read does
-not interrupt it, so that the handler is not called. An exception raised in a callback, such as that
+The exception can be lost in three ways. A signal that arrives just before a blocking read does not
+interrupt it, and the handler is not called. An exception raised in a callback, such as that
 of a weak reference, is ignored. In both cases a thread sends the signal again. While pyarrow reads,
 it has its own handlers, which lose signals that arrive near the end. These handlers are disabled.
 """

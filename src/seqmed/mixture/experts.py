@@ -292,8 +292,8 @@ class OtherExpert:
         return False
 
     def labeled_rows(self) -> Rows:
-        """Raise an error: the classifier does not keep rows."""
-        raise NotImplementedError
+        """Raise an error: they are needed only if columns are scaled, and here they are not."""
+        raise NotImplementedError("columns are scaled only with an estimator of this package")
 
     def retract(
         self, points: Points, codes: Any, registry: ClassRegistry

@@ -1,8 +1,8 @@
 """Experts that are fitted on the last labeled rows: they suit linear boundaries and drift.
 
-A refitted expert remembers nothing but `WINDOW` labeled rows, so that it follows a stream that
-changes. While the mixture does not use it, it is fitted more rarely, which costs little. `REFITTED`
-lists the kinds.
+A refitted expert learns from the last `WINDOW` labeled rows only. It therefore follows a stream
+that changes. It is fitted less often while its weight is 0, which saves time. `REFITTED` lists the
+kinds.
 """
 
 from __future__ import annotations

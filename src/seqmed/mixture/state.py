@@ -197,8 +197,8 @@ def left_out_scores(state: MixtureState, points: Points, slots: Indices) -> Scor
 def measured(state: MixtureState, slots: Indices) -> Scales:
     """Return the scales of the experts that have learned a mini-batch.
 
-    They are measured on the last unlabeled rows, and also on the record while there are few
-    unlabeled rows. ``slots`` are the slots of the newest unlabeled rows, -1 for a row that is not
+    They are measured on the last unlabeled rows. If there are few of these, rows of the record are
+    added. ``slots`` are the slots of the newest unlabeled rows, -1 for a row that is not
     kept.
     """
     # the discounted weight of a class may underflow to 0
