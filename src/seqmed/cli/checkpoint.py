@@ -13,6 +13,7 @@ from seqmed.estimators.graph_propagation import GraphPropagation
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
+from seqmed.measures import Interval, wilson_interval
 from seqmed.streams import Position, Schema
 from seqmed.streams.errors import read_stored, refuse_stored
 
@@ -49,6 +50,11 @@ class PrequentialRecord:
     def accuracy(self) -> float | None:
         """The fraction of correct predictions, None before the first prediction."""
         return self.correct / self.scored if self.scored else None
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval of the accuracy, None before the first prediction."""
+        return wilson_interval(self.correct, self.scored) if self.scored else None
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:

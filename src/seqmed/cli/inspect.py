@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from seqmed.cli import options, terminal
-from seqmed.cli.terminal import counted, percent
+from seqmed.cli.terminal import counted, percent_with_interval
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,6 +81,7 @@ def description(path: Path, model: Classifier, progress: Progress) -> dict[str, 
             "scored": record.scored,
             "correct": record.correct,
             "accuracy": record.accuracy,
+            "interval": record.interval,
         },
         **experts(model),
     }
@@ -166,8 +167,9 @@ def show_description(found: dict[str, Any]) -> None:
         "learned": f"{counted(seen['batches'], 'batch', 'batches')}, "
         f"{counted(seen['rows'], 'row')}, {seen['labeled']:,} labeled, "
         f"{counted(seen['skipped'], 'bad row')} skipped",
-        "accuracy": f"{percent(prequential['accuracy'])} (prequential, "
-        f"{counted(prequential['scored'], 'labeled row')})",
+        "accuracy": "prequential accuracy "
+        f"{percent_with_interval(prequential['correct'], prequential['scored'])} of "
+        f"{counted(prequential['scored'], 'labeled row')}",
         **{
             part: ", ".join(amount(name, value) for name, value in found[part].items())
             for part in ("mixture", "graph", "margin")

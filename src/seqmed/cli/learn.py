@@ -11,7 +11,7 @@ import typer
 
 from seqmed.cli import options, terminal
 from seqmed.cli.errors import CommandError, naming_file
-from seqmed.cli.terminal import counted, percent, say, tell_skipped
+from seqmed.cli.terminal import counted, percent_with_interval, tell, tell_skipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -213,7 +213,7 @@ def learn(
             file_format=file_format,
         )
         if not stream.resumable:
-            say("a pipe cannot be resumed: after an interruption, send only the remaining rows.")
+            tell("a pipe cannot be resumed: after an interruption, send only the remaining rows.")
             checkpoint_every = checkpoint_every or 1
         learner = Learner(model, classifier, progress, log, checkpoint_every)
         if plot is not None:
@@ -296,13 +296,16 @@ def begin_or_resume(
 def show_summary(learner: Learner, rows: int, data: Sequence[Path]) -> None:
     """Print a summary of the model."""
     model, record = learner.model, learner.progress.record
+    if terminal.is_quiet():
+        return
     if not rows:
         names = ", ".join(map(str, data[:3])) + (", ..." if len(data) > 3 else "")
         terminal.show(f"no new rows in {names}: use --again to learn old rows again.")
     accuracy = ""
     if record.scored:
         scored = counted(record.scored, "labeled row")
-        accuracy = f"; prequential accuracy {percent(record.accuracy)} of {scored}"
+        found = percent_with_interval(record.correct, record.scored)
+        accuracy = f"; prequential accuracy {found} of {scored}"
     terminal.show(
         f"{learner.path}: {counted(model.n_batches_, 'batch', 'batches')}, "
         f"{counted(record.rows, 'row')} ({record.labeled:,} labeled), "

@@ -33,6 +33,14 @@ BadRows = Annotated[
     OnError, typer.Option("--on-error", help="Stop at a bad row, or skip and count it.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text and tables.")]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Print more: what was inferred, and a line per batch."),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Print no progress and no messages except warnings."),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks and all warnings.")]
 Output = Annotated[
     Path,
@@ -47,6 +55,32 @@ Keep = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMNS", help="Columns of DATA to copy to the output, separated by commas."
+    ),
+]
+
+Id = Annotated[
+    str | None,
+    typer.Option("--id", metavar="COLUMN", help="Column that identifies a row; it is copied."),
+]
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        metavar="P",
+        help="With two classes, predict the positive class where its probability is at least P.",
+    ),
+]
+Positive = Annotated[
+    str | None,
+    typer.Option(metavar="CLASS", help="The positive of two classes (default: the second)."),
+]
+Cost = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TRUE:PREDICTED=NUMBER",
+        help="Cost of predicting PREDICTED for a row of class TRUE; may be repeated. Other errors "
+        "cost 1. The prediction has the smallest expected cost.",
     ),
 ]
 
@@ -79,6 +113,12 @@ def column_names(values: Sequence[str] | None) -> tuple[str, ...]:
     """
     rows = csv.reader(values or (), skipinitialspace=True)
     return tuple(name for row in rows for name in row if name)
+
+
+def kept_columns(id_column: str | None, keep: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the columns that --id and --keep copy to the output, each once."""
+    names = [*([] if id_column is None else [id_column]), *column_names(keep)]
+    return tuple(dict.fromkeys(names))
 
 
 def with_options(

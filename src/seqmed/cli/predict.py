@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from seqmed.cli.checkpoint import Classifier
     from seqmed.cli.outputs import Chunk, ColumnType
+    from seqmed.decisions import DecisionRule
     from seqmed.streams import Schema, StreamBatch
 
 
@@ -22,20 +23,27 @@ def predict(
     output: options.Output = options.STANDARD_OUTPUT,
     to: options.To = None,
     force: options.Force = False,
+    id_column: options.Id = None,
     keep: options.Keep = None,
+    threshold: options.Threshold = None,
+    positive: options.Positive = None,
+    cost: options.Cost = None,
     file_format: options.InputFormat = None,
     on_error: options.BadRows = "stop",
 ) -> None:
     """Predict labels, probabilities and scores of rows.
 
-    Labels in DATA are not used. OUT is written completely or not at all.
+    Labels in DATA are not used. OUT is written completely or not at all. If some errors are worse
+    than others, set --threshold or --cost.
     """
     from seqmed.cli import checkpoint, outputs
+    from seqmed.cli.decision_options import decision_rule
     from seqmed.streams import Stream
 
     to = outputs.checked_format(output, to, model, data, file_format, force=force)
     classifier, progress = checkpoint.load(model)
-    names = options.column_names(keep)
+    rule = decision_rule(classifier, threshold, positive, cost)
+    names = options.kept_columns(id_column, keep)
     stream = Stream(
         data,
         schema=without_labels(progress.known_schema),
@@ -45,7 +53,7 @@ def predict(
         keep=names,
     )
     columns = outputs.header(names, predicted_columns(classifier))
-    chunks = (predictions(classifier, batch, stream.names) for batch in stream)
+    chunks = (predictions(classifier, rule, batch, stream.names) for batch in stream)
     outputs.write_table(output, to, columns, chunks)
     tell_skipped(stream.skipped)
 
@@ -69,7 +77,9 @@ def predicted_columns(model: Classifier) -> dict[str, ColumnType]:
     return {"label": label, **dict.fromkeys(numbers, "number")}
 
 
-def predictions(model: Classifier, batch: StreamBatch, names: Sequence[str]) -> Chunk:
+def predictions(
+    model: Classifier, rule: DecisionRule, batch: StreamBatch, names: Sequence[str]
+) -> Chunk:
     """Return the columns of a batch: the origin of its rows, and their predictions."""
     from seqmed.cli.outputs import located
 
@@ -77,7 +87,7 @@ def predictions(model: Classifier, batch: StreamBatch, names: Sequence[str]) -> 
     scores = model.decision_function(batch.X).reshape(batch.row.size, -1)
     return [
         *located(batch, names),
-        model.classes_[probabilities.argmax(axis=1)].tolist(),
+        model.classes_[rule.decide(model.classes_, probabilities)].tolist(),
         *probabilities.T.tolist(),
         *scores.T.tolist(),
         *([model.decision_std(batch.X).tolist()] if hasattr(model, "decision_std") else []),

@@ -31,7 +31,7 @@ from seqmed.cli.checkpoint import Classifier, PendingLines, PrequentialRecord, P
 from seqmed.cli.errors import CommandError, naming_rows
 from seqmed.cli.terminal import counted, percent
 from seqmed.streams import Stream, StreamBatch, likely_typo
-from seqmed.streams.errors import notice
+from seqmed.streams.errors import listed, notice
 
 # Seconds of work for every second of saving.
 WORK_PER_SAVE = 20
@@ -78,6 +78,7 @@ class Learner:
             with terminal.Reporter("learning", wait=0) as bar:
                 for batch in stream:
                     self._learn(batch, stream.names, skipped)
+                    self._tell_columns(batch)
                     if self._save_is_due():
                         self._save()
                     record = self.progress.record
@@ -152,6 +153,7 @@ class Learner:
         seconds, self._last_batch = now - self._last_batch, now
         return {
             "accuracy_so_far": record.accuracy,
+            "accuracy_interval": record.interval,
             "rows_so_far": record.rows,
             "skipped_so_far": record.skipped,
             "classes": self.model.classes_.size,
@@ -181,6 +183,16 @@ class Learner:
         mixed = hasattr(self.model, "graph_weight_")
         weight = f", graph weight {self.model.graph_weight_:.2f}" if mixed else ""
         return f"batch {self.model.n_batches_}, {counted(record.rows, 'row')}{accuracy}{weight}"
+
+    def _tell_columns(self, batch: StreamBatch) -> None:
+        """Tell with --verbose what was inferred from the first batch."""
+        if self.model.n_batches_ == 1:
+            columns, schema = batch.schema.columns, batch.schema
+            text = "" if columns.text is None else f" and the words of {columns.text!r}"
+            kind = schema.label_type or "not known yet"
+            ignored = listed(schema.ignored) or "none"
+            terminal.detail(f"features: {listed(schema.features)}{text}; ignored: {ignored}.")
+            terminal.detail(f"labels: column {columns.label!r}, type {kind}.")
 
     def _warn_of_typos(
         self, batch: StreamBatch, y: NDArray[Any], labeled: NDArray[np.intp], names: Sequence[str]

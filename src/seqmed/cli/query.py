@@ -32,6 +32,7 @@ def query(
     output: options.Output = options.STANDARD_OUTPUT,
     to: options.To = None,
     force: options.Force = False,
+    id_column: options.Id = None,
     keep: options.Keep = None,
     file_format: options.InputFormat = None,
     on_error: options.BadRows = "stop",
@@ -46,7 +47,7 @@ def query(
 
     to = outputs.checked_format(output, to, model, data, file_format, force=force)
     classifier, progress = checkpoint.load(model)
-    names = options.column_names(keep)
+    names = options.kept_columns(id_column, keep)
     columns = outputs.header(names, {})
     stream = Stream(
         data,
@@ -65,14 +66,25 @@ def query(
             shortlist.add(*candidates(batch, stream.names))
             bar.report(stream.fraction, rows, counted(rows, "row"))
     tell_skipped(stream.skipped)
-    if len(shortlist.places) < number:
-        raise CommandError(
-            f"there are {counted(len(shortlist.places), 'distinct row')} without a label, expected "
-            f"at least {number}: choose fewer with -n, or pass more data."
-        )
+    refuse_too_few(len(shortlist.places), number, rows)
     chosen = active.query(classifier, shortlist.points, number)
     found = zip(*(shortlist.places[place] for place in chosen.tolist()), strict=True)
     outputs.write_table(output, to, columns, [[list(values) for values in found]])
+
+
+def refuse_too_few(found: int, number: int, rows: int) -> None:
+    """Refuse to choose more rows than there are."""
+    if not found:
+        reason = f"all {counted(rows, 'row')} have labels" if rows else "there are no rows"
+        raise CommandError(
+            f"{reason}, expected unlabeled rows: pass rows whose labels are unknown."
+        )
+    if found < number:
+        raise CommandError(
+            f"there {'is' if found == 1 else 'are'} {counted(found, 'distinct row')} without a "
+            f"label, expected at least {number}: choose at most {found:,} with -n, or pass more "
+            "unlabeled rows."
+        )
 
 
 class Shortlist:
