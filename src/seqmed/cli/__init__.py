@@ -23,7 +23,7 @@ def main() -> None:
     from seqmed.cli.help import EXIT_CODES, Command, Commands
     from seqmed.cli.inspect import inspect
     from seqmed.cli.learn import learn
-    from seqmed.cli.options import before_commands
+    from seqmed.cli.options import before_commands, with_reading_options
     from seqmed.cli.predict import predict
     from seqmed.cli.query import query
     from seqmed.cli.reproduce import reproduce
@@ -37,7 +37,7 @@ def main() -> None:
     )  # fmt: skip
     for command in (learn, predict, evaluate, inspect, query, reproduce):
         named = app.command(no_args_is_help=command is not reproduce, cls=Command)
-        named(with_common_options(command))
+        named(with_common_options(with_reading_options(command)))
     prepare()
     end_by_exception()
     with reported_errors("--debug" in sys.argv):

@@ -12,7 +12,7 @@ from seqmed.streams.values import cell_text
 
 
 def decision_rule(
-    model: Any,
+    classes: Any,
     threshold: float | None,
     positive: str | None,
     costs: Sequence[str] | None,
@@ -23,11 +23,10 @@ def decision_rule(
 
     Parameters
     ----------
-    model : a classifier with `classes_`.
+    classes : (n_classes,) the classes of the model.
     threshold, positive, costs : values of the options.
     positive_alone : whether --positive has a use without --threshold.
     """
-    classes = model.classes_
     names = {str(cell_text(label)): label for label in classes.tolist()}
     if threshold is not None and costs:
         raise CommandError("--threshold and --cost are given, expected one of them: leave one out.")

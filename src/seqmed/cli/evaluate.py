@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from seqmed.cli.checkpoint import Progress
     from seqmed.decisions import DecisionRule
     from seqmed.measures import ClassMeasures, Measures
-    from seqmed.streams import Stream
 
 # Largest number of classes for which the confusion matrix is printed, and number of confusions that
 # are printed for more classes.
@@ -60,8 +59,8 @@ def evaluate(
     ] = None,
     force: options.Force = False,
     as_json: options.Json = False,
-    file_format: options.InputFormat = None,
-    on_error: options.BadRows = "stop",
+    *,
+    reading: options.Reading,
 ) -> None:
     """Measure the predictions of a model on labeled rows.
 
@@ -70,20 +69,20 @@ def evaluate(
     average precision. Use rows that the model has not learned, or --prequential.
     """
     from seqmed import plotting
-    from seqmed.arrays import take_rows
     from seqmed.cli import checkpoint
     from seqmed.cli.decision_options import decision_rule
     from seqmed.cli.existing_files import refuse_existing, refuse_shared
     from seqmed.measures import Measures
-    from seqmed.streams import Stream
+    from seqmed.streams import EncoderCheck, Stream
 
     if plot is not None:
-        refuse_shared({"--plot": plot}, model, data, file_format)
+        refuse_shared({"--plot": plot}, model, data, reading.file_format)
         refuse_existing(plot, force=force)
         plotting.require_matplotlib()
         plotting.picture_format(plot)
-    classifier, progress = checkpoint.load(model)
-    rule = decision_rule(classifier, threshold, positive, cost, positive_alone=True)
+    pipeline, progress = checkpoint.load(model)
+    classes = checkpoint.classifier_of(pipeline).classes_
+    rule = decision_rule(classes, threshold, positive, cost, positive_alone=True)
     batches: dict[str, Any] = {}
     if prequential:
         by = progress.batch_by if batch_size is None else None
@@ -92,13 +91,16 @@ def evaluate(
         raise CommandError(
             "--batch-size is used only with --prequential: leave it out, or add --prequential."
         )
-    schema = progress.known_schema
-    if schema.columns.label is None:
-        raise CommandError("the model has no column of labels: make a new model with --label.")
+    label = progress.known_label
     stream = Stream(
-        data, schema=schema, final=True, on_error=on_error, file_format=file_format, **batches
+        data,
+        label=label,
+        check=EncoderCheck(lambda: checkpoint.encoder_of(pipeline)),
+        final=True,
+        **batches,
+        **reading.arguments(progress.dialect),
     )
-    learned = learned_files(data, stream, progress, file_format)
+    learned = learned_files(data, progress, reading.file_format)
     warn_of_learned_files(learned)
     measures, accuracy, rows = Measures(), AccuracyOverRows(), 0
     with terminal.Reporter("evaluating") as bar:
@@ -106,9 +108,10 @@ def evaluate(
             rows += batch.row.size
             assert batch.y is not None  # the stream has a column of labels
             known, before = batch.labeled, (measures.size, measures.correct)
-            if known.any() and classifier.classes_.size:
-                classes, truth = classifier.classes_, batch.y[known]
-                probabilities = classifier.predict_proba(take_rows(batch.X, known))
+            classes = checkpoint.classifier_of(pipeline).classes_
+            if known.any() and classes.size:
+                truth = batch.y[known]
+                probabilities = pipeline.predict_proba(batch.table.take(known.nonzero()[0]))
                 predicted = rule.decide(classes, probabilities)
                 costs = rule.costs_of(truth.tolist(), classes[predicted].tolist())
                 measures.add(truth, classes, probabilities, predicted, costs)
@@ -116,19 +119,19 @@ def evaluate(
             accuracy.add(batch.row.size, int(known.sum()), scored, correct)
             if prequential:
                 with naming_rows(batch, stream.names):
-                    classifier.partial_fit(batch.X, batch.y)
+                    pipeline.partial_fit(batch.table, batch.y)
             bar.report(stream.fraction, rows, counted(rows, "row"))
     tell_skipped(stream.skipped)
     if not measures.size:
         raise CommandError(
             f"none of {counted(rows, 'row')} has a label in column "
-            f"{schema.columns.label!r}: pass rows whose labels are known."
+            f"{label.name!r}: pass rows whose labels are known."
         )
     if measures.unknown_classes:
         names = ", ".join(map(str, measures.unknown_classes[:FEW_CLASSES]))
         more = ", ..." * (len(measures.unknown_classes) > FEW_CLASSES)
         terminal.warn(f"classes that the model has not learned: {names}{more}.")
-    found = results(measures, classifier.classes_, rule)
+    found = results(measures, checkpoint.classifier_of(pipeline).classes_, rule)
     if plot is not None:
         figure = plotting.evaluation(
             measures, found["positive"], accuracy.records() if prequential else ()
@@ -146,9 +149,7 @@ def evaluate(
 # -- rows that the model has learned ---------------------------------------------------------------
 
 
-def learned_files(
-    data: Sequence[Path], stream: Stream, progress: Progress, file_format: str | None
-) -> list[str]:
+def learned_files(data: Sequence[Path], progress: Progress, file_format: str | None) -> list[str]:
     """Return the files whose rows the model has learned, also from another path.
 
     Texts are compared with learned files of the same size by their content.

@@ -298,6 +298,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self.encoding_.needed
 
     @property
+    def id_columns(self) -> tuple[str, ...]:
+        """The columns that were left out because they have a different value in every row."""
+        return tuple(each.name for each in self.encoding_.columns if each.reason == "id")
+
+    @property
     def feature_names_in_(self) -> NDArray[np.object_]:
         """All columns of the first batch, without the column of labels."""
         return np.array([each.name for each in self.encoding_.columns], dtype=object)

@@ -52,6 +52,15 @@ class ColumnKind:
     reason: str = ""
     form: str = ""
 
+    @property
+    def description(self) -> str:
+        """The kind in words."""
+        if self.kind == DROP:
+            return f"not used ({self.reason})"
+        if self.kind == HASHED:
+            return "categorical, hashed"
+        return f"{self.kind}, {self.form}" if self.form else self.kind
+
 
 def infer(name: str, column: Any, missing: Sequence[str] = ()) -> ColumnKind:
     """Return the kind of a column of the first batch.
