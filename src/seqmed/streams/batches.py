@@ -301,10 +301,10 @@ class Stream:
         """Return the columns of a table that a batch has: the needed ones, or all but the label."""
         needed = self._wanted.columns
         if needed is not None:
-            size = table.num_rows
-            missing = [name for name in needed if name not in table.column_names]
-            for name in missing:
-                table = table.append_column(name, column_of(table, name, size))
+            present = set(table.column_names)
+            for name in needed:
+                if name not in present:
+                    table = table.append_column(name, column_of(table, name, table.num_rows))
             return table.select(list(needed))
         label = None if self.label is None else self.label.name
         return table.select([name for name in table.column_names if name != label])

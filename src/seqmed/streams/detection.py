@@ -15,13 +15,16 @@ from seqmed.streams.dialects import (
     number_pattern,
 )
 from seqmed.streams.grammar import Grammar
-from seqmed.streams.text import SAMPLE, Text
+from seqmed.streams.text import SAMPLE, Chunk, Text
 from seqmed.streams.values import MISSING_WORDS
 
 # The first line that Excel writes to name the separator.
 EXCEL = re.compile(rb"sep=([^\w\s\"]|\t)\r?\n", re.IGNORECASE)
 # Fraction of the cells of a column that have to be numbers for it to be a column of numbers.
 NUMERIC = 0.9
+
+# Bytes that are looked at, if they hold two lines.
+LITTLE = 2**16
 
 NumberStyle = tuple[str, str]
 """Decimal character and thousands separator, which is empty if there is none."""
@@ -80,7 +83,10 @@ def explains(style: NumberStyle, cells: Sequence[str]) -> bool:
 
 def first_records(text: Text, grammar: Grammar) -> tuple[list[str], list[list[str]]]:
     """Return the fields of the first line, and of the rows after it that are in the buffer."""
-    chunk = text.buffered(grammar.split, SAMPLE + 1)
+    size = LITTLE if text.buffer.count(b"\n", 0, LITTLE) > 1 else text.limits.row_bytes
+    raw = text.buffer[:size]
+    ends = grammar.split(raw, text.at_end and size >= len(text.buffer))[: SAMPLE + 1]
+    chunk = Chunk(raw, ends, 1)
     records = [grammar.fields(chunk.record(place)) or [] for place in range(chunk.ends.size)]
     decoded = [[field.decode("utf-8", "replace") for field in record] for record in records]
     return (decoded[0], decoded[1:]) if decoded else ([], [])

@@ -82,7 +82,9 @@ class JsonLines(TextTable):
             explicit_schema=pa.schema([(name, self._types[name]) for name in names]),
             unexpected_field_behavior="error" if chosen is None else "ignore",
         )
-        read = arrow_json.ReadOptions(use_threads=False, block_size=len(raw) + 1)
+        # Two blocks, for two threads; a block holds at least one row.
+        block = max(len(raw) // 2, 2 * int(sizes.max())) + 1
+        read = arrow_json.ReadOptions(use_threads=True, block_size=block)
         try:
             table = arrow_json.read_json(pa.BufferReader(raw), read, parse)
         except pa.ArrowException:
