@@ -103,36 +103,15 @@ def evaluation(measures: Measures, positive: Any = None, records: Sequence[Recor
         all classes.
     records : as in `learning_log`; without them, the accuracy over the stream is left out.
     """
-    require_matplotlib()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     names = list(map(str, measures.classes))
     curves = {
         label: curve
         for label, curve in measures.curves().items()
         if positive is None or label == positive
     }
-    large = max(PANEL[1], 0.29 * min(len(names), NAMED_CLASSES) + 1.6)  # side of the confusion
-    drawn = ["calibration", *(["precision"] if curves else []), *(["accuracy"] if records else [])]
+    others = ["calibration", *(["precision"] if curves else []), *(["accuracy"] if records else [])]
     wide = PANEL[0] + 1.6 * (len(curves) > CURVES_BELOW)
-    figure = Figure(layout="constrained")
-    FigureCanvasAgg(figure)
-    if len(names) > WIDE_CONFUSION and len(drawn) > 1:  # small panels in a column of their own
-        large = max(large, PANEL[1] * len(drawn) * 0.8)
-        figure.set_size_inches(wide + large + 0.4, large)
-        sides: Any = figure.subfigures(1, 2, width_ratios=[wide, large + 0.4])
-        left, right = sides
-        axes = dict(zip(drawn, left.subplots(len(drawn), 1, squeeze=False)[:, 0], strict=True))
-        axes["confusion"] = right.subplots()
-    else:
-        drawn.insert(1, "confusion")
-        columns = 2 if len(drawn) == 4 else len(drawn)
-        rows = len(drawn) // columns
-        figure.set_size_inches(columns * max(wide, large + 0.4), rows * large)
-        axes = dict(
-            zip(drawn, np.ravel(figure.subplots(rows, columns, squeeze=False)), strict=True)
-        )
+    figure, axes = evaluation_panels(others, len(names), wide)
     counts, probabilities, accuracies = measures.calibration
     reliability(axes["calibration"], probabilities, accuracies, counts, bins=BINS)
     confusion(axes["confusion"], measures.matrix, names)
@@ -149,6 +128,42 @@ def evaluation(measures: Measures, positive: Any = None, records: Sequence[Recor
         axes["accuracy"].xaxis.set_major_formatter("{x:,.0f}")
         axes["accuracy"].locator_params(axis="x", nbins=5)
     return figure
+
+
+def evaluation_panels(
+    others: Sequence[str], n_classes: int, wide: float
+) -> tuple[Figure, dict[str, Axes]]:
+    """Return a figure, and its panels by name: a confusion, which may be large, and others.
+
+    Parameters
+    ----------
+    others : names of the other panels.
+    n_classes : number of classes of the confusion.
+    wide : width of the other panels in inches.
+    """
+    require_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
+    FigureCanvasAgg(figure)
+    if n_classes > WIDE_CONFUSION:  # the others are in a column of their own
+        rows = max(len(others), 2)
+        named = 0.29 * n_classes + 1.6 if n_classes <= NAMED_CLASSES else 0.0
+        large = max(0.85 * rows * PANEL[1], named)
+        figure.set_size_inches(wide + large + 0.4, large)
+        sides: Any = figure.subfigures(1, 2, width_ratios=[wide, large + 0.4])
+        free = sides[0].subplots(rows, 1)
+        axes = {"confusion": sides[1].subplots(), **dict(zip(others, free, strict=False))}
+        for each in free[len(others) :]:
+            each.set_visible(False)
+        return figure, axes
+    names = [others[0], "confusion", *others[1:]]
+    columns = 2 if len(names) == 4 else len(names)
+    rows = len(names) // columns
+    figure.set_size_inches(columns * wide, rows * PANEL[1])
+    grid = figure.subplots(rows, columns, squeeze=False)
+    return figure, dict(zip(names, grid.ravel().tolist(), strict=True))
 
 
 def shortened(name: str) -> str:
@@ -242,6 +257,8 @@ def confusion(axes: Axes, matrix: Any, names: Sequence[str]) -> Axes:
                 va="center", fontsize=size - 1.0,
                 color="white" if shares[true, predicted] > 0.5 else "black",
             )  # fmt: skip
+    else:
+        axes.set(xticks=[], yticks=[])
     return axes
 
 
