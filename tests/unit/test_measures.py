@@ -185,7 +185,7 @@ def test_a_class_that_the_model_does_not_know():
 
 
 def test_labels_that_are_no_classes_are_refused():
-    truth, classes, probabilities = predictions(2, 3000)
+    _, classes, probabilities = predictions(2, 3000)
     names = np.array([f"id {row}" for row in range(3000)], dtype=object)
     with pytest.raises(ValueError, match="more than 1,000 labels that the model has not learned"):
         added(names, classes, probabilities)
