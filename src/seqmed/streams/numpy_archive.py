@@ -100,7 +100,7 @@ def open_archive(path: Path, name: str, limits: Limits) -> Iterator[Columnar]:
             with refusing(name, KIND):
                 info = file.getinfo(f"{member}.npy")
                 allowance.spend(info.file_size)
-                array = Saved(file.open(info), info.file_size)
+                array = Saved(stack.enter_context(file.open(info)), info.file_size)
             width = array.shape[1] if len(array.shape) == 2 else 1
             limits.check("columns", name, width)
             limits.check("cell_bytes", name, array.dtype.itemsize)
