@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from seqmed.streams import LabelColumn, Stream, StreamError, StreamWarning
+from seqmed.streams import StreamError
 from tests.support.stream_files import (
     BINARIES,
     joined,

@@ -14,7 +14,6 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
@@ -278,7 +277,6 @@ def test_rows_come_out_the_same_alone_and_together(tmp_path, monkeypatch, seed):
     end = generator.choice(["\n", "\r\n"])
     content = ("a,b,t,y\n" + "".join(",".join(row) + end for row in cells)).encode()
     (tmp_path / "data.csv").write_bytes(content)
-    
 
     def rows():
         batches, stream = read(
@@ -506,9 +504,7 @@ def test_rows_without_end_are_refused(tmp_path, monkeypatch):
         read_text(tmp_path, "a,y\n1,p\n" + "1" * 5000, limits=limits)
     batches, _ = read_text(tmp_path, "a,y\n1,p\n" + "\n" * 5000 + "2,q\n", limits=limits)
     assert joined(batches)[1] == ["p", "q"]
-    batches, _ = read_text(
-        tmp_path, "a,y\n" + "\n" * 5000 + "1,p\n", features=["a"], limits=limits
-    )
+    batches, _ = read_text(tmp_path, "a,y\n" + "\n" * 5000 + "1,p\n", features=["a"], limits=limits)
     assert joined(batches)[0].tolist() == [[1]]
 
 

@@ -13,7 +13,7 @@ from seqmed.estimators.graph_propagation import GraphPropagation
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.streams import Position, Schema
+from seqmed.streams import Position
 from seqmed.streams.errors import read_stored, refuse_stored
 
 Classifier = SeqGraphMED | SeqMED | SeqLapMED | GraphPropagation

@@ -216,8 +216,10 @@ def is_single(kind: Any) -> bool:
         return is_single(kind.value_type) and not types.is_dictionary(kind.value_type)
     others = (types.is_boolean, types.is_null, types.is_binary, types.is_large_binary)
     texts = kind in AS_BYTES or kind in VIEWS
-    return texts or (has_width(kind) and not types.is_interval(kind)) or any(
-        test(kind) for test in others
+    return (
+        texts
+        or (has_width(kind) and not types.is_interval(kind))
+        or any(test(kind) for test in others)
     )
 
 

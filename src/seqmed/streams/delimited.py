@@ -84,9 +84,7 @@ class Delimited(TextTable):
         """Return the decimal character and the thousands separator, chosen or detected."""
         if chosen.decimal is not None and chosen.thousands is not None:
             return chosen.decimal, chosen.thousands
-        decimal, thousands = find_number_style(
-            self._text, self._grammar.delimiter, chosen.decimal
-        )
+        decimal, thousands = find_number_style(self._text, self._grammar.delimiter, chosen.decimal)
         if chosen.thousands is not None:
             thousands = chosen.thousands
             decimal = POINT if decimal == thousands else decimal

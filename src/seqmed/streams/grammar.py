@@ -24,7 +24,9 @@ class Grammar:
     def __init__(self, delimiter: str):
         self.delimiter = delimiter
         quoted, bare = rb'"((?:[^"]++|"")*+)"(D|\r?\n|\r?\Z)', rb'((?!")[^D\n]*+)(D|\n|\Z)'
-        self._field = re.compile((quoted + b"|" + bare).replace(b"D", re.escape(delimiter).encode()))
+        self._field = re.compile(
+            (quoted + b"|" + bare).replace(b"D", re.escape(delimiter).encode())
+        )
         self._edges = np.zeros(256, dtype=bool)
         self._edges[[ord(delimiter), ord("\n")]] = True
         self._unclosed = re.compile(rb'"(?:[^"]++|"")*+\Z')
