@@ -206,6 +206,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 raise ValueError(f"{name}={value!r}, expected a list of strings: correct it.")
         features = None if self.features is None else tuple(self.features)
         named = {*chosen, *(features or ())}
+        for name in features or ():
+            if chosen.get(name) == kinds.DROP:
+                raise ValueError(
+                    f"column {name!r} is named twice, to be used and to be dropped: leave one out."
+                )
         if self.label is not None and self.label in named:
             raise ValueError(
                 f"column {self.label!r} is the column of labels and cannot be a feature: leave it "
