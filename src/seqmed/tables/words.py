@@ -70,6 +70,8 @@ class WordColumn:
 
 def hashed_words(texts: Sequence[str], size: int, *, pairs: bool) -> sp.csr_array:
     """Return counts of words, and of pairs of neighbouring words, hashed to ``size`` columns."""
+    if not texts:
+        return sp.csr_array((0, size))
     vectorizer: Any = HashingVectorizer(
         n_features=size,
         ngram_range=(1, 2 if pairs else 1),
