@@ -59,7 +59,8 @@ REPORT = {
         ("rownames", "Name"),
     ),
     "Kershaw": PublicTable(
-        "Stat2Data", "Kershaw", "PitchType", "pitches, 4 classes, a date, 200 names", dates=("Time",)
+        "Stat2Data", "Kershaw", "PitchType", "pitches, 4 classes, a date, 200 names",
+        dates=("Time",),
     ),
     "MplsStops": PublicTable(
         "carData", "MplsStops", "problem", "police stops, a date, string id, 87 neighborhoods",

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import json
 import time
 import warnings
@@ -56,7 +57,7 @@ def batches(n):
     """Return the slices of a stream of n rows."""
     first = min(FIRST, n // 3)
     cuts = [0, *range(first, n - BATCH // 2, BATCH), n]
-    return [slice(*pair) for pair in zip(cuts, cuts[1:], strict=False)]
+    return [slice(*pair) for pair in itertools.pairwise(cuts)]
 
 
 def drawn(y, seed):

@@ -96,7 +96,9 @@ def features_of(encoding, row):
     for place, name in enumerate(numbers.names):
         cell = number_of(row.get(name))
         cell = numbers.medians[place] if cell is None else cell
-        shift, scale = (numbers.medians[place], numbers.scales[place]) if numbers.centred else (0, 1)
+        shift, scale = (
+            (numbers.medians[place], numbers.scales[place]) if numbers.centred else (0, 1)
+        )
         features.append((cell - shift) / scale)
     for name, flag in zip(numbers.names, numbers.flagged, strict=True):
         if flag:
@@ -124,7 +126,9 @@ def date_features(date, seconds):
     if not date.clock:
         features.append(0.0 if seconds is None else (seconds - date.origin) / date.scale)
     for cycle in date.cycles:
-        angle = 0.0 if seconds is None else 2 * math.pi * (seconds % lengths[cycle]) / lengths[cycle]
+        angle = (
+            0.0 if seconds is None else 2 * math.pi * (seconds % lengths[cycle]) / lengths[cycle]
+        )
         waves = (math.sin(angle), math.cos(angle))
         features += [0.0, 0.0] if seconds is None else waves
     if date.flagged:

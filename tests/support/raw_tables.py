@@ -37,6 +37,7 @@ def mixed_rows(n=120, seed=0):
 
 def as_strings(rows):
     """The same cells as strings, the missing ones as a mark."""
+
     def text(value):
         if value is None:
             return "NA"

@@ -68,6 +68,10 @@ def from_frame(X: Any) -> pa.Table:
 
 def series_values(series: Any) -> Any:
     """Return a column of narwhals as an array of pyarrow, or as a list of mixed values."""
+    import narwhals as nw
+
+    if series.dtype == nw.Object:  # pyarrow would take numbers among dates for dates
+        return series.to_list()
     try:
         array = series.to_arrow()
     except (pa.ArrowException, TypeError, OverflowError, ValueError, NotImplementedError):

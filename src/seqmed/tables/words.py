@@ -53,6 +53,8 @@ class WordColumn:
         if self.places is None or self.frequencies is None:
             return hashed_words(texts, self.size, pairs=False)
         rows = hashed_words(texts, self.size, pairs=True)
+        if not rows.nnz:
+            return rows
         place = np.searchsorted(self.places, rows.indices)
         place = np.minimum(place, max(self.places.size - 1, 0))
         found = np.zeros(rows.indices.size)
