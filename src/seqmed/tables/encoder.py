@@ -207,7 +207,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             value = getattr(self, name)
             if isinstance(value, str) or not all(isinstance(each, str) for each in value or ()):
                 raise ValueError(f"{name}={value!r}, expected a list of strings: correct it.")
-        features = None if self.features is None else tuple(self.features)
+        features = None if self.features is None else tuple(map(str, self.features))
         named = {*chosen, *(features or ())}
         if self.label is not None and self.label in named:
             raise ValueError(
@@ -219,7 +219,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             features,
             self.label,
             bool(self.scale),
-            tuple(self.missing_values),
+            tuple(map(str, self.missing_values)),
             int(self.text_size),
             self.text_weights,
         )

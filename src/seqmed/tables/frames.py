@@ -67,18 +67,16 @@ def from_frame(X: Any) -> pa.Table:
 
 
 def series_values(series: Any) -> Any:
-    """Return a column of narwhals as an array of pyarrow, or as a list of mixed values."""
-    import narwhals as nw
-
-    if series.dtype == nw.Object:  # pyarrow would take numbers among dates for dates
-        return series.to_list()
+    """Return a column of narwhals or pandas as an array of pyarrow, or a list of mixed values."""
+    if str(series.dtype).lower() == "object":  # pyarrow would take numbers among dates for dates
+        return list(series)
     try:
-        array = series.to_arrow()
+        array = series.to_arrow() if hasattr(series, "to_arrow") else pa.array(series)
     except (pa.ArrowException, TypeError, OverflowError, ValueError, NotImplementedError):
-        return series.to_list()
+        return list(series)
     inner = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     strange = isinstance(inner, pa.BaseExtensionType) or pa.types.is_struct(inner)
-    return series.to_list() if strange else array  # periods and intervals of pandas
+    return list(series) if strange else array  # periods and intervals of pandas
 
 
 def from_columns(columns: Mapping[Any, Any]) -> pa.Table:
@@ -96,11 +94,10 @@ def as_column(values: Any) -> Any:
     """Return values as a column of pyarrow; mixed values become texts."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
-    if hasattr(values, "to_list"):  # a column of pandas or polars
+    if hasattr(values, "dtype") and not isinstance(values, np.ndarray):  # of pandas or polars
         import narwhals as nw
 
-        series = nw.from_native(values, series_only=True, pass_through=True)
-        values = series_values(series) if isinstance(series, nw.Series) else values.to_list()
+        values = series_values(nw.from_native(values, series_only=True, pass_through=True))
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
     if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
