@@ -168,6 +168,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             The fitted encoder.
         """
         choices, table = self._choices(), as_table(X)
+        if not table.num_columns:
+            raise TableError(
+                f"0 feature(s) (shape=({table.num_rows}, 0)) while a minimum of 1 is required: pass "
+                "a table with columns."
+            )
         if not table.num_rows:
             raise TableError("the first batch has no rows, expected at least one: pass some.")
         columns = column_kinds(table, choices)

@@ -139,7 +139,8 @@ def column_kinds(table: pa.Table, choices: Choices) -> tuple[ColumnKind, ...]:
     if all(each.kind == kinds.DROP for each in found):
         reasons = ", ".join(f"{each.name!r} ({each.reason})" for each in found[:LISTED])
         raise TableError(
-            f"no column of the first {table.num_rows} rows can be used: {reasons or 'none'}. "
+            f"no column of the first batch (n_samples={table.num_rows}) can be used: "
+            f"{reasons or '0 feature(s) were given'}. "
             "Choose the kind of a column: --numeric, --categorical, --text or --date at the "
             "command line, kinds={'column': kind} in Python."
         )

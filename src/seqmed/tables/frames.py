@@ -33,10 +33,10 @@ def as_table(X: Any, names: Sequence[str] | None = None) -> pa.Table:
     if isinstance(X, pa.Table):
         refuse_twice(X.column_names)
         return X
-    if isinstance(X, Mapping):
-        return from_columns(dict(X))
     if is_array(X):
         return from_array(X, names)
+    if isinstance(X, Mapping):
+        return from_columns(dict(X))
     if isinstance(X, list | tuple):
         keys = dict.fromkeys(name for row in X for name in row)
         return from_columns({name: [row.get(name) for row in X] for name in keys})
@@ -47,7 +47,9 @@ def is_array(X: Any) -> bool:
     """Whether rows are an array, or a list of rows without names."""
     if isinstance(X, list | tuple):
         return not X or not all(isinstance(row, Mapping) for row in X)
-    return isinstance(X, np.ndarray) or sp.issparse(X)
+    if isinstance(X, np.ndarray) or sp.issparse(X):
+        return True
+    return hasattr(X, "__array__") and not hasattr(X, "columns") and not hasattr(X, "to_frame")
 
 
 def from_frame(X: Any) -> pa.Table:
