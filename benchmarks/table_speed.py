@@ -2,8 +2,8 @@
 
 100,000 rows of 50 columns: 25 of numbers, 15 of categories (20 levels), 5 of booleans, 5 of dates.
 A twentieth of the numbers and categories is missing. The encoder takes strings, as they come from a
-CSV file. The ColumnTransformer takes a data frame of pandas whose columns already have their types; dates are
-converted to seconds beforehand. Both are fitted to the first 1000 rows.
+CSV file. The ColumnTransformer takes a data frame of pandas whose columns already have their types;
+dates are converted to seconds beforehand. Both are fitted to the first 1000 rows.
 
 Rows of 617 and of 5000 numbers come in batches of 500, as arrays and as tables of pyarrow.
 

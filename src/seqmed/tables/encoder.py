@@ -51,8 +51,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     the same way. Columns are found by name, in any order, and additional columns are ignored.
 
     - Numbers are standardised by the median and a robust standard deviation, and clipped at a
-      million standard deviations. Durations are seconds. A missing cell is replaced by the median. If the first batch has missing cells in a column, an indicator is
-      added.
+      million standard deviations. Durations are seconds. A missing cell is replaced by the median.
+      If the first batch has missing cells in a column, an indicator is added.
     - Categories are one-hot, with one feature for all other levels. Categories with more than 50
       levels are hashed to 256 features.
     - Dates become a number and their positions in the day, the week and the year. If the rows are
@@ -178,8 +178,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         choices, table = self._choices(), as_table(X)
         if not table.num_columns:
             raise TableError(
-                f"0 feature(s) (shape=({table.num_rows}, 0)) while a minimum of 1 is required: pass "
-                "a table with columns."
+                f"0 feature(s) (shape=({table.num_rows}, 0)) while a minimum of 1 is required: "
+                "pass a table with columns."
             )
         if not table.num_rows:
             raise TableError("the first batch has no rows, expected at least one: pass some.")
