@@ -24,6 +24,9 @@ from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.pipelines.transformers import is_passing
 from seqmed.selection.search import PrequentialSearch
 from seqmed.tables.encoder import TableEncoder
+from seqmed.tables.encoding import weight_beside_words
+from seqmed.tables.kinds import CATEGORICAL, HASHED
+from seqmed.tables.words import COUNTS
 
 # Attributes on the columns of an estimator, with their types.
 COLUMNS: dict[str, Any] = {"n_features_in_": int, "feature_names_in_": NDArray[Any]}
@@ -213,12 +216,32 @@ def encoder_rules(encoder: TableEncoder, state: dict[str, Any]) -> Rules:
     """Yield rules on a fitted encoder of tables."""
     encoding = state["encoding_"]
     check_records(encoding)
-    missing = tuple(encoder.missing_values)
+    choices = encoder._choices()
+    missing = tuple(choices.missing_values)
     yield "the missing values of the parameters", encoding.missing_values == missing
-    names = {each.name for each in encoding.columns}
-    yield "no feature from the labels", encoder.label not in names
+    found = {each.name: each for each in encoding.columns}
+    yield "no feature from the labels", encoder.label not in found
+    for name, kind in choices.kinds.items():
+        kinds = (kind, HASHED) if kind == CATEGORICAL else (kind,)
+        yield "the kinds of the parameters", name in found and found[name].kind in kinds
+    if choices.features is not None:
+        used = {*choices.features, *choices.kinds}
+        yield "the features of the parameters", used <= {*found} and used >= {*encoding.needed}
+    yield "the scaling of the parameters", encoding.numbers.centred == choices.scale
     sizes = {each.size for each in encoding.words}
-    yield "the text size of the parameters", sizes <= {encoder.text_size}
+    yield "the text size of the parameters", sizes <= {choices.text_size}
+    counts = all(
+        (each.places is None) == (choices.text_weights == COUNTS) for each in encoding.words
+    )
+    yield "the text weights of the parameters", counts
+    weight = weight_beside_words(encoding.columns, choices.text_weights)
+    yield "the weight beside words", encoding.weight == weight
+
+
+def encoder_parameters(encoder: TableEncoder) -> Rules:
+    """Yield rules on the parameters of an encoder of tables."""
+    encoder._choices()
+    yield from ()
 
 
 def pipeline_rules(pipeline: StreamPipeline, state: dict[str, Any]) -> Rules:

@@ -216,8 +216,11 @@ SCALERS: dict[type, Kept] = {
 }
 TRANSFORMERS: dict[type, Kept] = {
     **SCALERS,
-    TableEncoder: Kept({"encoding_": Encoding}, consistency.encoder_rules, optional=()),
-}
+    TableEncoder: Kept(
+        {"encoding_": Encoding}, consistency.encoder_rules, consistency.encoder_parameters,
+        optional=(),
+    ),
+}  # fmt: skip
 MODELS: dict[type, Kept] = {
     **CLASSIFIERS,
     StreamPipeline: Kept(
