@@ -29,6 +29,7 @@ from seqmed.mixture.state import (
     MixtureState,
     measured,
 )
+from seqmed.mixture.weighting import RECORD
 
 
 def restarted(
@@ -58,6 +59,7 @@ def restarted(
         registry=registry.discount(0.0, recent.codes, recent.weights),
         record=state.record.newest(change.n_labels),
         recent=recent,
+        n_searched=RECORD,
     )
     return state._replace(scales=measured(state, no_indices())), info
 

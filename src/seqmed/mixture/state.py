@@ -21,7 +21,7 @@ from seqmed.mixture import scaling, weighting
 from seqmed.mixture.change import Change, RecentRows, no_recent_rows
 from seqmed.mixture.experts import MarginExpert
 from seqmed.mixture.refitted import REFITTED, RefittedExpert
-from seqmed.mixture.weighting import Choice, Scales, ScoreRecord, Scores
+from seqmed.mixture.weighting import RECORD, Choice, Scales, ScoreRecord, Scores
 
 # Number of unlabeled rows on which the scales of the scores are measured.
 PROBES = 50
@@ -46,6 +46,8 @@ class MixtureState(NamedTuple):
     n_rows, n_measured : rows learned, and their number when the scales were measured.
     n_batches : batches learned.
     fixed, sparse : parameters that may not change, and the format of the rows.
+    trial : the state without the last new start, while that start is on trial; None otherwise.
+    n_searched : number of newest rows of the record in which a change may begin.
     """
 
     graph: GraphState
@@ -64,10 +66,25 @@ class MixtureState(NamedTuple):
     n_batches: int
     fixed: dict[str, Any]
     sparse: bool
+    trial: Trial | None
+    n_searched: int
 
     def scaled(self, points: Points) -> Points:
         """Return rows with scaled columns."""
         return scaling.scaled(points, self.scale)
+
+
+class Trial(NamedTuple):
+    """The trial of a new start after a change of the concept.
+
+    Attributes
+    ----------
+    state : the state without the new start, which learns the same batches.
+    n_labels : labels since the new start.
+    """
+
+    state: MixtureState
+    n_labels: int
 
 
 class MixtureInfo(NamedTuple):
@@ -81,6 +98,7 @@ class MixtureInfo(NamedTuple):
     weight, temperature : weight of the graph, and temperature of the mixture.
     others : weights of the refitted experts.
     change : the change of the concept that was found; None if there was none.
+    revoked : whether the last new start was revoked.
     """
 
     graph: GraphInfo
@@ -90,6 +108,7 @@ class MixtureInfo(NamedTuple):
     temperature: float
     others: tuple[float, ...]
     change: Change | None = None
+    revoked: bool = False
 
 
 def empty_state(
@@ -121,6 +140,8 @@ def empty_state(
         n_batches=0,
         fixed=fixed,
         sparse=sparse,
+        trial=None,
+        n_searched=RECORD,
     )
 
 
