@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Indices, Mask, Points, no_rows, stack, take_rows
-from seqmed.mixture.weighting import RECORD
+from seqmed.mixture.record import RECORD
 
 # Rows at least on both sides of a division, and standard errors from which on it is a change. The
 # threshold is high because all divisions are tested at every batch.

@@ -23,13 +23,13 @@ from seqmed.graph.propagation import GraphInfo
 from seqmed.mixture import refitted, scaling
 from seqmed.mixture.change import Change, RecentRows
 from seqmed.mixture.experts import MarginExpert, MiniBatch
+from seqmed.mixture.record import RECORD
 from seqmed.mixture.refitted import RefittedExpert
 from seqmed.mixture.scaling import MEASURED
 from seqmed.mixture.state import (
     MixtureState,
     measured,
 )
-from seqmed.mixture.weighting import RECORD
 
 
 def restarted(

@@ -20,8 +20,17 @@ from seqmed.graph.propagation import GraphInfo
 from seqmed.mixture import scaling, weighting
 from seqmed.mixture.change import Change, RecentRows, no_recent_rows
 from seqmed.mixture.experts import MarginExpert
+from seqmed.mixture.record import (
+    RECORD,
+    Scales,
+    ScoreRecord,
+    Scores,
+    empty_record,
+    first_scales,
+    measured_scales,
+)
 from seqmed.mixture.refitted import REFITTED, RefittedExpert
-from seqmed.mixture.weighting import RECORD, Choice, Scales, ScoreRecord, Scores
+from seqmed.mixture.weighting import Choice
 
 # Number of unlabeled rows on which the scales of the scores are measured.
 PROBES = 50
@@ -122,14 +131,14 @@ def empty_state(
 ) -> MixtureState:
     """Return the state before the first batch, ``points``, whose columns are scaled already."""
     others = tuple(make() for make in REFITTED)
-    record = weighting.empty_record(len(others))
+    record = empty_record(len(others))
     return MixtureState(
         graph=graph,
         margin=margin,
         refitted=others,
         registry=registry,
         record=record,
-        scales=weighting.first_scales(len(others)),
+        scales=first_scales(len(others)),
         choice=weighting.choose(record, margin.scaled, None, False),
         class_weights=np.zeros(0),
         probes=no_rows(points),
@@ -231,7 +240,7 @@ def measured(state: MixtureState, slots: Indices) -> Scales:
     if state.probes.shape[0]:
         of_probes = left_out_scores(state, state.probes, slots)
         scores = Scores(*map(np.concatenate, zip(of_probes, scores, strict=True)))
-    return weighting.measured_scales(scores.take(scores.finite), counts, state.margin.scaled)
+    return measured_scales(scores.take(scores.finite), counts, state.margin.scaled)
 
 
 def class_scores(state: MixtureState, points: Points) -> Array:

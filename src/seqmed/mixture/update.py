@@ -1,6 +1,6 @@
 """One update of the mixture: margin expert, graph expert, refitted experts, and their weights.
 
-A batch is learned in mini-batches (`seqmed.mixture.weighting.mini_batches`), each in this order:
+A batch is learned in mini-batches (`seqmed.mixture.record.mini_batches`), each in this order:
 
 1. all experts score its labeled rows, and the scores enter the record;
 2. some of its rows enter the graph, which is solved again; the margin expert learns its labels;
@@ -37,6 +37,7 @@ from seqmed.graph.propagation import GraphInfo
 from seqmed.mixture import refitted, weighting
 from seqmed.mixture.change import Change, find_change
 from seqmed.mixture.experts import MiniBatch
+from seqmed.mixture.record import RECORD, ScoreRecord, mini_batches
 from seqmed.mixture.restart import refitted_now, remeasured, remeasuring_is_due, restarted
 from seqmed.mixture.state import (
     PROBES,
@@ -49,7 +50,6 @@ from seqmed.mixture.state import (
     with_classes,
 )
 from seqmed.mixture.trial import compare
-from seqmed.mixture.weighting import RECORD, ScoreRecord
 from seqmed.threads import one_thread
 
 
@@ -129,7 +129,7 @@ def learn_batch(
     )
     registry = state.registry.discount(of_labels, no_indices(), np.zeros(0)).declare(rows.declared)
     state = with_classes(state, registry)
-    cuts = weighting.mini_batches(rows.labeled, float(state.registry.counts.sum()))
+    cuts = mini_batches(rows.labeled, float(state.registry.counts.sum()))
     info = None
     with one_thread():
         for number, cut in enumerate(cuts):
