@@ -121,8 +121,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ...     {"weight": 80, "city": "Oslo"},
     ... ]
     >>> encoder = TableEncoder().fit(rows)
-    >>> encoder.get_feature_names_out()
-    array(['weight', 'weight_missing', 'city_Oslo', 'city_other'], dtype=object)
+    >>> encoder.get_feature_names_out().tolist()
+    ['weight', 'weight_missing', 'city_Oslo', 'city_other']
     >>> encoder.transform([{"city": "Oslo", "weight": "75"}])
     array([[0., 0., 1., 0.]])
     """
