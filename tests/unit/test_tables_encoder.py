@@ -328,7 +328,7 @@ def test_a_failed_fit_changes_nothing():
     with pytest.raises(TableError, match=r"row 3, column 'x': 'a' is not a number"):
         fitted.fit({"x": [1.5, 2.5, 3.0, "a"]})
     with pytest.raises(TableError, match=r"no column of the first batch .* can be used"):
-        fitted.fit({"x": [1.5]})
+        fitted.fit({"x": [None]})
     assert fitted.encoding_ is before
     pipeline = make_stream_pipeline(random_state=0).partial_fit({"x": [1.5, 2.5, 9.0]}, [0, 0, 1])
     state = pickle.dumps(pipeline)

@@ -19,6 +19,7 @@ from seqmed.graph.metrics import Metric, make_metric
 from seqmed.kernels import RBF, ByFormat, Kernel, Linear, Precomputed, make_kernel
 from seqmed.mixture.experts import EUCLIDEAN_KERNELS
 from seqmed.mixture.refitted import REFITTED
+from seqmed.mixture.trial import LONGEST
 from seqmed.model_file.records import Rules, check_records, n_landmarks, points_in
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.pipelines.transformers import is_passing
@@ -143,6 +144,10 @@ def named_metric(name: Any, stream: Any) -> Any:
 def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
     """Yield rules on the state of a `SeqGraphMED`; parameters as in `margin_rules`."""
     stream, info = state["_stream"], state["update_info_"]
+    if stream.trial is not None:
+        yield from trial_rules(began, state)
+        stream = stream._replace(trial=None)
+        state = {**state, "_stream": stream}
     record, choice, inner = stream.record, stream.choice, stream.margin.estimator
     yield "an estimator that is fitted", hasattr(inner, "_stream")
     yield (
@@ -185,6 +190,29 @@ def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
         formed = points.dtype == np.float64 and sp.issparse(points) == stream.sparse
         yield f"{name} in the format of the rows", formed
         yield f"{name} that suit the kernel", kernel.accepts(points)
+
+
+def trial_rules(began: Any, state: dict[str, Any]) -> Rules:
+    """Yield rules on the state without a new start that is on trial."""
+    stream, info = state["_stream"], state["update_info_"]
+    before = stream.trial.state
+    yield "no trial within a trial", before.trial is None
+    yield "fewer labels in a trial than it may have", 0 <= stream.trial.n_labels < LONGEST
+    yield "the same classes in a trial", same_classes(before.registry, stream.registry)
+    yield (
+        "the same rows in a trial",
+        (before.n_rows, before.n_batches, before.sparse, before.scale.size)
+        == (stream.n_rows, stream.n_batches, stream.sparse, stream.scale.size),
+    )
+    yield "the same parameters in a trial", before.fixed == stream.fixed
+    choice = before.choice
+    info = info._replace(
+        n_recorded=before.record.size,
+        weight=choice.weight,
+        temperature=choice.temperature,
+        others=choice.others,
+    )
+    yield from mixture_rules(began, {**state, "_stream": before, "update_info_": info})
 
 
 def same_classes(first: ClassRegistry, second: ClassRegistry) -> bool:

@@ -34,9 +34,10 @@ from seqmed.graph.propagation import GraphInfo
 from seqmed.kernels import RBF, DCMFisher, Expansion, Polynomial, Precomputed, TfIdf
 from seqmed.label_dtypes import is_label_dtype
 from seqmed.mixture.change import Change, RecentRows
+from seqmed.mixture.record import PRIOR_EXPONENTS, RECORD, Scales, ScoreRecord
 from seqmed.mixture.refitted import LinearExpert
 from seqmed.mixture.state import PROBES, MixtureState
-from seqmed.mixture.weighting import PRIOR_EXPONENTS, RECORD, Choice, Scales, ScoreRecord
+from seqmed.mixture.weighting import Choice
 from seqmed.model_file.annotations import check, field_types, field_values, parts_of
 from seqmed.model_file.saved_rows import SavedRows
 from seqmed.pipelines.column_statistics import ColumnStatistics

@@ -147,6 +147,10 @@ def classifier(stream: type, info: type, rules: Any, **more: Any) -> Kept:
 def with_sketches(state: dict[str, Any]) -> dict[str, Any]:
     """Return the state of a model with a graph, with the sketches of its kept rows."""
     stream = state["_stream"]
+    trial = getattr(stream, "trial", None)
+    if trial is not None:
+        before = with_sketches({"_stream": trial.state})["_stream"]
+        stream = stream._replace(trial=trial._replace(state=before))
     graph = replace(stream.graph, rows=completed(stream.graph.rows))
     return {**state, "_stream": stream._replace(graph=graph)}
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array
-from seqmed.streams.errors import Fault, StreamError, notice, refusing
+from seqmed.streams.errors import StreamError, notice, refusing
 from seqmed.streams.files import Bytes
-from seqmed.streams.tables import BLOCK, SAMPLE, Piece, Start, Wanted
+from seqmed.streams.limits import Limits, option
+from seqmed.streams.tables import BLOCK, Cells, Piece, Start, Wanted
 
-# Largest number of bytes in a row. Only a file without line ends, or with a quote that is never
-# closed, has longer rows.
-LONGEST_ROW = 2**24
+# Rows that are read first, to detect the dialect or the columns.
+SAMPLE = 100
+STRAY_RETURN = re.compile(rb"\r(?!\n)")
 MARK = b"\xef\xbb\xbf"  # byte order mark
 
 Ends = NDArray[np.int64]
@@ -57,21 +57,15 @@ class Chunk:
         return places(self.raw, "\n")
 
 
-class Cells(NamedTuple):
-    """The rows of a chunk, as in `Piece`."""
-
-    numbers: Array
-    values: dict[str, list[Any]]
-    faults: dict[int, Fault]
-
-
 class Text:
     """A buffered reader of records.
 
     Parameters
     ----------
-    source : the open file.
+    source : the open file, in UTF-8.
     name : name of the file in messages.
+    limits : the limit on the bytes of a row. Only a file without line ends, or with a quote that is
+        never closed, has longer rows.
     grows : whether more may be written to the file. Then a last record without a line end may be
         incomplete, and is left for the next run.
 
@@ -80,8 +74,8 @@ class Text:
     deferred : whether a last record was left for the next run.
     """
 
-    def __init__(self, source: Bytes, name: str, grows: bool):
-        self.name = name
+    def __init__(self, source: Bytes, name: str, limits: Limits, grows: bool):
+        self.name, self.limits = name, limits
         self.deferred = False
         self._grows = grows
         self.buffer = b""
@@ -89,16 +83,12 @@ class Text:
         self._source = source
         while len(self.buffer) < len(MARK) and not self.at_end:
             self.fill()
-        if self.buffer.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise StreamError(
-                f"{name} is in UTF-16, expected UTF-8: convert it, for example with iconv."
-            )
         self.mark = self.take(len(MARK) if self.buffer.startswith(MARK) else 0)
 
     def fill(self) -> None:
-        """Read another block."""
+        """Read another block; as much as is buffered, so that long rows are read in linear time."""
         with refusing(self.name, "text"):
-            block = self._source.read(BLOCK)
+            block = self._source.read(max(BLOCK, len(self.buffer)))
         self.at_end = not block
         self.buffer += block
 
@@ -113,14 +103,32 @@ class Text:
             self._source.seek(offset)
         self.buffer, self.at_end = b"", False
 
-    def peek(self, split: Split, count: int = SAMPLE) -> Chunk:
+    def peek(self, split: Split, count: int) -> Chunk:
         """Return the first records, at most ``count``, and leave them in the buffer."""
         while True:
-            last = self._ended or len(self.buffer) >= LONGEST_ROW
-            ends = split(self.buffer[:LONGEST_ROW], last)[:count]
-            if last or self.at_end or ends.size == count:
-                return Chunk(self.buffer[: ends[-1] if ends.size else 0], ends, 1)
+            chunk = self.buffered(split, count)
+            if chunk.ends.size == count or self.at_end or self._full:
+                return chunk
             self.fill()
+
+    def buffered(self, split: Split, count: int) -> Chunk:
+        """Return the first records that are in the buffer, at most ``count``."""
+        last = self._ended or self._full
+        blank = self._blank
+        ends = split(self.buffer[blank : max(self.limits.row_bytes, blank)], last)[:count] + blank
+        return Chunk(self.buffer[: ends[-1] if ends.size else 0], ends, 1)
+
+    @property
+    def _blank(self) -> int:
+        """The size of the blank lines at the beginning of the buffer."""
+        size = len(self.buffer) - len(self.buffer.lstrip(b"\r\n"))
+        stray = STRAY_RETURN.search(self.buffer, 0, size) if size else None
+        return stray.start() if stray else size
+
+    @property
+    def _full(self) -> bool:
+        """Whether the buffer holds as much as a row may."""
+        return len(self.buffer) >= self.limits.row_bytes
 
     def has_records(self, split: Split) -> bool:
         """Return whether there is a record, or more bytes than are buffered."""
@@ -150,27 +158,43 @@ class Text:
 
         A record that is too long is cut at the end of its first line.
         """
+        longest = self.limits.row_bytes
         while self.buffer or not self.at_end:
-            ends, size = split(self.buffer, self._ended), len(self.buffer)
-            if (ends[0] if ends.size else size) > LONGEST_ROW:
-                if b"\n" not in self.buffer[:LONGEST_ROW]:
+            blank = self._blank
+            if blank > BLOCK:
+                raw = self.take(blank)
+                yield Chunk(raw, np.zeros(0, dtype=np.int64), line)
+                line += raw.count(b"\n")
+                continue
+            ends, size = self._next_ends(split), len(self.buffer)
+            if (ends[0] if ends.size else size) > longest:
+                if b"\n" not in self.buffer[:longest]:
                     raise StreamError(
-                        f"{self.name}, line {line}: no line end in {LONGEST_ROW} bytes, expected "
-                        "rows: check the format, or convert the line ends."
+                        f"{self.name}, line {line}: no line end in {longest} bytes, expected rows: "
+                        "check the format, convert the line ends, or raise the limit with "
+                        f"{option('row_bytes')}."
                     )
-                ends = split(self.buffer[:LONGEST_ROW], True)[:1]
-                size = int(ends[-1]) if ends.size else LONGEST_ROW
-            elif not self._ended:
-                if not ends.size:
-                    if self.at_end:
-                        self._defer(line)
-                    else:
-                        self.fill()
-                    continue
+                ends = split(self.buffer[:longest], True)[:1]
+                size = int(ends[-1]) if ends.size else longest
+            elif ends.size and not (self._ended and size <= 2 * BLOCK):
                 size = int(ends[-1])
+            elif not self._ended:
+                if self.at_end:
+                    self._defer(line)
+                else:
+                    self.fill()
+                continue
             raw = self.take(size)
             yield Chunk(raw, ends, line)
             line += raw.count(b"\n")
+
+    def _next_ends(self, split: Split) -> Ends:
+        """Return the ends of the next records: of one block, if it holds any."""
+        if len(self.buffer) > 2 * BLOCK:
+            ends = split(self.buffer[:BLOCK], False)
+            if ends.size:
+                return ends
+        return split(self.buffer, self._ended)
 
     def fraction(self) -> float:
         """Return the fraction of the text that has been read, 0 to 1."""
@@ -191,17 +215,17 @@ class TextTable(ABC):
         self._head = text.mark  # the bytes before the first row
 
     @abstractmethod
-    def _parser(self, wanted: Wanted) -> Callable[[Chunk], Cells]:
-        """Return a function from records to rows."""
+    def _cells(self, chunk: Chunk, wanted: Wanted) -> Cells:
+        """Return the values of some records."""
 
-    def pieces(self, wanted: Wanted, start: Start) -> Iterator[Piece]:
-        parse, head, lines = self._parser(wanted), self._head, self._head.count(b"\n")
+    def pieces(self, start: Start) -> Iterator[Piece]:
+        head, lines = self._head, self._head.count(b"\n")
         if start.offset:
             self._text.jump(start.offset)
             head, lines = b"", start.lines
         for chunk in self._text.chunks(self._split, lines + 1):
             ends = chunk.ends + len(head)
-            yield Piece(*parse(chunk), head + chunk.raw, ends, chunk.line_of)
+            yield Piece(partial(self._cells, chunk), head + chunk.raw, ends, chunk.line_of)
             head = b""
 
     @property
@@ -222,7 +246,7 @@ def line_ends(raw: bytes, final: bool) -> Ends:
 
 def places(raw: bytes, character: str) -> NDArray[np.int64]:
     """Return the positions of an ASCII character in some bytes."""
-    return np.flatnonzero(np.frombuffer(raw, np.uint8) == ord(character)).astype(np.int64)
+    return np.flatnonzero(np.frombuffer(raw, np.uint8) == ord(character))
 
 
 def without_blank(raw: bytes, ends: Ends, final: bool) -> Ends:
@@ -230,8 +254,10 @@ def without_blank(raw: bytes, ends: Ends, final: bool) -> Ends:
     if final and len(raw) > (ends[-1] if ends.size else 0):
         ends = np.append(ends, len(raw))
     sizes = np.diff(ends, prepend=0)
-    view = np.frombuffer(raw, np.uint8)
-    breaks = (view == ord("\n")) | (view == ord("\r"))
     short = np.flatnonzero(sizes <= 2)
-    blank = breaks[ends[short] - 1] & breaks[ends[short] - sizes[short]]
-    return np.delete(ends, short[blank])
+    if not short.size:
+        return ends
+    view = np.frombuffer(raw, np.uint8)
+    last, first = view[ends[short] - 1], view[ends[short] - sizes[short]]
+    breaks = (ord("\n"), ord("\r"))
+    return np.delete(ends, short[np.isin(last, breaks) & np.isin(first, breaks)])

@@ -223,6 +223,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 raise ValueError(f"{name}={value!r}, expected a list of strings: correct it.")
         features = None if self.features is None else tuple(map(str, self.features))
         named = {*chosen, *(features or ())}
+        for name in features or ():
+            if chosen.get(name) == kinds.DROP:
+                raise ValueError(
+                    f"column {name!r} is named twice, to be used and to be dropped: leave one out."
+                )
         if self.label is not None and self.label in named:
             raise ValueError(
                 f"column {self.label!r} is the column of labels and cannot be a feature: leave it "
@@ -342,6 +347,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def needed_(self) -> tuple[str, ...]:
         """The columns that every table must have."""
         return self.encoding_.needed
+
+    @property
+    def id_columns(self) -> tuple[str, ...]:
+        """The columns that were left out because they have a different value in every row."""
+        return tuple(each.name for each in self.encoding_.columns if each.reason == "id")
 
     @property
     def feature_names_in_(self) -> NDArray[np.object_]:
