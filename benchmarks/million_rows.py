@@ -1,7 +1,8 @@
 """A million rows through `seqmed learn`: rows a second, peak memory, and where the time goes.
 
 A made-up CSV of 20 columns of numbers with missing cells, a category, a date and an id, two classes
-of three Gaussians each, and 2 % labels, in a temporary folder, is learned by the command in a process of its own, with timers around its parts.
+of three Gaussians each, and 2 % labels, in a temporary folder, is learned by the command in a
+process of its own, with timers around its parts.
 A part's time is without that of parts within it. The classifier is the default, `SeqGraphMED`, its
 support vectors bounded by `--budget`. CPU seconds are given too: other work on the machine does not
 count in them.

@@ -36,8 +36,8 @@ class EncoderCheck:
     def checked(self, table: Any) -> tuple[Any, dict[int, Fault]]:
         """Return a table, and the faults of rows with bad cells by their index.
 
-        The cells of the first batch are unchanged. Later ones have the types of the encoder, so that
-        it need not parse them again.
+        The cells of the first batch are unchanged. Later ones have the types of the encoder, which
+        then need not parse them again.
         """
         encoder = self._encoder()
         if hasattr(encoder, "encoding_"):
