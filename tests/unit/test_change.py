@@ -7,7 +7,7 @@ from sklearn.linear_model import SGDClassifier
 
 import seqmed
 from seqmed import SeqGraphMED, SeqMED
-from seqmed.cli.parameters import new_model
+from seqmed.cli.parameters import new_classifier
 from seqmed.mixture import trial
 from seqmed.mixture.change import FEWEST_LABELS, SIGNIFICANT, SMALLEST_SIDE, find_change
 from tests.reference.change import naive_change
@@ -286,7 +286,10 @@ def test_the_log_of_the_command_shows_the_change(tmp_path):
             kind = "" if label is None else f"class {label}"
             lines.append(",".join([*map(str, row), kind]))
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
-    options = ("--label", "kind", "--batch-size", SIZE, "--log", "log", "--forgetting", "auto")
+    options = (
+        "--label", "kind", "--first-batch", SIZE, "--batch-size", SIZE, "--no-scale", "--log", "log",
+        "--forgetting", "auto",
+    )  # fmt: skip
     assert seqmed_command(tmp_path, "learn", "model", "rows.csv", *options).code == 0
     marked = {n: e for n, e in enumerate(log_lines(tmp_path / "log")) if "labels_since_change" in e}
     assert len(marked) == 1
@@ -297,7 +300,7 @@ def test_the_log_of_the_command_shows_the_change(tmp_path):
 
 def test_the_command_line_sets_auto_for_the_mixture_only():
     """`SeqMED` has a factor only; a number is set for both."""
-    model = new_model(None, {"forgetting": "auto"})
+    model = new_classifier(None, {"forgetting": "auto"})
     assert (model.forgetting, model.estimator.forgetting) == ("auto", 1.0)
-    model = new_model(None, {"forgetting": 0.9})
+    model = new_classifier(None, {"forgetting": 0.9})
     assert (model.forgetting, model.estimator.forgetting) == (0.9, 0.9)

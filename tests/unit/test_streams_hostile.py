@@ -17,7 +17,7 @@ LARGEST = 600 * 2**20
 PATIENCE = 1200
 
 READER = """
-import json, resource, sys, time, warnings
+import json, sys, time, warnings
 from seqmed.streams import LabelColumn, Stream, StreamError
 
 class Everything:
@@ -42,7 +42,8 @@ for path in sys.stdin.read().split("\\n"):
                 rows += batch.table.num_rows
         except StreamError as error:
             result = str(error)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        with open("/proc/self/status") as status:  # ru_maxrss includes the process that forked
+            peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) * 1024
         seconds = time.monotonic() - begin
         print(json.dumps([path, result, rows, peak, seconds]), flush=True)
 """

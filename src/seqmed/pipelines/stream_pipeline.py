@@ -33,14 +33,17 @@ __all__ = ["InputDriftWarning", "StreamPipeline"]
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def _if_final_has(name: str) -> Callable[[Method], Method]:
-    """Return a decorator for methods that need a method ``name`` of the final step."""
+def _if_final_has(name: str, public: str | None = None) -> Callable[[Method], Method]:
+    """Return a decorator for methods that need a method ``name`` of the final step.
+
+    ``public`` is its name in messages, if it is another one.
+    """
 
     def check(pipeline: StreamPipeline) -> bool:
         final = pipeline._final_estimator
-        if not hasattr(final, name):
+        if not hasattr(getattr(final, "best_estimator_", final), name):
             raise AttributeError(
-                f"the final step is {final!r}, expected an estimator with {name}: end the "
+                f"the final step is {final!r}, expected an estimator with {public or name}: end the "
                 "pipeline with one, such as SeqMED."
             )
         return True
@@ -281,6 +284,7 @@ class StreamPipeline(Pipeline):
         deviations: Array = final.decision_std(transformed(steps, X))
         return deviations
 
+    @_if_final_has("_uncertainty", "query")
     def query(self, X: Any, n: int) -> Indices:
         """Transform rows, and return those to label next, the most valuable first.
 

@@ -88,7 +88,7 @@ class Text:
     def fill(self) -> None:
         """Read another block; as much as is buffered, so that long rows are read in linear time."""
         with refusing(self.name, "text"):
-            block = self._source.read(max(BLOCK, len(self.buffer)))
+            block = self._source.read(min(max(BLOCK, len(self.buffer)), self.limits.row_bytes))
         self.at_end = not block
         self.buffer += block
 
@@ -166,14 +166,9 @@ class Text:
                 yield Chunk(raw, np.zeros(0, dtype=np.int64), line)
                 line += raw.count(b"\n")
                 continue
+            self._refuse_endless(line)
             ends, size = self._next_ends(split), len(self.buffer)
             if (ends[0] if ends.size else size) > longest:
-                if b"\n" not in self.buffer[:longest]:
-                    raise StreamError(
-                        f"{self.name}, line {line}: no line end in {longest} bytes, expected rows: "
-                        "check the format, convert the line ends, or raise the limit with "
-                        f"{option('row_bytes')}."
-                    )
                 ends = split(self.buffer[:longest], True)[:1]
                 size = int(ends[-1]) if ends.size else longest
             elif ends.size and not (self._ended and size <= 2 * BLOCK):
@@ -187,6 +182,16 @@ class Text:
             raw = self.take(size)
             yield Chunk(raw, ends, line)
             line += raw.count(b"\n")
+
+    def _refuse_endless(self, line: int) -> None:
+        """Refuse a text whose next line is longer than a row may be, before it is split."""
+        longest = self.limits.row_bytes
+        if len(self.buffer) > longest and self.buffer.find(b"\n", 0, longest) < 0:
+            raise StreamError(
+                f"{self.name}, line {line}: no line end in {longest} bytes, expected rows: check "
+                "the format, convert the line ends, or raise the limit with "
+                f"{option('row_bytes')}."
+            )
 
     def _next_ends(self, split: Split) -> Ends:
         """Return the ends of the next records: of one block, if it holds any."""
