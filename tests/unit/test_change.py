@@ -287,8 +287,8 @@ def test_the_log_of_the_command_shows_the_change(tmp_path):
             lines.append(",".join([*map(str, row), kind]))
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
     options = (
-        "--label", "kind", "--first-batch", SIZE, "--batch-size", SIZE, "--no-scale", "--log", "log",
-        "--forgetting", "auto",
+        "--label", "kind", "--first-batch", SIZE, "--batch-size", SIZE, "--no-scale",
+        "--log", "log", "--forgetting", "auto",
     )  # fmt: skip
     assert seqmed_command(tmp_path, "learn", "model", "rows.csv", *options).code == 0
     marked = {n: e for n, e in enumerate(log_lines(tmp_path / "log")) if "labels_since_change" in e}

@@ -43,8 +43,8 @@ def _if_final_has(name: str, public: str | None = None) -> Callable[[Method], Me
         final = pipeline._final_estimator
         if not hasattr(getattr(final, "best_estimator_", final), name):
             raise AttributeError(
-                f"the final step is {final!r}, expected an estimator with {public or name}: end the "
-                "pipeline with one, such as SeqMED."
+                f"the final step is {final!r}, expected an estimator with {public or name}: end "
+                "the pipeline with one, such as SeqMED."
             )
         return True
 
