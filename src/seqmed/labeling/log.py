@@ -141,11 +141,8 @@ def parse(content: bytes, names: Sequence[str], path: Path) -> tuple[list[Event]
 
 
 def whole_lines(content: bytes) -> int:
-    """Return the number of bytes that are whole lines; zeros of a crashed disk are no lines."""
-    end = content.rfind(b"\n") + 1
-    while b"\x00" in content[:end]:
-        end = content.rfind(b"\n", 0, content.index(b"\x00")) + 1
-    return end
+    """Return the number of bytes that are whole lines; zeros that a crash left are no line."""
+    return content.rstrip(b"\x00").rfind(b"\n") + 1
 
 
 def is_event(cells: Sequence[str]) -> bool:
