@@ -41,7 +41,8 @@ class RowLabels:
     first : first label of each person, for the agreement.
     skipped : people who skipped the row.
     settled : label on which people settled.
-    asked : the first answer with a reason: why the row was asked, and the prediction.
+    asked : the first label with a reason: why the row was asked, and the prediction.
+    answer : the last answer, a label or a skip, with a reason.
     id : value of the id column.
     version : number of events of the row.
     last : number of the last event of the row.
@@ -52,6 +53,7 @@ class RowLabels:
     skipped: set[str] = field(default_factory=set)
     settled: str | None = None
     asked: Event | None = None
+    answer: Event | None = None
     id: str = ""
     version: int = 0
     last: int = 0
@@ -177,7 +179,9 @@ class Ledger:
             answers.remove(key)
             if event.event == UNDO:
                 returned.append(key)
-        self.n_answers += event.is_answer
+        if event.is_answer:
+            self.n_answers += 1
+            row.answer = event
         if event.event == LABEL and event.why and row.asked is None:
             row.asked = event
             (self.checks if event.why == RANDOM else self.queried)[key] = None
