@@ -132,7 +132,7 @@ class Pages:
         while (cards := await run_in_threadpool(self._desk.cards, session)) is None and end > 0:
             await asyncio.sleep(CARD_INTERVAL)
             end -= CARD_INTERVAL
-        return JSONResponse({"cards": cards})
+        return JSONResponse({"cards": cards, "number": self._desk.session(session).number})
 
     async def row(self, request: Request) -> Response:
         query = request.query_params

@@ -22,8 +22,8 @@ from seqmed.labeling.ledger import Ledger
 LATEST = 100
 # Coverage of the interval.
 CONFIDENCE = 0.95
-# Answers in the moving mean of the chart, and its largest number of points.
-WINDOW, POINTS = 30, 120
+# Outcomes in the moving mean of the chart, at most and at least, and its largest number of points.
+WINDOW, LEAST, POINTS = 30, 5, 120
 # Share of changed predictions below which more labels are likely to change little.
 LITTLE = 0.01
 
@@ -72,28 +72,38 @@ def interval(correct: int, n: int, confidence: float = CONFIDENCE) -> tuple[floa
     return low, high
 
 
-def outcomes(ledger: Ledger, keys: Iterable[RowKey]) -> list[bool]:
-    """Return whether the prediction of each row was correct; rows without a label are left out."""
+class Outcome(NamedTuple):
+    """Whether the prediction of a row was correct, and the number of the row among the answers."""
+
+    number: int
+    hit: bool
+
+
+def outcomes(ledger: Ledger, keys: Iterable[RowKey]) -> list[Outcome]:
+    """Return the outcomes of rows; rows without a label or a prediction are left out."""
+    numbers = {key: number for number, key in enumerate(ledger.rows, 1)}
     found = []
     for key in keys:
         row = ledger.rows[key]
         if row.label is not None and row.asked is not None and row.asked.guess:
-            found.append(row.asked.guess == row.label)
+            found.append(Outcome(numbers[key], row.asked.guess == row.label))
     return found
 
 
-def accuracy(hits: Sequence[bool], latest: int = LATEST) -> Accuracy:
+def accuracy(found: Sequence[Outcome], latest: int = LATEST) -> Accuracy:
     """Return the accuracy of the latest outcomes."""
-    hits = hits[-latest:]
-    correct, n = sum(hits), len(hits)
+    found = found[-latest:]
+    correct, n = sum(each.hit for each in found), len(found)
     return Accuracy(correct, n, *interval(correct, n))
 
 
-def moving_means(hits: Sequence[bool]) -> list[tuple[int, float]]:
-    """Return number of outcomes and mean of the last ones, for a chart of at most `POINTS`."""
-    step = max(1, -(-len(hits) // POINTS))
-    ends = range(len(hits), 0, -step)
-    means = [(end, sum(hits[max(0, end - WINDOW) : end]) / min(end, WINDOW)) for end in ends]
+def moving_means(found: Sequence[Outcome]) -> list[tuple[int, float]]:
+    """Return numbers of answers and means of the last outcomes, at most `POINTS` for a chart."""
+    step = max(1, -(-len(found) // POINTS))
+    means = []
+    for end in range(len(found), LEAST - 1, -step):
+        last = found[max(0, end - WINDOW) : end]
+        means.append((last[-1].number, sum(each.hit for each in last) / len(last)))
     return means[::-1]
 
 
