@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from seqmed.estimators.seqgraphmed import SeqGraphMED
     from seqmed.estimators.seqlapmed import SeqLapMED
     from seqmed.estimators.seqmed import SeqMED
-    from seqmed.loading import load
-    from seqmed.model_file import save
+    from seqmed.model_file import load, save
+    from seqmed.pipelines.making import make_stream_pipeline
     from seqmed.pipelines.stream_pipeline import InputDriftWarning, StreamPipeline
     from seqmed.selection.search import PrequentialSearch
     from seqmed.selection.splitting import SemiSupervisedSplit
+    from seqmed.tables.encoder import TableEncoder
 
 __version__ = "0.1.0"
 
@@ -28,9 +29,11 @@ __all__ = [
     "SeqLapMED",
     "SeqMED",
     "StreamPipeline",
+    "TableEncoder",
     "__version__",
     "active",
     "load",
+    "make_stream_pipeline",
     "save",
 ]
 
@@ -45,7 +48,9 @@ MODULES = {
     "SeqLapMED": "estimators.seqlapmed",
     "SeqMED": "estimators.seqmed",
     "StreamPipeline": "pipelines.stream_pipeline",
-    "load": "loading",
+    "TableEncoder": "tables.encoder",
+    "load": "model_file",
+    "make_stream_pipeline": "pipelines.making",
     "save": "model_file",
 }
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqmed.arrays import Array
+from seqmed.measures import BINS, Measures, wilson_interval
 from seqmed.model_file.files import write_output
 
 if TYPE_CHECKING:
@@ -26,9 +27,14 @@ AREAS = (PALETTE[6], PALETTE[5], PALETTE[2], PALETTE[3])
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 DASHES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1)))
 LONG_LABEL = 24
-# Width and height of a panel in inches; largest number of classes whose names are written.
+# Width and height of a panel in inches; largest number of classes whose names are written, and
+# number of classes from which on the confusion matrix is larger than the other panels.
 PANEL = (4.6, 4.2)
-NAMED_CLASSES = 20
+NAMED_CLASSES, WIDE_CONFUSION = 30, 12
+# Longest name of a class; largest number of curves whose legend is inside the panel.
+LONGEST_NAME, CURVES_INSIDE = 16, 3
+# Height of the panel of a calibration, in heights of the highest bar of counts.
+COUNTS_HEIGHT = 3.5
 FORMATS = ("png", "svg", "pdf")
 # Labels in the moving mean of the prequential accuracy.
 MOVING_LABELS = 100
@@ -83,49 +89,198 @@ def picture_format(path: Path) -> str:
     return kind
 
 
-def reliability(axes: Axes, probabilities: Array, accuracies: Array, counts: Array) -> Axes:
-    """Draw the accuracy of predictions against their probability.
+def evaluation(measures: Measures, positive: Any = None, records: Sequence[Record] = ()) -> Figure:
+    """Return a figure of the measures of `seqmed evaluate`.
+
+    Panels: calibration, precision and recall, confusion, and the accuracy over the stream.
+
+    Parameters
+    ----------
+    measures : measures of the labeled rows.
+    positive : the positive class, the only one whose precision and recall are drawn; None to draw
+        all classes.
+    records : as in `learning_log`; without them, the accuracy over the stream is left out.
+    """
+    require_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    names = list(map(str, measures.classes))
+    curves = {
+        label: curve
+        for label, curve in measures.curves().items()
+        if positive is None or label == positive
+    }
+    large = max(PANEL[1], 0.29 * min(len(names), NAMED_CLASSES) + 1.6)  # side of the confusion
+    drawn = ["calibration", *(["precision"] if curves else []), *(["accuracy"] if records else [])]
+    wide = PANEL[0] + 1.3 * (len(curves) > CURVES_INSIDE)
+    figure = Figure(layout="constrained")
+    FigureCanvasAgg(figure)
+    if len(names) > WIDE_CONFUSION and len(drawn) > 1:  # small panels in a column of their own
+        large = max(large, PANEL[1] * len(drawn) * 0.8)
+        figure.set_size_inches(wide + large + 0.4, large)
+        sides: Any = figure.subfigures(1, 2, width_ratios=[wide, large + 0.4])
+        left, right = sides
+        axes = dict(zip(drawn, left.subplots(len(drawn), 1, squeeze=False)[:, 0], strict=True))
+        axes["confusion"] = right.subplots()
+    else:
+        drawn.insert(1, "confusion")
+        columns = 2 if len(drawn) == 4 else len(drawn)
+        rows = len(drawn) // columns
+        figure.set_size_inches(columns * max(wide, large + 0.4), rows * large)
+        axes = dict(
+            zip(drawn, np.ravel(figure.subplots(rows, columns, squeeze=False)), strict=True)
+        )
+    counts, probabilities, accuracies = measures.calibration
+    reliability(axes["calibration"], probabilities, accuracies, counts, bins=BINS)
+    confusion(axes["confusion"], measures.matrix, names)
+    if curves:
+        precision_recall(axes["precision"], {
+            f"{shortened(str(label))} (average {average_precision(measures, label)})": curve
+            for label, curve in curves.items()
+        })  # fmt: skip
+    if records:
+        prequential_accuracy(axes["accuracy"], records, outside=False)
+        axes["accuracy"].set(xlabel="row of the stream", title="accuracy over the stream")
+        axes["accuracy"].xaxis.set_major_formatter("{x:,.0f}")
+        axes["accuracy"].locator_params(axis="x", nbins=5)
+    return figure
+
+
+def average_precision(measures: Measures, label: Any) -> str:
+    """Return the average precision of a class as text."""
+    ranking = measures.ranking(label)
+    return "unknown" if ranking is None else f"{ranking.average_precision:.2f}"
+
+
+def shortened(name: str) -> str:
+    """Return the name of a class, shortened if it is long."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+
+
+def reliability(
+    axes: Axes, probabilities: Array, accuracies: Array, counts: Array, *, bins: int = BINS
+) -> Axes:
+    """Draw the accuracy of predictions against their probability, and the rows of every bin.
+
+    Error bars are 95 % intervals of the accuracy (Wilson). Bars at the bottom, with the axis on the
+    right, are the numbers of rows.
 
     Parameters
     ----------
     axes : where to draw.
-    probabilities, accuracies : (bins,) means of the predictions in every bin.
-    counts : (bins,) number of predictions, shown as the size of the marks.
+    probabilities, accuracies : (m,) means of the predictions in every bin that is not empty.
+    counts : (m,) number of predictions.
+    bins : number of bins, which divide the probabilities from 0 to 1 equally.
     """
-    axes.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle="--", label="calibrated")
-    axes.plot(probabilities, accuracies, color=PALETTE[0], linewidth=1.2)
-    axes.scatter(probabilities, accuracies, 200 * counts / counts.sum() + 8, color=PALETTE[0])
+    probabilities, accuracies = np.asarray(probabilities), np.asarray(accuracies)
+    counts = np.asarray(counts)
+    rows = axes.twinx()
+    places = np.minimum((probabilities * bins).astype(int), bins - 1)
+    rows.bar((places + 0.5) / bins, counts, 0.9 / bins, color="0.85", linewidth=0, label="rows")
+    top = float(counts.max())
+    rows.set(ylim=(0, COUNTS_HEIGHT * top), ylabel="rows per bin")
+    rows.yaxis.set_label_coords(1.13, 0.16)
+    rows.set_yticks([0, top], ["0", f"{top:,.0f}"])
+    rows.tick_params(labelsize="small")
+    rows.set_zorder(0)
+    axes.set_zorder(1)
+    axes.patch.set_visible(False)
+    ends = np.array(
+        [
+            wilson_interval(round(accuracy * count), round(count))
+            for accuracy, count in zip(accuracies, counts, strict=True)
+        ]
+    )
+    errors = np.maximum(np.abs(ends - accuracies[:, None]).T, 0.0)
+    axes.plot([0, 1], [0, 1], color="0.5", linewidth=1, linestyle="--", label="calibrated")
+    axes.errorbar(
+        probabilities, accuracies, errors, color=PALETTE[0], linewidth=1.4, elinewidth=1,
+        capsize=2, marker="o", markersize=4, label="accuracy, 95 % interval",
+    )  # fmt: skip
     axes.set(
         xlabel="probability of the predicted class", ylabel="accuracy",
-        title="calibration", xlim=(-0.05, 1.05), ylim=(-0.05, 1.05),
+        title="calibration", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02),
     )  # fmt: skip
     axes.grid(alpha=0.3, linewidth=0.6)
-    axes.legend(frameon=False, fontsize="small")
+    axes.legend(loc="upper left", frameon=False, fontsize="small")
     return axes
 
 
 def confusion(axes: Axes, matrix: Any, names: Sequence[str]) -> Axes:
-    """Draw a confusion matrix, as fractions of the true classes.
+    """Draw a confusion matrix: counts, shaded by their fraction of the true class.
 
     Parameters
     ----------
     axes : where to draw.
     matrix : (K, K) counts, a row for every true class and a column for every predicted one.
-    names : (K,) names of the classes, written if there are at most `NAMED_CLASSES`.
+    names : (K,) names of the classes. Names and counts are written if there are at most
+        `NAMED_CLASSES`.
     """
     matrix = np.asarray(matrix)
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     axes.set(xlabel="predicted", ylabel="true", title="confusion")
     if len(names) <= NAMED_CLASSES:
-        axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
-        axes.set_yticks(range(len(names)), names)
+        size = 9.0 if len(names) <= 10 else 7.5 if len(names) <= 20 else 6.5
+        texts = [shortened(name) for name in names]
+        upright = max(map(len, texts), default=0) <= 2
+        turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+        axes.set_xticks(range(len(names)), texts, fontsize=size, **({} if upright else turned))
+        axes.set_yticks(range(len(names)), texts, fontsize=size)
+        few = len(names) <= 5
         for true, predicted in np.argwhere(matrix):
+            count = matrix[true, predicted]
             axes.text(
-                predicted, true, f"{matrix[true, predicted]:,}", ha="center", va="center",
-                fontsize="small", color="white" if shares[true, predicted] > 0.5 else "black",
+                predicted, true, f"{count:,}" if few else short_count(count), ha="center",
+                va="center", fontsize=size - 1.0,
+                color="white" if shares[true, predicted] > 0.5 else "black",
             )  # fmt: skip
     return axes
+
+
+def short_count(count: float) -> str:
+    """Return a count in at most four characters."""
+    for unit, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= 0.9995 * unit:
+            return (
+                f"{count / unit:.1f}{sign}" if count < 9.95 * unit else f"{count / unit:.0f}{sign}"
+            )
+    return f"{count:.0f}"
+
+
+def precision_recall(axes: Axes, curves: Mapping[str, tuple[Array, Array]]) -> Axes:
+    """Draw precision against recall, a curve for every class.
+
+    Parameters
+    ----------
+    axes : where to draw.
+    curves : recall and precision (m,) by the text of the legend, recall increasing from 0.
+    """
+    for place, (label, (recall, precision)) in enumerate(curves.items()):
+        axes.plot(
+            recall, precision, color=PALETTE[place % len(PALETTE)], label=label, linewidth=1.5,
+            linestyle=DASHES[place % len(DASHES)], marker=MARKERS[place % len(MARKERS)],
+            markersize=4, markevery=marked(recall, place / max(len(curves), 1)),
+            drawstyle="steps-pre", clip_on=False,
+        )  # fmt: skip
+    axes.set(
+        xlabel="recall", ylabel="precision", title="precision and recall", xlim=(0, 1.0),
+        ylim=(0, 1.02),
+    )  # fmt: skip
+    axes.grid(alpha=0.3, linewidth=0.6)
+    if len(curves) <= CURVES_INSIDE:
+        axes.legend(loc="lower left", fontsize="small", framealpha=0.9)
+    else:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="x-small")
+    return axes
+
+
+def marked(values: Array, offset: float) -> list[int]:
+    """Return places of about five marks that are evenly spaced on an axis from 0 to 1."""
+    wanted = (np.arange(5) + 0.1 + 0.8 * offset) / 5
+    places = np.unique(np.searchsorted(values, wanted).clip(max=values.size - 1))
+    return [int(place) for place in places]
 
 
 def accuracy_curves(axes: Axes, curves: dict[str, Array], *, title: str = "") -> Axes:
@@ -223,14 +378,17 @@ def read_log(path: str | os.PathLike[str]) -> list[Record]:
     return records
 
 
-def prequential_accuracy(axes: Axes, records: Sequence[Record]) -> Axes:
+def prequential_accuracy(axes: Axes, records: Sequence[Record], *, outside: bool = True) -> Axes:
     """Draw the prequential accuracy over the rows of a stream, and the changes of the concept.
+
+    The band is the 95 % interval of the mean so far.
 
     Parameters
     ----------
     axes : where to draw.
     records : records of a log. The accuracy of the last `MOVING_LABELS` labels assumes that the
         errors of a batch are evenly distributed over its labels.
+    outside : whether the legend is to the right of the axes.
     """
     rows = column(records, "rows_so_far")
     scored, correct = (np.cumsum(column(records, name)) for name in ("scored", "correct"))
@@ -246,10 +404,20 @@ def prequential_accuracy(axes: Axes, records: Sequence[Record]) -> Axes:
             marker=MARKERS[place], linestyle=DASHES[place], markevery=max(1, known.sum() // 8),
             clip_on=False,
         )  # fmt: skip
+    pairs = zip(correct[known], scored[known], strict=True)
+    band = np.array([wilson_interval(int(hits), int(total)) for hits, total in pairs])
+    if band.size:
+        axes.fill_between(
+            rows[known], band[:, 0], band[:, 1], color=PALETTE[1], alpha=0.18, linewidth=0,
+            label="its 95 % interval",
+        )  # fmt: skip
     draw_changes(axes, records)
     axes.set(ylabel="prequential accuracy", xlim=(rows[0] - records[0]["rows"], rows[-1]))
     axes.grid(alpha=0.3, linewidth=0.6)
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    if outside:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    else:
+        axes.legend(loc="best", fontsize="small", framealpha=0.9)
     return axes
 
 

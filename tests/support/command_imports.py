@@ -3,11 +3,12 @@
 import numpy as np
 
 import seqmed.active
+import seqmed.cli.decision_options
 import seqmed.cli.lock
 import seqmed.cli.outputs
 import seqmed.cli.parameters
 import seqmed.cli.prequential
-import seqmed.cli.tally
+import seqmed.measures
 import seqmed.plotting  # noqa: F401
 from seqmed import SeqGraphMED, SeqLapMED
 

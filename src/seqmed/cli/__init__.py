@@ -20,9 +20,10 @@ def main() -> None:
 
     from seqmed.cli.errors import reported_errors
     from seqmed.cli.evaluate import evaluate
+    from seqmed.cli.help import EXIT_CODES, Command, Commands
     from seqmed.cli.inspect import inspect
     from seqmed.cli.learn import learn
-    from seqmed.cli.options import before_commands
+    from seqmed.cli.options import before_commands, with_reading_options
     from seqmed.cli.predict import predict
     from seqmed.cli.query import query
     from seqmed.cli.reproduce import reproduce
@@ -30,12 +31,13 @@ def main() -> None:
     from seqmed.cli.standard_streams import prepare
 
     app = typer.Typer(
-        name="seqmed", help=HELP, no_args_is_help=True, pretty_exceptions_enable=False,
-        callback=before_commands,
+        name="seqmed", help=HELP, epilog=EXIT_CODES, no_args_is_help=True,
+        pretty_exceptions_enable=False, callback=before_commands, cls=Commands,
         rich_markup_mode="markdown",  # joins the lines of a paragraph
     )  # fmt: skip
     for command in (learn, predict, evaluate, inspect, query, reproduce):
-        app.command(no_args_is_help=command is not reproduce)(with_debug(command))
+        named = app.command(no_args_is_help=command is not reproduce, cls=Command)
+        named(with_common_options(with_reading_options(command)))
     prepare()
     end_by_exception()
     with reported_errors("--debug" in sys.argv):
@@ -45,16 +47,27 @@ def main() -> None:
             sys.stdout.flush()
 
 
-def with_debug(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that reports errors in one line, or with --debug in full."""
-    from seqmed.cli import options
+def with_common_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the options --verbose, --quiet and --debug.
+
+    Errors are reported in one line, or with --debug in full.
+    """
+    from seqmed.cli import options, terminal
     from seqmed.cli.errors import reported_errors
     from seqmed.cli.signals import keep_handlers
 
     @functools.wraps(command)
-    def run(*, debug: bool, **given: Any) -> None:
+    def run(*, verbose: bool, quiet: bool, debug: bool, **given: Any) -> None:
         keep_handlers()
         with reported_errors(debug):
+            terminal.set_messages(verbose=verbose, quiet=quiet)
             command(**given)
 
-    return options.with_options(run, {"debug": (options.Debug, False)})
+    return options.with_options(
+        run,
+        {
+            "verbose": (options.Verbose, False),
+            "quiet": (options.Quiet, False),
+            "debug": (options.Debug, False),
+        },
+    )

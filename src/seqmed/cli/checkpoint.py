@@ -9,21 +9,15 @@ from typing import Any, Self
 
 from seqmed import model_file
 from seqmed.cli.errors import CommandError, naming_file
-from seqmed.estimators.graph_propagation import GraphPropagation
-from seqmed.estimators.seqgraphmed import SeqGraphMED
-from seqmed.estimators.seqlapmed import SeqLapMED
-from seqmed.estimators.seqmed import SeqMED
-from seqmed.streams import Position, Schema
+from seqmed.measures import Interval, wilson_interval
+from seqmed.pipelines.stream_pipeline import StreamPipeline
+from seqmed.streams import Dialect, LabelColumn, Position
 from seqmed.streams.errors import read_stored, refuse_stored
+from seqmed.streams.values import BOOLEAN, INTEGER, STRING
+from seqmed.tables.encoder import TableEncoder
 
-Classifier = SeqGraphMED | SeqMED | SeqLapMED | GraphPropagation
-# The first is the default.
-ESTIMATORS: dict[str, type[Classifier]] = {
-    "seqgraphmed": SeqGraphMED,
-    "seqmed": SeqMED,
-    "seqlapmed": SeqLapMED,
-    "graphpropagation": GraphPropagation,
-}
+# Types of labels on the command line by the kind of their dtype.
+LABEL_TYPES = {"i": INTEGER, "b": BOOLEAN, "U": STRING, "T": STRING, "O": STRING}
 FIRST = b'{"batch": '  # the beginning of every line of a log
 
 
@@ -49,6 +43,11 @@ class PrequentialRecord:
     def accuracy(self) -> float | None:
         """The fraction of correct predictions, None before the first prediction."""
         return self.correct / self.scored if self.scored else None
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval of the accuracy, None before the first prediction."""
+        return wilson_interval(self.correct, self.scored) if self.scored else None
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
@@ -111,67 +110,116 @@ class Progress:
 
     Parameters
     ----------
-    schema : schema of the rows, None before the first batch.
+    label : the column of labels; None for a model made in Python whose column is not known yet.
     position : position in the files.
     record : counts of rows and predictions.
     batch_size, batch_by : the rule for batches.
+    dialect : how texts are written, as chosen by options.
+    late : late labels that were learned, by the id of their row.
     log : the last lines of the log, if there is one.
     """
 
-    schema: Schema | None = None
+    label: LabelColumn | None = None
     position: Position = field(default_factory=Position)
     record: PrequentialRecord = field(default_factory=PrequentialRecord)
     batch_size: int | None = None
     batch_by: str | None = None
+    dialect: Dialect = field(default_factory=Dialect)
+    late: tuple[tuple[str, str], ...] = ()
     log: PendingLines | None = None
 
     @property
-    def known_schema(self) -> Schema:
-        """The schema after the first batch."""
-        assert self.schema is not None
-        return self.schema
+    def known_label(self) -> LabelColumn:
+        """The column of labels; refused if it is not known."""
+        if self.label is None:
+            raise CommandError(
+                "the model has no column of labels: continue it with seqmed learn --label COLUMN, "
+                "or make the pipeline with label=."
+            )
+        return self.label
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
         """Return stored progress; refuse anything else."""
         progress = read_stored(cls, data, "progress")
-        if progress.schema is None:
-            refuse_stored("progress", "schema", None)
         if progress.batch_size is not None and progress.batch_size < 1:
             refuse_stored("progress", "batch_size", progress.batch_size)
         if progress.log is not None and progress.log.start < 0:
             refuse_stored("progress", "log", progress.log)
+        if not all(len(pair) == 2 for pair in progress.late):
+            refuse_stored("progress", "late", progress.late)
         return progress
 
 
-def save(model: Classifier, progress: Progress, path: Path) -> None:
+def encoder_of(model: StreamPipeline) -> TableEncoder:
+    """Return the encoder of a model, its first step."""
+    encoder: TableEncoder = model.steps[0][1]
+    return encoder
+
+
+def classifier_of(model: StreamPipeline) -> Any:
+    """Return the classifier of a model, its last step."""
+    return model.steps[-1][1]
+
+
+def save(model: StreamPipeline, progress: Progress, path: Path) -> None:
     """Save a model and its progress in one file."""
     with naming_file(path):
         model_file.save(model, path, extra=asdict(progress))
 
 
-def load(path: Path) -> tuple[Classifier, Progress]:
-    """Return the model in a file and its progress."""
+def load(path: Path) -> tuple[StreamPipeline, Progress]:
+    """Return the model in a file and its progress.
+
+    A pipeline that was saved in Python has no progress yet. Its column of labels is that of the
+    encoder.
+    """
     if not path.exists():
         raise CommandError(
             f"{path} does not exist: check the path, or make a model with seqmed learn."
         )
     model, extra = model_file.load_with_extra(path)
     # isinstance: the class in a file is input, which may be one that commands do not use
-    if not isinstance(model, Classifier) or extra is None:
-        kind = type(model).__name__ + (" without a schema" if extra is None else "")
+    table = isinstance(model, StreamPipeline) and isinstance(model.steps[0][1], TableEncoder)
+    if not table or not hasattr(classifier_of(model), "_stream"):
+        kind = type(model).__name__
         raise CommandError(
-            f"{path} holds a {kind}, expected a model made by seqmed learn: use this file in "
-            "Python, with seqmed.load."
+            f"{path} holds a {kind}, expected a fitted pipeline that takes tables: make it with "
+            "seqmed learn or seqmed.make_stream_pipeline, or use this file in Python."
         )
     try:
-        progress = Progress.from_dict(extra)
+        progress = made_in_python(model) if extra is None else Progress.from_dict(extra)
     except ValueError as error:
         raise CommandError(f"{path}: {error}") from error
-    width = progress.known_schema.n_features
-    if width != getattr(model, "n_features_in_", None):
+    named = None if progress.label is None else progress.label.name
+    if named in encoder_of(model).feature_names_in_.tolist():
         raise CommandError(
-            f"{path} holds a model of {getattr(model, 'n_features_in_', 'unknown')} columns and a "
-            f"schema of {width}: the file is damaged. Restore it from a copy."
+            f"{path} holds a model with {named!r} as feature and as label: the file is damaged. "
+            "Restore it from a copy."
         )
     return model, progress
+
+
+def made_in_python(model: StreamPipeline) -> Progress:
+    """Return the progress of a model that was saved without any."""
+    name = encoder_of(model).label
+    return Progress(label=None if name is None else label_column(model, name))
+
+
+def label_column(model: StreamPipeline, name: str, unlabeled: str | None = None) -> LabelColumn:
+    """Return the column of labels of a model that was made in Python."""
+    classes = classifier_of(model).classes_
+    kind = LABEL_TYPES.get(classes.dtype.kind)
+    if kind is None:
+        raise CommandError(
+            f"the model has classes of type {classes.dtype}, expected integers, booleans or "
+            "strings on the command line: use it in Python."
+        )
+    return LabelColumn(name, unlabeled, kind if classes.size else None)
+
+
+def features_of(model: StreamPipeline, table: Any) -> Any:
+    """Return the features that reach the classifier of a model."""
+    from seqmed.pipelines.transformers import transformed
+
+    return transformed(model.steps[:-1], table)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from seqmed.cli.standard_streams import BROKEN_PIPE
-from seqmed.cli.terminal import say
+from seqmed.cli.terminal import say, warn
 
 if TYPE_CHECKING:
     from seqmed.streams import StreamBatch
@@ -106,4 +106,4 @@ def naming_rows(batch: StreamBatch, names: Sequence[str]) -> Iterator[None]:
 
 def show_warning(message: Any, *where: Any, **more: Any) -> None:
     """Show a warning as one line."""
-    say(f"seqmed: warning: {message}")
+    warn(f"{message}")

@@ -1,8 +1,7 @@
-"""`seqmed evaluate`: measures of a model on labeled rows, in constant memory."""
+"""`seqmed evaluate`: measures of a model on labeled rows, in bounded memory."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,18 +9,23 @@ import typer
 
 from seqmed.cli import options, terminal
 from seqmed.cli.errors import CommandError, naming_file, naming_rows
-from seqmed.cli.terminal import counted, percent, tell_skipped
+from seqmed.cli.terminal import counted, percent, percent_range, tell_skipped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seqmed.cli.checkpoint import Classifier, Progress
-    from seqmed.cli.tally import Tally
-    from seqmed.streams import Stream
+    from seqmed.cli.checkpoint import Progress
+    from seqmed.decisions import DecisionRule
+    from seqmed.measures import ClassMeasures, Measures
 
 # Largest number of classes for which the confusion matrix is printed, and number of confusions that
 # are printed for more classes.
 FEW_CLASSES, WORST_PAIRS = 10, 10
+# Largest number of classes of which all are printed, and number of classes that are printed of
+# more.
+LISTED_CLASSES, WORST_CLASSES = 30, 10
+# Largest number of points in the plot of the accuracy over the stream.
+MOST_POINTS = 2000
 
 
 def evaluate(
@@ -42,33 +46,43 @@ def evaluate(
             help="Rows per batch with --prequential (default: as stored in the model).",
         ),
     ] = None,
+    threshold: options.Threshold = None,
+    positive: options.Positive = None,
+    cost: options.Cost = None,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw calibration and confusion (png, svg or pdf)."),
+        typer.Option(
+            metavar="FILE",
+            help="Draw calibration, confusion, precision and recall, and with --prequential the "
+            "accuracy over the stream (png, svg or pdf).",
+        ),
     ] = None,
     force: options.Force = False,
     as_json: options.Json = False,
-    file_format: options.InputFormat = None,
-    on_error: options.BadRows = "stop",
+    *,
+    reading: options.Reading,
 ) -> None:
-    """Measure the accuracy of a model on labeled rows.
+    """Measure the predictions of a model on labeled rows.
 
-    Prints accuracy, balanced accuracy, log loss, calibration error and confusion on the labeled
-    rows of DATA. Use rows that the model has not learned, or --prequential.
+    Prints accuracy with its 95 % interval, balanced accuracy, macro F1, log loss and calibration
+    error; precision, recall and F1 of every class; the confusion; with two classes ROC AUC and
+    average precision. Use rows that the model has not learned, or --prequential.
     """
     from seqmed import plotting
-    from seqmed.arrays import take_rows
     from seqmed.cli import checkpoint
+    from seqmed.cli.decision_options import decision_rule
     from seqmed.cli.existing_files import refuse_existing, refuse_shared
-    from seqmed.cli.tally import Tally
-    from seqmed.streams import Stream
+    from seqmed.measures import Measures
+    from seqmed.streams import EncoderCheck, Stream
 
     if plot is not None:
-        refuse_shared({"--plot": plot}, model, data, file_format)
+        refuse_shared({"--plot": plot}, model, data, reading.file_format)
         refuse_existing(plot, force=force)
         plotting.require_matplotlib()
         plotting.picture_format(plot)
-    classifier, progress = checkpoint.load(model)
+    pipeline, progress = checkpoint.load(model)
+    classes = checkpoint.classifier_of(pipeline).classes_
+    rule = decision_rule(classes, threshold, positive, cost, positive_alone=True)
     batches: dict[str, Any] = {}
     if prequential:
         by = progress.batch_by if batch_size is None else None
@@ -77,66 +91,164 @@ def evaluate(
         raise CommandError(
             "--batch-size is used only with --prequential: leave it out, or add --prequential."
         )
-    schema = progress.known_schema
-    if schema.columns.label is None:
-        raise CommandError("the model has no column of labels: make a new model with --label.")
+    label = progress.known_label
     stream = Stream(
-        data, schema=schema, final=True, on_error=on_error, file_format=file_format, **batches
+        data,
+        label=label,
+        check=EncoderCheck(lambda: checkpoint.encoder_of(pipeline)),
+        final=True,
+        **batches,
+        **reading.arguments(progress.dialect),
     )
-    warn_of_learned_files(stream, progress)
-    tally, accuracies, rows = Tally(), [], 0
+    learned = learned_files(data, progress, reading.file_format)
+    warn_of_learned_files(learned)
+    measures, accuracy, rows = Measures(), AccuracyOverRows(), 0
     with terminal.Reporter("evaluating") as bar:
         for batch in stream:
             rows += batch.row.size
             assert batch.y is not None  # the stream has a column of labels
-            accuracy, known = math.nan, batch.labeled
-            if known.any() and classifier.classes_.size:
-                probabilities = classifier.predict_proba(take_rows(batch.X, known))
-                accuracy = tally.add(batch.y[known], classifier.classes_, probabilities)
-            accuracies.append(accuracy)
+            known, before = batch.labeled, (measures.size, measures.correct)
+            classes = checkpoint.classifier_of(pipeline).classes_
+            if known.any() and classes.size:
+                truth = batch.y[known]
+                probabilities = pipeline.predict_proba(batch.table.take(known.nonzero()[0]))
+                predicted = rule.decide(classes, probabilities)
+                costs = rule.costs_of(truth.tolist(), classes[predicted].tolist())
+                measures.add(truth, classes, probabilities, predicted, costs)
+            scored, correct = measures.size - before[0], measures.correct - before[1]
+            accuracy.add(batch.row.size, int(known.sum()), scored, correct)
             if prequential:
                 with naming_rows(batch, stream.names):
-                    classifier.partial_fit(batch.X, batch.y)
+                    pipeline.partial_fit(batch.table, batch.y)
             bar.report(stream.fraction, rows, counted(rows, "row"))
     tell_skipped(stream.skipped)
-    if not tally.size:
+    if not measures.size:
         raise CommandError(
             f"none of {counted(rows, 'row')} has a label in column "
-            f"{schema.columns.label!r}: pass rows whose labels are known."
+            f"{label.name!r}: pass rows whose labels are known."
         )
+    if measures.unknown_classes:
+        names = ", ".join(map(str, measures.unknown_classes[:FEW_CLASSES]))
+        more = ", ..." * (len(measures.unknown_classes) > FEW_CLASSES)
+        terminal.warn(f"classes that the model has not learned: {names}{more}.")
+    found = results(measures, checkpoint.classifier_of(pipeline).classes_, rule)
     if plot is not None:
+        figure = plotting.evaluation(
+            measures, found["positive"], accuracy.records() if prequential else ()
+        )
         with naming_file(plot):
-            draw_measures(tally, plot, accuracies if prequential else [])
+            plotting.save(figure, plot)
     if as_json:
-        terminal.show_json(results(tally, rows, prequential))
+        source = {"rows": rows, "prequential": prequential, "learned_files": learned}
+        terminal.show_json({**source, **found})
     else:
-        show_measures(tally, rows, classifier)
+        terminal.show(f"{counted(measures.size, 'labeled row')} of {rows:,}")
+        show_measures(measures, found)
 
 
-def warn_of_learned_files(stream: Stream, progress: Progress) -> None:
+# -- rows that the model has learned ---------------------------------------------------------------
+
+
+def learned_files(data: Sequence[Path], progress: Progress, file_format: str | None) -> list[str]:
+    """Return the files whose rows the model has learned, also from another path.
+
+    Texts are compared with learned files of the same size by their content.
+    """
+    from seqmed.streams.files import find_inputs, shown_path
+    from seqmed.streams.positions import resumed, stamp
+
+    records = [each for each in progress.position.files if each.rows]
+    paths = {each.path for each in records}
+    found = []
+    for source in find_inputs(data, file_format):
+        if not source.resumable:
+            continue
+        size = stamp(Path(source.key)).size
+        alike = (each for each in records if each.size == size)
+        if source.key in paths or any(resumed(source, each, None) for each in alike):
+            found.append(shown_path(source.key))
+    return found
+
+
+def warn_of_learned_files(learned: Sequence[str]) -> None:
     """Warn of files whose rows the model has learned."""
     from seqmed.streams.errors import listed, notice
-    from seqmed.streams.files import shown_path
 
-    learned = {each.path for each in progress.position.files if each.rows}
-    found = [shown_path(each.path) for each in stream.position.files if each.path in learned]
-    if found:
+    if learned:
         notice(
-            f"the model has learned rows of {listed(found)}, so the measures are too optimistic: "
+            f"the model has learned rows of {listed(learned)}, so the measures are too optimistic: "
             "evaluate on rows that it has not learned."
         )
 
 
-def results(tally: Tally, rows: int, prequential: bool) -> dict[str, Any]:
+class AccuracyOverRows:
+    """Counts of rows and correct predictions along the stream, in bounded memory.
+
+    If there are more than `MOST_POINTS` batches, neighbours are added up.
+    """
+
+    def __init__(self) -> None:
+        self._counts: list[tuple[int, ...]] = []
+
+    def add(self, rows: int, labeled: int, scored: int, correct: int) -> None:
+        """Add a batch."""
+        if len(self._counts) == 2 * MOST_POINTS:
+            pairs = zip(self._counts[::2], self._counts[1::2], strict=True)
+            self._counts = [tuple(map(sum, zip(*pair, strict=True))) for pair in pairs]
+        self._counts.append((rows, labeled, scored, correct))
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return records as in the log of `seqmed learn`."""
+        found = []
+        total = (0, 0, 0, 0)
+        for place, counts in enumerate(self._counts, start=1):
+            total = tuple(map(sum, zip(total, counts, strict=True)))  # type: ignore[assignment]
+            names = ("rows", "labeled", "scored", "correct")
+            found.append(
+                {
+                    "batch": place,
+                    **dict(zip(names, counts, strict=True)),
+                    "accuracy_so_far": total[3] / total[2] if total[2] else None,
+                    "rows_so_far": total[0],
+                }
+            )
+        return found
+
+
+# -- output ----------------------------------------------------------------------------------------
+
+
+def results(measures: Measures, classes: Any, rule: DecisionRule) -> dict[str, Any]:
     """Return all measures as plain values."""
-    counts, probabilities, accuracies = tally.calibration
+    from seqmed.decisions import positive_place
+    from seqmed.measures import CONFIDENCE, wilson_interval
+
+    counts, probabilities, accuracies = measures.calibration
+    positive = ranking = None
+    if classes.size == 2:
+        positive = classes.tolist()[positive_place(classes, rule.positive)]
+        ranking = measures.ranking(positive)
+    ranked = ("roc_auc", "roc_auc_error", "average_precision", "average_precision_error")
     return {
-        "rows": rows,
-        "labeled": tally.size,
-        "prequential": prequential,
-        **tally.measures,
-        "classes": tally.classes,
-        "confusion": tally.matrix.tolist(),
+        "labeled": measures.size,
+        "confidence": CONFIDENCE,
+        "accuracy": measures.accuracy,
+        "accuracy_interval": [*wilson_interval(measures.correct, measures.size)],
+        "balanced_accuracy": measures.balanced_accuracy,
+        "macro_f1": measures.macro_f1,
+        "log_loss": measures.log_loss,
+        "calibration_error": measures.calibration_error,
+        "positive": positive,
+        **{name: None if ranking is None else getattr(ranking, name) for name in ranked},
+        "threshold": rule.threshold,
+        "costs": [
+            {"true": true, "predicted": predicted, "cost": cost}
+            for (true, predicted), cost in rule.costs.items()
+        ],
+        "mean_cost": measures.mean_cost if rule.costs else None,
+        "per_class": [class_results(each) for each in measures.by_class()],
+        "classes": measures.classes,
+        "confusion": measures.matrix.tolist(),
         "calibration": {
             "count": counts.astype(int).tolist(),
             "probability": probabilities.tolist(),
@@ -145,45 +257,59 @@ def results(tally: Tally, rows: int, prequential: bool) -> dict[str, Any]:
     }
 
 
-def show_measures(tally: Tally, rows: int, model: Classifier) -> None:
+def class_results(each: ClassMeasures) -> dict[str, Any]:
+    """Return the measures of a class as plain values."""
+    from seqmed.measures import wilson_interval
+
+    found: dict[str, Any] = {"class": each.label}
+    for name, total in (("precision", each.predicted), ("recall", each.support)):
+        interval = [*wilson_interval(each.correct, total)] if total else None
+        found |= {name: getattr(each, name), f"{name}_interval": interval}
+    names = ("f1", "support", "predicted", "average_precision")
+    return {**found, **{name: getattr(each, name) for name in names}}
+
+
+def show_measures(measures: Measures, found: dict[str, Any]) -> None:
     """Print tables of the measures."""
-    measures = tally.measures
-    terminal.show(f"{counted(tally.size, 'labeled row')} of {rows:,}")
-    terminal.show_table(
-        ("measure", "value"),
-        (
-            ("accuracy", percent(measures["accuracy"])),
-            ("balanced accuracy", percent(measures["balanced_accuracy"])),
-            ("log loss", f"{measures['log_loss']:.4f}"),
-            ("calibration error", f"{measures['calibration_error']:.4f}"),
-        ),
-    )
-    classes, matrix = tally.classes, tally.matrix
+    interval = percent_range(*found["accuracy_interval"])
+    lines = [
+        ("accuracy", percent(found["accuracy"]), interval),
+        ("balanced accuracy", percent(found["balanced_accuracy"]), ""),
+        ("macro F1", percent(found["macro_f1"]), ""),
+        ("log loss", f"{found['log_loss']:.4f}", ""),
+        ("calibration error", f"{found['calibration_error']:.4f}", ""),
+    ]
+    for name, title in (("roc_auc", "ROC AUC"), ("average_precision", "average precision")):
+        if found[name] is not None:
+            error = f"error at most {found[f'{name}_error']:.1g}" * bool(found[f"{name}_error"])
+            lines.append((f"{title} of {found['positive']}", f"{found[name]:.4f}", error))
+    if found["mean_cost"] is not None:
+        lines.append(("mean cost", f"{found['mean_cost']:.4f}", ""))
+    terminal.show_table(("measure", "value", "95 % interval"), lines)
     terminal.show("")
-    if len(classes) <= FEW_CLASSES:
-        lines = [(name, *row) for name, row in zip(classes, matrix.tolist(), strict=True)]
-        terminal.show_table(("true, predicted", *map(str, classes)), lines)
+    every = found["per_class"]
+    if len(every) > LISTED_CLASSES:
+        every = sorted(every, key=lambda each: each["f1"])[:WORST_CLASSES]
+        terminal.show(f"the {WORST_CLASSES} classes with the lowest F1 (all: --json)")
+    terminal.show_table(
+        ("class", "precision", "recall", "F1", "support"),
+        [
+            (
+                each["class"], *(percent(each[name]) for name in ("precision", "recall", "f1")),
+                f"{each['support']:,}",
+            )
+            for each in every
+        ],
+    )  # fmt: skip
+    terminal.show("")
+    if len(found["classes"]) <= FEW_CLASSES:
+        rows = zip(found["classes"], found["confusion"], strict=True)
+        table = [(name, *(f"{count:,}" for count in row)) for name, row in rows]
+        terminal.show_table(("true, predicted", *map(str, found["classes"])), table)
     else:
         pairs = [
-            (*pair, count) for pair, count in tally.confusion.most_common() if len(set(pair)) > 1
+            (*pair, f"{count:,}")
+            for pair, count in measures.confusion.most_common()
+            if len(set(pair)) > 1
         ]
         terminal.show_table(("true", "predicted", "rows"), pairs[:WORST_PAIRS])
-    strange = sorted({true for true, _ in tally.confusion} - set(model.classes_.tolist()))
-    if strange:
-        terminal.say(f"classes that the model has not learned: {', '.join(map(str, strange))}.")
-
-
-def draw_measures(tally: Tally, path: Path, accuracies: Sequence[float]) -> None:
-    """Draw calibration, confusion and, if given, the accuracy of every batch."""
-    import numpy as np
-
-    from seqmed import plotting
-
-    figure, panels = plotting.panels(3 if accuracies else 2)
-    counts, probabilities, hits = tally.calibration
-    plotting.reliability(panels[0], probabilities, hits, counts)
-    plotting.confusion(panels[1], tally.matrix, list(map(str, tally.classes)))
-    if accuracies:
-        curve = {"prequential": np.array([accuracies])}
-        plotting.accuracy_curves(panels[2], curve, title="prequential accuracy")
-    plotting.save(figure, path)

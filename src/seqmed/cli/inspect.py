@@ -6,12 +6,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from seqmed.cli import options, terminal
-from seqmed.cli.terminal import counted, percent
+from seqmed.cli.terminal import counted, percent_with_interval
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from seqmed.cli.checkpoint import Classifier, Progress
+    from seqmed.cli.checkpoint import Progress
+    from seqmed.pipelines.stream_pipeline import StreamPipeline
 
 # Largest number of names, classes or files that are printed.
 FEW = 20
@@ -30,16 +31,16 @@ def inspect(model: options.Model, as_json: options.Json = False) -> None:
         show_description(found)
 
 
-def description(path: Path, model: Classifier, progress: Progress) -> dict[str, Any]:
+def description(path: Path, pipeline: StreamPipeline, progress: Progress) -> dict[str, Any]:
     """Return a description of a model as plain values."""
     from seqmed import model_file
-    from seqmed.cli import parameters
+    from seqmed.cli import checkpoint, parameters
     from seqmed.streams.files import shown_path
 
-    contents, record = model_file.read(path), progress.record
-    schema, registry = progress.known_schema, model._stream.registry
-    default = parameters_of(parameters.blank_model(type(model)))
-    given = parameters_of(model)
+    contents, record, label = model_file.read(path), progress.record, progress.label
+    model, encoding = checkpoint.classifier_of(pipeline), checkpoint.encoder_of(pipeline).encoding_
+    kind, given, registry = type(model).__name__, parameters_of(model), model._stream.registry
+    default = parameters_of(parameters.ESTIMATORS.get(kind.lower(), type(model))())
     return {
         "file": {
             "path": shown_path(path),
@@ -48,18 +49,18 @@ def description(path: Path, model: Classifier, progress: Progress) -> dict[str, 
             "library": contents.library,
         },
         "model": {
-            "estimator": contents.model,
+            "estimator": kind,
             "parameters": given,
-            "changed": {name: each for name, each in given.items() if each != default[name]},
+            "changed": {name: each for name, each in given.items() if each != default.get(name)},
         },
         "columns": {
-            "label": schema.columns.label,
-            "label_type": schema.label_type,
-            "features": list(schema.features),
-            "text": schema.columns.text,
-            "scaled": schema.means is not None,
-            "ignored": list(schema.ignored),
-            "n_features": schema.n_features,
+            "label": None if label is None else label.name,
+            "label_type": None if label is None else label.type,
+            "kinds": {each.name: each.kind for each in encoding.columns},
+            "left_out": {each.name: each.reason for each in encoding.columns if each.reason},
+            "descriptions": {each.name: each.description for each in encoding.columns},
+            "scaled": encoding.numbers.centred,
+            "n_features": encoding.n_features,
         },
         "classes": [
             {"class": name, "labels": count}
@@ -81,6 +82,7 @@ def description(path: Path, model: Classifier, progress: Progress) -> dict[str, 
             "scored": record.scored,
             "correct": record.correct,
             "accuracy": record.accuracy,
+            "interval": record.interval,
         },
         **experts(model),
     }
@@ -127,7 +129,7 @@ def experts(model: Any) -> dict[str, Any]:
     return found
 
 
-def parameters_of(model: Classifier) -> dict[str, Any]:
+def parameters_of(model: Any) -> dict[str, Any]:
     """Return the parameters of a model, including those of its nested estimator."""
     given = model.get_params()
     return {name: json_value(value) for name, value in given.items() if name != "estimator"}
@@ -148,8 +150,6 @@ def show_description(found: dict[str, Any]) -> None:
     """Print a description."""
     file, columns, seen = found["file"], found["columns"], found["seen"]
     changed = ", ".join(f"{name}={value}" for name, value in found["model"]["changed"].items())
-    words = f" and the words of {columns['text']}" if columns["text"] else ""
-    more = f" and {len(columns['features']) - FEW} more" if len(columns["features"]) > FEW else ""
     prequential = found["prequential"]
     kept = [
         f"{found[part][count]:,} {noun} of {found[part].get('estimator', 'the graph')}"
@@ -160,14 +160,15 @@ def show_description(found: dict[str, Any]) -> None:
         "file": f"{file['path']}, {amount('bytes', file['bytes'])}, format {file['format']}, "
         f"written by seqmed {file['library']}",
         "model": f"{found['model']['estimator']}({changed})",
-        "features": ", ".join(columns["features"][:FEW]) + more + words
-        + (" (scaled)" * columns["scaled"]),
+        "features": f"{columns['n_features']:,} from {counted(len(columns['kinds']), 'column')}, "
+        f"{len(columns['left_out']):,} of them not used",
         "labels": f"column {columns['label']}, {columns['label_type'] or 'none so far'}",
         "learned": f"{counted(seen['batches'], 'batch', 'batches')}, "
         f"{counted(seen['rows'], 'row')}, {seen['labeled']:,} labeled, "
         f"{counted(seen['skipped'], 'bad row')} skipped",
-        "accuracy": f"{percent(prequential['accuracy'])} (prequential, "
-        f"{counted(prequential['scored'], 'labeled row')})",
+        "accuracy": "prequential accuracy "
+        f"{percent_with_interval(prequential['correct'], prequential['scored'])} of "
+        f"{counted(prequential['scored'], 'labeled row')}",
         **{
             part: ", ".join(amount(name, value) for name, value in found[part].items())
             for part in ("mixture", "graph", "margin")
@@ -182,7 +183,11 @@ def show_description(found: dict[str, Any]) -> None:
         (each["path"], f"{each['rows']:,}", "yes" if each["finished"] else "no")
         for each in seen["files"]
     ]
-    for header, rows in ((("class", "labels"), counts), (("file", "rows", "finished"), files)):
+    for header, rows in (
+        (("column", "kind"), list(columns["descriptions"].items())),
+        (("class", "labels"), counts),
+        (("file", "rows", "finished"), files),
+    ):
         terminal.show("")
         terminal.show_table(header, rows[:FEW])
         if len(rows) > FEW:

@@ -11,19 +11,20 @@ import typer
 
 from seqmed.cli import options, terminal
 from seqmed.cli.errors import CommandError, naming_file
-from seqmed.cli.terminal import counted, percent, say, tell_skipped
+from seqmed.cli.terminal import counted, percent_with_interval, tell, tell_skipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from seqmed.cli.checkpoint import Classifier, Progress
+    from seqmed.cli.checkpoint import Progress
     from seqmed.cli.prequential import Learner
-    from seqmed.streams import Columns
+    from seqmed.pipelines.stream_pipeline import StreamPipeline
 
 Estimator = Literal["seqgraphmed", "seqmed", "seqlapmed", "graphpropagation"]
 LabelType = Literal["integer", "boolean", "string"]
-TextMethod = Literal["hashing", "vocabulary"]
-TextWeights = Literal["unit", "counts"]
+
+# Smallest number of rows in the first batch, which decides the kinds of the columns.
+FIRST_BATCH = 1000
 
 column = partial(typer.Option, rich_help_panel="Columns")
 batching = partial(typer.Option, rich_help_panel="Batches")
@@ -36,7 +37,7 @@ PARAMETERS = {
     "alpha": "Weight of the neighbours relative to a row's own label, in [0, 1) (default: 0.97).",
     "n_neighbors": "Number of neighbours of a row in the graph, at least 1 (default: 10).",
     "metric": "Distance: auto, euclidean or cosine (default: auto).",
-    "kernel": "Kernel: rbf, linear, poly, tfidf or dcm (default: rbf).",
+    "kernel": "Kernel: rbf, linear, poly, tfidf or dcm (default: linear for text, rbf otherwise).",
     "gamma": "Kernel coefficient: scale, auto, or a number > 0 (default: scale).",
     "C": "Upper bound of the multiplier of a row, > 0 (default: 10).",
     "beta": "Smoothness weight of seqlapmed, at least 0 (default: 0.01).",
@@ -67,40 +68,40 @@ def learn(
     ] = None,
     features: Annotated[
         list[str] | None,
-        column(
-            metavar="COLUMNS",
-            help="Feature columns, separated by commas (default: all columns of numbers).",
-        ),
+        column(metavar="COLUMNS", help="Columns to use, separated by commas (default: all)."),
     ] = None,
     drop: Annotated[
         list[str] | None, column(metavar="COLUMNS", help="Columns to ignore, separated by commas.")
     ] = None,
+    numeric: Annotated[
+        list[str] | None, column(metavar="COLUMNS", help="Columns of numbers.")
+    ] = None,
+    categorical: Annotated[
+        list[str] | None, column(metavar="COLUMNS", help="Columns of categories.")
+    ] = None,
     text: Annotated[
-        str | None, column(metavar="COLUMN", help="Column whose words are features.")
+        list[str] | None,
+        column(metavar="COLUMNS", help="Columns of text, whose words are features."),
     ] = None,
-    text_method: Annotated[
-        TextMethod | None,
-        column(help="Hash all words, or use the words of the first batch (default: hashing)."),
+    date: Annotated[list[str] | None, column(metavar="COLUMNS", help="Columns of dates.")] = None,
+    na: Annotated[
+        list[str] | None,
+        column(metavar="WORDS", help="Further words that mark a missing cell, such as ?."),
     ] = None,
+    no_scale: Annotated[
+        bool, column("--no-scale", help="Use numbers as they are, not standardised.")
+    ] = False,
     text_size: Annotated[
         int | None,
-        column(min=1, metavar="N", help="Maximum number of features from words (default: 262144)."),
+        column(min=1, metavar="N", help="Number of hashed features of a text (default: 262144)."),
     ] = None,
-    text_weights: Annotated[
-        TextWeights | None,
-        column(help="Word counts scaled to length 1, or plain counts (default: unit)."),
-    ] = None,
-    scale: Annotated[
-        bool,
-        column(
-            "--scale",
-            help="Standardise features by the means and standard deviations of the first batch.",
-        ),
-    ] = False,
     batch_size: Annotated[
         int | None,
         batching(
-            min=1, metavar="N", help="Rows per batch (default: as stored in the model, or 500)."
+            min=1,
+            metavar="N",
+            help="Rows per batch (default: as stored in the model, or 500). The first batch of a "
+            "new model has at least 1000.",
         ),
     ] = None,
     batch_by: Annotated[
@@ -143,6 +144,18 @@ def learn(
             help="Learn a last line without a line end; by default it is left for the next run.",
         ),
     ] = False,
+    late: Annotated[
+        Path | None,
+        batching(
+            metavar="LABELS",
+            help="Table of labels that arrived late, with the column of labels and --id. DATA is "
+            "read again, and its rows with these ids get their labels.",
+        ),
+    ] = None,
+    id_column: Annotated[
+        str | None,
+        batching("--id", metavar="COLUMN", help="Column that identifies a row, for --late."),
+    ] = None,
     estimator: Annotated[
         Estimator | None, parameter(help="Classifier (default: seqgraphmed).")
     ] = None,
@@ -157,8 +170,8 @@ def learn(
             metavar="NAME=VALUE", help="Any other parameter of the classifier; may be repeated."
         ),
     ] = None,
-    file_format: options.InputFormat = None,
-    on_error: options.BadRows = "stop",
+    *,
+    reading: options.Reading,
     **given: Any,
 ) -> None:
     """Train a model on files and pipes, or continue training.
@@ -166,56 +179,63 @@ def learn(
     The labeled rows of a batch are predicted, then the batch is learned. The model is saved
     together with its position in the stream. If the command is interrupted, run it again: it
     resumes after the last saved batch.
+
+    The first batch decides the kind of every column: numbers, categories, dates or text. Empty and
+    constant columns and ids are not used.
     """
     from seqmed import model_file, plotting
     from seqmed.cli.checkpoint import is_log
     from seqmed.cli.existing_files import refuse_existing, refuse_shared
+    from seqmed.cli.late_labels import learn_late
     from seqmed.cli.lock import locked
     from seqmed.cli.parameters import given_parameters
     from seqmed.cli.prequential import Learner
-    from seqmed.streams import Columns, Stream
+    from seqmed.streams import EncoderCheck, Stream
 
-    named: dict[str, Any] = {
-        "label": label,
-        "features": options.column_names(features) or None,
-        "drop": options.column_names(drop) or None,
-        "text": text,
-        "unlabeled": unlabeled,
-        "label_type": label_type,
-        "scale": scale,
-        "text_method": text_method,
-        "text_size": text_size,
-        "text_weights": text_weights,
+    kinds = chosen_kinds(drop=drop, numeric=numeric, categorical=categorical, text=text, date=date)
+    columns: dict[str, Any] = {
+        "kinds": kinds or None,
+        "features": list(options.column_names(features)) or None,
+        "missing_values": list(options.column_names(na)),
+        "scale": not no_scale,
+        **({} if text_size is None else {"text_size": text_size}),
     }
-    columns = Columns(**{name: value for name, value in named.items() if value is not None})
     given = given_parameters({**given, "averaging": averaging, "random_state": seed}, param or ())
     outputs = {"MODEL": model, "--log": log, "--plot": plot}
-    refuse_shared(outputs, None, data, file_format)
+    refuse_shared(outputs, None, [*data, *([] if late is None else [late])], reading.file_format)
+    check_late(late, id_column)
     if log is not None and not is_log(log):
         refuse_existing(log, force=force, use="add to it")
     if plot is not None:
         check_plot(plot, log, force=force)
     with locked(model):
         model_file.remove_leftovers(model)
-        classifier, progress = begin_or_resume(model, columns, estimator, given)
+        pipeline, progress = begin_or_resume(
+            model, (label, unlabeled, label_type), columns, estimator, given
+        )
         if batch_size is not None or batch_by is not None:
             progress = replace(progress, batch_size=batch_size, batch_by=batch_by)
+        progress = replace(progress, dialect=reading.dialect.over(progress.dialect))
+        learner = Learner(model, pipeline, progress, log, checkpoint_every)
+        if late is not None:
+            assert id_column is not None  # checked above
+            learn_late(learner, data, late, id_column, reading)
+            return
         stream = Stream(
             data,
-            columns,
-            schema=progress.schema,
+            label=progress.label,
+            check=EncoderCheck(learner.encoder),
             batch_size=progress.batch_size,
+            first_batch_size=FIRST_BATCH,
             batch_by=progress.batch_by,
-            on_error=on_error,
             position=progress.position,
             again=again,
             final=final,
-            file_format=file_format,
+            **reading.arguments(progress.dialect),
         )
         if not stream.resumable:
-            say("a pipe cannot be resumed: after an interruption, send only the remaining rows.")
-            checkpoint_every = checkpoint_every or 1
-        learner = Learner(model, classifier, progress, log, checkpoint_every)
+            tell("a pipe cannot be resumed: after an interruption, send only the remaining rows.")
+            learner.save_every_batch()
         if plot is not None:
             logged_batches(log, learner)  # refuse a log of another model before learning
         try:
@@ -246,6 +266,27 @@ options.with_options(
 )
 
 
+def chosen_kinds(**named: Sequence[str] | None) -> dict[str, str]:
+    """Return the kind of each column that an option names."""
+    kinds: dict[str, str] = {}
+    for kind, values in named.items():
+        for name in options.column_names(values):
+            if name in kinds:
+                raise CommandError(
+                    f"column {name!r} is named twice, by --{kinds[name]} and --{kind}: leave one "
+                    "out."
+                )
+            kinds[name] = kind
+    return kinds
+
+
+def check_late(late: Path | None, id_column: str | None) -> None:
+    """Refuse --late without --id, and --id without --late."""
+    if (late is None) != (id_column is None):
+        given, other = ("--late", "--id COLUMN") if late else ("--id", "--late LABELS")
+        raise CommandError(f"{given} is used only with {other}: add it, or leave both out.")
+
+
 def check_plot(plot: Path, log: Path | None, *, force: bool) -> None:
     """Refuse a plot that cannot be drawn or would overwrite a file."""
     from seqmed import plotting
@@ -266,7 +307,7 @@ def logged_batches(log: Path | None, learner: Learner) -> Sequence[Mapping[str, 
 
     assert log is not None
     records = plotting.read_log(log) if log.is_file() else []
-    known = getattr(learner.model, "n_batches_", 0)
+    known = learner.n_batches
     if records and records[-1]["batch"] > known:
         raise CommandError(
             f"{log} has batch {records[-1]['batch']}, and the model has learned "
@@ -277,34 +318,63 @@ def logged_batches(log: Path | None, learner: Learner) -> Sequence[Mapping[str, 
 
 
 def begin_or_resume(
-    path: Path, columns: Columns, estimator: str | None, given: Mapping[str, Any]
-) -> tuple[Classifier, Progress]:
-    """Return the model in a file and its progress, or a new model."""
-    from seqmed.cli import checkpoint, parameters
+    path: Path,
+    label: tuple[str | None, str | None, str | None],
+    columns: Mapping[str, Any],
+    estimator: str | None,
+    given: Mapping[str, Any],
+) -> tuple[StreamPipeline, Progress]:
+    """Return the model in a file and its progress, or a new model.
 
+    Parameters
+    ----------
+    path : the model file.
+    label : values of --label, --unlabeled and --label-type.
+    columns : parameters of the encoder.
+    estimator, given : the classifier and its parameters.
+    """
+    from seqmed.cli import checkpoint, parameters
+    from seqmed.streams import LabelColumn
+
+    name, unlabeled, kind = label
     if path.exists():
         model, progress = checkpoint.load(path)
-        parameters.check_same(model, estimator, given)
+        parameters.check_same(model, estimator, given, columns)
+        if progress.label is None and name is not None:
+            encoder = checkpoint.encoder_of(model)
+            if name in encoder.feature_names_in_.tolist():
+                raise CommandError(
+                    f"column {name!r} is a feature of the model, expected another column of "
+                    "labels: name it with --label, or make a new model."
+                )
+            encoder.set_params(label=name)
+            progress = replace(progress, label=checkpoint.label_column(model, name, unlabeled))
+        progress.known_label.check_same(name, unlabeled, kind)
         return model, progress
-    if columns.label is None:
+    if name is None:
         raise CommandError(
             f"{path} does not exist, and a new model needs a column of labels: add --label COLUMN."
         )
-    return parameters.new_model(estimator, given, columns.unlabeled), checkpoint.Progress()
+    classifier = parameters.new_classifier(estimator, given, unlabeled)
+    model = parameters.new_model(classifier, {**columns, "label": name})
+    return model, checkpoint.Progress(label=LabelColumn(name, unlabeled, kind))
 
 
 def show_summary(learner: Learner, rows: int, data: Sequence[Path]) -> None:
     """Print a summary of the model."""
-    model, record = learner.model, learner.progress.record
+    record = learner.progress.record
+    if terminal.is_quiet():
+        return
     if not rows:
         names = ", ".join(map(str, data[:3])) + (", ..." if len(data) > 3 else "")
         terminal.show(f"no new rows in {names}: use --again to learn old rows again.")
     accuracy = ""
     if record.scored:
         scored = counted(record.scored, "labeled row")
-        accuracy = f"; prequential accuracy {percent(record.accuracy)} of {scored}"
+        found = percent_with_interval(record.correct, record.scored)
+        accuracy = f"; prequential accuracy {found} of {scored}"
     terminal.show(
-        f"{learner.path}: {counted(model.n_batches_, 'batch', 'batches')}, "
+        f"{learner.path}: {counted(learner.n_batches, 'batch', 'batches')}, "
         f"{counted(record.rows, 'row')} ({record.labeled:,} labeled), "
-        f"{counted(model.classes_.size, 'class', 'classes')}{accuracy}."
+        f"{counted(learner.classes.size, 'class', 'classes')}{accuracy}."
     )

@@ -42,6 +42,11 @@ def header(keep: Sequence[str], more: Header) -> Header:
     return {**own, **dict.fromkeys(keep, "text"), **more}
 
 
+def free_names(names: Sequence[str], keep: Sequence[str], more: Header) -> list[str]:
+    """Return those names that are not a column of the output otherwise."""
+    return [name for name in names if name not in {"file", "row", *keep, *more}]
+
+
 def checked_format(
     path: Path,
     chosen: OutputFormat | None,

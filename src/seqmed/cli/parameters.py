@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from seqmed.cli.checkpoint import ESTIMATORS, Classifier
+from seqmed.cli.checkpoint import classifier_of, encoder_of
 from seqmed.cli.errors import CommandError
+from seqmed.estimators.graph_propagation import GraphPropagation
 from seqmed.estimators.seqgraphmed import SeqGraphMED
+from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
+from seqmed.pipelines.making import make_stream_pipeline
+from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.streams.values import DEFAULT_MARKER
+from seqmed.tables.encoder import TableEncoder
+from seqmed.tables.words import COUNTS
+
+Classifier = SeqGraphMED | SeqMED | SeqLapMED | GraphPropagation
+# Functions that make a classifier with default parameters; the first is the default.
+ESTIMATORS: dict[str, Callable[[], Classifier]] = {
+    "seqgraphmed": lambda: SeqGraphMED(SeqMED(kernel="auto")),
+    "seqmed": lambda: SeqMED(kernel="auto"),
+    "seqlapmed": lambda: SeqLapMED(kernel="auto"),
+    "graphpropagation": GraphPropagation,
+}
 
 DEFAULT_ESTIMATOR = next(iter(ESTIMATORS))
 # Prefix of the parameters of the estimator within `SeqGraphMED`; parameters that are set for both.
@@ -19,6 +34,8 @@ DEFAULT_ESTIMATOR = next(iter(ESTIMATORS))
 NESTED, COMMON = "estimator__", ("forgetting", "random_state")
 # A fixed seed: a command that was killed before its first save gives the same result again.
 DEFAULT_SEED = 0
+# Kernels of plain counts of words.
+COUNT_KERNELS = ("tfidf", "dcm")
 WORDS = {"none": None, "true": True, "false": False, "inf": float("inf")}
 
 
@@ -51,16 +68,11 @@ def given_parameters(options: Mapping[str, Any], pairs: Sequence[str]) -> dict[s
     return given
 
 
-def blank_model(kind: type[Classifier]) -> Classifier:
-    """Return a model with default parameters; a `SeqGraphMED` has a `SeqMED` as its estimator."""
-    return SeqGraphMED(SeqMED()) if kind is SeqGraphMED else kind()
-
-
-def new_model(
+def new_classifier(
     estimator: str | None, given: Mapping[str, Any], marker: str | None = None
 ) -> Classifier:
-    """Return a model with the parameters given; ``marker`` is the value of --unlabeled."""
-    model = blank_model(ESTIMATORS[estimator or DEFAULT_ESTIMATOR])
+    """Return a classifier with the parameters given; ``marker`` is the value of --unlabeled."""
+    model = ESTIMATORS[estimator or DEFAULT_ESTIMATOR]()
     model.set_params(**full_names(model, {"random_state": DEFAULT_SEED, **given}))
     if marker not in (None, DEFAULT_MARKER):
         names = {"unlabeled", NESTED + "unlabeled"} & set(model.get_params())
@@ -71,15 +83,38 @@ def new_model(
     return model
 
 
-def check_same(model: Classifier, estimator: str | None, given: Mapping[str, Any]) -> None:
-    """Refuse parameters that differ from those of a model."""
-    kind = type(model).__name__.lower()
+def new_model(classifier: Classifier, columns: Mapping[str, Any]) -> StreamPipeline:
+    """Return a pipeline of an encoder with the parameters in ``columns``, and a classifier."""
+    model = make_stream_pipeline(classifier)
+    encoder = encoder_of(model).set_params(**columns)
+    if getattr(getattr(classifier, "estimator", classifier), "kernel", None) in COUNT_KERNELS:
+        encoder.set_params(text_weights=COUNTS)
+    encoder._choices()  # refuses wrong parameters
+    return model
+
+
+def check_same(
+    model: StreamPipeline,
+    estimator: str | None,
+    given: Mapping[str, Any],
+    columns: Mapping[str, Any],
+) -> None:
+    """Refuse parameters of the classifier or the encoder that differ from those of a model."""
+    classifier = classifier_of(model)
+    kind = type(classifier).__name__.lower()
     if estimator not in (None, kind):
         raise differs("estimator", estimator, kind)
-    known = model.get_params()
-    for name, value in full_names(model, given).items():
+    known = classifier.get_params()
+    for name, value in full_names(classifier, given).items():
         if value != known[name]:
             raise differs(name.removeprefix(NESTED), value, known[name])
+    default, encoder = TableEncoder(), encoder_of(model)
+    for name, value in columns.items():
+        before = getattr(encoder, name)
+        if name == "kinds":
+            before = {column: (before or {}).get(column) for column in value or ()}
+        if value not in (getattr(default, name), before):
+            raise differs(name, value, before)
 
 
 def differs(name: str, now: Any, before: Any) -> CommandError:

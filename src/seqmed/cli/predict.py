@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seqmed.cli import options
 from seqmed.cli.terminal import tell_skipped
@@ -11,9 +10,10 @@ from seqmed.cli.terminal import tell_skipped
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seqmed.cli.checkpoint import Classifier
     from seqmed.cli.outputs import Chunk, ColumnType
-    from seqmed.streams import Schema, StreamBatch
+    from seqmed.decisions import DecisionRule
+    from seqmed.pipelines.stream_pipeline import StreamPipeline
+    from seqmed.streams import StreamBatch
 
 
 def predict(
@@ -22,43 +22,44 @@ def predict(
     output: options.Output = options.STANDARD_OUTPUT,
     to: options.To = None,
     force: options.Force = False,
+    id_column: options.Id = None,
     keep: options.Keep = None,
-    file_format: options.InputFormat = None,
-    on_error: options.BadRows = "stop",
+    threshold: options.Threshold = None,
+    positive: options.Positive = None,
+    cost: options.Cost = None,
+    *,
+    reading: options.Reading,
 ) -> None:
     """Predict labels, probabilities and scores of rows.
 
-    Labels in DATA are not used. OUT is written completely or not at all.
+    Labels in DATA are not used. Columns that the model left out as ids are copied. OUT is written completely or not at all. If some errors are worse
+    than others, set --threshold or --cost.
     """
     from seqmed.cli import checkpoint, outputs
-    from seqmed.streams import Stream
+    from seqmed.cli.decision_options import decision_rule
+    from seqmed.streams import EncoderCheck, Stream
 
-    to = outputs.checked_format(output, to, model, data, file_format, force=force)
-    classifier, progress = checkpoint.load(model)
-    names = options.column_names(keep)
+    to = outputs.checked_format(output, to, model, data, reading.file_format, force=force)
+    pipeline, progress = checkpoint.load(model)
+    rule = decision_rule(checkpoint.classifier_of(pipeline).classes_, threshold, positive, cost)
+    encoder = checkpoint.encoder_of(pipeline)
+    columns = predicted_columns(checkpoint.classifier_of(pipeline))
+    names = options.kept_columns(id_column, keep)
+    ids = outputs.free_names(encoder.id_columns, names, columns)
     stream = Stream(
         data,
-        schema=without_labels(progress.known_schema),
-        on_error=on_error,
+        check=EncoderCheck(lambda: encoder),
         final=True,
-        file_format=file_format,
         keep=names,
+        keep_optional=ids,
+        **reading.arguments(progress.dialect),
     )
-    columns = outputs.header(names, predicted_columns(classifier))
-    chunks = (predictions(classifier, batch, stream.names) for batch in stream)
-    outputs.write_table(output, to, columns, chunks)
+    chunks = (predictions(pipeline, rule, batch, stream.names) for batch in stream)
+    outputs.write_table(output, to, outputs.header([*names, *ids], columns), chunks)
     tell_skipped(stream.skipped)
 
 
-def without_labels(schema: Schema) -> Schema:
-    """Return a schema in which the column of labels is ignored."""
-    label = schema.columns.label
-    columns = replace(schema.columns, label=None, label_type=None)
-    ignored = schema.ignored if label is None else (*schema.ignored, label)
-    return replace(schema, columns=columns, ignored=ignored, label_type=None)
-
-
-def predicted_columns(model: Classifier) -> dict[str, ColumnType]:
+def predicted_columns(model: Any) -> dict[str, ColumnType]:
     """Return the columns of predictions; up to two classes have one score."""
     names = model.classes_.tolist()
     scores = ["score"] if len(names) <= 2 else [f"score_{name}" for name in names]
@@ -69,16 +70,20 @@ def predicted_columns(model: Classifier) -> dict[str, ColumnType]:
     return {"label": label, **dict.fromkeys(numbers, "number")}
 
 
-def predictions(model: Classifier, batch: StreamBatch, names: Sequence[str]) -> Chunk:
+def predictions(
+    pipeline: StreamPipeline, rule: DecisionRule, batch: StreamBatch, names: Sequence[str]
+) -> Chunk:
     """Return the columns of a batch: the origin of its rows, and their predictions."""
+    from seqmed.cli.checkpoint import classifier_of, features_of
     from seqmed.cli.outputs import located
 
-    probabilities = model.predict_proba(batch.X)
-    scores = model.decision_function(batch.X).reshape(batch.row.size, -1)
+    model, features = classifier_of(pipeline), features_of(pipeline, batch.table)
+    probabilities = model.predict_proba(features)
+    scores = model.decision_function(features).reshape(batch.row.size, -1)
     return [
         *located(batch, names),
-        model.classes_[probabilities.argmax(axis=1)].tolist(),
+        model.classes_[rule.decide(model.classes_, probabilities)].tolist(),
         *probabilities.T.tolist(),
         *scores.T.tolist(),
-        *([model.decision_std(batch.X).tolist()] if hasattr(model, "decision_std") else []),
+        *([model.decision_std(features).tolist()] if hasattr(model, "decision_std") else []),
     ]

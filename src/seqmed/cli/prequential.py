@@ -21,25 +21,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
-from seqmed.arrays import take_rows
 from seqmed.cli import checkpoint, terminal
-from seqmed.cli.checkpoint import Classifier, PendingLines, PrequentialRecord, Progress
+from seqmed.cli.checkpoint import (
+    PendingLines,
+    PrequentialRecord,
+    Progress,
+    classifier_of,
+    encoder_of,
+)
 from seqmed.cli.errors import CommandError, naming_rows
 from seqmed.cli.terminal import counted, percent
+from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.streams import Stream, StreamBatch, likely_typo
 from seqmed.streams.errors import notice
+from seqmed.tables.encoder import TableEncoder
 
 # Seconds of work for every second of saving.
 WORK_PER_SAVE = 20
-# Features need scaling if the largest standard deviation is more than this many times the lower
-# quartile. The quartile ignores columns that are nearly constant, such as the margin of an image.
-LARGEST_SCALE_RATIO = 100
-# Kernels of counts, which must not be scaled.
-COUNT_KERNELS = ("tfidf", "dcm")
 
 
 class Learner:
@@ -56,13 +57,13 @@ class Learner:
     def __init__(
         self,
         path: Path,
-        model: Classifier,
+        model: StreamPipeline,
         progress: Progress,
         log: Path | None,
         checkpoint_every: int | None,
     ):
         self.model, self.progress = model, progress
-        self.saved_batches = self._progress_batches = getattr(model, "n_batches_", 0)
+        self.saved_batches = self._progress_batches = self.n_batches
         self.path, self._log = path, None if log is None else os.path.realpath(log)
         self._checkpoint_every = checkpoint_every
         self._lines: list[str] = []
@@ -71,33 +72,54 @@ class Learner:
         if progress.log is not None and progress.log.path == self._log:
             progress.log.append()
 
+    @property
+    def n_batches(self) -> int:
+        """The number of batches that the model has learned."""
+        return int(getattr(classifier_of(self.model), "n_batches_", 0))
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The classes that the model knows."""
+        classes: NDArray[Any] = getattr(classifier_of(self.model), "classes_", np.zeros(0))
+        return classes
+
+    def encoder(self) -> TableEncoder:
+        """Return the encoder of the model as it is now."""
+        return encoder_of(self.model)
+
+    def save_every_batch(self) -> None:
+        """Save after every batch, unless another number was given."""
+        self._checkpoint_every = self._checkpoint_every or 1
+
     def follow(self, stream: Stream) -> None:
         """Predict and learn every batch, and save."""
         start, skipped = self.progress, self.progress.record.skipped
         try:
             with terminal.Reporter("learning", wait=0) as bar:
                 for batch in stream:
-                    self._learn(batch, stream.names, skipped)
+                    self._learn(batch, stream, skipped)
+                    if self.n_batches == 1:
+                        self._tell_columns(stream)
                     if self._save_is_due():
                         self._save()
                     record = self.progress.record
                     bar.report(stream.fraction, record.rows - start.record.rows, self._summary())
         except (KeyboardInterrupt, SystemExit, ValueError):
             # a refused batch or row changes neither the model nor its position
-            if self.saved_batches < self._progress_batches == self.model.n_batches_:
+            if self.saved_batches < self._progress_batches == self.n_batches:
                 self._save()
             raise
         record = replace(self.progress.record, skipped=skipped + stream.skipped.total)
         self.progress = replace(self.progress, position=stream.position, record=record)
-        if not hasattr(self.model, "n_batches_"):
+        if not self.n_batches:
             raise CommandError("there is no row to learn from: check the files.")
-        if self.saved_batches != self.model.n_batches_ or self.progress != start:
+        if self.saved_batches != self.n_batches or self.progress != start:
             self._save()
 
     def _save_is_due(self) -> bool:
         """Whether to save after this batch; always after the first one."""
         if self._checkpoint_every is not None:
-            return bool((self.model.n_batches_ - self.saved_batches) % self._checkpoint_every == 0)
+            return (self.n_batches - self.saved_batches) % self._checkpoint_every == 0
         return time.monotonic() - self._last_save >= WORK_PER_SAVE * self._cost
 
     def interruption(self) -> str:
@@ -109,15 +131,14 @@ class Learner:
             "the same command again to resume."
         )
 
-    def _learn(self, batch: StreamBatch, names: Sequence[str], skipped: int) -> None:
+    def _learn(self, batch: StreamBatch, stream: Stream, skipped: int) -> None:
+        names = stream.names
         y = np.full(batch.row.size, None) if batch.y is None else batch.y
         labeled = np.flatnonzero(batch.labeled)
-        predicted = predict_labeled(self.model, batch, labeled)
+        predicted = predict_labeled(self.model, batch.table, labeled)
         self._warn_of_typos(batch, y, labeled, names)
-        if not hasattr(self.model, "n_batches_"):
-            self._warn_of_scales(batch)
         with naming_rows(batch, names):
-            self.model.partial_fit(batch.X, y)
+            self.model.partial_fit(batch.table, y)
         before = self.progress.record
         scored = 0 if predicted is None else labeled.size
         correct = 0 if predicted is None else int(np.sum(predicted == y[labeled]))
@@ -130,7 +151,7 @@ class Learner:
         )
         if self._log is not None:
             line = {
-                "batch": self.model.n_batches_,
+                "batch": self.n_batches,
                 "rows": batch.row.size,
                 "labeled": labeled.size,
                 "scored": scored,
@@ -140,21 +161,23 @@ class Learner:
             }
             self._lines.append(json.dumps(line) + "\n")
         self.progress = replace(
-            self.progress, record=record, schema=batch.schema, position=batch.position
+            self.progress, record=record, label=stream.label, position=batch.position
         )
-        self._progress_batches = self.model.n_batches_  # set last, so that model and progress agree
+        self._progress_batches = self.n_batches  # set last, so that model and progress agree
 
     def _state(self, record: PrequentialRecord) -> dict[str, Any]:
         """Return the entries of a log line that describe the model and the time."""
-        gap, now = float(self.model.duality_gap_), time.monotonic()
-        weights = getattr(self.model, "expert_weights_", None)
-        change = getattr(self.model.update_info_, "change", None)
+        classifier, now = classifier_of(self.model), time.monotonic()
+        gap = float(getattr(classifier, "duality_gap_", math.nan))
+        weights = getattr(classifier, "expert_weights_", None)
+        change = getattr(getattr(classifier, "update_info_", None), "change", None)
         seconds, self._last_batch = now - self._last_batch, now
         return {
             "accuracy_so_far": record.accuracy,
+            "accuracy_interval": record.interval,
             "rows_so_far": record.rows,
             "skipped_so_far": record.skipped,
-            "classes": self.model.classes_.size,
+            "classes": classifier.classes_.size,
             "gap": gap if math.isfinite(gap) else None,
             **({} if weights is None else {"graph_weight": weights["graph"]}),
             **({} if weights is None else {"expert_weights": weights}),
@@ -163,13 +186,18 @@ class Learner:
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
 
+    def save_progress(self, progress: Progress) -> None:
+        """Save the model with other progress."""
+        self.progress = progress
+        self._save()
+
     def _save(self) -> None:
         """Save the model and its progress; then append the saved lines to the log."""
         begin = time.monotonic()
         log = None if self._log is None else PendingLines.after(self._log, "".join(self._lines))
         self.progress = replace(self.progress, log=log)
         checkpoint.save(self.model, self.progress, self.path)
-        self.saved_batches, self._lines = self.model.n_batches_, []
+        self.saved_batches, self._lines = self.n_batches, []
         if log is not None:
             log.append()
         self._last_save = time.monotonic()
@@ -178,15 +206,24 @@ class Learner:
     def _summary(self) -> str:
         record = self.progress.record
         accuracy = f", prequential accuracy {percent(record.accuracy)}" if record.scored else ""
-        mixed = hasattr(self.model, "graph_weight_")
-        weight = f", graph weight {self.model.graph_weight_:.2f}" if mixed else ""
-        return f"batch {self.model.n_batches_}, {counted(record.rows, 'row')}{accuracy}{weight}"
+        classifier = classifier_of(self.model)
+        mixed = hasattr(classifier, "graph_weight_")
+        weight = f", graph weight {classifier.graph_weight_:.2f}" if mixed else ""
+        return f"batch {self.n_batches}, {counted(record.rows, 'row')}{accuracy}{weight}"
+
+    def _tell_columns(self, stream: Stream) -> None:
+        """Tell with --verbose what was inferred from the first batch."""
+        for column in encoder_of(self.model).encoding_.columns:
+            terminal.detail(f"column {column.name!r}: {column.description}.")
+        if stream.label is not None:
+            kind = stream.label.type or "not known yet"
+            terminal.detail(f"labels: column {stream.label.name!r}, type {kind}.")
 
     def _warn_of_typos(
         self, batch: StreamBatch, y: NDArray[Any], labeled: NDArray[np.intp], names: Sequence[str]
     ) -> None:
         """Warn of new classes that are probably misspellings of known ones."""
-        known = getattr(self.model, "classes_", np.zeros(0)).tolist()
+        known = self.classes.tolist()
         labels = y[labeled].tolist()
         counts = Counter(labels)
         for label in [each for each in counts if each not in known]:
@@ -200,35 +237,13 @@ class Learner:
                     "new model."
                 )
 
-    def _warn_of_scales(self, batch: StreamBatch) -> None:
-        """Warn if features of the first batch have very different standard deviations."""
-        schema = batch.schema
-        kernel = getattr(getattr(self.model, "estimator", self.model), "kernel", None)
-        scaled = (getattr(self.model, "scale_", np.ones(1)) != 1.0).any()
-        if schema.columns.scale or scaled or kernel in COUNT_KERNELS:
-            return
-        numbers = batch.X[:, : len(schema.features)]
-        deviations = (numbers.toarray() if sp.issparse(numbers) else numbers).std(axis=0)
-        varying = np.flatnonzero(deviations)
-        order = varying[np.argsort(deviations[varying])]
-        if order.size < 2:
-            return
-        low, high = order[(order.size - 1) // 4], order[-1]
-        if deviations[high] > LARGEST_SCALE_RATIO * deviations[low]:
-            notice(
-                f"the standard deviation of {schema.features[high]!r} is {deviations[high]:.3g} "
-                f"and that of {schema.features[low]!r} is {deviations[low]:.3g}: features with "
-                "large deviations dominate the distances between rows. Start a new model with "
-                "--scale to standardise the features."
-            )
-
 
 def predict_labeled(
-    model: Classifier, batch: StreamBatch, labeled: NDArray[np.intp]
+    model: StreamPipeline, table: Any, labeled: NDArray[np.intp]
 ) -> NDArray[Any] | None:
-    """Return predictions of the labeled rows of a batch, None before any label was learned."""
+    """Return predictions of the labeled rows of a table, None before any label was learned."""
     if labeled.size:
         with suppress(NotFittedError):
-            predicted: NDArray[Any] = model.predict(take_rows(batch.X, labeled))
+            predicted: NDArray[Any] = model.predict(table.take(labeled))
             return predicted.astype(object)
     return None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seqmed.arrays import Points
-    from seqmed.cli.checkpoint import Classifier
+    from seqmed.pipelines.stream_pipeline import StreamPipeline
     from seqmed.streams import StreamBatch
 
 # Rows in a batch. Large, because scoring has a fixed cost per batch.
@@ -32,9 +32,10 @@ def query(
     output: options.Output = options.STANDARD_OUTPUT,
     to: options.To = None,
     force: options.Force = False,
+    id_column: options.Id = None,
     keep: options.Keep = None,
-    file_format: options.InputFormat = None,
-    on_error: options.BadRows = "stop",
+    *,
+    reading: options.Reading,
 ) -> None:
     """Choose the rows to label next, the most useful first.
 
@@ -42,37 +43,51 @@ def query(
     """
     from seqmed import active
     from seqmed.cli import checkpoint, outputs
-    from seqmed.streams import Stream
+    from seqmed.streams import EncoderCheck, Stream
 
-    to = outputs.checked_format(output, to, model, data, file_format, force=force)
-    classifier, progress = checkpoint.load(model)
-    names = options.column_names(keep)
-    columns = outputs.header(names, {})
+    to = outputs.checked_format(output, to, model, data, reading.file_format, force=force)
+    pipeline, progress = checkpoint.load(model)
+    encoder = checkpoint.encoder_of(pipeline)
+    names = options.kept_columns(id_column, keep)
+    ids = outputs.free_names(encoder.id_columns, names, {})
     stream = Stream(
         data,
-        schema=progress.known_schema,
+        label=progress.label,
+        check=EncoderCheck(lambda: encoder),
         batch_size=ROWS_AT_ONCE,
-        on_error=on_error,
         final=True,
-        file_format=file_format,
-        label_required=False,
         keep=names,
+        keep_optional=ids,
+        **reading.arguments(progress.dialect),
     )
+    classifier = checkpoint.classifier_of(pipeline)
     shortlist, rows = Shortlist(classifier, max(active.SHORTLIST, CANDIDATES * number)), 0
     with terminal.Reporter("reading") as bar:
         for batch in stream:
             rows += batch.row.size
-            shortlist.add(*candidates(batch, stream.names))
+            shortlist.add(*candidates(pipeline, batch, stream.names))
             bar.report(stream.fraction, rows, counted(rows, "row"))
     tell_skipped(stream.skipped)
-    if len(shortlist.places) < number:
-        raise CommandError(
-            f"there are {counted(len(shortlist.places), 'distinct row')} without a label, expected "
-            f"at least {number}: choose fewer with -n, or pass more data."
-        )
+    refuse_too_few(len(shortlist.places), number, rows)
     chosen = active.query(classifier, shortlist.points, number)
     found = zip(*(shortlist.places[place] for place in chosen.tolist()), strict=True)
+    columns = outputs.header([*names, *ids], {})
     outputs.write_table(output, to, columns, [[list(values) for values in found]])
+
+
+def refuse_too_few(found: int, number: int, rows: int) -> None:
+    """Refuse to choose more rows than there are."""
+    if not found:
+        reason = f"all {counted(rows, 'row')} have labels" if rows else "there are no rows"
+        raise CommandError(
+            f"{reason}, expected unlabeled rows: pass rows whose labels are unknown."
+        )
+    if found < number:
+        raise CommandError(
+            f"there {'is' if found == 1 else 'are'} {counted(found, 'distinct row')} without a "
+            f"label, expected at least {number}: choose at most {found:,} with -n, or pass more "
+            "unlabeled rows."
+        )
 
 
 class Shortlist:
@@ -84,7 +99,7 @@ class Shortlist:
     size : maximum number of rows.
     """
 
-    def __init__(self, model: Classifier, size: int):
+    def __init__(self, model: Any, size: int):
         import numpy as np
 
         self.points: Points | None = None
@@ -114,11 +129,14 @@ class Shortlist:
         self.places = [together[place] for place in best.tolist()]
 
 
-def candidates(batch: StreamBatch, names: Sequence[str]) -> tuple[Points, list[tuple[Any, ...]]]:
-    """Return the unlabeled rows of a batch, and their lines of output."""
-    from seqmed.arrays import take_rows
+def candidates(
+    pipeline: StreamPipeline, batch: StreamBatch, names: Sequence[str]
+) -> tuple[Points, list[tuple[Any, ...]]]:
+    """Return the features of the unlabeled rows of a batch, and their lines of output."""
+    from seqmed.cli.checkpoint import features_of
     from seqmed.cli.outputs import located
 
     free = (~batch.labeled).nonzero()[0]
     every = list(zip(*located(batch, names), strict=True))
-    return take_rows(batch.X, free), [every[place] for place in free.tolist()]
+    lines = [every[place] for place in free.tolist()]
+    return features_of(pipeline, batch.table.take(free)), lines

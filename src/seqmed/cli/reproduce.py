@@ -19,7 +19,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from seqmed.cli import options
+from seqmed.cli import options, terminal
 from seqmed.cli.errors import INTERRUPTED, CommandError
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def run_with_progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         TextColumn("left"), TimeRemainingColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=console, disable=terminal.is_quiet()) as progress:
         bars: dict[str, TaskID] = {}
 
         def report(what: str, done: int, total: int) -> None:

@@ -45,7 +45,7 @@ class SequentialClassifier(PosteriorPredictor):
     update_info_: UpdateInfo
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "kernel": [Registered(kernels.KERNELS, "precomputed"), callable],
+        "kernel": [Registered(kernels.KERNELS, *kernels.SPECIAL), callable],
         "gamma": [StrOptions({"scale", "auto"}), Interval(Real, 0.0, None, closed="neither")],
         "degree": [Interval(Integral, 1, None, closed="left")],
         "coef0": [Interval(Real, 0.0, None, closed="left")],

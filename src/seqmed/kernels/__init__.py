@@ -10,7 +10,7 @@ from seqmed.kernels.computed_gram import ComputedGram, evaluate
 from seqmed.kernels.counts import DCMFisher, TfIdf
 from seqmed.kernels.given import FromFunction, Precomputed
 from seqmed.kernels.protocol import Expansion, Kernel
-from seqmed.kernels.vectors import RBF, Linear, Polynomial, linear_weights
+from seqmed.kernels.vectors import RBF, ByFormat, Linear, Polynomial, linear_weights
 
 # Kernels by name, each made from gamma, degree and coef0.
 KERNELS: dict[str, Callable[[float | str, int, float], Kernel]] = {
@@ -20,6 +20,8 @@ KERNELS: dict[str, Callable[[float | str, int, float], Kernel]] = {
     "tfidf": lambda gamma, degree, coef0: TfIdf(),
     "dcm": lambda gamma, degree, coef0: DCMFisher(),
 }
+# Names of kernels that depend on the rows.
+SPECIAL = ("auto", "precomputed")
 
 
 def make_kernel(
@@ -27,8 +29,11 @@ def make_kernel(
 ) -> Kernel:
     """Return the kernel object for the parameters of an estimator.
 
-    "precomputed" needs a matrix, see `Precomputed`.
+    "auto" is decided by the first batch, see `ByFormat`; "precomputed" needs a matrix, see
+    `Precomputed`.
     """
+    if isinstance(kernel, str) and kernel == "auto":
+        return ByFormat(gamma)
     if isinstance(kernel, str) and kernel in KERNELS:
         return KERNELS[kernel](gamma, degree, coef0)
     # isinstance: objects of users are checked against the protocol
@@ -45,11 +50,11 @@ def make_kernel(
 
 def names() -> tuple[str, ...]:
     """Return the names of all kernels."""
-    return (*KERNELS, "precomputed")
+    return (*KERNELS, *SPECIAL)
 
 
 __all__ = [
-    "KERNELS", "RBF", "ComputedGram", "DCMFisher", "Expansion", "FromFunction", "Kernel", "Linear",
-    "Polynomial", "Precomputed", "TfIdf", "blocks", "evaluate", "linear_weights", "make_kernel",
-    "names",
+    "KERNELS", "RBF", "SPECIAL", "ByFormat", "ComputedGram", "DCMFisher", "Expansion",
+    "FromFunction", "Kernel", "Linear", "Polynomial", "Precomputed", "TfIdf", "blocks", "evaluate",
+    "linear_weights", "make_kernel", "names",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -125,6 +126,14 @@ class Linear(Pointwise):
     def join(self, first: Expansion, second: Expansion) -> Expansion:
         weights = linear_weights(first) + linear_weights(second)
         return Expansion(weights, np.eye(weights.shape[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class ByFormat(RBF):
+    """`Linear` for sparse rows and `RBF` for dense rows; the first batch decides."""
+
+    def freeze(self, points: Points, weights: Array) -> Any:
+        return Linear() if sp.issparse(points) else RBF(self.gamma).freeze(points, weights)
 
 
 def linear_weights(expansion: Expansion) -> Array:

@@ -26,7 +26,7 @@ from seqmed.label_dtypes import as_objects, typed
 from seqmed.snapshots import snapshot
 
 # Kernels with which the graph uses Euclidean distances.
-EUCLIDEAN_KERNELS = ("rbf", "linear")
+EUCLIDEAN_KERNELS = ("rbf", "linear", "auto")
 
 
 class MiniBatch(NamedTuple):
@@ -157,8 +157,8 @@ class OwnExpert:
         return own_expert(self.estimator)
 
     def scale_invariant(self) -> bool:
-        """Whether the kernel is "rbf" and its gamma is measured."""
-        return self.estimator.kernel == "rbf" and self.estimator.gamma == "scale"
+        """Whether the kernel is "rbf", for dense rows also "auto", and its gamma is measured."""
+        return self.estimator.kernel in ("rbf", "auto") and self.estimator.gamma == "scale"
 
     def labeled_rows(self) -> Rows:
         """Return the rows of the window."""

@@ -25,6 +25,7 @@ from seqmed.snapshots import snapshot
 __all__ = [
     "Contents",
     "ModelFileError",
+    "load",
     "load_with_extra",
     "read",
     "remove_leftovers",
@@ -90,16 +91,42 @@ def save(model: Any, path: AnyPath, *, extra: dict[str, Any] | None = None) -> N
     Parameters
     ----------
     model : SeqMED, SeqLapMED, SeqGraphMED, GraphPropagation, PrequentialSearch or StreamPipeline
-        Fitted or not. The transformers of a pipeline may be StandardScaler, MinMaxScaler and
-        MaxAbsScaler; the estimator of SeqGraphMED may be SeqMED or SeqLapMED. Kernels that are
-        functions are refused, and so are estimators of other classes, because they are code. The
-        file contains rows of the data: support vectors, landmarks, kept rows of a graph.
+        Fitted or not. The transformers of a pipeline may be TableEncoder, StandardScaler,
+        MinMaxScaler and MaxAbsScaler; the estimator of SeqGraphMED may be SeqMED or SeqLapMED.
+        Kernels that are functions are refused, and so are estimators of other classes, because they
+        are code. The file contains rows of the data: support vectors, landmarks, kept rows of a
+        graph.
     path : str or path-like
     extra : dict, default=None
         Values to save with the model, by name: None, booleans, numbers, strings, arrays (dense or
         CSR), and lists, tuples and dictionaries of them. `load_with_extra` and `read` return them.
     """
     replace_file(path, to_bytes(model, extra))
+
+
+def load(path: AnyPath) -> Any:
+    """Return the model in a file; it predicts and learns exactly as the saved model did.
+
+    Nothing in the file is executed, and every part is checked before it is used.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    model : estimator
+        The saved model. A model made by `seqmed learn` is a StreamPipeline with the steps "table"
+        and "model", which takes raw tables; see `make_stream_pipeline`.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is not a model file, was altered, or has another format version.
+    OSError
+        If the file cannot be read.
+    """
+    return load_with_extra(path)[0]
 
 
 def load_with_extra(path: AnyPath) -> tuple[Any, dict[str, Any] | None]:

@@ -16,13 +16,14 @@ from sklearn.preprocessing import StandardScaler
 from seqmed.arrays import Points
 from seqmed.classes import ClassRegistry
 from seqmed.graph.metrics import Metric, make_metric
-from seqmed.kernels import Kernel, Precomputed, make_kernel
+from seqmed.kernels import RBF, ByFormat, Kernel, Linear, Precomputed, make_kernel
 from seqmed.mixture.experts import EUCLIDEAN_KERNELS
 from seqmed.mixture.refitted import REFITTED
 from seqmed.model_file.records import Rules, check_records, n_landmarks, points_in
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.pipelines.transformers import is_passing
 from seqmed.selection.search import PrequentialSearch
+from seqmed.tables.encoder import TableEncoder
 
 # Attributes on the columns of an estimator, with their types.
 COLUMNS: dict[str, Any] = {"n_features_in_": int, "feature_names_in_": NDArray[Any]}
@@ -52,7 +53,10 @@ def margin_rules(began: Any, state: dict[str, Any]) -> Rules:
     kernel, recursion = posterior.covariance.kernel, posterior.recursion
     given = isinstance(began.kernel, str) and began.kernel == "precomputed"
     named = None if given else make_kernel(began.kernel, began.gamma, began.degree, began.coef0)
-    yield "the kernel of the parameters", type(kernel) is (Precomputed if given else type(named))
+    kind = type(named)
+    if kind is ByFormat:
+        kind = Linear if stream.sparse else RBF
+    yield "the kernel of the parameters", type(kernel) is (Precomputed if given else kind)
     check_records(
         (stream, info), p=1 if given else width, features=width, machines=registry.n_machines,
         window=info.n_window,
@@ -205,11 +209,28 @@ def scaler_rules(scaler: Any, state: dict[str, Any]) -> Rules:
     yield "all statistics of the scaler", needed <= set(known)
 
 
+def encoder_rules(encoder: TableEncoder, state: dict[str, Any]) -> Rules:
+    """Yield rules on a fitted encoder of tables."""
+    encoding = state["encoding_"]
+    check_records(encoding)
+    missing = tuple(encoder.missing_values)
+    yield "the missing values of the parameters", encoding.missing_values == missing
+    names = {each.name for each in encoding.columns}
+    yield "no feature from the labels", encoder.label not in names
+    sizes = {each.size for each in encoding.words}
+    yield "the text size of the parameters", sizes <= {encoder.text_size}
+
+
 def pipeline_rules(pipeline: StreamPipeline, state: dict[str, Any]) -> Rules:
     """Yield rules on a fitted pipeline."""
-    *scalers, final = (step for _, step in pipeline.steps if not is_passing(step))
-    yield "scalers that are fitted", all(hasattr(each, "n_features_in_") for each in scalers)
+    *transformers, final = (step for _, step in pipeline.steps if not is_passing(step))
+    fitted = all(hasattr(each, "n_features_in_") for each in transformers)
+    yield "transformers that are fitted", fitted
     yield "a classifier that is fitted", hasattr(final, "classes_")
+    last: Any = transformers[-1] if transformers else None
+    if hasattr(last, "encoding_") and hasattr(final, "n_features_in_"):
+        width = final.n_features_in_
+        yield "a classifier of the encoded features", last.encoding_.n_features == width
     if state["_monitor"] is not None:
         monitor = state["_monitor"][1]
         check_records(monitor, columns=monitor.drifted.size)

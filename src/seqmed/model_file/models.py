@@ -19,7 +19,7 @@ from seqmed.model_file.annotations import (
     field_types,
     field_values,
 )
-from seqmed.model_file.registry import CLASSES, ESTIMATORS, MARGINS, SCALERS
+from seqmed.model_file.registry import CLASSES, ESTIMATORS, MARGINS, TRANSFORMERS
 from seqmed.model_file.values import Decoder, Encoder, checked
 
 # The random generator of a RandomState that can be saved, and its state.
@@ -98,7 +98,7 @@ def refuse_code(value: Any, where: str) -> None:
     elif isinstance(value, BaseEstimator):
         remedy = (
             f"Expected {', '.join(CLASSES)}: transform the rows beforehand or by one of "
-            f"{', '.join(kind.__name__ for kind in SCALERS)}, or save the model with skops."
+            f"{', '.join(kind.__name__ for kind in TRANSFORMERS)}, or save the model with skops."
         )
     elif callable(value):
         remedy = (

@@ -43,6 +43,14 @@ from seqmed.pipelines.column_statistics import ColumnStatistics
 from seqmed.pipelines.drift import ENOUGH_ROWS, Comparison, DriftMonitor
 from seqmed.posterior import Posterior, ScoredTerms, Terms, Window
 from seqmed.selection.race import Record
+from seqmed.tables import kinds
+from seqmed.tables.categories import HashedColumn, OneHotColumn
+from seqmed.tables.dates import CYCLES, DateColumn
+from seqmed.tables.encoder import REASONS
+from seqmed.tables.encoding import Encoding
+from seqmed.tables.kinds import ColumnKind
+from seqmed.tables.numbers import NumberColumns
+from seqmed.tables.words import LARGEST_SIZE, WordColumn
 
 Rules = Iterator[tuple[str, Any]]
 
@@ -52,7 +60,7 @@ CONSTRAINTS: dict[type, dict[str, str]] = {}
 RULES: dict[type, Callable[[Any], Rules]] = {}
 
 
-def declare(kind: type, **constraints: str) -> Callable[[Callable[[Any], Rules]], None]:
+def declare(kind: type, /, **constraints: str) -> Callable[[Callable[[Any], Rules]], None]:
     """Declare the constraints of a record; decorates its rules, if there are any."""
     CONSTRAINTS[kind] = constraints
     return lambda rules: RULES.update({kind: rules})
@@ -308,3 +316,58 @@ def _(monitor: DriftMonitor) -> Rules:
     )
     few = monitor.pending is None or monitor.pending.shape[0] < ENOUGH_ROWS
     yield "fewer pending rows than needed", few
+
+
+# -- encoders of tables ---------------------------------------------------------------------------
+
+declare(NumberColumns, medians="p", scales="p > 0", flagged="p")
+declare(HashedColumn, size=">= 1 <= 65536")
+
+
+@declare(ColumnKind, kind=" | ".join((*kinds.CHOICES, kinds.HASHED)))
+def _(column: ColumnKind) -> Rules:
+    left_out = column.kind == kinds.DROP
+    reasons = (*REASONS, "chosen") if left_out else ("",)
+    yield "a reason if and only if it is left out", column.reason in reasons
+    known = ("", *kinds.all_formats()) if column.kind == kinds.DATE else ("",)
+    yield "a known format of dates", column.form in known
+
+
+@declare(OneHotColumn)
+def _(column: OneHotColumn) -> Rules:
+    yield "sorted levels", list(column.levels) == sorted(set(column.levels))
+
+
+@declare(DateColumn, origin="", scale="> 0")
+def _(column: DateColumn) -> Rules:
+    yield "known cycles", column.cycles == tuple(each for each in CYCLES if each in column.cycles)
+
+
+@declare(WordColumn, size=f">= 1 <= {LARGEST_SIZE}", places="m >= 0", frequencies="m >= 1")
+def _(column: WordColumn) -> Rules:
+    places, frequencies = column.places, column.frequencies
+    yield "both or no statistics", (places is None) == (frequencies is None)
+    if places is not None and frequencies is not None:
+        yield "distinct features in order", (np.diff(places.astype(np.int64)) > 0).all()
+        yield "features within the size", (places < column.size).all()
+        yield "no word in more texts than there are", (frequencies <= column.n_rows).all()
+
+
+@declare(Encoding, weight="> 0 <= 1")
+def _(encoding: Encoding) -> Rules:
+    names = [each.name for each in encoding.columns]
+    yield "distinct columns", len(set(names)) == len(names)
+    yield "a column that is used", len(encoding.needed) > 0
+    parts = {
+        kinds.NUMERIC: encoding.numbers.names,
+        kinds.DATE: tuple(each.name for each in encoding.dates),
+        kinds.CATEGORICAL: tuple(each.name for each in encoding.one_hot),
+        kinds.HASHED: tuple(each.name for each in encoding.hashed),
+        kinds.TEXT: tuple(each.name for each in encoding.words),
+    }
+    for kind, found in parts.items():
+        wanted = tuple(each.name for each in encoding.columns if each.kind == kind)
+        yield f"the encoding of every {kind} column", found == wanted
+    yield "a scale for every number", encoding.numbers.medians.size == len(encoding.numbers.names)
+    forms = tuple(each.form for each in encoding.columns if each.kind == kinds.DATE)
+    yield "the formats of the dates", tuple(each.form for each in encoding.dates) == forms

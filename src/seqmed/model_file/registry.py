@@ -34,6 +34,8 @@ from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.pipelines.transformers import is_passing
 from seqmed.selection.race import Record
 from seqmed.selection.search import PrequentialSearch
+from seqmed.tables.encoder import TableEncoder
+from seqmed.tables.encoding import Encoding
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ def with_sketches(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, "_stream": stream._replace(graph=graph)}
 
 
-# -- scalers --------------------------------------------------------------------------------------
+# -- transformers ---------------------------------------------------------------------------------
 
 
 def scaler(*statistics: str) -> Kept:
@@ -169,8 +171,8 @@ def pipeline_parameters(pipeline: StreamPipeline) -> Rules:
     pairs = all(isinstance(step, list | tuple) and len(step) == 2 for step in steps)
     yield "steps that are pairs", pairs and all(isinstance(name, str) for name, _ in steps)
     yield (
-        f"transformers among {', '.join(kind.__name__ for kind in SCALERS)}",
-        all(type(step) in SCALERS or is_passing(step) for _, step in steps[:-1]),
+        f"transformers among {', '.join(kind.__name__ for kind in TRANSFORMERS)}",
+        all(type(step) in TRANSFORMERS or is_passing(step) for _, step in steps[:-1]),
     )
     final = type(steps[-1][1])
     yield "a classifier of seqmed at its end", final in (*CLASSIFIERS, PrequentialSearch)
@@ -212,6 +214,10 @@ SCALERS: dict[type, Kept] = {
     MinMaxScaler: scaler("min_", "scale_", "data_min_", "data_max_", "data_range_"),
     MaxAbsScaler: scaler("max_abs_", "scale_"),
 }
+TRANSFORMERS: dict[type, Kept] = {
+    **SCALERS,
+    TableEncoder: Kept({"encoding_": Encoding}, consistency.encoder_rules, optional=()),
+}
 MODELS: dict[type, Kept] = {
     **CLASSIFIERS,
     StreamPipeline: Kept(
@@ -234,7 +240,7 @@ MODELS: dict[type, Kept] = {
         ),
     ),
 }  # fmt: skip
-ESTIMATORS: dict[type, Kept] = {**MODELS, **SCALERS}
+ESTIMATORS: dict[type, Kept] = {**MODELS, **TRANSFORMERS}
 CLASSES: dict[str, type] = {kind.__name__: kind for kind in ESTIMATORS}
 
 

@@ -15,7 +15,8 @@ from sklearn.utils import metaestimators
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from seqmed.arrays import Array
+from seqmed import active
+from seqmed.arrays import Array, Indices
 from seqmed.pipelines.column_statistics import numeric_columns
 from seqmed.pipelines.drift import Comparison, DriftMonitor, InputDriftWarning, first_monitor
 from seqmed.pipelines.transformers import (
@@ -279,6 +280,23 @@ class StreamPipeline(Pipeline):
         *steps, (_, final) = self._snapshot().steps
         deviations: Array = final.decision_std(transformed(steps, X))
         return deviations
+
+    def query(self, X: Any, n: int) -> Indices:
+        """Transform rows, and return those to label next, the most valuable first.
+
+        Parameters
+        ----------
+        X : iterable
+            Rows that can be labeled, in the form that the first step takes.
+        n : int in [1, n_samples]
+            Number of rows to choose.
+
+        Returns
+        -------
+        rows : ndarray of shape (n,)
+            Distinct indices into X; see `seqmed.active.query`.
+        """
+        return active.query(self, X, n)
 
     predict = _reading("predict")
     predict_proba = _reading("predict_proba")

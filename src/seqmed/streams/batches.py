@@ -155,7 +155,7 @@ class Stream:
 
     @property
     def fraction(self) -> float | None:
-        """The fraction of the input that has been read, 0 to 1; None if there is a pipe."""
+        """The fraction of the input up to the last batch, 0 to 1; None if there is a pipe."""
         if not self.resumable:
             return None
         sizes, number = self._sizes, min(self._number, len(self._sizes) - 1)
@@ -183,9 +183,13 @@ class Stream:
         with open_table(source, final=self._final) as table:
             if table.has_rows():
                 self.schema = self._checked(table, source.name)
+                before = 0.0
                 for piece in table.pieces(self._wanted(self.schema), read.start):
-                    self._read_fraction = table.fraction()
-                    yield from self._take(piece, cursor)
+                    after = table.fraction()
+                    for batch, share in self._take(piece, cursor):
+                        self._read_fraction = before + (after - before) * share
+                        yield batch
+                    before = self._read_fraction = after
             deferred = table.deferred
         self._read_fraction = 0.0
         if source.resumable:
@@ -218,14 +222,17 @@ class Stream:
         present = tuple(name for name in hashed if name is not None)
         return Wanted(schema.features, tuple(dict.fromkeys([*present, *self._others])), present)
 
-    def _take(self, piece: Piece, cursor: Cursor) -> Iterator[StreamBatch]:
-        """Hold the good rows of a piece; yield the batches that they complete."""
+    def _take(self, piece: Piece, cursor: Cursor) -> Iterator[tuple[StreamBatch, float]]:
+        """Hold the good rows of a piece; yield the batches that they complete.
+
+        With each batch, yield the fraction of the piece that precedes its end.
+        """
         bad = sorted(piece.faults)  # a heap, to which rows with bad labels are added
         good = np.delete(np.arange(piece.ends.size), bad)
         done = 0
         for run in self._borders.runs(piece, good):
             if self._borders.changes(piece, int(run[0]), self.names[self._number]) and self._held:
-                yield self._finish_batch(self._position(cursor))
+                yield self._finish_batch(self._position(cursor)), done / piece.ends.size
             while run.size:
                 held = sum(part.rows.size for part in self._held)
                 free = run.size if self._batch_size is None else self._batch_size - held
@@ -236,7 +243,7 @@ class Stream:
                 if part.rows.size:
                     self._held.append(part)
                 if held + part.rows.size == self._batch_size:
-                    yield self._finish_batch(self._position(cursor))
+                    yield self._finish_batch(self._position(cursor)), done / piece.ends.size
         self._advance(piece, done, piece.ends.size, bad, cursor)
 
     def _position(self, cursor: Cursor) -> Position:

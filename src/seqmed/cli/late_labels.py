@@ -1,0 +1,236 @@
+"""Late labels: DATA is read again, and its rows get labels from another table, joined by id.
+
+A label that differs from the earlier label of its row is a correction: the earlier label is
+retracted first. The ids and labels that were learned are saved with the model, so that a command
+that was interrupted, or is run twice, learns each label once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seqmed.cli import terminal
+from seqmed.cli.checkpoint import Progress
+from seqmed.cli.errors import CommandError, naming_rows
+from seqmed.cli.options import Reading
+from seqmed.cli.prequential import Learner, predict_labeled
+from seqmed.cli.terminal import counted, tell_skipped
+from seqmed.streams import EncoderCheck, LabelColumn, Stream, StreamBatch
+from seqmed.streams.errors import listed, notice, shown
+from seqmed.streams.values import Label, cell_text, label_of
+
+
+def learn_late(
+    learner: Learner, data: Sequence[Path], late: Path, id_column: str, reading: Reading
+) -> None:
+    """Learn late labels, save the model, and print a summary.
+
+    Parameters
+    ----------
+    learner : the model, which has learned the rows.
+    data : the files with the rows.
+    late : the table with ids and labels.
+    id_column : the column of both that identifies a row.
+    reading : how the files are read.
+    """
+    if not learner.n_batches:
+        raise CommandError(
+            f"{learner.path} has learned no rows, expected a model to which late labels are added: "
+            "learn the rows first."
+        )
+    label = learner.progress.known_label
+    labels = read_labels(late, label, id_column, reading)
+    refuse_unlearned(data, learner, id_column, labels, reading)
+    stream = data_stream(data, learner, id_column, reading)
+    counts = Counts()
+    for batch in stream:
+        counts = counts.plus(learn_batch(learner, batch, stream.names, labels))
+    tell_skipped(stream.skipped)
+    unknown = sorted(set(labels) - counts.ids)
+    if unknown:
+        notice(
+            f"{counted(len(unknown), 'id')} of {late} not found in the data: "
+            f"{listed([shown(each) for each in unknown])}."
+        )
+    if counts.lost:
+        notice(
+            f"{counted(len(counts.lost), 'label')} not corrected, because the earlier label is no "
+            f"longer stored: {listed([shown(each) for each in counts.lost])}. Raise window or "
+            "graph_memory in a new model."
+        )
+    if not terminal.is_quiet():
+        terminal.show(
+            f"{learner.path}: {counted(counts.added, 'late label')} added, {counts.corrected:,} "
+            f"corrected, {counts.same:,} known before."
+        )
+
+
+class Counts(NamedTuple):
+    """What became of late labels.
+
+    Attributes
+    ----------
+    added, corrected, same : new labels, corrections, and labels that were learned before.
+    lost : ids of corrections whose earlier label is no longer stored.
+    ids : ids that were found.
+    """
+
+    added: int = 0
+    corrected: int = 0
+    same: int = 0
+    lost: tuple[str, ...] = ()
+    ids: frozenset[str] = frozenset()
+
+    def plus(self, more: Counts) -> Counts:
+        """Return the sum of both."""
+        return Counts(
+            self.added + more.added,
+            self.corrected + more.corrected,
+            self.same + more.same,
+            (*self.lost, *more.lost),
+            self.ids | more.ids,
+        )
+
+
+def read_labels(
+    path: Path, label: LabelColumn, id_column: str, reading: Reading
+) -> dict[str, Label]:
+    """Return the labels of a table by id; the last row of an id counts."""
+    arguments = {**reading.arguments(), "file_format": None}
+    stream = Stream(
+        [path], label=label, label_required=True, keep=[id_column], final=True, **arguments
+    )
+    labels: dict[str, Label] = {}
+    missing = 0
+    for batch in stream:
+        for value, given in zip(batch.kept[id_column], labels_of(batch), strict=True):
+            text = cell_text(value)
+            if text is None:
+                missing += 1
+            elif given is not None:
+                labels[text] = given
+    tell_skipped(stream.skipped)
+    if missing:
+        notice(f"{path}: {counted(missing, 'row')} without an id ignored.")
+    if not labels:
+        raise CommandError(
+            f"{path} has no labels in column {label.name!r}, expected ids and labels: check the "
+            "file."
+        )
+    return labels
+
+
+def labels_of(batch: StreamBatch) -> list[Label | None]:
+    """Return the labels of a batch, None for unlabeled rows."""
+    return [None] * batch.row.size if batch.y is None else batch.y.tolist()
+
+
+def data_stream(data: Sequence[Path], learner: Learner, id_column: str, reading: Reading) -> Stream:
+    """Return a stream over all rows of the data."""
+    return Stream(
+        data,
+        label=learner.progress.label,
+        check=EncoderCheck(learner.encoder),
+        keep=[id_column],
+        final=True,
+        **reading.arguments(learner.progress.dialect),
+    )
+
+
+def refuse_unlearned(
+    data: Sequence[Path],
+    learner: Learner,
+    id_column: str,
+    labels: Mapping[str, Label],
+    reading: Reading,
+) -> None:
+    """Refuse rows that the model has not learned, and ids that occur twice."""
+    learned = {each.path: each.rows for each in learner.progress.position.files}
+    stream, seen = data_stream(data, learner, id_column, reading), set()
+    for batch in stream:
+        ids = map(cell_text, batch.kept[id_column])
+        for text, file, row in zip(ids, batch.file.tolist(), batch.row.tolist(), strict=True):
+            if text not in labels:
+                continue
+            if text in seen:
+                raise CommandError(
+                    f"{stream.names[file]}, row {row}: id {shown(text)} occurs twice, expected "
+                    "each id once: choose another column with --id."
+                )
+            seen.add(text)
+            if row > learned.get(stream.keys[file], 0):
+                raise CommandError(
+                    f"{stream.names[file]}, row {row} has not been learned, expected rows that "
+                    "were: learn the file first, without --late."
+                )
+
+
+class Change(NamedTuple):
+    """A late label: its id, the index of its row in the batch, and the labels before and now."""
+
+    name: str
+    row: int
+    before: Label | None
+    now: Label
+
+
+def changes(
+    batch: StreamBatch, progress: Progress, id_column: str, labels: Mapping[str, Label]
+) -> Iterator[Change]:
+    """Yield the rows of a batch that have a late label."""
+    known, kind = dict(progress.late), str(progress.known_label.type)
+    ids = map(cell_text, batch.kept[id_column])
+    for row, (name, given) in enumerate(zip(ids, labels_of(batch), strict=True)):
+        if name is not None and name in labels:
+            before = label_of(known[name], kind) if name in known else given
+            yield Change(name, row, before, labels[name])
+
+
+def learn_batch(
+    learner: Learner, batch: StreamBatch, names: Sequence[str], labels: Mapping[str, Label]
+) -> Counts:
+    """Learn the late labels of a batch, and save the model."""
+    (id_column,) = batch.kept
+    found = list(changes(batch, learner.progress, id_column, labels))
+    new = [each for each in found if each.before is None]
+    corrected = [each for each in found if each.before not in (None, each.now)]
+    model, record = learner.model, learner.progress.record
+    with naming_rows(batch, names):
+        if new:
+            table = batch.table.take(np.array([each.row for each in new]))
+            truth = np.array([each.now for each in new], dtype=object)
+            predicted = predict_labeled(model, table, np.arange(truth.size))
+            model.partial_fit(table, truth, new_points=False)
+            scored = 0 if predicted is None else truth.size
+            right = 0 if predicted is None else int((predicted == truth).sum())
+            record = replace(
+                record,
+                labeled=record.labeled + truth.size,
+                scored=record.scored + scored,
+                correct=record.correct + right,
+            )
+        kept = [each for each in corrected if corrects(model, batch.table, each)]
+    done = {each.name: str(cell_text(each.now)) for each in (*new, *kept)}
+    if done:
+        late = tuple({**dict(learner.progress.late), **done}.items())
+        learner.save_progress(replace(learner.progress, record=record, late=late))
+    lost = tuple(each.name for each in corrected if each not in kept)
+    same = len(found) - len(new) - len(corrected)
+    ids = frozenset(each.name for each in found)
+    return Counts(len(new), len(kept), same, lost, ids)
+
+
+def corrects(model: Any, table: Any, change: Change) -> bool:
+    """Replace the label of a row; return False if the earlier label is no longer stored."""
+    row = table.slice(change.row, 1)
+    try:
+        model.retract(row, [change.before])
+    except ValueError:
+        return False
+    model.partial_fit(row, np.array([change.now], dtype=object), new_points=False)
+    return True

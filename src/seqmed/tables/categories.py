@@ -1,0 +1,76 @@
+"""Columns of categories: one-hot, or hashed if there are many levels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from sklearn.feature_extraction import FeatureHasher
+
+from seqmed.arrays import Array
+from seqmed.tables.cells import Levels
+
+# A level has its own column if at least this fraction of the first batch has it, and two rows.
+SMALLEST_SHARE, FEWEST = 0.002, 2
+# Number of columns of a hashed column.
+HASHED_SIZE = 256
+
+
+@dataclass(frozen=True)
+class OneHotColumn:
+    """A column of few levels: one feature for each of them, and one for all others.
+
+    Parameters
+    ----------
+    name : the column.
+    levels : the levels with their own feature, sorted.
+    missing : whether missing cells have their own feature; otherwise they belong to the others.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    missing: bool
+
+    @classmethod
+    def fit(cls, name: str, found: Levels) -> Self:
+        """Choose the levels of the first batch."""
+        counts = np.bincount(found.codes[found.codes >= 0], minlength=len(found.texts))
+        fewest = min(max(FEWEST, SMALLEST_SHARE * found.codes.size), counts.max(initial=1))
+        kept = (text for text, count in zip(found.texts, counts, strict=True) if count >= fewest)
+        return cls(name, tuple(sorted(kept)), bool((found.codes < 0).any()))
+
+    def encode(self, found: Levels) -> Array:
+        """Return the features of some cells, (n, k)."""
+        places = {text: place for place, text in enumerate(self.levels)}
+        other = len(self.levels) + self.missing
+        absent = len(self.levels)  # the feature of missing cells, or of the others
+        own = np.array([*(places.get(text, other) for text in found.texts), absent], dtype=np.intp)
+        features = np.zeros((found.codes.size, other + 1))
+        features[np.arange(found.codes.size), own[found.codes]] = 1.0
+        return features
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The names of the features."""
+        more = ["missing", "other"] if self.missing else ["other"]
+        return [f"{self.name}_{level}" for level in (*self.levels, *more)]
+
+
+@dataclass(frozen=True)
+class HashedColumn:
+    """A column of many levels, each hashed to one of ``size`` features and a sign."""
+
+    name: str
+    size: int = HASHED_SIZE
+
+    def encode(self, found: Levels) -> Array:
+        """Return the features of some cells, (n, size); zeros for missing cells."""
+        hasher = FeatureHasher(self.size, input_type="string")
+        rows = hasher.transform([[text] for text in found.texts]).toarray()
+        return np.vstack([rows, np.zeros((1, self.size))])[found.codes]
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The names of the features."""
+        return [f"{self.name}_{place}" for place in range(self.size)]

@@ -1,0 +1,347 @@
+"""TableEncoder: a transformer of raw tables to features."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from seqmed.arrays import Points
+from seqmed.tables import encoding as encodings
+from seqmed.tables import kinds
+from seqmed.tables.cells import NOT_A_DATE, NOT_A_NUMBER, NOT_FINITE, TableError
+from seqmed.tables.encoding import BadCell, Choices, Encoding, column_kinds, listed, typed
+from seqmed.tables.frames import as_table
+from seqmed.tables.kinds import ColumnKind
+from seqmed.tables.words import LARGEST_SIZE, TFIDF, WEIGHTS
+
+# Why a column is left out, in words.
+REASONS = {
+    "empty": "no cell has a value",
+    "constant": "all cells are equal",
+    "id": "a different value in every row",
+    "nested": "lists or other nested values",
+}
+# Expected value and remedy of a bad cell.
+REMEDIES = {
+    NOT_A_NUMBER: "a number",
+    NOT_FINITE: "a finite number of at most 1e70",
+    NOT_A_DATE: "a date in the format of the first batch",
+}
+
+
+class TableWarning(UserWarning):
+    """A warning about the columns of a table."""
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Encode the columns of a raw table as features.
+
+    The first batch decides the kind of every column and is measured; later tables are encoded in
+    the same way. Columns are found by name, in any order, and additional columns are ignored.
+
+    - Numbers are standardised by the median and a robust standard deviation. A missing cell is
+      replaced by the median. If the first batch has missing cells in a column, an indicator is
+      added.
+    - Categories are one-hot, with one feature for all other levels. Categories with more than 50
+      levels are hashed to 256 features.
+    - Dates become a number and their positions in the day, the week and the year. If the rows are
+      in the order of the dates, the number is left out, because it would grow with the stream.
+    - Texts become tf-idf weights of hashed words and pairs of words, scaled to length 1. The output
+      is then sparse, and the other features of a row are scaled to a length of about 1.
+    - Empty columns, constant columns, and columns with a different integer or string in every row
+      (ids) are left out, with a warning.
+
+    Parameters
+    ----------
+    kinds : dict of str to str or None, default=None
+        Kinds of columns by name: "numeric", "categorical", "text", "date" or "drop". The kinds of
+        all other columns are inferred.
+    features : list of str or None, default=None
+        The columns to use. None uses all columns.
+    label : str or None, default=None
+        The column of labels, which is never a feature.
+    scale : bool, default=True
+        Whether numbers are standardised. Missing cells are replaced in any case.
+    missing_values : list of str, default=()
+        Further strings that mark a missing cell, besides "", "NA", "N/A", "NaN", "nan", "null",
+        "NULL", "None" and "<NA>".
+    text_size : int >= 1, default=2**18
+        Number of features of a column of text.
+    text_weights : {"tfidf", "counts"}, default="tfidf"
+        Weights of words. "counts" are plain counts of words, which the kernels "tfidf" and "dcm"
+        need.
+
+    Attributes
+    ----------
+    encoding_ : Encoding
+        Kinds and statistics of the columns.
+    needed_ : tuple of str
+        The columns that every table must have.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        All columns of the first batch, without the column of labels.
+    n_features_in_ : int
+        Number of these columns.
+
+    See Also
+    --------
+    make_stream_pipeline : The encoder in front of a stream classifier.
+    sklearn.compose.ColumnTransformer : Transformers for chosen columns.
+
+    Notes
+    -----
+    The statistics are fixed by the first batch, because a classifier keeps rows of earlier batches.
+    The first batch should have at least 1000 rows; unlabeled rows serve as well as labeled ones.
+
+    Examples
+    --------
+    >>> from seqmed import TableEncoder
+    >>> rows = [
+    ...     {"weight": 70, "city": "Oslo"},
+    ...     {"weight": None, "city": "Bergen"},
+    ...     {"weight": 80, "city": "Oslo"},
+    ... ]
+    >>> encoder = TableEncoder().fit(rows)
+    >>> encoder.get_feature_names_out()
+    array(['weight', 'weight_missing', 'city_Oslo', 'city_other'], dtype=object)
+    >>> encoder.transform([{"city": "Oslo", "weight": "75"}])
+    array([[0., 0., 1., 0.]])
+    """
+
+    encoding_: Encoding
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "kinds": [dict, None],
+        "features": ["array-like", None],
+        "label": [str, None],
+        "scale": ["boolean"],
+        "missing_values": ["array-like"],
+        "text_size": [Interval(Integral, 1, LARGEST_SIZE, closed="both")],
+        "text_weights": [StrOptions(set(WEIGHTS))],
+    }
+
+    def __init__(
+        self,
+        kinds: Mapping[str, str] | None = None,
+        *,
+        features: Sequence[str] | None = None,
+        label: str | None = None,
+        scale: bool = True,
+        missing_values: Sequence[str] = (),
+        text_size: int = 2**18,
+        text_weights: str = TFIDF,
+    ) -> None:
+        self.kinds = kinds
+        self.features = features
+        self.label = label
+        self.scale = scale
+        self.missing_values = missing_values
+        self.text_size = text_size
+        self.text_weights = text_weights
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Choose the kinds of the columns, and measure them.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_columns)
+            The first batch: a data frame of pandas or polars, a table of pyarrow, a list of
+            dictionaries, a dictionary of columns, or an array of numbers.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            The fitted encoder.
+        """
+        choices, table = self._choices(), as_table(X)
+        if not table.num_rows:
+            raise TableError("the first batch has no rows, expected at least one: pass some.")
+        _, bad = typed(column_kinds(table, choices), choices.missing_values, table)
+        refuse_bad(bad)
+        encoding = encodings.fit_encoding(table, choices)
+        warn_of_unused(encoding.columns)
+        self.encoding_ = encoding
+        return self
+
+    def decided_kinds(self, X: Any) -> tuple[ColumnKind, ...]:
+        """Return the kind of every column of a first batch, which may have bad cells.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_columns)
+            See `fit`.
+
+        Returns
+        -------
+        kinds : tuple of ColumnKind
+            The kinds that `fit` would use.
+        """
+        return column_kinds(as_table(X), self._choices())
+
+    def _choices(self) -> Choices:
+        """Return the valid parameters."""
+        self._validate_params()
+        chosen = {} if self.kinds is None else dict(self.kinds)
+        for name, kind in chosen.items():
+            if not isinstance(name, str) or kind not in kinds.CHOICES:
+                raise ValueError(
+                    f"kinds has {name!r}: {kind!r}, expected a column name and one of "
+                    f"{', '.join(kinds.CHOICES)}: correct it."
+                )
+        for name in ("features", "missing_values"):
+            value = getattr(self, name)
+            if isinstance(value, str) or not all(isinstance(each, str) for each in value or ()):
+                raise ValueError(f"{name}={value!r}, expected a list of strings: correct it.")
+        features = None if self.features is None else tuple(self.features)
+        named = {*chosen, *(features or ())}
+        if self.label is not None and self.label in named:
+            raise ValueError(
+                f"column {self.label!r} is the column of labels and cannot be a feature: leave it "
+                "out of kinds and features."
+            )
+        return Choices(
+            chosen,
+            features,
+            self.label,
+            bool(self.scale),
+            tuple(self.missing_values),
+            int(self.text_size),
+            self.text_weights,
+        )
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Points:
+        """Return the features of rows.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_columns)
+            Rows with the columns `needed_`, in any order; see `fit`. An array of numbers must have
+            all columns of the first batch, or the columns `needed_`, in their order.
+
+        Returns
+        -------
+        features : ndarray or CSR array of shape (n_samples, n_features)
+            Sparse if there is a column of text.
+
+        Raises
+        ------
+        TableError
+            If a column is missing, or a cell cannot be encoded.
+        """
+        check_is_fitted(self)
+        table, bad = self.typed(X)
+        refuse_bad(bad)
+        return encodings.encode(self.encoding_, table)
+
+    def typed(self, X: Any) -> tuple[pa.Table, dict[int, BadCell]]:
+        """Return the used columns with their types, and the first bad cell of each bad row.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_columns)
+            See `transform`.
+
+        Returns
+        -------
+        table : pyarrow.Table
+            Numbers as floats, dates as timestamps, other columns unchanged. `transform` encodes it
+            as X, but faster.
+        bad : dict of int to BadCell
+            Bad cells by the index of their row. They are missing in ``table``.
+        """
+        check_is_fitted(self)
+        encoding = self.encoding_
+        names: Sequence[str] = self.feature_names_in_.tolist()
+        if isinstance(X, np.ndarray | list | tuple) and not isinstance(X, Mapping):
+            width = np.shape(X)[1] if np.ndim(X) == 2 else -1
+            names = encoding.needed if width == len(encoding.needed) else names
+            if width not in (-1, len(names)):
+                raise TableError(
+                    f"X has {width} columns without names, expected {len(names)}, or the "
+                    f"{len(encoding.needed)} that are used: {listed(encoding.needed)}."
+                )
+        return typed(encoding.columns, encoding.missing_values, as_table(X, names))
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Return the names of the features.
+
+        Parameters
+        ----------
+        input_features : None
+            Ignored: the columns have names.
+
+        Returns
+        -------
+        names : ndarray of shape (n_features,)
+            Names of columns, with the level, the cycle or the number of a hashed feature.
+        """
+        check_is_fitted(self)
+        return np.array(self.encoding_.feature_names, dtype=object)
+
+    @property
+    def needed_(self) -> tuple[str, ...]:
+        """The columns that every table must have."""
+        return self.encoding_.needed
+
+    @property
+    def id_columns(self) -> tuple[str, ...]:
+        """The columns that were left out because they have a different value in every row."""
+        return tuple(each.name for each in self.encoding_.columns if each.reason == "id")
+
+    @property
+    def feature_names_in_(self) -> NDArray[np.object_]:
+        """All columns of the first batch, without the column of labels."""
+        return np.array([each.name for each in self.encoding_.columns], dtype=object)
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of columns of the first batch, without the column of labels."""
+        return len(self.encoding_.columns)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
+        return tags
+
+
+def refuse_bad(bad: Mapping[int, BadCell]) -> None:
+    """Refuse a table with a bad cell."""
+    if bad:
+        row = min(bad)
+        reason, column, got = bad[row]
+        more = f" ({len(bad)} rows have such cells)" if len(bad) > 1 else ""
+        raise TableError(
+            f"row {row}, column {column!r}: {got} is {reason}{more}, expected {REMEDIES[reason]}: "
+            f"correct it, add it to missing_values, or choose another kind for the column."
+        )
+
+
+def warn_of_unused(columns: Sequence[ColumnKind]) -> None:
+    """Warn of columns that are left out, except by choice."""
+    unused = [each for each in columns if each.kind == kinds.DROP and each.reason in REASONS]
+    if unused:
+        texts = [f"{each.name!r} ({REASONS[each.reason]})" for each in unused[: encodings.LISTED]]
+        more = f" and {len(unused) - len(texts)} others" if len(unused) > len(texts) else ""
+        name = unused[0].name
+        warnings.warn(
+            f"columns that are not used: {', '.join(texts)}{more}. To use one, choose its kind, "
+            f"for example --numeric {name} or kinds={{{name!r}: 'numeric'}}; drop it to hide this "
+            "warning.",
+            TableWarning,
+            stacklevel=3,
+        )

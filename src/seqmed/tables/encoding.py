@@ -1,0 +1,240 @@
+"""Encoding of a raw table: what became of every column, and the features of rows.
+
+`fit_encoding` measures the first batch. `typed` converts cells, and finds those that cannot be
+converted. `encode` returns features, in this order: numbers and their indicators of missing cells,
+dates, one-hot levels, hashed levels, words.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+
+from seqmed.arrays import Array, Points
+from seqmed.tables import cells, kinds
+from seqmed.tables.categories import HashedColumn, OneHotColumn
+from seqmed.tables.cells import TableError
+from seqmed.tables.dates import DateColumn
+from seqmed.tables.kinds import ColumnKind
+from seqmed.tables.numbers import NumberColumns
+from seqmed.tables.words import COUNTS, WordColumn
+
+# Number of names in a message, and characters of a cell.
+LISTED, SHOWN = 10, 40
+
+
+class Choices(NamedTuple):
+    """The user's choices; see the parameters of `TableEncoder`."""
+
+    kinds: Mapping[str, str]
+    features: Sequence[str] | None
+    label: str | None
+    scale: bool
+    missing_values: Sequence[str]
+    text_size: int
+    text_weights: str
+
+
+class BadCell(NamedTuple):
+    """A cell that cannot be encoded: the reason, its column, and its text, shortened."""
+
+    reason: str
+    column: str
+    got: str
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """The encoding of a table, fixed by the first batch.
+
+    Parameters
+    ----------
+    columns : the kind of every column of the first batch, in its order.
+    missing_values : further strings that mark a missing cell.
+    numbers : all columns of numbers.
+    dates, one_hot, hashed, words : the other columns, by kind.
+    weight : factor of all features except words. If there are words, a row without them has a
+        length of about 1, as the words of a text have.
+    """
+
+    columns: tuple[ColumnKind, ...]
+    missing_values: tuple[str, ...]
+    numbers: NumberColumns
+    dates: tuple[DateColumn, ...]
+    one_hot: tuple[OneHotColumn, ...]
+    hashed: tuple[HashedColumn, ...]
+    words: tuple[WordColumn, ...]
+    weight: float
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns that every table must have, in the order of the first batch."""
+        return tuple(each.name for each in self.columns if each.kind != kinds.DROP)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The names of the features."""
+        others: list[Any] = [*self.dates, *self.one_hot, *self.hashed, *self.words]
+        names = (name for each in others for name in each.feature_names)
+        return [*self.numbers.feature_names, *names]
+
+    @property
+    def n_features(self) -> int:
+        """The number of features."""
+        listed: list[Any] = [self.numbers, *self.dates, *self.one_hot]
+        hashed: list[Any] = [*self.hashed, *self.words]
+        named = sum(len(each.feature_names) for each in listed)
+        return named + int(sum(each.size for each in hashed))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return quoted names separated by commas, shortened if there are many."""
+    more = f" and {len(names) - LISTED} others" if len(names) > LISTED else ""
+    return ", ".join(map(repr, names[:LISTED])) + more
+
+
+def column_kinds(table: pa.Table, choices: Choices) -> tuple[ColumnKind, ...]:
+    """Return the kind of every column of the first batch, chosen or inferred."""
+    names = [name for name in table.column_names if name != choices.label]
+    refuse_missing([*choices.kinds, *(choices.features or ())], names)
+    found = []
+    for name in names:
+        column, missing = table.column(name), choices.missing_values
+        if name in choices.kinds:
+            kind = kinds.chosen(name, choices.kinds[name], column, missing)
+        elif choices.features is not None and name not in choices.features:
+            kind = ColumnKind(name, kinds.DROP, "chosen")
+        elif is_nested(column):
+            kind = ColumnKind(name, kinds.DROP, "nested")
+        else:
+            kind = kinds.infer(name, column, missing)
+        found.append(kind)
+    if all(each.kind == kinds.DROP for each in found):
+        reasons = ", ".join(f"{each.name!r} ({each.reason})" for each in found[:LISTED])
+        raise TableError(
+            f"no column of the first {table.num_rows} rows can be used: {reasons or 'none'}. "
+            "Choose the kind of a column: --numeric, --categorical, --text or --date at the "
+            "command line, kinds={'column': kind} in Python."
+        )
+    return tuple(found)
+
+
+def is_nested(column: Any) -> bool:
+    """Whether a column holds lists or other nested values."""
+    return bool(pa.types.is_nested(column.type))
+
+
+def refuse_missing(wanted: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse a table in which columns are missing; suggest a similar name."""
+    known = set(names)
+    for name in wanted:
+        if name not in known:
+            folded = {each.casefold(): each for each in names}
+            close = difflib.get_close_matches(name.casefold(), folded, 1)
+            meant = f"did you mean {folded[close[0]]!r}?" if close else f"it has {listed(names)}."
+            raise TableError(f"the table has no column {name!r}: {meant}")
+
+
+def fit_encoding(table: pa.Table, choices: Choices) -> Encoding:
+    """Return the encoding of a stream whose first batch is a raw table without bad cells."""
+    columns = column_kinds(table, choices)
+    named = {kind: tuple(each for each in columns if each.kind == kind) for kind in
+             (kinds.NUMERIC, kinds.DATE, kinds.CATEGORICAL, kinds.HASHED, kinds.TEXT)}  # fmt: skip
+    missing = tuple(choices.missing_values)
+    numbers = tuple(each.name for each in named[kinds.NUMERIC])
+    others = sum(len(each) for kind, each in named.items() if kind != kinds.TEXT)
+    combined = named[kinds.TEXT] and others and choices.text_weights != COUNTS
+    return Encoding(
+        columns,
+        missing,
+        NumberColumns.fit(numbers, number_matrix(table, numbers, missing), scale=choices.scale),
+        tuple(
+            DateColumn.fit(each.name, each.form, dates_in(table, each, missing))
+            for each in named[kinds.DATE]
+        ),
+        tuple(
+            OneHotColumn.fit(each.name, cells.levels(table[each.name], missing))
+            for each in named[kinds.CATEGORICAL]
+        ),
+        tuple(HashedColumn(each.name) for each in named[kinds.HASHED]),
+        tuple(
+            WordColumn.fit(
+                each.name,
+                cells.strings(table[each.name], missing),
+                choices.text_size,
+                choices.text_weights,
+            )
+            for each in named[kinds.TEXT]
+        ),
+        others**-0.5 if combined else 1.0,
+    )
+
+
+def dates_in(table: pa.Table, column: ColumnKind | DateColumn, missing: Sequence[str]) -> Array:
+    """Return a column of dates, (n,) seconds, NaN for missing and bad cells."""
+    return cells.dates(table.column(column.name), column.form, missing)[0]
+
+
+def number_matrix(table: pa.Table, names: Sequence[str], missing: Sequence[str]) -> Array:
+    """Return columns of numbers, (n, p), NaN for missing and bad cells."""
+    matrix = np.empty((table.num_rows, len(names)))
+    for place, name in enumerate(names):
+        matrix[:, place] = cells.numbers(table.column(name), missing)[0]
+    return matrix
+
+
+def typed(
+    columns: Sequence[ColumnKind], missing: Sequence[str], table: pa.Table
+) -> tuple[pa.Table, dict[int, BadCell]]:
+    """Return the used columns with their types, and the first bad cell of each bad row.
+
+    Numbers become floats, dates become timestamps, other columns are unchanged. Bad cells are null.
+    """
+    used = [each for each in columns if each.kind != kinds.DROP]
+    refuse_missing([each.name for each in used], table.column_names)
+    arrays, bad = [], {}
+    for each in used:
+        raw = table.column(each.name)
+        array = raw
+        faults: dict[int, str] = {}
+        if each.kind == kinds.NUMERIC:
+            values, faults = cells.numbers(raw, missing)
+            array = pa.array(values)
+        elif each.kind == kinds.DATE:
+            values, faults = cells.dates(raw, each.form, missing)
+            array = pa.array(values * 1e6, from_pandas=True).cast(pa.int64(), safe=False)
+            array = array.cast(cells.MICROSECONDS)
+        for row, reason in faults.items():
+            if row not in bad:
+                bad[row] = BadCell(reason, each.name, shown(raw[row].as_py()))
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, [each.name for each in used]), bad
+
+
+def shown(value: Any) -> str:
+    """Return a cell for a message: on one line, and shortened."""
+    text = repr(value[: SHOWN + 1] if isinstance(value, str) else value)
+    return text if len(text) <= SHOWN + 2 else f"{text[:SHOWN]}..."
+
+
+def encode(encoding: Encoding, table: pa.Table) -> Points:
+    """Return the features of a table from `typed`: an array, or a CSR array if there are words."""
+    missing = encoding.missing_values
+    blocks = [encoding.numbers.encode(number_matrix(table, encoding.numbers.names, missing))]
+    blocks += [each.encode(dates_in(table, each, missing)) for each in encoding.dates]
+    categories: list[Any] = [*encoding.one_hot, *encoding.hashed]
+    blocks += [each.encode(cells.levels(table.column(each.name), missing)) for each in categories]
+    features = np.hstack(blocks)
+    if not encoding.words:
+        return features
+    words = [
+        each.encode(cells.strings(table.column(each.name), missing)) for each in encoding.words
+    ]
+    parts = [sp.csr_array(features * encoding.weight)] if features.shape[1] else []
+    return sp.csr_array(sp.hstack([*parts, *words], format="csr"))
