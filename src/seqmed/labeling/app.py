@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import json
 import traceback
 from collections.abc import AsyncIterator, Callable
@@ -181,12 +179,7 @@ class Pages:
         """Return a file to download."""
         name, desk = request.path_params["name"], self._desk
         if name == "labels.csv":
-            text = io.StringIO(newline="")
-            writer = csv.writer(text, lineterminator="\n")
-            header = desk.log.header
-            writer.writerow([*header[3:5], *header[5:7]])
-            writer.writerows(desk.labels())
-            content, kind = text.getvalue().encode(), "text/csv; charset=utf-8"
+            content, kind = desk.labels(), "text/csv; charset=utf-8"
         elif name == "log.csv":
             lines = [line(desk.log.header), *(line(as_cells(each)) for each in desk.log.events)]
             content, kind = b"".join(lines), "text/csv; charset=utf-8"

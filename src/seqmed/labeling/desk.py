@@ -32,7 +32,7 @@ from seqmed.labeling.events import (
     checked_name,
 )
 from seqmed.labeling.learner import COMPARED_PROBES, PROBE_EVERY
-from seqmed.labeling.ledger import Ledger
+from seqmed.labeling.ledger import Ledger, current_labels
 from seqmed.labeling.log import LabelLog
 from seqmed.labeling.queue import BLOCK, Card, round_at
 from seqmed.labeling.rows import Pool
@@ -438,14 +438,10 @@ class Desk:
     def _shown_event(self, event: Event) -> dict[str, Any]:
         return {"event": event.event, "file": event.file, "row": event.row, "label": event.label}
 
-    def labels(self) -> list[list[str]]:
-        """Return the current labels, one line per row: file, row, id, label."""
+    def labels(self) -> bytes:
+        """Return the current labels as CSV."""
         with self._lock:
-            return [
-                [key.file, str(key.row), row.id, row.label]
-                for key, row in self.ledger.rows.items()
-                if row.label is not None
-            ]
+            return b"".join(current_labels(self.log.header, self.ledger))
 
 
 def shown_accuracy(found: measures.Accuracy) -> dict[str, Any]:

@@ -8,7 +8,7 @@ retracted first. Nothing depends on time, so replaying the log gives the same mo
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from seqmed.labeling.events import Event, LabelingError, RowKey
 from seqmed.labeling.ledger import Ledger
+from seqmed.labeling.progress import LabelProgress
 from seqmed.labeling.queue import (
     Card,
     choose_round,
+    class_names,
     due,
     round_at,
     rounds_from_json,
@@ -105,10 +107,10 @@ class LabelLearner:
 
     def _probe(self) -> None:
         """Predict the same rows again, and measure how many predictions changed."""
-        if len(getattr(self.model, "classes_", ())) < 2 or not self._probed.size:
+        names = class_names(self.model)
+        if len(names) < 2 or not self._probed.size:
             return
         shares = self.model.predict_proba(self.pool.take(self._probed))
-        names = [str(label) for label in self.model.classes_]
         now = [names[code] for code in shares.argmax(axis=1).tolist()]
         if self._probes:
             pairs = [pair for pair in zip(self._probes[-1], now, strict=True) if pair[0] != pair[1]]
@@ -121,6 +123,21 @@ class LabelLearner:
         self._probes = [*self._probes, now][-COMPARED_PROBES:]
 
     # -- stored state ----------------------------------------------------------------------------
+
+    def progress(self) -> LabelProgress:
+        """Return what is saved with the model."""
+        ledger = self.ledger
+        return LabelProgress(ledger.n_events, ledger.digest, ledger.n_labeled, self.to_json())
+
+    def resume(self, events: Sequence[Event], progress: LabelProgress) -> None:
+        """Continue after the events that a saved model has learned."""
+        ledger = Ledger(events[: progress.n_events])
+        if ledger.digest != progress.digest:
+            raise LabelingError(
+                f"the model has learned {progress.n_events} events of another label log: name that "
+                "file with --labels, or delete the model to learn this one from the beginning."
+            )
+        self.restore(ledger, progress.state)
 
     def to_json(self) -> str:
         """Return everything but the model and the ledger."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from seqmed.labeling.events import (
     LabelingError,
     RowKey,
 )
-from seqmed.labeling.log import as_cells
+from seqmed.labeling.log import as_cells, line
 
 
 class Transition(NamedTuple):
@@ -191,3 +191,15 @@ class Ledger:
             self.classes[before] -= 1
         if after is not None:
             self.classes[after] += 1
+
+
+def current_labels(header: Sequence[str], ledger: Ledger) -> Iterator[bytes]:
+    """Yield the lines of a CSV with the current label of every row: file, row, id, label.
+
+    ``header`` are the columns of the label log.
+    """
+    places = [Event._fields.index(name) for name in ("file", "row", "id", "label")]
+    yield line(header[place] for place in places)
+    for key, row in ledger.rows.items():
+        if row.label is not None:
+            yield line([key.file, str(key.row), row.id, row.label])

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from seqmed import active
 from seqmed.labeling.events import RANDOM, UNCERTAIN, UNLIKE, RowKey
-from seqmed.labeling.rows import CHECK_SHARE, Pool
+from seqmed.labeling.rows import CHECK_SHARE, Pool, cell_text
 
 # Answers from one round to the next, and from the choice of a round to its first card.
 ROUND, LAG = 5, 5
@@ -190,7 +190,7 @@ def predictions(
     model: Any, pool: Pool, places: list[int]
 ) -> list[tuple[tuple[str, float], ...]]:
     """Return the most probable classes of rows; nothing before two classes have labels."""
-    classes = [str(label) for label in getattr(model, "classes_", ())]
+    classes = class_names(model)
     if len(classes) < 2 or not places:
         return [()] * len(places)
     shares = model.predict_proba(pool.take(places))
@@ -199,6 +199,12 @@ def predictions(
         tuple((classes[code], float(row[code])) for code in best.tolist())
         for row, best in zip(shares, order, strict=True)
     ]
+
+
+def class_names(model: Any) -> list[str]:
+    """Return the classes of a model as texts."""
+    classes = getattr(model, "classes_", None)
+    return [] if classes is None else [cell_text(label) for label in classes.tolist()]
 
 
 def rounds_to_json(rounds: Mapping[int, tuple[Card, ...]]) -> dict[str, Any]:
