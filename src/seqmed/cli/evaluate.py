@@ -100,7 +100,7 @@ def evaluate(
         **batches,
         **reading.arguments(progress.dialect),
     )
-    learned = learned_files(data, progress, reading.file_format)
+    learned = learned_files(data, progress, reading)
     warn_of_learned_files(learned)
     measures, accuracy, rows = Measures(), AccuracyOverRows(), 0
     with terminal.Reporter("evaluating") as bar:
@@ -149,23 +149,27 @@ def evaluate(
 # -- rows that the model has learned ---------------------------------------------------------------
 
 
-def learned_files(data: Sequence[Path], progress: Progress, file_format: str | None) -> list[str]:
+def learned_files(
+    data: Sequence[Path], progress: Progress, reading: options.Reading
+) -> list[str]:
     """Return the files whose rows the model has learned, also from another path.
 
     Texts are compared with learned files of the same size by their content.
     """
     from seqmed.streams.files import find_inputs, shown_path
     from seqmed.streams.positions import resumed, stamp
+    from seqmed.streams.tables import ReadOptions
 
+    how = ReadOptions(reading.dialect.over(progress.dialect), reading.limits)
     records = [each for each in progress.position.files if each.rows]
     paths = {each.path for each in records}
     found = []
-    for source in find_inputs(data, file_format):
+    for source in find_inputs(data, reading.file_format):
         if not source.resumable:
             continue
         size = stamp(Path(source.key)).size
         alike = (each for each in records if each.size == size)
-        if source.key in paths or any(resumed(source, each, None) for each in alike):
+        if source.key in paths or any(resumed(source, each, how) for each in alike):
             found.append(shown_path(source.key))
     return found
 

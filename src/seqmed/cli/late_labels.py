@@ -102,9 +102,7 @@ def read_labels(
 ) -> dict[str, Label]:
     """Return the labels of a table by id; the last row of an id counts."""
     arguments = {**reading.arguments(), "file_format": None}
-    stream = Stream(
-        [path], label=label, label_required=True, keep=[id_column], final=True, **arguments
-    )
+    stream = Stream([path], label=label, keep=[id_column], final=True, **arguments)
     labels: dict[str, Label] = {}
     missing = 0
     for batch in stream:

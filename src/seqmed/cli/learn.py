@@ -100,10 +100,18 @@ def learn(
         batching(
             min=1,
             metavar="N",
-            help="Rows per batch (default: as stored in the model, or 500). The first batch of a "
-            "new model has at least 1000.",
+            help="Rows per batch (default: as stored in the model, or 500).",
         ),
     ] = None,
+    first_batch: Annotated[
+        int,
+        batching(
+            min=1,
+            metavar="N",
+            help="Smallest number of rows in the first batch of a new model, which decides the "
+            "kinds of the columns.",
+        ),
+    ] = FIRST_BATCH,
     batch_by: Annotated[
         str | None,
         batching(
@@ -226,7 +234,7 @@ def learn(
             label=progress.label,
             check=EncoderCheck(learner.encoder),
             batch_size=progress.batch_size,
-            first_batch_size=FIRST_BATCH,
+            first_batch_size=first_batch,
             batch_by=progress.batch_by,
             position=progress.position,
             again=again,
@@ -349,7 +357,8 @@ def begin_or_resume(
                 )
             encoder.set_params(label=name)
             progress = replace(progress, label=checkpoint.label_column(model, name, unlabeled))
-        progress.known_label.check_same(name, unlabeled, kind)
+        known = progress.known_label
+        known.check_same(LabelColumn(known.name if name is None else name, unlabeled, kind))
         return model, progress
     if name is None:
         raise CommandError(

@@ -1,22 +1,28 @@
 """Streams of batches from files and pipes.
 
-CSV, TSV, JSON lines, Parquet, Feather and .npz files give the same batches: checked rows, labels of
-one type, and a position from which to resume. See docs/stream-input.md.
+CSV, JSON lines, Parquet, Arrow and .npz files give the same batches: raw columns, labels of one
+type, and a position from which to resume. See docs/stream-input.md.
 """
 
-from seqmed.streams.batches import Stream, StreamBatch
+from seqmed.streams.batches import CellCheck, Stream, StreamBatch
+from seqmed.streams.dialects import Dialect
+from seqmed.streams.encoder_check import EncoderCheck
 from seqmed.streams.errors import BadRow, Fault, Skipped, StreamError, StreamWarning
+from seqmed.streams.labels import LabelColumn
+from seqmed.streams.limits import Limits
 from seqmed.streams.positions import FilePosition, Position
-from seqmed.streams.schema import Columns, Schema
 from seqmed.streams.values import likely_typo
 
 __all__ = [
     "BadRow",
-    "Columns",
+    "CellCheck",
+    "Dialect",
+    "EncoderCheck",
     "Fault",
     "FilePosition",
+    "LabelColumn",
+    "Limits",
     "Position",
-    "Schema",
     "Skipped",
     "Stream",
     "StreamBatch",

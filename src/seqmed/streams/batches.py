@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Points
 from seqmed.streams.borders import Borders
-from seqmed.streams.errors import LABEL, BadRow, Fault, Skipped, StreamError, listed, notice, shown
-from seqmed.streams.features import encode, freeze_schema
+from seqmed.streams.columns import column_of, rows_of, stacked
+from seqmed.streams.dialects import Dialect
+from seqmed.streams.errors import BadRow, Fault, Skipped, StreamError, listed, notice, shown
 from seqmed.streams.files import find_inputs
 from seqmed.streams.formats import open_table
-from seqmed.streams.positions import Cursor, PlannedRead, Position, plan, stamp
-from seqmed.streams.schema import Columns, Schema, choose_columns, refuse_missing
-from seqmed.streams.tables import Piece, Table, Wanted
-from seqmed.streams.values import check_signs, label_of, label_text, label_type
+from seqmed.streams.labels import LabelColumn, Labels, read_labels
+from seqmed.streams.limits import Limits
+from seqmed.streams.positions import Cursor, Position, plan, stamp
+from seqmed.streams.tables import Cells, Piece, ReadOptions, Wanted, refuse_missing, similar_name
 
 DEFAULT_BATCH_SIZE = 500
 
@@ -30,23 +30,23 @@ class StreamBatch(NamedTuple):
 
     Parameters
     ----------
-    X : (n, p) array or CSR array of features.
-    y : (n,) object array of labels of one type, None for unlabeled rows; None without a column of
-        labels.
+    table : pyarrow table of raw columns, (n rows), without the label column. Cells of CSV are
+        texts, null if empty; those of other formats have their types.
+    y : (n,) object array of labels of one type, None for unlabeled rows; None without a label
+        column.
     file, row : (n,) the origin of each row: an index in `Stream.names`, and the number of the row
         in the file, from 1, without the header.
     kept : the columns of ``keep`` by name, n values each.
-    position, schema : position after the batch, and schema; save them with the model to resume.
+    position : position after the batch; save it with the model to resume.
     skipped : bad rows skipped so far.
     """
 
-    X: Points
+    table: Any
     y: NDArray[np.object_] | None
     file: NDArray[np.intp]
     row: NDArray[np.int64]
     kept: dict[str, list[Any]]
     position: Position
-    schema: Schema
     skipped: int
 
     @property
@@ -57,18 +57,56 @@ class StreamBatch(NamedTuple):
         return np.array([label is not None for label in self.y], dtype=bool)
 
 
+class CellCheck(Protocol):
+    """Chooses the columns of a stream from its first batch, and finds cells that cannot be used."""
+
+    def needed(self) -> tuple[str, ...] | None:
+        """Return the columns that every file must have; None before they are chosen."""
+
+    def decide(self, table: Any) -> None:
+        """Choose the columns by the rows of the first batch, a table of all columns.
+
+        Called once, if `needed` returns None.
+        """
+
+    def faults(self, table: Any) -> dict[int, Fault]:
+        """Return the faults of rows with bad cells, by their index, in a table of the columns."""
+
+
 class Part(NamedTuple):
     """Good rows of one piece for the next batch."""
 
-    numbers: Array
-    values: dict[str, list[Any]]
-    labels: list[str | None]
+    table: Any
+    kept: dict[str, list[Any]]
+    labels: Labels | None
     file: int
     rows: NDArray[np.int64]
 
 
+class Event(NamedTuple):
+    """Something read from an input.
+
+    Parameters
+    ----------
+    number : index of the input.
+    cursor : position in the input; None if it was finished before and not opened.
+    names, complete : its columns; see `Table`.
+    piece : rows of the input; None at its end.
+    fraction : fraction of the input that has been read.
+    deferred : whether a last line was left for the next run.
+    """
+
+    number: int
+    cursor: Cursor | None = None
+    names: tuple[str, ...] = ()
+    complete: bool = True
+    piece: Piece | None = None
+    fraction: float = 0.0
+    deferred: bool = False
+
+
 class Stream:
-    """Batches from files and pipes, each read once, in constant memory.
+    """Batches of raw columns from files and pipes, each read once, in constant memory.
 
     Iterating yields every `StreamBatch`. A batch continues from one file to the next, as if the
     files were one. After the last batch, `position` marks the files as finished: save it too.
@@ -76,11 +114,14 @@ class Stream:
     Parameters
     ----------
     paths : a file, a folder (its files sorted by name), "-" for standard input, or several.
-    columns : the choice of columns; optional with a schema.
-    schema : schema of earlier batches, None to infer it from the first rows.
+    label : the label column; None if there are no labels. The rows of a file without this column
+        are unlabeled.
+    check : chooses columns and finds bad cells. By default all columns are read, and no cell is
+        bad.
     batch_size : rows in a batch, except the last. Default 500; with ``batch_by``, no limit.
-    batch_by : a column. A new batch begins where its value changes. It is not a feature, unless
-        named as one.
+    first_batch_size : smallest number of rows in the first batch of a new stream. Not used if the
+        columns have been chosen, or if a position is given.
+    batch_by : a column. A new batch begins where its value changes.
     on_error : "stop" to refuse a bad row, "skip" to count it and continue.
     position : position from which to resume, None for the beginning.
     again : whether finished files are read again. If the previous run was interrupted, that run is
@@ -88,17 +129,21 @@ class Stream:
     final : whether a last line without a line end is read. By default such a line of a file is left
         for the next run, with a warning, because it may be incomplete. The last line of a pipe is
         always read.
+    dialect : separator, decimal character, thousands separator and encoding; by default they are
+        detected for each file.
+    limits : limits on columns, rows, cells and expansion.
     file_format : format of all inputs; None to infer it from the names of files and the first
         character of pipes.
-    label_required : whether a file without the column of labels is refused. If not, its rows are
-        unlabeled.
     keep : columns to return unchanged with each batch.
+    keep_optional : further such columns, which are None where a file does not have them.
+    tell : receives a line about each file whose detected dialect is not the default.
 
     Attributes
     ----------
     names : names of the inputs in messages.
-    position, schema : position and schema after the last batch that was yielded; at the end, those
-        of the whole stream.
+    keys : absolute paths of the inputs, as in `FilePosition`.
+    position : position after the last batch that was yielded; at the end, that of the whole stream.
+    label : the label column, with the type of the labels seen so far.
     skipped : skipped bad rows by reason, with examples.
     resumable : whether all inputs are files; a pipe cannot be resumed.
     """
@@ -106,56 +151,64 @@ class Stream:
     def __init__(
         self,
         paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-        columns: Columns | None = None,
         *,
-        schema: Schema | None = None,
+        label: LabelColumn | None = None,
+        check: CellCheck | None = None,
         batch_size: int | None = None,
+        first_batch_size: int | None = None,
         batch_by: str | None = None,
         on_error: str = "stop",
         position: Position | None = None,
         again: bool = False,
         final: bool = False,
+        dialect: Dialect | None = None,
+        limits: Limits | None = None,
         file_format: str | None = None,
-        label_required: bool = True,
         keep: Sequence[str] = (),
+        keep_optional: Sequence[str] = (),
+        tell: Callable[[str], None] = lambda line: None,
     ):
         if on_error not in ("stop", "skip"):
             raise StreamError(f"on_error={on_error!r}, expected 'stop' or 'skip'.")
         if batch_size is None and batch_by is None:
             batch_size = DEFAULT_BATCH_SIZE
-        if batch_size is not None and batch_size < 1:
-            raise StreamError(f"batch_size={batch_size}, expected at least 1.")
-        if schema is not None and columns is not None:
-            schema.check_same(columns)
-        if schema is None and position is not None and any(each.rows for each in position.files):
-            raise StreamError("a position is given without the schema of its rows: pass both.")
+        for name, size in (("batch_size", batch_size), ("first_batch_size", first_batch_size)):
+            if size is not None and size < 1:
+                raise StreamError(f"{name}={size}, expected at least 1.")
+        begun = position is not None and any(each.rows for each in position.files)
+        self._undecided = check is not None and check.needed() is None
+        if begun and self._undecided:
+            raise StreamError(
+                "a position is given, but the columns have not been chosen: pass the encoder that "
+                "has learned the rows before it."
+            )
         paths = [paths] if isinstance(paths, str | os.PathLike) else paths
         inputs = find_inputs(paths, file_format)
         self.names = tuple(each.name for each in inputs)
+        self.keys = tuple(each.key for each in inputs)
         self.resumable = all(each.resumable for each in inputs)
         self.skipped = Skipped()
-        self.schema = schema
-        self._columns, self._label_required, self._final = (
-            columns or Columns(),
-            label_required,
-            final,
-        )
-        self._batch_size, self._batch_by, self._keep = batch_size, batch_by, tuple(keep)
-        self._others = [*([] if batch_by is None else [batch_by]), *keep]
-        self._known = set(self._others)  # columns that need no warning
-        wanted = None if schema is None else self._wanted(schema)
-        self._reads, self.position = plan(inputs, position or Position(), again, wanted)
+        self.label = label
+        self._check, self._stop = check, on_error == "stop"
+        self._keep = (*keep, *keep_optional)
+        self._batch_by = batch_by
+        self._others = tuple(dict.fromkeys([*([batch_by] if batch_by else []), *keep]))
+        self._options = ReadOptions(dialect or Dialect(), limits or Limits(), final, tell)
+        self._reads, self.position = plan(inputs, position or Position(), again, self._options)
         self._files = self.position  # in the files that have been closed
         self._sizes = [stamp(each.path).size if each.path else 0 for each in inputs]
         self._number, self._read_fraction = 0, 0.0
-        self._stop = on_error == "stop"
         self._held: list[Part] = []
-        self._borders = Borders(batch_by)
+        new = not begun and (check is None or self._undecided)
+        self._sizes_of_batches = (batch_by, batch_size, (first_batch_size or 0) if new else 0)
+        self._borders = Borders(*self._sizes_of_batches)
+        self._known: set[str] = set()  # columns of the files that have been opened
+        self._opened = -1
         self._begun = False
 
     @property
     def fraction(self) -> float | None:
-        """The fraction of the input up to the last batch, 0 to 1; None if there is a pipe."""
+        """The fraction of the input that has been read, 0 to 1; None if there is a pipe."""
         if not self.resumable:
             return None
         sizes, number = self._sizes, min(self._number, len(self._sizes) - 1)
@@ -168,83 +221,188 @@ class Stream:
                 "a Stream can be read only once: create another to read the files again."
             )
         self._begun = True
-        for read in self._reads:
-            if read.content is not None:
-                yield from self._batches_of(read)
-            self._number += 1
+        events = self._events()
+        if self._undecided:
+            events = chain(self._decide(events), events)
+        for event in events:
+            before = self._read_fraction if event.number == self._number else 0.0
+            self._number = event.number
+            if event.piece is not None:
+                self._check_columns(event)
+                for batch, share in self._take(event.piece, event):
+                    self._read_fraction = before + (event.fraction - before) * share
+                    yield batch
+            elif event.cursor is not None and self._reads[event.number].source.resumable:
+                end = event.cursor.position(finished=True, deferred=event.deferred)
+                self._files = self._files.with_file(end)
+            self._read_fraction = event.fraction
+        self._number, self._read_fraction = len(self.names), 0.0
         if self._held:
             yield self._finish_batch(self._files)
         self.position = self._files
 
-    def _batches_of(self, read: PlannedRead) -> Iterator[StreamBatch]:
-        """Yield the batches that the rows of one input complete."""
-        source = read.source
-        cursor = Cursor(*read)
-        with open_table(source, final=self._final) as table:
-            if table.has_rows():
-                self.schema = self._checked(table, source.name)
-                before = 0.0
-                for piece in table.pieces(self._wanted(self.schema), read.start):
-                    after = table.fraction()
-                    for batch, share in self._take(piece, cursor):
-                        self._read_fraction = before + (after - before) * share
-                        yield batch
-                    before = self._read_fraction = after
-            deferred = table.deferred
-        self._read_fraction = 0.0
-        if source.resumable:
-            end = cursor.position(finished=True, deferred=deferred)
-            self._files = self._files.with_file(end)
+    def _events(self) -> Iterator[Event]:
+        """Yield the pieces and the end of every input, in order."""
+        for number, read in enumerate(self._reads):
+            if read.content is None:
+                yield Event(number, fraction=1.0)
+                continue
+            cursor = Cursor(*read)
+            with open_table(read.source, self._options) as table:
+                if table.has_rows():
+                    for piece in table.pieces(read.start):
+                        yield Event(
+                            number, cursor, table.names, table.complete, piece, table.fraction()
+                        )
+                deferred = table.deferred
+            yield Event(number, cursor, fraction=1.0, deferred=deferred)
 
-    def _checked(self, table: Table, source: str) -> Schema:
-        """Return the schema, chosen by the first file; refuse a file that lacks its columns."""
-        label = (self.schema.columns if self.schema else self._columns).label
-        required = [label] if self._label_required and label is not None else []
-        if table.complete:
-            refuse_missing([*self._others, *required], table, source)
-        schema = self.schema or choose_columns(self._columns, table, source, self._batch_by)
-        refuse_missing(schema.needed, table, source)
-        self._known |= {*schema.needed, *schema.ignored, *([] if label is None else [label])}
-        new = [name for name in table.names if name not in self._known]
-        if new:
-            self._known |= set(new)
-            names = listed([shown(name) for name in new])
-            notice(f"{source}: columns that are not in the first file are ignored: {names}.")
-        if required and label not in table.names:
-            notice(
-                f"{source}: the first rows have no {label!r}: check the name of the label column."
-            )
-        return schema
+    def _decide(self, events: Iterator[Event]) -> list[Event]:
+        """Read the rows of the first batch and let the check choose columns; return what was read.
 
-    def _wanted(self, schema: Schema) -> Wanted:
-        """Return the columns to read."""
-        hashed = [schema.columns.label, schema.columns.text]
-        present = tuple(name for name in hashed if name is not None)
-        return Wanted(schema.features, tuple(dict.fromkeys([*present, *self._others])), present)
+        The rows are read again afterwards, with the chosen columns only.
+        """
+        read: list[Event] = []
+        tables: list[Any] = []
+        borders = Borders(*self._sizes_of_batches, warn=False)
+        for event in events:
+            read.append(event)
+            if event.piece is None:
+                continue
+            size, table, faults = event.piece.ends.size, *self._cells(event.piece)
+            bad = [
+                row
+                for row, fault in faults.items()
+                if fault.column is None or fault.column in self._wanted.others
+            ]
+            good = np.delete(np.arange(size), bad)
+            table = self._features(table)
+            for rows in borders.cut(self._border_cells(event.piece, size), good, ""):
+                if rows is None:
+                    break
+                tables.append(rows_of(table, rows))
+                borders.held += rows.size
+            else:
+                continue
+            break
+        if tables and self._check is not None:
+            self._check.decide(stacked(tables))
+        self._undecided = False
+        return read
 
-    def _take(self, piece: Piece, cursor: Cursor) -> Iterator[tuple[StreamBatch, float]]:
+    def _border_cells(self, piece: Piece, size: int) -> Any:
+        """Return the cells of the border column of a piece, None without such a column."""
+        if self._batch_by is None:
+            return None
+        return column_of(piece.read(self._wanted).table, self._batch_by, size)
+
+    @property
+    def _wanted(self) -> Wanted:
+        """The columns to read."""
+        label = [] if self.label is None else [self.label.name]
+        needed = None if self._check is None else self._check.needed()
+        return Wanted(needed, tuple(dict.fromkeys([*label, *self._others, *self._keep])))
+
+    def _cells(self, piece: Piece) -> Cells:
+        return piece.read(self._wanted)
+
+    def _features(self, table: Any) -> Any:
+        """Return the columns of a table that a batch has: the needed ones, or all but the label."""
+        needed = self._wanted.columns
+        if needed is not None:
+            present = set(table.column_names)
+            for name in needed:
+                if name not in present:
+                    table = table.append_column(name, column_of(table, name, table.num_rows))
+            return table.select(list(needed))
+        label = None if self.label is None else self.label.name
+        return table.select([name for name in table.column_names if name != label])
+
+    def _check_columns(self, event: Event) -> None:
+        """Refuse a file that lacks columns, and tell of unlabeled files and new columns."""
+        if event.number == self._opened:
+            return
+        self._opened = event.number
+        source, names = self.names[event.number], event.names
+        needed = (*(self._wanted.columns or ()), *self._others)
+        if event.complete:
+            refuse_missing(needed, names, source)
+        else:
+            self._check_keys(needed, names, source)
+        if self.label is not None and self.label.name not in names:
+            others = [name for name in names if name not in {*needed, *self._known}]
+            meant = similar_name(self.label.name, others)
+            if meant is not None:
+                raise StreamError(
+                    f"{source} has no column {self.label.name!r}: did you mean {meant!r}? To learn "
+                    "the file as unlabeled, rename this column."
+                )
+            notice(f"{source}: no column {self.label.name!r}, so its rows are unlabeled.")
+        new = [name for name in names if name not in self._known] if self._known else []
+        label = None if self.label is None else self.label.name
+        new = [name for name in new if name not in {*needed, label}]
+        if new and event.complete:
+            listing = listed([shown(name) for name in new])
+            notice(f"{source}: columns that are not in the first file are ignored: {listing}.")
+        self._known |= set(names)
+
+    def _check_keys(self, needed: Sequence[str], names: Sequence[str], source: str) -> None:
+        """Refuse a misspelled column of JSON lines; tell of columns not in the first rows."""
+        missing = [name for name in needed if name not in names]
+        for name in missing:
+            meant = similar_name(name, [each for each in names if each not in needed])
+            if meant is not None:
+                raise StreamError(f"{source} has no column {name!r}: did you mean {meant!r}?")
+        if missing:
+            listing = listed([shown(name) for name in missing])
+            notice(f"{source}: the first rows have no {listing}: their cells are missing.")
+
+    def _take(self, piece: Piece, event: Event) -> Iterator[tuple[StreamBatch, float]]:
         """Hold the good rows of a piece; yield the batches that they complete.
 
         With each batch, yield the fraction of the piece that precedes its end.
         """
-        bad = sorted(piece.faults)  # a heap, to which rows with bad labels are added
-        good = np.delete(np.arange(piece.ends.size), bad)
+        cursor, size = event.cursor, piece.ends.size
+        assert cursor is not None  # an input with rows has been opened
+        table, faults = self._cells(piece)
+        features = self._features(table)
+        if self._check is not None and size:
+            for row, fault in self._check.faults(features).items():
+                faults.setdefault(row, fault._replace(line=piece.line_of(row)))
+        labels = None
+        if self.label is not None:
+            labels = read_labels(column_of(table, self.label.name, size), self.label)
+        keys = None if self._batch_by is None else column_of(table, self._batch_by, size)
+        bad = sorted(faults)  # a heap, to which rows with bad labels are added
+        good = np.delete(np.arange(size), bad)
         done = 0
-        for run in self._borders.runs(piece, good):
-            if self._borders.changes(piece, int(run[0]), self.names[self._number]) and self._held:
-                yield self._finish_batch(self._position(cursor)), done / piece.ends.size
-            while run.size:
-                held = sum(part.rows.size for part in self._held)
-                free = run.size if self._batch_size is None else self._batch_size - held
-                rows, run = run[:free], run[free:]
-                part = self._part(piece, rows, cursor.rows - done + 1, bad)
-                self._advance(piece, done, int(rows[-1]) + 1, bad, cursor)
-                done = int(rows[-1]) + 1
-                if part.rows.size:
-                    self._held.append(part)
-                if held + part.rows.size == self._batch_size:
-                    yield self._finish_batch(self._position(cursor)), done / piece.ends.size
-        self._advance(piece, done, piece.ends.size, bad, cursor)
+        for rows in self._borders.cut(keys, good, self.names[event.number]):
+            if rows is None:
+                yield self._finish_batch(self._position(cursor)), done / size
+                continue
+            last = int(rows[-1]) + 1
+            if self.label is not None and labels is not None:
+                misfits = labels.of(rows).misfits(self.label)
+                for place, fault in misfits.items():
+                    row = int(rows[place])
+                    faults[row] = fault._replace(line=piece.line_of(row))
+                    heappush(bad, row)
+                rows = np.delete(rows, list(misfits))
+            first = cursor.rows - done + 1
+            self._advance(piece, done, last, bad, faults, cursor)
+            done = last
+            if rows.size:
+                kept = {
+                    name: rows_of(table.select([name]), rows).column(0).to_pylist()
+                    if name in table.column_names
+                    else [None] * rows.size
+                    for name in self._keep
+                }
+                part = rows_of(features, rows)
+                found = None if labels is None else labels.of(rows)
+                self._held.append(Part(part, kept, found, event.number, rows + first))
+                self._borders.held += rows.size
+        self._advance(piece, done, size, bad, faults, cursor)
 
     def _position(self, cursor: Cursor) -> Position:
         """Return the position of the stream within an open input."""
@@ -252,37 +410,20 @@ class Stream:
             return self._files
         return self._files.with_file(cursor.position(finished=False))
 
-    def _part(self, piece: Piece, rows: NDArray[np.intp], first: int, bad: list[int]) -> Part:
-        """Return rows to hold; rows with a label of another type are added to the bad ones.
-
-        ``first`` is the row number of the first row of the piece.
-        """
-        assert self.schema is not None  # chosen before rows are read
-        label, kind = self.schema.columns.label, self.schema.label_type
-        texts: dict[int, str | None] = dict.fromkeys(rows.tolist())
-        if label is not None:
-            for row in texts:
-                texts[row] = label_text(piece.values[label][row], self.schema.columns.unlabeled)
-        if kind is not None:
-            misfits = {row for row, text in texts.items() if text and label_of(text, kind) is None}
-            for row in misfits:
-                piece.faults[row] = Fault(LABEL, label, shown(texts.pop(row)), piece.line_of(row))
-                heappush(bad, row)
-        kept = np.fromiter(texts, np.intp, len(texts))
-        return Part(
-            piece.numbers[kept],
-            {name: [column[row] for row in texts] for name, column in piece.values.items()},
-            list(texts.values()),
-            self._number,
-            kept + first,
-        )
-
-    def _advance(self, piece: Piece, first: int, last: int, bad: list[int], cursor: Cursor) -> None:
+    def _advance(
+        self,
+        piece: Piece,
+        first: int,
+        last: int,
+        bad: list[int],
+        faults: dict[int, Fault],
+        cursor: Cursor,
+    ) -> None:
         """Move the cursor over rows of a piece; refuse or count the bad ones among them."""
         while bad and bad[0] < last:
             place = heappop(bad)
             row = cursor.rows - first + place + 1
-            found = BadRow(self.names[self._number], row, piece.faults[place])
+            found = BadRow(self.names[self._number], row, faults[place])
             if self._stop:
                 raise found.error()
             self.skipped.add(found)
@@ -291,32 +432,19 @@ class Stream:
     def _finish_batch(self, position: Position) -> StreamBatch:
         """Return the rows held as a batch, with the position after it."""
         parts, self._held = self._held, []
-        assert self.schema is not None  # chosen before rows are read
-        schema = self.schema
-        columns = schema.columns
-        numbers = np.vstack([part.numbers for part in parts])
-        texts = [text for part in parts for text in part.labels]
-        labels = [text for text in texts if text is not None]
-        if schema.label_type is None and labels:
-            if columns.unlabeled is None:
-                stored = [value for part in parts for value in part.values[str(columns.label)]]
-                check_signs(labels, stored, str(columns.label))
-            schema = replace(schema, label_type=label_type(labels, str(columns.label)))
-        words = [word for part in parts for word in part.values.get(columns.text or "", ())]
-        if not schema.frozen:
-            schema = freeze_schema(schema, numbers, words)
+        self._borders.next_batch()
         y = None
-        if columns.label is not None:
-            y = np.empty(len(texts), dtype=object)
-            y[:] = [text and label_of(text, str(schema.label_type)) for text in texts]
-        self.schema, self.position = schema, position
+        if self.label is not None:
+            labels = [part.labels for part in parts if part.labels is not None]
+            self.label = self.label.of_first(labels)
+            y = self.label.values(labels)
+        self.position = position
         return StreamBatch(
-            encode(schema, numbers, words),
+            stacked([part.table for part in parts]),
             y,
             np.concatenate([np.full(part.rows.size, part.file) for part in parts]),
             np.concatenate([part.rows for part in parts]),
-            {name: [value for part in parts for value in part.values[name]] for name in self._keep},
+            {name: [value for part in parts for value in part.kept[name]] for name in self._keep},
             position,
-            schema,
             self.skipped.total,
         )

@@ -1,28 +1,39 @@
-"""Parquet, Feather and Arrow files."""
+"""Tables of binary formats: record batches of pyarrow, and Parquet files."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import ipc, parquet, types
+from numpy.typing import NDArray
+from pyarrow import compute, parquet, types
 
-from seqmed.arrays import Array
-from seqmed.streams.errors import INVALID_TEXT, Fault, StreamError, refusing, shown
+from seqmed.streams.errors import (
+    INVALID_TEXT,
+    LONG_CELL,
+    Fault,
+    StreamError,
+    listed,
+    notice,
+    refusing,
+    shown,
+)
+from seqmed.streams.limits import Allowance, Limits
+from seqmed.streams.row_codes import row_codes
 from seqmed.streams.tables import (
     BLOCK,
-    SAMPLE,
+    MOST,
+    Cells,
     Piece,
     Start,
     Wanted,
     check_column_names,
-    piece_of_values,
-    rows_at_once,
 )
 
 # Strings are read as bytes: in a damaged file they may not be UTF-8.
@@ -31,7 +42,11 @@ AS_BYTES = {
     pa.large_string(): pa.large_binary(),
     pa.string_view(): pa.binary_view(),
 }
-BYTES = tuple(AS_BYTES.values())
+VIEWS = (pa.string_view(), pa.binary_view())
+# Bytes of a view: a length and a place.
+VIEW = 16
+# Bytes that are counted for each row besides its values.
+ROW = 8
 
 
 class Store(NamedTuple):
@@ -40,180 +55,257 @@ class Store(NamedTuple):
     Parameters
     ----------
     names : its columns.
-    batches : function from column indices to record batches of pyarrow, each with the fraction of
-        the file that has been read, 0 to 1.
+    batches : record batches of pyarrow, each with the fraction of the file that has been read.
     """
 
     names: Sequence[str]
-    batches: Callable[[list[int]], Iterator[tuple[Any, float]]]
+    batches: Iterator[tuple[Any, float]]
 
 
 class Columnar:
-    """A file of a columnar format; see `Table`. Its name and format are for messages."""
+    """A file of a columnar format; see `Table`.
+
+    Parameters
+    ----------
+    store : the open file.
+    name, kind : its name and format in messages.
+    limits : limits on columns, rows and cells.
+    allowance : counts the decoded bytes.
+    """
 
     complete = True
     deferred = False
 
-    def __init__(self, store: Store, name: str, kind: str):
-        self.names = check_column_names(store.names, name)
-        self._store, self._name, self._kind = store, name, kind
+    def __init__(self, store: Store, name: str, kind: str, limits: Limits, allowance: Allowance):
+        self.names = check_column_names(store.names, name, limits)
+        self._name, self._kind, self._limits = name, kind, limits
+        self._allowance = allowance
+        self._rows = self._slices(store.batches)
+        self._first: Any = None
         self._fraction = 0.0
-
-    def sample(self) -> dict[str, list[Any]]:
-        columns: dict[str, list[Any]] = {name: [] for name in self.names}
-        taken = 0
-        for batch in self._read(self.names, SAMPLE):
-            batch = batch.slice(0, SAMPLE - taken)
-            taken += batch.num_rows
-            with refusing(self._name, self._kind):
-                for name in self.names:
-                    columns[name] += sampled_values(batch.column(name))
-            if taken == SAMPLE:
-                break
-        return columns
+        self._told = False
 
     def has_rows(self) -> bool:
-        return next(self._read(self.names[:1], 1), None) is not None
+        self._first = next(self._rows, None)
+        return self._first is not None
 
-    def pieces(self, wanted: Wanted, start: Start) -> Iterator[Piece]:
-        present = [name for name in wanted.values if name in self.names]
+    def pieces(self, start: Start) -> Iterator[Piece]:
         seen = 0
-        for batch in self._read((*wanted.numbers, *present), rows_at_once(len(wanted.numbers))):
+        while self._first is not None:
+            batch, self._first = self._first, None
             first = max(start.rows - seen, 0)
             seen += batch.num_rows
-            if first >= batch.num_rows:
-                continue
-            batch = batch.slice(first)
-            numbers = np.empty((batch.num_rows, len(wanted.numbers)))
-            values = {name: [None] * batch.num_rows for name in wanted.values}
-            faults: dict[int, Fault] = {}
-            with refusing(self._name, self._kind):
-                for place, name in enumerate(wanted.numbers):
-                    numbers[:, place] = self._numbers(batch.column(name), name)
-                for name in present:
-                    values[name] = self._values(batch.column(name), name, faults)
-            yield piece_of_values(numbers, values, faults, wanted)
+            if first < batch.num_rows:
+                yield self._piece(batch.slice(first))
+            self._first = next(self._rows, None)
 
     def fraction(self) -> float:
         return self._fraction
 
-    def _read(self, names: Sequence[str], size: int) -> Iterator[Any]:
-        """Yield the rows, at most ``size`` at once."""
-        batches = self._store.batches(sorted({self.names.index(name) for name in names}))
+    def _slices(self, batches: Iterator[tuple[Any, float]]) -> Iterator[Any]:
+        """Yield the rows, as many at once as decode to one block."""
         while True:
             with refusing(self._name, self._kind):
                 batch, fraction = next(batches, (None, 1.0))
-            if batch is None:
-                return
-            for start in range(0, batch.num_rows, size):
-                yield batch.slice(start, size)
+                if batch is None:
+                    return
+                sizes = self._row_sizes(batch)
+            ends, start = np.cumsum(sizes), 0
+            while start < batch.num_rows:
+                before = ends[start - 1] if start else 0
+                stop = int(np.searchsorted(ends, before + BLOCK, side="right"))
+                stop = min(max(stop, start + 1), start + MOST)
+                yield batch.slice(start, stop - start)
+                start = stop
             self._fraction = fraction
 
-    def _numbers(self, column: Any, name: str) -> Array:
-        """Return a column as numbers, NaN if missing."""
-        column = sound(column)
-        if not is_numeric(column.type):
-            raise StreamError(
-                f"{self._name}: column {name!r} holds {column.type}, expected numbers: convert it."
-            )
-        return float_array(column)
+    def _row_sizes(self, batch: Any) -> NDArray[np.int64]:
+        """Return the decoded bytes of every row; refuse rows or expansion above the limits."""
+        self._allowance.spend(ROW * batch.num_rows)
+        fixed = sum(
+            size
+            for column in batch.columns
+            if (size := column.type.byte_width if has_width(column.type) else 0)
+        )
+        sizes = np.full(batch.num_rows, ROW + fixed, dtype=np.int64)
+        for column in batch.columns:
+            if not has_width(column.type):
+                sizes += cell_sizes(column)
+        if sizes.size:
+            self._limits.check("row_bytes", self._name, int(sizes.max()) - ROW)
+        self._allowance.spend(int(sizes.sum()))
+        return sizes
 
-    def _values(self, column: Any, name: str, faults: dict[int, Fault]) -> list[Any]:
-        """Return a column as Python values; texts that are not UTF-8 are added to the faults."""
-        column = sound(column)
-        if column.type in BYTES:
-            values: list[Any] = column.to_pylist()
-            for place, value in enumerate(values):
-                try:
-                    values[place] = None if value is None else value.decode()
-                except UnicodeDecodeError:
-                    values[place] = None
-                    faults[place] = Fault(INVALID_TEXT, name, shown(value))
-            return values
-        if is_numeric(column.type) and not types.is_decimal(column.type):
-            return list(column.to_pylist())
-        if types.is_nested(column.type):
-            raise StreamError(
-                f"{self._name}: column {name!r} holds {column.type}, expected single values: "
-                "convert it."
+    def _piece(self, batch: Any) -> Piece:
+        """Return rows as a piece, hashed by the codes of all columns."""
+        columns: dict[str, Any] = {}
+        faults: list[tuple[int, Fault]] = []
+        with refusing(self._name, self._kind):
+            for name, column in zip(self.names, batch.columns, strict=True):
+                if is_single(column.type):
+                    columns[name] = self._readable(sound(column), name, faults)
+            codes = row_codes(columns, batch.num_rows)
+        ends = np.arange(1, batch.num_rows + 1, dtype=np.int64) * codes.itemsize
+        return Piece(partial(self._cells, columns, faults), codes.tobytes(), ends)
+
+    def _cells(
+        self, columns: dict[str, Any], faults: list[tuple[int, Fault]], wanted: Wanted
+    ) -> Cells:
+        """Return the wanted columns among those of a piece; columns of lists are left out."""
+        names = wanted.of(self.names)
+        nested = [name for name in names if name not in columns]
+        for name in nested:
+            if wanted.columns is not None or name in wanted.others:
+                raise StreamError(
+                    f"{self._name}: column {name!r} holds lists or records, expected single "
+                    "values: convert it."
+                )
+        if nested and not self._told:
+            self._told = True
+            notice(
+                f"{self._name}: columns of lists or records are not used: "
+                f"{listed([shown(name) for name in nested])}."
             )
-        return list(column.cast(pa.string()).to_pylist())
+        chosen = [name for name in names if name in columns]
+        found: dict[int, Fault] = {}
+        for row, fault in faults:
+            if fault.column in chosen:
+                found.setdefault(row, fault)
+        return Cells(pa.table([columns[name] for name in chosen], names=chosen), found)
+
+    def _readable(self, column: Any, name: str, faults: list[tuple[int, Fault]]) -> Any:
+        """Return a column with its bytes as texts; bad cells are null and added to the faults."""
+        if not types.is_binary(column.type):
+            return column
+        bad: dict[int, Fault] = {}
+        lengths = compute.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(lengths > self._limits.cell_bytes).tolist():
+            bad[row] = Fault(LONG_CELL, name, f"{lengths[row]} bytes")
+        try:
+            texts = column.cast(pa.string())
+        except pa.ArrowInvalid:
+            texts = None
+            for row, value in enumerate(column.to_pylist()):
+                try:
+                    None if value is None else value.decode()
+                except UnicodeDecodeError:
+                    bad.setdefault(row, Fault(INVALID_TEXT, name, shown(value)))
+        if bad:
+            faults += bad.items()
+            mask = np.zeros(len(column), dtype=bool)
+            mask[list(bad)] = True
+            column = compute.if_else(pa.array(mask), pa.scalar(None, pa.binary()), column)
+            texts = column.cast(pa.string())
+        return texts
+
+
+def has_width(kind: Any) -> bool:
+    """Whether the cells of a type have the same number of bytes, stored one by one."""
+    return bool(
+        (types.is_primitive(kind) and not types.is_boolean(kind))
+        or types.is_decimal(kind)
+        or types.is_fixed_size_binary(kind)
+    )
+
+
+def is_single(kind: Any) -> bool:
+    """Whether a type holds single values that can be read."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return is_single(kind.storage_type)
+    if types.is_dictionary(kind):
+        return is_single(kind.value_type) and not types.is_dictionary(kind.value_type)
+    others = (types.is_boolean, types.is_null, types.is_binary, types.is_large_binary)
+    texts = kind in AS_BYTES or kind in VIEWS
+    return (
+        texts
+        or (has_width(kind) and not types.is_interval(kind))
+        or any(test(kind) for test in others)
+    )
+
+
+def cell_sizes(column: Any) -> Any:
+    """Return the decoded bytes of every cell, before anything is decoded."""
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return cell_sizes(column.storage)
+    column.validate()
+    if types.is_dictionary(kind):
+        sizes = np.zeros(len(column.dictionary), dtype=np.int64) + cell_sizes(column.dictionary)
+        places = np.asarray(column.indices.fill_null(0)).astype(np.int64)
+        present = np.asarray(column.indices.is_valid())
+        if present.any() and not (0 <= places[present].min() <= places[present].max() < sizes.size):
+            raise ValueError("an index outside a dictionary")
+        return np.where(present, sizes[np.where(present, places, 0)], 0) if sizes.size else 0
+    if kind in VIEWS:
+        views = np.frombuffer(column.buffers()[1] or b"", np.uint8)
+        views = views[VIEW * column.offset :][: VIEW * len(column)].reshape(-1, VIEW)
+        lengths = views[:, :4].copy().view(np.int32).ravel().astype(np.int64)
+    elif kind in AS_BYTES or types.is_binary(kind) or types.is_large_binary(kind):
+        lengths = np.asarray(compute.binary_length(column).fill_null(0)).astype(np.int64)
+    else:
+        return kind.byte_width if has_width(kind) else 1
+    if lengths.size and lengths.min() < 0:
+        raise ValueError("a text of negative length")
+    return lengths
 
 
 def sound(column: Any) -> Any:
-    """Return a valid column, with strings as bytes; refuse a damaged one."""
+    """Return a valid column of plain values, with strings as bytes; refuse a damaged one."""
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
     column.validate()
     if column.type in AS_BYTES:
         column = column.cast(AS_BYTES[column.type])
     column.validate(full=True)
-    return sound(column.dictionary_decode()) if types.is_dictionary(column.type) else column
-
-
-def is_numeric(kind: Any) -> bool:
-    """Whether a column of this type holds numbers, booleans or only missing values."""
-    tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
-    return any(test(kind) for test in tests)
-
-
-def float_array(column: Any) -> Array:
-    """Return a numeric column as an array, NaN if missing."""
-    if column.type != pa.float64():
-        column = column.cast(pa.float64(), safe=False)
-    return np.asarray(column.to_numpy(zero_copy_only=False))
-
-
-def sampled_values(column: Any) -> list[Any]:
-    """Return a column as numbers and texts, None if missing."""
-    column = sound(column)
-    if is_numeric(column.type):
-        return [None if value != value else value for value in float_array(column).tolist()]
-    if column.type in BYTES:
-        return [value and value.decode("utf-8", "replace") for value in column.to_pylist()]
-    return [str(column.type)] * len(column)
+    kind = column.type
+    if types.is_dictionary(kind):
+        return sound(column.dictionary_decode())
+    if types.is_large_binary(kind) or kind in VIEWS or types.is_fixed_size_binary(kind):
+        return column.cast(pa.binary())
+    if types.is_float16(kind):
+        return column.cast(pa.float32())
+    if types.is_decimal(kind):
+        return column.cast(pa.float64(), safe=False)
+    return column
 
 
 @contextmanager
-def open_parquet(path: Path, name: str) -> Iterator[Columnar]:
-    """Open a Parquet file; columns are buffered, not read as a whole."""
+def open_parquet(path: Path, name: str, limits: Limits) -> Iterator[Columnar]:
+    """Open a Parquet file; columns are buffered, not read as a whole.
+
+    Strings are read as dictionaries, because a dictionary can expand to any size.
+    """
     with refusing(name, "Parquet"):
+        plain = parquet.ParquetFile(pa.OSFile(os.fsencode(path)))
+        metadata = plain.metadata
+        limits.check("columns", name, metadata.num_columns)
+        Allowance(limits, name, path.stat().st_size).spend(
+            sum(
+                abs(metadata.row_group(place).total_byte_size)
+                for place in range(metadata.num_row_groups)
+            )
+        )
+        texts = [
+            field.name
+            for field in plain.schema_arrow
+            if field.type in AS_BYTES or field.type in AS_BYTES.values()
+        ]
+        plain.close()
         file = parquet.ParquetFile(
-            pa.OSFile(os.fsencode(path)), buffer_size=BLOCK // 16, pre_buffer=False
+            pa.OSFile(os.fsencode(path)),
+            buffer_size=BLOCK // 16,
+            pre_buffer=False,
+            read_dictionary=texts,
         )
     with file:
         names = file.schema_arrow.names
 
-        def batches(chosen: list[int]) -> Iterator[tuple[Any, float]]:
-            columns, seen = [names[place] for place in chosen], 0
-            size = rows_at_once(len(columns))
-            for batch in file.iter_batches(size, columns=columns, use_threads=False):
+        def batches() -> Iterator[tuple[Any, float]]:
+            seen = 0
+            size = min(max(BLOCK // (8 * max(len(names), 1)), 1), MOST)
+            for batch in file.iter_batches(size, use_threads=False):
                 seen += batch.num_rows
-                yield batch, seen / file.metadata.num_rows
+                yield batch, seen / max(file.metadata.num_rows, 1)
 
-        yield Columnar(Store(names, batches), name, "Parquet")
-
-
-@contextmanager
-def open_feather(path: Path, name: str) -> Iterator[Columnar]:
-    """Open a Feather or Arrow file, or an Arrow stream in a file; one record batch at a time."""
-    with refusing(name, "Feather"):
-        file = pa.OSFile(os.fsencode(path))
-    with file:
-
-        def reader(chosen: list[int] | None) -> Any:
-            file.seek(0)
-            is_file = file.read(6) == b"ARROW1"
-            file.seek(0)
-            options = ipc.IpcReadOptions(use_threads=False, included_fields=chosen)
-            return (ipc.open_file if is_file else ipc.open_stream)(file, options=options)
-
-        def batches(chosen: list[int]) -> Iterator[tuple[Any, float]]:
-            found = reader(chosen)
-            if not isinstance(found, ipc.RecordBatchFileReader):
-                yield from ((batch, file.tell() / max(file.size(), 1)) for batch in found)
-                return
-            for place in range(found.num_record_batches):
-                yield found.get_batch(place), (place + 1) / found.num_record_batches
-
-        with refusing(name, "Feather"):
-            names = reader(None).schema.names
-        yield Columnar(Store(names, batches), name, "Feather")
+        allowance = Allowance(limits, name, path.stat().st_size)
+        yield Columnar(Store(names, batches()), name, "Parquet", limits, allowance)

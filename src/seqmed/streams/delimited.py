@@ -1,4 +1,4 @@
-"""Comma- and tab-separated values.
+"""Comma-separated values, and other separators.
 
 pyarrow reads many rows at once. Rows that it cannot read, or would read differently from `Grammar`,
 are read one by one, to find the fault. Both ways give the same values for a good row.
@@ -6,7 +6,6 @@ are read one by one, to find the fault. Both ways give the same values for a goo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,48 +13,89 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute, csv
 
-from seqmed.arrays import Array
+from seqmed.streams.detection import (
+    default_separator,
+    find_number_style,
+    find_separator,
+    take_excel_line,
+)
+from seqmed.streams.dialects import POINT, Dialect, usual_numbers
+from seqmed.streams.encodings import UTF8
 from seqmed.streams.errors import (
     FIELDS,
     INVALID_TEXT,
-    NOT_A_NUMBER,
+    LONG_CELL,
     QUOTES,
     Fault,
     StreamError,
     shown,
 )
 from seqmed.streams.grammar import Grammar
-from seqmed.streams.tables import Wanted, bad_numbers, check_column_names
-from seqmed.streams.text import MARK, Cells, Chunk, Text, TextTable, places
-from seqmed.streams.values import MISSING_WORDS, NUMBER, number_in
+from seqmed.streams.tables import Cells, ReadOptions, Wanted, check_column_names
+from seqmed.streams.text import MARK, Chunk, Text, TextTable, places
+from seqmed.streams.values import NUMBER
 
 # Groups of at most this many rows with a bad row are read one by one; larger ones are halved.
 FEW = 32
 
 
 class Delimited(TextTable):
-    """A CSV or TSV text with a header; see `Table`.
+    """A text of separated values with a header; see `Table`.
 
     Parameters
     ----------
     text : the text from its beginning.
-    delimiter : the character between fields.
+    kind : "csv" or "tsv", which determines the default separator.
+    encoding : its encoding.
+    options : dialect and limits.
     """
 
     complete = True
 
-    def __init__(self, text: Text, delimiter: str):
-        self._grammar = Grammar(delimiter)
+    def __init__(self, text: Text, kind: str, encoding: str, options: ReadOptions):
+        chosen, default = options.dialect, default_separator(kind)
+        while not (text.at_end or text.buffer.count(b"\n") > 1 or len(text.buffer) > 2**16):
+            text.fill()  # a header and a row, from which the dialect is detected
+        excel, named = take_excel_line(text)
+        separator = chosen.sep or named or find_separator(text, default)
+        self._grammar = Grammar(separator)
         super().__init__(text, self._grammar.split)
+        self._style = self._number_style(chosen)
         first = text.peek(self._grammar.split, 1)
-        self._head = text.mark + text.take(len(first.raw))
-        record = first.record(0) if first.ends.size else text.buffer
+        record = first.record(0) if first.ends.size else text.buffer[: text.limits.row_bytes]
+        self._check_width(record)
+        self._head = text.mark + excel + text.take(len(first.raw))
         if b"\r" in record.strip(b"\r\n") and self._grammar.fields(record) is None:
             raise StreamError(
                 f"{text.name}: the first line contains a carriage return: convert the line ends to "
                 "\\n."
             )
         self.names = self._read_header(record) if first.ends.size else ()
+        detected = Dialect(
+            None if separator in (default, chosen.sep) else separator,
+            None if self._style[0] in (POINT, chosen.decimal) else self._style[0],
+            None if self._style[1] in ("", chosen.thousands) else self._style[1],
+            None if encoding in (UTF8, chosen.encoding) else encoding,
+        )
+        if detected != Dialect():
+            options.tell(f"{text.name}: read with {detected} (detected from the first lines).")
+
+    def _number_style(self, chosen: Dialect) -> tuple[str, str]:
+        """Return the decimal character and the thousands separator, chosen or detected."""
+        if chosen.decimal is not None and chosen.thousands is not None:
+            return chosen.decimal, chosen.thousands
+        decimal, thousands = find_number_style(self._text, self._grammar.delimiter, chosen.decimal)
+        if chosen.thousands is not None:
+            thousands = chosen.thousands
+            decimal = POINT if decimal == thousands else decimal
+        return decimal, thousands
+
+    def _check_width(self, record: bytes) -> None:
+        """Refuse a header with too many fields before it is split."""
+        count = record.count(self._grammar.delimiter.encode()) + 1
+        if count > self._text.limits.columns and b'"' in record:
+            count = int(separators(self._grammar, record).size) + 1
+        self._text.limits.check("columns", self._text.name, count)
 
     def _read_header(self, record: bytes) -> tuple[str, ...]:
         where = f"{self._text.name}: the first line"
@@ -63,16 +103,19 @@ class Delimited(TextTable):
         try:
             names = [field.decode() for field in fields or ()]
         except UnicodeDecodeError:
-            names = []
+            raise StreamError(
+                f"{where} is {shown(record)}, expected column names in UTF-8: name the encoding "
+                "with --encoding cp1252 or --encoding latin-1."
+            ) from None
         if not names:
             raise StreamError(
-                f"{where} is {shown(record)}, expected column names in UTF-8: check the format, or "
-                "convert the file."
+                f"{where} is {shown(record)}, expected column names: check the format, and the "
+                "quotes of this line."
             )
         if len(names) == 1 and any(other in names[0] for other in ",;\t|"):
             raise StreamError(
                 f"{where} is {shown(names[0])}, expected names separated by "
-                f"{self._grammar.delimiter!r}: convert the file, or set its format with --format."
+                f"{self._grammar.delimiter!r}: set the separator with --sep."
             )
         counted = [str(place) for place in range(len(names))]
         if names != counted and all(NUMBER.fullmatch(name) for name in names):
@@ -80,162 +123,160 @@ class Delimited(TextTable):
                 f"{where} holds numbers ({shown(names[0])}, ...), expected column names: add a "
                 "header line."
             )
-        return check_column_names(names, self._text.name)
+        return check_column_names(names, self._text.name, self._text.limits)
 
-    def sample(self) -> dict[str, list[Any]]:
-        columns: dict[str, list[Any]] = {name: [] for name in self.names}
-        chunk = self._text.peek(self._grammar.split)
-        for place in range(chunk.ends.size):
-            fields = self._grammar.fields(chunk.record(place))
-            if fields is not None and len(fields) == len(self.names):
-                for name, field in zip(self.names, fields, strict=True):
-                    columns[name].append(sampled_cell(field.decode("utf-8", "replace")))
-        return columns
+    def _cells(self, chunk: Chunk, wanted: Wanted) -> Cells:
+        rows = Rows(self._grammar, self.names, wanted.of(self.names), chunk)
+        table, faults = rows.read()
+        sizes = np.diff(chunk.ends, prepend=0)
+        if sizes.size and sizes.max() > self._text.limits.cell_bytes:
+            table = self._without_long_cells(table, faults, chunk)
+        if self._style != (POINT, ""):
+            for place, name in enumerate(table.column_names):
+                if name not in wanted.others:
+                    usual = usual_numbers(table.column(place), *self._style)
+                    table = table.set_column(place, name, usual)
+        return Cells(table, faults)
 
-    def _parser(self, wanted: Wanted) -> Callable[[Chunk], Cells]:
-        return Parser(self._grammar, self.names, wanted).parse
+    def _without_long_cells(self, table: Any, faults: dict[int, Fault], chunk: Chunk) -> Any:
+        """Return a table with cells above the limit as null; their rows are added to the faults."""
+        for place, name in enumerate(table.column_names):
+            column, limit = table.column(place), self._text.limits.cell_bytes
+            long = compute.greater(compute.binary_length(column), limit).fill_null(False)
+            for row in np.flatnonzero(long.to_numpy()).tolist():
+                got = f"{len(column[row].as_py().encode())} bytes"
+                faults.setdefault(row, Fault(LONG_CELL, name, got, chunk.line_of(row)))
+                column = compute.if_else(long, pa.scalar(None, pa.string()), column)
+            table = table.set_column(place, name, column)
+        return table
 
 
-def sampled_cell(cell: str) -> float | str | None:
-    """Return a cell as a number or a text, None if it is missing."""
-    number = number_in(cell)
-    if isinstance(number, float):
-        return number
-    return cell if number == NOT_A_NUMBER else None
+def separators(grammar: Grammar, raw: bytes) -> NDArray[np.int64]:
+    """Return the positions of separators outside quotes."""
+    found = places(raw, grammar.delimiter)
+    if b'"' in raw:
+        found = found[np.searchsorted(places(raw, '"'), found) % 2 == 0]
+    return found
 
 
-class Parser:
-    """Converts records to rows."""
+class Rows:
+    """Reads the records of a chunk.
 
-    def __init__(self, grammar: Grammar, names: tuple[str, ...], wanted: Wanted):
-        self._grammar, self._names, self._wanted = grammar, names, wanted
-        self._places = {name: place for place, name in enumerate(names)}
-        self._present = [name for name in wanted.values if name in self._places]
+    Parameters
+    ----------
+    grammar : the grammar of the text.
+    names : all columns.
+    chosen : the columns to read.
+    chunk : the records.
+    """
 
-    def parse(self, chunk: Chunk) -> Cells:
-        """Return the rows of a chunk, including bad ones."""
-        size = chunk.ends.size
-        numbers = np.full((size, len(self._wanted.numbers)), np.nan)
-        cells = Cells(numbers, {name: [None] * size for name in self._wanted.values}, {})
-        rows = np.arange(size)
-        if size and not self._read_at_once(chunk, rows, cells, self._numeric_types(chunk)):
-            misshapen = self._misshapen(chunk)
-            self._read_each(chunk, rows[misshapen], cells)
-            self._read(chunk, rows[~misshapen], cells)
-        return cells
+    def __init__(self, grammar: Grammar, names: tuple[str, ...], chosen: list[str], chunk: Chunk):
+        self._grammar, self._names, self._chosen = grammar, names, chosen
+        self._chunk = chunk
+        self._tables: list[Any] = []
+        self._order: list[NDArray[np.intp]] = []
+        self._faults: dict[int, Fault] = {}
 
-    def _misshapen(self, chunk: Chunk) -> NDArray[np.bool_]:
+    def read(self) -> tuple[Any, dict[int, Fault]]:
+        """Return all rows as a table, and the faults of bad ones."""
+        rows = np.arange(self._chunk.ends.size)
+        if not rows.size or not self._chosen or not self._read_at_once(rows):
+            misshapen = self._misshapen()
+            self._read_each(rows[misshapen])
+            self._read(rows[~misshapen])
+        if len(self._tables) == 1:
+            return self._tables[0], self._faults
+        table = pa.concat_tables(self._tables or [self._schema.empty_table()])
+        order = np.concatenate([*self._order, rows[:0]])
+        return table.take(pa.array(np.argsort(order))), self._faults
+
+    @property
+    def _schema(self) -> Any:
+        return pa.schema([(name, pa.string()) for name in self._chosen])
+
+    def _misshapen(self) -> NDArray[np.bool_]:
         """Return a mask of records with a wrong number of fields; none if quotes are broken."""
-        quotes = places(chunk.raw, '"')
-        if quotes.size % 2 or not self._grammar.regular(chunk.raw, quotes):
-            return np.zeros(chunk.ends.size, dtype=bool)
-        delimiters = places(chunk.raw, self._grammar.delimiter)
-        delimiters = delimiters[np.searchsorted(quotes, delimiters) % 2 == 0]
-        counts = np.diff(np.searchsorted(delimiters, chunk.ends), prepend=0) + 1
+        raw, ends = self._chunk.raw, self._chunk.ends
+        quotes = places(raw, '"')
+        if quotes.size % 2 or not self._grammar.regular(raw, quotes):
+            return np.zeros(ends.size, dtype=bool)
+        counts = np.diff(np.searchsorted(separators(self._grammar, raw), ends), prepend=0) + 1
         return np.asarray(counts != len(self._names))
 
-    def _read(self, chunk: Chunk, rows: NDArray[np.intp], cells: Cells) -> None:
+    def _read(self, rows: NDArray[np.intp]) -> None:
         """Read some rows, as many as possible at once."""
         if rows.size <= FEW:
-            self._read_each(chunk, rows, cells)
-        elif not self._read_at_once(chunk, rows, cells, {}):
+            self._read_each(rows)
+        elif not self._read_at_once(rows):
             for half in np.array_split(rows, 2):
-                self._read(chunk, half, cells)
+                self._read(half)
 
-    def _read_each(self, chunk: Chunk, rows: NDArray[np.intp], cells: Cells) -> None:
-        for row in rows.tolist():
-            fault = self._read_one(chunk, row, cells)
-            if fault is not None:
-                cells.faults[row] = fault
+    def _read_each(self, rows: NDArray[np.intp]) -> None:
+        """Read rows one by one; a bad cell is None, and so are all cells of a broken row."""
+        if rows.size:
+            cells = [self._read_one(row) for row in rows.tolist()]
+            columns = zip(*cells, strict=True) if self._chosen else ()
+            arrays = [pa.array(column, pa.string()) for column in columns]
+            self._tables.append(pa.table(arrays, schema=self._schema))
+            self._order.append(rows)
 
-    def _read_one(self, chunk: Chunk, row: int, cells: Cells) -> Fault | None:
-        """Read a row; return its fault if it is bad."""
-        record, line = chunk.record(row), chunk.line_of(row)
-        fields = self._grammar.fields(record)
-        if fields is None:
-            return Fault(QUOTES, None, shown(record), line)
-        if len(fields) != len(self._names):
-            got = f"{len(fields)} for {len(self._names)} columns: {shown(record)}"
-            return Fault(FIELDS, None, got, line)
-        for column, name in enumerate(self._wanted.numbers):
-            field = fields[self._places[name]]
-            number = number_in(field.decode("utf-8", "replace"))
-            if isinstance(number, str):
-                return Fault(number, name, shown(field), line)
-            cells.numbers[row, column] = number
-        for name in self._present:
-            field = fields[self._places[name]]
+    def _read_one(self, row: int) -> list[str | None]:
+        record, chunk = self._chunk.record(row), self._chunk
+        empty: list[str | None] = [None] * len(self._chosen)
+        width = len(self._names)
+        separator = self._grammar.delimiter.encode()
+        simple = b'"' not in record and b"\r" not in record.removesuffix(b"\r\n")
+        count = record.count(separator) + 1
+        fields = None if simple and count != width else self._grammar.fields(record)
+        if fields is None and not simple:
+            self._faults[row] = Fault(QUOTES, None, shown(record), chunk.line_of(row))
+            return empty
+        if fields is None or len(fields) != width:
+            got = f"{count if fields is None else len(fields)} for {width} columns: {shown(record)}"
+            self._faults[row] = Fault(FIELDS, None, got, chunk.line_of(row))
+            return empty
+        found = dict(zip(self._names, fields, strict=True))
+        for place, name in enumerate(self._chosen):
             try:
-                cells.values[name][row] = field.decode()
+                empty[place] = found[name].decode() or None
             except UnicodeDecodeError:
-                return Fault(INVALID_TEXT, name, shown(field), line)
-        return None
+                fault = Fault(INVALID_TEXT, name, shown(found[name]), chunk.line_of(row))
+                self._faults.setdefault(row, fault)
+        return empty
 
-    def _read_at_once(
-        self, chunk: Chunk, rows: NDArray[np.intp], cells: Cells, types: dict[str, Any]
-    ) -> bool:
-        """Read some rows with pyarrow; return False if it would read them unlike `Grammar`.
-
-        Columns without a type are read as strings.
-        """
+    def _read_at_once(self, rows: NDArray[np.intp]) -> bool:
+        """Read some rows with pyarrow; return False if it would read them unlike `Grammar`."""
+        chunk = self._chunk
         whole = rows.size == chunk.ends.size
         raw = chunk.raw if whole else b"".join(map(chunk.record, rows.tolist()))
         if raw.startswith(MARK) or (b"\r" in raw and raw.count(b"\r") > raw.count(b"\r\n")):
             return False
-        quotes = places(raw, '"') if b'"' in raw else np.zeros(0, dtype=np.int64)
-        if quotes.size % 2 or not self._grammar.regular(raw, quotes):
-            return False
+        quoted = b'"' in raw
+        if quoted:
+            quotes = places(raw, '"')
+            if quotes.size % 2 or not self._grammar.regular(raw, quotes):
+                return False
         try:
-            table = csv.read_csv(pa.BufferReader(raw), *self._options(raw, types))
+            table = csv.read_csv(pa.BufferReader(raw), *self._options(len(raw), quoted))
         except pa.ArrowException:
             return False
         if table.num_rows != rows.size:
             return False
-        target = slice(None) if whole else rows
-        for place, name in enumerate(self._wanted.numbers):
-            cells.numbers[target, place] = floats_in_cells(table.column(name))
-        for name in self._present:
-            found = table.column(name).to_pylist()
-            for row, value in zip(rows.tolist(), found, strict=True):
-                cells.values[name][row] = value
-        self._read_each(chunk, rows[bad_numbers(cells.numbers[target])], cells)
+        self._tables.append(table)
+        self._order.append(rows)
         return True
 
-    def _numeric_types(self, chunk: Chunk) -> dict[str, Any]:
-        """Return types of the columns of numbers: boolean or float, by the first row.
-
-        A wrong type only costs time.
-        """
-        first = self._grammar.fields(chunk.record(0)) or []
-        types = {}
-        for name in self._wanted.numbers:
-            cell = b"".join(first[self._places[name] :][:1]).lower()
-            types[name] = pa.bool_() if cell in (b"true", b"false") else pa.float64()
-        return types
-
-    def _options(self, raw: bytes, types: dict[str, Any]) -> tuple[Any, Any, Any]:
-        columns = dict.fromkeys(self._wanted.numbers, pa.string()) | types
-        columns |= dict.fromkeys(self._present, pa.string())
-        read = csv.ReadOptions(use_threads=False, block_size=len(raw) + 1, column_names=self._names)
-        parse = csv.ParseOptions(delimiter=self._grammar.delimiter, newlines_in_values=b'"' in raw)
+    def _options(self, size: int, quoted: bool) -> tuple[Any, Any, Any]:
+        read = csv.ReadOptions(use_threads=False, block_size=size + 1, column_names=self._names)
+        parse = csv.ParseOptions(
+            delimiter=self._grammar.delimiter,
+            quote_char='"' if quoted else False,
+            newlines_in_values=quoted,
+        )
         convert = csv.ConvertOptions(
-            column_types=columns,
-            include_columns=list(columns),
-            null_values=MISSING_WORDS,
-            true_values=("true", "True", "TRUE", "1"),
-            false_values=("false", "False", "FALSE", "0"),
+            column_types=self._schema,
+            include_columns=self._chosen,
+            null_values=[""],
+            strings_can_be_null=True,
         )
         return read, parse, convert
-
-
-def floats_in_cells(column: Any) -> Array:
-    """Return cells as numbers, NaN for any other cell."""
-    if not pa.types.is_string(column.type):
-        return np.asarray(column.cast(pa.float64()).to_numpy())
-    written = compute.match_substring_regex(column, f"^(?:{NUMBER.pattern})$")
-    trimmed = compute.if_else(written, compute.utf8_trim(column, " \t"), "nan")
-    numbers: Array = trimmed.cast(pa.float64()).to_numpy().copy()
-    for row in np.flatnonzero(~written.to_numpy()).tolist():
-        found = number_in(column[row].as_py())
-        numbers[row] = found if isinstance(found, float) else np.nan
-    return numbers

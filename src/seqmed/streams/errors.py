@@ -20,25 +20,31 @@ FIELDS = "wrong number of fields"
 INVALID_TEXT = "invalid UTF-8"
 JSON = "broken JSON"
 LABEL = "label of another type"
-MISSING = "missing value"
+LONG_CELL = "cell too long"
 NESTED = "not a single value"
+NOT_A_DATE = "not a date"
 NOT_A_NUMBER = "not a number"
 NOT_FINITE = "not finite or too large"
 QUOTES = "broken quotes or line end"
 
 # Expected value and remedy for each reason.
 REMEDIES = {
-    FIELDS: "one field for every column name: correct the row",
-    INVALID_TEXT: "UTF-8: convert the file, for example with iconv",
+    FIELDS: "one field for every column name: correct the row, or set the separator with --sep",
+    INVALID_TEXT: "UTF-8: name the encoding with --encoding cp1252 or --encoding latin-1",
     JSON: "one JSON object on every line: correct the line",
     LABEL: "a label of the same type as before: correct it, or start a new model with "
     "--label-type string",
-    MISSING: "a number: fill it in, or leave the column out with --drop",
+    LONG_CELL: "at most the bytes of --max-cell-bytes: raise this limit",
     NESTED: "a text, a number, true, false or null: correct the line",
-    NOT_A_NUMBER: "a number: correct it, or leave the column out with --drop",
+    NOT_A_DATE: "a date: correct it, or make the model with --na WORD if it is a missing cell, "
+    "--categorical or --drop",
+    NOT_A_NUMBER: "a number: correct it, or make the model with --na WORD if it is a missing cell, "
+    "--categorical or --drop",
     NOT_FINITE: "a finite number of at most 1e70: correct it, or leave the column out with --drop",
     QUOTES: "quotes around a whole field, doubled within it: correct the row",
 }
+# The remedy for any other reason that a `CellCheck` gives.
+OTHER_REMEDY = "a value as in the first batch: correct it, or leave the column out with --drop"
 
 
 class StreamError(ValueError):
@@ -59,7 +65,7 @@ class Fault(NamedTuple):
 
     Parameters
     ----------
-    reason : a key of `REMEDIES`.
+    reason : a key of `REMEDIES`, or another short text.
     column : the column with the bad value, None for the whole row.
     got : the value, shortened.
     line : first line of the row, from 1; None in formats without lines.
@@ -91,7 +97,8 @@ class BadRow(NamedTuple):
 
     def error(self) -> StreamError:
         """Return the error for this row."""
-        remedy = f"{REMEDIES[self.fault.reason]}, or skip bad rows with --on-error skip"
+        remedy = REMEDIES.get(self.fault.reason, OTHER_REMEDY)
+        remedy = f"{remedy}, or skip bad rows with --on-error skip"
         return StreamError(f"{self}, expected {remedy}.")
 
 

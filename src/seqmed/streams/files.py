@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from seqmed.streams.errors import StreamError, listed, notice
+from seqmed.streams.encodings import LONGEST_MARK, UTF8, Transcoded, encoding_of
+from seqmed.streams.errors import StreamError, listed, notice, refusing
+from seqmed.streams.limits import Allowance, Limits
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "feather", "npz")
 TEXT_FORMATS = ("csv", "tsv", "jsonl")
@@ -31,6 +33,8 @@ SUFFIXES = {
 }
 STANDARD_INPUT = "-"
 HIDDEN = (".", "_")
+# Bytes that show the format or the encoding of an input.
+LONGEST_START = max(LONGEST_MARK, 6)
 
 
 class Input(NamedTuple):
@@ -149,7 +153,7 @@ def is_readable(path: Path, kind: str | None) -> bool:
 
 
 class Bytes(NamedTuple):
-    """An open text file.
+    """An open file or pipe.
 
     Parameters
     ----------
@@ -157,26 +161,71 @@ class Bytes(NamedTuple):
         bytes, without waiting for a full block.
     seek : moves to an offset.
     fraction : returns the fraction of the file that has been read, 0 to 1.
+    start : the first bytes, which ``read`` returns again.
     """
 
     read: Callable[[int], bytes]
     seek: Callable[[int], object]
     fraction: Callable[[], float]
+    start: bytes = b""
 
 
 @contextmanager
-def opened(source: Input) -> Iterator[Bytes]:
-    """Open a text file, and decompress it if necessary."""
+def opened(source: Input, limits: Limits) -> Iterator[Bytes]:
+    """Open a file or pipe, and decompress it if necessary."""
     if source.path is None:
-        pipe = cast(io.BufferedReader, sys.stdin.buffer)
-        yield Bytes(pipe.read1, pipe.seek, lambda: 0.0)
+        yield from_pipe(cast(io.BufferedReader, sys.stdin.buffer))
         return
     with accessing(source.name):
         handle = io.BufferedReader(io.FileIO(source.path))
     with handle:
         if not source.resumable:
-            yield Bytes(handle.read1, handle.seek, lambda: 0.0)
+            yield from_pipe(handle)
             return
-        size = max(os.fstat(handle.fileno()).st_size, 1)
-        with gzip.GzipFile(fileobj=handle) if source.compressed else handle as text:
-            yield Bytes(text.read, text.seek, lambda: min(handle.tell() / size, 1.0))
+        size = os.fstat(handle.fileno()).st_size
+        with gzip.GzipFile(fileobj=handle) if source.compressed else handle as content:
+            read = content.read
+            if source.compressed:
+                read = counted(read, Allowance(limits, source.name, size))
+            with refusing(source.name, "text"):
+                start = content.read(LONGEST_START)
+                content.seek(0)
+            yield Bytes(read, content.seek, lambda: min(handle.tell() / max(size, 1), 1.0), start)
+
+
+def counted(read: Callable[[int], bytes], allowance: Allowance) -> Callable[[int], bytes]:
+    """Return a function like ``read`` that counts the decompressed bytes."""
+
+    def read_and_count(size: int) -> bytes:
+        block = read(size)
+        allowance.spend(len(block))
+        return block
+
+    return read_and_count
+
+
+def from_pipe(handle: io.BufferedReader) -> Bytes:
+    """Return a pipe; its first bytes are read to recognise the format, and returned again."""
+    start = b""
+    while len(start) < LONGEST_START and (block := handle.read1(LONGEST_START - len(start))):
+        start += block
+    rest = [start] if start else []
+    return Bytes(
+        lambda size: rest.pop() if rest else handle.read1(size), handle.seek, lambda: 0.0, start
+    )
+
+
+def as_utf8(content: Bytes, chosen: str | None, source: str) -> tuple[Bytes, str]:
+    """Return a text as UTF-8, and its encoding.
+
+    Parameters
+    ----------
+    content : the text.
+    chosen : encoding that the user has chosen; None for UTF-8. A byte order mark comes first.
+    source : name of the text for messages.
+    """
+    encoding = encoding_of(content.start, chosen, source)
+    if encoding == UTF8:
+        return content, encoding
+    text = Transcoded(content.read, lambda: content.seek(0), encoding, source)
+    return Bytes(text.read, text.seek, content.fraction), encoding

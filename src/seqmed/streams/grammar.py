@@ -24,7 +24,11 @@ class Grammar:
     def __init__(self, delimiter: str):
         self.delimiter = delimiter
         quoted, bare = rb'"((?:[^"]++|"")*+)"(D|\r?\n|\r?\Z)', rb'((?!")[^D\n]*+)(D|\n|\Z)'
-        self._field = re.compile((quoted + b"|" + bare).replace(b"D", delimiter.encode()))
+        self._field = re.compile(
+            (quoted + b"|" + bare).replace(b"D", re.escape(delimiter).encode())
+        )
+        self._edges = np.zeros(256, dtype=bool)
+        self._edges[[ord(delimiter), ord("\n")]] = True
         self._unclosed = re.compile(rb'"(?:[^"]++|"")*+\Z')
 
     def fields(self, record: bytes) -> list[bytes] | None:
@@ -49,14 +53,20 @@ class Grammar:
         view = np.frombuffer(raw, np.uint8)
         opening, closing = quotes[0::2], quotes[1::2]
         doubled = opening[1:] == closing[: opening.size - 1] + 1
-        edges = (ord(self.delimiter), ord("\n"))
-        opens = np.isin(view[opening - 1], edges) | (opening == 0)
+        opens = self._edges[view[opening - 1]]
+        opens[:1] |= opening[:1] == 0
         opens[1:] |= doubled
-        following = np.append(view, (ord("\n"), ord("\n")))  # the end of a text is a line end
-        closes = np.isin(following[closing + 1], edges)
-        closes |= (following[closing + 1] == ord("\r")) & (following[closing + 2] == ord("\n"))
+        if not opens.all():
+            return False
+        after = view.take(closing + 1, mode="clip")
+        closes = self._edges[after]
         closes[: doubled.size] |= doubled
-        return bool(opens.all() and closes.all())
+        closes[-1:] |= closing[-1:] + 1 == view.size  # the end of a text is a line end
+        if closes.all():
+            return True
+        second = view.take(closing + 2, mode="clip")
+        line_end = (second == ord("\n")) | (closing + 2 == view.size)
+        return bool((closes | ((after == ord("\r")) & line_end)).all())
 
     def _split_one_by_one(self, raw: bytes, final: bool) -> Ends:
         """Return the ends of records; a record with broken quotes ends with its first line."""

@@ -1,24 +1,39 @@
-"""JSON lines: an object on every line."""
+"""JSON lines: an object on every line.
+
+pyarrow reads many rows at once, with the types of the rows before them. Rows of other types, and
+rows that pyarrow would read differently from the json module, are read one by one.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
-from itertools import chain
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import compute
+from pyarrow import json as arrow_json
 
-from seqmed.arrays import Array
-from seqmed.streams.errors import INVALID_TEXT, JSON, NESTED, Fault, StreamError, shown
-from seqmed.streams.tables import Wanted, bad_numbers, check_column_names
-from seqmed.streams.text import Cells, Chunk, Text, TextTable, line_ends
-from seqmed.streams.values import encodable, number_of
+from seqmed.streams.errors import (
+    INVALID_TEXT,
+    JSON,
+    LONG_CELL,
+    NESTED,
+    Fault,
+    StreamError,
+    shown,
+)
+from seqmed.streams.limits import Allowance, Limits
+from seqmed.streams.tables import Cells, ReadOptions, Wanted, check_column_names
+from seqmed.streams.text import SAMPLE, Chunk, Text, TextTable, line_ends
+from seqmed.streams.values import cell_text, encodable
 
-# Types that numpy converts as `number_of` does.
-NUMERIC = {int, float, bool, type(None)}
+# Larger integers are not exact as floats.
+EXACT = 2**53
+# Brackets in a row longer than a cell may be; a row with more of them is not read.
+BRACKETS = 100_000
+BYTES_OF_A_CELL = 8
 
 
 class JsonLines(TextTable):
@@ -26,72 +41,199 @@ class JsonLines(TextTable):
 
     complete = False
 
-    def __init__(self, text: Text):
+    def __init__(self, text: Text, options: ReadOptions):
         super().__init__(text, line_ends)
-        chunk = text.peek(line_ends)
+        text.peek(line_ends, 1)
         if text.buffer.lstrip(b"\r\n").startswith(b"["):
             raise StreamError(
                 f"{text.name} begins with '[', expected an object on every line: convert the "
                 "array, for example with jq -c '.[]'."
             )
-        rows, faults = read_objects(chunk)
-        self._first = [row for place, row in enumerate(rows) if place not in faults]
-        names = dict.fromkeys(name for row in self._first for name in row)
-        self.names = check_column_names(list(names), text.name)
+        first = Rows(text.buffered(line_ends, SAMPLE), Wanted(), text.name, options.limits)
+        self.names = check_column_names(
+            list(first.read().table.column_names), text.name, options.limits
+        )
+        self._limits = options.limits
+        self._types: dict[str, Any] = {}
 
-    def sample(self) -> dict[str, list[Any]]:
-        return {name: [row.get(name) for row in self._first] for name in self.names}
+    def _cells(self, chunk: Chunk, wanted: Wanted) -> Cells:
+        table = self._read_at_once(chunk, wanted)
+        if table is not None:
+            return Cells(table, {})
+        cells = Rows(chunk, wanted, self._text.name, self._limits).read()
+        for field in cells.table.schema:
+            both = {field.type, self._types.get(field.name, field.type)}
+            wide = pa.float64() if both == {pa.int64(), pa.float64()} else field.type
+            if field.type != pa.null() or field.name not in self._types:
+                self._types[field.name] = wide
+        return cells
 
-    def _parser(self, wanted: Wanted) -> Callable[[Chunk], Cells]:
-        return partial(parse_objects, wanted=wanted)
-
-
-def read_objects(chunk: Chunk) -> tuple[list[dict[str, Any]], dict[int, Fault]]:
-    """Return the object on every line, and the faults of bad lines, whose objects are empty."""
-    rows: list[dict[str, Any]] = []
-    faults: dict[int, Fault] = {}
-    for place in range(chunk.ends.size):
-        record, row, reason = chunk.record(place), None, JSON
+    def _read_at_once(self, chunk: Chunk, wanted: Wanted) -> Any:
+        """Return the rows as a table; None if they have to be read one by one."""
+        chosen = wanted.columns
+        names = self._types if chosen is None else dict.fromkeys((*chosen, *wanted.others))
+        if not names or not all(name in self._types for name in names):
+            return None
+        sizes = np.diff(chunk.ends, prepend=0)
+        if not sizes.size or sizes.max() > self._limits.cell_bytes:
+            return None
+        raw = whole_objects(chunk)
+        if raw is None:
+            return None
+        parse = arrow_json.ParseOptions(
+            explicit_schema=pa.schema([(name, self._types[name]) for name in names]),
+            unexpected_field_behavior="error" if chosen is None else "ignore",
+        )
+        # Two blocks, for two threads; a block holds at least one row.
+        block = max(len(raw) // 2, 2 * int(sizes.max())) + 1
+        read = arrow_json.ReadOptions(use_threads=True, block_size=block)
         try:
-            row = json.loads(record.decode())
+            table = arrow_json.read_json(pa.BufferReader(raw), read, parse)
+        except pa.ArrowException:
+            return None
+        exact = all(exact_numbers(table.column(name)) for name in names)
+        return table if exact and table.num_rows == sizes.size else None
+
+
+def whole_objects(chunk: Chunk) -> bytes | None:
+    """Return the bytes of a chunk; None unless every line is UTF-8 and of the form ``{...}``.
+
+    Then no object can continue on the next line.
+    """
+    raw = chunk.raw
+    view = np.frombuffer(raw, np.uint8)
+    starts = np.concatenate([[0], chunk.ends[:-1]])
+    last = chunk.ends - 1
+    last = last - (view[last] == ord("\n"))
+    last = last - (view[last] == ord("\r"))
+    if not ((view[starts] == ord("{")) & (view[last] == ord("}"))).all():
+        records = [chunk.record(place).strip() for place in range(chunk.ends.size)]
+        if not all(each.startswith(b"{") and each.endswith(b"}") for each in records):
+            return None
+        raw = b"\n".join(records)
+    if not raw.isascii():
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            return None
+    return raw
+
+
+def exact_numbers(column: Any) -> bool:
+    """Whether no number of a column may have been an integer that is not exact as a float."""
+    if not pa.types.is_floating(column.type):
+        return True
+    largest = compute.max(compute.abs(column)).as_py()
+    return largest is None or not largest >= EXACT
+
+
+class Rows:
+    """Reads the records of a chunk one by one.
+
+    Parameters
+    ----------
+    chunk : the records.
+    wanted : the columns to read.
+    source : name of the text for messages.
+    limits : limits on columns, cells and expansion.
+    """
+
+    def __init__(self, chunk: Chunk, wanted: Wanted, source: str, limits: Limits):
+        self._chunk, self._limits, self._source = chunk, limits, source
+        names = () if wanted.columns is None else (*wanted.columns, *wanted.others)
+        self._all = wanted.columns is None
+        self._columns: dict[str, list[Any]] = {name: [] for name in names}
+        self._faults: dict[int, Fault] = {}
+        self._cells = Allowance(limits, source, len(chunk.raw))
+
+    def read(self) -> Cells:
+        """Return all rows as a table, and the faults of bad ones."""
+        size = self._chunk.ends.size
+        for row in range(size):
+            found = self._object(row)
+            self._limits.check("columns", self._source, len(found))
+            for name, value in found.items():
+                column = self._columns.get(name)
+                if column is None and self._all:
+                    column = self._columns[name] = []
+                    self._limits.check("columns", self._source, len(self._columns))
+                if column is not None:
+                    self._pad(column, row)
+                    column.append(value)
+        for column in self._columns.values():
+            self._pad(column, size)
+        arrays = [self._array(name, column) for name, column in self._columns.items()]
+        return Cells(pa.table(arrays, names=list(self._columns)), self._faults)
+
+    def _pad(self, column: list[Any], size: int) -> None:
+        """Fill a column with missing cells up to a row."""
+        missing = size - len(column)
+        if missing > 0:
+            self._cells.spend(BYTES_OF_A_CELL * missing)
+            column.extend([None] * missing)
+
+    def _object(self, row: int) -> dict[str, Any]:
+        """Return the object on a line, an empty one if the line is bad."""
+        record, found, reason = self._chunk.record(row), None, JSON
+        if len(record) > self._limits.cell_bytes:
+            if record.count(b"[") + record.count(b"{") > BRACKETS:
+                self._add_fault(row, NESTED, None, shown(record[:100]))
+                return {}
+        try:
+            found = json.loads(record.decode())
         except UnicodeDecodeError:
             reason = INVALID_TEXT
         except (ValueError, RecursionError):
             pass
-        if not isinstance(row, dict):
-            faults[place] = Fault(reason, None, shown(record), chunk.line_of(place))
-            row = {}
-        rows.append(row)
-    return rows, faults
+        if not isinstance(found, dict):
+            self._add_fault(row, reason, None, shown(record))
+            return {}
+        return found
+
+    def _add_fault(self, row: int, reason: str, column: str | None, got: str) -> None:
+        self._faults.setdefault(row, Fault(reason, column, got, self._chunk.line_of(row)))
+
+    def _array(self, name: str, values: list[Any]) -> Any:
+        """Return the values of a column as an array of pyarrow; a bad cell is null."""
+        if not encodable(name):
+            check_column_names([name], self._source, self._limits)
+        kinds = set(map(type, values)) - {type(None)}
+        if kinds & {list, dict} or str in kinds:
+            values = [self._single(name, row, value) for row, value in enumerate(values)]
+            kinds = set(map(type, values)) - {type(None)}
+        return typed_array(values, kinds)
+
+    def _single(self, name: str, row: int, value: Any) -> Any:
+        """Return a cell, None if it is nested, too long or cannot be encoded."""
+        if isinstance(value, list | dict):
+            reason = NESTED
+        elif isinstance(value, str) and not encodable(value):
+            reason = INVALID_TEXT
+        elif (
+            isinstance(value, str)
+            and len(value) > self._limits.cell_bytes // 4
+            and (len(value.encode()) > self._limits.cell_bytes)
+        ):
+            self._add_fault(row, LONG_CELL, name, f"{len(value.encode())} bytes")
+            return None
+        else:
+            return value
+        self._add_fault(row, reason, name, shown(value))
+        return None
 
 
-def parse_objects(chunk: Chunk, wanted: Wanted) -> Cells:
-    """Return the rows of a chunk, including bad ones."""
-    rows, faults = read_objects(chunk)
-    values = {name: [row.get(name) for row in rows] for name in wanted.values}
-    for name, column in values.items():
-        for place, value in enumerate(column):
-            reason = NESTED if isinstance(value, list | dict) else INVALID_TEXT
-            if reason == NESTED or not encodable(value):
-                faults[place] = Fault(reason, name, shown(value), chunk.line_of(place))
-    cells = [[row.get(name) for name in wanted.numbers] for row in rows]
-    numbers = float_rows(cells, len(wanted.numbers))
-    for place in bad_numbers(numbers).tolist():
-        if place not in faults:
-            found = [number_of(cell) for cell in cells[place]]
-            wrong = [(which, each) for which, each in enumerate(found) if isinstance(each, str)]
-            if not wrong:
-                numbers[place] = found
-                continue
-            which, reason = wrong[0]
-            got = shown(cells[place][which])
-            faults[place] = Fault(reason, wanted.numbers[which], got, chunk.line_of(place))
-    return Cells(numbers, values, faults)
-
-
-def float_rows(cells: list[list[Any]], width: int) -> Array:
-    """Return cells as numbers, (n, width); all NaN if one of them is not a number."""
-    if set(map(type, chain.from_iterable(cells))) <= NUMERIC:
-        with suppress(OverflowError):
-            return np.array(cells, dtype=np.float64).reshape(len(cells), width)
-    return np.full((len(cells), width), np.nan)
+def typed_array(values: Sequence[Any], kinds: set[type]) -> Any:
+    """Return values of some types as an array: of one type if it is exact, else of texts."""
+    if not kinds:
+        return pa.nulls(len(values))
+    if kinds == {str}:
+        return pa.array(values, pa.string())
+    if kinds == {bool}:
+        return pa.array(values, pa.bool_())
+    if kinds <= {int, float}:
+        largest = max((abs(value) for value in values if type(value) is int), default=0)
+        if kinds == {int} and largest < 2**63:
+            return pa.array(values, pa.int64())
+        if largest <= EXACT:
+            return pa.array(values, pa.float64())
+    return pa.array([cell_text(value) for value in values], pa.string())

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from seqmed.streams.errors import StreamError, listed, notice, read_stored, refuse_stored, refusing
-from seqmed.streams.files import Input, accessing, opened
+from seqmed.streams.files import Input, accessing, as_utf8, opened
 from seqmed.streams.formats import BINARY, open_table
-from seqmed.streams.tables import BLOCK, Start, Wanted
+from seqmed.streams.tables import BLOCK, ReadOptions, Start
 
 # Clocks of file systems are coarse: a file modified less than this many ns ago may be modified
 # again without a change of its modification time.
@@ -36,9 +36,10 @@ class FilePosition:
     ----------
     path : the file, absolute and without links.
     rows : rows read, including bad ones.
-    offset : bytes read, of the uncompressed text or of the rows' values; see ``digest``.
+    offset : bytes read, of the uncompressed text in UTF-8 or of the codes of the rows.
     digest : SHA-256 of the first ``offset`` bytes of a text, header included. In binary formats,
-        SHA-256 of the values of the rows, because the same rows can be stored in many ways.
+        SHA-256 of the codes of the rows (`row_codes`), because the same rows can be stored in many
+        ways.
     size, modified : size and modification time in ns of the file when it was opened. A time of 0
         means that the content has to be compared.
     finished : whether the file was read to its end.
@@ -147,7 +148,7 @@ class PlannedRead(NamedTuple):
 
 
 def plan(
-    inputs: Sequence[Input], position: Position, again: bool, wanted: Wanted | None
+    inputs: Sequence[Input], position: Position, again: bool, options: ReadOptions
 ) -> tuple[list[PlannedRead], Position]:
     """Return the planned reads, and a position that includes new files, at their beginning.
 
@@ -157,11 +158,11 @@ def plan(
     position : position of the previous run.
     again : whether to read finished files again, and changed files from their beginning. If the
         previous run was interrupted, that run is completed instead.
-    wanted : the columns that are hashed in binary formats; None if nothing has been read.
+    options : how inputs are read.
     """
     files = [each for each in inputs if each.resumable]
     known = {each.path: each for each in position.files}
-    reads, places = recognise(files, known, wanted)
+    reads, places = recognise(files, known, options)
     changed = [each for each in files if each.key in known and each.key not in places]
     found = [known[path] for path in (*places, *(each.key for each in changed))]
     if again and all(each.finished for each in found):
@@ -190,13 +191,13 @@ def plan(
 
 
 def recognise(
-    files: Sequence[Input], known: dict[str, FilePosition], wanted: Wanted | None
+    files: Sequence[Input], known: dict[str, FilePosition], options: ReadOptions
 ) -> tuple[dict[str, PlannedRead], dict[str, str]]:
     """Return the reads that resume known files, and new paths of moved files by their old path."""
     reads: dict[str, PlannedRead] = {}
     places: dict[str, str] = {}
     for each in files:
-        if each.key in known and (read := resumed(each, known[each.key], wanted)):
+        if each.key in known and (read := resumed(each, known[each.key], options)):
             reads[each.key], places[each.key] = read, each.key
     others = {each.key: each for each in files if each.key not in reads}
     vacant = {
@@ -206,7 +207,7 @@ def recognise(
     }
     for each in others.values():
         for path, record in vacant.items():
-            if may_be(each, record) and (read := resumed(each, record, wanted)):
+            if may_be(each, record) and (read := resumed(each, record, options)):
                 reads[each.key], places[path] = read, each.key
                 del vacant[path]
                 break
@@ -220,28 +221,29 @@ def may_be(source: Input, record: FilePosition) -> bool:
     return len(names) == 1 or stamp(path).size == record.size
 
 
-def resumed(source: Input, record: FilePosition, wanted: Wanted | None) -> PlannedRead | None:
+def resumed(source: Input, record: FilePosition, options: ReadOptions) -> PlannedRead | None:
     """Return the read that resumes a file; None if the part that was read has changed."""
     untouched = record.modified and stamp(Path(source.key)) == (record.size, record.modified)
     if record.finished and untouched and source.key == record.path:
         return PlannedRead(source, Start(), None)
     lines = 0
     if source.kind in BINARY:
-        content = hash_of_rows(source, record.rows, wanted)
+        content = hash_of_rows(source, record.rows, options)
     else:
-        content, lines = hash_of_text(source, record.offset)
+        content, lines = hash_of_text(source, record.offset, options)
     if content is None or content.hexdigest() != record.digest:
         return None
     return PlannedRead(source, Start(record.rows, record.offset, lines), content)
 
 
-def hash_of_text(source: Input, size: int) -> tuple[Any, int]:
+def hash_of_text(source: Input, size: int, options: ReadOptions) -> tuple[Any, int]:
     """Return the hash of the first ``size`` bytes of a text, and the number of lines in them.
 
     The hash is None if the text is shorter, or if the line at the end has become longer.
     """
     content, lines, last = hashlib.sha256(), 0, b"\n"
-    with opened(source) as handle, refusing(source.name, "text"):
+    with opened(source, options.limits) as content, refusing(source.name, "text"):
+        handle, _ = as_utf8(content, options.dialect.encoding, source.name)
         while size:
             block = handle.read(min(size, BLOCK))
             if not block:
@@ -253,18 +255,17 @@ def hash_of_text(source: Input, size: int) -> tuple[Any, int]:
     return (None, 0) if longer else (content, lines)
 
 
-def hash_of_rows(source: Input, rows: int, wanted: Wanted | None) -> Any:
+def hash_of_rows(source: Input, rows: int, options: ReadOptions) -> Any:
     """Return the hash of the first rows of a binary file, None if there are fewer."""
     content = hashlib.sha256()
-    if not rows or wanted is None:
+    if not rows:
         return content
-    with open_table(source, final=True) as table:
-        if not set(wanted.numbers) <= set(table.names):
-            return None
-        for piece in table.pieces(wanted, Start()):
-            size = min(rows, piece.ends.size)
-            content.update(piece.part(0, size))
-            rows -= size
-            if not rows:
-                return content
+    with open_table(source, options) as table:
+        if table.has_rows():
+            for piece in table.pieces(Start()):
+                size = min(rows, piece.ends.size)
+                content.update(piece.part(0, size))
+                rows -= size
+                if not rows:
+                    return content
     return None

@@ -1,23 +1,42 @@
-"""Interface of all formats: tables with named columns, read piece by piece."""
+"""Interface of all formats: consecutive rows of raw columns."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array
-from seqmed.estimators.validation import LARGEST_FEATURE
-from seqmed.streams.errors import MISSING, NOT_FINITE, Fault, StreamError, shown
-from seqmed.streams.values import cell_text, encodable
+from seqmed.streams.dialects import Dialect
+from seqmed.streams.errors import Fault, StreamError, listed, shown
+from seqmed.streams.limits import Limits
+from seqmed.streams.values import encodable
 
-# Number of rows from which column types are inferred; small, so that a pipe is not delayed.
-SAMPLE = 100
-# Bytes read at once, of a text or of the numbers in a binary format; smallest and largest number of
-# rows.
-BLOCK, FEWEST, MOST = 2**20, 64, 2**13
+# Bytes read at once, of a text or of the values in a binary format; largest number of rows.
+BLOCK, MOST = 2**20, 2**13
+# Smallest similarity of two column names of which one is probably a misspelling of the other.
+SIMILAR = 0.8
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How inputs are read.
+
+    Parameters
+    ----------
+    dialect : separators, decimal character and encoding that the user has chosen.
+    limits : limits on rows, cells and expansion.
+    final : whether a last line without a line end is complete. The last line of a pipe always is.
+    tell : receives a line about each input whose detected dialect is not the default.
+    """
+
+    dialect: Dialect = Dialect()
+    limits: Limits = Limits()
+    final: bool = False
+    tell: Callable[[str], None] = field(default=lambda line: None)
 
 
 class Wanted(NamedTuple):
@@ -25,14 +44,20 @@ class Wanted(NamedTuple):
 
     Parameters
     ----------
-    numbers : columns read as numbers, in this order.
-    values : columns read unchanged; a column that a file does not have is None in every row.
-    hashed : those of ``values`` that are hashed with the rows of binary formats.
+    columns : raw columns; None for all.
+    others : the label column, the border column and the columns to keep: their cells stay as they
+        are written.
     """
 
-    numbers: tuple[str, ...]
-    values: tuple[str, ...]
-    hashed: tuple[str, ...]
+    columns: tuple[str, ...] | None = None
+    others: tuple[str, ...] = ()
+
+    def of(self, names: Sequence[str]) -> list[str]:
+        """Return the wanted columns among some, in their order."""
+        if self.columns is None:
+            return list(names)
+        chosen = {*self.columns, *self.others}
+        return [name for name in names if name in chosen]
 
 
 class Start(NamedTuple):
@@ -43,22 +68,33 @@ class Start(NamedTuple):
     lines: int = 0
 
 
+class Cells(NamedTuple):
+    """The values of consecutive rows.
+
+    Parameters
+    ----------
+    table : pyarrow table of the wanted columns that the file has, (n rows). A bad cell is null, and
+        so are all cells of a row that is bad as a whole.
+    faults : faults of bad rows, by their index in 0..n-1.
+    """
+
+    table: Any
+    faults: dict[int, Fault]
+
+
 class Piece(NamedTuple):
     """Consecutive rows of a file, including bad ones.
 
     Parameters
     ----------
-    numbers : (n, p) the columns read as numbers; NaN in bad rows.
-    values : the other columns by name, n values each.
-    faults : faults of bad rows, by their index in 0..n-1.
+    read : function from the wanted columns to the values of the rows. It may be called again with
+        other columns.
     raw : the bytes that are hashed to recognise the rows.
     ends : (n,) the end of every row in ``raw``; bytes after the last one belong to no row.
     line_of : returns the first line of a row, None in formats without lines.
     """
 
-    numbers: Array
-    values: dict[str, list[Any]]
-    faults: dict[int, Fault]
+    read: Callable[[Wanted], Cells]
     raw: bytes
     ends: NDArray[np.int64]
     line_of: Callable[[int], int | None] = lambda place: None
@@ -86,24 +122,19 @@ class Table(Protocol):
     @property
     def deferred(self) -> bool: ...
 
-    def sample(self) -> dict[str, list[Any]]:
-        """Return the values of all columns in the first rows, None if missing.
-
-        Called before `pieces`, which still yields these rows.
-        """
-
     def has_rows(self) -> bool:
         """Return whether there is any row; called before `pieces`."""
 
-    def pieces(self, wanted: Wanted, start: Start) -> Iterator[Piece]:
+    def pieces(self, start: Start) -> Iterator[Piece]:
         """Yield the rows from ``start`` to the end. Called once."""
 
     def fraction(self) -> float:
         """Return the approximate fraction of the file that has been read, 0 to 1."""
 
 
-def check_column_names(names: Sequence[str], source: str) -> tuple[str, ...]:
+def check_column_names(names: Sequence[str], source: str, limits: Limits) -> tuple[str, ...]:
     """Return the column names of a file; refuse duplicates and names that are not UTF-8."""
+    limits.check("columns", source, len(names))
     seen: set[str] = set()
     for name in names:
         if not encodable(name):
@@ -119,44 +150,22 @@ def check_column_names(names: Sequence[str], source: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def rows_at_once(n_columns: int) -> int:
-    """Return the number of rows of a binary format that are read at once."""
-    return min(max(BLOCK // (8 * max(n_columns, 1)), FEWEST), MOST)
+def similar_name(name: str, names: Sequence[str]) -> str | None:
+    """Return the column that a name probably misspells, None if there is none."""
+    folded = {each.casefold(): each for each in names}
+    close = difflib.get_close_matches(name.casefold(), folded, 1, SIMILAR)
+    return folded[close[0]] if close else None
 
 
-def bad_numbers(numbers: Array) -> NDArray[np.intp]:
-    """Return the rows of an (n, p) array with a value that is missing, not finite or too large."""
-    with np.errstate(invalid="ignore"):
-        return np.flatnonzero(~(np.abs(numbers) <= LARGEST_FEATURE).all(axis=1))
-
-
-def number_faults(numbers: Array, names: Sequence[str]) -> dict[int, Fault]:
-    """Return the faults of rows that were stored as numbers, by their index."""
-    faults = {}
-    for row in bad_numbers(numbers).tolist():
-        column = int(np.flatnonzero(~(np.abs(numbers[row]) <= LARGEST_FEATURE))[0])
-        value = float(numbers[row, column])
-        reason = MISSING if np.isnan(value) else NOT_FINITE
-        faults[row] = Fault(reason, names[column], "nothing" if np.isnan(value) else f"{value:g}")
-    return faults
-
-
-def piece_of_values(
-    numbers: Array, values: dict[str, list[Any]], faults: dict[int, Fault], wanted: Wanted
-) -> Piece:
-    """Return rows of a binary format as a piece, hashed by their values.
-
-    Values are hashed as `cell_text`, so that the hash does not depend on the stored type: pandas
-    stores integers as floats once a value is missing.
-    """
-    keys = zip(*(map(cell_text, values[name]) for name in wanted.hashed), strict=True)
-    rows = [row.tobytes() for row in np.ascontiguousarray(numbers)]
-    if wanted.hashed:
-        rows = [
-            row + repr(key).encode("utf-8", "surrogatepass")
-            for row, key in zip(rows, keys, strict=True)
-        ]
-    ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
-    return Piece(
-        numbers, values, number_faults(numbers, wanted.numbers) | faults, b"".join(rows), ends
-    )
+def refuse_missing(needed: Sequence[str], names: Sequence[str], source: str) -> None:
+    """Refuse a file in which columns are missing; suggest a similar name."""
+    present = set(names)
+    for name in needed:
+        if name not in present:
+            meant = similar_name(name, names)
+            if meant is not None:
+                raise StreamError(f"{source} has no column {name!r}: did you mean {meant!r}?")
+            found = listed([shown(each) for each in names])
+            raise StreamError(
+                f"{source} has no column {name!r} (it has {found}): check the name, or the file."
+            )

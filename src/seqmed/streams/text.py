@@ -5,20 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array
-from seqmed.streams.errors import Fault, StreamError, notice, refusing
+from seqmed.streams.errors import StreamError, notice, refusing
 from seqmed.streams.files import Bytes
-from seqmed.streams.tables import BLOCK, SAMPLE, Piece, Start, Wanted
+from seqmed.streams.limits import Limits, option
+from seqmed.streams.tables import BLOCK, Cells, Piece, Start, Wanted
 
-# Largest number of bytes in a row. Only a file without line ends, or with a quote that is never
-# closed, has longer rows.
-LONGEST_ROW = 2**24
+# Rows that are read first, to detect the dialect or the columns.
+SAMPLE = 100
 MARK = b"\xef\xbb\xbf"  # byte order mark
 
 Ends = NDArray[np.int64]
@@ -57,21 +55,15 @@ class Chunk:
         return places(self.raw, "\n")
 
 
-class Cells(NamedTuple):
-    """The rows of a chunk, as in `Piece`."""
-
-    numbers: Array
-    values: dict[str, list[Any]]
-    faults: dict[int, Fault]
-
-
 class Text:
     """A buffered reader of records.
 
     Parameters
     ----------
-    source : the open file.
+    source : the open file, in UTF-8.
     name : name of the file in messages.
+    limits : the limit on the bytes of a row. Only a file without line ends, or with a quote that is
+        never closed, has longer rows.
     grows : whether more may be written to the file. Then a last record without a line end may be
         incomplete, and is left for the next run.
 
@@ -80,8 +72,8 @@ class Text:
     deferred : whether a last record was left for the next run.
     """
 
-    def __init__(self, source: Bytes, name: str, grows: bool):
-        self.name = name
+    def __init__(self, source: Bytes, name: str, limits: Limits, grows: bool):
+        self.name, self.limits = name, limits
         self.deferred = False
         self._grows = grows
         self.buffer = b""
@@ -89,16 +81,12 @@ class Text:
         self._source = source
         while len(self.buffer) < len(MARK) and not self.at_end:
             self.fill()
-        if self.buffer.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise StreamError(
-                f"{name} is in UTF-16, expected UTF-8: convert it, for example with iconv."
-            )
         self.mark = self.take(len(MARK) if self.buffer.startswith(MARK) else 0)
 
     def fill(self) -> None:
-        """Read another block."""
+        """Read another block; as much as is buffered, so that long rows are read in linear time."""
         with refusing(self.name, "text"):
-            block = self._source.read(BLOCK)
+            block = self._source.read(max(BLOCK, len(self.buffer)))
         self.at_end = not block
         self.buffer += block
 
@@ -113,14 +101,24 @@ class Text:
             self._source.seek(offset)
         self.buffer, self.at_end = b"", False
 
-    def peek(self, split: Split, count: int = SAMPLE) -> Chunk:
+    def peek(self, split: Split, count: int) -> Chunk:
         """Return the first records, at most ``count``, and leave them in the buffer."""
         while True:
-            last = self._ended or len(self.buffer) >= LONGEST_ROW
-            ends = split(self.buffer[:LONGEST_ROW], last)[:count]
-            if last or self.at_end or ends.size == count:
-                return Chunk(self.buffer[: ends[-1] if ends.size else 0], ends, 1)
+            chunk = self.buffered(split, count)
+            if chunk.ends.size == count or self.at_end or self._full:
+                return chunk
             self.fill()
+
+    def buffered(self, split: Split, count: int) -> Chunk:
+        """Return the first records that are in the buffer, at most ``count``."""
+        last = self._ended or self._full
+        ends = split(self.buffer[: self.limits.row_bytes], last)[:count]
+        return Chunk(self.buffer[: ends[-1] if ends.size else 0], ends, 1)
+
+    @property
+    def _full(self) -> bool:
+        """Whether the buffer holds as much as a row may."""
+        return len(self.buffer) >= self.limits.row_bytes
 
     def has_records(self, split: Split) -> bool:
         """Return whether there is a record, or more bytes than are buffered."""
@@ -150,16 +148,18 @@ class Text:
 
         A record that is too long is cut at the end of its first line.
         """
+        longest = self.limits.row_bytes
         while self.buffer or not self.at_end:
             ends, size = split(self.buffer, self._ended), len(self.buffer)
-            if (ends[0] if ends.size else size) > LONGEST_ROW:
-                if b"\n" not in self.buffer[:LONGEST_ROW]:
+            if (ends[0] if ends.size else size) > longest:
+                if b"\n" not in self.buffer[:longest]:
                     raise StreamError(
-                        f"{self.name}, line {line}: no line end in {LONGEST_ROW} bytes, expected "
-                        "rows: check the format, or convert the line ends."
+                        f"{self.name}, line {line}: no line end in {longest} bytes, expected rows: "
+                        "check the format, convert the line ends, or raise the limit with "
+                        f"{option('row_bytes')}."
                     )
-                ends = split(self.buffer[:LONGEST_ROW], True)[:1]
-                size = int(ends[-1]) if ends.size else LONGEST_ROW
+                ends = split(self.buffer[:longest], True)[:1]
+                size = int(ends[-1]) if ends.size else longest
             elif not self._ended:
                 if not ends.size:
                     if self.at_end:
@@ -191,17 +191,17 @@ class TextTable(ABC):
         self._head = text.mark  # the bytes before the first row
 
     @abstractmethod
-    def _parser(self, wanted: Wanted) -> Callable[[Chunk], Cells]:
-        """Return a function from records to rows."""
+    def _cells(self, chunk: Chunk, wanted: Wanted) -> Cells:
+        """Return the values of some records."""
 
-    def pieces(self, wanted: Wanted, start: Start) -> Iterator[Piece]:
-        parse, head, lines = self._parser(wanted), self._head, self._head.count(b"\n")
+    def pieces(self, start: Start) -> Iterator[Piece]:
+        head, lines = self._head, self._head.count(b"\n")
         if start.offset:
             self._text.jump(start.offset)
             head, lines = b"", start.lines
         for chunk in self._text.chunks(self._split, lines + 1):
             ends = chunk.ends + len(head)
-            yield Piece(*parse(chunk), head + chunk.raw, ends, chunk.line_of)
+            yield Piece(partial(self._cells, chunk), head + chunk.raw, ends, chunk.line_of)
             head = b""
 
     @property

@@ -1,4 +1,4 @@
-"""Values of cells: numbers, texts and labels."""
+"""Values of cells: texts and labels."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from seqmed.estimators.validation import LARGEST_FEATURE
-from seqmed.streams.errors import MISSING, NOT_A_NUMBER, NOT_FINITE, StreamError, shown
+from seqmed.streams.errors import StreamError, shown
 
 # Texts that mark a missing value.
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")
-BOOLEANS = {"true": 1.0, "false": 0.0}
 
 NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
-NO_NUMBER = re.compile(r"[+-]?(?:nan|inf|infinity)(?:\(.*\))?", re.IGNORECASE)
 WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,18}))(?:\.0*)?")
 
 INTEGER, BOOLEAN, STRING = LABEL_TYPES = ("integer", "boolean", "string")
@@ -28,36 +25,6 @@ DEFAULT_MARKER = "-1"
 LONG_ENOUGH = 4
 
 Label = int | bool | str
-
-
-def number_in(cell: str) -> float | str:
-    """Return the number in a text, or the reason why there is none; true and false are 1 and 0."""
-    if NUMBER.fullmatch(cell):
-        return bounded_number(float(cell))
-    word = cell.strip()
-    if word in MISSING_WORDS:
-        return MISSING
-    if NO_NUMBER.fullmatch(word):
-        return NOT_FINITE
-    return BOOLEANS.get(word.lower(), NOT_A_NUMBER)
-
-
-def number_of(value: Any) -> float | str:
-    """Return a typed value as a number, or the reason why it is not one; no string is a number."""
-    if value is None:
-        return MISSING
-    if not isinstance(value, int | float):
-        return NOT_A_NUMBER
-    try:
-        number = float(value)
-    except OverflowError:
-        return NOT_FINITE
-    return MISSING if math.isnan(number) else bounded_number(number)
-
-
-def bounded_number(number: float) -> float | str:
-    """Return a number, or the reason why it cannot be a feature."""
-    return number if abs(number) <= LARGEST_FEATURE else NOT_FINITE
 
 
 def cell_text(value: Any) -> str | None:

@@ -1,0 +1,131 @@
+"""The label column of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqmed.streams.columns import levels
+from seqmed.streams.errors import LABEL, Fault, StreamError, read_stored, refuse_stored, shown
+from seqmed.streams.values import (
+    DEFAULT_MARKER,
+    LABEL_TYPES,
+    cell_text,
+    check_signs,
+    label_of,
+    label_text,
+    label_type,
+)
+
+
+@dataclass(frozen=True)
+class LabelColumn:
+    """The column of labels.
+
+    Parameters
+    ----------
+    name : its name.
+    unlabeled : marker of unlabeled rows besides an empty cell, NA, NaN, null and None. None means
+        -1, as in the estimators; with the empty string only empty cells are unlabeled.
+    type : "integer", "boolean" or "string"; None to infer it from the first labels.
+    """
+
+    name: str
+    unlabeled: str | None = None
+    type: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.unlabeled, str):
+            object.__setattr__(self, "unlabeled", cell_text(self.unlabeled))
+        if self.type not in (None, *LABEL_TYPES):
+            accepted = ", ".join(LABEL_TYPES)
+            raise StreamError(f"the label type is {self.type!r}, expected one of {accepted}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the column as plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Self:
+        """Return a column that was stored by `to_dict`; refuse anything else."""
+        if isinstance(data, dict) and data.get("type") not in (None, *LABEL_TYPES):
+            refuse_stored("label column", "type", data["type"])
+        return read_stored(cls, data, "label column")
+
+    def check_same(self, chosen: LabelColumn) -> None:
+        """Refuse a choice that differs from this column; default values are not compared."""
+        options = {"name": "--label", "unlabeled": "--unlabeled", "type": "--label-type"}
+        for each in fields(LabelColumn):
+            now, before = getattr(chosen, each.name), getattr(self, each.name)
+            if now is not None and now != before:
+                option = options[each.name]
+                fixed = (
+                    f"without {option}, which cannot be added"
+                    if before is None
+                    else f"with {option} {shown(before)}, which cannot be changed to {shown(now)}"
+                )
+                raise StreamError(
+                    f"the model was made {fixed}: leave the option out, or start a new model."
+                )
+
+    def of_first(self, labels: Sequence[Labels]) -> LabelColumn:
+        """Return the column with the type of the first labels; unchanged if there are none."""
+        texts = {each.texts[code] for each in labels for code in np.unique(each.codes).tolist()}
+        found = [text for text in texts if text is not None]
+        if self.type is not None or not found:
+            return self
+        if self.unlabeled is None:
+            check_signs(found, [DEFAULT_MARKER] * any(each.signs for each in labels), self.name)
+        return replace(self, type=label_type(found, self.name))
+
+    def values(self, labels: Sequence[Labels]) -> NDArray[np.object_]:
+        """Return labels of one type, None for unlabeled rows, (n,)."""
+        parts = []
+        for each in labels:
+            values = np.empty(len(each.texts), dtype=object)
+            values[:] = [text and label_of(text, str(self.type)) for text in each.texts]
+            parts.append(values[each.codes])
+        return np.concatenate(parts)
+
+
+class Labels(NamedTuple):
+    """Labels of consecutive rows as texts.
+
+    Parameters
+    ----------
+    codes : (n,) index of every row's label in ``texts``.
+    texts : distinct labels, None for unlabeled rows.
+    signs : whether the default marker -1 occurs among the cells.
+    """
+
+    codes: NDArray[np.intp]
+    texts: list[str | None]
+    signs: bool
+
+    def of(self, rows: NDArray[np.intp]) -> Labels:
+        """Return the labels of some rows."""
+        return self._replace(codes=self.codes[rows])
+
+    def misfits(self, column: LabelColumn) -> dict[int, Fault]:
+        """Return the faults of rows whose label is of another type, by their index."""
+        if column.type is None:
+            return {}
+        wrong = np.array(
+            [bool(text) and label_of(str(text), column.type) is None for text in self.texts]
+        )
+        rows = np.flatnonzero(wrong[self.codes]) if wrong.any() else []
+        return {
+            int(row): Fault(LABEL, column.name, shown(self.texts[self.codes[row]])) for row in rows
+        }
+
+
+def read_labels(cells: Any, column: LabelColumn) -> Labels:
+    """Return the labels in an array of cells."""
+    codes, values = levels(cells)
+    texts = [label_text(value, column.unlabeled) for value in values]
+    signs = any(label_text(value, "") == DEFAULT_MARKER for value in values)
+    return Labels(codes, texts, signs)
