@@ -122,6 +122,7 @@ def label(
                     f"{path}: {counted(log.repaired, 'byte')} of an unfinished last line removed. "
                     "It was never confirmed."
                 )
+            check_log(log)
             if import_file is not None:
                 add_labels(log, import_file)
             if export_file is not None:
@@ -386,6 +387,22 @@ def check_columns(pool: Pool, names: Sequence[str]) -> None:
 
 
 # -- the label log ---------------------------------------------------------------------------------
+
+
+def check_log(log: LabelLog) -> None:
+    """Refuse a log with events that are not possible, such as a withdrawal without a label."""
+    from seqmed.labeling.events import LabelingError
+    from seqmed.labeling.ledger import Ledger
+
+    ledger = Ledger()
+    for number, event in enumerate(log.events, 1):
+        try:
+            ledger.apply(event)
+        except LabelingError as error:
+            raise CommandError(
+                f"{log.path}, event {number}: {error}. Restore the file from a copy, or name "
+                "another one with --labels."
+            ) from None
 
 
 def add_labels(log: LabelLog, path: Path) -> None:

@@ -175,7 +175,14 @@ function takeCards(cards) {
   if (cards === null) return fetchCards();
   state.cards = cards.filter((card) => !state.sent.has(keyOf(card)));
   state.finished = cards.length === 0;
+  if (cards.length === 1) setTimeout(prefetch, 300);  // the next round is being chosen
   return undefined;
+}
+
+async function prefetch() {
+  const tries = state.tries = (state.tries || 0) + 1;
+  if (state.sent.size || state.cards.length !== 1 || tries > 20) return;
+  try { await fetchCards(); } catch { /* the next answer shows the error */ }
 }
 
 async function fetchCards() {
@@ -190,6 +197,7 @@ function answer(action, label) {
   const card = current();
   if (!card || state.session === null) return;
   state.cards.shift();
+  state.tries = 0;
   state.sent.add(keyOf(card));
   showCard();
   const request = { action, file: card.file, row: card.row, version: card.version };
