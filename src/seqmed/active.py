@@ -48,7 +48,7 @@ from scipy.special import ndtr
 from sklearn.pipeline import Pipeline
 
 from seqmed.arrays import Array, Indices, Points, distinct_rows, take_rows
-from seqmed.estimators.validation import MatrixLike
+from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
 from seqmed.kernels.bounded import check_overflow
 from seqmed.threads import threads_for
 from seqmed.uncertainty import (
@@ -75,8 +75,8 @@ def query(model: Any, X: MatrixLike, n: int) -> Indices:
     Parameters
     ----------
     model : fitted SeqMED, SeqLapMED, SeqGraphMED or GraphPropagation
-        Pipelines that end in one of these, and fitted searches, are also accepted. The model may
-        have learned unlabeled rows only. It is not changed.
+        A StreamPipeline that ends in one of these, and fitted searches, are also accepted. The
+        model may have learned unlabeled rows only. It is not changed.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Rows that can be labeled, in the form that ``model.predict`` takes.
     n : int in [1, n_samples]
@@ -91,7 +91,7 @@ def query(model: Any, X: MatrixLike, n: int) -> Indices:
     Raises
     ------
     TypeError
-        If ``model`` is not one of these classifiers.
+        If ``model`` is not one of these classifiers, or is a Pipeline of scikit-learn.
     ValueError
         If ``n`` is out of range, or the kernel is precomputed.
 
@@ -138,8 +138,8 @@ def expected_regret(model: Any, X: MatrixLike) -> Array | None:
     Parameters
     ----------
     model : fitted SeqMED, SeqLapMED, SeqGraphMED or GraphPropagation
-        Pipelines that end in one of these, and fitted searches, are also accepted. The model is not
-        changed.
+        A StreamPipeline that ends in one of these, and fitted searches, are also accepted. The
+        model is not changed.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Rows that can be labeled, in the form that ``model.predict`` takes.
 
@@ -152,7 +152,7 @@ def expected_regret(model: Any, X: MatrixLike) -> Array | None:
     Raises
     ------
     TypeError
-        If ``model`` is not one of these classifiers.
+        If ``model`` is not one of these classifiers, or is a Pipeline of scikit-learn.
     ValueError
         If the kernel is precomputed.
 
@@ -199,6 +199,7 @@ def final_step(model: Any, X: MatrixLike) -> tuple[Any, Any]:
     """Return the classifier inside a pipeline or search, and the rows it receives."""
     if hasattr(model, "best_estimator_"):
         return final_step(model.best_estimator_, X)
+    refuse_plain_pipeline(model, "query got")
     if isinstance(model, Pipeline):
         steps = model.steps
         for _, step in steps[:-1]:
@@ -208,8 +209,8 @@ def final_step(model: Any, X: MatrixLike) -> tuple[Any, Any]:
     if not hasattr(model, "_uncertainty"):
         raise TypeError(
             f"query got a model of type {type(model).__name__}, expected a fitted SeqMED, "
-            "SeqLapMED, SeqGraphMED or GraphPropagation: pass one of these, a pipeline that ends "
-            "in one, or a fitted search over one."
+            "SeqLapMED, SeqGraphMED or GraphPropagation: pass one of these, a StreamPipeline "
+            "that ends in one, or a fitted search over one."
         )
     return model, X
 

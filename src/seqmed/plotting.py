@@ -31,8 +31,10 @@ LONG_LABEL = 24
 # number of classes from which on the confusion matrix is larger than the other panels.
 PANEL = (4.6, 4.2)
 NAMED_CLASSES, WIDE_CONFUSION = 30, 12
-# Longest name of a class; largest number of curves whose legend is inside the panel.
-LONGEST_NAME, CURVES_INSIDE = 16, 3
+# Longest name of a class; largest number of curves whose legend is below the panel.
+LONGEST_NAME, CURVES_BELOW = 16, 3
+# Letters of the names of all classes that fit side by side.
+UPRIGHT = 30
 # Height of the panel of a calibration, in heights of the highest bar of counts.
 COUNTS_HEIGHT = 3.5
 FORMATS = ("png", "svg", "pdf")
@@ -101,44 +103,25 @@ def evaluation(measures: Measures, positive: Any = None, records: Sequence[Recor
         all classes.
     records : as in `learning_log`; without them, the accuracy over the stream is left out.
     """
-    require_matplotlib()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     names = list(map(str, measures.classes))
     curves = {
         label: curve
         for label, curve in measures.curves().items()
         if positive is None or label == positive
     }
-    large = max(PANEL[1], 0.29 * min(len(names), NAMED_CLASSES) + 1.6)  # side of the confusion
-    drawn = ["calibration", *(["precision"] if curves else []), *(["accuracy"] if records else [])]
-    wide = PANEL[0] + 1.3 * (len(curves) > CURVES_INSIDE)
-    figure = Figure(layout="constrained")
-    FigureCanvasAgg(figure)
-    if len(names) > WIDE_CONFUSION and len(drawn) > 1:  # small panels in a column of their own
-        large = max(large, PANEL[1] * len(drawn) * 0.8)
-        figure.set_size_inches(wide + large + 0.4, large)
-        sides: Any = figure.subfigures(1, 2, width_ratios=[wide, large + 0.4])
-        left, right = sides
-        axes = dict(zip(drawn, left.subplots(len(drawn), 1, squeeze=False)[:, 0], strict=True))
-        axes["confusion"] = right.subplots()
-    else:
-        drawn.insert(1, "confusion")
-        columns = 2 if len(drawn) == 4 else len(drawn)
-        rows = len(drawn) // columns
-        figure.set_size_inches(columns * max(wide, large + 0.4), rows * large)
-        axes = dict(
-            zip(drawn, np.ravel(figure.subplots(rows, columns, squeeze=False)), strict=True)
-        )
+    others = ["calibration", *(["precision"] if curves else []), *(["accuracy"] if records else [])]
+    wide = PANEL[0] + 1.6 * (len(curves) > CURVES_BELOW)
+    figure, axes = evaluation_panels(others, len(names), wide)
     counts, probabilities, accuracies = measures.calibration
     reliability(axes["calibration"], probabilities, accuracies, counts, bins=BINS)
     confusion(axes["confusion"], measures.matrix, names)
     if curves:
-        precision_recall(axes["precision"], {
-            f"{shortened(str(label))} (average {average_precision(measures, label)})": curve
-            for label, curve in curves.items()
-        })  # fmt: skip
+        averages = {str(label): measures.ranking(label) for label in curves}
+        precision_recall(
+            axes["precision"],
+            {str(label): curve for label, curve in curves.items()},
+            {name: each.average_precision for name, each in averages.items() if each is not None},
+        )
     if records:
         prequential_accuracy(axes["accuracy"], records, outside=False)
         axes["accuracy"].set(xlabel="row of the stream", title="accuracy over the stream")
@@ -147,15 +130,46 @@ def evaluation(measures: Measures, positive: Any = None, records: Sequence[Recor
     return figure
 
 
-def average_precision(measures: Measures, label: Any) -> str:
-    """Return the average precision of a class as text."""
-    ranking = measures.ranking(label)
-    return "unknown" if ranking is None else f"{ranking.average_precision:.2f}"
+def evaluation_panels(
+    others: Sequence[str], n_classes: int, wide: float
+) -> tuple[Figure, dict[str, Axes]]:
+    """Return a figure, and its panels by name: a confusion, which may be large, and others.
+
+    Parameters
+    ----------
+    others : names of the other panels.
+    n_classes : number of classes of the confusion.
+    wide : width of the other panels in inches.
+    """
+    require_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
+    FigureCanvasAgg(figure)
+    if n_classes > WIDE_CONFUSION:  # the others are in a column of their own
+        rows = max(len(others), 2)
+        named = 0.29 * n_classes + 1.6 if n_classes <= NAMED_CLASSES else 0.0
+        large = max(0.85 * rows * PANEL[1], named)
+        figure.set_size_inches(wide + large + 0.4, large)
+        sides: Any = figure.subfigures(1, 2, width_ratios=[wide, large + 0.4])
+        free = sides[0].subplots(rows, 1)
+        axes = {"confusion": sides[1].subplots(), **dict(zip(others, free, strict=False))}
+        for each in free[len(others) :]:
+            each.set_visible(False)
+        return figure, axes
+    names = [others[0], "confusion", *others[1:]]
+    columns = 2 if len(names) == 4 else len(names)
+    rows = len(names) // columns
+    figure.set_size_inches(columns * wide, rows * PANEL[1])
+    grid = figure.subplots(rows, columns, squeeze=False)
+    return figure, dict(zip(names, grid.ravel().tolist(), strict=True))
 
 
 def shortened(name: str) -> str:
     """Return the name of a class, shortened if it is long."""
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+    half = LONGEST_NAME // 2
+    return name if len(name) <= LONGEST_NAME else f"{name[:half]}…{name[1 - half :]}"
 
 
 def reliability(
@@ -177,11 +191,10 @@ def reliability(
     counts = np.asarray(counts)
     rows = axes.twinx()
     places = np.minimum((probabilities * bins).astype(int), bins - 1)
-    rows.bar((places + 0.5) / bins, counts, 0.9 / bins, color="0.85", linewidth=0, label="rows")
+    rows.bar((places + 0.5) / bins, counts, 0.9 / bins, color="0.85", linewidth=0)
     top = float(counts.max())
-    rows.set(ylim=(0, COUNTS_HEIGHT * top), ylabel="rows per bin")
-    rows.yaxis.set_label_coords(1.13, 0.16)
-    rows.set_yticks([0, top], ["0", f"{top:,.0f}"])
+    rows.set(ylim=(0, COUNTS_HEIGHT * top))
+    rows.set_yticks([0, top], ["0", f"{top:,.0f}\nrows"])
     rows.tick_params(labelsize="small")
     rows.set_zorder(0)
     axes.set_zorder(1)
@@ -203,8 +216,16 @@ def reliability(
         title="calibration", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02),
     )  # fmt: skip
     axes.grid(alpha=0.3, linewidth=0.6)
-    axes.legend(loc="upper left", frameon=False, fontsize="small")
+    legend_below(axes)
     return axes
+
+
+def legend_below(axes: Axes) -> None:
+    """Draw the legend in one line below the axes, where it covers no curve."""
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False, fontsize="small", ncols=3,
+        columnspacing=1.2, handlelength=2.4,
+    )  # fmt: skip
 
 
 def confusion(axes: Axes, matrix: Any, names: Sequence[str]) -> Axes:
@@ -224,7 +245,7 @@ def confusion(axes: Axes, matrix: Any, names: Sequence[str]) -> Axes:
     if len(names) <= NAMED_CLASSES:
         size = 9.0 if len(names) <= 10 else 7.5 if len(names) <= 20 else 6.5
         texts = [shortened(name) for name in names]
-        upright = max(map(len, texts), default=0) <= 2
+        upright = max(map(len, texts), default=0) * len(names) <= UPRIGHT
         turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
         axes.set_xticks(range(len(names)), texts, fontsize=size, **({} if upright else turned))
         axes.set_yticks(range(len(names)), texts, fontsize=size)
@@ -236,6 +257,8 @@ def confusion(axes: Axes, matrix: Any, names: Sequence[str]) -> Axes:
                 va="center", fontsize=size - 1.0,
                 color="white" if shares[true, predicted] > 0.5 else "black",
             )  # fmt: skip
+    else:
+        axes.set(xticks=[], yticks=[])
     return axes
 
 
@@ -249,15 +272,22 @@ def short_count(count: float) -> str:
     return f"{count:.0f}"
 
 
-def precision_recall(axes: Axes, curves: Mapping[str, tuple[Array, Array]]) -> Axes:
+def precision_recall(
+    axes: Axes,
+    curves: Mapping[str, tuple[Array, Array]],
+    averages: Mapping[str, float] | None = None,
+) -> Axes:
     """Draw precision against recall, a curve for every class.
 
     Parameters
     ----------
     axes : where to draw.
-    curves : recall and precision (m,) by the text of the legend, recall increasing from 0.
+    curves : recall and precision (m,) by the name of the class, recall increasing from 0.
+    averages : average precision of the classes, for the legend.
     """
-    for place, (label, (recall, precision)) in enumerate(curves.items()):
+    averages = averages or {}
+    for place, (name, (recall, precision)) in enumerate(curves.items()):
+        label = shortened(name) + (f" ({averages[name]:.2f})" if name in averages else "")
         axes.plot(
             recall, precision, color=PALETTE[place % len(PALETTE)], label=label, linewidth=1.5,
             linestyle=DASHES[place % len(DASHES)], marker=MARKERS[place % len(MARKERS)],
@@ -269,10 +299,14 @@ def precision_recall(axes: Axes, curves: Mapping[str, tuple[Array, Array]]) -> A
         ylim=(0, 1.02),
     )  # fmt: skip
     axes.grid(alpha=0.3, linewidth=0.6)
-    if len(curves) <= CURVES_INSIDE:
-        axes.legend(loc="lower left", fontsize="small", framealpha=0.9)
+    if len(curves) <= CURVES_BELOW:
+        legend_below(axes)
     else:
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="x-small")
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    legend = axes.get_legend()
+    assert legend is not None  # drawn above
+    legend.set_title("class (average precision)" if averages else "class")
+    legend.get_title().set_fontsize("small")
     return axes
 
 
@@ -417,7 +451,7 @@ def prequential_accuracy(axes: Axes, records: Sequence[Record], *, outside: bool
     if outside:
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
     else:
-        axes.legend(loc="best", fontsize="small", framealpha=0.9)
+        legend_below(axes)
     return axes
 
 

@@ -15,6 +15,7 @@ from sklearn.base import clone
 import seqmed as library
 from seqmed import plotting
 from seqmed.cli import checkpoint, learn, options, outputs, query
+from seqmed.measures import wilson_interval
 from seqmed.streams import Columns, Stream
 from seqmed.streams.files import FORMATS
 from seqmed.streams.schema import TEXT_METHODS, TEXT_WEIGHTS
@@ -72,6 +73,7 @@ def test_learning_at_a_shell_is_learning_in_python(folder, estimator):
     )
     last = log_lines(folder / "log")[-1]
     assert last["accuracy_so_far"] == correct / scored
+    assert last["accuracy_interval"] == pytest.approx([*wilson_interval(correct, scored)])
     assert (last["rows_so_far"], last["batch"], last["classes"]) == (300, 6, 3)
     assert last.get("graph_weight") == getattr(model, "graph_weight_", None)
     assert last.get("expert_weights") == getattr(model, "expert_weights_", None)
@@ -186,6 +188,14 @@ def test_measures_are_those_of_scikit_learn(folder):
         calibration_error(labels == predicted, probabilities.max(axis=1))
     )
     assert (folder / "plot.png").read_bytes().startswith(b"\x89PNG")
+    precision, recall, f1, support = metrics.precision_recall_fscore_support(labels, predicted)
+    for name, expected in (
+        ("precision", precision), ("recall", recall), ("f1", f1), ("support", support),
+    ):  # fmt: skip
+        assert [each[name] for each in found["per_class"]] == pytest.approx(expected)
+    assert found["macro_f1"] == pytest.approx(metrics.f1_score(labels, predicted, average="macro"))
+    interval = wilson_interval((labels == predicted).sum(), 200)
+    assert found["accuracy_interval"] == pytest.approx([*interval])
     shown = seqmed(folder, "evaluate", "model", "holdout.csv").out
     assert f"{100 * found['accuracy']:.1f} %" in shown
     assert "balanced accuracy" in shown
@@ -307,7 +317,8 @@ def test_inspect_tells_what_the_model_has_seen(folder, estimator):
     assert found["model"]["changed"]["random_state"] == 0
     shown = seqmed(folder, "inspect", "model").out
     parts = [f"{type(model).__name__}(", "random_state=0", "a, b, c", "300 rows", "rows.csv"]
-    parts.append(f"% (prequential, {found['prequential']['scored']} labeled rows)")
+    low, high = found["prequential"]["interval"]
+    parts.append(f"({100 * low:.1f} to {100 * high:.1f} %) of")
     margin = getattr(model, "estimator_", model)
     if hasattr(margin, "posterior_"):
         assert found["margin"]["bytes"] == margin.posterior_.nbytes

@@ -10,10 +10,9 @@ from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from seqmed import SeqLapMED, SeqMED, active
+from seqmed import SeqLapMED, SeqMED, StreamPipeline, active
 from seqmed.active import expected_regret, query, regret
 from seqmed.uncertainty import conditional_covariance, conditional_variances
 
@@ -289,9 +288,9 @@ class TestModelsWithin:
         scaled = StandardScaler().fit_transform(X[:40])
         expected = query(SeqMED().fit(scaled, y[:40]), scaled, 6)
         steps = [("scale", StandardScaler()), ("nothing", "passthrough"), ("model", SeqMED())]
-        pipeline = Pipeline(steps).fit(X[:40], y[:40])
+        pipeline = StreamPipeline(steps).fit(X[:40], y[:40])
         np.testing.assert_array_equal(query(pipeline, X[:40], 6), expected)
-        search = GridSearchCV(Pipeline(steps), {"model__C": [10.0]}, cv=2).fit(X[:40], y[:40])
+        search = GridSearchCV(StreamPipeline(steps), {"model__C": [10.0]}, cv=2).fit(X[:40], y[:40])
         np.testing.assert_array_equal(query(search, X[:40], 6), expected)
 
     def test_nothing_is_changed(self, name, stream):
@@ -316,7 +315,7 @@ class TestRefused:
         with pytest.raises(NotFittedError):
             query(SeqMED(), X, 1)
         with pytest.raises(NotFittedError):
-            query(Pipeline([("scale", StandardScaler()), ("model", SeqMED())]), X, 1)
+            query(StreamPipeline([("scale", StandardScaler()), ("model", SeqMED())]), X, 1)
         with pytest.raises(TypeError, match="type GridSearchCV, expected a fitted SeqMED"):
             query(GridSearchCV(SeqMED(), {"C": [10.0]}), X, 1)
         assert y.size

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from seqmed import plotting
+from seqmed.measures import BINS, Measures, wilson_interval
 
 
 def records(right, *, size=1, start=0, changes=None):
@@ -126,3 +127,113 @@ def test_logs_that_cannot_be_drawn(tmp_path):
     (tmp_path / "empty").write_text("")
     with pytest.raises(ValueError, match="the log has no batches"):
         plotting.learning_log(str(tmp_path / "empty"))
+
+
+def measured(n_classes, n_rows=600, names=None):
+    """Return measures of random predictions."""
+    rng = np.random.default_rng(0)
+    classes = np.array(names or [f"class {place:02}" for place in range(n_classes)])
+    truth = rng.integers(n_classes, size=n_rows)
+    scores = rng.normal(size=(n_rows, n_classes)) + 2.0 * np.eye(n_classes)[truth]
+    probabilities = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    measures = Measures()
+    measures.add(classes[truth], classes, probabilities)
+    return measures
+
+
+def titles(figure):
+    return {each.get_title(): each for each in figure.axes if each.get_visible()}
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10, 11, 30, 35])
+@pytest.mark.parametrize("stream", [False, True])
+def test_panels_of_an_evaluation(n_classes, stream):
+    log = records([4] * 5, size=10) if stream else ()
+    figure = plotting.evaluation(measured(n_classes), records=log)
+    expected = {"calibration", "confusion"}
+    expected |= {"precision and recall"} if n_classes <= 10 else set()
+    expected |= {"accuracy over the stream"} if stream else set()
+    assert set(titles(figure)) - {""} == expected
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "names"),
+    [
+        (2, ["ham", "spam"]),
+        (3, None),
+        (10, None),
+        (12, None),
+        (30, None),
+        (8, [f"a rather long name of class {place}" for place in range(8)]),
+    ],
+)
+def test_texts_do_not_overlap(n_classes, names):
+    log = records([4] * 5, size=10)
+    figure = plotting.evaluation(measured(n_classes, names=names), records=log)
+    figure.canvas.draw()
+    for axes in figure.axes:
+        if not axes.get_visible():
+            continue
+        ticks = [*axes.get_yticklabels(), axes.title, axes.xaxis.label, axes.yaxis.label]
+        texts = [each for each in (*ticks, *axes.texts) if each.get_text() and each.get_visible()]
+        boxes = [each.get_window_extent().padded(-1.0) for each in texts]
+        for place, box in enumerate(boxes):
+            others = [texts[at].get_text() for at in range(place) if box.overlaps(boxes[at])]
+            assert not others, (texts[place].get_text(), others)
+        legend = axes.get_legend()
+        if legend is not None and axes.get_title():
+            inside = axes.get_window_extent().padded(-1.0)
+            assert not legend.get_window_extent().overlaps(inside), "it would hide curves"
+
+
+def test_one_curve_for_a_positive_class():
+    figure = plotting.evaluation(measured(2, names=["ham", "spam"]), positive="spam")
+    axes = titles(figure)["precision and recall"]
+    assert [each.get_label().split(" ")[0] for each in axes.lines] == ["spam"]
+    assert axes.get_legend().get_title().get_text() == "class (average precision)"
+
+
+def test_curves_differ_without_colours():
+    figure = plotting.evaluation(measured(10))
+    lines = titles(figure)["precision and recall"].lines
+    assert len(lines) == 10
+    assert len({(each.get_marker(), each.get_linestyle()) for each in lines}) == 10
+
+
+def test_calibration_shows_the_rows_of_every_bin():
+    measures = measured(3)
+    counts, probabilities, accuracies = measures.calibration
+    _, (axes,) = plotting.panels(1)
+    plotting.reliability(axes, probabilities, accuracies, counts)
+    (bars,) = [each for each in axes.figure.axes if each.patches]
+    np.testing.assert_array_equal([each.get_height() for each in bars.patches], counts)
+    for bar, probability in zip(bars.patches, probabilities, strict=True):
+        middle = bar.get_x() + bar.get_width() / 2
+        assert abs(middle - probability) <= 0.5 / BINS + 1e-12
+
+
+def test_a_confusion_writes_every_count_of_thirty_classes():
+    matrix = np.random.default_rng(0).integers(1, 2000, size=(30, 30))
+    _, (axes,) = plotting.panels(1)
+    plotting.confusion(axes, matrix, [f"c{place}" for place in range(30)])
+    assert len(axes.texts) == 900
+    assert len(axes.get_xticklabels()) == 30
+    assert max(len(each.get_text()) for each in axes.texts) <= 4
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(7, "7"), (999, "999"), (1000, "1.0k"), (9949, "9.9k"), (9950, "10k"), (999_499, "999k"),
+     (999_500, "1.0M"), (12_345_678, "12M"), (3e9, "3.0G")],
+)  # fmt: skip
+def test_counts_in_four_characters(count, text):
+    assert plotting.short_count(count) == text
+
+
+def test_the_interval_of_the_accuracy_so_far():
+    figure = plotting.learning_log(records([3] * 50, size=10))
+    (band,) = [each for each in figure.axes[0].collections if each.get_label().startswith("its")]
+    low, high = wilson_interval(150, 250)
+    ends = band.get_paths()[0].vertices
+    last = ends[np.isclose(ends[:, 0], 500)][:, 1]
+    assert (last.min(), last.max()) == pytest.approx((low, high))

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_array, check_consistent_length
 
 from seqmed.arrays import Array
 from seqmed.estimators.seqgraphmed import SeqGraphMED
+from seqmed.estimators.validation import refuse_plain_pipeline
 from seqmed.label_dtypes import as_objects
 
 
@@ -112,6 +113,7 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self : the classifier. Left as it was if a row is refused.
         """
         self._validate_params()
+        refuse_plain_pipeline(self.estimator, "MiniBatches got")
         points = check_array(X, dtype=np.float64, input_name="X")
         labels = as_objects(np.asarray(y, dtype=object))
         check_consistent_length(points, labels)

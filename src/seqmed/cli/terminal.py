@@ -105,7 +105,7 @@ def duration(seconds: float) -> str:
     """Return a duration in words, rounded."""
     minutes = round(seconds / 60)
     if seconds < 99.5:
-        return f"{seconds:.0f} s"
+        return f"{max(seconds, 1.0):.0f} s"
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
@@ -32,6 +33,25 @@ SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-50, 1e50
 LARGEST_PENALTY = 1e100
 # Squares of features, and products of two such squares, must stay finite.
 LARGEST_FEATURE = 1e70
+
+
+def refuse_plain_pipeline(
+    model: Any, subject: str, error: type[ValueError | TypeError] = TypeError
+) -> None:
+    """Refuse a Pipeline of scikit-learn, which cannot learn a stream.
+
+    Parameters
+    ----------
+    model : the object that a user passed.
+    subject : beginning of the message, such as "query got".
+    error : type of the error.
+    """
+    if isinstance(model, Pipeline) and not hasattr(type(model), "partial_fit"):
+        raise error(
+            f"{subject} a {type(model).__name__} of scikit-learn, which has no partial_fit, "
+            "expected a model that learns in batches: make a seqmed.StreamPipeline of the same "
+            "steps, or use seqmed.make_stream_pipeline."
+        )
 
 
 class Registered(StrOptions):

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from seqmed.estimators.validation import refuse_plain_pipeline
 from seqmed.model_file.annotations import check_fields
 from seqmed.model_file.container import Tensors, pack, unpack
 from seqmed.model_file.files import read_file, remove_leftovers, replace_file
@@ -177,6 +178,7 @@ def to_bytes(model: Any, extra: dict[str, Any] | None) -> tuple[memoryview, byte
     """Return the content of a model file, in two parts."""
     from seqmed import __version__
 
+    refuse_plain_pipeline(model, "save got", ValueError)
     check_class(type(model), "save got")
     model = snapshot(model)
     if extra is not None and not (type(extra) is dict and all(type(name) is str for name in extra)):

@@ -18,7 +18,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import _num_samples
 
-from seqmed.estimators.validation import MatrixLike, equal_parameters
+from seqmed.estimators.validation import MatrixLike, equal_parameters, refuse_plain_pipeline
 from seqmed.selection.candidates import can_predict, labels_of, make_candidates, row_weights
 from seqmed.selection.prediction import CandidatePredictor, if_estimator_has
 from seqmed.selection.race import Record, empty_record
@@ -185,6 +185,7 @@ class PrequentialSearch(CandidatePredictor):
         self : object
             The fitted search. If a batch is refused, the search is unchanged.
         """
+        refuse_plain_pipeline(self.estimator, "PrequentialSearch got", ValueError)
         self._validate_params()
         search = snapshot(self)
         for name in LEARNED:
@@ -246,6 +247,7 @@ class PrequentialSearch(CandidatePredictor):
         self : object
             The search after the batch. If a candidate refuses the batch, the search is unchanged.
         """
+        refuse_plain_pipeline(self.estimator, "PrequentialSearch got", ValueError)
         self._validate_params()
         if hasattr(self, "candidates_"):
             self._check_unchanged()

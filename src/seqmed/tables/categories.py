@@ -67,8 +67,9 @@ class HashedColumn:
     def encode(self, found: Levels) -> Array:
         """Return the features of some cells, (n, size); zeros for missing cells."""
         hasher = FeatureHasher(self.size, input_type="string")
-        rows = hasher.transform([[text] for text in found.texts]).toarray()
-        return np.vstack([rows, np.zeros((1, self.size))])[found.codes]
+        rows = hasher.transform([*([text] for text in found.texts), []]).toarray()
+        features: Array = rows[found.codes]  # the last row is that of missing cells, with code -1
+        return features
 
     @property
     def feature_names(self) -> list[str]:

@@ -1,0 +1,278 @@
+"""`seqmed evaluate` with two classes, thresholds and costs, and what all commands print."""
+
+import csv
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+import seqmed as library
+from seqmed.cli import evaluate, terminal
+from seqmed.cli.errors import CommandError
+from tests.support.command import LEARN, make_rows, seqmed
+
+NAMES = ("a:b", "x=1")
+KEYS = {
+    "rows", "labeled", "prequential", "learned_files", "confidence", "accuracy",
+    "accuracy_interval", "balanced_accuracy", "macro_f1", "log_loss", "calibration_error",
+    "positive", "roc_auc", "roc_auc_error", "average_precision", "average_precision_error",
+    "threshold", "costs", "mean_cost", "per_class", "classes", "confusion", "calibration",
+}  # fmt: skip
+CLASS_KEYS = {
+    "class", "precision", "precision_interval", "recall", "recall_interval", "f1", "support",
+    "predicted", "average_precision",
+}  # fmt: skip
+
+
+def write_rows(path, n_rows, *, seed, labeled=1.0):
+    rng = np.random.default_rng(seed)
+    with path.open("w") as file:
+        file.write("p,q,kind,code\n")
+        for row in range(n_rows):
+            place = int(rng.random() < 0.3)
+            p, q = (rng.normal(size=2) + 1.2 * place).round(5)
+            label = NAMES[place] if rng.random() < labeled else ""
+            file.write(f"{p},{q},{label},code-{row}\n")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a model of two classes, whose names contain a colon and an equal sign."""
+    folder = tmp_path_factory.mktemp("two")
+    write_rows(folder / "rows.csv", 200, seed=0, labeled=0.5)
+    write_rows(folder / "test.csv", 150, seed=1)
+    result = seqmed(
+        folder, "learn", "model", "rows.csv", "--label", "kind", "--drop", "code",
+        "--batch-size", 50,
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    return folder
+
+
+@pytest.fixture(scope="module")
+def truth(folder):
+    """The labels of the test rows, and the probabilities of the model."""
+    with (folder / "test.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    points = np.array([[float(row["p"]), float(row["q"])] for row in rows])
+    model = library.model_file.load_with_extra(folder / "model")[0]
+    return np.array([row["kind"] for row in rows]), model.predict_proba(points)
+
+
+def measured(folder, *options):
+    result = seqmed(folder, "evaluate", "model", "test.csv", "--json", *options)
+    assert result.code == 0, result.err
+    return json.loads(result.out)
+
+
+def predicted(folder, *options):
+    result = seqmed(folder, "predict", "model", "test.csv", *options)
+    assert result.code == 0, result.err
+    return np.array([row["label"] for row in csv.DictReader(result.out.splitlines())])
+
+
+def test_the_keys_of_json_are_stable(folder):
+    for options in ((), ("--prequential",), ("--cost", "a:b:x=1=2"), ("--threshold", 0.5)):
+        found = measured(folder, *options)
+        assert set(found) == KEYS
+        for each in found["per_class"]:
+            assert set(each) == CLASS_KEYS
+            for name, total in (("precision", "predicted"), ("recall", "support")):
+                low, high = each[f"{name}_interval"]
+                assert low <= each[name] <= high, total
+
+
+def test_ranking_measures_of_two_classes(folder, truth):
+    labels, probabilities = truth
+    for options, place in (((), 1), (("--positive", NAMES[0]), 0)):
+        found, own = measured(folder, *options), labels == NAMES[place]
+        score = probabilities[:, place]
+        assert found["positive"] == NAMES[place]
+        assert found["roc_auc"] == pytest.approx(metrics.roc_auc_score(own, score))
+        expected = metrics.average_precision_score(own, score)
+        assert found["average_precision"] == pytest.approx(expected)
+        assert found["roc_auc_error"] == found["average_precision_error"] == 0.0
+    shown = seqmed(folder, "evaluate", "model", "test.csv").out
+    assert f"ROC AUC of {NAMES[1]}" in shown
+    assert f"average precision of {NAMES[1]}" in shown
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_threshold_in_predict_and_evaluate(folder, truth, place):
+    labels, probabilities = truth
+    options = ("--threshold", 0.2, *(() if place else ("--positive", NAMES[0])))
+    expected = np.where(probabilities[:, place] >= 0.2, NAMES[place], NAMES[1 - place])
+    np.testing.assert_array_equal(predicted(folder, *options), expected)
+    found = measured(folder, *options)
+    assert found["accuracy"] == pytest.approx((expected == labels).mean())
+    assert (found["threshold"], found["mean_cost"]) == (0.2, None)
+    assert (expected != predicted(folder)).any(), "otherwise nothing is tested"
+
+
+def test_costs_in_predict_and_evaluate(folder, truth):
+    """A missed second class costs 9: it is predicted from 1 / 10 on."""
+    labels, probabilities = truth
+    options = ("--cost", f"{NAMES[1]}:{NAMES[0]}=9")
+    expected = np.where(probabilities[:, 1] >= 0.1, NAMES[1], NAMES[0])
+    np.testing.assert_array_equal(predicted(folder, *options), expected)
+    found = measured(folder, *options)
+    wrong = expected != labels
+    costs = np.where(wrong & (labels == NAMES[1]), 9.0, wrong)
+    assert found["mean_cost"] == pytest.approx(costs.mean())
+    assert found["costs"] == [{"true": NAMES[1], "predicted": NAMES[0], "cost": 9.0}]
+    shown = seqmed(folder, "evaluate", "model", "test.csv", *options).out
+    assert re.search(rf"mean cost +{costs.mean():.4f}", shown)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--threshold", 0.5, "--cost", "a:b:x=1=2"), "--threshold and --cost are given"),
+        (("--threshold", 0.5, "--positive", "c"), "no class 'c': it has 'a:b', 'x=1'"),
+        (("--cost", "a:b:c=2"), "the model has no class"),
+        (("--cost", "a:b"), "expected TRUE:PREDICTED=NUMBER"),
+        (("--cost", "a:b:a:b=2"), "a correct prediction costs 0"),
+        (("--threshold", "nan"), "threshold"),
+        (("--threshold", "1.5"), "threshold"),
+        (("--verbose", "--quiet"), "--verbose and --quiet are given"),
+    ],
+)
+def test_options_that_are_refused(folder, options, message):
+    for command in ("predict", "evaluate"):
+        result = seqmed(folder, command, "model", "test.csv", *options)
+        assert (result.code, result.out) == (2, "")
+        assert message in result.err
+
+
+def test_a_threshold_needs_two_classes(tmp_path):
+    make_rows(tmp_path / "rows.csv", 60)
+    assert seqmed(tmp_path, *LEARN, 20).code == 0
+    for command in ("predict", "evaluate"):
+        result = seqmed(tmp_path, command, "model", "rows.csv", "--threshold", 0.5)
+        assert result.code == 2
+        assert "the model has 3 classes, expected two" in result.err
+        assert "--cost" in result.err
+    found = seqmed(tmp_path, "evaluate", "model", "rows.csv", "--cost", "setosa:virginica=3")
+    assert found.code == 0
+    assert "ROC AUC" not in found.out
+    lonely = seqmed(tmp_path, "predict", "model", "rows.csv", "--positive", "setosa")
+    assert "--positive is used only with --threshold" in lonely.err
+
+
+def test_a_moved_or_copied_file_of_learned_rows_is_cautioned(folder):
+    shutil.copy(folder / "rows.csv", folder / "copy.csv")
+    result = seqmed(folder, "evaluate", "model", "copy.csv", "test.csv", "--json")
+    assert re.search(r"warning: the model has learned rows of \S*copy.csv, so", result.err)
+    (name,) = json.loads(result.out)["learned_files"]
+    assert name.endswith("copy.csv")
+    text = (folder / "rows.csv").read_text()
+    (folder / "other.csv").write_text(text.replace(NAMES[0], "x:y", 1))  # of the same size
+    assert "has learned rows" not in seqmed(folder, "evaluate", "model", "other.csv").err
+
+
+def test_an_id_column_is_copied(folder):
+    for options, first in ((("--id", "code"), "code"), (("--id", "code", "--keep", "q,code"), "q")):
+        result = seqmed(folder, "predict", "model", "test.csv", *options)
+        rows = list(csv.DictReader(result.out.splitlines()))
+        assert [row["code"] for row in rows] == [f"code-{row}" for row in range(150)]
+        assert first in rows[0]
+        assert result.out.splitlines()[0].count("code") == 1
+    result = seqmed(folder, "query", "model", "rows.csv", "-n", 2, "--id", "code")
+    assert result.out.splitlines()[0] == "file,row,code"
+    missing = seqmed(folder, "predict", "model", "test.csv", "--id", "nothing")
+    assert (missing.code, "nothing" in missing.err) == (2, True)
+
+
+def test_query_without_unlabeled_rows_says_so(folder):
+    result = seqmed(folder, "query", "model", "test.csv", "-n", 3)
+    assert result.code == 2
+    assert "all 150 rows have labels, expected unlabeled rows" in result.err
+    assert "-n" not in result.err
+    result = seqmed(folder, "query", "model", "rows.csv", "-n", 3000)
+    assert re.search(r"choose at most \d+ with -n", result.err)
+
+
+class TestMessages:
+    def test_quiet(self, tmp_path):
+        make_rows(tmp_path / "rows.csv", 60)
+        result = seqmed(tmp_path, *LEARN, 20, "--quiet")
+        assert (result.code, result.out, result.err) == (0, "", "")
+        for command in ("predict", "evaluate", "query"):
+            number = ("-n", 2) if command == "query" else ()
+            result = seqmed(tmp_path, command, "model", "rows.csv", "-q", *number)
+            assert result.code == 0
+            assert result.out, "results are printed"
+            assert all(line.startswith("seqmed: warning") for line in result.err.splitlines())
+        assert seqmed(tmp_path, "inspect", "model", "-q").out
+
+    def test_errors_and_skipped_rows_are_not_hidden(self, tmp_path):
+        make_rows(tmp_path / "rows.csv", 40)
+        with (tmp_path / "rows.csv").open("a") as file:
+            file.write("1,2,smudge,setosa,41\n")
+        result = seqmed(tmp_path, *LEARN, 20, "-q")
+        assert (result.code, "smudge" in result.err) == (2, True)
+        result = seqmed(tmp_path, *LEARN, 20, "-q", "--on-error", "skip")
+        assert (result.code, result.out) == (0, "")
+        assert "skipped 1 bad row" in result.err
+
+    def test_verbose(self, tmp_path):
+        make_rows(tmp_path / "rows.csv", 100)
+        result = seqmed(tmp_path, *LEARN, 20, "-v")
+        assert result.code == 0
+        lines = result.err.splitlines()
+        assert lines[0] == "features: a, b, c; ignored: id."
+        assert lines[1] == "labels: column 'kind', type string."
+        batches = [line for line in lines if line.startswith("learning: ")]
+        shares = [re.match(r"learning: (\d+)%, batch (\d+),", line).groups() for line in batches]
+        assert [int(batch) for _, batch in shares] == [1, 2, 3, 4, 5]
+        assert [int(share) for share, _ in shares] == [20, 40, 60, 80, 100]
+        assert all(" left" in line for line in batches[1:-1])
+        assert " left" not in batches[0] + batches[-1]
+        assert "prequential accuracy" in result.out
+
+    def test_the_summary_has_an_interval(self, tmp_path):
+        make_rows(tmp_path / "rows.csv", 100)
+        out = seqmed(tmp_path, *LEARN, 20).out
+        number = r"\d+\.\d"
+        pattern = rf"prequential accuracy {number} % \({number} to {number} %\) of \d+ labeled rows"
+        assert re.search(pattern, out)
+
+    def test_flags_have_no_type_in_the_help(self, tmp_path):
+        for command in ("learn", "predict", "evaluate", "inspect", "query", "reproduce"):
+            shown = seqmed(tmp_path, command, "--help", columns=150).out
+            assert "bool" not in shown.lower().replace("boolean", "")
+            assert "--quiet" in shown
+            assert "--verbose" in shown
+        shown = seqmed(tmp_path, "--help", columns=150).out
+        assert "<bool>" not in shown
+        assert "Exit codes: 0 success, 1 a defect in seqmed, 2 refused" in shown
+
+    @pytest.mark.parametrize(
+        ("seconds", "text"), [(0.2, "1 s"), (59.7, "60 s"), (400, "7 min"), (9000, "2 h 30 min")]
+    )
+    def test_durations(self, seconds, text):
+        assert terminal.duration(seconds) == text
+
+
+def test_a_long_stream_has_few_points():
+    over = evaluate.AccuracyOverRows()
+    for _ in range(3 * evaluate.MOST_POINTS):
+        over.add(10, 4, 4, 3)
+    records = over.records()
+    assert len(records) <= 2 * evaluate.MOST_POINTS
+    assert records[-1]["rows_so_far"] == 30 * evaluate.MOST_POINTS
+    assert records[-1]["accuracy_so_far"] == 0.75
+    assert sum(each["rows"] for each in records) == records[-1]["rows_so_far"]
+
+
+def test_too_few_rows_for_a_query():
+    from seqmed.cli.query import refuse_too_few
+
+    refuse_too_few(3, 3, 3)
+    with pytest.raises(CommandError, match="there is 1 distinct row without a label"):
+        refuse_too_few(1, 3, 3)
+    with pytest.raises(CommandError, match="there are no rows, expected unlabeled rows"):
+        refuse_too_few(0, 3, 0)

@@ -1,0 +1,236 @@
+"""Measures that are summed over batches are those of scikit-learn on all rows."""
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from sklearn import metrics
+
+from seqmed import measures
+from seqmed.measures import Measures, RankedScores, wilson_interval
+
+
+def predictions(n_classes, n_rows, *, seed=0, digits=None, strength=1.5):
+    """Return true classes, class names and probabilities; few digits make ties."""
+    rng = np.random.default_rng(seed)
+    classes = np.array([f"class {place:x}" for place in range(n_classes)])
+    share = 1.0 / np.arange(1, n_classes + 1)
+    truth = rng.choice(n_classes, n_rows, p=share / share.sum())
+    scores = rng.normal(size=(n_rows, n_classes))
+    scores[np.arange(n_rows), truth] += strength
+    probabilities = np.exp(2 * scores)
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    if digits is not None:
+        first = probabilities[:, 0].round(digits)
+        probabilities = np.column_stack([first, 1.0 - first])
+    return classes[truth], classes, probabilities
+
+
+def added(truth, classes, probabilities, *, batch=100, **options):
+    found = Measures(**options)
+    for start in range(0, truth.size, batch):
+        rows = slice(start, start + batch)
+        found.add(truth[rows].astype(object), classes, probabilities[rows])
+    return found
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10, 12])
+@pytest.mark.parametrize("batch", [7, 1000])
+def test_measures_are_those_of_scikit_learn(n_classes, batch):
+    truth, classes, probabilities = predictions(n_classes, 700)
+    predicted = classes[probabilities.argmax(axis=1)]
+    found = added(truth, classes, probabilities, batch=batch)
+    assert found.size == 700
+    assert found.accuracy == metrics.accuracy_score(truth, predicted)
+    assert found.balanced_accuracy == pytest.approx(
+        metrics.balanced_accuracy_score(truth, predicted)
+    )
+    assert found.macro_f1 == pytest.approx(metrics.f1_score(truth, predicted, average="macro"))
+    assert found.log_loss == pytest.approx(metrics.log_loss(truth, probabilities, labels=classes))
+    np.testing.assert_array_equal(found.matrix, metrics.confusion_matrix(truth, predicted))
+    precision, recall, f1, support = metrics.precision_recall_fscore_support(truth, predicted)
+    for place, each in enumerate(found.by_class()):
+        assert each.label == classes[place]
+        assert each.precision == pytest.approx(precision[place])
+        assert each.recall == pytest.approx(recall[place])
+        assert each.f1 == pytest.approx(f1[place])
+        assert each.support == support[place]
+        ranking = found.ranking(each.label)
+        if n_classes > measures.RANKED_CLASSES:
+            assert ranking is None
+            continue
+        own, score = truth == each.label, probabilities[:, place]
+        assert ranking.roc_auc == pytest.approx(metrics.roc_auc_score(own, score))
+        expected = metrics.average_precision_score(own, score)
+        assert ranking.average_precision == each.average_precision == pytest.approx(expected)
+        assert (ranking.roc_auc_error, ranking.average_precision_error) == (0.0, 0.0)
+
+
+def test_the_calibration_error_by_its_definition():
+    truth, classes, probabilities = predictions(3, 500)
+    found = added(truth, classes, probabilities)
+    right, confidence = classes[probabilities.argmax(axis=1)] == truth, probabilities.max(axis=1)
+    total, counts = 0.0, []
+    for place in range(measures.BINS):
+        inside = np.floor(confidence * measures.BINS) == place
+        if inside.any():
+            total += inside.mean() * abs(right[inside].mean() - confidence[inside].mean())
+            counts.append(inside.sum())
+    assert found.calibration_error == pytest.approx(total)
+    np.testing.assert_array_equal(found.calibration[0], counts)
+
+
+@pytest.mark.parametrize("digits", [1, 2, None])
+def test_ties_count_as_in_scikit_learn(digits):
+    truth, classes, probabilities = predictions(2, 400, digits=digits)
+    ranking = added(truth, classes, probabilities).ranking("class 1")
+    own, score = truth == "class 1", probabilities[:, 1]
+    assert ranking.roc_auc == pytest.approx(metrics.roc_auc_score(own, score))
+    assert ranking.average_precision == pytest.approx(metrics.average_precision_score(own, score))
+
+
+class TestBeyondTheLimit:
+    """Probabilities in bins: close to the exact measures, and within the bound."""
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_the_error_is_bounded(self, seed):
+        truth, classes, probabilities = predictions(2, 20_000, seed=seed)
+        ranking = added(truth, classes, probabilities, kept=1000).ranking("class 1")
+        own, score = truth == "class 1", probabilities[:, 1]
+        area = metrics.roc_auc_score(own, score)
+        average = metrics.average_precision_score(own, score)
+        assert 0 < ranking.roc_auc_error < 1e-4
+        assert 0 < ranking.average_precision_error < 1e-3
+        assert abs(ranking.roc_auc - area) <= ranking.roc_auc_error
+        assert abs(ranking.average_precision - average) <= ranking.average_precision_error
+
+    @pytest.mark.parametrize("bins", [1, 2, 7, 40])
+    @pytest.mark.parametrize("digits", [1, 2, None])
+    def test_the_bound_holds_with_few_bins(self, monkeypatch, bins, digits):
+        monkeypatch.setattr(measures, "SCORE_BINS", bins)
+        for seed in range(20):
+            truth, classes, probabilities = predictions(2, 60, seed=seed, digits=digits)
+            ranking = added(truth, classes, probabilities, kept=2).ranking("class 1")
+            own, score = truth == "class 1", probabilities[:, 1]
+            area = metrics.roc_auc_score(own, score)
+            average = metrics.average_precision_score(own, score)
+            assert abs(ranking.roc_auc - area) <= ranking.roc_auc_error + 1e-12
+            error = ranking.average_precision_error
+            assert abs(ranking.average_precision - average) <= error + 1e-12
+
+    def test_small_and_large_probabilities_are_not_ties(self):
+        """Half of the positive rows have 1 - 1e-9, half of the negative ones 1 - 1e-8."""
+        scores, found = RankedScores(), np.array([1 - 1e-9, 1 - 1e-8, 1e-8, 1e-9])
+        scores.add(np.tile(found, 10), np.tile([True, False], 20), limit=1)
+        assert scores.binned
+        assert scores.ranking().roc_auc == 0.75
+        assert scores.ranking().roc_auc_error == 0.0
+
+    def test_certain_probabilities(self):
+        scores = RankedScores()
+        scores.add(np.array([0.0, 1.0, 0.0, 1.0]), np.array([False, True, True, False]), limit=1)
+        assert scores.binned
+        assert scores.ranking().roc_auc == 0.5
+
+    def test_many_equal_probabilities_stay_exact(self):
+        """The limit counts distinct values."""
+        truth, classes, probabilities = predictions(2, 5000, digits=2)
+        found = added(truth, classes, probabilities, kept=500)
+        own, score = truth == "class 1", probabilities[:, 1]
+        ranking = found.ranking("class 1")
+        assert ranking.roc_auc_error == 0.0
+        assert ranking.roc_auc == pytest.approx(metrics.roc_auc_score(own, score))
+
+    def test_memory_does_not_grow_with_the_rows(self):
+        rng, scores, most = np.random.default_rng(0), RankedScores(), 0
+        for _ in range(300):
+            scores.add(rng.random(1000), rng.random(1000) < 0.5, limit=5000)
+            most = max(most, scores._n_pending + scores._scores.size)
+        assert most <= measures.SCORE_BINS + 1000
+
+
+def test_the_order_of_batches_does_not_matter():
+    truth, classes, probabilities = predictions(3, 300)
+    first = added(truth, classes, probabilities)
+    other = added(truth[::-1], classes, probabilities[::-1], batch=11)
+    for label in classes:
+        assert first.ranking(label) == pytest.approx(other.ranking(label))
+    np.testing.assert_array_equal(first.matrix, other.matrix)
+
+
+def test_classes_that_appear_later_had_the_probability_0():
+    truth, classes, probabilities = predictions(3, 300)
+    found = Measures()
+    part = probabilities[:100, :2] / probabilities[:100, :2].sum(axis=1, keepdims=True)
+    found.add(truth[:100], classes[:2], part)
+    found.add(truth[100:], classes, probabilities[100:])
+    whole = np.vstack([np.column_stack([part, np.zeros(100)]), probabilities[100:]])
+    for place, label in enumerate(classes):
+        expected = metrics.roc_auc_score(truth == label, whole[:, place])
+        assert found.ranking(label).roc_auc == pytest.approx(expected)
+    assert found.accuracy == (classes[whole.argmax(axis=1)] == truth).mean()
+    assert found.unknown_classes == []
+
+
+def test_a_class_that_the_model_does_not_know():
+    truth, classes, probabilities = predictions(2, 50)
+    truth = truth.astype(object)
+    truth[:5] = "strange"
+    found = added(truth, classes, probabilities)
+    assert found.unknown_classes == ["strange"]
+    strange = found.by_class()[-1]
+    assert (strange.precision, strange.recall, strange.f1, strange.support) == (None, 0.0, 0.0, 5)
+    assert found.ranking("strange") is None
+    expected = metrics.roc_auc_score(truth == "class 1", probabilities[:, 1])
+    assert found.ranking("class 1").roc_auc == pytest.approx(expected)
+
+
+def test_labels_that_are_no_classes_are_refused():
+    _, classes, probabilities = predictions(2, 3000)
+    names = np.array([f"id {row}" for row in range(3000)], dtype=object)
+    with pytest.raises(ValueError, match="more than 1,000 labels that the model has not learned"):
+        added(names, classes, probabilities)
+
+
+def test_a_class_without_rows_or_without_others_has_no_ranking():
+    _, classes, probabilities = predictions(2, 20)
+    found = added(np.full(20, "class 0"), classes, probabilities)
+    assert found.ranking("class 0") is None
+    assert found.ranking("class 1") is None
+    assert list(found.curves()) == ["class 0"]
+
+
+@pytest.mark.parametrize("kept", [measures.KEPT, 10])
+def test_the_precision_recall_curve(kept):
+    truth, classes, probabilities = predictions(2, 3000)
+    recall, precision = added(truth, classes, probabilities, kept=kept).curves()["class 1"]
+    p, r, _ = metrics.precision_recall_curve(truth == "class 1", probabilities[:, 1])
+    assert recall.size <= measures.CURVE_POINTS
+    assert (recall[0], recall[-1]) == (0.0, 1.0)
+    assert (np.diff(recall) >= 0).all()
+    for place in range(1, recall.size):
+        same = np.isclose(r, recall[place])
+        assert np.abs(p[same] - precision[place]).min() < (1e-12 if kept > 10 else 1e-2)
+
+
+@pytest.mark.parametrize(("correct", "total"), [(0, 10), (10, 10), (1, 3), (912, 1000), (5, 10**7)])
+def test_wilson_interval(correct, total):
+    expected = binomtest(correct, total).proportion_ci(0.95, method="wilson")
+    assert wilson_interval(correct, total) == pytest.approx((expected.low, expected.high))
+
+
+def test_intervals_of_nothing_and_of_everything():
+    assert wilson_interval(0, 0) == (0.0, 1.0)
+    assert wilson_interval(0, 5).low == 0.0
+    assert wilson_interval(5, 5).high == 1.0
+
+
+def test_predictions_and_costs_that_are_given():
+    truth, classes, probabilities = predictions(3, 200)
+    rng = np.random.default_rng(1)
+    predicted, costs = rng.integers(3, size=200), rng.random(200)
+    found = Measures()
+    for rows in (slice(0, 90), slice(90, 200)):
+        found.add(truth[rows], classes, probabilities[rows], predicted[rows], costs[rows])
+    assert found.accuracy == (classes[predicted] == truth).mean()
+    assert found.mean_cost == pytest.approx(costs.mean())
+    assert found.log_loss == pytest.approx(metrics.log_loss(truth, probabilities))
