@@ -125,8 +125,8 @@ def test_several_files_with_labels_are_continued(tmp_path):
             event.row % 2 for event in events_of(tmp_path) if event.file == "rows.csv (2)"
         )  # rows with a label are not asked
         command.end()
-    result = seqmed(tmp_path, "inspect", "model", "--json")
-    assert json.loads(result.out)["learned"]["labeled"] == 35
+    _, extra = load_with_extra(tmp_path / "model")
+    assert extra["record"]["labeled"] == 35
 
 
 @pytest.mark.parametrize(

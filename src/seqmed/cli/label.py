@@ -27,6 +27,8 @@ DEFAULT_LABEL, LOG_SUFFIX = "label", ".labels.csv"
 FIRST_BATCH, ROWS_AT_ONCE = 1000, 2000
 # Parameters of a new model. All labels stay in the window, so that each of them can be retracted.
 PARAMETERS = {"window": None}
+# Parameters of its encoder, as `seqmed learn` gives them without options.
+COLUMNS: dict[str, Any] = {"kinds": None, "features": None, "missing_values": [], "scale": True}
 
 
 def label(
@@ -183,7 +185,7 @@ def begin_or_resume(path: Path, name: str | None) -> tuple[StreamPipeline, Progr
         return model, progress
     column = LabelColumn(name or DEFAULT_LABEL, None, STRING)
     classifier = parameters.new_classifier(None, PARAMETERS)
-    model = parameters.new_model(classifier, {"label": column.name})
+    model = parameters.new_model(classifier, {**COLUMNS, "label": column.name})
     return model, checkpoint.Progress(label=column)
 
 

@@ -242,8 +242,8 @@ def hash_of_text(source: Input, size: int, options: ReadOptions) -> tuple[Any, i
     The hash is None if the text is shorter, or if the line at the end has become longer.
     """
     content, lines, last = hashlib.sha256(), 0, b"\n"
-    with opened(source, options.limits) as content, refusing(source.name, "text"):
-        handle, _ = as_utf8(content, options.dialect.encoding, source.name)
+    with opened(source, options.limits) as file, refusing(source.name, "text"):
+        handle, _ = as_utf8(file, options.dialect.encoding, source.name)
         while size:
             block = handle.read(min(size, BLOCK))
             if not block:
