@@ -158,12 +158,12 @@ class Person:
 class Site(Client):
     """A desk with its server, log and learner, in threads of this process."""
 
-    def __init__(self, folder: Path, table: pa.Table, model=None, **options: Any):
+    def __init__(self, folder: Path, table: pa.Table, model=None, file="rows.csv", **options: Any):
         self.log = LabelLog(folder / "labels.csv")
-        pool = Pool(TableRows(table), [event.key for event in self.log.events])
+        pool = Pool(TableRows(table, file), [event.key for event in self.log.events])
         learner = LabelLearner(new_model(table) if model is None else model, pool)
         self.background = Background(learner, self.log.events, lambda learner: None)
-        self.desk = Desk(self.log, pool, self.background, title="rows.csv", **options)
+        self.desk = Desk(self.log, pool, self.background, title=file, **options)
         self.server = Server(self.desk)
         super().__init__(self.server.address)
 
@@ -218,7 +218,9 @@ def write_rows(path: Path, n_rows=150, seed=0) -> list[str]:
     """Write a CSV of unlabeled rows with ids, and return the class of every row."""
     table, truth = clouds(n_rows, seed)
     lines = ["id,a,b,c"]
-    for number, row in enumerate(zip(*(table.column(n).to_pylist() for n in "abc"), strict=True), 1):
+    for number, row in enumerate(
+        zip(*(table.column(n).to_pylist() for n in "abc"), strict=True), 1
+    ):
         lines.append(",".join([f"r{number:04}", *map(str, row)]))
     path.write_text("".join(f"{line}\n" for line in lines))
     return truth

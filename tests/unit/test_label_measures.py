@@ -91,7 +91,10 @@ def test_agreement_uses_the_first_labels():
     [
         ([], "After 20 labels"),
         ([(20, 0.05, None)], "The last 10 labels changed 5.0 % of predictions."),
-        ([(120, 0.01, 0.03)], "The last 100 labels changed 3.0 % of predictions. More labels still"),
+        (
+            [(120, 0.01, 0.03)],
+            "The last 100 labels changed 3.0 % of predictions. More labels still",
+        ),
         ([(120, 0.0, 0.003)], "The last 100 labels changed 0.3 % of predictions. More labels will"),
     ],
 )

@@ -68,7 +68,9 @@ def test_the_pool_does_not_depend_on_how_the_files_are_read():
 def test_the_pool_is_a_uniform_sample():
     counts = np.zeros(40)
     for seed in range(300):
-        counts[[key.row - 1 for key in keys(Pool(TableRows(numbered(40)), size=10, seed=seed))]] += 1
+        counts[
+            [key.row - 1 for key in keys(Pool(TableRows(numbered(40)), size=10, seed=seed))]
+        ] += 1
     # each row is in a quarter of the pools: 75 of 300, standard deviation 7.5
     assert np.all(np.abs(counts - 75) < 4.5 * 7.5)
     ranks = row_ranks("rows.csv", np.arange(1, 10_001), 0)
@@ -230,9 +232,7 @@ def test_a_disputed_row_is_not_learned_until_it_is_settled():
 
 def test_a_label_that_has_left_the_window_is_kept_and_reported():
     table, truth = clouds(60)
-    events = [
-        Event("label", "t", "Ada", "rows.csv", n, "", truth[n - 1]) for n in range(1, 21)
-    ]
+    events = [Event("label", "t", "Ada", "rows.csv", n, "", truth[n - 1]) for n in range(1, 21)]
     first = events[0]
     other = "setosa" if first.label != "setosa" else "virginica"
     events.append(first._replace(event="change", label=other))
@@ -247,9 +247,7 @@ def test_a_label_that_has_left_the_window_is_kept_and_reported():
 
 def test_probes_measure_what_labels_change():
     table, truth = clouds(150)
-    events = [
-        Event("label", "t", "Ada", "rows.csv", n, "", truth[n - 1]) for n in range(1, 131)
-    ]
+    events = [Event("label", "t", "Ada", "rows.csv", n, "", truth[n - 1]) for n in range(1, 131)]
     learner = replayed(table, events)
     labels = [entry[0] for entry in learner.changes]
     assert labels == list(range(20, 131, 10))

@@ -204,7 +204,9 @@ def answer_of(person, **more):
     return {**{name: card[name] for name in ("file", "row", "version")}, **body, **more}
 
 
-@pytest.mark.parametrize("path", ["/", "/wrong/", "/wrong/status", "//", "/%2e%2e/", "/static/app.js"])
+@pytest.mark.parametrize(
+    "path", ["/", "/wrong/", "/wrong/status", "//", "/%2e%2e/", "/static/app.js"]
+)
 def test_requests_without_the_token_are_refused(site, path):
     assert refused(site, "GET", path) == 403
 
@@ -223,7 +225,8 @@ def test_another_host_is_refused(site, host):
 
 
 @pytest.mark.parametrize(
-    "origin", [None, "null", "http://example.org", "https://{host}", "http://{host}.example.org", ""]
+    "origin",
+    [None, "null", "http://example.org", "https://{host}", "http://{host}.example.org", ""],
 )
 def test_another_origin_is_refused(site, origin):
     ada = site.person()
@@ -277,7 +280,13 @@ def test_repeated_and_disordered_requests_are_refused(site):
 def test_rows_that_were_not_asked_are_refused(site):
     ada = site.person()
     free = next(n for n in range(1, 200) if n not in [card["row"] for card in ada.cards])
-    for row, file in ((free, "rows.csv"), (10**6, "rows.csv"), (1, "../rows.csv"), ("1", 1), (None, None)):
+    for row, file in (
+        (free, "rows.csv"),
+        (10**6, "rows.csv"),
+        (1, "../rows.csv"),
+        ("1", 1),
+        (None, None),
+    ):
         body = answer_of(ada, row=row, file=file, version=0)
         assert refused(site, "POST", "act", body) in (409, 422)
 

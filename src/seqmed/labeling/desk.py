@@ -22,7 +22,6 @@ from seqmed.labeling.events import (
     RANDOM,
     REASONS,
     SETTLE,
-    SKIP,
     UNDO,
     WITHDRAW,
     Event,
@@ -232,7 +231,9 @@ class Desk:
             sent = text[: min(LONGEST_CELL, left)]
             left -= len(sent)
             is_text = name in self.pool.text_columns
-            found.append({"name": name, "text": sent, "long": is_text, "cut": len(text) - len(sent)})
+            found.append(
+                {"name": name, "text": sent, "long": is_text, "cut": len(text) - len(sent)}
+            )
         return found
 
     # -- actions -----------------------------------------------------------------------------------

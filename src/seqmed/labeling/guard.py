@@ -119,7 +119,9 @@ class Guard:
         expected = b"http://" + host[0]
         if (changing and not origin) or any(each != expected for each in origin):
             return 403, "requests of other sites are refused"
-        if any(each not in (b"same-origin", b"none") for each in headers.get(b"sec-fetch-site", [])):
+        if any(
+            each not in (b"same-origin", b"none") for each in headers.get(b"sec-fetch-site", [])
+        ):
             return 403, "requests of other sites are refused"
         if changing and not self._changes.take():
             return 429, "too many requests: wait a moment"

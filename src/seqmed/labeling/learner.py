@@ -172,7 +172,9 @@ class LabelLearner:
                 "the stored state of the labeling is not valid: the model file is damaged. Restore "
                 "it from a copy, or delete it to learn the label log again."
             ) from error
-        lost = [card.key for cards in rounds.values() for card in cards if card.key not in self.pool]
+        lost = [
+            card.key for cards in rounds.values() for card in cards if card.key not in self.pool
+        ]
         if lost or any(len(probe) != self._probed.size for probe in probes):
             raise LabelingError(
                 "the data have changed since the last labels: pass the same files as before, or "

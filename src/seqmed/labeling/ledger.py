@@ -136,7 +136,9 @@ class Ledger:
         if event.event == UNDO and not (person in row.given or person in row.skipped):
             raise LabelingError(f"{person} has no answer of this row to undo")
         if event.event == SETTLE and len(row.given) < 2:
-            raise LabelingError("fewer than two people labeled this row: there is nothing to settle")
+            raise LabelingError(
+                "fewer than two people labeled this row: there is nothing to settle"
+            )
 
     def apply(self, event: Event) -> Transition:
         """Apply an event, and return its effect."""

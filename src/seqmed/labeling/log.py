@@ -117,7 +117,9 @@ def parse(content: bytes, names: Sequence[str], path: Path) -> tuple[list[Event]
                 rows.append(tail)
                 end = len(content)
     except (UnicodeDecodeError, csv.Error) as error:
-        raise LabelingError(f"{path} is not a CSV in UTF-8 ({error}): restore it from a copy.") from None
+        raise LabelingError(
+            f"{path} is not a CSV in UTF-8 ({error}): restore it from a copy."
+        ) from None
     if not rows:
         return [], end if content[:end].strip() else 0
     if rows[0] != list(names):

@@ -123,7 +123,9 @@ def agreements(ledger: Ledger) -> list[Agreement]:
         for pair in combinations(sorted(row.first), 2):
             common.setdefault(pair, []).append((row.first[pair[0]], row.first[pair[1]]))
     return [
-        Agreement(people, len(pairs), sum(a == b for a, b in pairs) / len(pairs), cohen_kappa(pairs))
+        Agreement(
+            people, len(pairs), sum(a == b for a, b in pairs) / len(pairs), cohen_kappa(pairs)
+        )
         for people, pairs in sorted(common.items())
     ]
 

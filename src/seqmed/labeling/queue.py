@@ -186,9 +186,7 @@ def why_asked(
     return [UNCERTAIN if few <= many else UNLIKE for few, many in zip(smaller, larger, strict=True)]
 
 
-def predictions(
-    model: Any, pool: Pool, places: list[int]
-) -> list[tuple[tuple[str, float], ...]]:
+def predictions(model: Any, pool: Pool, places: list[int]) -> list[tuple[tuple[str, float], ...]]:
     """Return the most probable classes of rows; nothing before two classes have labels."""
     classes = class_names(model)
     if len(classes) < 2 or not places:

@@ -14,7 +14,7 @@ from seqmed.labeling.desk import Desk
 from seqmed.labeling.events import LabelingError
 from seqmed.labeling.guard import Guard
 
-LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"  # noqa: S104
+LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
 # Bytes of the token, connections at once, largest head of a request, seconds to end.
 TOKEN_BYTES, CONNECTIONS, LARGEST_HEAD, TIME_TO_END = 18, 256, 16_384, 1
 
