@@ -6,27 +6,27 @@ import os
 from typing import get_args
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from sklearn import metrics
-from sklearn.base import clone
 
 import seqmed as library
 from seqmed import plotting
-from seqmed.cli import checkpoint, learn, options, outputs, query
+from seqmed.cli import checkpoint, learn, options, outputs, parameters, query
 from seqmed.measures import wilson_interval
-from seqmed.streams import Columns, Stream
+from seqmed.streams import EncoderCheck, LabelColumn, Stream
 from seqmed.streams.files import FORMATS
-from seqmed.streams.schema import TEXT_METHODS, TEXT_WEIGHTS
 from seqmed.streams.values import LABEL_TYPES
 from tests.support.command import LEARN, NAMES, log_lines, make_rows, seqmed
+from tests.support.state import state_bits
 
 MODELS = {
-    "seqgraphmed": library.SeqGraphMED(unlabeled=None, random_state=0),
-    "seqmed": library.SeqMED(random_state=0),
-    "seqlapmed": library.SeqLapMED(unlabeled=None, random_state=0),
-    "graphpropagation": library.GraphPropagation(unlabeled=None, random_state=0),
+    "seqgraphmed": None,  # the default
+    "seqmed": library.SeqMED(kernel="auto", random_state=0),
+    "seqlapmed": library.SeqLapMED(kernel="auto", random_state=0),
+    "graphpropagation": library.GraphPropagation(random_state=0),
 }
 
 
@@ -56,21 +56,23 @@ def points_of(path):
 
 
 def test_learning_at_a_shell_is_learning_in_python(folder, estimator):
-    points, labels = points_of(folder / "rows.csv")
-    model = clone(MODELS[estimator])
+    rows = pd.read_csv(folder / "rows.csv")
+    model = library.make_stream_pipeline(
+        MODELS[estimator], kinds={"id": "drop"}, label="kind", random_state=0
+    )
     scored = correct = 0
     for start in range(0, 300, 50):
-        batch = slice(start, start + 50)
-        labeled = labels[batch] != ""
+        batch = rows[start : start + 50]
+        labeled = batch.dropna(subset="kind")
         if start:
-            scored += labeled.sum()
-            correct += (model.predict(points[batch][labeled]) == labels[batch][labeled]).sum()
-        model.partial_fit(points[batch], [label or None for label in labels[batch].tolist()])
+            scored += len(labeled)
+            correct += (model.predict(labeled) == labeled["kind"]).sum()
+        model.partial_fit(batch, batch["kind"])
     other = library.load(folder / "model")
-    holdout, _ = points_of(folder / "holdout.csv")
-    np.testing.assert_array_equal(
-        model.decision_function(holdout), other.decision_function(holdout)
-    )
+    assert state_bits(other) == state_bits(model)
+    holdout = pd.read_csv(folder / "holdout.csv")
+    np.testing.assert_array_equal(model.predict_proba(holdout), other.predict_proba(holdout))
+    model = model[-1]
     last = log_lines(folder / "log")[-1]
     assert last["accuracy_so_far"] == correct / scored
     assert last["accuracy_interval"] == pytest.approx([*wilson_interval(correct, scored)])
@@ -83,7 +85,7 @@ def test_a_plot_shows_the_whole_log_after_a_resume(folder, estimator):
     chosen = () if estimator == "seqgraphmed" else ("--estimator", estimator)
     lines = (folder / "rows.csv").read_text().splitlines(keepends=True)
     (folder / "part.csv").write_text("".join(lines[:101]))
-    learn = ("learn", "parts", "part.csv", "--label", "kind", "--drop", "id", "--batch-size", 50)
+    learn = ("learn", "parts", "part.csv", *LEARN[3:], 50)
     assert seqmed(folder, *learn, "--log", "parts-log", *chosen).code == 0
     (folder / "part.csv").write_text("".join(lines))
     result = seqmed(folder, *learn, "--log", "parts-log", "--plot", "parts.png")
@@ -249,37 +251,15 @@ def test_evaluation_on_learned_rows_is_cautioned(folder):
     assert "warning" not in seqmed(folder, "evaluate", "model", "holdout.csv").err
 
 
-def write_columns(path, scales, *, rare=0):
-    """Write a CSV of normal columns with these scales, and columns with one nonzero value."""
-    generator = np.random.default_rng(0)
-    names = [*(f"x{number}" for number in range(len(scales) + rare)), "kind"]
-    with path.open("w") as file:
-        file.write(",".join(names) + "\n")
-        for row in range(400):
-            values = [*(generator.normal(size=len(scales)) * scales), *[float(row == 7)] * rare]
-            file.write(",".join([*map(str, values), "ab"[row % 2]]) + "\n")
-
-
-@pytest.mark.parametrize(
-    ("scales", "rare", "options", "warns"),
-    [
-        ((1.0, 1e3), 0, (), True),
-        ((1.0, 1e3, 1e3, 1e3), 0, (), True),
-        ((1.0, 1e3), 0, ("--scale",), False),
-        ((1.0, 10.0), 0, (), False),
-        ((10.0,), 0, (), False),
-        ((10.0,) * 5, 1, (), False),  # as a pixel at the margin of an image
-    ],
-)
-def test_features_of_very_different_scales(tmp_path, scales, rare, options, warns):
-    write_columns(tmp_path / "rows.csv", scales, rare=rare)
-    result = seqmed(
-        tmp_path, "learn", "model", "rows.csv", "--label", "kind", "--batch-size", 100, *options
-    )
-    assert result.code == 0, result.err
-    assert result.err.count("Start a new model with --scale") == warns
-    assert ("the standard deviation of 'x1' is" in result.err) == (warns and len(scales) == 2)
-    assert "warning" not in seqmed(tmp_path, "learn", "model", "rows.csv").err
+def test_features_of_very_different_scales(tmp_path):
+    make_rows(tmp_path / "rows.csv", 300)
+    rows = pd.read_csv(tmp_path / "rows.csv")
+    rows.assign(a=1024 * rows["a"]).to_csv(tmp_path / "scaled.csv", index=False)
+    for name in ("rows", "scaled"):
+        assert seqmed(tmp_path, "learn", name, f"{name}.csv", "--label", "kind").code == 0
+        assert seqmed(tmp_path, "predict", name, f"{name}.csv", "-o", f"{name}-out.csv").code == 0
+    found = [(tmp_path / f"{name}-out.csv").read_text() for name in ("rows", "scaled")]
+    assert found[0] == found[1].replace("scaled.csv", "rows.csv")
 
 
 def test_counts_of_very_different_scales_need_no_scaling(tmp_path):
@@ -289,7 +269,7 @@ def test_counts_of_very_different_scales_need_no_scaling(tmp_path):
         "--kernel", "tfidf",
     )  # fmt: skip
     assert result.code == 0, result.err
-    assert "--scale" not in result.err
+    assert "warning" not in result.err
 
 
 def test_inspect_shows_the_projection_error_of_a_budget(tmp_path):
@@ -311,12 +291,14 @@ def test_inspect_tells_what_the_model_has_seen(folder, estimator):
     assert found["seen"]["files"] == [
         {"path": os.path.realpath(folder / "rows.csv"), "rows": 300, "finished": True}
     ]
-    model = checkpoint.load(folder / "model")[0]
-    assert found["columns"]["features"] == ["a", "b", "c"]
+    model = library.load(folder / "model")[-1]
+    kinds = {"a": "numeric", "b": "numeric", "c": "numeric", "id": "drop"}
+    assert found["columns"]["kinds"] == kinds
+    assert found["columns"]["left_out"] == {"id": "chosen"}
     assert "projection_error" not in found.get("margin", {}), "the model has no budget"
     assert found["model"]["changed"]["random_state"] == 0
     shown = seqmed(folder, "inspect", "model").out
-    parts = [f"{type(model).__name__}(", "random_state=0", "a, b, c", "300 rows", "rows.csv"]
+    parts = [f"{type(model).__name__}(", "random_state=0", "not used (chosen)", "300 rows", "rows.csv"]
     low, high = found["prequential"]["interval"]
     parts.append(f"({100 * low:.1f} to {100 * high:.1f} %) of")
     margin = getattr(model, "estimator_", model)
@@ -353,7 +335,7 @@ def test_query_chooses_what_the_library_chooses(folder):
 
 def test_query_of_more_rows_than_are_compared_at_once(folder):
     points, labels = points_of(folder / "rows.csv")
-    model, free = checkpoint.load(folder / "model")[0], np.flatnonzero(labels == "")
+    model, free = library.load(folder / "model")[-1], np.flatnonzero(labels == "")
     regrets = library.active.expected_regret(model, points[free])
     shortlist = query.Shortlist(model, 20)
     for start in range(0, free.size, 30):
@@ -406,8 +388,7 @@ def test_text_folders_and_groups(tmp_path, chosen):
         (tmp_path / "mail" / f"{day}.csv").write_text("\n".join([*lines, ""]))
     result = seqmed(
         tmp_path, "learn", "model", "mail", "--label", "kind", "--text", "words", "--drop", "day",
-        "--batch-by", "day", "--text-method", "vocabulary", "--text-weights", "counts",
-        *chosen,
+        "--batch-by", "day", "--first-batch", 1, *chosen,
     )  # fmt: skip
     assert result.code == 0, result.err
     assert "3 batches, 30 rows" in result.out
@@ -435,9 +416,7 @@ def test_choices_are_those_of_the_library():
     assert get_args(options.Format) == FORMATS
     assert get_args(options.OutputFormat) == tuple(outputs.WRITERS)
     assert get_args(learn.LabelType) == LABEL_TYPES
-    assert get_args(learn.TextMethod) == TEXT_METHODS
-    assert get_args(learn.TextWeights) == TEXT_WEIGHTS
-    assert get_args(learn.Estimator) == tuple(checkpoint.ESTIMATORS)
+    assert get_args(learn.Estimator) == tuple(parameters.ESTIMATORS)
 
 
 def test_parameters_reach_the_margin_and_the_mixture(tmp_path):
@@ -451,7 +430,8 @@ def test_parameters_reach_the_margin_and_the_mixture(tmp_path):
     for _ in range(2):  # the same options again are accepted
         result = seqmed(tmp_path, *LEARN, 20, *options)
         assert result.code == 0, result.err
-    model = checkpoint.load(tmp_path / "model")[0]
+    pipeline = library.load(tmp_path / "model")
+    model = pipeline[-1]
     own = {
         "graph_memory": 40, "mixture": 0.3, "alpha": 0.5, "n_neighbors": 4, "metric": "cosine",
         "class_prior": "uniform", "forgetting": 0.9, "class_weight": {"setosa": 3},
@@ -465,6 +445,7 @@ def test_parameters_reach_the_margin_and_the_mixture(tmp_path):
     assert repr(model) == repr(expected)
     assert model.estimator_.class_weight == {"setosa": 3}  # passed on
     points, labels = points_of(tmp_path / "rows.csv")
+    points = pipeline[0].transform(points)
     for start in range(0, 60, 20):
         batch = slice(start, start + 20)
         expected.partial_fit(points[batch], [label or None for label in labels[batch].tolist()])
@@ -473,9 +454,10 @@ def test_parameters_reach_the_margin_and_the_mixture(tmp_path):
     )
 
 
-def test_the_schema_of_a_model_reads_rows_in_python(folder):
-    _, extra = library.model_file.load_with_extra(folder / "model")
-    schema = library.streams.Schema.from_dict(extra["schema"])
-    (batch,) = Stream(folder / "holdout.csv", schema=schema)
-    assert batch.X.shape == (200, 3)
-    assert schema.columns == Columns(label="kind", drop=("id",))
+def test_the_rows_of_a_model_are_read_in_python(folder):
+    pipeline, progress = checkpoint.load(folder / "model")
+    check = EncoderCheck(lambda: pipeline[0])
+    (batch,) = Stream(folder / "holdout.csv", label=progress.label, check=check)
+    assert batch.table.column_names == ["a", "b", "c"]
+    assert progress.label == LabelColumn("kind", type="string")
+    assert pipeline.score(batch.table, batch.y.astype(str)) > 0.7

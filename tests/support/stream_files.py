@@ -11,11 +11,15 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import feather, ipc, parquet
 
-from seqmed.streams import Columns, Stream
+from seqmed.streams import Fault, LabelColumn, Stream
+from seqmed.streams.errors import NOT_A_NUMBER, NOT_FINITE, shown
+from seqmed.streams.values import NUMBER
 
 TEXTS = ("csv", "csv.gz", "tsv", "jsonl", "jsonl.gz")
 BINARIES = ("parquet", "feather", "arrow", "npz")
 FORMATS = TEXTS + BINARIES
+# Larger numbers are bad cells of `NumberCheck`.
+LARGEST = 1e70
 
 
 def make_columns(n=12, seed=0):
@@ -70,14 +74,93 @@ def write(path, columns, chunk=5):
     return path
 
 
-def read(paths, label="y", columns=None, **options):
+class NumberCheck:
+    """A check as an encoder of numbers would make it: chooses numeric columns, refuses other cells.
+
+    ``features`` are the columns; None to choose those with numbers in more than half of the rows of
+    the first batch.
+    """
+
+    def __init__(self, features=None, batch_by=None):
+        self.features = None if features is None else tuple(features)
+        self.batch_by = batch_by
+        self.decided = []
+
+    def needed(self):
+        return self.features
+
+    def decide(self, table):
+        self.decided.append(table)
+        chosen = []
+        for name in table.column_names:
+            cells = [cell for cell in table.column(name).to_pylist() if cell is not None]
+            found = [cell for cell in cells if number(cell) is not None]
+            if 2 * len(found) > len(cells) and name != self.batch_by:
+                chosen.append(name)
+        self.features = tuple(chosen)
+
+    def faults(self, table):
+        faults = {}
+        for name in table.column_names:
+            for row, cell in enumerate(table.column(name).to_pylist()):
+                value = 0.0 if cell is None else number(cell)
+                if value is None:
+                    faults.setdefault(row, Fault(NOT_A_NUMBER, name, shown(cell)))
+                elif abs(value) > LARGEST:
+                    faults.setdefault(row, Fault(NOT_FINITE, name, shown(cell)))
+        return faults
+
+
+def number(cell):
+    """A cell as a number, NaN if it is missing; None if it is neither."""
+    if cell is None:
+        return np.nan
+    if isinstance(cell, str):
+        word = cell.strip()
+        if word in ("", "NA", "NaN"):
+            return np.nan
+        if word.lower() in ("true", "false"):
+            return float(word.lower() == "true")
+        return float(word) if NUMBER.fullmatch(word) else None
+    return float(cell) if isinstance(cell, int | float) else None
+
+
+class Read:
+    """A batch, with the label column and the check as they were after it."""
+
+    def __init__(self, batch, stream, check):
+        self.batch, self.label, self.check = batch, stream.label, check
+
+    def __getattr__(self, name):
+        return getattr(self.batch, name)
+
+    @property
+    def X(self):
+        """The columns as numbers, (n, p)."""
+        table = self.batch.table
+        columns = [[number(cell) for cell in column.to_pylist()] for column in table.columns]
+        return np.array(columns, dtype=np.float64).T.reshape(table.num_rows, len(columns))
+
+
+def open_stream(paths, label="y", check=None, features=None, label_type=None, **options):
+    """A stream of numeric columns, and its check."""
+    unlabeled = options.pop("unlabeled", None)
+    if isinstance(label, str):
+        label = LabelColumn(label, unlabeled, label_type)
+    check = check or NumberCheck(features, options.get("batch_by"))
+    return Stream(paths, label=label, check=check, **options), check
+
+
+def read(paths, label="y", **options):
     """All batches of a stream, and the stream."""
-    stream = Stream(paths, columns or Columns(label=label), **options)
-    return list(stream), stream
+    stream, check = open_stream(paths, label, **options)
+    batches = [Read(batch, stream, check) for batch in stream]
+    stream.check = check
+    return batches, stream
 
 
 def joined(batches):
-    """The rows of all batches: features, labels, and where they come from."""
+    """The rows of all batches: numbers, labels, and where they come from."""
     if not batches:
         return np.zeros((0, 0)), [], [], []
     X = np.vstack([batch.X for batch in batches])

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from seqmed.streams import Columns, Position, Stream, StreamError, StreamWarning
+from seqmed.streams import LabelColumn, Position, Stream, StreamError, StreamWarning
 from tests.support.stream_files import (
     BINARIES,
     FORMATS,
@@ -35,12 +35,14 @@ def stored(position):
 
 def go_on(paths, batch, **options):
     options = {"batch_size": 2} | options
-    return read(paths, schema=batch.schema, position=stored(batch.position), **options)
+    position = stored(batch.position)
+    return read(paths, label=batch.label, check=batch.check, position=position, **options)
 
 
 def state_of(stream):
     """What a caller saves at the end, shaped like a batch."""
-    return type("State", (), {"schema": stream.schema, "position": stream.position})
+    state = {"label": stream.label, "check": stream.check, "position": stream.position}
+    return type("State", (), state)
 
 
 def part_of(columns, first, last=None):
@@ -59,7 +61,7 @@ def test_reading_goes_on_after_every_batch(tmp_path, kind, batch_size):
         rest, stream = go_on(path, batch, batch_size=batch_size)
         assert same_rows(rest, expected[place:])
         assert stream.position == whole.position
-        assert stream.schema.label_type == "integer"
+        assert stream.label.type == "integer"
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
@@ -250,7 +252,7 @@ def test_nothing_is_learned_or_decided_by_a_file_that_is_only_begun(tmp_path, na
         with pytest.warns(StreamWarning, match=r"data.*, line [12]: the last line has no line end"):
             batches, stream = read([tmp_path / name, tmp_path / "other.csv"])
         assert joined(batches)[0].tolist() == [[1], [2]]
-        assert stream.schema.features == ("a",)
+        assert stream.check.features == ("a",)
         assert stream.position.files[0].rows == 0
 
 
@@ -348,11 +350,17 @@ def test_rows_that_have_not_been_read_may_change(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", BINARIES[:3])
 def test_binary_files_may_be_written_anew_with_the_same_rows(tmp_path, kind):
-    path = write(tmp_path / f"data.{kind}", COLUMNS, chunk=5)
+    """In another order of columns and other pieces, and with integers as floats."""
+    columns = COLUMNS | {"n": list(range(11)), "t": [None, "a", "ä"] * 3 + ["", "b"]}
+    path = write(tmp_path / f"data.{kind}", columns, chunk=5)
     batches, _ = read(path, batch_size=4)
-    write(path, {"note": ["?"] * 11} | COLUMNS, chunk=3)
-    with pytest.warns(StreamWarning, match=r"are ignored.*note"):
-        assert joined(go_on(path, batches[0])[0])[3] == list(range(5, 12))
+    turned = {name: columns[name] for name in reversed(columns)}
+    write(path, turned | {"n": [float(each) for each in range(11)]}, chunk=3)
+    assert joined(go_on(path, batches[0])[0])[3] == list(range(5, 12))
+    for changed in ({"t": ["c", *columns["t"][1:]]}, {"more": list(range(11))}):
+        write(path, turned | changed)
+        with pytest.raises(StreamError, match="has changed within the first 4 rows"):
+            go_on(path, batches[0])
 
 
 def test_a_file_with_other_columns_is_refused_as_changed(tmp_path):
@@ -472,11 +480,10 @@ def test_nothing_of_a_batch_that_was_not_completed_is_in_the_position(tmp_path):
     """A file may end in the middle of a batch: it is finished when the batch is."""
     write(tmp_path / "a.csv", part_of(COLUMNS, 0, 3))
     write(tmp_path / "b.csv", part_of(COLUMNS, 3, 8))
-    stream = Stream(tmp_path, Columns(label="y"), batch_size=2)
+    stream = Stream(tmp_path, label=LabelColumn("y"), batch_size=2)
     seen = []
     for batch in stream:
         assert stream.position is batch.position
-        assert stream.schema is batch.schema
         seen.append([(each.rows, each.finished) for each in batch.position.files])
     assert seen == [
         [(2, False), (0, False)],
@@ -487,11 +494,11 @@ def test_nothing_of_a_batch_that_was_not_completed_is_in_the_position(tmp_path):
     assert [(each.rows, each.finished) for each in stream.position.files] == [(3, True), (5, True)]
 
 
-def test_a_position_needs_its_schema(tmp_path):
+def test_a_position_needs_the_columns_of_its_rows(tmp_path):
     path = write(tmp_path / "data.csv", COLUMNS)
     batches, _ = read(path)
-    with pytest.raises(StreamError, match="without the schema"):
-        Stream(path, position=batches[0].position)
+    with pytest.raises(StreamError, match="the columns have not been chosen"):
+        read(path, position=batches[0].position)
 
 
 @pytest.mark.parametrize(

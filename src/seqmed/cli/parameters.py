@@ -88,7 +88,7 @@ def new_model(classifier: Classifier, columns: Mapping[str, Any]) -> StreamPipel
     model = make_stream_pipeline(classifier)
     encoder = encoder_of(model).set_params(**columns)
     if getattr(getattr(classifier, "estimator", classifier), "kernel", None) in COUNT_KERNELS:
-        encoder.set_params(text_weights=COUNTS)
+        encoder.set_params(text_weights=COUNTS, scale=False)
     encoder._choices()  # refuses wrong parameters
     return model
 

@@ -204,6 +204,9 @@ class Stream:
         self._borders = Borders(*self._sizes_of_batches)
         self._known: set[str] = set()  # columns of the files that have been opened
         self._opened = -1
+        self._labeled: dict[int, bool] = {}  # whether an input has the label column, by its index
+        needed = () if check is None else check.needed() or ()
+        self._beside_label = set(needed)  # columns of files that have the label column too
         self._begun = False
 
     @property
@@ -260,15 +263,18 @@ class Stream:
     def _decide(self, events: Iterator[Event]) -> list[Event]:
         """Read the rows of the first batch and let the check choose columns; return what was read.
 
-        The rows are read again afterwards, with the chosen columns only.
+        The columns are those of the first file that has rows. The rows are read again afterwards,
+        with the chosen columns only.
         """
         read: list[Event] = []
         tables: list[Any] = []
+        first, names = -1, dict[str, None]()
         borders = Borders(*self._sizes_of_batches, warn=False)
         for event in events:
             read.append(event)
             if event.piece is None:
                 continue
+            self._check_label(event)
             size, table, faults = event.piece.ends.size, *self._cells(event.piece)
             bad = [
                 row
@@ -277,6 +283,10 @@ class Stream:
             ]
             good = np.delete(np.arange(size), bad)
             table = self._features(table)
+            if good.size and event.number == (event.number if first < 0 else first):
+                first = event.number
+                names |= dict.fromkeys(table.column_names)
+            table = table.select([name for name in table.column_names if name in names])
             for rows in borders.cut(self._border_cells(event.piece, size), good, ""):
                 if rows is None:
                     break
@@ -286,7 +296,7 @@ class Stream:
                 continue
             break
         if tables and self._check is not None:
-            self._check.decide(stacked(tables))
+            self._check.decide(stacked(tables).select(list(names)))
         self._undecided = False
         return read
 
@@ -319,7 +329,8 @@ class Stream:
         return table.select([name for name in table.column_names if name != label])
 
     def _check_columns(self, event: Event) -> None:
-        """Refuse a file that lacks columns, and tell of unlabeled files and new columns."""
+        """Refuse a file that lacks columns, and tell of new columns."""
+        self._check_label(event)
         if event.number == self._opened:
             return
         self._opened = event.number
@@ -329,15 +340,6 @@ class Stream:
             refuse_missing(needed, names, source)
         else:
             self._check_keys(needed, names, source)
-        if self.label is not None and self.label.name not in names:
-            others = [name for name in names if name not in {*needed, *self._known}]
-            meant = similar_name(self.label.name, others)
-            if meant is not None:
-                raise StreamError(
-                    f"{source} has no column {self.label.name!r}: did you mean {meant!r}? To learn "
-                    "the file as unlabeled, rename this column."
-                )
-            notice(f"{source}: no column {self.label.name!r}, so its rows are unlabeled.")
         new = [name for name in names if name not in self._known] if self._known else []
         label = None if self.label is None else self.label.name
         new = [name for name in new if name not in {*needed, label}]
@@ -345,6 +347,23 @@ class Stream:
             listing = listed([shown(name) for name in new])
             notice(f"{source}: columns that are not in the first file are ignored: {listing}.")
         self._known |= set(names)
+
+    def _check_label(self, event: Event) -> None:
+        """Refuse a file with a misspelled label column; tell of a file without labels."""
+        if self.label is None or event.number in self._labeled:
+            return
+        self._labeled[event.number] = self.label.name in event.names
+        source, name = self.names[event.number], self.label.name
+        if self._labeled[event.number]:
+            self._beside_label |= set(event.names)
+            return
+        meant = similar_name(name, [each for each in event.names if each not in self._beside_label])
+        if meant is not None:
+            raise StreamError(
+                f"{source} has no column {name!r}: did you mean {meant!r}? To learn the file as "
+                "unlabeled, rename this column."
+            )
+        notice(f"{source}: no column {name!r}, so its rows are unlabeled.")
 
     def _check_keys(self, needed: Sequence[str], names: Sequence[str], source: str) -> None:
         """Refuse a misspelled column of JSON lines; tell of columns not in the first rows."""

@@ -249,17 +249,24 @@ def cell_sizes(column: Any) -> Any:
     return lengths
 
 
+def valid(column: Any) -> Any:
+    """Return a column with strings as bytes, without a copy; refuse a damaged one."""
+    column.validate()
+    if column.type in AS_BYTES:
+        column = column.cast(AS_BYTES[column.type])
+    column.validate(full=True)
+    return column
+
+
 def sound(column: Any) -> Any:
     """Return a valid column of plain values, with strings as bytes; refuse a damaged one."""
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.storage
     column.validate()
-    if column.type in AS_BYTES:
-        column = column.cast(AS_BYTES[column.type])
-    column.validate(full=True)
+    if types.is_dictionary(column.type):
+        return sound(valid(column.dictionary).take(valid(column.indices)))
+    column = valid(column)
     kind = column.type
-    if types.is_dictionary(kind):
-        return sound(column.dictionary_decode())
     if types.is_large_binary(kind) or kind in VIEWS or types.is_fixed_size_binary(kind):
         return column.cast(pa.binary())
     if types.is_float16(kind):

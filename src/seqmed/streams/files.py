@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple
 
 from seqmed.streams.encodings import LONGEST_MARK, UTF8, Transcoded, encoding_of
 from seqmed.streams.errors import StreamError, listed, notice, refusing
@@ -174,7 +174,7 @@ class Bytes(NamedTuple):
 def opened(source: Input, limits: Limits) -> Iterator[Bytes]:
     """Open a file or pipe, and decompress it if necessary."""
     if source.path is None:
-        yield from_pipe(cast(io.BufferedReader, sys.stdin.buffer))
+        yield from_pipe(sys.stdin.buffer)
         return
     with accessing(source.name):
         handle = io.BufferedReader(io.FileIO(source.path))
@@ -184,7 +184,7 @@ def opened(source: Input, limits: Limits) -> Iterator[Bytes]:
             return
         size = os.fstat(handle.fileno()).st_size
         with gzip.GzipFile(fileobj=handle) if source.compressed else handle as content:
-            read = content.read
+            read: Callable[[int], bytes] = content.read
             if source.compressed:
                 read = counted(read, Allowance(limits, source.name, size))
             with refusing(source.name, "text"):
@@ -204,7 +204,7 @@ def counted(read: Callable[[int], bytes], allowance: Allowance) -> Callable[[int
     return read_and_count
 
 
-def from_pipe(handle: io.BufferedReader) -> Bytes:
+def from_pipe(handle: Any) -> Bytes:
     """Return a pipe; its first bytes are read to recognise the format, and returned again."""
     start = b""
     while len(start) < LONGEST_START and (block := handle.read1(LONGEST_START - len(start))):

@@ -50,9 +50,8 @@ class JsonLines(TextTable):
                 "array, for example with jq -c '.[]'."
             )
         first = Rows(text.buffered(line_ends, SAMPLE), Wanted(), text.name, options.limits)
-        self.names = check_column_names(
-            list(first.read().table.column_names), text.name, options.limits
-        )
+        names = first.read().table.column_names
+        self.names = check_column_names(names, text.name, options.limits)
         self._limits = options.limits
         self._types: dict[str, Any] = {}
 
@@ -175,10 +174,10 @@ class Rows:
     def _object(self, row: int) -> dict[str, Any]:
         """Return the object on a line, an empty one if the line is bad."""
         record, found, reason = self._chunk.record(row), None, JSON
-        if len(record) > self._limits.cell_bytes:
-            if record.count(b"[") + record.count(b"{") > BRACKETS:
-                self._add_fault(row, NESTED, None, shown(record[:100]))
-                return {}
+        long = len(record) > self._limits.cell_bytes
+        if long and record.count(b"[") + record.count(b"{") > BRACKETS:
+            self._add_fault(row, NESTED, None, shown(record[:100]))
+            return {}
         try:
             found = json.loads(record.decode())
         except UnicodeDecodeError:

@@ -117,9 +117,11 @@ class Labels(NamedTuple):
         wrong = np.array(
             [bool(text) and label_of(str(text), column.type) is None for text in self.texts]
         )
-        rows = np.flatnonzero(wrong[self.codes]) if wrong.any() else []
+        if not wrong.any():
+            return {}
         return {
-            int(row): Fault(LABEL, column.name, shown(self.texts[self.codes[row]])) for row in rows
+            row: Fault(LABEL, column.name, shown(self.texts[self.codes[row]]))
+            for row in np.flatnonzero(wrong[self.codes]).tolist()
         }
 
 

@@ -49,14 +49,12 @@ class Saved:
         self._handle, self._read = handle, 0
         self.by_column = self.by_column and len(self.shape) == 2 and min(self.shape) > 1
 
-    def copied(self) -> IO[bytes]:
-        """Return a temporary file with the values of an array in Fortran order."""
-        file = tempfile.TemporaryFile()
+    def copy_to(self, file: IO[bytes]) -> None:
+        """Copy the values of an array in Fortran order to a temporary file, to be read there."""
         shutil.copyfileobj(self._handle, file, BLOCK)
         if file.tell() != self.shape[0] * self.row:
             raise ValueError("the file ends too early")
         self._handle = file
-        return file
 
     def read(self, count: int) -> NDArray[Any]:
         """Return the next rows."""
@@ -100,14 +98,14 @@ def open_archive(path: Path, name: str, limits: Limits) -> Iterator[Columnar]:
             with refusing(name, KIND):
                 info = file.getinfo(f"{member}.npy")
                 allowance.spend(info.file_size)
-                array = Saved(file.open(info), info.file_size)
+                array = Saved(stack.enter_context(file.open(info)), info.file_size)
             width = array.shape[1] if len(array.shape) == 2 else 1
             limits.check("columns", name, width)
             limits.check("cell_bytes", name, array.dtype.itemsize)
             limits.check("row_bytes", name, array.row)
             if array.by_column:
                 with refusing(name, KIND):
-                    stack.enter_context(array.copied())
+                    array.copy_to(stack.enter_context(tempfile.TemporaryFile()))
             return array
 
         store = open_store(file.namelist(), opened, name)

@@ -33,8 +33,8 @@ class ReadOptions:
     tell : receives a line about each input whose detected dialect is not the default.
     """
 
-    dialect: Dialect = Dialect()
-    limits: Limits = Limits()
+    dialect: Dialect = field(default_factory=Dialect)
+    limits: Limits = field(default_factory=Limits)
     final: bool = False
     tell: Callable[[str], None] = field(default=lambda line: None)
 
