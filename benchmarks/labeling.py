@@ -205,7 +205,8 @@ def report_labels(results):
         shown = [f"{100 * each['page'][str(share)]:.1f}" for share in SHARES]
         reached = each["page"][str(SHARES[-1])] >= each["random"]
         rows.append([f"{each['data']}, seed {each['seed']}", each["labels of random"],
-                     f"{100 * each['random']:.1f}", *shown, "yes" if reached else "no"])  # fmt: skip
+                     f"{100 * each['random']:.1f}", *shown, "yes" if reached else "no",
+        ])  # fmt: skip
     shares = [f"{share:.0%}" for share in SHARES]
     print_table(["", "labels", "random", *shares, "reached"], rows)
 
@@ -280,7 +281,7 @@ def measure_latency(quick):
                 writer.writerow([*row, " ".join(random.choice(words, 8))])
         begin = time.perf_counter()
         process = subprocess.Popen(
-            [sys.executable, "-m", "seqmed", "label", "model", "rows.csv", "--no-browser", "--quiet"],
+            [sys.executable, "-m", "seqmed", "label", "model", "rows.csv", "--no-browser", "-q"],
             cwd=folder, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         try:

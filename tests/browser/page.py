@@ -72,6 +72,12 @@ class Page:
         self.until(lambda: self.text("said") == text)
         self.until(lambda: self.row is not None)
 
+    def says(self, start):
+        self.until(lambda: self.text("said").startswith(start))
+
+    def alarms(self):
+        self.until(lambda: self.shown("alert"))
+
     def add_class(self, name):
         row = self.row
         self.keys("n")

@@ -70,13 +70,13 @@ def test_sixty_rows_by_keyboard_with_three_kills(tmp_path, browser):
                 del confirmed[withdrawn]
                 page.back()
                 page.keys(" ")  # skip
-                page.until(lambda: page.text("said").startswith("Skipped"))
+                page.says("Skipped")
             if part < 3:
                 position = page.row, truth[page.row - 1]
                 page.label(position[1], wait=False)
                 command.kill()
                 # the page says that the server does not answer
-                page.until(lambda: page.shown("alert"))
+                page.alarms()
         assert len(confirmed) >= 60
         assert int(page.text("labels")) == len(confirmed)
         _, code = command.end()
@@ -176,13 +176,14 @@ def test_hostile_cells_are_text_and_do_nothing(tmp_path, browser):
         for number in range(len(HOSTILE) - 1):
             page.keys("f")  # unfold
             cells = page.script(
-                "return [...document.querySelectorAll('#cells .value-text')].map((e) => e.textContent)"
+                "const found = document.querySelectorAll('#cells .value-text');"
+                "return [...found].map((e) => e.textContent)"
             )
             seen[page.row] = max(map(len, cells))
             assert (
                 page.script(
-                    "return document.querySelectorAll('#cells script, #cells img, #cells b, #cells h1, "
-                    "#cells svg').length"
+                    "return document.getElementById('cells')"
+                    ".querySelectorAll('script, img, b, h1, svg').length"
                 )
                 == 0
             )
@@ -303,7 +304,9 @@ def test_screenshots(busy_site, browser, screenshots):
     emulate(browser)
     page = Page(browser, busy_site.address, "Ada")
     for name, width, scheme in (
-        ("labeling", None, "light"), ("labeling-dark", None, "dark"), ("labeling-360", 360, "light"),
+        ("labeling", None, "light"),
+        ("labeling-dark", None, "dark"),
+        ("labeling-360", 360, "light"),
     ):  # fmt: skip
         emulate(browser, width, scheme)
         page.until(lambda: page.script("return document.fonts.status === 'loaded'"))

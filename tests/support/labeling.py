@@ -83,8 +83,7 @@ class Client:
 
         A header that is None is left out. A path that begins with / is used as it is.
         """
-        name, port = self.host.split(":")
-        connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
+        connection = http.client.HTTPConnection(self.host, timeout=60)
         given = {"Host": self.host}
         if method != "GET":
             given |= {"Origin": f"http://{self.host}", "Content-Type": "application/json"}

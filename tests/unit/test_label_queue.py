@@ -89,7 +89,7 @@ def test_labeled_rows_are_not_asked_and_wanted_rows_are_found():
     pool = Pool(source, wanted, size=10)
     assert all(key in pool for key in wanted)
     assert wanted[0] not in keys(pool)
-    with pytest.raises(LabelingError, match="row 200 of rows.csv, which is not in the data"):
+    with pytest.raises(LabelingError, match=r"row 200 of rows\.csv, which is not in the data"):
         Pool(source, [RowKey("rows.csv", 200)])
 
 
@@ -141,7 +141,7 @@ def test_one_card_in_five_is_a_random_check():
 
 
 def test_all_rows_are_asked_at_last():
-    table, truth = clouds(40)
+    table, _ = clouds(40)
     pool = Pool(TableRows(table))
     taken: set[RowKey] = set()
     model = new_model(table)

@@ -318,10 +318,12 @@ def test_other_paths_and_methods_are_refused(site):
 def test_no_answer_names_a_path_of_the_machine(site, tmp_path):
     ada = site.person()
     ada.label(truth)
-    paths = ["", "static/app.js", "status", "history", "export/log.jsonl", "nothing",
-             f"cards?session={ada.session}", "row?file=rows.csv&row=0", "history?start=x"]  # fmt: skip
+    paths = [
+        "", "static/app.js", "status", "history", "export/log.jsonl", "nothing",
+        f"cards?session={ada.session}", "row?file=rows.csv&row=0", "history?start=x",
+    ]  # fmt: skip
     for path in paths:
-        status, headers, body = site.request("GET", path)
+        _, headers, body = site.request("GET", path)
         text = body.decode() + json.dumps(headers)
         assert str(tmp_path) not in text
         assert "site-packages" not in text
@@ -381,10 +383,14 @@ def test_a_learner_that_fails_is_reported_and_labels_are_still_saved(tmp_path, m
     def broken(*arguments, **options):
         raise RuntimeError("a defect")
 
+    def work():
+        with site:
+            ada = site.person()
+            for _ in range(20):
+                ada.label(truth)
+            assert site.get("status")["trouble"]
+
     monkeypatch.setattr(site.background.learner, "_update", broken)
-    with pytest.raises(RuntimeError, match="a defect"), site:
-        ada = site.person()
-        for _ in range(20):
-            ada.label(truth)
-        assert site.get("status")["trouble"]
+    with pytest.raises(RuntimeError, match="a defect"):
+        work()
     assert content(site).count(b"\n") == 21

@@ -181,7 +181,7 @@ def begin_or_resume(path: Path, name: str | None) -> tuple[StreamPipeline, Progr
     if path.exists():
         model, progress = checkpoint.load(path)
         if name is not None:
-            progress.known_label.check_same(name, None, None)
+            progress.known_label.check_same(LabelColumn(name))
         return model, progress
     column = LabelColumn(name or DEFAULT_LABEL, None, STRING)
     classifier = parameters.new_classifier(None, PARAMETERS)

@@ -288,8 +288,10 @@ class Desk:
         self, kind: str, person: str, key: RowKey, label: str = "", card: Card | None = None
     ) -> Event:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        asked = (card.why, card.guess, card.probability) if card else ("", "", None)
-        return Event(kind, now, person, *key, self._id(key), label, *asked)
+        event = Event(kind, now, person, key.file, key.row, self._id(key), label)
+        if card is None:
+            return event
+        return event._replace(why=card.why, guess=card.guess, probability=card.probability)
 
     def _id(self, key: RowKey) -> str:
         if self._id_name is None:
@@ -358,11 +360,11 @@ class Desk:
             "changes": [list(each) for each in changes[-measures.POINTS :]],
             "moved": [list(each) for each in learner.moved],
             "hint": measures.stopping_hint(changes, PROBE_EVERY, COMPARED_PROBES),
-            "people": [[name, sum(name in r.given for r in ledger.rows.values())] for name in ledger.people],
-            "agreement": [
-                {"people": each.people, "n": each.n, "agreement": each.agreement, "kappa": each.kappa}
-                for each in measures.agreements(ledger)
+            "people": [
+                [name, sum(name in row.given for row in ledger.rows.values())]
+                for name in ledger.people
             ],
+            "agreement": [each._asdict() for each in measures.agreements(ledger)],
             "disputes": disputed,
             "waiting": ledger.n_events - background.n_learned,
             "saved": background.n_saved,

@@ -137,7 +137,7 @@ def parse(content: bytes, names: Sequence[str], path: Path) -> tuple[list[Event]
             events.append(checked_event(dict(zip(COLUMNS, row, strict=True))))
         except LabelingError as error:
             raise LabelingError(
-                f"{path}, line {number}: {error}. Correct the line, or restore the file from a copy."
+                f"{path}, line {number}: {error}. Correct the line, or restore the file."
             ) from None
     return events, end
 
