@@ -16,7 +16,7 @@ from seqmed.labeling.ledger import Ledger
 from seqmed.labeling.log import LabelLog
 from seqmed.model_file import load_with_extra
 from tests.browser.page import Page
-from tests.browser.tickets import CLASSES, tickets
+from examples.tickets import CLASSES, tickets
 from tests.support.command import seqmed
 from tests.support.labeling import Command, Site, clouds, new_model, write_rows
 from tests.support.state import state_bits
@@ -244,7 +244,8 @@ def emulate(driver, width=None, scheme="light"):
 @pytest.fixture
 def busy_site(tmp_path):
     """A page that two people have worked with."""
-    table, truth = tickets(400)
+    rows, truth = tickets(400)
+    table = pa.Table.from_pylist(rows)
     from seqmed import SeqGraphMED, SeqMED, make_stream_pipeline
 
     final = SeqGraphMED(SeqMED(window=None, kernel="auto"), random_state=0)

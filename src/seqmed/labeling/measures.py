@@ -19,7 +19,7 @@ from seqmed.labeling.events import RowKey
 from seqmed.labeling.ledger import Ledger
 
 # Random checks in the current accuracy: the latest ones, because older models were worse.
-LATEST = 100
+LATEST = 50
 # Coverage of the interval.
 CONFIDENCE = 0.95
 # Outcomes in the moving mean of the chart, at most and at least, and its largest number of points.

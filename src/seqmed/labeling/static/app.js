@@ -261,7 +261,7 @@ function showAccuracy(status) {
   $("accuracy").textContent = checks.n ? percent(checks.value) : "–";
   $("interval").textContent = checks.n ? `${percent(checks.low)} to ${percent(checks.high)}` : "";
   $("accuracy-text").textContent = checks.n
-    ? `On the last ${plural(checks.n, "random check")}, predicted before they were labeled. With 95 % confidence in this interval.`
+    ? `Of the models that predicted the last ${plural(checks.n, "random check")}, before these were labeled, with its 95 % interval.`
     : "Measured on random checks, as soon as two classes have labels.";
   $("queried").textContent = queried.n ? `(${percent(queried.value)})` : "";
   const parts = [];

@@ -1,9 +1,17 @@
-"""Messages to a shop, for screenshots."""
+"""Messages to a shop, to try `seqmed label`: 2000 without labels, and 500 with labels for a test.
+
+    python examples/tickets.py [FOLDER]
+
+writes tickets.csv and tickets-test.csv.
+"""
 
 from __future__ import annotations
 
+import csv
+import sys
+from pathlib import Path
+
 import numpy as np
-import pyarrow as pa
 
 CLASSES = ["delivery", "payment", "returns", "technical"]
 SENTENCES = {
@@ -34,32 +42,39 @@ SENTENCES = {
 }
 THINGS = ["lamp", "headphones", "kettle", "desk", "speaker", "jacket", "watch", "shelf", "scale"]
 DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"]
-ENDINGS = [
-    "",
-    " Thank you.",
-    " This is the second time I write.",
-    " Kind regards, M.",
-    " Please hurry.",
-]
+ENDINGS = ["", " Thank you.", " I write for the second time.", " Kind regards, M.", " Please hurry."]
+COLUMNS = ("ticket", "message", "country", "orders")
 
 
-def tickets(n_rows: int, seed: int = 0) -> tuple[pa.Table, list[str]]:
-    """Return messages, and the class of each."""
+def tickets(n_rows, seed=0):
+    """Return rows as dictionaries, and the class of each."""
     random = np.random.default_rng(seed)
-    rows, truth = [], []
+    rows, classes = [], []
     for number in range(n_rows):
         first, second = random.choice(CLASSES, 2)
         text = str(random.choice(SENTENCES[first]))
         if random.random() < 0.25:  # some messages are about two things
             text += " " + str(random.choice(SENTENCES[second]))
         text = text.format(thing=random.choice(THINGS), day=random.choice(DAYS))
-        rows.append(
-            {
-                "ticket": f"T{10_000 + number}",
-                "message": text + str(random.choice(ENDINGS)),
-                "country": str(random.choice(["DE", "FR", "IT", "NL"])),
-                "orders": int(random.integers(1, 30)),
-            }
-        )
-        truth.append(str(first))
-    return pa.Table.from_pylist(rows), truth
+        text += str(random.choice(ENDINGS))
+        country = str(random.choice(["DE", "FR", "IT", "NL"]))
+        values = (f"T{10_000 * (seed + 1) + number}", text, country, int(random.integers(1, 30)))
+        rows.append(dict(zip(COLUMNS, values, strict=True)))
+        classes.append(str(first))
+    return rows, classes
+
+
+def write(path, rows, classes=None):
+    """Write rows to a CSV, with their classes if they are given."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        names = [*COLUMNS, *([] if classes is None else ["label"])]
+        writer = csv.DictWriter(file, names, lineterminator="\n")
+        writer.writeheader()
+        for place, row in enumerate(rows):
+            writer.writerow(row if classes is None else {**row, "label": classes[place]})
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    write(folder / "tickets.csv", tickets(2000)[0])
+    write(folder / "tickets-test.csv", *tickets(500, seed=1))
