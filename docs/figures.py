@@ -175,7 +175,7 @@ def predictions(path):
     used = np.unique(bins)
     means = [[values[bins == each].mean() for each in used] for values in (confidence, correct)]
     figure, (axes,) = plotting.panels(1, (3.6, 3.6))
-    plotting.reliability(axes, *means, np.bincount(bins)[used])
+    plotting.reliability(axes, *means, np.bincount(bins)[used], bins=10)
     axes.set(title="Digits, 5 % labels", ylabel="fraction of correct predictions")
     plotting.save(figure, path)
 

@@ -139,7 +139,7 @@ def evaluation_panels(
     ----------
     others : names of the other panels.
     n_classes : number of classes of the confusion.
-    wide : width of the other panels in inches.
+    wide : width of the panel of precision and recall, in inches.
     """
     require_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -161,8 +161,10 @@ def evaluation_panels(
     names = [others[0], "confusion", *others[1:]]
     columns = 2 if len(names) == 4 else len(names)
     rows = len(names) // columns
-    figure.set_size_inches(columns * wide, rows * PANEL[1])
-    grid = figure.subplots(rows, columns, squeeze=False)
+    own = [wide if name == "precision" else PANEL[0] for name in names]
+    widths = [max(own[place::columns]) for place in range(columns)]
+    figure.set_size_inches(sum(widths), rows * PANEL[1])
+    grid = figure.subplots(rows, columns, squeeze=False, width_ratios=widths)
     return figure, dict(zip(names, grid.ravel().tolist(), strict=True))
 
 

@@ -10,6 +10,7 @@ Existing files are not overwritten: once a version is released, later ones have 
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,8 @@ from seqmed import (
     SeqLapMED,
     SeqMED,
     StreamPipeline,
+    TableEncoder,
+    make_stream_pipeline,
 )
 from seqmed.kernels import DCMFisher, Polynomial, TfIdf
 from seqmed.model_file import FORMAT
@@ -40,6 +43,35 @@ def make_batch(seed, classes=INSECTS, n=12):
     y = np.array(classes, dtype=object)[codes]
     y[::4] = None
     return X, y
+
+
+def caught(number):
+    """Return a date and time as text."""
+    return f"{1 + number % 28:02d}.{1 + number % 12:02d}.2024 {number % 24}:30"
+
+
+def make_table(seed, n=60):
+    """Rows with a column of every kind, as dictionaries, and labels, a quarter of them missing."""
+    X, _ = make_batch(seed, n=n)
+    generator = np.random.default_rng(seed)
+    codes = X[:, :3].argmax(axis=1)
+    days = generator.permutation(n)
+    rows = [
+        {
+            "count": None if place % 7 == 0 else int(row[0]),
+            "size": float(row[1] + generator.random()),
+            "sunny": None if place % 9 == 0 else bool(place % 2),
+            "colour": ["black", "yellow", "green", None][codes[place] + (place % 5 == 0)],
+            "code": f"c{generator.integers(90)}",
+            "caught": None if place % 11 == 0 else caught(days[place]),
+            "note": f"the {INSECTS[codes[place]]} number {place} of the day {days[place]}",
+            "id": seed * n + place,
+        }
+        for place, row in enumerate(X)
+    ]
+    y = np.array(INSECTS, dtype=object)[codes]
+    y[::4] = None
+    return rows, y
 
 
 def landmarks(**parameters):
@@ -76,6 +108,20 @@ MODELS = {
         [("scale", StandardScaler()), ("range", MinMaxScaler()), ("model", landmarks())],
         incremental=["range"],
     ),
+    "StreamPipeline-table": lambda: make_stream_pipeline(
+        SeqMED(kernel="auto", random_state=0), label="kind", missing_values=["unknown"]
+    ),
+    "StreamPipeline-table-counts": lambda: StreamPipeline(
+        [
+            (
+                "table",
+                TableEncoder(
+                    {"note": "text"}, features=["note"], text_size=64, text_weights="counts"
+                ),
+            ),
+            ("model", SeqMED(kernel="tfidf")),
+        ]
+    ),
     "PrequentialSearch": lambda: PrequentialSearch(
         StreamPipeline([("scale", MaxAbsScaler()), ("model", SeqMED(random_state=0))]),
         {"model__gamma": ["scale", 1e4]},
@@ -94,6 +140,10 @@ def learned(name):
     if name.endswith("precomputed"):
         X, y = make_batch(0)
         return model.fit(X @ X.T, y)
+    if "table" in name:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "columns that are not used")
+            return model.partial_fit(*make_table(0, n=120)).partial_fit(*make_table(1))
     for seed in range(N_BATCHES.get(name, 3)):
         X, y = make_batch(seed, INSECTS[:2] if "two-classes" in name else INSECTS)
         if name.endswith("change") and seed > 3:  # all three profiles change places
@@ -106,6 +156,8 @@ def learned(name):
 
 def probes(name):
     """Return rows to predict."""
+    if "table" in name:
+        return make_table(99, n=12)[0]
     X, _ = make_batch(99)
     return X @ make_batch(0)[0].T if name.endswith("precomputed") else X
 

@@ -298,7 +298,13 @@ def test_inspect_tells_what_the_model_has_seen(folder, estimator):
     assert "projection_error" not in found.get("margin", {}), "the model has no budget"
     assert found["model"]["changed"]["random_state"] == 0
     shown = seqmed(folder, "inspect", "model").out
-    parts = [f"{type(model).__name__}(", "random_state=0", "not used (chosen)", "300 rows", "rows.csv"]
+    parts = [
+        f"{type(model).__name__}(",
+        "random_state=0",
+        "not used (chosen)",
+        "300 rows",
+        "rows.csv",
+    ]
     low, high = found["prequential"]["interval"]
     parts.append(f"({100 * low:.1f} to {100 * high:.1f} %) of")
     margin = getattr(model, "estimator_", model)

@@ -12,6 +12,7 @@ from pyarrow import feather, parquet
 from pyarrow.csv import read_csv
 from pyarrow.json import read_json
 
+import seqmed as library
 from tests.support.command import LEARN, PATIENCE, make_rows, popen, seqmed
 
 
@@ -70,8 +71,10 @@ def test_a_misspelled_label_column(tmp_path):
     ("option", "said"),
     [
         (("--label", "id"), "made with --label 'kind', which cannot be changed to 'id': leave"),
-        (("--scale",), "the model was made without --scale, which cannot be added: leave"),
+        (("--no-scale",), "the model was made without --no-scale, which cannot be added"),
         (("--features", "a,b"), "the model was made without --features, which cannot be added"),
+        (("--numeric", "id"), "the model was made without --numeric id, which cannot be added"),
+        (("--na", "?"), "the model was made without --na, which cannot be added or changed: leave"),
         (("--C", "3"), "the model was made with C=10.0, which cannot be changed to 3: leave"),
         (("--seed", "7"), "the model was made with random_state=0, which cannot be changed to 7"),
         (("--estimator", "seqmed"), "made with estimator='seqgraphmed', which cannot be changed"),
@@ -100,7 +103,8 @@ def test_choices_of_a_model_cannot_be_changed(folder, option, said):
 def test_the_same_choices_again_are_accepted(tmp_path):
     make_rows(tmp_path / "rows.csv", 60)
     choices = (
-        "--features", "a,c", "--scale", "--C", "5", "--beta", "0.1", "--gamma", "0.5", "--lag",
+        "--features", "a,c", "--no-scale", "--categorical", "b", "--na", "?,-",
+        "--C", "5", "--beta", "0.1", "--gamma", "0.5", "--lag",
         "none", "--budget", "200", "--averaging", "--forgetting", ".9", "--class-weight",
         "balanced", "--seed", "3", "--param", "n_neighbors=4", "--estimator", "seqlapmed",
     )  # fmt: skip
@@ -199,10 +203,13 @@ def test_links_in_a_circle_as_a_model(folder):
 def test_a_model_of_another_make(folder):
     script = (
         "import seqmed; model = seqmed.SeqMED().fit([[0.0], [1.0]], [0, 1]);"
-        "seqmed.save(model, 'plain'); seqmed.save(model, 'other', extra={'row': 3})"
+        "seqmed.save(model, 'plain')"
     )
     subprocess.run([sys.executable, "-c", script], cwd=folder, check=True)
-    assert "holds a SeqMED without a schema" in refused(folder, "predict", "plain", "rows.csv")
+    said = refused(folder, "predict", "plain", "rows.csv")
+    assert "plain holds a SeqMED, expected a fitted pipeline that takes tables: make it" in said
+    pipeline = library.load(folder / "model")
+    library.save(pipeline, folder / "other", extra={"row": 3})
     assert "other: the stored progress has ['row']" in refused(folder, "inspect", "other")
 
 
@@ -254,7 +261,7 @@ def test_a_plot_needs_a_log_of_this_model(folder):
     (folder / "text").write_text("no log\n")
     said = refused(folder, *plot, "--log", "text", "--force")
     assert "text, line 1 is not a record of a batch" in said
-    new = ("learn", "new", "rows.csv", "--label", "kind", "--drop", "id", "--batch-size", 10)
+    new = ("learn", "new", *LEARN[2:], 10)
     assert seqmed(folder, *new, "--log", "log").code == 0
     said = refused(folder, *plot, "--log", "log")
     assert "log has batch 8, and the model has learned 3 batches" in said

@@ -14,9 +14,11 @@ import pytest
 from pyarrow import parquet
 from pyarrow.csv import read_csv
 
-from seqmed import SeqGraphMED
+from seqmed import StreamPipeline
 from seqmed.cli import checkpoint, prequential
 from seqmed.cli.learn import learn
+from seqmed.cli.options import Reading
+from seqmed.streams import Dialect, Limits
 from tests.support.command import (
     LEARN,
     PATIENCE,
@@ -130,7 +132,7 @@ def test_a_folder_of_all_kinds_of_files_goes_on_too(tmp_path, chosen):
         for number in (1, 2):
             (folder / "data" / f"{number}.csv").unlink()
     command = (
-        "learn", "model", "data", "--label", "kind", "--features", "a,b,c", "--scale",
+        "learn", "model", "data", "--label", "kind", "--features", "a,b,c", "--first-batch", "1",
         "--batch-size", "7", "--log", "log", "--checkpoint-every", "1", "--estimator", *chosen,
     )  # fmt: skip
     assert seqmed(folders[0], *command).code == 0
@@ -152,7 +154,7 @@ class Saves:
         save = checkpoint.save
 
         def slow(model, progress, path):
-            self.batches.append(model.n_batches_)
+            self.batches.append(model[-1].n_batches_)
             save(model, progress, path)
             time.sleep(self.seconds)
 
@@ -161,7 +163,10 @@ class Saves:
 
 def learn_here(folder, data="rows.csv", **options):
     """Run `seqmed learn` in this process."""
-    given = {"label": "kind", "drop": ["id"], "batch_size": 20, "log": folder / "log"}
+    given = {
+        "label": "kind", "drop": ["id"], "batch_size": 20, "first_batch": 1, "log": folder / "log",
+        "reading": Reading(None, "stop", Dialect(), Limits()),
+    }  # fmt: skip
     learn(folder / "model", [folder / data], **{**given, **options})
 
 
@@ -188,7 +193,7 @@ def test_every_batch_of_a_pipe_is_saved(tmp_path):
     rows = make_rows(tmp_path / "rows.csv", 200)
     result = seqmed(tmp_path, *LEARN[:2], "-", *LEARN[3:], 20, stdin=rows, failing=7)
     assert (result.code, "No space left" in result.err) == (2, True)
-    assert checkpoint.load(tmp_path / "model")[0].n_batches_ == 3
+    assert checkpoint.load(tmp_path / "model")[0][-1].n_batches_ == 3
 
 
 def test_what_was_learned_before_a_bad_row_is_saved(tmp_path, monkeypatch):
@@ -198,7 +203,8 @@ def test_what_was_learned_before_a_bad_row_is_saved(tmp_path, monkeypatch):
     saves = Saves(monkeypatch, 1.0)
     with pytest.raises(ValueError, match="oops"):
         learn_here(tmp_path)
-    model, progress = checkpoint.load(tmp_path / "model")
+    pipeline, progress = checkpoint.load(tmp_path / "model")
+    model = pipeline[-1]
     assert saves.batches == [1, model.n_batches_]
     assert progress.record.rows == 20 * model.n_batches_ >= 80
     assert [line["batch"] for line in log_lines(tmp_path / "log")] == [
@@ -210,10 +216,10 @@ def test_what_was_learned_before_a_bad_row_is_saved(tmp_path, monkeypatch):
 def test_an_interrupted_batch_is_saved_as_a_whole_or_not_at_all(tmp_path, monkeypatch, learned):
     """Interrupted once the model has learned a batch, but the progress does not know of it yet."""
     make_rows(tmp_path / "rows.csv", 100)
-    partial_fit = SeqGraphMED.partial_fit
+    partial_fit = StreamPipeline.partial_fit
 
     def interrupted(model, X, y):
-        if getattr(model, "n_batches_", 0) < 3:
+        if getattr(model[-1], "n_batches_", 0) < 3:
             return partial_fit(model, X, y)
         if learned:
             partial_fit(model, X, y)
@@ -221,7 +227,7 @@ def test_an_interrupted_batch_is_saved_as_a_whole_or_not_at_all(tmp_path, monkey
 
     saves = Saves(monkeypatch, 1.0)
     with monkeypatch.context() as patches:
-        patches.setattr(SeqGraphMED, "partial_fit", interrupted)
+        patches.setattr(StreamPipeline, "partial_fit", interrupted)
         with pytest.raises(KeyboardInterrupt, match=f"after batch {1 if learned else 3}\\."):
             learn_here(tmp_path)
     assert saves.batches == ([1] if learned else [1, 3])

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import seqmed
 from seqmed import model_file
 from seqmed.model_file.registry import CLASSES, records
-from tests.data.make_golden import FOLDER, MODELS, make_batch
+from tests.data.make_golden import FOLDER, MODELS, make_batch, make_table
 from tests.reference.model_file import Part, read_container, scores_and_labels
 
 FILES = sorted(FOLDER.glob("*.safetensors"))
@@ -50,7 +50,8 @@ def test_models_of_golden_files_go_on(path):
     if extra["name"].endswith("precomputed"):
         return
     before = model.predict_proba(extra["probes"])
-    model.partial_fit(*make_batch(50, tuple(model.classes_)))
+    tabular = "table" in extra["name"]
+    model.partial_fit(*(make_table(50) if tabular else make_batch(50, tuple(model.classes_))))
     assert not np.array_equal(model.predict_proba(extra["probes"]), before)
 
 

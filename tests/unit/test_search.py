@@ -23,6 +23,7 @@ from sklearn.model_selection import GridSearchCV, ParameterGrid, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from seqmed import GraphPropagation, PrequentialSearch, SeqGraphMED, SeqLapMED, SeqMED
@@ -1132,8 +1133,9 @@ BAD_PARAMETERS = {
     "estimator": ({"estimator": StandardScaler()}, "'estimator' parameter"),
     "cannot learn on": (
         {"estimator": make_pipeline(SeqMED(random_state=0))},
-        "'estimator' parameter",
+        "got a Pipeline of scikit-learn, which has no partial_fit",
     ),
+    "cannot learn in batches": ({"estimator": SVC()}, "'estimator' parameter"),
     "discount": ({"discount": 0.0}, "'discount' parameter"),
     "discount above": ({"discount": 1.1}, "'discount' parameter"),
     "combine": ({"combine": "mean"}, "'combine' parameter"),

@@ -149,9 +149,7 @@ def evaluate(
 # -- rows that the model has learned ---------------------------------------------------------------
 
 
-def learned_files(
-    data: Sequence[Path], progress: Progress, reading: options.Reading
-) -> list[str]:
+def learned_files(data: Sequence[Path], progress: Progress, reading: options.Reading) -> list[str]:
     """Return the files whose rows the model has learned, also from another path.
 
     Texts are compared with learned files of the same size by their content.

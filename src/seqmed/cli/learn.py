@@ -202,9 +202,9 @@ def learn(
 
     kinds = chosen_kinds(drop=drop, numeric=numeric, categorical=categorical, text=text, date=date)
     columns: dict[str, Any] = {
-        "kinds": kinds or None,
+        "kinds": kinds,
         "features": list(options.column_names(features)) or None,
-        "missing_values": list(options.column_names(na)),
+        "missing_values": options.column_names(na),
         "scale": not no_scale,
         **({} if text_size is None else {"text_size": text_size}),
     }

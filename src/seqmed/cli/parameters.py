@@ -36,6 +36,12 @@ NESTED, COMMON = "estimator__", ("forgetting", "random_state")
 DEFAULT_SEED = 0
 # Kernels of plain counts of words.
 COUNT_KERNELS = ("tfidf", "dcm")
+# Options of the encoder, by parameter, and those that are lists.
+ENCODER_OPTIONS = {
+    "features": "--features", "missing_values": "--na", "scale": "--no-scale",
+    "text_size": "--text-size",
+}  # fmt: skip
+LISTS = ("features", "missing_values")
 WORDS = {"none": None, "true": True, "false": False, "inf": float("inf")}
 
 
@@ -108,13 +114,26 @@ def check_same(
     for name, value in full_names(classifier, given).items():
         if value != known[name]:
             raise differs(name.removeprefix(NESTED), value, known[name])
-    default, encoder = TableEncoder(), encoder_of(model)
-    for name, value in columns.items():
-        before = getattr(encoder, name)
-        if name == "kinds":
-            before = {column: (before or {}).get(column) for column in value or ()}
-        if value not in (getattr(default, name), before):
-            raise differs(name, value, before)
+    check_same_columns(encoder_of(model), columns)
+
+
+def check_same_columns(encoder: TableEncoder, columns: Mapping[str, Any]) -> None:
+    """Refuse parameters of the encoder that differ from those of a model."""
+    kinds = encoder.kinds or {}
+    chosen = {
+        f"--{kind} {name}": kinds.get(name) == kind for name, kind in columns["kinds"].items()
+    }
+    default = TableEncoder()
+    for name, option in ENCODER_OPTIONS.items():
+        value, before = columns.get(name), getattr(encoder, name)
+        if value is not None and value != getattr(default, name):
+            chosen[option] = list(value) == list(before or ()) if name in LISTS else value == before
+    for option, same in chosen.items():
+        if not same:
+            raise CommandError(
+                f"the model was made without {option}, which cannot be added or changed: leave the "
+                "option out, or start a new model."
+            )
 
 
 def differs(name: str, now: Any, before: Any) -> CommandError:

@@ -32,8 +32,8 @@ def predict(
 ) -> None:
     """Predict labels, probabilities and scores of rows.
 
-    Labels in DATA are not used. Columns that the model left out as ids are copied. OUT is written completely or not at all. If some errors are worse
-    than others, set --threshold or --cost.
+    Labels in DATA are not used. Columns that the model left out as ids are copied. OUT is written
+    completely or not at all. If some errors are worse than others, set --threshold or --cost.
     """
     from seqmed.cli import checkpoint, outputs
     from seqmed.cli.decision_options import decision_rule

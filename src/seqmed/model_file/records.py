@@ -45,7 +45,7 @@ from seqmed.posterior import Posterior, ScoredTerms, Terms, Window
 from seqmed.selection.race import Record
 from seqmed.tables import kinds
 from seqmed.tables.categories import HashedColumn, OneHotColumn
-from seqmed.tables.dates import CYCLES, DateColumn
+from seqmed.tables.dates import CYCLES, FORMATS, DateColumn
 from seqmed.tables.encoder import REASONS
 from seqmed.tables.encoding import Encoding
 from seqmed.tables.kinds import ColumnKind
@@ -329,7 +329,7 @@ def _(column: ColumnKind) -> Rules:
     left_out = column.kind == kinds.DROP
     reasons = (*REASONS, "chosen") if left_out else ("",)
     yield "a reason if and only if it is left out", column.reason in reasons
-    known = ("", *kinds.all_formats()) if column.kind == kinds.DATE else ("",)
+    known = ("", *FORMATS) if column.kind == kinds.DATE else ("",)
     yield "a known format of dates", column.form in known
 
 

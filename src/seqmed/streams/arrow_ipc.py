@@ -104,18 +104,18 @@ class CheckedMessages(io.RawIOBase):
 
     def _load(self) -> None:
         """Read and check the next message."""
-        start = self._exactly(4)
+        start = exactly(self._content, 4)
         if start == CONTINUES:
-            start += self._exactly(4)
+            start += exactly(self._content, 4)
         size = struct.unpack("<i", start[-4:])[0] if len(start) in (4, 8) else 0
         if size <= 0:
             self._ready, self._ended = start, True
             return
-        message = self._exactly(size)
+        message = exactly(self._content, size)
         if len(message) < size:
             raise ValueError("the file ends within a message")
         header, kind, body_size = self._header(message)
-        body = self._exactly(body_size)
+        body = exactly(self._content, body_size)
         if kind == SCHEMA:
             self._check_schema(message, header)
         elif kind in (DICTIONARY, RECORDS):
@@ -155,13 +155,14 @@ class CheckedMessages(io.RawIOBase):
                 if expanded > 0:
                     self._allowance.spend(expanded)
 
-    def _exactly(self, size: int) -> bytes:
-        """Return the next ``size`` bytes, fewer at the end; what is not there takes no memory."""
-        blocks, rest = [], size
-        while rest > 0 and (block := self._content.read(min(rest, BLOCK))):
-            blocks.append(block)
-            rest -= len(block)
-        return b"".join(blocks)
+
+def exactly(content: Bytes, size: int) -> bytes:
+    """Return the next ``size`` bytes, fewer at the end; what is not there takes no memory."""
+    blocks, rest = [], size
+    while rest > 0 and (block := content.read(min(rest, BLOCK))):
+        blocks.append(block)
+        rest -= len(block)
+    return b"".join(blocks)
 
 
 @contextmanager
@@ -181,7 +182,7 @@ def open_arrow(content: Bytes, name: str, size: int | None, limits: Limits) -> I
     with refusing(name, "Arrow"):
         content = whole_reads(content)
         if content.start.startswith(FILE_MARK[:6]):
-            content.read(len(FILE_MARK))
+            exactly(content, len(FILE_MARK))
         messages = CheckedMessages(content, limits, allowance, name)
         options = ipc.IpcReadOptions(use_threads=False)
         reader = ipc.open_stream(pa.PythonFile(messages, "r"), options=options)

@@ -38,12 +38,15 @@ class Grammar:
 
     def split(self, raw: bytes, final: bool) -> Ends:
         """Return the ends of records; see `Split`."""
-        ends = places(raw, "\n") + 1
+        ends = places(raw, "\n")
+        ends += 1
         if b'"' in raw:
             quotes = places(raw, '"')
             unclosed = final and quotes.size % 2 == 1
             if self.regular(raw, quotes) and not unclosed:
-                ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
+                before = np.searchsorted(quotes, ends)
+                before &= 1
+                ends = ends[before == 0]
             else:
                 ends = self._split_one_by_one(raw, final)
         return without_blank(raw, ends, final)

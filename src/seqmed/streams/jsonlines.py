@@ -33,7 +33,7 @@ from seqmed.streams.values import cell_text, encodable
 EXACT = 2**53
 # Brackets in a row longer than a cell may be; a row with more of them is not read.
 BRACKETS = 100_000
-BYTES_OF_A_CELL = 8
+BYTES_OF_A_CELL = 16
 
 
 class JsonLines(TextTable):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from seqmed.streams.tables import BLOCK, Cells, Piece, Start, Wanted
 
 # Rows that are read first, to detect the dialect or the columns.
 SAMPLE = 100
+STRAY_RETURN = re.compile(rb"\r(?!\n)")
 MARK = b"\xef\xbb\xbf"  # byte order mark
 
 Ends = NDArray[np.int64]
@@ -112,8 +114,16 @@ class Text:
     def buffered(self, split: Split, count: int) -> Chunk:
         """Return the first records that are in the buffer, at most ``count``."""
         last = self._ended or self._full
-        ends = split(self.buffer[: self.limits.row_bytes], last)[:count]
+        blank = self._blank
+        ends = split(self.buffer[blank : max(self.limits.row_bytes, blank)], last)[:count] + blank
         return Chunk(self.buffer[: ends[-1] if ends.size else 0], ends, 1)
+
+    @property
+    def _blank(self) -> int:
+        """The size of the blank lines at the beginning of the buffer."""
+        size = len(self.buffer) - len(self.buffer.lstrip(b"\r\n"))
+        stray = STRAY_RETURN.search(self.buffer, 0, size) if size else None
+        return stray.start() if stray else size
 
     @property
     def _full(self) -> bool:
@@ -150,7 +160,13 @@ class Text:
         """
         longest = self.limits.row_bytes
         while self.buffer or not self.at_end:
-            ends, size = split(self.buffer, self._ended), len(self.buffer)
+            blank = self._blank
+            if blank > BLOCK:
+                raw = self.take(blank)
+                yield Chunk(raw, np.zeros(0, dtype=np.int64), line)
+                line += raw.count(b"\n")
+                continue
+            ends, size = self._next_ends(split), len(self.buffer)
             if (ends[0] if ends.size else size) > longest:
                 if b"\n" not in self.buffer[:longest]:
                     raise StreamError(
@@ -160,17 +176,25 @@ class Text:
                     )
                 ends = split(self.buffer[:longest], True)[:1]
                 size = int(ends[-1]) if ends.size else longest
-            elif not self._ended:
-                if not ends.size:
-                    if self.at_end:
-                        self._defer(line)
-                    else:
-                        self.fill()
-                    continue
+            elif ends.size and not (self._ended and size <= 2 * BLOCK):
                 size = int(ends[-1])
+            elif not self._ended:
+                if self.at_end:
+                    self._defer(line)
+                else:
+                    self.fill()
+                continue
             raw = self.take(size)
             yield Chunk(raw, ends, line)
             line += raw.count(b"\n")
+
+    def _next_ends(self, split: Split) -> Ends:
+        """Return the ends of the next records: of one block, if it holds any."""
+        if len(self.buffer) > 2 * BLOCK:
+            ends = split(self.buffer[:BLOCK], False)
+            if ends.size:
+                return ends
+        return split(self.buffer, self._ended)
 
     def fraction(self) -> float:
         """Return the fraction of the text that has been read, 0 to 1."""
@@ -222,7 +246,7 @@ def line_ends(raw: bytes, final: bool) -> Ends:
 
 def places(raw: bytes, character: str) -> NDArray[np.int64]:
     """Return the positions of an ASCII character in some bytes."""
-    return np.flatnonzero(np.frombuffer(raw, np.uint8) == ord(character)).astype(np.int64)
+    return np.flatnonzero(np.frombuffer(raw, np.uint8) == ord(character))
 
 
 def without_blank(raw: bytes, ends: Ends, final: bool) -> Ends:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.feature_extraction import FeatureHasher
 
 from seqmed.arrays import Array
-from seqmed.tables.cells import Levels
+from seqmed.tables.cells import BOOLEANS, Levels
 
 # A level has its own column if at least this fraction of the first batch has it, and two rows.
 SMALLEST_SHARE, FEWEST = 0.002, 2
@@ -40,15 +41,21 @@ class OneHotColumn:
         kept = (text for text, count in zip(found.texts, counts, strict=True) if count >= fewest)
         return cls(name, tuple(sorted(kept)), bool((found.codes < 0).any()))
 
-    def encode(self, found: Levels) -> Array:
-        """Return the features of some cells, (n, k)."""
+    def encode(self, found: Levels, features: Array, begin: int) -> int:
+        """Write the features of some cells into zeros, and return the next column."""
         places = {text: place for place, text in enumerate(self.levels)}
+        if places.keys() <= BOOLEANS.keys():  # stored as numbers, 1 is true and 0 is false
+            places |= {str(int(BOOLEANS[text])): place for text, place in places.items()}
         other = len(self.levels) + self.missing
         absent = len(self.levels)  # the feature of missing cells, or of the others
         own = np.array([*(places.get(text, other) for text in found.texts), absent], dtype=np.intp)
-        features = np.zeros((found.codes.size, other + 1))
-        features[np.arange(found.codes.size), own[found.codes]] = 1.0
-        return features
+        features[np.arange(found.codes.size), begin + own[found.codes]] = 1.0
+        return begin + self.width
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return len(self.levels) + self.missing + 1
 
     @property
     def feature_names(self) -> list[str]:
@@ -64,12 +71,20 @@ class HashedColumn:
     name: str
     size: int = HASHED_SIZE
 
-    def encode(self, found: Levels) -> Array:
-        """Return the features of some cells, (n, size); zeros for missing cells."""
-        hasher = FeatureHasher(self.size, input_type="string")
-        rows = hasher.transform([*([text] for text in found.texts), []]).toarray()
-        features: Array = rows[found.codes]  # the last row is that of missing cells, with code -1
-        return features
+    def encode(self, found: Levels, features: Array, begin: int) -> int:
+        """Write the features of some cells into zeros, and return the next column."""
+        if found.texts:
+            hasher = FeatureHasher(self.size, input_type="string")
+            hashed = sp.csr_array(hasher.transform([[text] for text in found.texts]))
+            rows = np.flatnonzero(found.codes >= 0)  # zeros for missing cells
+            codes = found.codes[rows]
+            features[rows, begin + hashed.indices[codes]] = hashed.data[codes]
+        return begin + self.size
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return self.size
 
     @property
     def feature_names(self) -> list[str]:

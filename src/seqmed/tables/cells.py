@@ -1,8 +1,9 @@
-"""Cells of a raw column: numbers, levels, dates and texts.
+"""Cells of a raw column: numbers, levels and texts.
 
 A cell may be stored as a string or as a typed value. "1", 1 and 1.0 are the same cell. Strings such
 as "" and "NA" are missing cells, and so are null and NaN. All functions take a column of pyarrow
-and return arrays of the same length.
+and return arrays of the same length. A result depends on the cell only, not on the type of storage
+or on the other cells.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,16 +24,23 @@ from seqmed.arrays import Array, Mask
 from seqmed.estimators.validation import LARGEST_FEATURE
 
 # Strings that mark a missing cell.
-MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")
+MISSING_WORDS = (
+    "", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "-nan", "-NaN", "null", "NULL", "None",
+    "<NA>", "NaT", "?", "-", ".",
+)  # fmt: skip
 BOOLEANS = {"true": 1.0, "false": 0.0}
-NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
-WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,18}))(?:\.0*)?")
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+INFINITY = re.compile(r"[+-]?(?:inf|infinity)", re.IGNORECASE)
+# Whole numbers and other numbers as levels. Codes with leading zeros, such as 007, are no numbers.
+WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,300}))(?:\.0*)?")
+DECIMAL = re.compile(r"[+-]?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?")
+ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?")
+EPOCH = datetime(1970, 1, 1)
 # Type of dates: microseconds since 1970, without a time zone (UTC).
 MICROSECONDS = pa.timestamp("us")
 # Reasons why a cell is bad.
 NOT_A_NUMBER = "not a number"
 NOT_FINITE = "not finite or too large"
-NOT_A_DATE = "not a date"
 
 
 class TableError(ValueError):
@@ -51,6 +60,33 @@ class Levels(NamedTuple):
     codes: NDArray[np.intp]
 
 
+class Marks(NamedTuple):
+    """Marks of missing cells.
+
+    Attributes
+    ----------
+    words : strings without surrounding spaces.
+    levels : the same in their usual notation.
+    numbers : those that are numbers.
+    """
+
+    words: tuple[str, ...]
+    levels: frozenset[str]
+    numbers: tuple[float, ...]
+
+
+@lru_cache(maxsize=64)
+def marks(missing: tuple[str, ...]) -> Marks:
+    """Return the marks of missing cells: the usual ones, and further strings."""
+    further = tuple(word.strip() for word in missing)
+    words = (*MISSING_WORDS, *further)
+    known = tuple(float(word) for word in further if NUMBER.fullmatch(word))
+    return Marks(words, frozenset(map(level_text, words)), known)
+
+
+# -- values as texts ------------------------------------------------------------------------------
+
+
 def cell_text(value: Any) -> str | None:
     """Return a value as text, the same for every type of storage; None for a missing value.
 
@@ -58,44 +94,123 @@ def cell_text(value: Any) -> str | None:
     """
     if isinstance(value, str):
         return value.strip() or None
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None or value != value:  # NaN, NaT
         return None
-    if isinstance(value, bool):
+    if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace").strip() or None
+    if isinstance(value, float | np.floating):
+        return whole_or_float(float(value))
+    if isinstance(value, datetime):
+        moment = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+        return date_text(moment)
     return str(value)
 
 
-def whole(text: str) -> str:
-    """Return a whole number in its usual notation, and any other text unchanged."""
-    match = WHOLE.fullmatch(text)
-    return str(int(match[1])) if match else text
+def whole_or_float(value: float) -> str:
+    """Return a number as text: a whole number without a decimal point."""
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def date_text(moment: datetime) -> str:
+    """Return a date as text, without a time if it is midnight."""
+    text = moment.isoformat(" ")
+    return text.removesuffix(" 00:00:00")
 
 
 def level_text(text: str) -> str:
-    """Return a level in its usual notation: whole numbers, true and false."""
-    return text.lower() if text.lower() in BOOLEANS else whole(text)
+    """Return a level in its usual notation: numbers, true and false, and dates in ISO 8601."""
+    if text[:1] in "tTfF" and text.lower() in BOOLEANS:
+        return text.lower()
+    if not text or text[0] not in "+-.0123456789":
+        return text
+    match = WHOLE.fullmatch(text)
+    if match:
+        return str(int(match[1]))
+    if DECIMAL.fullmatch(text) and any(map(str.isdigit, text)):
+        value = float(text)
+        return whole_or_float(value) if math.isfinite(value) else text
+    if ISO_DATE.fullmatch(text):
+        try:
+            return date_text(EPOCH + timedelta(microseconds=round(iso_date(text) * 1e6)))
+        except (OverflowError, ValueError):  # NaN, or beyond the years 1 to 9999
+            return text
+    return text
+
+
+def iso_date(text: str) -> float:
+    """Return a text in ISO 8601 as seconds since 1970, NaN for any other text."""
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return moment.timestamp()
+    except (OverflowError, ValueError):
+        return math.nan
+
+
+# -- columns of few types -------------------------------------------------------------------------
 
 
 def plain(column: Any) -> Any:
-    """Return a column as one array of strings, numbers, booleans or dates."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):  # too large for one array, or without chunks
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    """Return a column as one array of strings, integers, floats, booleans or `MICROSECONDS`.
+
+    Decimal numbers become strings, which are rounded correctly when they are read. Durations become
+    seconds, and times of the day become strings.
+    """
+    array = column
+    if isinstance(array, pa.ChunkedArray):
+        parts = array.chunks or [pa.array([], array.type)]
+        array = parts[0] if len(parts) == 1 else pa.concat_arrays(unified(array))
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
     kind = array.type
     if types.is_dictionary(kind):
-        return plain(array.dictionary_decode())
-    if types.is_string(kind) or is_number_type(kind) or is_date_type(kind):
+        return plain(array.dictionary.take(array.indices))
+    if types.is_string(kind) or is_number_type(kind):
         return array
+    if is_date_type(kind):
+        return in_microseconds(array)
+    if types.is_duration(kind):
+        unit = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[kind.unit]
+        return compute.divide(array.cast(pa.int64()).cast(pa.float64(), safe=False), unit)
     if types.is_nested(kind):
-        raise TableError(f"a column holds {kind}, expected single values: convert or drop it.")
-    return array.cast(pa.string())
+        raise TableError(f"it holds {kind}, expected single values: convert or drop it.")
+    try:
+        strings = array.cast(pa.string())
+    except pa.ArrowException:
+        raise TableError(
+            f"it holds {kind} that is not text in UTF-8, expected single values: convert or drop "
+            "it."
+        ) from None
+    return (
+        compute.replace_substring_regex(strings, r"\.0+$", "") if types.is_time(kind) else strings
+    )
+
+
+def unified(column: pa.ChunkedArray) -> list[Any]:
+    """Return the chunks of a column; those of a dictionary have the same one."""
+    whole = column.unify_dictionaries() if types.is_dictionary(column.type) else column
+    return list(whole.chunks)
+
+
+def in_microseconds(array: Any) -> Any:
+    """Return dates in microseconds, in UTC. Shorter units are cut off."""
+    if types.is_timestamp(array.type) and array.type.unit == "ns":
+        nanoseconds = array.cast(pa.int64())
+        parts = compute.divide(nanoseconds, 1000)  # towards 0
+        below = compute.less(compute.subtract(nanoseconds, compute.multiply(parts, 1000)), 0)
+        return compute.subtract(parts, below.cast(pa.int64())).cast(MICROSECONDS)
+    try:
+        return array.cast(MICROSECONDS)
+    except pa.ArrowInvalid:
+        raise TableError("it holds dates beyond the year 290000: correct or drop it.") from None
 
 
 def is_number_type(kind: Any) -> bool:
-    """Whether a column of this type holds numbers, booleans or only missing cells."""
-    tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
+    """Whether a column of this type holds numbers or booleans."""
+    tests = (types.is_integer, types.is_floating, types.is_boolean)
     return any(test(kind) for test in tests)
 
 
@@ -107,22 +222,34 @@ def is_date_type(kind: Any) -> bool:
 def cleaned(strings: Any, missing: Sequence[str]) -> Any:
     """Return strings without surrounding spaces; missing cells are null."""
     trimmed = compute.utf8_trim_whitespace(strings)
-    words = pa.array([*MISSING_WORDS, *missing], pa.string())
+    words = pa.array(marks(tuple(missing)).words, pa.string())
     return compute.if_else(compute.is_in(trimmed, words), pa.scalar(None, pa.string()), trimmed)
 
 
+def seconds(array: Any) -> Array:
+    """Return dates in microseconds as seconds, NaN if missing."""
+    return floats(array.cast(pa.int64())) / 1e6
+
+
+# -- numbers --------------------------------------------------------------------------------------
+
+
 def numbers(column: Any, missing: Sequence[str] = ()) -> tuple[Array, dict[int, str]]:
-    """Return cells as numbers, NaN if missing, and the reasons of bad cells by their index."""
+    """Return cells as numbers, NaN if missing or bad, and the reasons of bad cells by index."""
     array = plain(column)
+    bad: dict[int, str] = {}
     if types.is_string(array.type):
         values, bad = parsed_numbers(array, missing)
-    elif is_date_type(array.type):
-        values, bad = np.full(len(array), np.nan), dict.fromkeys(range(len(array)), NOT_A_NUMBER)
+    elif types.is_timestamp(array.type):
+        values = np.full(len(array), np.nan)
+        bad = dict.fromkeys(np.flatnonzero(valid(array)).tolist(), NOT_A_NUMBER)
     else:
-        values, bad = floats(array), {}
-    with np.errstate(invalid="ignore"):
+        values = floats(array)
+    for mark in marks(tuple(missing)).numbers:
+        values = np.where(values == mark, np.nan, values)
+    if values.size and not np.nanmax(np.abs(values), initial=0.0) <= LARGEST_FEATURE:
         large = np.abs(values) > LARGEST_FEATURE
-    if large.any():
+        values = np.where(large, np.nan, values)
         bad = bad | dict.fromkeys(np.flatnonzero(large).tolist(), NOT_FINITE)
     return values, bad
 
@@ -134,125 +261,70 @@ def floats(array: Any) -> Array:
     return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
+def valid(array: Any) -> Mask:
+    """Return a mask of the cells that are not null."""
+    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
+
+
 def parsed_numbers(strings: Any, missing: Sequence[str]) -> tuple[Array, dict[int, str]]:
     """Return the numbers in strings, and the reasons of bad cells."""
-    if not missing:
+    for cells in (strings, cleaned(strings, missing)):
         try:
-            return floats(strings), {}
+            values = floats(cells)
         except pa.ArrowInvalid:
-            pass
-    strings = cleaned(strings, missing)
-    try:
-        return floats(strings), {}
-    except pa.ArrowInvalid:
-        pass
-    written = compute.fill_null(
-        compute.match_substring_regex(strings, f"^(?:{NUMBER.pattern})$"), False
-    )
-    unsigned = compute.utf8_ltrim(strings, "+")
-    values = floats(compute.if_else(written, unsigned, pa.scalar(None, pa.string()))).copy()
-    bad: dict[int, str] = {}
-    others = compute.and_(compute.invert(written), compute.is_valid(strings))
-    for place in np.flatnonzero(others.to_numpy(zero_copy_only=False)).tolist():
-        word = BOOLEANS.get(strings[place].as_py().lower())
-        if word is None:
-            bad[place] = NOT_A_NUMBER
-        else:
-            values[place] = word
-    return values, bad
+            continue
+        if np.count_nonzero(np.isnan(values)) == cells.null_count:  # else spellings of NaN
+            return values, {}
+    strings = cells
+    written = matches(strings, NUMBER)
+    values = floats(compute.if_else(written, strings, pa.scalar(None, pa.string()))).copy()
+    lower = compute.utf8_lower(strings)
+    for word, number in BOOLEANS.items():
+        values[filled(compute.equal(lower, word))] = number
+    values[filled(matches(lower, INFINITY))] = np.inf
+    bad = np.isnan(values) & valid(strings)
+    return values, dict.fromkeys(np.flatnonzero(bad).tolist(), NOT_A_NUMBER)
+
+
+def matches(strings: Any, pattern: re.Pattern[str]) -> Any:
+    """Return whether whole strings match a pattern."""
+    ignoring = bool(pattern.flags & re.IGNORECASE)
+    return compute.match_substring_regex(strings, f"^(?:{pattern.pattern})$", ignore_case=ignoring)
+
+
+def filled(mask: Any) -> Mask:
+    """Return a mask of pyarrow; null is False."""
+    return np.asarray(compute.fill_null(mask, False).to_numpy(zero_copy_only=False))
+
+
+# -- levels and texts -----------------------------------------------------------------------------
 
 
 def levels(column: Any, missing: Sequence[str] = ()) -> Levels:
     """Return the levels of a column."""
     array = plain(column)
-    if is_date_type(array.type):
-        array = array.cast(pa.string())
+    if types.is_timestamp(array.type):  # as `date_text`
+        array = compute.replace_substring_regex(array.cast(pa.string()), r"\.0+$", "")
+        array = compute.replace_substring(array, " 00:00:00", "")
     coded = array.dictionary_encode()
-    absent = {*MISSING_WORDS, *missing}
+    absent = marks(tuple(missing)).levels
     texts: dict[str, int] = {}
     codes = []
     for value in coded.dictionary.to_pylist():
         text = cell_text(value)
-        text = None if text is None or text in absent else level_text(text)
-        codes.append(-1 if text is None else texts.setdefault(text, len(texts)))
+        text = None if text is None else level_text(text)
+        codes.append(-1 if text is None or text in absent else texts.setdefault(text, len(texts)))
     places = np.asarray(compute.fill_null(coded.indices, len(codes)).to_numpy())
     return Levels(list(texts), np.array([*codes, -1], dtype=np.intp)[places])
 
 
 def strings(column: Any, missing: Sequence[str] = ()) -> list[str]:
     """Return cells as texts, empty if missing."""
-    array = plain(column)
-    if not types.is_string(array.type):
-        array = pa.array([cell_text(value) for value in array.to_pylist()], pa.string())
-    absent = {*MISSING_WORDS, *missing}
-    found = (text and text.strip() for text in array.to_pylist())
-    return ["" if text is None or text in absent else text for text in found]
-
-
-def dates(column: Any, form: str = "", missing: Sequence[str] = ()) -> tuple[Array, dict[int, str]]:
-    """Return cells as seconds since 1970 in UTC, NaN if missing, and the reasons of bad cells.
-
-    Parameters
-    ----------
-    column : the column.
-    form : format of strings as in `strptime`; empty for ISO 8601.
-    missing : further strings that mark a missing cell.
-    """
-    array = plain(column)
-    if is_date_type(array.type):
-        return seconds(array.cast(MICROSECONDS, safe=False)), {}
-    if not types.is_string(array.type):
-        values = floats(array)
-        return np.full(len(array), np.nan), dict.fromkeys(
-            np.flatnonzero(~np.isnan(values)).tolist(), NOT_A_DATE
-        )
-    array = cleaned(array, missing)
-    times: Array = iso_dates(array) if not form else parsed_dates(array, form)
-    bad = np.isnan(times) & array.is_valid().to_numpy(zero_copy_only=False)
-    return times, dict.fromkeys(np.flatnonzero(bad).tolist(), NOT_A_DATE)
-
-
-def seconds(array: Any) -> Array:
-    """Return timestamps in microseconds as seconds, NaN if missing."""
-    return floats(array.cast(pa.int64())) / 1e6
-
-
-def parsed_dates(array: Any, form: str) -> Array:
-    """Return strings of one format as seconds, NaN for all others."""
-    return seconds(compute.strptime(array, form, "us", error_is_null=True))
-
-
-def iso_dates(array: Any) -> Array:
-    """Return strings in ISO 8601 as seconds, NaN for all others."""
-    try:
-        return seconds(array.cast(MICROSECONDS))
-    except pa.ArrowInvalid:
-        coded = array.dictionary_encode()
-        known = [iso_date(text) for text in coded.dictionary.to_pylist()]
-        places = np.asarray(compute.fill_null(coded.indices, len(known)).to_numpy())
-        times: Array = np.array([*known, np.nan])[places]
-        return times
-
-
-def iso_date(text: str) -> float:
-    """Return a text in ISO 8601 as seconds, NaN for any other text."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return math.nan
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    try:
-        return moment.timestamp()
-    except (OverflowError, ValueError):
-        return math.nan
+    found = levels(column, missing)
+    texts = [*found.texts, ""]
+    return [texts[code] for code in found.codes.tolist()]
 
 
 def missing_cells(column: Any, missing: Sequence[str] = ()) -> Mask:
     """Return a mask of the missing cells."""
-    array = plain(column)
-    if types.is_string(array.type):
-        array = cleaned(array, missing)
-    elif types.is_floating(array.type):
-        return np.isnan(floats(array))
-    return np.asarray(array.is_null().to_numpy(zero_copy_only=False))
+    return levels(column, missing).codes < 0

@@ -14,12 +14,14 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from seqmed.arrays import Points
+from seqmed.arrays import Array, Points
+from seqmed.estimators.validation import LARGEST_FEATURE
 from seqmed.tables import encoding as encodings
 from seqmed.tables import kinds
-from seqmed.tables.cells import NOT_A_DATE, NOT_A_NUMBER, NOT_FINITE, TableError
+from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE, TableError
+from seqmed.tables.dates import NOT_A_DATE
 from seqmed.tables.encoding import BadCell, Choices, Encoding, column_kinds, listed, typed
-from seqmed.tables.frames import as_table
+from seqmed.tables.frames import as_array, as_table, is_array
 from seqmed.tables.kinds import ColumnKind
 from seqmed.tables.words import LARGEST_SIZE, TFIDF, WEIGHTS
 
@@ -168,9 +170,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         choices, table = self._choices(), as_table(X)
         if not table.num_rows:
             raise TableError("the first batch has no rows, expected at least one: pass some.")
-        _, bad = typed(column_kinds(table, choices), choices.missing_values, table)
+        columns = column_kinds(table, choices)
+        batch, bad = typed(columns, choices.missing_values, table)
         refuse_bad(bad)
-        encoding = encodings.fit_encoding(table, choices)
+        encoding = encodings.fit_encoding(columns, batch, choices)
         warn_of_unused(encoding.columns)
         self.encoding_ = encoding
         return self
@@ -206,6 +209,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 raise ValueError(f"{name}={value!r}, expected a list of strings: correct it.")
         features = None if self.features is None else tuple(self.features)
         named = {*chosen, *(features or ())}
+        for name in features or ():
+            if chosen.get(name) == kinds.DROP:
+                raise ValueError(
+                    f"column {name!r} is named twice, to be used and to be dropped: leave one out."
+                )
         if self.label is not None and self.label in named:
             raise ValueError(
                 f"column {self.label!r} is the column of labels and cannot be a feature: leave it "
@@ -243,9 +251,43 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             If a column is missing, or a cell cannot be encoded.
         """
         check_is_fitted(self)
+        numbers = self._only_numbers(X)
+        if numbers is not None:
+            return encodings.encode_numbers(self.encoding_, numbers)
         table, bad = self.typed(X)
         refuse_bad(bad)
         return encodings.encode(self.encoding_, table)
+
+    def _only_numbers(self, X: Any) -> Array | None:
+        """Return the used columns of an array of numbers, if they are valid numbers; else None.
+
+        A table of pyarrow would take as long to make as wide rows to encode.
+        """
+        encoding = self.encoding_
+        if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "iuf":
+            return None
+        if encoding.needed != encoding.numbers.names or encoding.missing_values:
+            return None
+        names = self._column_names(X.shape[1])
+        if names != encoding.needed:
+            places = {name: place for place, name in enumerate(names)}
+            X = X[:, [places[name] for name in encoding.needed]]
+        numbers = np.asarray(X, dtype=np.float64)
+        sizes = np.nanmax(np.abs(numbers), initial=0.0) if numbers.size else 0.0
+        return numbers if sizes <= LARGEST_FEATURE else None
+
+    def _column_names(self, width: int) -> tuple[str, ...]:
+        """Return the names of the columns of an array."""
+        encoding = self.encoding_
+        names = tuple(each.name for each in encoding.columns)
+        if width == len(names):
+            return names
+        if width == len(encoding.needed):
+            return encoding.needed
+        raise TableError(
+            f"X has {width} features, but TableEncoder is expecting {len(names)} features as "
+            f"input, or the {len(encoding.needed)} that are used: {listed(encoding.needed)}."
+        )
 
     def typed(self, X: Any) -> tuple[pa.Table, dict[int, BadCell]]:
         """Return the used columns with their types, and the first bad cell of each bad row.
@@ -264,16 +306,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             Bad cells by the index of their row. They are missing in ``table``.
         """
         check_is_fitted(self)
+        names = None
+        if is_array(X):
+            X = as_array(X)
+            names = self._column_names(X.shape[1])
         encoding = self.encoding_
-        names: Sequence[str] = self.feature_names_in_.tolist()
-        if isinstance(X, np.ndarray | list | tuple) and not isinstance(X, Mapping):
-            width = np.shape(X)[1] if np.ndim(X) == 2 else -1
-            names = encoding.needed if width == len(encoding.needed) else names
-            if width not in (-1, len(names)):
-                raise TableError(
-                    f"X has {width} columns without names, expected {len(names)}, or the "
-                    f"{len(encoding.needed)} that are used: {listed(encoding.needed)}."
-                )
         return typed(encoding.columns, encoding.missing_values, as_table(X, names))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
@@ -314,7 +351,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
         tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
         return tags
 

@@ -8,8 +8,10 @@ dates, one-hot levels, hashed levels, words.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +22,7 @@ from seqmed.arrays import Array, Points
 from seqmed.tables import cells, kinds
 from seqmed.tables.categories import HashedColumn, OneHotColumn
 from seqmed.tables.cells import TableError
-from seqmed.tables.dates import DateColumn
+from seqmed.tables.dates import DateColumn, dates
 from seqmed.tables.kinds import ColumnKind
 from seqmed.tables.numbers import NumberColumns
 from seqmed.tables.words import COUNTS, WordColumn
@@ -79,18 +81,35 @@ class Encoding:
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the features."""
-        others: list[Any] = [*self.dates, *self.one_hot, *self.hashed, *self.words]
-        names = (name for each in others for name in each.feature_names)
-        return [*self.numbers.feature_names, *names]
+        """The names of the features, each once."""
+        parts: list[Any] = [
+            self.numbers, *self.dates, *self.one_hot, *self.hashed, *self.words
+        ]  # fmt: skip
+        return distinct([name for each in parts for name in each.feature_names])
+
+    @property
+    def n_dense(self) -> int:
+        """The number of features except words."""
+        parts: list[Any] = [self.numbers, *self.dates, *self.one_hot, *self.hashed]
+        return sum(each.width for each in parts)
 
     @property
     def n_features(self) -> int:
         """The number of features."""
-        listed: list[Any] = [self.numbers, *self.dates, *self.one_hot]
-        hashed: list[Any] = [*self.hashed, *self.words]
-        named = sum(len(each.feature_names) for each in listed)
-        return named + int(sum(each.size for each in hashed))
+        return self.n_dense + sum(each.size for each in self.words)
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """Return names; a name that occurs again gets a number."""
+    found: dict[str, None] = {}
+    for name in names:
+        free = name
+        for number in count(2):
+            if free not in found:
+                break
+            free = f"{name}_{number}"
+        found[free] = None
+    return list(found)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -107,13 +126,15 @@ def column_kinds(table: pa.Table, choices: Choices) -> tuple[ColumnKind, ...]:
     for name in names:
         column, missing = table.column(name), choices.missing_values
         if name in choices.kinds:
-            kind = kinds.chosen(name, choices.kinds[name], column, missing)
+            with naming(name):
+                kind = kinds.chosen(name, choices.kinds[name], column, missing)
         elif choices.features is not None and name not in choices.features:
             kind = ColumnKind(name, kinds.DROP, "chosen")
-        elif is_nested(column):
-            kind = ColumnKind(name, kinds.DROP, "nested")
         else:
-            kind = kinds.infer(name, column, missing)
+            try:
+                kind = kinds.infer(name, column, missing)
+            except TableError:
+                kind = ColumnKind(name, kinds.DROP, "nested")
         found.append(kind)
     if all(each.kind == kinds.DROP for each in found):
         reasons = ", ".join(f"{each.name!r} ({each.reason})" for each in found[:LISTED])
@@ -125,9 +146,13 @@ def column_kinds(table: pa.Table, choices: Choices) -> tuple[ColumnKind, ...]:
     return tuple(found)
 
 
-def is_nested(column: Any) -> bool:
-    """Whether a column holds lists or other nested values."""
-    return bool(pa.types.is_nested(column.type))
+@contextmanager
+def naming(column: str) -> Iterator[None]:
+    """Name a column in errors."""
+    try:
+        yield
+    except TableError as error:
+        raise TableError(f"column {column!r}: {error}") from None
 
 
 def refuse_missing(wanted: Sequence[str], names: Sequence[str]) -> None:
@@ -141,9 +166,8 @@ def refuse_missing(wanted: Sequence[str], names: Sequence[str]) -> None:
             raise TableError(f"the table has no column {name!r}: {meant}")
 
 
-def fit_encoding(table: pa.Table, choices: Choices) -> Encoding:
-    """Return the encoding of a stream whose first batch is a raw table without bad cells."""
-    columns = column_kinds(table, choices)
+def fit_encoding(columns: tuple[ColumnKind, ...], table: pa.Table, choices: Choices) -> Encoding:
+    """Return the encoding of a stream whose first batch is a table from `typed`."""
     named = {kind: tuple(each for each in columns if each.kind == kind) for kind in
              (kinds.NUMERIC, kinds.DATE, kinds.CATEGORICAL, kinds.HASHED, kinds.TEXT)}  # fmt: skip
     missing = tuple(choices.missing_values)
@@ -153,20 +177,20 @@ def fit_encoding(table: pa.Table, choices: Choices) -> Encoding:
     return Encoding(
         columns,
         missing,
-        NumberColumns.fit(numbers, number_matrix(table, numbers, missing), scale=choices.scale),
+        NumberColumns.fit(numbers, number_matrix(table, numbers), scale=choices.scale),
         tuple(
-            DateColumn.fit(each.name, each.form, dates_in(table, each, missing))
+            DateColumn.fit(each.name, each.form, cells.seconds(table.column(each.name)))
             for each in named[kinds.DATE]
         ),
         tuple(
-            OneHotColumn.fit(each.name, cells.levels(table[each.name], missing))
+            OneHotColumn.fit(each.name, cells.levels(table.column(each.name), missing))
             for each in named[kinds.CATEGORICAL]
         ),
         tuple(HashedColumn(each.name) for each in named[kinds.HASHED]),
         tuple(
             WordColumn.fit(
                 each.name,
-                cells.strings(table[each.name], missing),
+                cells.strings(table.column(each.name), missing),
                 choices.text_size,
                 choices.text_weights,
             )
@@ -176,16 +200,11 @@ def fit_encoding(table: pa.Table, choices: Choices) -> Encoding:
     )
 
 
-def dates_in(table: pa.Table, column: ColumnKind | DateColumn, missing: Sequence[str]) -> Array:
-    """Return a column of dates, (n,) seconds, NaN for missing and bad cells."""
-    return cells.dates(table.column(column.name), column.form, missing)[0]
-
-
-def number_matrix(table: pa.Table, names: Sequence[str], missing: Sequence[str]) -> Array:
-    """Return columns of numbers, (n, p), NaN for missing and bad cells."""
+def number_matrix(table: pa.Table, names: Sequence[str]) -> Array:
+    """Return columns of floats, (n, p), NaN for missing cells."""
     matrix = np.empty((table.num_rows, len(names)))
     for place, name in enumerate(names):
-        matrix[:, place] = cells.numbers(table.column(name), missing)[0]
+        matrix[:, place] = cells.floats(table.column(name))
     return matrix
 
 
@@ -203,34 +222,53 @@ def typed(
         raw = table.column(each.name)
         array = raw
         faults: dict[int, str] = {}
-        if each.kind == kinds.NUMERIC:
-            values, faults = cells.numbers(raw, missing)
-            array = pa.array(values)
-        elif each.kind == kinds.DATE:
-            values, faults = cells.dates(raw, each.form, missing)
-            array = pa.array(values * 1e6, from_pandas=True).cast(pa.int64(), safe=False)
-            array = array.cast(cells.MICROSECONDS)
+        with naming(each.name):
+            if each.kind == kinds.NUMERIC:
+                values, faults = cells.numbers(raw, missing)
+                array = pa.array(values)
+            elif each.kind == kinds.DATE:
+                values, faults = dates(raw, each.form, missing)
+                moments = np.rint(np.nan_to_num(values) * 1e6).astype(np.int64)
+                array = pa.array(moments, mask=np.isnan(values)).cast(cells.MICROSECONDS)
+            else:
+                array = cells.plain(raw)
         for row, reason in faults.items():
             if row not in bad:
-                bad[row] = BadCell(reason, each.name, shown(raw[row].as_py()))
+                bad[row] = BadCell(reason, each.name, shown(raw[row]))
         arrays.append(array)
     return pa.Table.from_arrays(arrays, [each.name for each in used]), bad
 
 
-def shown(value: Any) -> str:
-    """Return a cell for a message: on one line, and shortened."""
+def shown(cell: Any) -> str:
+    """Return a cell of pyarrow for a message: on one line, and shortened."""
+    try:
+        value = cell.as_py()
+    except (ValueError, OverflowError):  # dates beyond those of Python
+        value = str(cell)
     text = repr(value[: SHOWN + 1] if isinstance(value, str) else value)
     return text if len(text) <= SHOWN + 2 else f"{text[:SHOWN]}..."
+
+
+def encode_numbers(encoding: Encoding, numbers: Array) -> Array:
+    """Return the features of (n, p) numbers, if all columns are numbers."""
+    features = np.zeros((numbers.shape[0], encoding.n_dense))
+    encoding.numbers.encode(numbers, features)
+    return features
 
 
 def encode(encoding: Encoding, table: pa.Table) -> Points:
     """Return the features of a table from `typed`: an array, or a CSR array if there are words."""
     missing = encoding.missing_values
-    blocks = [encoding.numbers.encode(number_matrix(table, encoding.numbers.names, missing))]
-    blocks += [each.encode(dates_in(table, each, missing)) for each in encoding.dates]
-    categories: list[Any] = [*encoding.one_hot, *encoding.hashed]
-    blocks += [each.encode(cells.levels(table.column(each.name), missing)) for each in categories]
-    features = np.hstack(blocks)
+    features = np.zeros((table.num_rows, encoding.n_dense))
+    begin = encoding.numbers.encode(number_matrix(table, encoding.numbers.names), features)
+    for date in encoding.dates:
+        block = date.encode(cells.seconds(table.column(date.name)))
+        features[:, begin : begin + block.shape[1]] = block
+        begin += block.shape[1]
+    categories: list[OneHotColumn | HashedColumn] = [*encoding.one_hot, *encoding.hashed]
+    for column in categories:
+        found = cells.levels(table.column(column.name), missing)
+        begin = column.encode(found, features, begin)
     if not encoding.words:
         return features
     words = [

@@ -1,19 +1,21 @@
-"""Tables of any library as tables of pyarrow, with the cells unchanged."""
+"""Tables of any library as tables of pyarrow."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from seqmed.tables.cells import TableError, cell_text
 
 ACCEPTED = (
     "a data frame of pandas or polars, a table of pyarrow, a list of dictionaries, a dictionary of "
-    "columns, or an array of numbers"
+    "columns, or an array"
 )
 
 
@@ -23,21 +25,29 @@ def as_table(X: Any, names: Sequence[str] | None = None) -> pa.Table:
     Parameters
     ----------
     X : a data frame of pandas or polars, a table or record batch of pyarrow, a list of
-        dictionaries, a dictionary of columns, or an (n, p) array of numbers.
+        dictionaries, a dictionary of columns, or an (n, p) array.
     names : names of the columns of an array; by default x0, x1, ...
     """
     if isinstance(X, pa.RecordBatch):
         X = pa.Table.from_batches([X])
     if isinstance(X, pa.Table):
-        return checked(X)
+        refuse_twice(X.column_names)
+        return X
     if isinstance(X, Mapping):
         return from_columns(dict(X))
-    if isinstance(X, list | tuple) and X and all(isinstance(row, Mapping) for row in X):
+    if is_array(X):
+        return from_array(X, names)
+    if isinstance(X, list | tuple):
         keys = dict.fromkeys(name for row in X for name in row)
         return from_columns({name: [row.get(name) for row in X] for name in keys})
-    if isinstance(X, np.ndarray | list | tuple) or sp.issparse(X):
-        return from_array(X, names)
     return from_frame(X)
+
+
+def is_array(X: Any) -> bool:
+    """Whether rows are an array, or a list of rows without names."""
+    if isinstance(X, list | tuple):
+        return not X or not all(isinstance(row, Mapping) for row in X)
+    return isinstance(X, np.ndarray) or sp.issparse(X)
 
 
 def from_frame(X: Any) -> pa.Table:
@@ -48,26 +58,37 @@ def from_frame(X: Any) -> pa.Table:
         frame = nw.from_native(X, eager_only=True)
     except TypeError:
         raise TableError(f"X is a {type(X).__name__}, expected {ACCEPTED}: convert it.") from None
-    columns = {name: frame.get_column(name) for name in frame.columns}
-    return from_columns({name: series_values(column) for name, column in columns.items()})
+    except nw.exceptions.DuplicateError:
+        raise TableError("two columns have the same name: rename one of them.") from None
+    names = list(frame.columns)
+    refuse_twice(list(map(str, names)))
+    columns = [series_values(frame.get_column(name)) for name in names]
+    return pa.Table.from_arrays([as_column(each) for each in columns], list(map(str, names)))
 
 
 def series_values(series: Any) -> Any:
     """Return a column of narwhals as an array of pyarrow, or as a list of mixed values."""
-    try:
-        return series.to_arrow()
-    except (pa.ArrowException, TypeError, OverflowError):
+    import narwhals as nw
+
+    if series.dtype == nw.Object:  # pyarrow would take numbers among dates for dates
         return series.to_list()
+    try:
+        array = series.to_arrow()
+    except (pa.ArrowException, TypeError, OverflowError, ValueError, NotImplementedError):
+        return series.to_list()
+    inner = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    strange = isinstance(inner, pa.BaseExtensionType) or pa.types.is_struct(inner)
+    return series.to_list() if strange else array  # periods and intervals of pandas
 
 
 def from_columns(columns: Mapping[Any, Any]) -> pa.Table:
     """Return a table of named columns."""
-    named = {str(name): as_column(values) for name, values in columns.items()}
+    names = list(map(str, columns))
+    refuse_twice(names)
+    named = {name: as_column(values) for name, values in zip(names, columns.values(), strict=True)}
     sizes = {name: len(column) for name, column in named.items()}
     if len(set(sizes.values())) > 1:
         raise TableError(f"columns have different lengths, {sizes}: expected one cell per row.")
-    if len(named) < len(columns):
-        raise TableError("two columns have the same name: rename one of them.")
     return pa.table(named)
 
 
@@ -78,41 +99,70 @@ def as_column(values: Any) -> Any:
     if hasattr(values, "to_list"):  # a column of pandas or polars
         import narwhals as nw
 
-        values = series_values(nw.from_native(values, series_only=True))
+        series = nw.from_native(values, series_only=True, pass_through=True)
+        values = series_values(series) if isinstance(series, nw.Series) else values.to_list()
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
-    if np.ndim(values) == 0:
-        raise TableError(f"a column is {values!r:.50}, expected a cell for every row.")
+    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
+        raise TableError(f"a column is {values!r:.50}, expected a list with a cell for every row.")
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1 or values.dtype.kind == "c":
+            raise TableError(
+                f"a column is an array of type {values.dtype} and shape {values.shape}, expected "
+                "one cell for every row: convert it."
+            )
+        if values.dtype.kind in "biufMm" and values.dtype.isnative:
+            return pa.array(values, from_pandas=True)
+        values = values.tolist()
+    values = [None if is_absent(value) else value for value in values]
+    if len({*map(type, values)} - {type(None)}) > 1:  # pyarrow would round or refuse some of them
+        return pa.array([cell_text(value) for value in values], pa.string())
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, TypeError, OverflowError, ValueError):
-        return pa.array([cell_text(present(value)) for value in values], pa.string())
+        return pa.array([cell_text(value) for value in values], pa.string())
 
 
-def present(value: Any) -> Any:
-    """Return a value; None for the missing values of pandas."""
-    return None if type(value).__name__ in ("NAType", "NaTType") else value
+def is_absent(value: Any) -> bool:
+    """Whether a value is None, NaN, or a missing value of pandas."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or is_nan(value)
+
+
+def is_nan(value: Any) -> bool:
+    """Whether a value is a float NaN."""
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
 def from_array(X: Any, names: Sequence[str] | None) -> pa.Table:
-    """Return an array of numbers as a table."""
-    if sp.issparse(X):
-        raise TableError(f"X is a sparse matrix, expected {ACCEPTED}: convert it.")
-    array = np.asarray(X)
-    if array.ndim != 2 or array.dtype.kind not in "biuf":
-        raise TableError(
-            f"X is an array of type {array.dtype} and shape {array.shape}, expected {ACCEPTED}: "
-            "convert it."
-        )
+    """Return an array as a table."""
+    array = as_array(X)
     names = [f"x{place}" for place in range(array.shape[1])] if names is None else list(names)
-    columns = [pa.array(np.ascontiguousarray(array[:, place])) for place in range(len(names))]
+    columns = [as_column(np.ascontiguousarray(array[:, place])) for place in range(len(names))]
     return pa.Table.from_arrays(columns, names)
 
 
-def checked(table: pa.Table) -> pa.Table:
-    """Return a table; refuse two columns with the same name."""
-    names = table.column_names
+def as_array(X: Any) -> NDArray[Any]:
+    """Return a matrix, or a list of rows, as an array."""
+    if sp.issparse(X):
+        raise TableError(f"X is a sparse matrix, expected {ACCEPTED}: convert it.")
+    try:
+        array = np.asarray(X)
+        if array.dtype.kind in "US" and not isinstance(X, np.ndarray):
+            array = np.asarray(X, dtype=object)  # mixed cells of a list of rows
+    except ValueError:
+        raise TableError(f"X has rows of different lengths, expected {ACCEPTED}.") from None
+    if array.dtype.kind == "c":
+        raise TableError("Complex data not supported: X is complex, expected real numbers.")
+    if array.ndim != 2:
+        raise TableError(
+            f"X is an array of shape {array.shape}, expected {ACCEPTED}, (rows, columns). Reshape "
+            "your data: X.reshape(-1, 1) is one column, X.reshape(1, -1) is one row."
+        )
+    return array
+
+
+def refuse_twice(names: Sequence[str]) -> None:
+    """Refuse two columns with the same name."""
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = Counter(names).most_common(1)[0][0]
         raise TableError(f"two columns are named {twice!r}: rename one of them.")
-    return table

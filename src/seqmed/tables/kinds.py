@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from pyarrow import types
+import pyarrow as pa
+from pyarrow import compute, types
 
+from seqmed.arrays import Array
 from seqmed.tables import cells
 from seqmed.tables.cells import Levels
+from seqmed.tables.dates import date_format
 
 NUMERIC, CATEGORICAL, TEXT, DATE, DROP = CHOICES = (
     "numeric", "categorical", "text", "date", "drop",
@@ -26,13 +29,10 @@ MAJORITY = 0.5
 WORDS, DISTINCT = 3.0, 0.5
 # Smallest number of rows in which distinct values are taken for an id.
 ENOUGH_ROWS = 30
+# Integers of this size and more are rounded by floats.
+LARGEST_INTEGER = 2.0**53
 # Names that pandas gives to the index of a data frame.
 ROW_NUMBERS = ("__index_level_0__", "", "Unnamed: 0")
-# Formats of dates besides ISO 8601, each also with hours and minutes, and with seconds.
-DATE_FORMATS = (
-    "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%b %d, %Y", "%d %b %Y",
-)  # fmt: skip
-TIME_FORMATS = ("", " %H:%M", " %H:%M:%S")
 
 
 @dataclass(frozen=True)
@@ -72,72 +72,90 @@ def infer(name: str, column: Any, missing: Sequence[str] = ()) -> ColumnKind:
     missing : further strings that mark a missing cell.
     """
     array = cells.plain(column)
+    if types.is_dictionary(column.type):  # declared by the data frame
+        return of_levels(name, cells.levels(array, missing), declared=True)
+    if not types.is_timestamp(array.type) and not has_only_booleans(array, missing):
+        values, bad = cells.numbers(array, missing)
+        n_known = np.count_nonzero(~np.isnan(values))
+        if not bad or n_known > MAJORITY * (n_known + len(bad)):
+            return of_numbers(name, exact(array, values, missing), bad)
     found = cells.levels(array, missing)
+    kind = of_levels(name, found, declared=cells.BOOLEANS.keys() >= {*found.texts})
+    if kind.kind == DROP and kind.reason != "id":
+        return kind
+    if types.is_timestamp(array.type):
+        return ColumnKind(name, DATE)
+    counts = np.bincount(found.codes[found.codes >= 0], minlength=len(found.texts))
+    form = date_format(found.texts, counts, MAJORITY * counts.sum())
+    return kind if form is None else ColumnKind(name, DATE, form=form)
+
+
+def has_only_booleans(array: Any, missing: Sequence[str]) -> bool:
+    """Whether all cells of a column are true, false or missing, and at least one is not missing."""
+    if not types.is_string(array.type):
+        return bool(types.is_boolean(array.type))
+    lower = compute.utf8_lower(compute.utf8_trim_whitespace(array))
+    words = compute.is_in(lower, pa.array([*cells.BOOLEANS]))
+    if not compute.any(words).as_py():
+        return False
+    return cells.BOOLEANS.keys() >= {*cells.levels(array, missing).texts}
+
+
+def exact(array: Any, values: Array, missing: Sequence[str]) -> Array:
+    """Return numbers; codes of the levels if some are integers that a float would round."""
+    known = values[~np.isnan(values)]
+    if np.abs(known).max(initial=0.0) < LARGEST_INTEGER or (known != np.floor(known)).any():
+        return values
+    codes = cells.levels(array, missing).codes
+    return np.where(codes < 0, np.nan, codes)
+
+
+def of_numbers(name: str, values: Array, bad: Mapping[int, str]) -> ColumnKind:
+    """Return the kind of a column of numbers, NaN for missing and bad cells."""
+    known = values[~np.isnan(values)]
+    if not known.size:
+        return ColumnKind(name, DROP, "empty")
+    if known.size == values.size and (known == known[0]).all():
+        return ColumnKind(name, DROP, "constant")
+    if not bad and is_id(name, known):
+        return ColumnKind(name, DROP, "id")
+    return ColumnKind(name, NUMERIC)
+
+
+def is_id(name: str, known: Array) -> bool:
+    """Whether a column holds a different whole number in every row with a value."""
+    if known.size < ENOUGH_ROWS and name not in ROW_NUMBERS:
+        return False
+    return bool((known == np.floor(known)).all()) and np.unique(known).size == known.size
+
+
+def of_levels(name: str, found: Levels, *, declared: bool) -> ColumnKind:
+    """Return the kind of a column of levels: categories, unless they are texts or an id.
+
+    Parameters
+    ----------
+    name : the column.
+    found : its cells.
+    declared : whether they are known to be categories.
+    """
     present = int((found.codes >= 0).sum())
     if not present:
         return ColumnKind(name, DROP, "empty")
     if len(found.texts) == 1 and present == found.codes.size:
         return ColumnKind(name, DROP, "constant")
-    if types.is_dictionary(column.type):  # declared by the data frame
+    if declared:
         return category(name, found)
-    if types.is_boolean(array.type) or {text.lower() for text in found.texts} <= {*cells.BOOLEANS}:
-        return category(name, found)
-    values, _ = cells.numbers(array, missing)
-    known = values[~np.isnan(values)]
-    if known.size > MAJORITY * present:
-        return (
-            ColumnKind(name, DROP, "id") if is_id(name, known, found) else ColumnKind(name, NUMERIC)
-        )
-    form = date_format(array, present, missing)
-    if form is not None:
-        return ColumnKind(name, DATE, form=form)
     words = np.mean([len(text.split()) for text in found.texts])
     if words >= WORDS and len(found.texts) > max(DISTINCT * present, 1):
         return ColumnKind(name, TEXT)
-    if len(found.texts) == found.codes.size >= ENOUGH_ROWS:
+    if len(found.texts) == present >= ENOUGH_ROWS:
         return ColumnKind(name, DROP, "id")
     return category(name, found)
-
-
-def is_id(name: str, known: Any, found: Levels) -> bool:
-    """Whether a column holds a different whole number in every row."""
-    distinct = known.size == found.codes.size and np.unique(known).size == known.size
-    if not distinct or not (known == np.floor(known)).all():
-        return False
-    return known.size >= ENOUGH_ROWS or name in ROW_NUMBERS
 
 
 def category(name: str, found: Levels) -> ColumnKind:
     """Return the kind of a column of categories."""
     return ColumnKind(name, CATEGORICAL if len(found.texts) <= MOST_LEVELS else HASHED)
-
-
-def date_format(array: Any, present: int, missing: Sequence[str]) -> str | None:
-    """Return the format of a column of dates; None if it holds none."""
-    best, most = None, MAJORITY * present
-    for form in formats(array):
-        times, _ = cells.dates(array, form, missing)
-        known = int((~np.isnan(times)).sum())
-        if known > most:
-            best, most = form, known
-        if known == present:
-            break
-    return best
-
-
-def formats(array: Any) -> Sequence[str]:
-    """Return the formats to try: all if the cells are strings with digits."""
-    if not types.is_string(array.type):
-        return ("",)
-    sample = [text for text in array.slice(0, 100).to_pylist() if text]
-    if not any(character.isdigit() for text in sample for character in text):
-        return ()
-    return ("", *all_formats())
-
-
-def all_formats() -> list[str]:
-    """Return all formats of dates except ISO 8601."""
-    return [date + time for date in DATE_FORMATS for time in TIME_FORMATS]
 
 
 def chosen(name: str, kind: str, column: Any, missing: Sequence[str] = ()) -> ColumnKind:
@@ -147,7 +165,7 @@ def chosen(name: str, kind: str, column: Any, missing: Sequence[str] = ()) -> Co
     if kind == CATEGORICAL:
         return category(name, cells.levels(column, missing))
     if kind == DATE:
-        array = cells.plain(column)
-        present = int((~cells.missing_cells(array, missing)).sum())
-        return ColumnKind(name, DATE, form=date_format(array, present, missing) or "")
+        found = cells.levels(column, missing)
+        counts = np.bincount(found.codes[found.codes >= 0], minlength=len(found.texts))
+        return ColumnKind(name, DATE, form=date_format(found.texts, counts, 0.0) or "")
     return ColumnKind(name, kind)

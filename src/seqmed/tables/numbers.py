@@ -49,14 +49,23 @@ class NumberColumns:
             scales = np.where(sizes > 0, sizes, 1.0)
         return cls(names, medians, scales, np.asarray(absent.any(axis=0)), scale)
 
-    def encode(self, cells: Array) -> Array:
-        """Return the features of cells (n, p): the numbers, then the indicators."""
-        absent = np.isnan(cells)
-        features = np.where(absent, self.medians, cells)
+    def encode(self, cells: Array, features: Array) -> int:
+        """Write the features of cells (n, p), then the indicators; return the next column."""
+        p, absent = len(self.names), np.isnan(cells)
+        numbers = features[:, :p]
+        numbers[:] = cells
+        if absent.any():
+            np.copyto(numbers, self.medians, where=absent)
         if self.centred:
-            features -= self.medians
-            features /= self.scales
-        return np.hstack([features, absent[:, self.flagged]])
+            numbers -= self.medians
+            numbers /= self.scales
+        features[:, p : self.width] = absent[:, self.flagged]
+        return self.width
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return len(self.names) + int(np.count_nonzero(self.flagged))
 
     @property
     def feature_names(self) -> list[str]:

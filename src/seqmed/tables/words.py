@@ -53,6 +53,8 @@ class WordColumn:
         if self.places is None or self.frequencies is None:
             return hashed_words(texts, self.size, pairs=False)
         rows = hashed_words(texts, self.size, pairs=True)
+        if not rows.nnz:
+            return rows
         place = np.searchsorted(self.places, rows.indices)
         place = np.minimum(place, max(self.places.size - 1, 0))
         found = np.zeros(rows.indices.size)
@@ -70,6 +72,8 @@ class WordColumn:
 
 def hashed_words(texts: Sequence[str], size: int, *, pairs: bool) -> sp.csr_array:
     """Return counts of words, and of pairs of neighbouring words, hashed to ``size`` columns."""
+    if not texts:
+        return sp.csr_array((0, size))
     vectorizer: Any = HashingVectorizer(
         n_features=size,
         ngram_range=(1, 2 if pairs else 1),

@@ -1,0 +1,85 @@
+"""Small hostile files are read or refused in one line, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.hostile_files import MAKERS, hostile_file
+
+FILES = 300
+# Bytes of memory that a process may use, including Python and its libraries.
+LARGEST = 600 * 2**20
+# Seconds after which reading is taken to hang.
+PATIENCE = 1200
+
+READER = """
+import json, resource, sys, time, warnings
+from seqmed.streams import LabelColumn, Stream, StreamError
+
+class Everything:
+    columns = None
+    def needed(self):
+        return self.columns
+    def decide(self, table):
+        self.columns = tuple(table.column_names)
+    def faults(self, table):
+        return {}
+
+warnings.simplefilter("ignore")
+for path in sys.stdin.read().split("\\n"):
+    for on_error in ("stop", "skip"):
+        begin, result, rows = time.monotonic(), "read", 0
+        try:
+            stream = Stream(
+                path, label=LabelColumn("y"), check=Everything(), on_error=on_error,
+                first_batch_size=1000,
+            )
+            for batch in stream:
+                rows += batch.table.num_rows
+        except StreamError as error:
+            result = str(error)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        seconds = time.monotonic() - begin
+        print(json.dumps([path, result, rows, peak, seconds]), flush=True)
+"""
+
+
+def results(paths):
+    """What became of every file, read one after the other in a process of their own."""
+    done = subprocess.run(
+        [sys.executable, "-c", READER],
+        input="\n".join(map(str, paths)),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-300:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def check(paths):
+    found = results(paths)
+    assert len(found) == 2 * len(paths)
+    for path, result, _, peak, _ in found:
+        assert "\n" not in result
+        assert peak < LARGEST, (path, result, peak)
+    return found
+
+
+def test_one_of_each_kind(tmp_path):
+    paths = [hostile_file(tmp_path, number) for number in range(len(MAKERS))]
+    found = check(paths)
+    assert {path for path, result, *_ in found if result == "read"}
+    assert {path for path, result, *_ in found if result != "read"}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("part", range(1, FILES // len(MAKERS)))
+def test_many_of_each_kind(tmp_path, part):
+    first = part * len(MAKERS)
+    check([hostile_file(tmp_path, number) for number in range(first, first + len(MAKERS))])
