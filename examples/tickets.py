@@ -42,7 +42,13 @@ SENTENCES = {
 }
 THINGS = ["lamp", "headphones", "kettle", "desk", "speaker", "jacket", "watch", "shelf", "scale"]
 DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"]
-ENDINGS = ["", " Thank you.", " I write for the second time.", " Kind regards, M.", " Please hurry."]
+ENDINGS = [
+    "",
+    " Thank you.",
+    " I write for the second time.",
+    " Kind regards, M.",
+    " Please hurry.",
+]
 COLUMNS = ("ticket", "message", "country", "orders")
 
 

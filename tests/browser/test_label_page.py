@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
+from examples.tickets import CLASSES, tickets
 from selenium.webdriver.common.keys import Keys
 
 from seqmed.labeling.ledger import Ledger
 from seqmed.labeling.log import LabelLog
 from seqmed.model_file import load_with_extra
 from tests.browser.page import Page
-from examples.tickets import CLASSES, tickets
 from tests.support.command import seqmed
 from tests.support.labeling import Command, Site, clouds, new_model, write_rows
 from tests.support.state import state_bits
