@@ -394,3 +394,26 @@ def test_a_learner_that_fails_is_reported_and_labels_are_still_saved(tmp_path, m
     with pytest.raises(RuntimeError, match="a defect"):
         work()
     assert content(site).count(b"\n") == 21
+
+
+def test_ids_and_classes_with_control_characters_leave_a_log_that_can_be_read(tmp_path):
+    ids = [f"a\x00\n{number}\u2028" for number in range(20)]
+    table = TABLE.slice(0, 20)
+    model = new_model(table)
+    odd = ["x\ny", "=1+1"] * 10
+    model.partial_fit(table, odd, new_points=False)
+    with Site(tmp_path, table.append_column("id", pa.array(ids)), model, id_name="id") as site:
+        ada = site.person()
+        for _ in range(12):
+            ada.label(truth)
+    with LabelLog(site.log.path) as log:
+        assert len(log.events) == 12
+        assert {event.guess for event in log.events} <= {"x y", "=1+1", *TRUTH}
+        assert all(event.id.startswith("a  ") for event in log.events)
+
+
+def test_strangers_do_not_use_up_the_limit(site, monkeypatch):
+    ada = site.person()
+    for _ in range(500):
+        assert site.request("GET", "/wrong/status")[0] == 403
+    ada.label(truth)

@@ -124,9 +124,9 @@ def label(
                     f"{path}: {counted(log.repaired, 'byte')} of an unfinished last line removed. "
                     "It was never confirmed."
                 )
-            check_log(log)
+            check_log(log, label_check(progress))
             if import_file is not None:
-                add_labels(log, import_file)
+                add_labels(log, import_file, label_check(progress))
             if export_file is not None:
                 export(log, export_file)
                 return
@@ -233,13 +233,17 @@ def label_check(progress: Progress) -> Callable[[str], str]:
     """Return the function that returns a label as it is stored, or refuses it."""
     from seqmed.labeling.events import LabelingError, checked_label
     from seqmed.labeling.rows import cell_text
+    from seqmed.streams.values import text_label
 
-    convert, kind = as_label(progress), progress.known_label.type
+    convert, column = as_label(progress), progress.known_label
 
     def check(text: str) -> str:
-        label = convert(checked_label(text))
+        written = text_label(checked_label(text), column.unlabeled)
+        if written is None:
+            raise LabelingError(f"{text!r} marks rows without a label: choose another name")
+        label = convert(written)
         if label is None:
-            raise LabelingError(f"the labels of this model are of type {kind}: type one of these")
+            raise LabelingError(f"the labels of this model are of type {column.type}")
         return cell_text(label)
 
     return check
@@ -366,9 +370,11 @@ class AllColumns:
 
 def short_names(names: Sequence[str]) -> list[str]:
     """Return the names of files without folders; equal names are numbered."""
+    from seqmed.labeling.events import as_one_line
+
     found: list[str] = []
     for name in names:
-        short = Path(name).name
+        short = as_one_line(Path(name).name, 200)
         same = sum(each == short or each.startswith(f"{short} (") for each in found)
         found.append(f"{short} ({same + 1})" if same else short)
     return found
@@ -391,7 +397,7 @@ def check_columns(pool: Pool, names: Sequence[str]) -> None:
 # -- the label log ---------------------------------------------------------------------------------
 
 
-def check_log(log: LabelLog) -> None:
+def check_log(log: LabelLog, check_label: Callable[[str], str]) -> None:
     """Refuse a log with events that are not possible, such as a withdrawal without a label."""
     from seqmed.labeling.events import LabelingError
     from seqmed.labeling.ledger import Ledger
@@ -400,6 +406,8 @@ def check_log(log: LabelLog) -> None:
     for number, event in enumerate(log.events, 1):
         try:
             ledger.apply(event)
+            if event.label and check_label(event.label) != event.label:
+                raise LabelingError(f"the label {event.label!r} is not in its usual form")
         except LabelingError as error:
             raise CommandError(
                 f"{log.path}, event {number}: {error}. Restore the file from a copy, or name "
@@ -407,7 +415,7 @@ def check_log(log: LabelLog) -> None:
             ) from None
 
 
-def add_labels(log: LabelLog, path: Path) -> None:
+def add_labels(log: LabelLog, path: Path, check_label: Callable[[str], str]) -> None:
     """Append the events in a file of JSON lines that the log does not have."""
     from seqmed.labeling.events import LabelingError
     from seqmed.labeling.ledger import Ledger
@@ -419,6 +427,8 @@ def add_labels(log: LabelLog, path: Path) -> None:
         if event in known:
             continue
         try:
+            if event.label:
+                event = event._replace(label=check_label(event.label))
             ledger.apply(event)
         except LabelingError as error:
             raise CommandError(

@@ -27,6 +27,7 @@ from seqmed.labeling.events import (
     Event,
     LabelingError,
     RowKey,
+    as_one_line,
     checked_label,
     checked_name,
 )
@@ -291,13 +292,14 @@ class Desk:
         event = Event(kind, now, person, key.file, key.row, self._id(key), label)
         if card is None:
             return event
-        return event._replace(why=card.why, guess=card.guess, probability=card.probability)
+        guess = as_one_line(card.guess)
+        return event._replace(why=card.why, guess=guess, probability=card.probability)
 
     def _id(self, key: RowKey) -> str:
         if self._id_name is None:
             return ""
         text = self.pool.cells(key, [self._id_name]).get(self._id_name, "")
-        return " ".join(text.split())[:1000]
+        return as_one_line(text)
 
     def _key(self, request: dict[str, Any]) -> RowKey:
         file, row = request.get("file"), request.get("row")

@@ -20,6 +20,8 @@ WITH_LABEL = (LABEL, CHANGE, SETTLE)
 UNCERTAIN, UNLIKE, RANDOM = REASONS = ("uncertain", "unlike", "random")
 # Largest number of characters of names and labels.
 LONGEST_NAME, LONGEST_LABEL = 60, 200
+# Largest number of characters of ids and predicted classes.
+LONGEST_TEXT = 1000
 # A cell that begins with one of these is a formula in spreadsheets.
 FORMULAS = "=+@"
 
@@ -92,10 +94,10 @@ def checked_event(values: dict[str, Any]) -> Event:
         checked_name(str(values.get("person") or "")),
         one_line(str(values.get("file") or ""), "file", 255),
         row_number(values.get("row")),
-        one_line(str(values.get("id") or ""), "id", 1000),
+        one_line(str(values.get("id") or ""), "id", LONGEST_TEXT),
         label,
         why,
-        one_line(str(values.get("guess") or ""), "guess", 1000),
+        one_line(str(values.get("guess") or ""), "guess", LONGEST_TEXT),
         probability(values.get("probability")),
     )
 
@@ -131,6 +133,13 @@ def one_line(text: str, what: str, longest: int) -> str:
     if any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in text):
         raise LabelingError(f"{what} has a line break or another control character: remove it")
     return text
+
+
+def as_one_line(text: str, longest: int = LONGEST_TEXT) -> str:
+    """Return a text of the data on one line: control characters become spaces, the end is cut."""
+    kinds = ("Cc", "Cs", "Zl", "Zp")
+    letters = (" " if unicodedata.category(each) in kinds else each for each in text[:longest])
+    return "".join(letters).strip()
 
 
 def checked_name(text: str) -> str:

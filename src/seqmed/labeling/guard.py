@@ -106,8 +106,6 @@ class Guard:
         headers: dict[bytes, list[bytes]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.lower(), []).append(value)
-        if not self._all.take():
-            return 429, "too many requests: wait a moment"
         host = headers.get(b"host", [])
         if len(host) != 1 or not self.is_own(host[0].decode("latin-1")):
             return 421, "this address is not served here: use the address that the command printed"
@@ -123,7 +121,8 @@ class Guard:
             each not in (b"same-origin", b"none") for each in headers.get(b"sec-fetch-site", [])
         ):
             return 403, "requests of other sites are refused"
-        if changing and not self._changes.take():
+        # counted after the token is checked, so that strangers cannot use up the limit
+        if not self._all.take() or (changing and not self._changes.take()):
             return 429, "too many requests: wait a moment"
         length = headers.get(b"content-length", [b"0"])
         if any(not each.isdigit() or int(each[:20]) > LARGEST_BODY for each in length):

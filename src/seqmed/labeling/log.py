@@ -63,6 +63,9 @@ class LabelLog:
 
     def append(self, events: Sequence[Event]) -> None:
         """Append events and sync them to the disk. If that fails, the log is unchanged."""
+        for event in events:
+            if checked_event(event._asdict()) != event:
+                raise LabelingError(f"{event.event} of row {event.row} is not in its usual form")
         self._write(b"".join(line(as_cells(event)) for event in events))
         self.events.extend(events)
 
