@@ -6,8 +6,8 @@ Random labeling gives the labels of 10 % of the rows, drawn at random, to the sa
 way. Printed are the test accuracy of random labeling, and the accuracy of the page with 20 to 60 %
 of these labels. A seed gives the order of rows and all draws.
 
-Coverage. 100 simulations of 150 answers on clouds that overlap: how often the interval of the
-random checks covers the accuracy of the models that predicted them, measured on 4000 other rows.
+Coverage. 100 simulations of 120 answers on clouds that overlap: how often the interval of the
+random checks covers the accuracy of the models that predicted them, measured on 2000 other rows.
 
 Latency. `seqmed label` on 100,000 rows of 20 numbers and a short text, in a process of its own. A
 client answers twice per second, faster than people do, while the model learns. Printed are the
@@ -54,7 +54,7 @@ from seqmed.labeling.server import Server
 SETS, SEEDS = ("usps", "sms_spam"), (0, 1, 2)
 RANDOM_SHARE, SHARES = 0.1, (0.2, 0.3, 0.4, 0.5, 0.6)
 BATCH, FIRST_BATCH = 500, 1000
-SIMULATIONS, ANSWERS, OTHER_ROWS = 100, 150, 4000
+SIMULATIONS, ANSWERS, OTHER_ROWS = 100, 120, 2000
 N_ROWS, N_ANSWERS, PAUSE = 100_000, 240, 0.5
 
 
@@ -226,7 +226,7 @@ def simulate(seed):
     """Return the interval of the random checks, and the accuracy of the models that predicted."""
     random = np.random.default_rng(seed)
     centres = random.normal(size=(4, 6)) * 1.1
-    table, truth = clouds(1200, random, centres)
+    table, truth = clouds(800, random, centres)
     others, others_truth = clouds(OTHER_ROWS, random, centres)
     learner = LabelLearner(new_model(table, seed), Pool(TableRows(table), seed=seed))
     learner.begin()
