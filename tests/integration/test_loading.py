@@ -77,7 +77,7 @@ def test_an_array_holds_the_columns_that_the_model_names(folder):
     points = frame[["a", "c"]].to_numpy()
     np.testing.assert_array_equal(model.predict_proba(points), model.predict_proba(frame))
     for wrong in (frame[["a", "b"]], points[:, :1], points[0], frame.to_numpy()):
-        with pytest.raises(ValueError, match=r"column|array"):
+        with pytest.raises(ValueError, match=r"column|array|features"):
             model.predict(wrong)
 
 

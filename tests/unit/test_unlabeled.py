@@ -14,7 +14,7 @@ import seqmed
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.selection.search import PrequentialSearch
-from seqmed.streams import Columns, Stream, StreamError
+from seqmed.streams import LabelColumn, Stream, StreamError
 
 CLASSIFIERS = {
     "SeqMED": SeqMED(gamma=0.5),
@@ -167,8 +167,8 @@ def test_a_marker_of_ones_own_cannot_be_a_class(batch):
 
 def labels_in(path, cells, unlabeled=None):
     path.write_text("x,y\n" + "".join(f"{row},{cell}\n" for row, cell in enumerate(cells)))
-    columns = Columns(label="y", unlabeled=unlabeled)
-    return [label for batch in Stream([path], columns) for label in batch.y]
+    label = LabelColumn("y", unlabeled)
+    return [each for batch in Stream([path], label=label) for each in batch.y]
 
 
 def test_minus_one_in_a_file_is_unlabeled(tmp_path):

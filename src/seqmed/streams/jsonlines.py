@@ -79,13 +79,13 @@ class JsonLines(TextTable):
         raw = whole_objects(chunk)
         if raw is None:
             return None
+        # Two blocks, for two threads; a block holds at least one row.
+        block = max(len(raw) // 2, 2 * int(sizes.max())) + 1
+        read = arrow_json.ReadOptions(use_threads=True, block_size=block)
         parse = arrow_json.ParseOptions(
             explicit_schema=pa.schema([(name, self._types[name]) for name in names]),
             unexpected_field_behavior="error" if chosen is None else "ignore",
         )
-        # Two blocks, for two threads; a block holds at least one row.
-        block = max(len(raw) // 2, 2 * int(sizes.max())) + 1
-        read = arrow_json.ReadOptions(use_threads=True, block_size=block)
         try:
             table = arrow_json.read_json(pa.BufferReader(raw), read, parse)
         except pa.ArrowException:
@@ -144,6 +144,8 @@ class Rows:
         self._columns: dict[str, list[Any]] = {name: [] for name in names}
         self._faults: dict[int, Fault] = {}
         self._cells = Allowance(limits, source, len(chunk.raw))
+        sizes = np.diff(chunk.ends, prepend=0)
+        self._long = bool(sizes.size) and int(sizes.max()) > limits.cell_bytes
 
     def read(self) -> Cells:
         """Return all rows as a table, and the faults of bad ones."""
@@ -197,10 +199,13 @@ class Rows:
         if not encodable(name):
             check_column_names([name], self._source, self._limits)
         kinds = set(map(type, values)) - {type(None)}
-        if kinds & {list, dict} or str in kinds:
-            values = [self._single(name, row, value) for row, value in enumerate(values)]
-            kinds = set(map(type, values)) - {type(None)}
-        return typed_array(values, kinds)
+        if not (kinds & {list, dict} or (str in kinds and self._long)):
+            try:
+                return typed_array(values, kinds)
+            except UnicodeEncodeError:
+                pass
+        values = [self._single(name, row, value) for row, value in enumerate(values)]
+        return typed_array(values, set(map(type, values)) - {type(None)})
 
     def _single(self, name: str, row: int, value: Any) -> Any:
         """Return a cell, None if it is nested, too long or cannot be encoded."""

@@ -254,8 +254,10 @@ def without_blank(raw: bytes, ends: Ends, final: bool) -> Ends:
     if final and len(raw) > (ends[-1] if ends.size else 0):
         ends = np.append(ends, len(raw))
     sizes = np.diff(ends, prepend=0)
-    view = np.frombuffer(raw, np.uint8)
-    breaks = (view == ord("\n")) | (view == ord("\r"))
     short = np.flatnonzero(sizes <= 2)
-    blank = breaks[ends[short] - 1] & breaks[ends[short] - sizes[short]]
-    return np.delete(ends, short[blank])
+    if not short.size:
+        return ends
+    view = np.frombuffer(raw, np.uint8)
+    last, first = view[ends[short] - 1], view[ends[short] - sizes[short]]
+    breaks = (ord("\n"), ord("\r"))
+    return np.delete(ends, short[np.isin(last, breaks) & np.isin(first, breaks)])

@@ -1,0 +1,197 @@
+"""Ordinary, dirty tables are learned, resumed, evaluated and predicted with no option but --label.
+
+Otherwise they are refused in one line, and its remedy works. The model is the same in Python.
+"""
+
+import csv
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import seqmed as library
+from tests.support.command import seqmed
+from tests.support.mixed_tables import DIRT, LABEL, PARTS, cars, hidden
+from tests.support.state import assert_same_bits
+
+pytestmark = pytest.mark.filterwarnings("ignore:columns that are not used")
+
+
+def learn(folder, dirt, name, *options):
+    """Learn a part in a new or an old model."""
+    return seqmed(folder, "learn", "model", f"{name}.{DIRT[dirt].suffix}", *options)
+
+
+def probabilities(folder):
+    """The probabilities that `predict` has written."""
+    with (folder / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    names = [name for name in rows[0] if name.startswith("probability_")]
+    return np.array([[float(row[name]) for name in names] for row in rows])
+
+
+@pytest.fixture(params=DIRT)
+def dirt(request):
+    return request.param
+
+
+@pytest.fixture
+def table(dirt, tmp_path):
+    """The table as it is meant, written in three dirty files."""
+    frame = DIRT[dirt].change(cars())
+    for part, rows in PARTS.items():
+        written = frame[rows] if part == "holdout" else hidden(frame[rows])
+        DIRT[dirt].write(written, tmp_path / f"{part}.{DIRT[dirt].suffix}", part)
+    return frame
+
+
+def test_a_dirty_table_is_learned_resumed_evaluated_and_predicted(dirt, table, tmp_path):
+    remedy = DIRT[dirt].remedy
+    result = learn(tmp_path, dirt, "first", "--label", LABEL)
+    if remedy:
+        lines = [line for line in result.err.splitlines() if "warning" not in line]
+        assert (result.code, len(lines)) == (2, 1), result
+        assert remedy[0] in lines[0], lines
+        assert not (tmp_path / "model").exists()
+        result = learn(tmp_path, dirt, "first", "--label", LABEL, *remedy)
+    assert result.code == 0, result.err
+    again = remedy if remedy[:1] == ("--on-error",) else ()
+    result = learn(tmp_path, dirt, "second", *again)
+    assert result.code == 0, result.err
+    holdout = f"holdout.{DIRT[dirt].suffix}"
+    result = seqmed(tmp_path, "evaluate", "model", holdout, "--json", *again)
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["accuracy"] > 0.7
+    result = seqmed(tmp_path, "predict", "model", holdout, "-o", "out.csv", *again)
+    assert result.code == 0, result.err
+    assert "Traceback" not in result.err
+
+
+# Ways that change what the cells mean for pandas, or the cells themselves.
+OTHER_CELLS = ("mixed types", "thousands", "spaces", "row numbers")
+
+
+def test_python_agrees_with_the_command_to_the_bit(dirt, table, tmp_path):
+    if dirt in OTHER_CELLS:
+        pytest.skip("the table of the test has other cells than the file")
+    remedy = DIRT[dirt].remedy
+    assert learn(tmp_path, dirt, "first", "--label", LABEL, *remedy).code == 0
+    assert learn(tmp_path, dirt, "second").code == 0
+    model = library.make_stream_pipeline(
+        label=LABEL, missing_values=remedy[1:] if "--na" in remedy else (), random_state=0
+    )
+    for part in ("first", "second"):
+        rows = hidden(table[PARTS[part]])
+        labels = rows[LABEL]
+        if dirt == "no labels in a file" and part == "second":
+            labels = [None] * len(rows)
+        model.partial_fit(rows, labels)
+    loaded = library.load(tmp_path / "model")
+    assert_same_bits(model, loaded)
+    holdout = table[PARTS["holdout"]]
+    seqmed(tmp_path, "predict", "model", f"holdout.{DIRT[dirt].suffix}", "-o", "out.csv")
+    np.testing.assert_array_equal(probabilities(tmp_path), model.predict_proba(holdout))
+    # and back: the command continues what Python has saved
+    library.save(model, tmp_path / "model")
+    result = learn(tmp_path, dirt, "holdout")
+    assert result.code == 0, result.err
+    model.partial_fit(holdout, holdout[LABEL])
+    assert_same_bits(model, library.load(tmp_path / "model"))
+
+
+@pytest.mark.parametrize("kind", ["integers", "floats", "texts"])
+def test_an_id_changes_nothing(tmp_path, kind):
+    frame = cars().drop(columns="plate")
+    ids = pd.Series(np.random.default_rng(0).permutation(10_000)[: len(frame)])
+    ids = {"integers": ids, "floats": ids.astype(float), "texts": "a" + ids.astype(str)}[kind]
+    found = []
+    for name, rows in (("without", frame), ("with", frame.assign(number=ids.to_numpy()))):
+        hidden(rows[:300]).to_csv(tmp_path / f"{name}.csv", index=False)
+        rows[300:].to_csv(tmp_path / "holdout.csv", index=False)
+        result = seqmed(tmp_path, "learn", name, f"{name}.csv", "--label", LABEL)
+        assert result.code == 0, result.err
+        assert ("'number' (a different value in every row)" in result.err) == (name == "with")
+        seqmed(tmp_path, "predict", name, "holdout.csv", "-o", "out.csv", "--force")
+        found.append(probabilities(tmp_path))
+        kept = (tmp_path / "out.csv").read_text().startswith("file,row,number,label")
+        assert kept == (name == "with"), "predictions keep the id"
+    np.testing.assert_array_equal(*found)
+
+
+# -- late labels ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def late(tmp_path):
+    """A folder with rows of which few have labels, and all labels by id."""
+    frame = cars()
+    hidden(frame).to_csv(tmp_path / "rows.csv", index=False)
+    frame[["plate", LABEL]][:100].to_csv(tmp_path / "late.csv", index=False)
+    assert seqmed(tmp_path, "learn", "model", "rows.csv", "--label", LABEL).code == 0
+    return tmp_path
+
+
+LATE = ("learn", "model", "rows.csv", "--late", "late.csv", "--id", "plate")
+
+
+def test_late_labels_are_learned_once(late):
+    before = library.load(late / "model")
+    result = seqmed(late, *LATE)
+    assert result.code == 0, result.err
+    frame = cars()
+    known = hidden(frame)[LABEL].notna()
+    new = frame[:100][~known[:100]]
+    assert f"{len(new)} late labels added, 0 corrected, {known[:100].sum()} known" in result.out
+    before.partial_fit(new, new[LABEL], new_points=False)
+    assert_same_bits(before, library.load(late / "model"))
+    again = seqmed(late, *LATE)
+    assert "0 late labels added, 0 corrected, 100 known before" in again.out
+    assert_same_bits(before, library.load(late / "model"))
+
+
+def test_a_corrected_label_withdraws_the_old_one(late):
+    assert seqmed(late, *LATE).code == 0
+    model, frame = library.load(late / "model"), cars()
+    row = frame[:1]
+    wrong = {"USA": "Japan", "Japan": "Europe", "Europe": "USA"}[row[LABEL].item()]
+    (late / "late.csv").write_text(f"plate,Origin\n{row['plate'].item()},{wrong}\n")
+    result = seqmed(late, *LATE)
+    assert "0 late labels added, 1 corrected, 0 known before" in result.out
+    model.retract(row, row[LABEL])
+    model.partial_fit(row, [wrong], new_points=False)
+    assert_same_bits(model, library.load(late / "model"))
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ("plate,Origin\nK-0001,\n", "has no labels in column 'Origin'"),
+        ("number,Origin\nK-0001,USA\n", "late.csv has no column 'plate'"),
+    ],
+)
+def test_late_labels_that_cannot_be_joined(late, labels, said):
+    (late / "late.csv").write_text(labels)
+    before = (late / "model").read_bytes()
+    result = seqmed(late, *LATE)
+    assert (result.code, said in result.err) == (2, True), result.err
+    assert (late / "model").read_bytes() == before
+
+
+def test_late_labels_of_unknown_and_repeated_ids(late):
+    (late / "late.csv").write_text("plate,Origin\nnone,USA\nK-0001,USA\n")
+    result = seqmed(late, *LATE)
+    assert result.code == 0
+    assert "1 id of late.csv not found in the data: 'none'" in result.err
+    rows = pd.read_csv(late / "rows.csv")
+    pd.concat([rows, rows[1:2]]).to_csv(late / "rows.csv", index=False)
+    result = seqmed(late, *LATE)
+    assert (result.code, "id 'K-0001' occurs twice" in result.err) == (2, True), result.err
+
+
+def test_late_labels_of_rows_that_were_not_learned(late):
+    cars().to_csv(late / "other.csv", index=False)
+    result = seqmed(late, "learn", "model", "other.csv", *LATE[3:])
+    assert (result.code, "has not been learned" in result.err) == (2, True), result.err
+    result = seqmed(late, *LATE[:-2])
+    assert (result.code, "--late is used only with --id COLUMN" in result.err) == (2, True)
