@@ -129,6 +129,29 @@ def test_several_files_with_labels_are_continued(tmp_path):
     assert extra["record"]["labeled"] == 35
 
 
+def test_a_file_that_has_grown_is_continued(tmp_path):
+    truth = write_rows(tmp_path / "rows.csv", 60)
+    with Command(tmp_path, *LABEL) as command:
+        ada = command.person()
+        for _ in range(12):
+            ada.label(lambda row: truth[row - 1])
+        command.end()
+    more = write_rows(tmp_path / "more.csv", 60, seed=1)
+    truth += more
+    lines = (tmp_path / "more.csv").read_text().splitlines()[1:]
+    with (tmp_path / "rows.csv").open("a") as file:
+        file.writelines(f"new{line}\n" for line in lines)
+    with Command(tmp_path, *LABEL) as command:
+        assert command.get("status")["rows"] == 120
+        ada = command.person()
+        rows = [ada.label(lambda row: truth[row - 1])["row"] for _ in range(15)]
+        assert max(rows) > 60
+        assert command.end()[1] == 0
+    model, extra = load_with_extra(tmp_path / "model")
+    assert extra["record"]["labeled"] == 27
+    assert model.steps[-1][1]._stream.registry.counts.sum() == 27
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

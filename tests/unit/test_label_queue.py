@@ -194,7 +194,7 @@ def test_a_learner_that_was_saved_anywhere_continues_in_the_same_way():
         assert second.to_json() == learner.to_json()
 
 
-def test_another_log_or_other_data_are_refused():
+def test_another_log_is_refused():
     table, truth = clouds(150)
     learner = LabelLearner(new_model(table), Pool(TableRows(table)))
     events = make_events(learner, truth, 12)
@@ -204,9 +204,21 @@ def test_another_log_or_other_data_are_refused():
         LabelLearner(learner.model, learner.pool).resume(other, progress)
     with pytest.raises(LabelingError, match="another label log"):
         LabelLearner(learner.model, learner.pool).resume(events[:3], progress)
-    short = LabelLearner(learner.model, Pool(TableRows(table.slice(0, 20))))
-    with pytest.raises(LabelingError, match="data have changed"):
-        short.resume(events, progress)
+
+
+def test_files_that_have_grown_give_new_rounds():
+    table, truth = clouds(150)
+    learner = LabelLearner(new_model(table), Pool(TableRows(table)))
+    events = make_events(learner, truth, 32)
+    grown = pa.concat_tables([table, clouds(100, seed=1)[0]])
+    again = LabelLearner(learner.model, Pool(TableRows(grown)))
+    again.resume(events, learner.progress())
+    again.begin()
+    cards = again.rounds[round_at(again.ledger.n_answers)]
+    assert any(card.key.row > 150 for card in cards)
+    answered = {key for key, row in again.ledger.rows.items() if row.answered}
+    assert not {card.key for card in cards} & answered
+    assert again.changes == learner.changes
 
 
 def test_the_model_has_the_labels_of_the_ledger():

@@ -143,6 +143,7 @@ class LabelLearner:
         """Return everything but the model and the ledger."""
         return json.dumps(
             {
+                "pool": self.pool.fingerprint,
                 "rounds": rounds_to_json(self.rounds),
                 "next_round": self._next_round,
                 "n_steps": self._n_steps,
@@ -155,7 +156,10 @@ class LabelLearner:
         )
 
     def restore(self, ledger: Ledger, stored: str) -> None:
-        """Continue from a ledger and the result of `to_json`."""
+        """Continue from a ledger and the result of `to_json`.
+
+        If the files have grown since then, the rounds are chosen again from the new pool.
+        """
         try:
             state = json.loads(stored)
             rounds = rounds_from_json(state["rounds"])
@@ -167,19 +171,14 @@ class LabelLearner:
             kept = {RowKey(str(f), int(r)): str(label) for f, r, label in state["kept_labels"]}
             probes = [[str(label) for label in probe] for probe in state["probes"]]
             numbers = int(state["next_round"]), int(state["n_steps"])
+            pool = str(state["pool"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise LabelingError(
                 "the stored state of the labeling is not valid: the model file is damaged. Restore "
                 "it from a copy, or delete it to learn the label log again."
             ) from error
-        lost = [
-            card.key for cards in rounds.values() for card in cards if card.key not in self.pool
-        ]
-        if lost or any(len(probe) != self._probed.size for probe in probes):
-            raise LabelingError(
-                "the data have changed since the last labels: pass the same files as before, or "
-                "delete the model to learn the label log again."
-            )
+        if pool != self.pool.fingerprint:  # the files have grown
+            rounds, probes, numbers = {}, [], (round_at(ledger.n_answers), numbers[1])
         self.ledger, self.rounds, self.changes, self.moved = ledger, rounds, changes, moved
         self.kept_labels, self._probes = kept, probes
         self._next_round, self._n_steps = numbers

@@ -67,6 +67,7 @@ class Pool:
     keys : rows in the order of the table.
     candidates : (m,) indices of rows that can be asked, in the order of their rank.
     reserve, free : the candidates that are random checks, and all others.
+    fingerprint : digest of the candidates.
     n_rows : number of rows in the files.
     """
 
@@ -109,6 +110,8 @@ class Pool:
         n_reserved = int(np.ceil(CHECK_SHARE * self.candidates.size))
         self.reserve, self.free = np.split(self.candidates, [n_reserved])
         self.text_columns = text_columns(self.table)
+        names = "\n".join(f"{keys[place].row} {keys[place].file}" for place in self.candidates)
+        self.fingerprint = hashlib.sha256(names.encode()).hexdigest()
 
     def __len__(self) -> int:
         return len(self.keys)
