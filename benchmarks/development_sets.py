@@ -112,6 +112,49 @@ def exchanged(seed: int) -> tuple[Any, Any]:
     return X, (cluster + ((np.arange(N) >= N // 2) & (cluster < 4))) % 4
 
 
+def answers(seed: int) -> tuple[Any, Any]:
+    """Return 1200 rows of twelve columns of -1, 0 or 1, and a linear boundary with noise."""
+    rng = np.random.default_rng(1000 + seed)
+    thresholds = rng.uniform(-0.8, 0.8, size=12)
+    hidden = rng.normal(size=(1200, 12)) + 0.7 * rng.normal(size=(1200, 1))
+    X = np.sign(np.round(hidden - thresholds))
+    score = X @ rng.normal(size=12)
+    return X, (score - np.median(score) + rng.normal(size=1200) > 0).astype(int)
+
+
+def small_clusters(seed: int) -> tuple[Any, Any]:
+    """Return 1200 rows of eight clusters of two classes, in six columns."""
+    rng = np.random.default_rng(1050 + seed)
+    centres, cluster = 1.5 * rng.normal(size=(8, 6)), rng.integers(8, size=1200)
+    return centres[cluster] + rng.normal(size=(1200, 6)), cluster % 2
+
+
+def noisy_periods(seed: int) -> tuple[Any, Any]:
+    """Return the inside and outside of a circle; labels are wrong in some periods.
+
+    A period has about 150 rows with 35 % wrong labels, or 600 with 3 %.
+    """
+    rng = np.random.default_rng(1100 + seed)
+    X = rng.normal(size=(N, 4))
+    ends = [0]
+    while ends[-1] < N:
+        ends.append(ends[-1] + int(rng.exponential(150 if len(ends) % 2 == 0 else 600)) + 1)
+    noisy = np.searchsorted(ends, np.arange(N), side="right") % 2 == 0
+    wrong = rng.random(N) < np.where(noisy, 0.35, 0.03)
+    return X, (X[:, 0] ** 2 + X[:, 1] ** 2 > 1.4).astype(int) ^ wrong
+
+
+def hidden_level(seed: int) -> tuple[Any, Any]:
+    """Return rows that change slowly, and a boundary that a hidden slow level moves to and fro."""
+    rng = np.random.default_rng(1150 + seed)
+    noise = rng.normal(size=(N, 6))
+    slow = np.column_stack([lfilter([0.2], [1.0, -0.98], column) for column in noise[:, :5].T])
+    day = np.sin(2 * np.pi * np.arange(N) / 48)
+    X = np.column_stack([slow[:, :3] + 0.5 * rng.normal(size=(N, 3)), day])
+    score = slow[:, 0] * slow[:, 1] + slow[:, 2] + day + 0.9 * slow[:, 4]
+    return X, (score > 0).astype(int)
+
+
 STREAMS: dict[str, Callable[[int], tuple[Any, Any]]] = {
     # the two classes are exchanged once, and twice
     "Sine": lambda s: joined([synth.Sine(i, seed=s + i, has_noise=True) for i in range(2)], N),
@@ -139,8 +182,11 @@ STREAMS: dict[str, Callable[[int], tuple[Any, Any]]] = {
     "breast cancer": lambda s: shuffled(*load_breast_cancer(return_X_y=True), s),
     "prices": prices, "units": units, "words": words, "turning boundary": turning,
     "shifted boundary": shifted, "circle": circle, "moving clusters": moving,
-    "exchanged clusters": exchanged,
+    "exchanged clusters": exchanged, "answers": answers, "small clusters": small_clusters,
+    "noisy periods": noisy_periods, "hidden level": hidden_level,
 }  # fmt: skip
+# Streams whose errors come in groups: they are run with 25 % labels too.
+GROUPED = ("prices", "noisy periods", "hidden level")
 
 
 def clusters(seed: int, *, change: bool) -> tuple[Any, Any]:

@@ -1,8 +1,8 @@
 """Variants of SeqGraphMED on the streams on which its experts, scales and new starts were chosen.
 
 The streams are in development_sets.py. Batches have 100 rows and are predicted before they are
-learned, with 1, 5 or 10 % of their labels, drawn at random. Accuracy is over all rows. Three seeds
-draw streams and labels.
+learned, with 1, 5 or 10 % of their labels, drawn at random, and with 25 % on streams whose errors
+come in groups. Accuracy is over all rows. Three seeds draw streams and labels.
 
 With --change two other streams change abruptly. They have 5 % labels, 100 of them in the 2000 rows
 after the change. Accuracy is on the next 1000 rows, which are not learned. A model "started at the
@@ -27,13 +27,15 @@ from unittest.mock import patch
 import numpy as np
 import river
 from common import print_table, write_json
-from development_sets import CHANGE, CHANGING, END, STREAMS
+from development_sets import CHANGE, CHANGING, END, GROUPED, STREAMS
 from streams import BATCH, SHARES, UNLABELED, Own, run
 from threadpoolctl import threadpool_limits
 
 from seqmed import SeqGraphMED
 
 SEEDS, CHANGE_SEEDS = range(3), range(10)
+# Share of labels of the streams whose errors come in groups, besides the others.
+LARGE_SHARE = 0.25
 CHANGE_SHARE, CHANGE_LABELS, TESTED = 0.05, 100, 12_000
 # Name of a variant: parameters, and whether it has the linear expert.
 VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
@@ -84,7 +86,7 @@ def run_variants(results: dict[str, Any], streams: list[str], out: str | None) -
     """Run the missing cells of the variants."""
     for stream, seed in ((stream, seed) for stream in streams for seed in SEEDS):
         X, y = STREAMS[stream](seed)
-        for share in SHARES:
+        for share in (*SHARES, LARGE_SHARE) if stream in GROUPED else SHARES:
             drawn = np.random.default_rng((seed, 7, round(1000 * share))).random(len(y))
             labels = np.where(drawn < share, y, UNLABELED)
             cell = results["cells"].setdefault(stream, {}).setdefault(str(share), {})
@@ -109,19 +111,26 @@ def run_change(results: dict[str, Any], out: str | None) -> None:
 
 def print_variants(cells: dict[str, Any]) -> None:
     """Print mean accuracies over shares and seeds, and how far variants are below the best one."""
-    names = [name for name in STREAMS if name in cells]
-    of_cells = np.array(
-        [
-            [[np.mean(list(cell[variant].values())) for variant in VARIANTS] for cell in by_share]
-            for by_share in (cells[name].values() for name in names)
-        ]
-    )  # streams, shares, variants
-    of_streams = of_cells.mean(axis=1)
-    rows = dict(zip(names, of_streams, strict=True))
-    rows["mean"] = of_streams.mean(axis=0)
-    for name, means in (("stream", of_streams), ("stream and share", of_cells)):
+    of_cells = {
+        (stream, share): np.array([np.mean(list(cell[variant].values())) for variant in VARIANTS])
+        for stream in STREAMS
+        for share, cell in cells.get(stream, {}).items()
+    }
+    streams = dict.fromkeys(stream for stream, _ in of_cells)
+    rows = {
+        name: np.mean([means for (stream, _), means in of_cells.items() if stream == name], axis=0)
+        for name in streams
+    }
+    of_streams = np.array(list(rows.values()))
+    for share in (*SHARES, LARGE_SHARE):
+        means = [mean for (_, each), mean in of_cells.items() if float(each) == share]
+        if means:
+            rows[f"mean, {share:.0%} labels"] = np.mean(means, axis=0)
+    rows["mean of all streams"] = of_streams.mean(axis=0)
+    all_cells = np.array(list(of_cells.values()))
+    for name, means in (("stream", of_streams), ("stream and share", all_cells)):
         below = means.max(axis=-1, keepdims=True) - means
-        rows[f"below the best, worst {name}"] = below.reshape(-1, len(VARIANTS)).max(axis=0)
+        rows[f"below the best, worst {name}"] = below.max(axis=0)
     print_table(["", *VARIANTS], [[name, *(f"{v:.1f}" for v in row)] for name, row in rows.items()])
 
 

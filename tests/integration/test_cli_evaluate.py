@@ -223,8 +223,9 @@ class TestMessages:
         result = seqmed(tmp_path, *LEARN, 20, "-v")
         assert result.code == 0
         lines = result.err.splitlines()
-        assert lines[0] == "features: a, b, c; ignored: id."
-        assert lines[1] == "labels: column 'kind', type string."
+        kinds = {"a": "numeric", "b": "numeric", "c": "numeric", "id": "not used (chosen)"}
+        assert lines[:4] == [f"column {name!r}: {kind}." for name, kind in kinds.items()]
+        assert lines[4] == "labels: column 'kind', type string."
         batches = [line for line in lines if line.startswith("learning: ")]
         shares = [re.match(r"learning: (\d+)%, batch (\d+),", line).groups() for line in batches]
         assert [int(batch) for _, batch in shares] == [1, 2, 3, 4, 5]

@@ -94,7 +94,7 @@ def test_python_agrees_with_the_command_to_the_bit(dirt, table, tmp_path):
     np.testing.assert_array_equal(probabilities(tmp_path), model.predict_proba(holdout))
     # and back: the command continues what Python has saved
     library.save(model, tmp_path / "model")
-    result = learn(tmp_path, dirt, "holdout")
+    result = learn(tmp_path, dirt, "holdout", *(remedy if "--encoding" in remedy else ()))
     assert result.code == 0, result.err
     model.partial_fit(holdout, holdout[LABEL])
     assert_same_bits(model, library.load(tmp_path / "model"))

@@ -128,6 +128,11 @@ def some(frame: pd.DataFrame, column: str, word: str) -> pd.DataFrame:
     return frame.assign(**{column: cells})
 
 
+def dated(form: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    """Return a function that writes the dates in a format."""
+    return lambda frame: frame.assign(Year=frame["Year"].dt.strftime(form))
+
+
 def split_cells(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table with line ends, quotes and separators within texts."""
     return frame.assign(remark=[f'{text}\r\n"second", line; of\ttext' for text in frame["remark"]])
@@ -176,9 +181,9 @@ DIRT = {
     "an empty column": Dirt(as_csv(), change=lambda frame: frame.assign(nothing=None)),
     "a constant column": Dirt(as_csv(), change=lambda frame: frame.assign(same="x")),
     "row numbers": Dirt(as_csv(index=True)),
-    "German dates": Dirt(as_csv(date_format="%d.%m.%Y")),
-    "American dates": Dirt(as_csv(date_format="%m/%d/%Y")),
-    "dates with times": Dirt(as_csv(date_format="%Y-%m-%dT%H:%M:%SZ")),
+    "German dates": Dirt(as_csv(), change=dated("%d.%m.%Y")),
+    "American dates": Dirt(as_csv(), change=dated("%m/%d/%Y")),
+    "dates with times": Dirt(as_csv(), change=dated("%Y-%m-%dT%H:%M:%SZ")),
     "yes and no": Dirt(
         as_csv(),
         change=lambda frame: frame.assign(

@@ -8,6 +8,7 @@ from sklearn.linear_model import SGDClassifier
 import seqmed
 from seqmed import SeqGraphMED, SeqMED
 from seqmed.cli.parameters import new_model
+from seqmed.mixture import trial
 from seqmed.mixture.change import FEWEST_LABELS, SIGNIFICANT, SMALLEST_SIDE, find_change
 from tests.reference.change import naive_change
 from tests.support.command import log_lines
@@ -16,13 +17,13 @@ from tests.support.command import seqmed as seqmed_command
 SIZE, N_BATCHES, SWAP = 50, 16, 8
 
 
-def batches(swap=SWAP, seed=0, sparse=False):
-    """Yield rows, classes and labels, a third of them shown; classes swap at a batch."""
+def batches(swap=SWAP, seed=0, sparse=False, back=N_BATCHES):
+    """Yield rows, classes and labels, a third of them shown; classes swap at a batch, and back."""
     rng = np.random.default_rng(seed)
     for number in range(N_BATCHES):
         side = rng.integers(2, size=SIZE)
         X = rng.normal(size=(SIZE, 3)) + 2.0 * (2 * side - 1)[:, None]
-        y = side if number < swap else 1 - side
+        y = 1 - side if swap <= number < back else side
         labels = np.where(rng.random(SIZE) < 0.34, y, None)
         yield (sp.csr_array(X) if sparse else X), y, labels
 
@@ -135,6 +136,110 @@ def test_the_experts_start_again_from_the_labels_since_the_change():
     np.testing.assert_allclose(
         model.estimator_.decision_function(X), alone.decision_function(X), atol=1e-2
     )
+
+
+def test_no_change_begins_before_the_rows_that_are_searched():
+    """Errors of an earlier group, which was no change, are not found again."""
+    wrong = (np.arange(200) >= 100) & (np.arange(200) < 140)
+    assert find_change(wrong[:140]).n_labels == 40
+    assert find_change(wrong[:140], 39).n_labels == 39
+    assert find_change(wrong[:140], SMALLEST_SIDE - 1) is None
+    assert find_change(wrong[:160], 20) is None
+    assert find_change(np.append(wrong[:160], np.ones(15, dtype=bool)), 35).n_labels == 15
+
+
+@pytest.mark.parametrize(
+    ("n_new", "n_old", "n_labels", "kept"),
+    [
+        (0, 3, 3, True),
+        (3, 0, 3, False),
+        (2, 0, 2, None),
+        (12, 6, 30, None),  # 6 more errors are less than 1.5 standard errors of 18 differences
+        (12, 5, 30, False),
+        (5, 12, 30, True),
+        (1, 0, trial.LONGEST, False),
+        (4, 4, trial.LONGEST, True),
+        (0, 0, 0, None),
+    ],
+)
+def test_the_end_of_a_trial(n_new, n_old, n_labels, kept):
+    """Errors at different rows decide, and the new start is kept if all labels decide nothing."""
+    rows = np.arange(n_labels)
+    new, old = rows < n_new, (rows >= n_new) & (rows < n_new + n_old)
+    assert trial.compare(new, old, n_labels) is kept
+
+
+def states_by_batch(model, **options):
+    """Yield the report of every batch and the model after it."""
+    for X, _, labels in batches(**options):
+        model.partial_fit(X, labels, classes=[0, 1])
+        yield model.update_info_, model
+
+
+def test_a_new_start_is_revoked_if_the_concept_comes_back():
+    """The model is then the one that never forgets, and the same errors are no change again."""
+    options = {"swap": SWAP, "back": SWAP + 1}
+    never = SeqGraphMED(forgetting=1.0, random_state=0)
+    automatic = SeqGraphMED(forgetting="auto", random_state=0)
+    X, changes, revoked = next(batches())[0], [], []
+    pairs = zip(
+        states_by_batch(never, **options), states_by_batch(automatic, **options), strict=True
+    )
+    for number, (_, (report, _)) in enumerate(pairs):
+        changes += [number] if report.change is not None else []
+        revoked += [number] if report.revoked else []
+    assert changes == [SWAP]
+    assert len(revoked) == 1
+    np.testing.assert_array_equal(automatic.predict_proba(X), never.predict_proba(X))
+
+
+def test_a_new_start_is_kept_after_a_swap():
+    """Without a return to the old concept, the trial ends soon, and the labels stay forgotten."""
+    trials = [
+        (model._stream.trial is not None, report.revoked)
+        for report, model in states_by_batch(SeqGraphMED(forgetting="auto", random_state=0))
+    ]
+    assert 1 <= sum(on_trial for on_trial, _ in trials) <= 3
+    assert not any(revoked for _, revoked in trials)
+
+
+def on_trial():
+    """Return a model with a new start on trial, and the batches that it has not learned."""
+    model, rest = SeqGraphMED(forgetting="auto", random_state=0), batches(back=SWAP + 1)
+    for X, _, labels in rest:
+        model.partial_fit(X, labels, classes=[0, 1])
+        if model._stream.trial is not None:
+            return model, list(rest)
+    raise AssertionError("no new start")
+
+
+def test_a_trial_goes_on_after_the_model_was_saved(tmp_path):
+    """Both states are in the file."""
+    model, rest = on_trial()
+    seqmed.save(model, tmp_path / "model.safetensors")
+    loaded = seqmed.load(tmp_path / "model.safetensors")
+    for X, _, labels in rest:
+        model.partial_fit(X, labels)
+        loaded.partial_fit(X, labels)
+        assert loaded.update_info_.revoked == model.update_info_.revoked
+        np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+def test_a_retraction_ends_a_trial():
+    """The state without the new start may not have the retracted rows in its window."""
+    model, _ = on_trial()
+    recent = model._stream.recent.points
+    model.retract(recent[-2:])
+    assert model._stream.trial is None
+    assert model._stream.recent.size == recent.shape[0] - 2
+
+
+def test_parameters_apply_to_both_states_of_a_trial():
+    model, rest = on_trial()
+    model.set_params(estimator=SeqMED(random_state=0, C=3.0))
+    model.partial_fit(rest[0][0], np.full(SIZE, None))
+    stream = model._stream
+    assert stream.margin.estimator.C == stream.trial.state.margin.estimator.C == 3.0
 
 
 def test_a_class_without_a_label_since_the_change_stays_known():

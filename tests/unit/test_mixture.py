@@ -10,8 +10,10 @@ from scipy.special import softmax
 
 from seqmed import SeqGraphMED
 from seqmed.graph.kept_rows import KeptRows
+from seqmed.mixture import record as mixture_record
 from seqmed.mixture import weighting
-from seqmed.mixture.weighting import Choice, Scales, Scores
+from seqmed.mixture.record import Scales, Scores
+from seqmed.mixture.weighting import Choice
 from tests.reference import naive_graph
 
 
@@ -66,9 +68,9 @@ def random_pairs(
 def record_of(pairs, n_classes):
     """The same record as the package keeps it, one row at a time."""
     places = np.arange(0)
-    record = weighting.empty_record(0).with_classes(places, n_classes)
+    record = mixture_record.empty_record(0).with_classes(places, n_classes)
     for pair in pairs:
-        scales = weighting.measured_scales(pair_scores(*pair.probes), pair.counts, scaled=True)
+        scales = mixture_record.measured_scales(pair_scores(*pair.probes), pair.counts, scaled=True)
         scores = pair_scores(pair.margin[None, :], pair.graph[None, :])
         record = record.add(scores, scales, np.array([pair.code]), np.array([pair.weight]))
     return record
@@ -97,7 +99,7 @@ def test_evidence_and_choice_equal_the_naive_ones(name):
         pairs = random_pairs(rng, n_rows, n_classes, **options)
         record, table = record_of(pairs, n_classes), naive_graph.evidence_table(pairs)
         assert record.size == n_rows
-        factors = weighting.class_factors(record.counts, scaled=True)
+        factors = mixture_record.class_factors(record.counts, scaled=True)
         graph = record.graph / record.graph_scales[:, None]
         for place, delta in enumerate(naive_graph.EXPONENTS):
             margin = record.margin * factors[place] / record.margin_scales[:, place, None]
@@ -108,7 +110,7 @@ def test_evidence_and_choice_equal_the_naive_ones(name):
         found = weighting.choose(record, scaled=True, weight=None, class_prior=True)
         weight, temperature, delta = naive_graph.choose(table)
         assert found.weight == pytest.approx(weight, abs=WEIGHT_PRECISION)
-        assert weighting.PRIOR_EXPONENTS[found.exponent] == delta
+        assert mixture_record.PRIOR_EXPONENTS[found.exponent] == delta
         assert abs(np.log2(found.temperature / temperature)) < OCTAVE_PRECISION
 
 
@@ -144,7 +146,7 @@ def test_the_temperature_is_the_global_minimum(seed, size, signal, rows, n_class
     scores += size * rng.normal(size=scores.shape)
     known = np.ones(scores.shape, dtype=bool)
     scales = pair_scales(np.ones(n_classes))
-    record = weighting.empty_record(0).with_classes(np.arange(0), n_classes)
+    record = mixture_record.empty_record(0).with_classes(np.arange(0), n_classes)
     record = record.add(pair_scores(scores, scores), scales, codes, np.ones(rows))
     cost, octave = weighting.best_temperatures(scores[None], known, record)
 
@@ -174,7 +176,7 @@ def test_a_short_record_keeps_the_weight_near_the_prior_and_a_long_one_does_not(
 
 
 def test_an_empty_record_gives_the_first_choice():
-    empty = weighting.empty_record(0)
+    empty = mixture_record.empty_record(0)
     assert weighting.choose(empty, True, None, True) == Choice(weighting.FIRST_WEIGHT, 1.0, 0, ())
     assert weighting.choose(empty, True, 0.65, True) == Choice(0.65, 1.0, 0, ())
 
@@ -198,7 +200,7 @@ def test_class_priors_are_used_only_if_allowed():
 
 
 def test_rows_scored_with_one_class_known_are_not_recorded():
-    record = weighting.empty_record(0).with_classes(np.arange(0), 2)
+    record = mixture_record.empty_record(0).with_classes(np.arange(0), 2)
     scores = pair_scores(np.ones((3, 2)), np.ones((3, 2)))
     one = pair_scales([4.0, 0.0])
     assert record.add(scores, one, np.array([0, 0, 1]), np.ones(3)).size == 0
@@ -209,7 +211,7 @@ def test_rows_scored_with_one_class_known_are_not_recorded():
 
 
 def test_the_record_holds_the_last_three_hundred_rows():
-    record = weighting.empty_record(0).with_classes(np.arange(0), 2)
+    record = mixture_record.empty_record(0).with_classes(np.arange(0), 2)
     scales = pair_scales(np.ones(2))
     for value in range(0, 700, 7):
         scores = np.tile(np.arange(value, value + 7.0)[:, None], (1, 2))
@@ -230,7 +232,7 @@ def test_the_record_forgets_by_weight():
     chosen = weighting.choose(record.forget(0.01), True, None, True)
     weight, temperature, delta = naive_graph.choose(naive_graph.evidence_table(pairs))
     assert chosen.weight == pytest.approx(weight, abs=WEIGHT_PRECISION)
-    assert weighting.PRIOR_EXPONENTS[chosen.exponent] == delta
+    assert mixture_record.PRIOR_EXPONENTS[chosen.exponent] == delta
     assert abs(np.log2(chosen.temperature / temperature)) < OCTAVE_PRECISION
 
 
@@ -254,7 +256,7 @@ def test_columns_of_the_record_move_with_their_classes():
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=6))
 def test_class_factors_are_roots_of_counts_and_powers_of_priors(counts):
     counts = np.array(counts, dtype=float)
-    factors = weighting.class_factors(counts, scaled=True)
+    factors = mixture_record.class_factors(counts, scaled=True)
     assert np.isfinite(factors).all()
     known = counts > 0
     assert not factors[:, ~known].any()
@@ -266,7 +268,7 @@ def test_class_factors_are_roots_of_counts_and_powers_of_priors(counts):
 
 
 def test_class_factors_of_a_class_of_weight_zero_are_finite():
-    factors = weighting.class_factors(np.array([500.0, 5e-324, 3.0]), scaled=True)
+    factors = mixture_record.class_factors(np.array([500.0, 5e-324, 3.0]), scaled=True)
     assert np.isfinite(factors).all()
 
 
@@ -274,7 +276,7 @@ def test_mixed_scores_are_those_of_the_formula():
     rng = np.random.default_rng(6)
     counts = np.array([5.0, 0.0, 2.0, 40.0])
     probes, scores = (pair_scores(rng.normal(size=(n, 4)), rng.random((n, 4))) for n in (50, 7))
-    scales = weighting.measured_scales(probes, counts, scaled=True)
+    scales = mixture_record.measured_scales(probes, counts, scaled=True)
     known = counts > 0
     for weight in (0.0, 0.35, 1.0):
         for place, delta in enumerate(naive_graph.EXPONENTS):
@@ -288,28 +290,28 @@ def test_mixed_scores_are_those_of_the_formula():
 
 
 def test_equal_scores_have_the_scale_one():
-    assert weighting.root_mean_square(np.zeros((0, 3))) == 1.0
-    assert weighting.root_mean_square(np.full((5, 3), 7.0)) == 1.0
-    assert weighting.root_mean_square(np.array([[1.0, -1.0]])) == 1.0
-    assert weighting.root_mean_square(np.array([[4.0, 0.0]])) == 2.0
+    assert mixture_record.root_mean_square(np.zeros((0, 3))) == 1.0
+    assert mixture_record.root_mean_square(np.full((5, 3), 7.0)) == 1.0
+    assert mixture_record.root_mean_square(np.array([[1.0, -1.0]])) == 1.0
+    assert mixture_record.root_mean_square(np.array([[4.0, 0.0]])) == 2.0
 
 
 @settings(max_examples=200)
 @given(st.lists(st.booleans(), min_size=1, max_size=80), st.integers(0, 200))
 def test_mini_batches_equal_the_naive_ones(labeled, n_labels):
-    cuts = weighting.mini_batches(np.array(labeled), float(n_labels))
+    cuts = mixture_record.mini_batches(np.array(labeled), float(n_labels))
     found = [list(range(cut.start, cut.stop)) for cut in cuts]
     assert found == naive_graph.mini_batches(labeled, n_labels)
 
 
 def test_mini_batches_by_hand():
     """Four labels, then four (a quarter of 4 and 8 is less), then a quarter of 8, 12, 16..."""
-    cuts = weighting.mini_batches(np.ones(30, dtype=bool), 0.0)
+    cuts = mixture_record.mini_batches(np.ones(30, dtype=bool), 0.0)
     assert [cut.stop - cut.start for cut in cuts] == [4, 4, 4, 4, 4, 5, 5]
-    assert weighting.mini_batches(np.zeros(5, dtype=bool), 0.0) == [slice(0, 5)]
+    assert mixture_record.mini_batches(np.zeros(5, dtype=bool), 0.0) == [slice(0, 5)]
     late = np.array([False, True, True, True, True, False, False, True, False])
-    assert weighting.mini_batches(late, 0.0) == [slice(0, 5), slice(5, 9)]
-    assert weighting.mini_batches(late, 40.0) == [slice(0, 9)]
+    assert mixture_record.mini_batches(late, 0.0) == [slice(0, 5), slice(5, 9)]
+    assert mixture_record.mini_batches(late, 40.0) == [slice(0, 9)]
 
 
 # -- within the classifier ------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from seqmed import (
     SeqLapMED,
     SeqMED,
     StreamPipeline,
+    TableEncoder,
     active,
 )
 
@@ -37,6 +38,7 @@ FITTED = {
     SeqGraphMED: [SeqGraphMED()],
     StreamPipeline: [StreamPipeline([("scale", StandardScaler()), ("model", SeqMED())])],
     PrequentialSearch: [PrequentialSearch(SeqMED(), {"C": [1.5, 10.0]})],
+    TableEncoder: [TableEncoder()],
 }
 
 

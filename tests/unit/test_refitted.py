@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from seqmed import SeqGraphMED
+from seqmed.mixture import record as mixture_record
 from seqmed.mixture import refitted, weighting
 from seqmed.mixture.change import RecentRows
 from seqmed.mixture.refitted import WINDOW, no_linear_expert
@@ -134,7 +135,7 @@ def record_with_linear(noise, n=80, seed=0):
     rng = np.random.default_rng(seed)
     codes = rng.integers(3, size=n)
     scores = [np.eye(3)[codes] + size * rng.normal(size=(n, 3)) for size in noise]
-    return weighting.ScoreRecord(
+    return mixture_record.ScoreRecord(
         margin=scores[0],
         graph=scores[1],
         others=scores[2][:, None, :],

@@ -322,8 +322,8 @@ def test_a_failed_fit_changes_nothing():
     before = fitted.encoding_
     with pytest.raises(TableError, match=r"row 3, column 'x': 'a' is not a number"):
         fitted.fit({"x": [1.5, 2.5, 3.0, "a"]})
-    with pytest.raises(TableError, match="no column of the first 1 rows can be used"):
-        fitted.fit({"x": [1.5]})
+    with pytest.raises(TableError, match=r"no column of the first batch .* can be used"):
+        fitted.fit({"x": [None]})
     assert fitted.encoding_ is before
     pipeline = make_stream_pipeline(random_state=0).partial_fit({"x": [1.5, 2.5, 9.0]}, [0, 0, 1])
     state = pickle.dumps(pipeline)
@@ -358,7 +358,7 @@ NOT_TABLES = {
     "twice in pandas": (pd.DataFrame(np.ones((2, 2)), columns=["a", "a"]), "same name"),
     "twice as text": ({1: [1], "1": [2]}, "two columns are named '1'"),
     "no rows": ({"a": []}, "the first batch has no rows"),
-    "no columns": ({}, "the first batch has no rows"),
+    "no columns": ({}, r"0 feature\(s\)"),
 }
 
 

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from seqmed.mixture import record as mixture_record
 from seqmed.mixture import weighting
-from seqmed.mixture.weighting import ScoreRecord, choose, mean_weight
+from seqmed.mixture.record import ScoreRecord
+from seqmed.mixture.weighting import choose, mean_weight
 
 
 def record_of(margin_right: int, graph_right: int, n: int) -> ScoreRecord:
@@ -20,7 +22,7 @@ def record_of(margin_right: int, graph_right: int, n: int) -> ScoreRecord:
         graph=scores(graph_right),
         others=np.zeros((n, 0, 2)),
         counts=np.full((n, 2), 5.0),
-        margin_scales=np.ones((n, weighting.PRIOR_EXPONENTS.size)),
+        margin_scales=np.ones((n, mixture_record.PRIOR_EXPONENTS.size)),
         graph_scales=np.ones(n),
         other_scales=np.zeros((n, 0)),
         codes=codes,
@@ -37,7 +39,7 @@ def test_equal_costs_leave_the_prior():
     prior = np.exp(-weighting.WEIGHT_PRIOR * grid)
     expected = prior @ grid / prior.sum()
     assert mean_weight(np.full(grid.size, 7.0)) == pytest.approx(expected)
-    assert weight_of(weighting.empty_record(0)) == pytest.approx(expected)
+    assert weight_of(mixture_record.empty_record(0)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("best", "expected"), [(0, 0.0), (-1, 1.0)])
@@ -48,7 +50,7 @@ def test_a_decisive_record_overrules_the_prior(best, expected):
 
 
 def test_weight_follows_the_better_expert_and_the_length_of_the_record():
-    first = weight_of(weighting.empty_record(0))
+    first = weight_of(mixture_record.empty_record(0))
     for n in (4, 40, 200):
         assert weight_of(record_of(n // 2, n, n)) > first > weight_of(record_of(n, n // 2, n))
     assert weight_of(record_of(100, 200, 200)) > weight_of(record_of(2, 4, 4))

@@ -92,7 +92,7 @@ def new_classifier(
 def new_model(classifier: Classifier, columns: Mapping[str, Any]) -> StreamPipeline:
     """Return a pipeline of an encoder with the parameters in ``columns``, and a classifier."""
     model = make_stream_pipeline(classifier)
-    encoder = encoder_of(model).set_params(**columns)
+    encoder = encoder_of(model).set_params(**{**columns, "kinds": columns["kinds"] or None})
     if getattr(getattr(classifier, "estimator", classifier), "kernel", None) in COUNT_KERNELS:
         encoder.set_params(text_weights=COUNTS, scale=False)
     encoder._choices()  # refuses wrong parameters

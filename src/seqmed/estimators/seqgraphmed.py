@@ -83,7 +83,8 @@ class SeqGraphMED(GraphClassifier):
     forgetting : "auto" or float in (0, 1], default="auto"
         "auto" forgets the labels before a change of the concept. A change is a rise of the error
         rate of the recorded predictions by 3.5 standard errors. All experts then start again from
-        the labels since the change, and `update_info_.change` reports it. A number is the
+        the labels since the change, and `update_info_.change` reports it. The new start is revoked
+        if the model without it predicts the next labels better. A number is the
         forgetting factor per batch of the graph, of the recorded scores, and of the default
         estimator; choose a value below 1 for streams that drift.
     class_weight : {"balanced"}, dict or None, default=None
@@ -323,7 +324,10 @@ class SeqGraphMED(GraphClassifier):
 
     def _with_parameters(self, stream: MixtureState) -> MixtureState:
         """Return the state with the current parameters of the margin expert."""
-        return stream._replace(margin=stream.margin.with_parameters(self._template()))
+        trial, margin = stream.trial, stream.margin.with_parameters(self._template())
+        if trial is not None:
+            trial = trial._replace(state=self._with_parameters(trial.state))
+        return stream._replace(margin=margin, trial=trial)
 
     def _commit(self, stream: MixtureState, info: MixtureInfo) -> None:
         estimator = stream.margin.estimator

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Indices, Mask, Points, no_rows, stack, take_rows
-from seqmed.mixture.weighting import RECORD
+from seqmed.mixture.record import RECORD
 
 # Rows at least on both sides of a division, and standard errors from which on it is a change. The
 # threshold is high because all divisions are tested at every batch.
@@ -38,16 +38,21 @@ class Change(NamedTuple):
     error_after: float
 
 
-def find_change(wrong: Mask) -> Change | None:
+def find_change(wrong: Mask, n_searched: int = RECORD) -> Change | None:
     """Return the most significant rise of the error rate; None if none is significant.
 
-    ``wrong`` (r,) tells which rows of the record were predicted wrongly, oldest first. A rise must
-    be significant with `SMALLEST_SIDE` newer rows. It may have begun later: the labels just before
-    a change are the most harmful ones.
+    A rise must be significant with `SMALLEST_SIDE` newer rows. It may have begun later: the labels
+    just before a change are the most harmful ones.
+
+    Parameters
+    ----------
+    wrong : (r,) rows of the record that were predicted wrongly, oldest first.
+    n_searched : number of newest rows in which a change may begin.
     """
-    older = np.arange(SMALLEST_SIDE, wrong.size - FEWEST_LABELS + 1)
+    first = max(SMALLEST_SIDE, wrong.size - n_searched)
+    older = np.arange(first, wrong.size - FEWEST_LABELS + 1)
     deviation = wrong.std() if wrong.size else 0.0
-    if wrong.size < 2 * SMALLEST_SIDE or deviation == 0:
+    if wrong.size < first + SMALLEST_SIDE or deviation == 0:
         return None
     newer = wrong.size - older
     sums = np.cumsum(wrong)

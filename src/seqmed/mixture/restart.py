@@ -23,6 +23,7 @@ from seqmed.graph.propagation import GraphInfo
 from seqmed.mixture import refitted, scaling
 from seqmed.mixture.change import Change, RecentRows
 from seqmed.mixture.experts import MarginExpert, MiniBatch
+from seqmed.mixture.record import RECORD
 from seqmed.mixture.refitted import RefittedExpert
 from seqmed.mixture.scaling import MEASURED
 from seqmed.mixture.state import (
@@ -58,6 +59,7 @@ def restarted(
         registry=registry.discount(0.0, recent.codes, recent.weights),
         record=state.record.newest(change.n_labels),
         recent=recent,
+        n_searched=RECORD,
     )
     return state._replace(scales=measured(state, no_indices())), info
 

@@ -20,8 +20,17 @@ from seqmed.graph.propagation import GraphInfo
 from seqmed.mixture import scaling, weighting
 from seqmed.mixture.change import Change, RecentRows, no_recent_rows
 from seqmed.mixture.experts import MarginExpert
+from seqmed.mixture.record import (
+    RECORD,
+    Scales,
+    ScoreRecord,
+    Scores,
+    empty_record,
+    first_scales,
+    measured_scales,
+)
 from seqmed.mixture.refitted import REFITTED, RefittedExpert
-from seqmed.mixture.weighting import Choice, Scales, ScoreRecord, Scores
+from seqmed.mixture.weighting import Choice
 
 # Number of unlabeled rows on which the scales of the scores are measured.
 PROBES = 50
@@ -46,6 +55,8 @@ class MixtureState(NamedTuple):
     n_rows, n_measured : rows learned, and their number when the scales were measured.
     n_batches : batches learned.
     fixed, sparse : parameters that may not change, and the format of the rows.
+    trial : the state without the last new start, while that start is on trial; None otherwise.
+    n_searched : number of newest rows of the record in which a change may begin.
     """
 
     graph: GraphState
@@ -64,10 +75,25 @@ class MixtureState(NamedTuple):
     n_batches: int
     fixed: dict[str, Any]
     sparse: bool
+    trial: Trial | None
+    n_searched: int
 
     def scaled(self, points: Points) -> Points:
         """Return rows with scaled columns."""
         return scaling.scaled(points, self.scale)
+
+
+class Trial(NamedTuple):
+    """The trial of a new start after a change of the concept.
+
+    Attributes
+    ----------
+    state : the state without the new start, which learns the same batches.
+    n_labels : labels since the new start.
+    """
+
+    state: MixtureState
+    n_labels: int
 
 
 class MixtureInfo(NamedTuple):
@@ -81,6 +107,7 @@ class MixtureInfo(NamedTuple):
     weight, temperature : weight of the graph, and temperature of the mixture.
     others : weights of the refitted experts.
     change : the change of the concept that was found; None if there was none.
+    revoked : whether the last new start was revoked.
     """
 
     graph: GraphInfo
@@ -90,6 +117,7 @@ class MixtureInfo(NamedTuple):
     temperature: float
     others: tuple[float, ...]
     change: Change | None = None
+    revoked: bool = False
 
 
 def empty_state(
@@ -103,14 +131,14 @@ def empty_state(
 ) -> MixtureState:
     """Return the state before the first batch, ``points``, whose columns are scaled already."""
     others = tuple(make() for make in REFITTED)
-    record = weighting.empty_record(len(others))
+    record = empty_record(len(others))
     return MixtureState(
         graph=graph,
         margin=margin,
         refitted=others,
         registry=registry,
         record=record,
-        scales=weighting.first_scales(len(others)),
+        scales=first_scales(len(others)),
         choice=weighting.choose(record, margin.scaled, None, False),
         class_weights=np.zeros(0),
         probes=no_rows(points),
@@ -121,6 +149,8 @@ def empty_state(
         n_batches=0,
         fixed=fixed,
         sparse=sparse,
+        trial=None,
+        n_searched=RECORD,
     )
 
 
@@ -210,7 +240,7 @@ def measured(state: MixtureState, slots: Indices) -> Scales:
     if state.probes.shape[0]:
         of_probes = left_out_scores(state, state.probes, slots)
         scores = Scores(*map(np.concatenate, zip(of_probes, scores, strict=True)))
-    return weighting.measured_scales(scores.take(scores.finite), counts, state.margin.scaled)
+    return measured_scales(scores.take(scores.finite), counts, state.margin.scaled)
 
 
 def class_scores(state: MixtureState, points: Points) -> Array:

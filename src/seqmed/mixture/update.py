@@ -1,6 +1,6 @@
 """One update of the mixture: margin expert, graph expert, refitted experts, and their weights.
 
-A batch is learned in mini-batches (`seqmed.mixture.weighting.mini_batches`), each in this order:
+A batch is learned in mini-batches (`seqmed.mixture.record.mini_batches`), each in this order:
 
 1. all experts score its labeled rows, and the scores enter the record;
 2. some of its rows enter the graph, which is solved again; the margin expert learns its labels;
@@ -8,9 +8,10 @@ A batch is learned in mini-batches (`seqmed.mixture.weighting.mini_batches`), ea
 3. all experts score the last unlabeled rows again, to measure the scales of their scores.
 
 After the last mini-batch the record chooses how the scores are mixed. If it shows a change of the
-concept, all experts start again from the labels since then (`restarted`). If the scales of the
-columns have changed, all experts start again from the kept rows (`rescaled`). Nothing is changed in
-place.
+concept, all experts start again from the labels since then (`restarted`). The state without the
+new start also learns the next batches. If it predicts them better, the new start is revoked
+(`seqmed.mixture.trial`). If the scales of the columns have changed, all experts start again from
+the kept rows (`rescaled`). Nothing is changed in place.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 
 from seqmed.arrays import (
     Indices,
+    Mask,
     Points,
     found_among,
     no_indices,
@@ -33,19 +35,21 @@ from seqmed.graph import propagation
 from seqmed.graph.graph_state import UNLABELED
 from seqmed.graph.propagation import GraphInfo
 from seqmed.mixture import refitted, weighting
-from seqmed.mixture.change import find_change
+from seqmed.mixture.change import Change, find_change
 from seqmed.mixture.experts import MiniBatch
+from seqmed.mixture.record import RECORD, ScoreRecord, mini_batches
 from seqmed.mixture.restart import refitted_now, remeasured, remeasuring_is_due, restarted
 from seqmed.mixture.state import (
     PROBES,
     MixtureInfo,
     MixtureState,
+    Trial,
     expert_scores,
     left_out_scores,
     measured,
     with_classes,
 )
-from seqmed.mixture.weighting import ScoreRecord
+from seqmed.mixture.trial import compare
 from seqmed.threads import one_thread
 
 
@@ -80,6 +84,38 @@ def learn(
 
     ``new_batch`` is False for a part of a larger batch, which is not counted as a batch.
     """
+    trial, kind = state.trial, {"new_points": new_points, "new_batch": new_batch}
+    state, report = learn_batch(state._replace(trial=None), rows, settings, **kind)
+    change = None
+    if settings.restarts and new_points:  # late labels may be older than a change
+        change = find_change(wrong_in(state, RECORD), state.n_searched)
+    if change is not None:
+        started, report = started_again(state, change, report, settings)
+        return started._replace(trial=Trial(state, 0)), report
+    state, report = with_scales(state, rows.points, report, settings)
+    if trial is None:
+        return state, report
+    before, report_before = learn_batch(trial.state, rows, settings, **kind)
+    n_labels = trial.n_labels + int(rows.labeled.sum())
+    size = min(n_labels, state.record.size, before.record.size)
+    kept = compare(wrong_in(state, size), wrong_in(before, size), n_labels)
+    if kept:
+        return state, report
+    before, report_before = with_scales(before, rows.points, report_before, settings)
+    if kept is None:
+        return state._replace(trial=Trial(before, n_labels)), report
+    return before._replace(n_searched=0), report_before._replace(revoked=True)
+
+
+def learn_batch(
+    state: MixtureState,
+    rows: Rows,
+    settings: MixtureSettings,
+    *,
+    new_points: bool,
+    new_batch: bool,
+) -> tuple[MixtureState, MixtureInfo]:
+    """Learn a batch as in `learn`, without any new start."""
     rows = rows._replace(points=state.scaled(rows.points))
     forgetting = settings.forgetting if new_batch and state.n_batches else 1.0
     # labels are discounted by batches with labels only, as in the margin expert
@@ -89,10 +125,11 @@ def learn(
         record=state.record.forget(of_labels),
         n_rows=state.n_rows + (rows.weights.size if new_points else 0),
         n_batches=state.n_batches + new_batch,
+        n_searched=min(RECORD, state.n_searched + int(rows.labeled.sum())),
     )
     registry = state.registry.discount(of_labels, no_indices(), np.zeros(0)).declare(rows.declared)
     state = with_classes(state, registry)
-    cuts = weighting.mini_batches(rows.labeled, float(state.registry.counts.sum()))
+    cuts = mini_batches(rows.labeled, float(state.registry.counts.sum()))
     info = None
     with one_thread():
         for number, cut in enumerate(cuts):
@@ -103,18 +140,38 @@ def learn(
             )
             state, info = learn_mini_batch(state, mini_batch, settings)
     assert info is not None
-    state, report = with_choice(state, settings, info, len(cuts))
-    change, balanced = None, not settings.class_prior
-    if settings.restarts and new_points:  # late labels may be older than a change
-        change = find_change(weighting.wrong(state.record, state.choice, state.margin.scaled))
+    return with_choice(state, settings, info, len(cuts))
+
+
+def started_again(
+    state: MixtureState, change: Change, report: MixtureInfo, settings: MixtureSettings
+) -> tuple[MixtureState, MixtureInfo]:
+    """Return the state after a change of the concept, with scales measured again."""
+    balanced = not settings.class_prior
     with one_thread():
-        if change is not None:
-            state, info = restarted(state, change, balanced=balanced)
-        if change is not None or remeasuring_is_due(state, rows.points):
-            state, info = remeasured(state, info, balanced=balanced)
-    if info is not report.graph:
-        state, report = with_choice(state, settings, info, len(cuts))
+        state, info = restarted(state, change, balanced=balanced)
+        state, info = remeasured(state, info, balanced=balanced)
+    state, report = with_choice(state, settings, info, report.n_mini_batches)
     return state, report._replace(change=change)
+
+
+def with_scales(
+    state: MixtureState, points: Points, report: MixtureInfo, settings: MixtureSettings
+) -> tuple[MixtureState, MixtureInfo]:
+    """Return the state after a batch ``points``, with scales measured again if they are due."""
+    if not remeasuring_is_due(state, state.scaled(points)):
+        return state, report
+    with one_thread():
+        state, info = remeasured(state, report.graph, balanced=not settings.class_prior)
+    if info is report.graph:
+        return state, report
+    return with_choice(state, settings, info, report.n_mini_batches)
+
+
+def wrong_in(state: MixtureState, n: int) -> Mask:
+    """Return which of the newest ``n`` rows of the record the mixture predicts wrongly."""
+    wrong = weighting.wrong(state.record, state.choice, state.margin.scaled)
+    return wrong[max(0, wrong.size - n) :]
 
 
 def with_choice(
@@ -214,8 +271,10 @@ def retract(
 ) -> tuple[MixtureState, MixtureInfo]:
     """Retract the labels of some rows; the rows stay as unlabeled ones, the record stays.
 
-    ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have.
+    ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have. The trial
+    of a new start ends, and the new start stays.
     """
+    state = state._replace(trial=None)
     margin, retracted = state.margin.retract(points, codes, state.registry)
     codes = state.registry.find(retracted.labels)
     graph = state.graph

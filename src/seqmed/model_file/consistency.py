@@ -19,11 +19,15 @@ from seqmed.graph.metrics import Metric, make_metric
 from seqmed.kernels import RBF, ByFormat, Kernel, Linear, Precomputed, make_kernel
 from seqmed.mixture.experts import EUCLIDEAN_KERNELS
 from seqmed.mixture.refitted import REFITTED
+from seqmed.mixture.trial import LONGEST
 from seqmed.model_file.records import Rules, check_records, n_landmarks, points_in
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.pipelines.transformers import is_passing
 from seqmed.selection.search import PrequentialSearch
 from seqmed.tables.encoder import TableEncoder
+from seqmed.tables.encoding import weight_beside_words
+from seqmed.tables.kinds import CATEGORICAL, HASHED
+from seqmed.tables.words import COUNTS
 
 # Attributes on the columns of an estimator, with their types.
 COLUMNS: dict[str, Any] = {"n_features_in_": int, "feature_names_in_": NDArray[Any]}
@@ -140,6 +144,10 @@ def named_metric(name: Any, stream: Any) -> Any:
 def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
     """Yield rules on the state of a `SeqGraphMED`; parameters as in `margin_rules`."""
     stream, info = state["_stream"], state["update_info_"]
+    if stream.trial is not None:
+        yield from trial_rules(began, state)
+        stream = stream._replace(trial=None)
+        state = {**state, "_stream": stream}
     record, choice, inner = stream.record, stream.choice, stream.margin.estimator
     yield "an estimator that is fitted", hasattr(inner, "_stream")
     yield (
@@ -184,6 +192,29 @@ def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
         yield f"{name} that suit the kernel", kernel.accepts(points)
 
 
+def trial_rules(began: Any, state: dict[str, Any]) -> Rules:
+    """Yield rules on the state without a new start that is on trial."""
+    stream, info = state["_stream"], state["update_info_"]
+    before = stream.trial.state
+    yield "no trial within a trial", before.trial is None
+    yield "fewer labels in a trial than it may have", 0 <= stream.trial.n_labels < LONGEST
+    yield "the same classes in a trial", same_classes(before.registry, stream.registry)
+    yield (
+        "the same rows in a trial",
+        (before.n_rows, before.n_batches, before.sparse, before.scale.size)
+        == (stream.n_rows, stream.n_batches, stream.sparse, stream.scale.size),
+    )
+    yield "the same parameters in a trial", before.fixed == stream.fixed
+    choice = before.choice
+    info = info._replace(
+        n_recorded=before.record.size,
+        weight=choice.weight,
+        temperature=choice.temperature,
+        others=choice.others,
+    )
+    yield from mixture_rules(began, {**state, "_stream": before, "update_info_": info})
+
+
 def same_classes(first: ClassRegistry, second: ClassRegistry) -> bool:
     """Whether two registries have the same classes, of the same type."""
     kinds = first.classes.dtype.kind == second.classes.dtype.kind
@@ -213,12 +244,32 @@ def encoder_rules(encoder: TableEncoder, state: dict[str, Any]) -> Rules:
     """Yield rules on a fitted encoder of tables."""
     encoding = state["encoding_"]
     check_records(encoding)
-    missing = tuple(encoder.missing_values)
+    choices = encoder._choices()
+    missing = tuple(choices.missing_values)
     yield "the missing values of the parameters", encoding.missing_values == missing
-    names = {each.name for each in encoding.columns}
-    yield "no feature from the labels", encoder.label not in names
+    found = {each.name: each for each in encoding.columns}
+    yield "no feature from the labels", encoder.label not in found
+    for name, kind in choices.kinds.items():
+        kinds = (kind, HASHED) if kind == CATEGORICAL else (kind,)
+        yield "the kinds of the parameters", name in found and found[name].kind in kinds
+    if choices.features is not None:
+        used = {*choices.features, *choices.kinds}
+        yield "the features of the parameters", used <= {*found} and used >= {*encoding.needed}
+    yield "the scaling of the parameters", encoding.numbers.centred == choices.scale
     sizes = {each.size for each in encoding.words}
-    yield "the text size of the parameters", sizes <= {encoder.text_size}
+    yield "the text size of the parameters", sizes <= {choices.text_size}
+    counts = all(
+        (each.places is None) == (choices.text_weights == COUNTS) for each in encoding.words
+    )
+    yield "the text weights of the parameters", counts
+    weight = weight_beside_words(encoding.columns, choices.text_weights)
+    yield "the weight beside words", encoding.weight == weight
+
+
+def encoder_parameters(encoder: TableEncoder) -> Rules:
+    """Yield rules on the parameters of an encoder of tables."""
+    encoder._choices()
+    yield from ()
 
 
 def pipeline_rules(pipeline: StreamPipeline, state: dict[str, Any]) -> Rules:

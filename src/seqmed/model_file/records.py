@@ -34,9 +34,10 @@ from seqmed.graph.propagation import GraphInfo
 from seqmed.kernels import RBF, DCMFisher, Expansion, Polynomial, Precomputed, TfIdf
 from seqmed.label_dtypes import is_label_dtype
 from seqmed.mixture.change import Change, RecentRows
+from seqmed.mixture.record import PRIOR_EXPONENTS, RECORD, Scales, ScoreRecord
 from seqmed.mixture.refitted import LinearExpert
 from seqmed.mixture.state import PROBES, MixtureState
-from seqmed.mixture.weighting import PRIOR_EXPONENTS, RECORD, Choice, Scales, ScoreRecord
+from seqmed.mixture.weighting import Choice
 from seqmed.model_file.annotations import check, field_types, field_values, parts_of
 from seqmed.model_file.saved_rows import SavedRows
 from seqmed.pipelines.column_statistics import ColumnStatistics
@@ -45,6 +46,7 @@ from seqmed.posterior import Posterior, ScoredTerms, Terms, Window
 from seqmed.selection.race import Record
 from seqmed.tables import kinds
 from seqmed.tables.categories import HashedColumn, OneHotColumn
+from seqmed.tables.cells import level_text
 from seqmed.tables.dates import CYCLES, FORMATS, DateColumn
 from seqmed.tables.encoder import REASONS
 from seqmed.tables.encoding import Encoding
@@ -320,7 +322,7 @@ def _(monitor: DriftMonitor) -> Rules:
 
 # -- encoders of tables ---------------------------------------------------------------------------
 
-declare(NumberColumns, medians="p", scales="p > 0", flagged="p")
+declare(NumberColumns, medians="p >= -1e70 <= 1e70", scales="p > 0", flagged="p")
 declare(HashedColumn, size=">= 1 <= 65536")
 
 
@@ -336,9 +338,12 @@ def _(column: ColumnKind) -> Rules:
 @declare(OneHotColumn)
 def _(column: OneHotColumn) -> Rules:
     yield "sorted levels", list(column.levels) == sorted(set(column.levels))
+    usual = all(level_text(level) == level != "" for level in column.levels)
+    yield "levels in their usual notation", usual
 
 
-@declare(DateColumn, origin="", scale="> 0")
+# Dates have microseconds, and years of at most 6 digits.
+@declare(DateColumn, origin=">= -1e13 <= 1e13", scale=">= 1e-6 <= 1e14")
 def _(column: DateColumn) -> Rules:
     yield "known cycles", column.cycles == tuple(each for each in CYCLES if each in column.cycles)
 
@@ -369,5 +374,7 @@ def _(encoding: Encoding) -> Rules:
         wanted = tuple(each.name for each in encoding.columns if each.kind == kind)
         yield f"the encoding of every {kind} column", found == wanted
     yield "a scale for every number", encoding.numbers.medians.size == len(encoding.numbers.names)
+    scaled = encoding.numbers.centred or (encoding.numbers.scales == 1).all()
+    yield "no scales if the numbers are not standardised", scaled
     forms = tuple(each.form for each in encoding.columns if each.kind == kinds.DATE)
     yield "the formats of the dates", tuple(each.form for each in encoding.dates) == forms

@@ -147,6 +147,10 @@ def classifier(stream: type, info: type, rules: Any, **more: Any) -> Kept:
 def with_sketches(state: dict[str, Any]) -> dict[str, Any]:
     """Return the state of a model with a graph, with the sketches of its kept rows."""
     stream = state["_stream"]
+    trial = getattr(stream, "trial", None)
+    if trial is not None:
+        before = with_sketches({"_stream": trial.state})["_stream"]
+        stream = stream._replace(trial=trial._replace(state=before))
     graph = replace(stream.graph, rows=completed(stream.graph.rows))
     return {**state, "_stream": stream._replace(graph=graph)}
 
@@ -216,8 +220,11 @@ SCALERS: dict[type, Kept] = {
 }
 TRANSFORMERS: dict[type, Kept] = {
     **SCALERS,
-    TableEncoder: Kept({"encoding_": Encoding}, consistency.encoder_rules, optional=()),
-}
+    TableEncoder: Kept(
+        {"encoding_": Encoding}, consistency.encoder_rules, consistency.encoder_parameters,
+        optional=(),
+    ),
+}  # fmt: skip
 MODELS: dict[type, Kept] = {
     **CLASSIFIERS,
     StreamPipeline: Kept(

@@ -44,6 +44,8 @@ MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september",
     "october", "november", "december",
 )  # fmt: skip
+# The beginning of every date.
+LIKE_A_DATE = r"^(?:[0-9]{1,4}[-/.: ]|[0-9]{4}W|[0-9]{8}|[A-Za-z]{3,9}\.? [0-9])"
 # Two digits of a year below this are in this century, as in POSIX.
 PIVOT = 69
 NOT_A_DATE = "not a date"
@@ -179,11 +181,14 @@ def date_format(texts: Sequence[str], counts: Indices, least: float) -> str | No
     counts : number of cells with each text.
     least : the number of dates must be larger.
     """
-    if not any(character.isdigit() for text in texts[:100] for character in text):
+    strings = pa.array(texts, pa.string())
+    if counts[cells.filled(compute.match_substring_regex(strings, LIKE_A_DATE))].sum() <= least:
         return None
-    strings, best, most = pa.array(texts, pa.string()), None, least
+    iso = ~np.isnan(iso_dates(strings))
+    best, most = None, least
     for form in ("", *FORMATS):
-        found = float(counts[~np.isnan(parsed(strings, form))].sum())
+        known = iso | ~np.isnan(formatted_dates(strings, form)) if form else iso
+        found = float(counts[known].sum())
         if found > most:
             best, most = form, found
         if found == counts.sum():

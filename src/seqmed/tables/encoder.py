@@ -50,17 +50,24 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     The first batch decides the kind of every column and is measured; later tables are encoded in
     the same way. Columns are found by name, in any order, and additional columns are ignored.
 
-    - Numbers are standardised by the median and a robust standard deviation. A missing cell is
-      replaced by the median. If the first batch has missing cells in a column, an indicator is
-      added.
+    - Numbers are standardised by the median and a robust standard deviation, and clipped at a
+      million standard deviations. Durations are seconds. A missing cell is replaced by the median.
+      If the first batch has missing cells in a column, an indicator is added.
     - Categories are one-hot, with one feature for all other levels. Categories with more than 50
       levels are hashed to 256 features.
     - Dates become a number and their positions in the day, the week and the year. If the rows are
-      in the order of the dates, the number is left out, because it would grow with the stream.
+      nearly in the order of the dates, the number is left out, because it would grow with the
+      stream. Dates without a time zone are in UTC. Strings may be in ISO 8601 or in a format such
+      as 31.12.2024, 12/31/2024 or 31-Dec-2024, with or without a time. If days and months cannot
+      be told apart, 1/2/2024 is in January, and 1.2.2024 in February.
     - Texts become tf-idf weights of hashed words and pairs of words, scaled to length 1. The output
       is then sparse, and the other features of a row are scaled to a length of about 1.
     - Empty columns, constant columns, and columns with a different integer or string in every row
-      (ids) are left out, with a warning.
+      (ids) are left out, with a warning. So are columns of lists and other nested values.
+
+    A cell means the same in every storage: 1, 1.0 and "1" are one cell, and so are True and "true".
+    Only the kind of a column may depend on storage: categorical columns of a data frame are
+    categories, whatever they hold.
 
     Parameters
     ----------
@@ -74,9 +81,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     scale : bool, default=True
         Whether numbers are standardised. Missing cells are replaced in any case.
     missing_values : list of str, default=()
-        Further strings that mark a missing cell, besides "", "NA", "N/A", "NaN", "nan", "null",
-        "NULL", "None" and "<NA>".
-    text_size : int >= 1, default=2**18
+        Further strings that mark a missing cell, besides "", "NA", "N/A", "n/a", "#N/A", "NaN",
+        "nan", "NAN", "-nan", "-NaN", "null", "NULL", "None", "<NA>", "NaT", "?", "-" and ".". Those
+        that are numbers or dates apply to typed columns as well.
+    text_size : int >= 1, default=262144
         Number of features of a column of text.
     text_weights : {"tfidf", "counts"}, default="tfidf"
         Weights of words. "counts" are plain counts of words, which the kernels "tfidf" and "dcm"
@@ -112,8 +120,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ...     {"weight": 80, "city": "Oslo"},
     ... ]
     >>> encoder = TableEncoder().fit(rows)
-    >>> encoder.get_feature_names_out()
-    array(['weight', 'weight_missing', 'city_Oslo', 'city_other'], dtype=object)
+    >>> encoder.get_feature_names_out().tolist()
+    ['weight', 'weight_missing', 'city_Oslo', 'city_other']
     >>> encoder.transform([{"city": "Oslo", "weight": "75"}])
     array([[0., 0., 1., 0.]])
     """
@@ -138,7 +146,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         label: str | None = None,
         scale: bool = True,
         missing_values: Sequence[str] = (),
-        text_size: int = 2**18,
+        text_size: int = 262_144,
         text_weights: str = TFIDF,
     ) -> None:
         self.kinds = kinds
@@ -168,6 +176,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             The fitted encoder.
         """
         choices, table = self._choices(), as_table(X)
+        if not table.num_columns:
+            raise TableError(
+                f"0 feature(s) (shape=({table.num_rows}, 0)) while a minimum of 1 is required: "
+                "pass a table with columns."
+            )
         if not table.num_rows:
             raise TableError("the first batch has no rows, expected at least one: pass some.")
         columns = column_kinds(table, choices)
@@ -207,7 +220,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             value = getattr(self, name)
             if isinstance(value, str) or not all(isinstance(each, str) for each in value or ()):
                 raise ValueError(f"{name}={value!r}, expected a list of strings: correct it.")
-        features = None if self.features is None else tuple(self.features)
+        features = None if self.features is None else tuple(map(str, self.features))
         named = {*chosen, *(features or ())}
         for name in features or ():
             if chosen.get(name) == kinds.DROP:
@@ -224,7 +237,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             features,
             self.label,
             bool(self.scale),
-            tuple(self.missing_values),
+            tuple(map(str, self.missing_values)),
             int(self.text_size),
             self.text_weights,
         )

@@ -139,7 +139,8 @@ def column_kinds(table: pa.Table, choices: Choices) -> tuple[ColumnKind, ...]:
     if all(each.kind == kinds.DROP for each in found):
         reasons = ", ".join(f"{each.name!r} ({each.reason})" for each in found[:LISTED])
         raise TableError(
-            f"no column of the first {table.num_rows} rows can be used: {reasons or 'none'}. "
+            f"no column of the first batch (n_samples={table.num_rows}) can be used: "
+            f"{reasons or '0 feature(s) were given'}. "
             "Choose the kind of a column: --numeric, --categorical, --text or --date at the "
             "command line, kinds={'column': kind} in Python."
         )
@@ -172,8 +173,6 @@ def fit_encoding(columns: tuple[ColumnKind, ...], table: pa.Table, choices: Choi
              (kinds.NUMERIC, kinds.DATE, kinds.CATEGORICAL, kinds.HASHED, kinds.TEXT)}  # fmt: skip
     missing = tuple(choices.missing_values)
     numbers = tuple(each.name for each in named[kinds.NUMERIC])
-    others = sum(len(each) for kind, each in named.items() if kind != kinds.TEXT)
-    combined = named[kinds.TEXT] and others and choices.text_weights != COUNTS
     return Encoding(
         columns,
         missing,
@@ -196,8 +195,16 @@ def fit_encoding(columns: tuple[ColumnKind, ...], table: pa.Table, choices: Choi
             )
             for each in named[kinds.TEXT]
         ),
-        others**-0.5 if combined else 1.0,
+        weight_beside_words(columns, choices.text_weights),
     )
+
+
+def weight_beside_words(columns: Sequence[ColumnKind], text_weights: str) -> float:
+    """Return the factor of all features except words: a length of about 1 if there are words."""
+    found = [each.kind for each in columns if each.kind != kinds.DROP]
+    others = sum(kind != kinds.TEXT for kind in found)
+    combined = 0 < others < len(found) and text_weights != COUNTS
+    return float(others**-0.5) if combined else 1.0
 
 
 def number_matrix(table: pa.Table, names: Sequence[str]) -> Array:

@@ -33,10 +33,10 @@ def as_table(X: Any, names: Sequence[str] | None = None) -> pa.Table:
     if isinstance(X, pa.Table):
         refuse_twice(X.column_names)
         return X
-    if isinstance(X, Mapping):
-        return from_columns(dict(X))
     if is_array(X):
         return from_array(X, names)
+    if isinstance(X, Mapping):
+        return from_columns(dict(X))
     if isinstance(X, list | tuple):
         keys = dict.fromkeys(name for row in X for name in row)
         return from_columns({name: [row.get(name) for row in X] for name in keys})
@@ -47,7 +47,9 @@ def is_array(X: Any) -> bool:
     """Whether rows are an array, or a list of rows without names."""
     if isinstance(X, list | tuple):
         return not X or not all(isinstance(row, Mapping) for row in X)
-    return isinstance(X, np.ndarray) or sp.issparse(X)
+    if isinstance(X, np.ndarray) or sp.issparse(X):
+        return True
+    return hasattr(X, "__array__") and not hasattr(X, "columns") and not hasattr(X, "to_frame")
 
 
 def from_frame(X: Any) -> pa.Table:
@@ -67,18 +69,16 @@ def from_frame(X: Any) -> pa.Table:
 
 
 def series_values(series: Any) -> Any:
-    """Return a column of narwhals as an array of pyarrow, or as a list of mixed values."""
-    import narwhals as nw
-
-    if series.dtype == nw.Object:  # pyarrow would take numbers among dates for dates
-        return series.to_list()
+    """Return a column of narwhals or pandas as an array of pyarrow, or a list of mixed values."""
+    if str(series.dtype).lower() == "object":  # pyarrow would take numbers among dates for dates
+        return list(series)
     try:
-        array = series.to_arrow()
+        array = series.to_arrow() if hasattr(series, "to_arrow") else pa.array(series)
     except (pa.ArrowException, TypeError, OverflowError, ValueError, NotImplementedError):
-        return series.to_list()
+        return list(series)
     inner = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     strange = isinstance(inner, pa.BaseExtensionType) or pa.types.is_struct(inner)
-    return series.to_list() if strange else array  # periods and intervals of pandas
+    return list(series) if strange else array  # periods and intervals of pandas
 
 
 def from_columns(columns: Mapping[Any, Any]) -> pa.Table:
@@ -96,11 +96,10 @@ def as_column(values: Any) -> Any:
     """Return values as a column of pyarrow; mixed values become texts."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
-    if hasattr(values, "to_list"):  # a column of pandas or polars
+    if hasattr(values, "dtype") and not isinstance(values, np.ndarray):  # of pandas or polars
         import narwhals as nw
 
-        series = nw.from_native(values, series_only=True, pass_through=True)
-        values = series_values(series) if isinstance(series, nw.Series) else values.to_list()
+        values = series_values(nw.from_native(values, series_only=True, pass_through=True))
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
     if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):

@@ -27,7 +27,8 @@ MOST_LEVELS = 50
 MAJORITY = 0.5
 # Strings are texts if they have at least this many words on average, and are mostly distinct.
 WORDS, DISTINCT = 3.0, 0.5
-# Smallest number of rows in which distinct values are taken for an id.
+# Smallest number of rows in which distinct values are taken for an id, and equal ones for a
+# constant.
 ENOUGH_ROWS = 30
 # Integers of this size and more are rounded by floats.
 LARGEST_INTEGER = 2.0**53
@@ -115,7 +116,7 @@ def of_numbers(name: str, values: Array, bad: Mapping[int, str]) -> ColumnKind:
     known = values[~np.isnan(values)]
     if not known.size:
         return ColumnKind(name, DROP, "empty")
-    if known.size == values.size and (known == known[0]).all():
+    if known.size == values.size >= ENOUGH_ROWS and (known == known[0]).all():
         return ColumnKind(name, DROP, "constant")
     if not bad and is_id(name, known):
         return ColumnKind(name, DROP, "id")
@@ -141,7 +142,7 @@ def of_levels(name: str, found: Levels, *, declared: bool) -> ColumnKind:
     present = int((found.codes >= 0).sum())
     if not present:
         return ColumnKind(name, DROP, "empty")
-    if len(found.texts) == 1 and present == found.codes.size:
+    if len(found.texts) == 1 and present == found.codes.size >= ENOUGH_ROWS:
         return ColumnKind(name, DROP, "constant")
     if declared:
         return category(name, found)

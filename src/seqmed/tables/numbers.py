@@ -11,6 +11,9 @@ from sklearn.impute import SimpleImputer
 from seqmed.arrays import Array, Mask
 from seqmed.mixture.scaling import column_deviations
 
+# Standardised numbers are clipped at this size: a wrong unit in one cell is no reason to overflow.
+LARGEST_SCORE = 1e6
+
 
 @dataclass(frozen=True, eq=False)
 class NumberColumns:
@@ -58,7 +61,9 @@ class NumberColumns:
             np.copyto(numbers, self.medians, where=absent)
         if self.centred:
             numbers -= self.medians
-            numbers /= self.scales
+            with np.errstate(over="ignore"):
+                numbers /= self.scales
+            np.clip(numbers, -LARGEST_SCORE, LARGEST_SCORE, out=numbers)
         features[:, p : self.width] = absent[:, self.flagged]
         return self.width
 
