@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -132,7 +133,9 @@ def label(
                 return
             pipeline, progress = learn_rows(model, pipeline, progress, data, reading)
             source = StreamRows(data, pipeline, progress, reading)
-            pool = Pool(source, [event.key for event in log.events])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # given before, when the rows were learned
+                pool = Pool(source, [event.key for event in log.events])
             check_columns(pool, [*options.column_names(show_columns), *filter(None, [id_column])])
             learner = LabelLearner(pipeline, pool, as_label(progress))
             if progress.labels is not None:
