@@ -9,8 +9,9 @@ of these labels. A seed gives the order of rows and all draws.
 Coverage. 100 simulations of 120 answers on clouds that overlap: how often the interval of the
 random checks covers the accuracy of the models that predicted them, measured on 2000 other rows.
 
-Latency. `seqmed label` on 100,000 rows of 20 numbers, in a process of its own. A client answers twice per second, faster than people do, while the model learns. Printed are the
-times from an answer to its confirmation with the next card, and the peak memory of the process.
+Latency. `seqmed label` on 100,000 rows of 20 numbers, in a process of its own. A client answers
+twice per second, faster than people do, while the model learns. Printed are the times from an
+answer to its confirmation with the next card, and the peak memory of the process.
 
     SEQMED_DATA=FOLDER python benchmarks/labeling.py [labels|coverage|latency] [--quick]
         [--jobs 2] [--out FILE.json]
