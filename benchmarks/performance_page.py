@@ -1,9 +1,11 @@
 """Write the tables of docs/performance.md from the results of `speed.py`.
 
 A table is between ``<!-- NAME -->`` and ``<!-- end -->``. NAME is a section of `speed.py`. The
-section "solver" has two tables: "solver" for the duals and "kernel" for the fit.
+section "solver" has two tables: "solver" for the duals and "kernel" for the fit. The table "speed
+versions" is that of `speed_versions.py`.
 
     python benchmarks/speed.py --out results/speed.json
+    python benchmarks/speed_versions.py OLD --out results/speed_versions.json
     python benchmarks/performance_page.py
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,9 @@ from common import markdown, with_tables
 
 HERE = Path(__file__).parent
 RESULTS, PAGE = HERE.parent / "results" / "speed.json", HERE.parent / "docs" / "performance.md"
+VERSIONS = HERE.parent / "results" / "speed_versions.json"
+# Ratio above which a row of `speed_versions.py` is named.
+SLOWER = 1.1
 DUAL = re.compile(r"n (\d+), C (\d+), tol (\S+), shape (\d)")
 
 
@@ -86,6 +92,26 @@ def duals(rows: list[dict[str, Any]]) -> str:
     return f"{markdown(header, lines)}\n\n{summary}"
 
 
+def versions(sections: dict[str, list[dict[str, Any]]]) -> str:
+    """Return the ratios of two versions by section, and the rows that became slower."""
+    lines = [
+        [
+            name,
+            str(len(rows)),
+            *(
+                f"{measure([row['ratio'] for row in rows]):.2f}"
+                for measure in (min, statistics.median, max)
+            ),
+            ", ".join(
+                f"{row['what']}: {row['ratio']:.2f}" for row in rows if row["ratio"] > SLOWER
+            ),
+        ]
+        for name, rows in sections.items()
+    ]
+    header = ["section", "rows", "smallest", "median", "largest", f"above {SLOWER:.2f}"]
+    return markdown(header, lines)
+
+
 def main():
     """Replace every table of the page."""
     sections = json.loads(RESULTS.read_text())["sections"]
@@ -94,6 +120,7 @@ def main():
     tables["kernel"] = comparison(
         [row for row in sections["solver"] if not DUAL.fullmatch(row["what"])]
     )
+    tables["speed versions"] = versions(json.loads(VERSIONS.read_text())["sections"])
     PAGE.write_text(with_tables(PAGE, tables))
 
 

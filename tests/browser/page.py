@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
@@ -71,6 +72,13 @@ class Page:
     def confirmed(self, text):
         self.until(lambda: self.text("said") == text)
         self.until(lambda: self.row is not None)
+
+    def click(self, selector):
+        """Click an element; once more if the page replaced it meanwhile."""
+        try:
+            self.driver.find_element("css selector", selector).click()
+        except StaleElementReferenceException:
+            self.driver.find_element("css selector", selector).click()
 
     def says(self, start):
         self.until(lambda: self.text("said").startswith(start))

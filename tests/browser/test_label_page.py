@@ -113,9 +113,9 @@ def test_arrows_mouse_and_help(tmp_path, browser):
         page.keys("0")
         page.confirmed(f"Saved: row {row} is class 9.")
         row = page.row
-        browser.find_element("css selector", "#classes button:nth-child(2)").click()
+        page.click("#classes button:nth-child(2)")
         page.confirmed(f"Saved: row {row} is class 1.")
-        browser.find_element("id", "skip").click()
+        page.click("#skip")
         page.until(lambda: page.text("said").startswith("Skipped"))
         page.keys(Keys.BACKSPACE)
         page.until(lambda: page.text("said").startswith("Undone"))

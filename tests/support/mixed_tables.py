@@ -163,7 +163,10 @@ DIRT = {
     "line ends and quotes in cells": Dirt(as_csv(), change=split_cells),
     "Excel's first line": Dirt(with_excel_line),
     "spaces": Dirt(with_spaces),
-    "question marks": Dirt(as_csv(), change=with_words("Horsepower", "?"), remedy=("--na", "?")),
+    "question marks": Dirt(as_csv(), change=with_words("Horsepower", "?")),
+    "words for missing cells": Dirt(
+        as_csv(), change=with_words("Horsepower", "no data"), remedy=("--na", "no data")
+    ),
     "words of R": Dirt(as_csv(na_rep="NA")),
     "mixed types": Dirt(
         as_csv(),

@@ -99,7 +99,7 @@ class NumberCheck:
                 chosen.append(name)
         self.features = tuple(chosen)
 
-    def faults(self, table):
+    def checked(self, table):
         faults = {}
         for name in table.column_names:
             for row, cell in enumerate(table.column(name).to_pylist()):
@@ -108,7 +108,7 @@ class NumberCheck:
                     faults.setdefault(row, Fault(NOT_A_NUMBER, name, shown(cell)))
                 elif abs(value) > LARGEST:
                     faults.setdefault(row, Fault(NOT_FINITE, name, shown(cell)))
-        return faults
+        return table, faults
 
 
 def number(cell):

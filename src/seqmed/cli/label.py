@@ -364,11 +364,11 @@ class AllColumns:
     def decide(self, table: Any) -> None:
         """Do nothing: the columns of the model have been chosen."""
 
-    def faults(self, table: Any) -> dict[int, Any]:
-        """Return the faults of rows that the model cannot learn."""
+    def checked(self, table: Any) -> tuple[Any, dict[int, Any]]:
+        """Return the table as it is, and the faults of rows that the model cannot learn."""
         there = [name for name in self._needed if name in table.column_names]
-        found: dict[int, Any] = self._check.faults(table.select(there))
-        return found
+        _, faults = self._check.checked(table.select(there))
+        return table, faults
 
 
 def short_names(names: Sequence[str]) -> list[str]:

@@ -218,6 +218,9 @@ def learn(
         check_plot(plot, log, force=force)
     with locked(model):
         model_file.remove_leftovers(model)
+        chosen = {*kinds, *(columns["features"] or ())}
+        if batch_by is not None and batch_by not in chosen and not model.exists():
+            kinds[batch_by] = "drop"  # not a feature, unless it is chosen as one
         pipeline, progress = begin_or_resume(
             model, (label, unlabeled, label_type), columns, estimator, given
         )

@@ -69,8 +69,11 @@ class CellCheck(Protocol):
         Called once, if `needed` returns None.
         """
 
-    def faults(self, table: Any) -> dict[int, Fault]:
-        """Return the faults of rows with bad cells, by their index, in a table of the columns."""
+    def checked(self, table: Any) -> tuple[Any, dict[int, Fault]]:
+        """Return a table of the columns, and the faults of rows with bad cells by their index.
+
+        The returned table may have cells of other types, if they mean the same.
+        """
 
 
 class Part(NamedTuple):
@@ -386,7 +389,8 @@ class Stream:
         table, faults = self._cells(piece)
         features = self._features(table)
         if self._check is not None and size:
-            for row, fault in self._check.faults(features).items():
+            features, bad_cells = self._check.checked(features)
+            for row, fault in bad_cells.items():
                 faults.setdefault(row, fault._replace(line=piece.line_of(row)))
         labels = None
         if self.label is not None:

@@ -33,11 +33,15 @@ class EncoderCheck:
         """Choose the kinds of the columns by the rows of the first batch."""
         self._kinds = self._encoder().decided_kinds(table)
 
-    def faults(self, table: Any) -> dict[int, Fault]:
-        """Return the faults of rows with bad cells, by their index."""
+    def checked(self, table: Any) -> tuple[Any, dict[int, Fault]]:
+        """Return a table, and the faults of rows with bad cells by their index.
+
+        The cells of the first batch are unchanged. Later ones have the types of the encoder, which
+        then need not parse them again.
+        """
         encoder = self._encoder()
         if hasattr(encoder, "encoding_"):
-            _, bad = encoder.typed(table)
+            table, bad = encoder.typed(table)
         else:
             _, bad = typed(self._kinds, encoder.missing_values, table)
-        return {row: Fault(*cell) for row, cell in bad.items()}
+        return table, {row: Fault(*cell) for row, cell in bad.items()}

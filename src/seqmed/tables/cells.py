@@ -268,14 +268,12 @@ def valid(array: Any) -> Mask:
 
 def parsed_numbers(strings: Any, missing: Sequence[str]) -> tuple[Array, dict[int, str]]:
     """Return the numbers in strings, and the reasons of bad cells."""
-    for cells in (strings, cleaned(strings, missing)):
-        try:
-            values = floats(cells)
-        except pa.ArrowInvalid:
-            continue
-        if np.count_nonzero(np.isnan(values)) == cells.null_count:  # else spellings of NaN
-            return values, {}
-    strings = cells
+    values = cast_numbers(strings)
+    if values is None:
+        strings = cleaned(strings, missing)
+        values = cast_numbers(strings)
+    if values is not None:
+        return values, {}
     written = matches(strings, NUMBER)
     values = floats(compute.if_else(written, strings, pa.scalar(None, pa.string()))).copy()
     lower = compute.utf8_lower(strings)
@@ -284,6 +282,16 @@ def parsed_numbers(strings: Any, missing: Sequence[str]) -> tuple[Array, dict[in
     values[filled(matches(lower, INFINITY))] = np.inf
     bad = np.isnan(values) & valid(strings)
     return values, dict.fromkeys(np.flatnonzero(bad).tolist(), NOT_A_NUMBER)
+
+
+def cast_numbers(strings: Any) -> Array | None:
+    """Return strings as numbers, if all are numbers or null; else None."""
+    try:
+        values = floats(strings)
+    except pa.ArrowInvalid:
+        return None
+    complete = np.count_nonzero(np.isnan(values)) == strings.null_count  # else spellings of NaN
+    return values if complete else None
 
 
 def matches(strings: Any, pattern: re.Pattern[str]) -> Any:

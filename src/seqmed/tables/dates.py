@@ -45,7 +45,10 @@ MONTHS = (
     "october", "november", "december",
 )  # fmt: skip
 # The beginning of every date.
-LIKE_A_DATE = r"^(?:[0-9]{1,4}[-/.: ]|[0-9]{4}W|[0-9]{8}|[A-Za-z]{3,9}\.? [0-9])"
+LIKE_A_DATE = (
+    "^(?:[0-9]{1,4}[-/.: ]|[0-9]{4}W|[0-9]{8}|"
+    "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[. ])"
+)
 # Two digits of a year below this are in this century, as in POSIX.
 PIVOT = 69
 NOT_A_DATE = "not a date"

@@ -60,8 +60,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
       stream. Dates without a time zone are in UTC. Strings may be in ISO 8601 or in a format such
       as 31.12.2024, 12/31/2024 or 31-Dec-2024, with or without a time. If days and months cannot
       be told apart, 1/2/2024 is in January, and 1.2.2024 in February.
-    - Texts become tf-idf weights of hashed words and pairs of words, scaled to length 1. The output
-      is then sparse, and the other features of a row are scaled to a length of about 1.
+    - Texts become tf-idf weights of hashed words, signs (such as ! and £) and pairs of neighbours,
+      scaled to length 1. The output is then sparse, and the other features of a row are scaled to
+      a length of about 1.
     - Empty columns, constant columns, and columns with a different integer or string in every row
       (ids) are left out, with a warning. So are columns of lists and other nested values.
 

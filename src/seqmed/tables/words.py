@@ -1,4 +1,4 @@
-"""Columns of text: tf-idf weights of hashed words and pairs of words."""
+"""Columns of text: tf-idf weights of hashed words and pairs of words. Signs are words, too."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from sklearn.preprocessing import normalize
 
 TFIDF, COUNTS = WEIGHTS = ("tfidf", "counts")
 LARGEST_SIZE = 2**31 - 1
+# Words of any length, and single signs such as ! and £, as a regular expression.
+TOKENS = r"(?u)\w+|[^\w\s]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +78,7 @@ def hashed_words(texts: Sequence[str], size: int, *, pairs: bool) -> sp.csr_arra
         return sp.csr_array((0, size))
     vectorizer: Any = HashingVectorizer(
         n_features=size,
+        token_pattern=TOKENS,
         ngram_range=(1, 2 if pairs else 1),
         alternate_sign=False,
         norm=None,

@@ -216,7 +216,7 @@ function answer(action, label) {
       await recover(error, `Row ${card.row} was not saved. `);
     }
     const same = shown && current() && keyOf(shown) === keyOf(current());
-    if (same) showClasses(); else showCard();
+    if (!same) showCard();  // buttons are not replaced while somebody may press one
   });
 }
 
