@@ -8,12 +8,14 @@ READY := .venv/.ready
 WORKERS ?= 2
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-all check bench clean
+.PHONY: help demo test test-all test-browser screenshots check bench clean
 
 help:
 	@echo "make demo      SeqGraphMED beside other classifiers, and the paper's figures in short"
 	@echo "make test      run the tests, except those marked exhaustive (5 minutes on 2 cores)"
 	@echo "make test-all  run all tests, then the solver's without compilation"
+	@echo "make test-browser  run the tests of the labeling page in Chromium; as root, install it first"
+	@echo "make screenshots   take the screenshots of docs/labeling.md"
 	@echo "make check     style, types, import rules"
 	@echo "make bench     speed, side by side with other libraries"
 	@echo "make clean     remove the environment and everything generated"
@@ -29,6 +31,20 @@ test: $(READY)
 test-all: test
 	$(PYTEST) -m exhaustive
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m nojit tests
+
+# axe-core, which finds defects of accessibility, is installed into a folder of its own.
+AXE := build/axe
+BROWSER := OPENBLAS_NUM_THREADS=1 SEQMED_BROWSER=1 SEQMED_AXE=$(AXE) $(BIN)/python -m pytest tests/browser
+
+test-browser: $(READY)
+	mkdir -p $(AXE)
+	tests/browser/install.sh $(AXE)
+	$(BROWSER)
+
+screenshots: $(READY)
+	mkdir -p $(AXE)
+	tests/browser/install.sh $(AXE)
+	SEQMED_SCREENSHOTS=docs/images $(BROWSER) -k screenshots
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -178,6 +178,20 @@ def expected_regret(model: Any, X: MatrixLike) -> Array | None:
     return values
 
 
+def margins_and_deviations(model: Any, X: MatrixLike) -> tuple[Array, Array]:
+    """Return the margin m >= 0 and the standard deviation s of every row, both (n_samples,).
+
+    The expected regret of a row is ``r(m, s)``. The margins are 0 if fewer than two classes have
+    labels. Arguments as in `expected_regret`.
+    """
+    model, points = prepared(model, X)
+    with threads_and_overflow(model, points):
+        known = model._uncertainty(points)
+        deviations = np.sqrt(conditional_variances(known, known.points))
+    check_overflow(deviations)
+    return known.margins, deviations
+
+
 # -- the classifier and its rows -------------------------------------------------------------------
 
 

@@ -22,6 +22,7 @@ def main() -> None:
     from seqmed.cli.evaluate import evaluate
     from seqmed.cli.help import EXIT_CODES, Command, Commands
     from seqmed.cli.inspect import inspect
+    from seqmed.cli.label import label
     from seqmed.cli.learn import learn
     from seqmed.cli.options import before_commands, with_reading_options
     from seqmed.cli.predict import predict
@@ -35,7 +36,7 @@ def main() -> None:
         pretty_exceptions_enable=False, callback=before_commands, cls=Commands,
         rich_markup_mode="markdown",  # joins the lines of a paragraph
     )  # fmt: skip
-    for command in (learn, predict, evaluate, inspect, query, reproduce):
+    for command in (learn, predict, evaluate, inspect, query, label, reproduce):
         named = app.command(no_args_is_help=command is not reproduce, cls=Command)
         named(with_common_options(with_reading_options(command)))
     prepare()

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from seqmed import model_file
 from seqmed.cli.errors import CommandError, naming_file
+from seqmed.labeling.progress import LabelProgress
 from seqmed.measures import Interval, wilson_interval
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.streams import Dialect, LabelColumn, Position
@@ -117,6 +118,7 @@ class Progress:
     dialect : how texts are written, as chosen by options.
     late : late labels that were learned, by the id of their row.
     log : the last lines of the log, if there is one.
+    labels : progress in a label log, if `seqmed label` was used.
     """
 
     label: LabelColumn | None = None
@@ -127,6 +129,7 @@ class Progress:
     dialect: Dialect = field(default_factory=Dialect)
     late: tuple[tuple[str, str], ...] = ()
     log: PendingLines | None = None
+    labels: LabelProgress | None = None
 
     @property
     def known_label(self) -> LabelColumn:
@@ -146,6 +149,8 @@ class Progress:
             refuse_stored("progress", "batch_size", progress.batch_size)
         if progress.log is not None and progress.log.start < 0:
             refuse_stored("progress", "log", progress.log)
+        if progress.labels is not None and progress.labels.n_events < 0:
+            refuse_stored("progress", "labels", progress.labels)
         if not all(len(pair) == 2 for pair in progress.late):
             refuse_stored("progress", "late", progress.late)
         return progress

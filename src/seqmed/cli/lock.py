@@ -48,8 +48,8 @@ def acquire(side: Path, path: Path) -> int:
         except BlockingIOError:
             os.close(descriptor)
             raise CommandError(
-                f"{path} is locked by another seqmed learn: wait until it ends, or stop it. Its "
-                "saved batches are kept."
+                f"{path} is locked by another seqmed learn or seqmed label: wait until it ends, or "
+                "stop it. Its saved batches are kept."
             ) from None
         except BaseException:
             os.close(descriptor)

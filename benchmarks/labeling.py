@@ -1,0 +1,334 @@
+"""The labeling page: labels needed, coverage of its interval, and time and memory.
+
+Labels. An oracle answers through the server, on the training rows of USPS and on four fifths of SMS
+spam. The model is that of `seqmed label`, which has learned all training rows without labels.
+Random labeling gives the labels of 10 % of the rows, drawn at random, to the same model in the same
+way. Printed are the test accuracy of random labeling, and the accuracy of the page with 20 to 60 %
+of these labels. A seed gives the order of rows and all draws.
+
+Coverage. 100 simulations of 120 answers on clouds that overlap: how often the interval of the
+random checks covers the accuracy of the models that predicted them, measured on 2000 other rows.
+
+Latency. `seqmed label` on 100,000 rows of 20 numbers, in a process of its own. A client answers
+twice per second, faster than people do, while the model learns. Printed are the times from an
+answer to its confirmation with the next card, and the peak memory of the process.
+
+    SEQMED_DATA=FOLDER python benchmarks/labeling.py [labels|coverage|latency] [--quick]
+        [--jobs 2] [--out FILE.json]
+
+The full run takes about half an hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from common import data_file, print_table, write_json
+
+from seqmed import SeqGraphMED, SeqMED, make_stream_pipeline
+from seqmed.labeling import measures
+from seqmed.labeling.background import Background
+from seqmed.labeling.desk import Desk
+from seqmed.labeling.events import Event
+from seqmed.labeling.learner import LabelLearner
+from seqmed.labeling.log import LabelLog
+from seqmed.labeling.queue import round_at
+from seqmed.labeling.rows import Pool, Rows
+from seqmed.labeling.server import Server
+
+SETS, SEEDS = ("usps", "sms_spam"), (0, 1, 2)
+RANDOM_SHARE, SHARES = 0.1, (0.2, 0.3, 0.4, 0.5, 0.6)
+BATCH, FIRST_BATCH = 500, 1000
+SIMULATIONS, ANSWERS, OTHER_ROWS = 100, 120, 2000
+N_ROWS, N_ANSWERS, PAUSE = 100_000, 120, 0.5
+
+
+class TableRows:
+    """The rows of a table in memory."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __iter__(self):
+        for start in range(0, self._table.num_rows, 2000):
+            part = self._table.slice(start, 2000)
+            numbers = np.arange(start + 1, start + 1 + part.num_rows)
+            yield Rows("rows", numbers, part, np.zeros(part.num_rows, dtype=bool))
+
+
+def load(name, seed):
+    """Return tables and classes of training and test rows."""
+    random = np.random.default_rng(seed)
+    if name == "usps":
+        with np.load(data_file("usps.npz")) as stored:
+            rows, labels, cut = stored["X"], stored["y"].astype(str), int(stored["n_train"])
+        order = random.permutation(cut)
+        train, y_train = rows[order], labels[order]
+        test, y_test = rows[cut:], labels[cut:]
+        tables = [
+            pa.table({f"p{place}": rows[:, place].astype(float) for place in range(rows.shape[1])})
+            for rows in (train, test)
+        ]
+        return tables[0], y_train, tables[1], y_test
+    with gzip.open(data_file("sms_spam.tsv.gz"), "rt", encoding="utf-8") as file:
+        pairs = [line.rstrip("\n").split("\t", 1) for line in file]
+    order = random.permutation(len(pairs))
+    labels = np.array([pair[0] for pair in pairs])[order]
+    texts = [pairs[place][1] for place in order]
+    cut = len(pairs) * 4 // 5
+    return (
+        pa.table({"message": texts[:cut]}), labels[:cut],
+        pa.table({"message": texts[cut:]}), labels[cut:],
+    )  # fmt: skip
+
+
+def new_model(table, seed):
+    """Return the model of `seqmed label` after it has learned the rows without labels."""
+    final = SeqGraphMED(SeqMED(window=None, kernel="auto", random_state=seed), random_state=seed)
+    model = make_stream_pipeline(final)
+    starts = [0, *range(FIRST_BATCH, table.num_rows, BATCH)]
+    for start, end in zip(starts, [*starts[1:], table.num_rows], strict=True):
+        model.partial_fit(table.slice(start, end - start), np.full(end - start, None))
+    return model
+
+
+def accuracy(model, table, truth):
+    """Return the accuracy of a model."""
+    return float(np.mean(model.predict(table) == truth))
+
+
+# -- labels ----------------------------------------------------------------------------------------
+
+
+class Oracle:
+    """Answers every card through the server."""
+
+    def __init__(self, address, truth):
+        host, self._path = address.removeprefix("http://").split("/", 1)
+        self._host = host
+        self._headers = {"Origin": f"http://{host}", "Content-Type": "application/json"}
+        self._truth, self._number = truth, 0
+        self._session = self._send("POST", "join", {"name": "oracle"})["session"]
+        self._cards = None
+
+    def _send(self, method, path, body=None):
+        content = None if body is None else json.dumps(body)
+        connection = http.client.HTTPConnection(self._host, timeout=600)
+        connection.request(method, f"/{self._path}{path}", content, self._headers)
+        answer = connection.getresponse()
+        found = json.loads(answer.read())
+        connection.close()
+        if answer.status == 429:
+            time.sleep(0.1)
+            return self._send(method, path, body)
+        assert answer.status == 200, found
+        return found
+
+    def look(self):
+        """Wait for a card."""
+        while not self._cards:
+            self._cards = self._send("GET", f"cards?session={self._session}")["cards"]
+
+    def answer(self):
+        """Label the next card; return the seconds until the next one."""
+        self.look()
+        card = self._cards[0]
+        self._number += 1
+        body = {
+            "session": self._session, "number": self._number, "action": "label",
+            "label": str(self._truth(card["row"])),
+            **{name: card[name] for name in ("file", "row", "version")},
+        }  # fmt: skip
+        begin = time.perf_counter()
+        self._cards = self._send("POST", "act", body)["cards"]
+        return time.perf_counter() - begin
+
+
+def labels_needed(task):
+    """Return the accuracies of random labeling and of the page."""
+    name, seed, quick = task
+    table, truth, test, test_truth = load(name, seed)
+    if quick:
+        table, truth = table.slice(0, 1500), truth[:1500]
+    n_random = int(RANDOM_SHARE * len(truth))
+    model = new_model(table, seed)
+    for row in np.random.default_rng((seed, 1)).permutation(len(truth))[:n_random].tolist():
+        model.partial_fit(
+            table.slice(row, 1), truth[row : row + 1].astype(object), new_points=False
+        )
+    of_random = accuracy(model, test, test_truth)
+    found = {}
+    with tempfile.TemporaryDirectory() as folder, LabelLog(Path(folder) / "log.csv") as log:
+        pool = Pool(TableRows(table), seed=seed)
+        learner = LabelLearner(new_model(table, seed), pool)
+        background = Background(learner, log.events, lambda learner: None)
+        server = Server(Desk(log, pool, background))
+        background.start()
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        oracle = Oracle(server.address, lambda row: truth[row - 1])
+        for share in SHARES:
+            while len(log.events) < int(share * n_random):
+                oracle.answer()
+                while background.n_learned < len(log.events) - 5:
+                    time.sleep(0.005)
+            while background.n_learned < len(log.events) and background.trouble is None:
+                time.sleep(0.005)
+            found[str(share)] = accuracy(learner.model, test, test_truth)
+        checks = measures.accuracy(measures.outcomes(learner.ledger, learner.ledger.checks))
+        server.stop()
+        thread.join()
+        background.finish()
+    return {"data": name, "seed": seed, "labels of random": n_random, "random": of_random,
+            "page": found, "random checks": checks._asdict()}  # fmt: skip
+
+
+def report_labels(results):
+    """Print the accuracies."""
+    rows = []
+    for each in results:
+        shown = [f"{100 * each['page'][str(share)]:.1f}" for share in SHARES]
+        reached = each["page"][str(SHARES[-1])] >= each["random"]
+        rows.append([f"{each['data']}, seed {each['seed']}", each["labels of random"],
+                     f"{100 * each['random']:.1f}", *shown, "yes" if reached else "no",
+        ])  # fmt: skip
+    shares = [f"{share:.0%}" for share in SHARES]
+    print_table(["", "labels", "random", *shares, "reached"], rows)
+
+
+# -- coverage --------------------------------------------------------------------------------------
+
+
+def clouds(n_rows, random, centres):
+    """Return rows of clouds that overlap, and their classes."""
+    codes = random.integers(len(centres), size=n_rows)
+    points = centres[codes] + random.normal(size=(n_rows, centres.shape[1]))
+    table = pa.table({f"x{place}": points[:, place] for place in range(points.shape[1])})
+    return table, np.array(list("abcdef"))[codes]
+
+
+def simulate(seed):
+    """Return the interval of the random checks, and the accuracy of the models that predicted."""
+    random = np.random.default_rng(seed)
+    centres = random.normal(size=(4, 6)) * 1.1
+    table, truth = clouds(800, random, centres)
+    others, others_truth = clouds(OTHER_ROWS, random, centres)
+    learner = LabelLearner(new_model(table, seed), Pool(TableRows(table), seed=seed))
+    learner.begin()
+    of_round = {}
+    while learner.ledger.n_answers < ANSWERS:
+        for number in set(learner.rounds) - set(of_round):
+            known = len(getattr(learner.model, "classes_", ())) > 1
+            of_round[number] = accuracy(learner.model, others, others_truth) if known else None
+        position = learner.ledger.n_answers
+        cards = learner.rounds[round_at(position)]
+        card = next(card for card in cards if not learner.ledger.row(card.key).answered)
+        label = str(truth[card.key.row - 1])
+        event = Event("label", str(round_at(position)), "oracle", *card.key, "", label,
+                      card.why, card.guess, card.probability)  # fmt: skip
+        learner.learn(event)
+    ledger = learner.ledger
+    outcome = measures.accuracy(measures.outcomes(ledger, ledger.checks))
+    scored = [ledger.rows[key].asked for key in ledger.checks]
+    wanted = [of_round[int(event.time)] for event in scored if event.guess][-measures.LATEST :]
+    queried = measures.accuracy(measures.outcomes(ledger, ledger.queried), ANSWERS)
+    return {"low": outcome.low, "high": outcome.high, "checks": outcome.n, "value": outcome.value,
+            "accuracy": float(np.mean(wanted)), "queried": queried.value}  # fmt: skip
+
+
+def report_coverage(results):
+    """Print the coverage."""
+    covered = sum(each["low"] <= each["accuracy"] <= each["high"] for each in results)
+    print(f"the interval covers the accuracy in {covered} of {len(results)} simulations")
+    means = {
+        name: np.mean([each[name] for each in results]) for name in ("accuracy", "value", "queried")
+    }
+    print(
+        f"mean accuracy {means['accuracy']:.3f}, on random checks {means['value']:.3f}, on queried "
+        f"rows {means['queried']:.3f}"
+    )
+
+
+# -- latency ---------------------------------------------------------------------------------------
+
+
+def measure_latency(quick):
+    """Return the times of answers, and the memory of the command."""
+    random, n_rows = np.random.default_rng(0), N_ROWS // (10 if quick else 1)
+    codes = random.integers(5, size=n_rows)
+    points = (random.normal(size=(n_rows, 20)) + 1.2 * random.normal(size=(5, 20))[codes]).round(3)
+    with tempfile.TemporaryDirectory() as folder:
+        with (Path(folder) / "rows.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow([f"x{n}" for n in range(20)])
+            writer.writerows(points.tolist())
+        begin = time.perf_counter()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "seqmed", "label", "model", "rows.csv", "--no-browser", "-q"],
+            cwd=folder, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            address = process.stdout.readline().split()[-1]
+            ready = time.perf_counter() - begin
+            oracle = Oracle(address, lambda row: f"class {codes[row - 1]}")
+            oracle.look()
+            first_card = time.perf_counter() - begin
+            times = []
+            for _ in range(N_ANSWERS // (4 if quick else 1)):
+                times.append(oracle.answer())
+                time.sleep(max(0.0, PAUSE - times[-1]))
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=300)
+    return {"rows": n_rows, "answers": len(times), "seconds until the page": ready,
+            "seconds until the first card": first_card, "peak MB": peak,
+            **{f"p{q} ms": 1000 * float(np.percentile(times, q)) for q in (50, 95, 99)},
+            "largest ms": 1000 * max(times)}  # fmt: skip
+
+
+def main():
+    """Run the parts, and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", nargs="*", choices=["labels", "coverage", "latency", []])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out")
+    given = parser.parse_args()
+    results, parts = {}, given.part or ["labels", "coverage", "latency"]
+    with ProcessPoolExecutor(given.jobs, get_context("spawn")) as pool:
+        if "labels" in parts:
+            seeds = SEEDS[:1] if given.quick else SEEDS
+            tasks = [(name, seed, given.quick) for name in SETS for seed in seeds]
+            results["labels"] = list(pool.map(labels_needed, tasks))
+            report_labels(results["labels"])
+        if "coverage" in parts:
+            number = 10 if given.quick else SIMULATIONS
+            results["coverage"] = list(pool.map(simulate, range(number)))
+            report_coverage(results["coverage"])
+    if "latency" in parts:
+        results["latency"] = measure_latency(given.quick)
+        for name, value in results["latency"].items():
+            print(f"{name}: {value:,.1f}")
+    if given.out:
+        write_json(given.out, results)
+
+
+if __name__ == "__main__":
+    main()

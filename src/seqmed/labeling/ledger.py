@@ -1,0 +1,207 @@
+"""The state of all labels: a fold over the label log."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from seqmed.labeling.events import (
+    CHANGE,
+    LABEL,
+    RANDOM,
+    SETTLE,
+    SKIP,
+    UNDO,
+    WITHDRAW,
+    Event,
+    LabelingError,
+    RowKey,
+)
+from seqmed.labeling.log import as_cells, line
+
+
+class Transition(NamedTuple):
+    """The effect of an event on the label that is learned for a row; None is unlabeled."""
+
+    key: RowKey
+    before: str | None
+    after: str | None
+
+
+@dataclass
+class RowLabels:
+    """The labels of one row.
+
+    Attributes
+    ----------
+    given : current label of each person.
+    first : first label of each person, for the agreement.
+    skipped : people who skipped the row.
+    settled : label on which people settled.
+    asked : the first label with a reason: why the row was asked, and the prediction.
+    answer : the last answer, a label or a skip, with a reason.
+    id : value of the id column.
+    version : number of events of the row.
+    last : number of the last event of the row.
+    """
+
+    given: dict[str, str] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)
+    skipped: set[str] = field(default_factory=set)
+    settled: str | None = None
+    asked: Event | None = None
+    answer: Event | None = None
+    id: str = ""
+    version: int = 0
+    last: int = 0
+
+    @property
+    def label(self) -> str | None:
+        """The label to learn; None if there is none or people disagree."""
+        if self.settled is not None:
+            return self.settled
+        labels = set(self.given.values())
+        return labels.pop() if len(labels) == 1 else None
+
+    @property
+    def disputed(self) -> bool:
+        """Whether people disagree."""
+        return self.settled is None and len(set(self.given.values())) > 1
+
+    @property
+    def answered(self) -> bool:
+        """Whether anyone labeled or skipped the row."""
+        return bool(self.given or self.skipped)
+
+
+class Ledger:
+    """The labels after some events.
+
+    Everything is a function of the events in their order.
+
+    Attributes
+    ----------
+    rows : labels of every row that has had an event.
+    n_events, n_answers : number of events, and of answers to cards.
+    classes : number of rows with each label, in the order of first use.
+    answers : rows that each person answered, the last one at the end, for `undo`.
+    returned : rows whose answer a person has undone, to be shown again; the next one at the end.
+    checks : rows asked as random checks, in the order of their first answer.
+    queried : rows asked for other reasons, in the same order.
+    """
+
+    def __init__(self, events: Iterable[Event] = ()):
+        self.rows: dict[RowKey, RowLabels] = {}
+        self.n_events = self.n_answers = 0
+        self.classes: Counter[str] = Counter()
+        self.answers: dict[str, list[RowKey]] = defaultdict(list)
+        self.returned: dict[str, list[RowKey]] = defaultdict(list)
+        self.checks: dict[RowKey, None] = {}
+        self.queried: dict[RowKey, None] = {}
+        self._digest = hashlib.sha256()
+        for event in events:
+            self.apply(event)
+
+    @property
+    def digest(self) -> str:
+        """Digest of all events."""
+        return self._digest.hexdigest()
+
+    @property
+    def people(self) -> list[str]:
+        """People who have given a label, in the order of their first event."""
+        return list(self.answers)
+
+    @property
+    def n_labeled(self) -> int:
+        """The number of rows with a label."""
+        return self.classes.total()
+
+    def row(self, key: RowKey) -> RowLabels:
+        """Return the labels of a row."""
+        return self.rows.get(key) or RowLabels()
+
+    def check(self, event: Event) -> None:
+        """Refuse an event that is not possible now."""
+        row, person = self.row(event.key), event.person
+        if event.event == LABEL and person in row.given:
+            raise LabelingError(f"{person} has labeled this row before: change that label")
+        if event.event in (CHANGE, WITHDRAW) and person not in row.given:
+            raise LabelingError(f"{person} has not labeled this row")
+        if event.event == SKIP and (person in row.given or person in row.skipped):
+            raise LabelingError(f"{person} has answered this row before")
+        if event.event == UNDO and not (person in row.given or person in row.skipped):
+            raise LabelingError(f"{person} has no answer of this row to undo")
+        if event.event == SETTLE and len(row.given) < 2:
+            raise LabelingError(
+                "fewer than two people labeled this row: there is nothing to settle"
+            )
+
+    def apply(self, event: Event) -> Transition:
+        """Apply an event, and return its effect."""
+        self.check(event)
+        key, person = event.key, event.person
+        row = self.rows.setdefault(key, RowLabels())
+        before = row.label
+        if event.event in (LABEL, CHANGE):
+            row.given[person] = event.label
+            row.first.setdefault(person, event.label)
+            row.skipped.discard(person)
+            row.settled = None
+        elif event.event == SETTLE:
+            row.settled = event.label
+        elif event.event == SKIP:
+            row.skipped.add(person)
+        else:
+            row.given.pop(person, None)
+            row.first.pop(person, None)
+            row.skipped.discard(person)
+            row.settled = None
+        self._follow_cards(event, row)
+        self.n_events += 1
+        row.version += 1
+        row.last, row.id = self.n_events, event.id or row.id
+        self._digest.update("\x00".join(as_cells(event)).encode() + b"\n")
+        after = row.label
+        if before != after:
+            self._count(before, after)
+        return Transition(key, before, after)
+
+    def _follow_cards(self, event: Event, row: RowLabels) -> None:
+        """Keep the answers of a person in order, and note why the row was asked."""
+        key, answers, returned = event.key, self.answers[event.person], self.returned[event.person]
+        if event.event in (LABEL, SKIP):
+            answers.append(key)
+            if key in returned:
+                returned.remove(key)
+        elif event.event in (UNDO, WITHDRAW) and key in answers:
+            answers.remove(key)
+            if event.event == UNDO:
+                returned.append(key)
+        if event.is_answer:
+            self.n_answers += 1
+            row.answer = event
+        if event.event == LABEL and event.why and row.asked is None:
+            row.asked = event
+            (self.checks if event.why == RANDOM else self.queried)[key] = None
+
+    def _count(self, before: str | None, after: str | None) -> None:
+        if before is not None:
+            self.classes[before] -= 1
+        if after is not None:
+            self.classes[after] += 1
+
+
+def current_labels(header: Sequence[str], ledger: Ledger) -> Iterator[bytes]:
+    """Yield the lines of a CSV with the current label of every row: file, row, id, label.
+
+    ``header`` are the columns of the label log.
+    """
+    places = [Event._fields.index(name) for name in ("file", "row", "id", "label")]
+    yield line(header[place] for place in places)
+    for key, row in ledger.rows.items():
+        if row.label is not None:
+            yield line([key.file, str(key.row), row.id, row.label])

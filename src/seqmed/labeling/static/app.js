@@ -1,0 +1,533 @@
+// The labeling page. Cells, labels and names are only ever set as text.
+import { intervalBar, lineChart, shareBar } from "./charts.js";
+
+const $ = (id) => document.getElementById(id);
+const KEYS = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "0"];
+const WHY = {
+  uncertain: ["Uncertain", "The most probable classes are close to each other."],
+  unlike: ["Unlike the others", "No similar row has a label."],
+  random: ["Random check", "Drawn at random, to measure the accuracy."],
+};
+const FOLD_TEXT = 1200, FOLD_VALUE = 160;
+
+const state = {
+  session: null, number: 0, person: "",
+  cards: [],            // the card shown, and the next
+  sent: new Set(),      // rows whose answer is on its way
+  chain: Promise.resolve(),
+  status: null, unfolded: false, view: "label",
+  history: { start: 0, asked: 0 },
+};
+
+// -- helpers ----------------------------------------------------------------------------------
+
+function make(name, options = {}, ...children) {
+  const { text, class: kind, ...attributes } = options;
+  const made = document.createElement(name);
+  if (kind) made.className = kind;
+  if (text !== undefined) made.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
+const keyOf = (card) => `${card.row} ${card.file}`;
+const plural = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+
+// Control characters are shown by their pictures, so that nothing is invisible.
+function visible(text) {
+  return text.replace(/\r\n/g, "\n").replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, (sign) =>
+    sign === "\u007f" ? "\u2421" : String.fromCharCode(0x2400 + sign.charCodeAt(0)));
+}
+
+class Refusal extends Error {
+  constructor(status, message) { super(message); this.status = status; }
+}
+
+async function ask(path, body) {
+  const options = body === undefined ? {} : {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+  };
+  let answer;
+  try {
+    answer = await fetch(path, { ...options, credentials: "omit", redirect: "error" });
+  } catch {
+    throw new Refusal(0, "The server does not answer. Labels marked as saved are on the disk. Start the same command again, and open its address.");
+  }
+  let content = {};
+  try { content = await answer.json(); } catch { /* an empty answer */ }
+  if (!answer.ok) throw new Refusal(answer.status, content.error || `The server answered ${answer.status}.`);
+  return content;
+}
+
+function alarm(text) {
+  $("alert").hidden = !text;
+  $("alert").querySelector("p").textContent = text;
+}
+
+const say = (text) => { $("said").textContent = text; };
+const dialogOpen = () => document.querySelector("dialog[open]") !== null;
+
+// -- cells --------------------------------------------------------------------------------------
+
+function foldable(cell, limit) {
+  const holder = make("span");
+  const value = make("span", { class: "value-text", dir: "auto" });
+  holder.append(value);
+  const whole = visible(cell.text) + (cell.cut ? ` … (${plural(cell.cut, "more character")} not sent)` : "");
+  if (whole.length <= limit) {
+    value.textContent = whole;
+    return holder;
+  }
+  const button = make("button", { type: "button", class: "fold" });
+  const fold = (open) => {
+    value.textContent = open ? whole : `${whole.slice(0, limit * 0.6)} …`;
+    button.textContent = open ? "Show less" : `Show all ${plural(whole.length, "character")}`;
+    button.setAttribute("aria-expanded", String(open));
+  };
+  button.addEventListener("click", () => fold(button.getAttribute("aria-expanded") !== "true"));
+  fold(false);
+  holder.append(make("br"), button);
+  return holder;
+}
+
+function showCells(place, cells) {
+  const parts = [];
+  const texts = cells.filter((cell) => cell.long);
+  for (const cell of texts) {
+    const text = make("div", { class: "cell-text" });
+    if (cells.length > 1) text.append(make("span", { class: "name", text: cell.name }));
+    text.append(foldable(cell, FOLD_TEXT));
+    parts.push(text);
+  }
+  const values = cells.filter((cell) => !cell.long);
+  if (values.length) {
+    const list = make("dl", { class: "values" });
+    for (const cell of values) {
+      const entry = make("dd", {}, foldable(cell, FOLD_VALUE));
+      const wide = cell.text.length > 28 || cell.text.includes("\n");
+      list.append(make("div", wide ? { class: "wide" } : {}, make("dt", { text: cell.name }), entry));
+    }
+    parts.push(list);
+  }
+  if (!parts.length) parts.push(make("p", { text: "All shown cells of this row are empty." }));
+  place.replaceChildren(...parts);
+}
+
+// -- the card -----------------------------------------------------------------------------------
+
+const current = () => state.cards[0];
+
+function showCard({ focus = true, moved = true } = {}) {
+  const card = current();
+  $("card").hidden = $("answers").hidden = !card;
+  $("waiting").hidden = Boolean(card) || state.finished;
+  $("finished").hidden = Boolean(card) || !state.finished;
+  if (!card) return;
+  const [badge, why] = WHY[card.why] || WHY.uncertain;
+  $("why-badge").textContent = badge;
+  $("why-badge").className = `badge ${card.why}`;
+  $("why").textContent = card.again ? `${why} You undid your answer.` : why;
+  $("card-title").textContent = `Row ${card.row.toLocaleString("en")} of ${visible(card.file)}`;
+  showCells($("cells"), card.cells);
+  showClasses();
+  if (moved) {
+    $("card").classList.remove("next");
+    void $("card").offsetWidth;
+    $("card").classList.add("next");
+  }
+  if (focus && state.view === "label" && !dialogOpen()) $("card").focus({ preventScroll: true });
+  if (moved && focus) scrollTo({ top: 0 });
+}
+
+function classButton(name, number, share, guess) {
+  const button = make("button", { type: "button", class: guess ? "class guess" : "class" });
+  button.dataset.label = name;
+  button.append(
+    number < KEYS.length ? make("kbd", { text: KEYS[number], "aria-hidden": "true" }) : make("span"),
+    make("span", { class: "name", text: visible(name), dir: "auto" }),
+  );
+  if (share !== undefined) {
+    button.append(make("span", { class: "chance", text: percent(share) }), shareBar(share));
+  }
+  return button;
+}
+
+function showClasses() {
+  const card = current(), focused = document.activeElement?.dataset?.label;
+  const shares = new Map(card ? card.probabilities : []);
+  const names = (state.status?.classes || []).map(([name]) => name);
+  const guess = card?.probabilities[0];
+  const buttons = names.map((name, number) => {
+    const share = shares.size > 1 ? shares.get(name) ?? 0 : shares.get(name);
+    const button = classButton(name, number, share, guess && guess[0] === name);
+    button.addEventListener("click", () => answer("label", name));
+    return button;
+  });
+  $("classes").replaceChildren(...buttons);
+  $("guess").textContent = guess ? `The model guesses ${visible(guess[0])} (${percent(guess[1])}).` : "";
+  $("classes-title").textContent = names.length ? "Which class is it?" : "No class yet: press n to name the first one.";
+  buttons.find((button) => focused !== undefined && button.dataset.label === focused)?.focus();
+}
+
+function takeCards(cards) {
+  if (cards === null) return fetchCards();
+  state.cards = cards.filter((card) => !state.sent.has(keyOf(card)));
+  state.finished = cards.length === 0;
+  if (cards.length === 1) setTimeout(prefetch, 300);  // the next round is being chosen
+  return undefined;
+}
+
+async function prefetch() {
+  const tries = state.tries = (state.tries || 0) + 1;
+  if (state.sent.size || state.cards.length !== 1 || tries > 20) return;
+  try { await fetchCards(); } catch { /* the next answer shows the error */ }
+}
+
+async function fetchCards() {
+  const { cards, number } = await ask(`cards?session=${encodeURIComponent(state.session)}`);
+  state.number = number;  // of the last action that the server knows
+  if (cards === null) return fetchCards();
+  return takeCards(cards);
+}
+
+// An answer is sent in the background; the next card is shown at once.
+function answer(action, label) {
+  const card = current();
+  if (!card || state.session === null) return;
+  state.cards.shift();
+  state.tries = 0;
+  state.sent.add(keyOf(card));
+  showCard();
+  const request = { action, file: card.file, row: card.row, version: card.version };
+  if (label !== undefined) request.label = label;
+  state.chain = state.chain.then(async () => {
+    const shown = current();
+    try {
+      const done = await act(request);
+      state.sent.delete(keyOf(card));
+      alarm("");
+      say(action === "skip" ? `Skipped row ${card.row}.` : `Saved: row ${card.row} is ${visible(label)}.`);
+      showStatus(done.status);
+      await takeCards(done.cards);
+    } catch (error) {
+      state.sent.delete(keyOf(card));
+      await recover(error, `Row ${card.row} was not saved. `);
+    }
+    const same = shown && current() && keyOf(shown) === keyOf(current());
+    if (!same) showCard();  // buttons are not replaced while somebody may press one
+  });
+}
+
+function act(request) {
+  state.number += 1;
+  return ask("act", { session: state.session, number: state.number, ...request });
+}
+
+async function recover(error, before = "") {
+  state.number -= 1;
+  alarm(before + error.message);
+  try { await fetchCards(); } catch { /* the first error is shown */ }
+}
+
+function undo() {
+  state.chain = state.chain.then(async () => {
+    try {
+      const done = await act({ action: "undo" });
+      alarm("");
+      say(`Undone: row ${done.event.row} has no label of yours.`);
+      showStatus(done.status);
+      await takeCards(done.cards);
+    } catch (error) {
+      await recover(error);
+    }
+    showCard();
+  });
+}
+
+// -- live numbers -------------------------------------------------------------------------------
+
+function barList(place, pairs) {
+  const most = Math.max(1, ...pairs.map(([, count]) => count));
+  place.replaceChildren(...pairs.map(([name, count]) => make(
+    "li", {}, make("span", { class: "name", text: visible(name), dir: "auto" }),
+    make("span", { class: "number", text: String(count) }), shareBar(count / most),
+  )));
+}
+
+function showAccuracy(status) {
+  const { checks, queried, chart } = status;
+  $("accuracy").textContent = checks.n ? percent(checks.value) : "–";
+  $("interval").textContent = checks.n ? `${percent(checks.low)} to ${percent(checks.high)}` : "";
+  $("accuracy-text").textContent = checks.n
+    ? `Of the models that predicted the last ${plural(checks.n, "random check")}, before these were labeled, with its 95 % interval.`
+    : "Measured on random checks, as soon as two classes have labels.";
+  $("queried").textContent = queried.n ? `(${percent(queried.value)})` : "";
+  const parts = [];
+  if (checks.n) {
+    parts.push(intervalBar(`Accuracy ${percent(checks.value)}, interval ${percent(checks.low)} to ${percent(checks.high)}`, checks.low, checks.value, checks.high));
+  }
+  if (chart.checks.length > 1 || chart.queried.length > 1) {
+    parts.push(lineChart(
+      `Moving accuracy: random checks ${checks.n ? percent(checks.value) : "none"}, queried rows ${queried.n ? percent(queried.value) : "none"}`,
+      [{ kind: "queried", points: chart.queried }, { kind: "checks", points: chart.checks }],
+    ));
+  }
+  $("accuracy-chart").replaceChildren(...parts);
+}
+
+function showChanges(status) {
+  $("hint").textContent = status.hint;
+  const points = status.changes.map(([labels, share]) => [labels, share]);
+  const top = Math.max(0.02, ...points.map(([, share]) => share));
+  const nice = Math.ceil(top * 20) / 20;
+  $("change-chart").replaceChildren(...(points.length > 1
+    ? [lineChart(`Predictions changed by every ten labels, last ${percent(points.at(-1)[1], 1)}`, [{ kind: "checks", points }], { top: nice, ticks: [0, nice], height: 72 })]
+    : []));
+  $("moved").replaceChildren(...status.moved.map(([from, to, count]) => make(
+    "li", {}, make("span", { text: `${visible(from)} → ${visible(to)}` }), make("span", { text: plural(count, "row") }),
+  )));
+}
+
+function showPeople(status) {
+  $("people-section").hidden = status.people.length < 2;
+  barList($("people"), status.people);
+  $("agreement").replaceChildren(...status.agreement.map((each) => {
+    const kappa = each.kappa === null ? "not defined" : each.kappa.toFixed(2);
+    return make("li", { text: `${each.people.map(visible).join(" and ")}: equal labels for ${percent(each.agreement)} of ${plural(each.n, "row")}, kappa ${kappa}` });
+  }));
+  $("n-disputes").hidden = !status.disputes;
+  $("n-disputes").textContent = String(status.disputes);
+  $("show-disputes").hidden = status.people.length < 2 && !status.disputes;
+}
+
+function showStatus(status) {
+  const classes = JSON.stringify(state.status?.classes.map(([name]) => name));
+  state.status = status;
+  $("title").textContent = visible(status.title) || "seqmed label";
+  document.title = `${status.labels} labels – ${visible(status.title)} – seqmed label`;
+  $("labels").textContent = status.labels.toLocaleString("en");
+  $("goal").textContent = status.goal.toLocaleString("en");
+  $("bar").max = status.goal;
+  $("bar").value = Math.min(status.goal, status.labels);
+  barList($("counts"), status.classes);
+  showAccuracy(status);
+  showChanges(status);
+  showPeople(status);
+  const learned = status.events - status.waiting;
+  const parts = [`${plural(status.events, "answer")} on the disk.`];
+  parts.push(status.waiting ? `The model has learned ${learned}.` : "The model has learned all of them.");
+  if (status.kept) parts.push(`The model keeps the old label of ${plural(status.kept, "row")}: they were learned too long ago. Delete the model and run the command again to learn all labels anew.`);
+  if (status.trouble) parts.push("The model has stopped learning because of an error: end the command to see it. Labels are still saved.");
+  $("saved").textContent = parts.join(" ");
+  if (JSON.stringify(status.classes.map(([name]) => name)) !== classes) showClasses();
+}
+
+function follow() {
+  const live = new EventSource("live");
+  live.addEventListener("status", (event) => {
+    const status = JSON.parse(event.data);
+    if (!state.status || status.events >= state.status.events) showStatus(status);
+    if (state.lost) { state.lost = false; alarm(""); }
+  });
+  live.addEventListener("error", () => {
+    state.lost = true;
+    alarm("The server does not answer. Labels marked as saved are on the disk. If it was stopped, run the same command again and open its address.");
+  });
+}
+
+// -- history ------------------------------------------------------------------------------------
+
+function historyEntry(row) {
+  const entry = make("li");
+  const given = Object.entries(row.given).map(([person, label]) => `${visible(person)}: ${visible(label)}`);
+  const label = row.label === null
+    ? make("span", { class: "label none", text: row.disputed ? "disagreement" : "no label" })
+    : make("span", { class: "label", text: visible(row.label) });
+  const details = [`row ${row.row} of ${visible(row.file)}`, ...given];
+  if (row.settled !== null) details.push("settled");
+  if (row.skipped.length) details.push(`skipped by ${row.skipped.map(visible).join(", ")}`);
+  if (row.guess) details.push(`guess ${visible(row.guess)}`);
+  const button = make("button", { type: "button", text: row.disputed ? "Settle" : "Change" });
+  button.setAttribute("aria-label", `${row.disputed ? "Settle" : "Change"} row ${row.row} of ${visible(row.file)}`);
+  button.dataset.row = keyOf(row);
+  button.addEventListener("click", () => edit(row.file, row.row));
+  entry.append(
+    make("span", { class: "what" }, label, make("span", { text: ` ${visible(row.text)}` })),
+    make("span", { class: "where", text: details.join(" · ") }), button,
+  );
+  return entry;
+}
+
+async function showHistory(more = false) {
+  const asked = ++state.history.asked;
+  state.history.start = more ? state.history.start : 0;
+  const only = state.view === "disputes" ? "disputes" : $("only-skipped").checked ? "skipped" : "";
+  const query = new URLSearchParams({ search: $("search").value, only, start: state.history.start });
+  try {
+    const found = await ask(`history?${query}`);
+    if (asked !== state.history.asked) return;
+    const entries = found.rows.map(historyEntry);
+    if (more) $("history").append(...entries); else $("history").replaceChildren(...entries);
+    state.history.start = found.start + found.rows.length;
+    $("more").hidden = state.history.start >= found.total;
+    $("found").textContent = found.total ? plural(found.total, "row") : "No row.";
+  } catch (error) { alarm(error.message); }
+}
+
+function show(view) {
+  state.view = view;
+  $("view-label").hidden = view !== "label";
+  $("view-history").hidden = view === "label";
+  for (const each of ["label", "history", "disputes"]) {
+    if (each === view) $(`show-${each}`).setAttribute("aria-current", "page");
+    else $(`show-${each}`).removeAttribute("aria-current");
+  }
+  if (view === "label") return showCard({ moved: false });
+  $("history-title").textContent = view === "disputes" ? "Disagreements" : "History";
+  $("skipped-label").hidden = view === "disputes";
+  $("history-title").focus({ preventScroll: true });
+  return showHistory();
+}
+
+const buttonOf = (row) => [...$("history").querySelectorAll("button")].find((each) => each.dataset.row === keyOf(row));
+
+async function edit(file, number) {
+  let row;
+  try {
+    row = await ask(`row?${new URLSearchParams({ file, row: number })}`);
+  } catch (error) { return alarm(error.message); }
+  const dialog = $("edit");
+  $("edit-title").textContent = `Row ${row.row} of ${visible(row.file)}`;
+  $("edit-error").textContent = "";
+  showCells($("edit-cells"), row.cells);
+  $("edit-given").replaceChildren(...Object.entries(row.given).map(([person, label]) =>
+    make("li", { text: `${visible(person)}: ${visible(label)}` })));
+  const settling = row.disputed, mine = row.given[state.person];
+  $("edit-question").textContent = settling ? "Settle on" : mine === undefined ? "Your label" : "Change your label to";
+  $("withdraw").hidden = mine === undefined;
+  const send = (request) => {
+    state.chain = state.chain.then(async () => {
+      try {
+        const done = await act({ ...request, file: row.file, row: row.row, version: row.version });
+        showStatus(done.status);
+        await takeCards(done.cards);
+        alarm("");
+        dialog.close();
+      } catch (error) {
+        await recover(error);
+        alarm("");
+        $("edit-error").textContent = error.message;
+      }
+      await showHistory();
+      if (!dialog.open) (buttonOf(row) || $("history-title")).focus();
+    });
+  };
+  const choices = settling ? [...new Set(Object.values(row.given))] : state.status.classes.map(([name]) => name);
+  $("edit-classes").replaceChildren(...choices.map((name) => {
+    const button = classButton(name, KEYS.length, undefined, name === (settling ? null : mine));
+    button.disabled = !settling && name === mine;
+    button.addEventListener("click", () => send({ action: settling ? "settle" : "label", label: name }));
+    return button;
+  }));
+  $("withdraw").onclick = () => send({ action: "withdraw" });
+  dialog.showModal();
+  return undefined;
+}
+
+// -- keys ---------------------------------------------------------------------------------------
+
+function moveFocus(step) {
+  const buttons = [...$("classes").children];
+  if (!buttons.length) return;
+  const at = buttons.indexOf(document.activeElement);
+  const next = at < 0 ? (step > 0 ? 0 : buttons.length - 1) : (at + step + buttons.length) % buttons.length;
+  buttons[next].focus();
+}
+
+function onKey(event) {
+  if (event.ctrlKey || event.altKey || event.metaKey || event.isComposing || dialogOpen()) return;
+  const target = event.target;
+  if (target instanceof HTMLInputElement) {
+    if (event.key === "Escape") { target.blur(); show("label"); event.preventDefault(); }
+    return;
+  }
+  const key = event.key;
+  const does = (work) => { event.preventDefault(); work(); };
+  if (key === "?") return does(() => $("help").showModal());
+  if (key === "h" && state.view === "label") return does(() => show("history"));
+  if ((key === "l" || key === "Escape") && state.view !== "label") return does(() => show("label"));
+  if (state.view !== "label" || state.session === null) return undefined;
+  const onButton = target instanceof HTMLElement && target.closest("button, a") !== null;
+  const names = (state.status?.classes || []).map(([name]) => name);
+  const number = KEYS.indexOf(key);
+  if (number >= 0 && !event.repeat) {
+    return does(() => { if (number < names.length) answer("label", names[number]); });
+  }
+  if (key === "ArrowDown" || key === "ArrowRight") return does(() => moveFocus(1));
+  if (key === "ArrowUp" || key === "ArrowLeft") return does(() => moveFocus(-1));
+  if (event.repeat) return undefined;
+  if (key === "n") return does(newClass);
+  if (key === "u" || key === "Backspace") return does(undo);
+  if (key === "f") return does(() => $("cells").querySelectorAll(".fold").forEach((each) => each.click()));
+  if (key === " " && !onButton) return does(() => answer("skip"));
+  return undefined;
+}
+
+function newClass() {
+  if (!current()) return;
+  $("new-name").value = "";
+  $("new-error").textContent = "";
+  $("new").showModal();
+}
+
+// -- start --------------------------------------------------------------------------------------
+
+async function join(event) {
+  event.preventDefault();
+  try {
+    const joined = await ask("join", { name: $("name").value });
+    Object.assign(state, { session: joined.session, number: joined.number, person: joined.person });
+    $("person").textContent = visible(joined.person);
+    $("join").close();
+    await fetchCards();
+    showCard();
+  } catch (error) { $("join-error").textContent = error.message; }
+}
+
+function onNewClass(event) {
+  event.preventDefault();
+  const name = $("new-name").value.trim();
+  if (!name) { $("new-error").textContent = "Type a name."; return; }
+  $("new").close();
+  answer("label", name);
+}
+
+addEventListener("keydown", onKey);
+$("join-form").addEventListener("submit", join);
+$("join").addEventListener("cancel", (event) => event.preventDefault());
+$("new-form").addEventListener("submit", onNewClass);
+$("new-class").addEventListener("click", newClass);
+$("skip").addEventListener("click", () => answer("skip"));
+$("undo").addEventListener("click", undo);
+$("help-button").addEventListener("click", () => $("help").showModal());
+$("close-alert").addEventListener("click", () => alarm(""));
+$("more").addEventListener("click", () => showHistory(true));
+$("search-form").addEventListener("submit", (event) => { event.preventDefault(); showHistory(); });
+$("search").addEventListener("input", () => showHistory());
+$("only-skipped").addEventListener("change", () => showHistory());
+for (const view of ["label", "history", "disputes"]) $(`show-${view}`).addEventListener("click", () => show(view));
+for (const button of document.querySelectorAll("[data-close]")) button.addEventListener("click", () => button.closest("dialog").close());
+for (const dialog of document.querySelectorAll("dialog")) dialog.addEventListener("close", () => { if (state.view === "label" && current()) $("card").focus({ preventScroll: true }); });
+
+const first = await ask("status").catch((error) => { alarm(error.message); return null; });
+if (first) {
+  showStatus(first);
+  $("known-people").replaceChildren(...first.people.map(([name]) => make("option", { value: name })));
+  if (first.people.length === 1) $("name").value = first.people[0][0];
+  showCard({ focus: false, moved: false });
+  $("join").showModal();
+  $("name").select();
+  follow();
+}

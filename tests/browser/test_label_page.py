@@ -1,0 +1,331 @@
+"""The labeling page in a real browser."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pytest
+from examples.tickets import CLASSES, tickets
+from selenium.webdriver.common.keys import Keys
+
+from seqmed.labeling.ledger import Ledger
+from seqmed.labeling.log import LabelLog
+from seqmed.model_file import load_with_extra
+from tests.browser.page import Page
+from tests.support.command import seqmed
+from tests.support.labeling import Command, Site, clouds, new_model, write_rows
+from tests.support.state import state_bits
+
+LABEL = ("model", "rows.csv", "--id", "id")
+
+
+def labels_on_disk(folder):
+    with LabelLog(folder / "model.labels.csv") as log:
+        rows = Ledger(log.events).rows
+    return {key.row: row.label for key, row in rows.items() if row.label is not None}
+
+
+def test_sixty_rows_by_keyboard_with_three_kills(tmp_path, browser):
+    truth = write_rows(tmp_path / "rows.csv", 150)
+    confirmed, position = {}, None
+    page = command = None
+    try:
+        for part in range(4):
+            command = Command(tmp_path, *LABEL)
+            page = Page(browser, command.address) if page is None else page
+            page.open(command.address)
+            # a label that was sent just before the kill is either on the disk, or asked again
+            on_disk = labels_on_disk(tmp_path)
+            if position is not None:
+                row, name = position
+                assert on_disk == confirmed | ({row: name} if row in on_disk else {})
+                if row not in on_disk:
+                    assert page.row == row
+                confirmed = on_disk
+            for _ in range(15):
+                name = truth[page.row - 1]
+                row = page.label(name) if name in page.classes else page.add_class(name)
+                confirmed[row] = name
+            if part == 0:
+                page.undo()
+                del confirmed[row]
+                assert page.row == row
+                confirmed[page.label(truth[row - 1])] = truth[row - 1]
+            if part == 1:
+                confirmed[page.add_class("something else")] = "something else"
+                changed = sorted(confirmed)[3]
+                page.edit(changed)
+                page.choose("e.dataset.label === 'something else'")
+                confirmed[changed] = "something else"
+                page.back()
+            if part == 2:
+                withdrawn = sorted(confirmed)[5]
+                page.edit(withdrawn)
+                page.choose("e.id === 'withdraw'")
+                del confirmed[withdrawn]
+                page.back()
+                page.keys(" ")  # skip
+                page.says("Skipped")
+            if part < 3:
+                position = page.row, truth[page.row - 1]
+                page.label(position[1], wait=False)
+                command.kill()
+                # the page says that the server does not answer
+                page.alarms()
+        assert len(confirmed) >= 60
+        assert int(page.text("labels")) == len(confirmed)
+        _, code = command.end()
+        assert code == 0
+    finally:
+        if command is not None and command.process.poll() is None:
+            command.kill()
+    assert labels_on_disk(tmp_path) == confirmed
+    folder = tmp_path / "again"
+    folder.mkdir()
+    for name in ("rows.csv", "model.labels.csv"):
+        shutil.copy(tmp_path / name, folder)
+    assert seqmed(folder, "label", *LABEL, "--replay").code == 0
+    (one, kept), (other, also_kept) = (load_with_extra(f / "model") for f in (tmp_path, folder))
+    assert state_bits(one) == state_bits(other)
+    assert kept["labels"] == also_kept["labels"]
+    assert seqmed(folder, "label", *LABEL, "--export", "final.csv").code == 0
+    with (folder / "final.csv").open() as file:
+        assert {int(line["row"]): line["label"] for line in csv.DictReader(file)} == confirmed
+
+
+def test_arrows_mouse_and_help(tmp_path, browser):
+    table, _ = clouds(60)
+    names = [f"class {n}" for n in range(12)]
+    with Site(tmp_path, table, classes=names) as site:
+        page = Page(browser, site.address)
+        row = page.row
+        page.keys(*[Keys.ARROW_DOWN] * 12, Keys.ENTER)  # the twelfth class has no key
+        page.confirmed(f"Saved: row {row} is class 11.")
+        row = page.row
+        page.keys(Keys.ARROW_UP, Keys.ARROW_UP, Keys.ENTER)
+        page.confirmed(f"Saved: row {row} is class 10.")
+        row = page.row
+        page.keys("0")
+        page.confirmed(f"Saved: row {row} is class 9.")
+        row = page.row
+        page.click("#classes button:nth-child(2)")
+        page.confirmed(f"Saved: row {row} is class 1.")
+        page.click("#skip")
+        page.until(lambda: page.text("said").startswith("Skipped"))
+        page.keys(Keys.BACKSPACE)
+        page.until(lambda: page.text("said").startswith("Undone"))
+        page.keys("?")
+        assert page.script("return document.getElementById('help').open")
+        page.keys("1")  # no label while a dialog is open
+        page.keys(Keys.ESCAPE)
+        assert not page.script("return document.getElementById('help').open")
+        assert page.script("return document.activeElement.id") == "card"
+        assert site.get("status")["labels"] == 4
+        assert not page.errors
+
+
+def test_the_history_is_searched(tmp_path, browser):
+    table, truth = clouds(60)
+    with Site(tmp_path, table) as site:
+        ada = site.person()
+        for _ in range(12):
+            ada.label(lambda row: truth[row - 1])
+        wanted = site.get("history?search=setosa")["total"]
+        page = Page(browser, site.address)
+        page.keys("h")
+        page.until(lambda: page.text("found") == "12 rows")
+        page.tab_to("e.id === 'search'")
+        page.keys("setosa")
+        page.until(lambda: page.text("found") == f"{wanted} row{'s' * (wanted != 1)}")
+        page.keys(Keys.ESCAPE)
+        page.until(lambda: page.shown("view-label"))
+
+
+HOSTILE = [
+    "<script>window.hacked = 1</script>",
+    "<img src=x onerror='window.hacked = 1'>",
+    "<svg/onload=window.hacked=1>",
+    "javascript:window.hacked=1",
+    "</div></body><h1>gone</h1>",
+    "\x00\x01\x07\x08\x1b[31m\x7f",
+    "\u202e\u2066reversed\u2069 abc \u0645\u0631\u062d\u0628\u0627",
+    "{{7*7}} ${window.hacked=1} `",
+    "line one\nline two\r\nline three\ttab",
+    "z\u0351" * 200,
+    "<b>x</b>" * 12_500,  # 100 kB
+    "' \" & < > \\ \\u003c",
+]
+
+
+def test_hostile_cells_are_text_and_do_nothing(tmp_path, browser):
+    table, _ = clouds(len(HOSTILE))
+    model = new_model(table)
+    names = ["<b onclick=1>name</b>", "javascript:x"]
+    for name, cells in zip(names, (HOSTILE, HOSTILE[::-1]), strict=True):
+        table = table.append_column(name, pa.array(cells))
+    hostile_class = "<img src=x onerror='window.hacked = 1'>"
+    with Site(tmp_path, table, model, classes=["ok"]) as site:
+        page = Page(browser, site.address, name="<script>window.hacked=1</script>")
+        page.add_class(hostile_class)
+        seen = {}
+        for number in range(len(HOSTILE) - 1):
+            page.keys("f")  # unfold
+            cells = page.script(
+                "const found = document.querySelectorAll('#cells .value-text');"
+                "return [...found].map((e) => e.textContent)"
+            )
+            seen[page.row] = max(map(len, cells))
+            assert (
+                page.script(
+                    "return document.getElementById('cells')"
+                    ".querySelectorAll('script, img, b, h1, svg').length"
+                )
+                == 0
+            )
+            if number < len(HOSTILE) - 2:
+                page.label("ok")
+        page.label("ok", wait=False)
+        page.until(lambda: page.shown("finished"))
+        assert max(seen.values()) >= 100_000
+        page.keys("h")
+        page.until(lambda: page.text("found") == f"{len(HOSTILE)} rows")
+        row = site.get("history")["rows"][0]["row"]
+        page.tab_to(f"e.dataset.row && e.dataset.row.startsWith('{row} ')")
+        page.keys(Keys.ENTER)
+        page.until(lambda: page.script("return document.getElementById('edit').open"))
+        assert page.script("return window.hacked === undefined")
+        assert page.script("return document.querySelectorAll('h1').length") == 1
+        assert page.script("return document.querySelectorAll('img').length") == 0
+        assert not page.errors
+        assert page.script("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_two_browsers_lose_nothing(tmp_path, new_browser):
+    table, truth = clouds(120)
+    with Site(tmp_path, table, classes=["setosa", "versicolor", "virginica"]) as site:
+        pages = [Page(new_browser(), site.address, name) for name in ("Ada", "Bo")]
+        rows = [[], []]
+
+        def work(place):
+            for _ in range(15):
+                rows[place].append(pages[place].label(truth[pages[place].row - 1]))
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(work, (0, 1)))
+        by_person = [
+            [event.row for event in site.log.events if event.person == name]
+            for name in ("Ada", "Bo")
+        ]
+        assert by_person == rows, {event.person for event in site.log.events}
+        for page in pages:  # live numbers reach both
+            labels = str(site.get("status")["labels"])
+            page.until(lambda page=page, labels=labels: page.text("labels") == labels)
+            assert not page.errors
+
+
+def emulate(driver, width=None, scheme="light"):
+    driver.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia",
+        {"features": [{"name": "prefers-color-scheme", "value": scheme},
+                      {"name": "prefers-reduced-motion", "value": "reduce"}]},
+    )  # fmt: skip
+    if width is None:
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    else:
+        metrics = {"width": width, "height": 780, "deviceScaleFactor": 2, "mobile": True}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+@pytest.fixture
+def busy_site(tmp_path):
+    """A page that two people have worked with."""
+    rows, truth = tickets(400)
+    table = pa.Table.from_pylist(rows)
+    from seqmed import SeqGraphMED, SeqMED, make_stream_pipeline
+
+    final = SeqGraphMED(SeqMED(window=None, kernel="auto"), random_state=0)
+    model = make_stream_pipeline(final, kinds={"ticket": "drop"})
+    model.partial_fit(table, [None] * table.num_rows)
+    with Site(tmp_path, table, model, "tickets.csv", classes=CLASSES, goal=200) as site:
+        ada, bo = site.person("Ada"), site.person("Grace")
+        for number in range(110):
+            ada.label(lambda row: truth[row - 1])
+            if number % 4 == 0:
+                bo.label(lambda row, n=number: truth[row - 1] if n % 12 else CLASSES[0])
+            while site.background.n_learned < len(site.log.events):
+                time.sleep(0.01)
+        yield site
+
+
+def serious(page, axe):
+    """Return the serious defects that axe-core finds in the page as it is now."""
+    page.script(axe)
+    found = page.driver.execute_async_script(
+        "const done = arguments[0]; axe.run(document).then(done, (e) => done({error: String(e)}))"
+    )
+    assert "error" not in found, found
+    return [
+        (defect["id"], [node["html"][:200] for node in defect["nodes"]])
+        for defect in found["violations"]
+        if defect["impact"] in ("serious", "critical")
+    ]
+
+
+def test_axe_finds_no_serious_defect(busy_site, browser, axe):
+    emulate(browser)
+    browser.get(busy_site.address)
+    page = Page(browser, busy_site.address, "Ada")
+    for scheme in ("light", "dark"):
+        for width in (None, 360):
+            emulate(browser, width, scheme)
+            where = f"{scheme}, {width}"
+            assert serious(page, axe) == [], where
+            page.keys("?")
+            assert serious(page, axe) == [], f"help, {where}"
+            page.keys(Keys.ESCAPE)
+            page.keys("n")
+            assert serious(page, axe) == [], f"new class, {where}"
+            page.keys(Keys.ESCAPE, "h")
+            page.until(lambda: page.script("return document.querySelector('#history li') !== null"))
+            assert serious(page, axe) == [], f"history, {where}"
+            page.tab_to("e.dataset.row")
+            page.keys(Keys.ENTER)
+            page.until(lambda: page.script("return document.getElementById('edit').open"))
+            assert serious(page, axe) == [], f"edit, {where}"
+            page.keys(Keys.ESCAPE, "l")
+
+
+def test_screenshots(busy_site, browser, screenshots):
+    browser.set_window_size(1280, 1000)
+    emulate(browser)
+    page = Page(browser, busy_site.address, "Ada")
+    for name, width, scheme in (
+        ("labeling", None, "light"),
+        ("labeling-dark", None, "dark"),
+        ("labeling-360", 360, "light"),
+    ):  # fmt: skip
+        emulate(browser, width, scheme)
+        page.until(lambda: page.script("return document.fonts.status === 'loaded'"))
+        assert page.script("return document.documentElement.scrollWidth <= innerWidth")
+        assert browser.save_screenshot(str(screenshots / f"{name}.png"))
+    emulate(browser)
+    page.keys("h")
+    page.until(lambda: page.script("return document.querySelector('#history li') !== null"))
+    assert browser.save_screenshot(str(screenshots / "labeling-history.png"))
+    assert not page.errors
+
+
+def test_nothing_is_loaded_from_elsewhere(busy_site, browser):
+    browser.get("about:blank")
+    page = Page(browser, busy_site.address)
+    loaded = page.script("return performance.getEntriesByType('resource').map((e) => e.name)")
+    assert loaded
+    assert all(name.startswith(busy_site.address) for name in loaded)
+    assert json.loads(
+        page.script("return JSON.stringify([localStorage.length, document.cookie])")
+    ) == [0, ""]

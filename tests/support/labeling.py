@@ -1,0 +1,225 @@
+"""Rows, models, a server in this process, and the `seqmed label` command for tests of labeling."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from seqmed import SeqGraphMED, SeqMED, StreamPipeline, make_stream_pipeline
+from seqmed.labeling.background import Background
+from seqmed.labeling.desk import Desk
+from seqmed.labeling.learner import LabelLearner
+from seqmed.labeling.log import LabelLog
+from seqmed.labeling.rows import Pool, Rows
+from seqmed.labeling.server import Server
+from tests.support.command import popen
+
+NAMES = ("setosa", "versicolor", "virginica")
+
+
+class TableRows:
+    """A source of rows in memory."""
+
+    def __init__(self, table: pa.Table, file="rows.csv", piece=64, labeled=()):
+        self.table, self.file, self.piece, self.labeled = table, file, piece, labeled
+
+    def __iter__(self) -> Iterator[Rows]:
+        for start in range(0, self.table.num_rows, self.piece):
+            part = self.table.slice(start, self.piece)
+            numbers = np.arange(start + 1, start + 1 + part.num_rows)
+            yield Rows(self.file, numbers, part, np.isin(numbers, self.labeled))
+
+
+def clouds(n_rows=120, seed=0) -> tuple[pa.Table, list[str]]:
+    """Return a table of three overlapping clouds, and the class of every row."""
+    generator = np.random.default_rng(seed)
+    codes = generator.integers(3, size=n_rows)
+    points = (generator.normal(size=(n_rows, 3)) + 2.5 * np.eye(3)[codes]).round(4)
+    table = pa.table({name: points[:, place] for place, name in enumerate("abc")})
+    return table, [NAMES[code] for code in codes]
+
+
+def new_model(table: pa.Table, window=None) -> StreamPipeline:
+    """Return a model that has learned the rows of a table without labels."""
+    final = SeqGraphMED(SeqMED(window=window, kernel="auto"), random_state=0)
+    return make_stream_pipeline(final).partial_fit(table, np.full(table.num_rows, None))
+
+
+def replayed(table: pa.Table, events, model=None) -> LabelLearner:
+    """Return the learner that replays a log from the beginning."""
+    pool = Pool(TableRows(table), [event.key for event in events])
+    learner = LabelLearner(new_model(table) if model is None else model, pool)
+    learner.begin()
+    for event in events:
+        learner.learn(event)
+    return learner
+
+
+class Client:
+    """Requests to a server.
+
+    Parameters
+    ----------
+    address : address of the page.
+    """
+
+    def __init__(self, address: str):
+        self.address = address
+        self.host, path = address.removeprefix("http://").split("/", 1)
+        self.path = f"/{path}"
+
+    def request(self, method, path, body=None, *, headers=None, raw=None):
+        """Send a request; return the status code, the headers and the body.
+
+        A header that is None is left out. A path that begins with / is used as it is.
+        """
+        connection = http.client.HTTPConnection(self.host, timeout=60)
+        given = {"Host": self.host}
+        if method != "GET":
+            given |= {"Origin": f"http://{self.host}", "Content-Type": "application/json"}
+        given |= headers or {}
+        content = json.dumps(body).encode() if body is not None else raw
+        try:
+            connection.putrequest(
+                method,
+                path if path.startswith("/") else self.path + path,
+                skip_host=True,
+                skip_accept_encoding=True,
+            )
+            if content is not None:
+                given.setdefault("Content-Length", str(len(content)))
+            for key, value in given.items():
+                if value is not None:
+                    connection.putheader(key, value)
+            connection.endheaders(content)
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+        finally:
+            connection.close()
+
+    def get(self, path):
+        status, _, content = self.request("GET", path)
+        assert status == 200, content
+        return json.loads(content)
+
+    def post(self, path, body):
+        status, _, content = self.request("POST", path, body)
+        return status, json.loads(content)
+
+    def person(self, name="Ada") -> Person:
+        return Person(self, name)
+
+
+class Person:
+    """A person who answers through a server."""
+
+    def __init__(self, client: Client, name: str):
+        status, joined = client.post("join", {"name": name})
+        assert status == 200, joined
+        self.client, self.session, self.number = client, joined["session"], 0
+        self.look()
+
+    def look(self):
+        """Ask for the cards in hand, and wait for them."""
+        while (cards := self.client.get(f"cards?session={self.session}")["cards"]) is None:
+            pass
+        self.cards = cards
+
+    def act(self, action, card=None, **more):
+        body = {"session": self.session, "number": self.number + 1, "action": action, **more}
+        if card is not None:
+            body = {name: card[name] for name in ("file", "row", "version")} | body
+        status, answer = self.client.post("act", body)
+        if status == 200:
+            self.number, self.cards = answer["number"], answer["cards"]
+            if not self.cards:
+                self.look()
+        return status, answer
+
+    def label(self, truth):
+        """Label the card shown, by a function of its row number; return the card."""
+        card = self.cards[0]
+        status, answer = self.act("label", card, label=truth(card["row"]))
+        assert status == 200, answer
+        return card
+
+
+class Site(Client):
+    """A desk with its server, log and learner, in threads of this process."""
+
+    def __init__(self, folder: Path, table: pa.Table, model=None, file="rows.csv", **options: Any):
+        self.log = LabelLog(folder / "labels.csv")
+        pool = Pool(TableRows(table, file), [event.key for event in self.log.events])
+        learner = LabelLearner(new_model(table) if model is None else model, pool)
+        self.background = Background(learner, self.log.events, lambda learner: None)
+        self.desk = Desk(self.log, pool, self.background, title=file, **options)
+        self.server = Server(self.desk)
+        super().__init__(self.server.address)
+
+    def __enter__(self):
+        self.background.start()
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *raised):
+        self.server.stop()
+        self.thread.join()
+        try:
+            self.background.finish()
+        finally:
+            self.log.close()
+
+
+class Command(Client):
+    """The command `seqmed label` in a process of its own."""
+
+    def __init__(self, folder: Path, *arguments: Any):
+        self.process = popen(
+            folder, "label", *arguments, "--no-browser",
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("Labeling page: "), line or "the command ended"
+        super().__init__(line.split()[-1])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        if self.process.poll() is None:
+            self.kill()
+
+    def kill(self):
+        """Kill the process at once."""
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.communicate()
+
+    def end(self):
+        """End the command as Ctrl-C does, and return its output and exit code."""
+        self.process.send_signal(signal.SIGINT)
+        out, _ = self.process.communicate(timeout=120)
+        return out, self.process.returncode
+
+
+def write_rows(path: Path, n_rows=150, seed=0) -> list[str]:
+    """Write a CSV of unlabeled rows with ids, and return the class of every row."""
+    table, truth = clouds(n_rows, seed)
+    lines = ["id,a,b,c"]
+    for number, row in enumerate(
+        zip(*(table.column(n).to_pylist() for n in "abc"), strict=True), 1
+    ):
+        lines.append(",".join([f"r{number:04}", *map(str, row)]))
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return truth

@@ -1,0 +1,102 @@
+"""Accuracy on random checks, agreement and the stopping hint."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from sklearn.metrics import cohen_kappa_score
+
+from seqmed.labeling import measures
+from seqmed.labeling.events import Event
+from seqmed.labeling.ledger import Ledger
+from seqmed.labeling.measures import Outcome
+
+
+def label(row, person="Ada", label="x", why="random", guess="x"):
+    return Event("label", "t", person, "f", row, "", label, why, guess, 0.5)
+
+
+@pytest.mark.parametrize(("correct", "n"), [(0, 5), (5, 5), (3, 10), (40, 50)])
+def test_the_interval_is_exact(correct, n):
+    expected = binomtest(correct, n).proportion_ci(0.95, "exact")
+    assert measures.interval(correct, n) == pytest.approx((expected.low, expected.high))
+
+
+def test_the_interval_covers_the_mean_accuracy_of_models_that_improve():
+    generator = np.random.default_rng(0)
+    covered = 0
+    for _ in range(1000):
+        chances = np.linspace(0.5, 0.95, 40)
+        low, high = measures.interval(int((generator.random(40) < chances).sum()), 40)
+        covered += low <= chances.mean() <= high
+    assert covered >= 950
+
+
+def test_outcomes_follow_the_current_labels():
+    events = [
+        label(1),
+        label(2, label="y"),
+        label(3, guess=""),  # no prediction
+        label(4, why="uncertain"),
+        label(5),
+        Event("change", "t", "Ada", "f", 5, "", "y"),
+        label(6),
+        Event("withdraw", "t", "Ada", "f", 6),
+        label(7),
+        label(7, "Bo", "y"),  # disputed
+    ]
+    ledger = Ledger(events)
+    found = measures.outcomes(ledger, ledger.checks)
+    assert found == [Outcome(1, True), Outcome(2, False), Outcome(5, False)]
+    assert measures.outcomes(ledger, ledger.queried) == [Outcome(4, True)]
+    result = measures.accuracy(found)
+    assert (result.correct, result.n) == (1, 3)
+    assert measures.accuracy([]).value is None
+
+
+def test_the_accuracy_is_that_of_the_latest_checks():
+    found = [Outcome(n, n > 50) for n in range(1, 151)]
+    assert measures.accuracy(found).value == 1.0
+    means = measures.moving_means(found)
+    assert len(means) <= measures.POINTS
+    assert means[-1] == (150, 1.0)
+    assert means[0][1] == 0.0
+
+
+def test_kappa_is_that_of_scikit_learn():
+    generator = np.random.default_rng(0)
+    ours = generator.choice(list("abc"), 50)
+    theirs = np.where(generator.random(50) < 0.7, ours, generator.choice(list("abc"), 50))
+    found = measures.cohen_kappa(list(zip(ours.tolist(), theirs.tolist(), strict=True)))
+    assert found == pytest.approx(cohen_kappa_score(ours, theirs))
+    assert measures.cohen_kappa([("a", "a"), ("a", "a")]) is None
+
+
+def test_agreement_uses_the_first_labels():
+    events = [
+        label(1),
+        label(1, "Bo", "y"),
+        Event("change", "t", "Bo", "f", 1, "", "x"),  # after they talked
+        label(2),
+        label(2, "Bo"),
+        label(3),
+    ]
+    (found,) = measures.agreements(Ledger(events))
+    assert (found.people, found.n, found.agreement) == (("Ada", "Bo"), 2, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ([], "After 20 labels"),
+        ([(20, 0.05, None)], "The last 10 labels changed 5.0 % of predictions."),
+        (
+            [(120, 0.01, 0.03)],
+            "The last 100 labels changed 3.0 % of predictions. More labels still",
+        ),
+        ([(120, 0.0, 0.003)], "The last 100 labels changed 0.3 % of predictions. More labels will"),
+    ],
+)
+def test_the_stopping_hint(changes, expected):
+    assert measures.stopping_hint(changes, 10, 10).startswith(expected)

@@ -1,0 +1,419 @@
+"""The server: who may ask, what is refused, and that refusals change nothing."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pytest
+
+from seqmed.labeling import guard
+from seqmed.labeling.guard import Bucket, Guard
+from seqmed.labeling.ledger import Ledger
+from seqmed.labeling.log import LabelLog
+from tests.support.labeling import Site, clouds, new_model, replayed
+from tests.support.state import state_bits
+
+TABLE, TRUTH = clouds(200)
+
+
+@pytest.fixture
+def site(tmp_path):
+    with Site(tmp_path, TABLE) as made:
+        yield made
+
+
+def truth(row):
+    return TRUTH[row - 1]
+
+
+def content(site):
+    return site.log.path.read_bytes()
+
+
+def wait_for_learner(site):
+    while site.background.n_learned < len(site.log.events):
+        assert site.background.trouble is None
+        time.sleep(0.01)
+
+
+# -- labeling --------------------------------------------------------------------------------------
+
+
+def test_labels_are_on_the_disk_when_they_are_confirmed(site):
+    ada = site.person()
+    for number in range(1, 13):
+        card = ada.label(truth)
+        with LabelLog(site.log.path) as log:
+            assert len(log.events) == number
+            assert log.events[-1].key == (card["file"], card["row"])
+            assert log.events[-1].label == truth(card["row"])
+
+
+def test_the_next_card_is_the_one_that_was_prefetched(site):
+    ada = site.person()
+    for _ in range(30):
+        while len(ada.cards) < 2:  # the next round is being chosen
+            ada.look()
+        following = ada.cards[1]
+        ada.label(truth)
+        assert (ada.cards[0]["row"], ada.cards[0]["why"]) == (following["row"], following["why"])
+
+
+def test_a_new_server_continues_with_the_same_cards(tmp_path):
+    rows = []
+    for _ in range(4):
+        with Site(tmp_path, TABLE) as site:
+            ada = site.person()
+            if rows:
+                assert [card["row"] for card in ada.cards][: len(rows)] == rows
+            for _ in range(7):
+                ada.label(truth)
+            rows = [card["row"] for card in ada.cards]
+            wait_for_learner(site)
+            model, events = site.background.learner.model, list(site.log.events)
+    assert len(events) == 28
+    assert state_bits(replayed(TABLE, events).model) == state_bits(model)
+
+
+def test_undo_shows_the_card_again_also_after_a_restart(tmp_path):
+    with Site(tmp_path, TABLE) as site:
+        ada = site.person()
+        cards = [ada.label(truth) for _ in range(3)]
+        assert ada.act("skip", ada.cards[0])[0] == 200
+        for _ in range(2):
+            assert ada.act("undo")[0] == 200
+        assert ada.cards[0]["row"] == cards[-1]["row"]
+        assert ada.cards[0]["again"]
+        assert site.get("status")["labels"] == 2
+        row = ada.cards[0]["row"]
+    with Site(tmp_path, TABLE) as site:
+        ada = site.person()
+        assert ada.cards[0]["row"] == row
+        ada.label(truth)
+        assert ada.act("undo")[0] == 200
+        assert ada.act("undo")[0] == 200
+        assert ada.act("undo")[0] == 200
+        status, answer = ada.act("undo")
+        assert (status, answer["error"]) == (422, "there is no answer to undo")
+        assert site.get("status")["labels"] == 0
+
+
+def test_history_change_and_withdraw(site):
+    ada = site.person()
+    for _ in range(8):
+        ada.label(truth)
+    found = site.get("history?search=setosa")
+    assert all("setosa" in row["label"] for row in found["rows"])
+    row = site.get("history")["rows"][3]
+    assert ada.act("label", row, label="changed")[0] == 200
+    assert ada.act("withdraw", row)[0] == 409  # the row has changed since
+    row = next(each for each in site.get("history")["rows"] if each["row"] == row["row"])
+    assert row["label"] == "changed"
+    assert ada.act("withdraw", row)[0] == 200
+    assert site.get("status")["labels"] == 7
+    assert [event.event for event in site.log.events[-2:]] == ["change", "withdraw"]
+    assert site.get("history")["total"] == 7
+
+
+def test_two_people_lose_nothing_and_settle(site):
+    people = [site.person("Ada"), site.person("Bo")]
+
+    def work(person):
+        for _ in range(25):
+            person.label(lambda row: truth(row) if person is people[0] or row % 4 else "odd")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, people))
+    with LabelLog(site.log.path) as log:
+        events = log.events
+    assert len(events) == 50
+    assert Ledger(events).rows == site.desk.ledger.rows
+    twice = [row for row in site.desk.ledger.rows.values() if len(row.given) == 2]
+    assert twice  # random checks are labeled by both
+    assert all(row.asked.why == "random" for row in twice)
+    status = site.get("status")
+    assert status["agreement"][0]["n"] == len(twice)
+    disputes = site.get("history?only=disputes")["rows"]
+    assert len(disputes) == status["disputes"] == sum(row.disputed for row in twice)
+    for row in disputes:
+        assert people[0].act("settle", row, label=truth(row["row"]))[0] == 200
+    assert site.get("status")["disputes"] == 0
+
+
+def test_a_card_is_in_one_hand_only(site):
+    hands = [{card["row"] for card in site.person(f"P{n}").cards} for n in range(5)]
+    assert len(set.union(*hands)) == 10
+
+
+def test_all_rows_are_asked_once_by_one_person(tmp_path):
+    table, classes = clouds(23)
+    with Site(tmp_path, table) as site:
+        ada = site.person()
+        rows = []
+        while ada.cards:
+            rows.append(ada.label(lambda row: classes[row - 1])["row"])
+        assert sorted(rows) == list(range(1, 24))
+
+
+def test_exports(site):
+    ada = site.person()
+    for _ in range(5):
+        ada.label(truth)
+    ada.act("undo")
+    lines = site.request("GET", "export/labels.csv")[2].decode().splitlines()
+    assert lines[0] == "file,row,id,label"
+    assert len(lines) == 5
+    assert site.request("GET", "export/log.csv")[2] == content(site)
+    objects = [json.loads(line) for line in site.request("GET", "export/log.jsonl")[2].splitlines()]
+    assert [each["event"] for each in objects] == ["label"] * 5 + ["undo"]
+
+
+def test_live_numbers_are_sent(site):
+    with socket.create_connection(("127.0.0.1", int(site.host.split(":")[1])), 30) as connection:
+        connection.sendall(f"GET {site.path}live HTTP/1.1\r\nHost: {site.host}\r\n\r\n".encode())
+        received = b""
+        while b'"labels": 0' not in received:
+            received += connection.recv(65536)
+        site.person().label(truth)
+        while b'"labels": 1' not in received:
+            received += connection.recv(65536)
+    assert b"text/event-stream" in received
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+
+def refused(site, *arguments, **options):
+    """Send a request that must be refused, and check that it changed nothing."""
+    before = content(site), site.desk.ledger.digest
+    status, headers, body = site.request(*arguments, **options)
+    assert (content(site), site.desk.ledger.digest) == before
+    assert status >= 400
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert set(json.loads(body)) == {"error"}
+    return status
+
+
+def answer_of(person, **more):
+    card = person.cards[0]
+    body = {"session": person.session, "number": person.number + 1, "action": "label", "label": "x"}
+    return {**{name: card[name] for name in ("file", "row", "version")}, **body, **more}
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/wrong/", "/wrong/status", "//", "/%2e%2e/", "/static/app.js"]
+)
+def test_requests_without_the_token_are_refused(site, path):
+    assert refused(site, "GET", path) == 403
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["example.org", "example.org:{port}", "127.0.0.1", "127.0.0.1:1", "10.0.0.1:{port}", "",
+     "127.0.0.1:{port}@example.org", "localhost.example.org:{port}", "user@127.0.0.1:{port}"],
+)  # fmt: skip
+def test_another_host_is_refused(site, host):
+    host = host.format(port=site.host.split(":")[1])
+    ada = site.person()
+    assert refused(site, "GET", "status", headers={"Host": host}) == 421
+    body = answer_of(ada)
+    assert refused(site, "POST", "act", body, headers={"Host": host}) == 421
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [None, "null", "http://example.org", "https://{host}", "http://{host}.example.org", ""],
+)
+def test_another_origin_is_refused(site, origin):
+    ada = site.person()
+    origin = origin and origin.format(host=site.host)
+    assert refused(site, "POST", "act", answer_of(ada), headers={"Origin": origin}) == 403
+    if origin:
+        assert refused(site, "GET", "status", headers={"Origin": origin}) == 403
+
+
+def test_requests_that_the_browser_marks_as_cross_site_are_refused(site):
+    for kind in ("cross-site", "same-site"):
+        assert refused(site, "GET", "status", headers={"Sec-Fetch-Site": kind}) == 403
+    assert site.request("GET", "status", headers={"Sec-Fetch-Site": "same-origin"})[0] == 200
+
+
+def test_requests_that_are_too_large_are_refused(site):
+    ada = site.person()
+    large = answer_of(ada, label="x" * guard.LARGEST_BODY)
+    assert refused(site, "POST", "act", large) == 413
+    long = {"Content-Length": "9" * 5000}
+    assert site.request("POST", "act", raw=b"{}", headers=long)[0] == 400  # by the server itself
+    assert refused(site, "POST", "act", answer_of(ada, label="x" * 201)) == 422
+
+
+def test_a_body_that_is_longer_than_announced_is_refused(site):
+    port = int(site.host.split(":")[1])
+    head = (
+        f"POST {site.path}act HTTP/1.1\r\nHost: {site.host}\r\nOrigin: http://{site.host}\r\n"
+        "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", port), 30) as connection:
+        connection.sendall(head.encode() + b"ffff\r\n" + b" " * 0xFFFF + b"\r\n0\r\n\r\n")
+        assert b" 422 " in connection.recv(65536).splitlines()[0]
+    assert content(site).count(b"\n") == 1
+
+
+def test_repeated_and_disordered_requests_are_refused(site):
+    ada = site.person()
+    first = answer_of(ada)
+    assert site.post("act", first)[0] == 200
+    assert refused(site, "POST", "act", first) == 409  # replayed
+    assert refused(site, "POST", "act", {**first, "number": 2}) == 409  # the card is gone
+    ada.number = 1
+    ada.look()
+    for number in (0, 1, 3, -1, 2**70, "2", 2.0, True, None):
+        assert refused(site, "POST", "act", answer_of(ada, number=number)) == 409
+    assert refused(site, "POST", "act", answer_of(ada, version=7)) == 409
+    assert site.post("act", answer_of(ada))[0] == 200
+
+
+def test_rows_that_were_not_asked_are_refused(site):
+    ada = site.person()
+    free = next(n for n in range(1, 200) if n not in [card["row"] for card in ada.cards])
+    for row, file in (
+        (free, "rows.csv"),
+        (10**6, "rows.csv"),
+        (1, "../rows.csv"),
+        ("1", 1),
+        (None, None),
+    ):
+        body = answer_of(ada, row=row, file=file, version=0)
+        assert refused(site, "POST", "act", body) in (409, 422)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"session": "wrong"}, {"session": None}, {"action": "delete"}, {"action": None}, {"label": ""},
+     {"label": None}, {"label": "=1+1"}, {"label": "a\nb"}, {"label": ["x"]}, {"label": "\x00"},
+     {"action": "settle"}, {"action": "withdraw"}],
+)  # fmt: skip
+def test_wrong_requests_are_refused(site, change):
+    assert refused(site, "POST", "act", answer_of(site.person(), **change)) in (409, 422)
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b"{", b"nul\x00", b"\xff\xfe", b"[" * 10_000])
+def test_requests_that_are_no_json_objects_are_refused(site, raw):
+    assert refused(site, "POST", "act", raw=raw) == 422
+    plain = {"Content-Type": "text/plain"}
+    assert refused(site, "POST", "act", raw=b"{}", headers=plain) == 422
+
+
+def test_other_paths_and_methods_are_refused(site):
+    for path in ("nothing", "static/../app.py", "static/%2e%2e%2fapp.py", "export/x", "act", "row"):
+        assert refused(site, "GET", path) in (404, 405, 422)
+    for method in ("PUT", "DELETE", "PATCH"):
+        assert refused(site, method, "act") == 405
+
+
+def test_no_answer_names_a_path_of_the_machine(site, tmp_path):
+    ada = site.person()
+    ada.label(truth)
+    paths = [
+        "", "static/app.js", "status", "history", "export/log.jsonl", "nothing",
+        f"cards?session={ada.session}", "row?file=rows.csv&row=0", "history?start=x",
+    ]  # fmt: skip
+    for path in paths:
+        _, headers, body = site.request("GET", path)
+        text = body.decode() + json.dumps(headers)
+        assert str(tmp_path) not in text
+        assert "site-packages" not in text
+        assert "Traceback" not in text
+
+
+def test_a_full_disk_is_reported_and_nothing_changes(site, monkeypatch):
+    ada = site.person()
+
+    def full(events):
+        raise OSError(28, "No space left on device", "/some/where")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(site.log, "append", full)
+        status, answer = ada.act("label", ada.cards[0], label="x")
+    assert status == 507
+    assert "/some/where" not in answer["error"]
+    assert ada.act("label", ada.cards[0], label="x")[0] == 200
+
+
+def test_rates_are_limited():
+    bucket = Bucket(1.0, 3.0)
+    assert [bucket.take() for _ in range(5)] == [True] * 3 + [False] * 2
+
+
+def test_remote_machines_are_refused_unless_allowed():
+    def own(host, **options):
+        return Guard(None, "t", 80, ("localhost",), **options).is_own(host)
+
+    assert own("127.0.0.1", remote=False)
+    assert own("[::1]:80", remote=False)
+    assert not own("192.168.0.1", remote=False)
+    assert own("192.168.0.1", remote=True)
+    assert not own("example.org", remote=True)
+
+
+def test_cells_are_sent_as_text_and_long_ones_are_cut(tmp_path):
+    cells = ["<script>alert(1)</script>", "\x00\x07\x1b", "\u202eabc", "x" * 300_000, "&amp;"] * 4
+    table = TABLE.slice(0, 20).append_column("text", pa.array(cells))
+    with Site(tmp_path, table, new_model(table.drop_columns(["text"]))) as site:
+        ada = site.person()
+        seen = set()
+        for _ in range(20):
+            card = ada.cards[0]
+            text = next(cell for cell in card["cells"] if cell["name"] == "text")
+            whole = cells[card["row"] - 1]
+            assert whole.startswith(text["text"])
+            assert text["cut"] == len(whole) - len(text["text"])
+            seen.add(whole[:5])
+            ada.label(truth)
+        assert len(seen) == 5
+
+
+def test_a_learner_that_fails_is_reported_and_labels_are_still_saved(tmp_path, monkeypatch):
+    site = Site(tmp_path, TABLE)
+
+    def broken(*arguments, **options):
+        raise RuntimeError("a defect")
+
+    def work():
+        with site:
+            ada = site.person()
+            for _ in range(20):
+                ada.label(truth)
+            assert site.get("status")["trouble"]
+
+    monkeypatch.setattr(site.background.learner, "_update", broken)
+    with pytest.raises(RuntimeError, match="a defect"):
+        work()
+    assert content(site).count(b"\n") == 21
+
+
+def test_ids_and_classes_with_control_characters_leave_a_log_that_can_be_read(tmp_path):
+    ids = [f"a\x00\n{number}\u2028" for number in range(20)]
+    table = TABLE.slice(0, 20)
+    model = new_model(table)
+    odd = ["x\ny", "=1+1"] * 10
+    model.partial_fit(table, odd, new_points=False)
+    with Site(tmp_path, table.append_column("id", pa.array(ids)), model, id_name="id") as site:
+        ada = site.person()
+        for _ in range(12):
+            ada.label(truth)
+    with LabelLog(site.log.path) as log:
+        assert len(log.events) == 12
+        assert {event.guess for event in log.events} <= {"x y", "=1+1", *TRUTH}
+        assert all(event.id.startswith("a  ") for event in log.events)
+
+
+def test_strangers_do_not_use_up_the_limit(site, monkeypatch):
+    ada = site.person()
+    for _ in range(500):
+        assert site.request("GET", "/wrong/status")[0] == 403
+    ada.label(truth)
