@@ -175,6 +175,27 @@ def test_a_corrected_label_withdraws_the_old_one(late):
     assert_same_bits(model, library.load(late / "model"))
 
 
+def test_an_empty_label_withdraws_a_late_one(late):
+    frame = cars()
+    known = hidden(frame)[LABEL].notna()
+    row, labeled = frame[~known][:1], frame[known][:1]
+    given, other = (each["plate"].item() for each in (row, labeled))
+    assert seqmed(late, *LATE).code == 0
+    before = library.load(late / "model")
+    before.retract(row, row[LABEL])
+    (late / "late.csv").write_text(f"plate,Origin\n{given},\n{other},\nK-0405,USA\n")
+    result = seqmed(late, *LATE)
+    assert result.code == 0, result.err
+    last = frame[405:]
+    if not known[405]:
+        before.partial_fit(last, ["USA"], new_points=False)
+    assert before.score(frame, frame[LABEL]) == library.load(late / "model").score(
+        frame, frame[LABEL]
+    )
+    (late / "late.csv").write_text(f"plate,Origin\n{given},{row[LABEL].item()}\n")
+    assert "1 late label added" in seqmed(late, *LATE).out
+
+
 @pytest.mark.parametrize(
     ("labels", "said"),
     [

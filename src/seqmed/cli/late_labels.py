@@ -1,8 +1,9 @@
 """Late labels: DATA is read again, and its rows get labels from another table, joined by id.
 
 A label that differs from the earlier label of its row is a correction: the earlier label is
-retracted first. The ids and labels that were learned are saved with the model, so that a command
-that was interrupted, or is run twice, learns each label once.
+retracted first. An empty label retracts an earlier late label. The ids and labels that were learned
+are saved with the model, so that a command that was interrupted, or is run twice, learns each label
+once.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def learn_late(
     for batch in stream:
         counts = counts.plus(learn_batch(learner, batch, stream.names, labels))
     tell_skipped(stream.skipped)
-    unknown = sorted(set(labels) - counts.ids)
+    wanted = {name for name, given in labels.items() if given is not None}
+    unknown = sorted(wanted - counts.ids)
     if unknown:
         notice(
             f"{counted(len(unknown), 'id')} of {late} not found in the data: "
@@ -99,23 +101,23 @@ class Counts(NamedTuple):
 
 def read_labels(
     path: Path, label: LabelColumn, id_column: str, reading: Reading
-) -> dict[str, Label]:
-    """Return the labels of a table by id; the last row of an id counts."""
+) -> dict[str, Label | None]:
+    """Return the labels of a table by id, None for an empty one; the last row of an id counts."""
     arguments = {**reading.arguments(), "file_format": None}
     stream = Stream([path], label=label, keep=[id_column], final=True, **arguments)
-    labels: dict[str, Label] = {}
+    labels: dict[str, Label | None] = {}
     missing = 0
     for batch in stream:
         for value, given in zip(batch.kept[id_column], labels_of(batch), strict=True):
             text = cell_text(value)
             if text is None:
                 missing += 1
-            elif given is not None:
+            else:
                 labels[text] = given
     tell_skipped(stream.skipped)
     if missing:
         notice(f"{path}: {counted(missing, 'row')} without an id ignored.")
-    if not labels:
+    if not any(each is not None for each in labels.values()):
         raise CommandError(
             f"{path} has no labels in column {label.name!r}, expected ids and labels: check the "
             "file."
@@ -144,7 +146,7 @@ def refuse_unlearned(
     data: Sequence[Path],
     learner: Learner,
     id_column: str,
-    labels: Mapping[str, Label],
+    labels: Mapping[str, Label | None],
     reading: Reading,
 ) -> None:
     """Refuse rows that the model has not learned, and ids that occur twice."""
@@ -174,28 +176,32 @@ class Change(NamedTuple):
     name: str
     row: int
     before: Label | None
-    now: Label
+    now: Label | None
 
 
 def changes(
-    batch: StreamBatch, progress: Progress, id_column: str, labels: Mapping[str, Label]
+    batch: StreamBatch, progress: Progress, id_column: str, labels: Mapping[str, Label | None]
 ) -> Iterator[Change]:
     """Yield the rows of a batch that have a late label."""
     known, kind = dict(progress.late), str(progress.known_label.type)
     ids = map(cell_text, batch.kept[id_column])
     for row, (name, given) in enumerate(zip(ids, labels_of(batch), strict=True)):
-        if name is not None and name in labels:
-            before = label_of(known[name], kind) if name in known else given
+        if name is None or name not in labels:
+            continue
+        before = given
+        if name in known:  # an empty text is a label that was retracted
+            before = label_of(known[name], kind) if known[name] else None
+        if labels[name] is not None or known.get(name):
             yield Change(name, row, before, labels[name])
 
 
 def learn_batch(
-    learner: Learner, batch: StreamBatch, names: Sequence[str], labels: Mapping[str, Label]
+    learner: Learner, batch: StreamBatch, names: Sequence[str], labels: Mapping[str, Label | None]
 ) -> Counts:
     """Learn the late labels of a batch, and save the model."""
     (id_column,) = batch.kept
     found = list(changes(batch, learner.progress, id_column, labels))
-    new = [each for each in found if each.before is None]
+    new = [each for each in found if each.before is None and each.now is not None]
     corrected = [each for each in found if each.before not in (None, each.now)]
     model, record = learner.model, learner.progress.record
     with naming_rows(batch, names):
@@ -213,7 +219,7 @@ def learn_batch(
                 correct=record.correct + right,
             )
         kept = [each for each in corrected if corrects(model, batch.table, each)]
-    done = {each.name: str(cell_text(each.now)) for each in (*new, *kept)}
+    done = {each.name: cell_text(each.now) or "" for each in (*new, *kept)}
     if done:
         late = tuple({**dict(learner.progress.late), **done}.items())
         learner.save_progress(replace(learner.progress, record=record, late=late))
@@ -230,5 +236,6 @@ def corrects(model: Any, table: Any, change: Change) -> bool:
         model.retract(row, [change.before])
     except ValueError:
         return False
-    model.partial_fit(row, np.array([change.now], dtype=object), new_points=False)
+    if change.now is not None:
+        model.partial_fit(row, np.array([change.now], dtype=object), new_points=False)
     return True
