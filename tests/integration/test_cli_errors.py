@@ -221,7 +221,7 @@ def test_a_model_of_another_make(folder):
         (("predict", "model", "model"), "model ends in '', expected one of"),
         (("predict", "model", "rows.csv", "-o", "x.doc"), "x.doc ends in '.doc', expected one of"),
         (("predict", "model", "rows.csv", "-o", "no/x.csv"), "no/x.csv: No such file or directory"),
-        (("predict", "model", "rows.csv", "--keep", "row"), "--keep got 'row'"),
+        (("predict", "model", "rows.csv", "--keep", "row"), "'row' cannot be copied"),
         (("predict", "model", "rows.csv", "--keep", "z"), "no column 'z'"),
         (("learn", "no/model", "rows.csv", "--label", "kind"), "No such file or directory"),
         (("evaluate", "model", "rows.csv", "--batch-size", "3"), "only with --prequential"),

@@ -228,3 +228,82 @@ def test_late_labels_of_rows_that_were_not_learned(late):
     assert (result.code, "has not been learned" in result.err) == (2, True), result.err
     result = seqmed(late, *LATE[:-2])
     assert (result.code, "--late is used only with --id COLUMN" in result.err) == (2, True)
+
+
+# -- doubtful tables -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a,b,y\n1,2,u\n3,4,v\n", "Export of the shop\n\na;target\n1;u\n2;v\n"],
+    ids=["another name", "a title above the header"],
+)
+def test_a_new_model_needs_a_file_with_its_label(tmp_path, text):
+    (tmp_path / "rows.csv").write_text(text)
+    result = seqmed(tmp_path, "learn", "model", "rows.csv", "--label", "target")
+    assert (result.code, "has no column 'target'" in result.err) == (2, True), result.err
+    assert not (tmp_path / "model").exists()
+
+
+def test_spaces_around_names_of_columns(tmp_path):
+    (tmp_path / "rows.csv").write_text("a , y \n1,u\n2,v\n")
+    assert seqmed(tmp_path, "learn", "model", "rows.csv", "--label", "y").code == 0
+    assert library.load(tmp_path / "model").classes_.tolist() == ["u", "v"]
+
+
+def test_dates_of_which_day_and_month_can_be_exchanged(tmp_path):
+    days = pd.date_range("2025-03-01", periods=40).repeat(50)
+    frame = pd.DataFrame({"day": days.strftime("%d/%m/%Y"), "a": np.arange(2000) % 7 + 0.5})
+    frame.assign(y=["u", "v"] * 1000).to_csv(tmp_path / "rows.csv", index=False)
+    learn = ("learn", "model", "rows.csv", "--label", "y", "--first-batch", 500)
+    result = seqmed(tmp_path, *learn)
+    assert result.code == 2
+    assert "dates are read as %m/%d/%Y, and could be %d/%m/%Y" in result.err
+    assert "--date COLUMN=FORMAT" in result.err
+    (tmp_path / "model").unlink()
+    result = seqmed(tmp_path, *learn, "--date", "day=%d/%m/%Y")
+    assert result.code == 0, result.err
+    assert "could be" not in result.err
+    assert "date, %d/%m/%Y" in seqmed(tmp_path, "inspect", "model").out
+
+
+def test_codes_with_leading_zeros_are_categories(tmp_path):
+    codes = ["01234", "04567", "10115", "80331"] * 30
+    frame = pd.DataFrame(
+        {"zip": codes, "a": np.arange(120) % 11 + 0.5, "y": ["u", "u", "v", "v"] * 30}
+    )
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    assert seqmed(tmp_path, "learn", "model", "rows.csv", "--label", "y").code == 0
+    model = library.load(tmp_path / "model")
+    assert model["table"].encoding_.columns[0].kind == "categorical"
+    with pytest.raises(ValueError, match="'zip' holds int64, expected texts such as '01234'"):
+        model.predict(pd.read_csv(tmp_path / "rows.csv"))
+    seqmed(tmp_path, "predict", "model", "rows.csv", "-o", "out.csv")
+    read = pd.read_csv(tmp_path / "rows.csv", dtype={"zip": str})
+    np.testing.assert_array_equal(probabilities(tmp_path), model.predict_proba(read))
+
+
+def test_numbers_with_a_unit_are_mentioned(tmp_path):
+    prices = [f"{number},50 €" for number in range(120)]
+    frame = pd.DataFrame({"price": prices, "a": np.arange(120) % 11 + 0.5, "y": ["u", "v"] * 60})
+    frame.to_csv(tmp_path / "rows.csv", index=False, sep=";")
+    result = seqmed(tmp_path, "learn", "model", "rows.csv", "--label", "y")
+    assert "column 'price' looks like numbers with a unit, for example '0,50 €'" in result.err
+
+
+@pytest.mark.parametrize("options", [(), ("--drop", "user"), ("--features", "a")])
+def test_nested_keys_that_are_not_used(tmp_path, options):
+    rows = [{"a": row % 7 + 0.5, "user": {"age": row}, "y": "uv"[row % 2]} for row in range(80)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = seqmed(tmp_path, "learn", "model", "rows.jsonl", "--label", "y", *options)
+    assert result.code == 0, result.err
+    assert library.load(tmp_path / "model")["table"].needed_ == ("a",)
+
+
+def test_a_model_without_labels_cannot_be_evaluated(tmp_path):
+    frame = cars()
+    frame.assign(Origin=None).to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_csv(tmp_path / "holdout.csv", index=False)
+    assert seqmed(tmp_path, "learn", "model", "rows.csv", "--label", LABEL).code == 0
+    result = seqmed(tmp_path, "evaluate", "model", "holdout.csv")
+    assert (result.code, "has learned no label" in result.err) == (2, True), result.err

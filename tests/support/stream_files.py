@@ -89,6 +89,9 @@ class NumberCheck:
     def needed(self):
         return self.features
 
+    def used(self):
+        return self.needed()
+
     def decide(self, table):
         self.decided.append(table)
         chosen = []

@@ -24,6 +24,7 @@ class Everything:
     columns = None
     def needed(self):
         return self.columns
+    used = needed
     def decide(self, table):
         self.columns = tuple(table.column_names)
     def checked(self, table):

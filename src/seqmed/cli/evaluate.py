@@ -82,6 +82,10 @@ def evaluate(
         plotting.picture_format(plot)
     pipeline, progress = checkpoint.load(model)
     classes = checkpoint.classifier_of(pipeline).classes_
+    if not classes.size and not prequential:
+        raise CommandError(
+            f"{model} has learned no label, expected a model that can predict: learn labeled rows."
+        )
     rule = decision_rule(classes, threshold, positive, cost, positive_alone=True)
     batches: dict[str, Any] = {}
     if prequential:

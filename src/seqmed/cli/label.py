@@ -364,6 +364,10 @@ class AllColumns:
     def decide(self, table: Any) -> None:
         """Do nothing: the columns of the model have been chosen."""
 
+    def used(self) -> tuple[str, ...]:
+        """Return the columns of the model."""
+        return tuple(self._needed)
+
     def checked(self, table: Any) -> tuple[Any, dict[int, Any]]:
         """Return the table as it is, and the faults of rows that the model cannot learn."""
         there = [name for name in self._needed if name in table.column_names]

@@ -23,7 +23,7 @@ from seqmed.cli.prequential import Learner, predict_labeled
 from seqmed.cli.terminal import counted, tell_skipped
 from seqmed.streams import EncoderCheck, LabelColumn, Stream, StreamBatch
 from seqmed.streams.errors import listed, notice, shown
-from seqmed.streams.values import Label, cell_text, label_of
+from seqmed.streams.values import Label, cell_text, label_of, whole
 
 
 def learn_late(
@@ -106,23 +106,34 @@ def read_labels(
     arguments = {**reading.arguments(), "file_format": None}
     stream = Stream([path], label=label, keep=[id_column], final=True, **arguments)
     labels: dict[str, Label | None] = {}
-    missing = 0
+    missing = changed = 0
     for batch in stream:
         for value, given in zip(batch.kept[id_column], labels_of(batch), strict=True):
-            text = cell_text(value)
+            text = id_text(value)
             if text is None:
                 missing += 1
             else:
+                changed += text in labels and labels[text] != given
                 labels[text] = given
     tell_skipped(stream.skipped)
     if missing:
         notice(f"{path}: {counted(missing, 'row')} without an id ignored.")
+    if changed:
+        terminal.tell(
+            f"{path}: {counted(changed, 'label')} replaced by a later one of the same id."
+        )
     if not any(each is not None for each in labels.values()):
         raise CommandError(
             f"{path} has no labels in column {label.name!r}, expected ids and labels: check the "
             "file."
         )
     return labels
+
+
+def id_text(value: Any) -> str | None:
+    """Return an id as text, the same for 17, 17.0 and "17"; None if it is missing."""
+    text = cell_text(value)
+    return None if text is None else whole(text)
 
 
 def labels_of(batch: StreamBatch) -> list[Label | None]:
@@ -153,7 +164,7 @@ def refuse_unlearned(
     learned = {each.path: each.rows for each in learner.progress.position.files}
     stream, seen = data_stream(data, learner, id_column, reading), set()
     for batch in stream:
-        ids = map(cell_text, batch.kept[id_column])
+        ids = map(id_text, batch.kept[id_column])
         for text, file, row in zip(ids, batch.file.tolist(), batch.row.tolist(), strict=True):
             if text not in labels:
                 continue
@@ -184,7 +195,7 @@ def changes(
 ) -> Iterator[Change]:
     """Yield the rows of a batch that have a late label."""
     known, kind = dict(progress.late), str(progress.known_label.type)
-    ids = map(cell_text, batch.kept[id_column])
+    ids = map(id_text, batch.kept[id_column])
     for row, (name, given) in enumerate(zip(ids, labels_of(batch), strict=True)):
         if name is None or name not in labels:
             continue

@@ -83,7 +83,13 @@ def learn(
         list[str] | None,
         column(metavar="COLUMNS", help="Columns of text, whose words are features."),
     ] = None,
-    date: Annotated[list[str] | None, column(metavar="COLUMNS", help="Columns of dates.")] = None,
+    date: Annotated[
+        list[str] | None,
+        column(
+            metavar="COLUMNS",
+            help="Columns of dates, also with a format: 'day=%d/%m/%Y'.",
+        ),
+    ] = None,
     na: Annotated[
         list[str] | None,
         column(metavar="WORDS", help="Further words that mark a missing cell, such as ?."),
@@ -244,6 +250,8 @@ def learn(
             final=final,
             **reading.arguments(progress.dialect),
         )
+        if not learner.n_batches:
+            stream.refuse_without_label()
         if not stream.resumable:
             tell("a pipe cannot be resumed: after an interruption, send only the remaining rows.")
             learner.save_every_batch()
@@ -282,12 +290,15 @@ def chosen_kinds(**named: Sequence[str] | None) -> dict[str, str]:
     kinds: dict[str, str] = {}
     for kind, values in named.items():
         for name in options.column_names(values):
-            if name in kinds:
+            column, _, form = (
+                name.rpartition("=") if kind == "date" and "=%" in name else (name, "", "")
+            )
+            if column in kinds:
                 raise CommandError(
-                    f"column {name!r} is named twice, by --{kinds[name]} and --{kind}: leave one "
-                    "out."
+                    f"column {column!r} is named twice, by --{kinds[column]} and --{kind}: leave "
+                    "one out."
                 )
-            kinds[name] = kind
+            kinds[column] = f"{kind}:{form}" if form else kind
     return kinds
 
 

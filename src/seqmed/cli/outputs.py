@@ -37,7 +37,8 @@ def header(keep: Sequence[str], more: Header) -> Header:
     for name in keep:
         if name in own or name in more:
             raise CommandError(
-                f"--keep got {name!r}, which is a column of the output: leave it out, or rename it."
+                f"{name!r} cannot be copied, because the output has a column of this name: leave "
+                "it out of --keep and --id, or rename it."
             )
     return {**own, **dict.fromkeys(keep, "text"), **more}
 

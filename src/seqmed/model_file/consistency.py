@@ -250,8 +250,10 @@ def encoder_rules(encoder: TableEncoder, state: dict[str, Any]) -> Rules:
     found = {each.name: each for each in encoding.columns}
     yield "no feature from the labels", encoder.label not in found
     for name, kind in choices.kinds.items():
+        kind, _, form = kind.partition(":")  # a date may have a format
         kinds = (kind, HASHED) if kind == CATEGORICAL else (kind,)
         yield "the kinds of the parameters", name in found and found[name].kind in kinds
+        yield "the formats of the parameters", not form or found[name].form == form
     if choices.features is not None:
         used = {*choices.features, *choices.kinds}
         yield "the features of the parameters", used <= {*found} and used >= {*encoding.needed}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import chain
 from typing import Any, NamedTuple, Protocol
@@ -68,6 +70,9 @@ class CellCheck(Protocol):
 
         Called once, if `needed` returns None.
         """
+
+    def used(self) -> tuple[str, ...] | None:
+        """Return the columns that are used; None before `decide`. Cells of others are never bad."""
 
     def checked(self, table: Any) -> tuple[Any, dict[int, Fault]]:
         """Return a table of the columns, and the faults of rows with bad cells by their index.
@@ -247,6 +252,21 @@ class Stream:
             yield self._finish_batch(self._files)
         self.position = self._files
 
+    def refuse_without_label(self) -> None:
+        """Refuse files of which none has the label column; pipes are not checked."""
+        if self.label is None or not self.resumable:
+            return
+        options = replace(self._options, tell=lambda line: None)
+        first: tuple[str, ...] = ()
+        for read in self._reads:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                with open_table(read.source, options) as table:
+                    if self.label.name in table.names or not table.complete:
+                        return
+                    first = first or table.names
+        refuse_missing([self.label.name], first, self.names[0])
+
     def _events(self) -> Iterator[Event]:
         """Yield the pieces and the end of every input, in order."""
         for number, read in enumerate(self._reads):
@@ -387,6 +407,10 @@ class Stream:
         cursor, size = event.cursor, piece.ends.size
         assert cursor is not None  # an input with rows has been opened
         table, faults = self._cells(piece)
+        used = None if self._check is None else self._check.used()
+        if used is not None and faults:
+            read = {None, *used, *self._wanted.others}
+            faults = {row: fault for row, fault in faults.items() if fault.column in read}
         features = self._features(table)
         if self._check is not None and size:
             features, bad_cells = self._check.checked(features)

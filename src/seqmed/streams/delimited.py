@@ -101,7 +101,7 @@ class Delimited(TextTable):
         where = f"{self._text.name}: the first line"
         fields = self._grammar.fields(record)
         try:
-            names = [field.decode() for field in fields or ()]
+            names = [field.decode().strip() for field in fields or ()]
         except UnicodeDecodeError:
             raise StreamError(
                 f"{where} is {shown(record)}, expected column names in UTF-8: name the encoding "

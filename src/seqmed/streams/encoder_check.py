@@ -8,7 +8,7 @@ from typing import Any
 from seqmed.streams.errors import Fault
 from seqmed.tables.encoder import TableEncoder
 from seqmed.tables.encoding import typed
-from seqmed.tables.kinds import ColumnKind
+from seqmed.tables.kinds import DROP, ColumnKind
 
 
 class EncoderCheck:
@@ -32,6 +32,11 @@ class EncoderCheck:
     def decide(self, table: Any) -> None:
         """Choose the kinds of the columns by the rows of the first batch."""
         self._kinds = self._encoder().decided_kinds(table)
+
+    def used(self) -> tuple[str, ...] | None:
+        """Return the columns that are used, None before the kinds are chosen."""
+        chosen = tuple(each.name for each in self._kinds if each.kind != DROP)
+        return self.needed() or chosen or None
 
     def checked(self, table: Any) -> tuple[Any, dict[int, Fault]]:
         """Return a table, and the faults of rows with bad cells by their index.

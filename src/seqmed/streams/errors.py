@@ -36,8 +36,8 @@ REMEDIES = {
     "--label-type string",
     LONG_CELL: "at most the bytes of --max-cell-bytes: raise this limit",
     NESTED: "a text, a number, true, false or null: correct the line",
-    NOT_A_DATE: "a date: correct it, or make the model with --na WORD if it is a missing cell, "
-    "--categorical or --drop",
+    NOT_A_DATE: "a date in the format of the first batch: correct it, or make the model with "
+    "--date COLUMN=FORMAT, --na WORD if it is a missing cell, --categorical or --drop",
     NOT_A_NUMBER: "a number: correct it, or make the model with --na WORD if it is a missing cell, "
     "--categorical or --drop",
     NOT_FINITE: "a finite number of at most 1e70: correct it, or leave the column out with --drop",

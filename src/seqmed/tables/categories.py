@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.feature_extraction import FeatureHasher
 
 from seqmed.arrays import Array
-from seqmed.tables.cells import BOOLEANS, Levels
+from seqmed.tables.cells import BOOLEANS, CODE, Levels
 
 # A level has its own column if at least this fraction of the first batch has it, and two rows.
 SMALLEST_SHARE, FEWEST = 0.002, 2
@@ -51,6 +52,11 @@ class OneHotColumn:
         own = np.array([*(places.get(text, other) for text in found.texts), absent], dtype=np.intp)
         features[np.arange(found.codes.size), begin + own[found.codes]] = 1.0
         return begin + self.width
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether a level is a number with leading zeros, such as 01234."""
+        return any(re.match(CODE, level) for level in self.levels)
 
     @property
     def width(self) -> int:

@@ -29,6 +29,8 @@ MISSING_WORDS = (
     "<NA>", "NaT", "?", "-", ".",
 )  # fmt: skip
 BOOLEANS = {"true": 1.0, "false": 0.0}
+# Codes, such as 01234, which are not numbers.
+CODE = "^0[0-9]+$"
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 INFINITY = re.compile(r"[+-]?(?:inf|infinity)", re.IGNORECASE)
 # Whole numbers and other numbers as levels. Codes with leading zeros, such as 007, are no numbers.

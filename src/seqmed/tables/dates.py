@@ -199,6 +199,16 @@ def date_format(texts: Sequence[str], counts: Indices, least: float) -> str | No
     return best
 
 
+def other_order(texts: Sequence[str], form: str) -> str | None:
+    """Return the format with day and month exchanged, if all dates of a format fit it too."""
+    other = form.replace("%m", "%-").replace("%d", "%m").replace("%-", "%d")
+    if other == form or other not in FORMATS:
+        return None
+    strings = pa.array(texts, pa.string())
+    ours, others = (~np.isnan(formatted_dates(strings, each)) for each in (form, other))
+    return other if (others | ~ours).all() else None
+
+
 # -- columns --------------------------------------------------------------------------------------
 
 

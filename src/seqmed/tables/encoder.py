@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from seqmed.arrays import Array, Points
 from seqmed.estimators.validation import LARGEST_FEATURE
+from seqmed.tables import cells, kinds
 from seqmed.tables import encoding as encodings
-from seqmed.tables import kinds
 from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE, TableError
-from seqmed.tables.dates import NOT_A_DATE
+from seqmed.tables.dates import NOT_A_DATE, other_order
 from seqmed.tables.encoding import BadCell, Choices, Encoding, column_kinds, listed, typed
 from seqmed.tables.frames import as_array, as_table, is_array
 from seqmed.tables.kinds import ColumnKind
@@ -73,8 +73,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     kinds : dict of str to str or None, default=None
-        Kinds of columns by name: "numeric", "categorical", "text", "date" or "drop". The kinds of
-        all other columns are inferred.
+        Kinds of columns by name: "numeric", "categorical", "text", "date" or "drop". A date may
+        have a format, such as "date:%d/%m/%Y". The kinds of all other columns are inferred.
     features : list of str or None, default=None
         The columns to use. None uses all columns.
     label : str or None, default=None
@@ -189,6 +189,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         refuse_bad(bad)
         encoding = encodings.fit_encoding(columns, batch, choices)
         warn_of_unused(encoding.columns)
+        warn_of_doubts(table, encoding.columns, choices)
         self.encoding_ = encoding
         return self
 
@@ -212,10 +213,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._validate_params()
         chosen = {} if self.kinds is None else dict(self.kinds)
         for name, kind in chosen.items():
-            if not isinstance(name, str) or kind not in kinds.CHOICES:
+            if not isinstance(name, str) or not kinds.is_choice(kind):
                 raise ValueError(
                     f"kinds has {name!r}: {kind!r}, expected a column name and one of "
-                    f"{', '.join(kinds.CHOICES)}: correct it."
+                    f"{', '.join(kinds.CHOICES)}, or a date with its format, such as "
+                    "'date:%d/%m/%Y': correct it."
                 )
         for name in ("features", "missing_values"):
             value = getattr(self, name)
@@ -324,8 +326,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if is_array(X):
             X = as_array(X)
             names = self._column_names(X.shape[1])
-        encoding = self.encoding_
-        return typed(encoding.columns, encoding.missing_values, as_table(X, names))
+        encoding, table = self.encoding_, as_table(X, names)
+        refuse_numbers_for_codes(encoding, table)
+        return typed(encoding.columns, encoding.missing_values, table)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the names of the features.
@@ -367,6 +370,47 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
         return tags
+
+
+def warn_of_doubts(table: pa.Table, columns: Sequence[ColumnKind], choices: Choices) -> None:
+    """Warn of dates in an ambiguous order, and of numbers with a unit that are categories."""
+    for column in columns:
+        name, form = column.name, column.form
+        if name in choices.kinds and choices.kinds[name] != kinds.DATE:
+            continue
+        other = None
+        if column.kind == kinds.DATE and form:
+            texts = cells.levels(table.column(name), choices.missing_values).texts
+            other = other_order(texts, form)
+        if other is not None:
+            warnings.warn(
+                f"column {name!r}: dates are read as {form}, and could be {other}. To choose, use "
+                f"--date '{name}={other}' or kinds={{{name!r}: 'date:{other}'}}.",
+                TableWarning,
+                stacklevel=3,
+            )
+        if column.kind == kinds.HASHED or column.reason == "id":
+            example = kinds.number_with_unit(table.column(name), choices.missing_values)
+            if example is not None:
+                warnings.warn(
+                    f"column {name!r} looks like numbers with a unit, for example {example!r}, and "
+                    "is not used as numbers: remove the unit from its cells.",
+                    TableWarning,
+                    stacklevel=3,
+                )
+
+
+def refuse_numbers_for_codes(encoding: Encoding, table: pa.Table) -> None:
+    """Refuse numbers in a column of codes such as 01234, whose leading zeros they have lost."""
+    for column in encoding.one_hot:
+        if column.name not in table.column_names or not column.has_codes:
+            continue
+        kind = table.column(column.name).type
+        if cells.is_number_type(kind) and not pa.types.is_null(kind):
+            raise TableError(
+                f"column {column.name!r} holds {kind}, expected texts such as "
+                f"{column.levels[0]!r}: read it as text, for example with dtype=str in pandas."
+            )
 
 
 def refuse_bad(bad: Mapping[int, BadCell]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +14,20 @@ from pyarrow import compute, types
 from seqmed.arrays import Array
 from seqmed.tables import cells
 from seqmed.tables.cells import Levels
-from seqmed.tables.dates import date_format
+from seqmed.tables.dates import FORMATS, date_format
 
 NUMERIC, CATEGORICAL, TEXT, DATE, DROP = CHOICES = (
     "numeric", "categorical", "text", "date", "drop",
 )  # fmt: skip
 """Kinds that a user can choose."""
 HASHED = "hashed"
+# Prefix of the kind of a column of dates whose format is chosen, such as "date:%d/%m/%Y".
+FORMATTED = "date:"
+# Numbers with a currency or another unit.
+WITH_UNIT = re.compile(
+    r"[€$£¥] ?[+-]?[0-9][0-9.,' ]*"
+    r"|[+-]?[0-9][0-9.,' ]*(?:%|[€$£¥]|°[CF]?|EUR|USD|GBP|CHF|[kmc]?m|[km]?g|k?Wh?|m?s|h|V|A)"
+)
 
 # Categories with more levels than this are hashed.
 MOST_LEVELS = 50
@@ -75,7 +83,8 @@ def infer(name: str, column: Any, missing: Sequence[str] = ()) -> ColumnKind:
     array = cells.plain(column)
     if types.is_dictionary(column.type):  # declared by the data frame
         return of_levels(name, cells.levels(array, missing), declared=True)
-    if not types.is_timestamp(array.type) and not has_only_booleans(array, missing):
+    numeric = not types.is_timestamp(array.type) and not has_only_booleans(array, missing)
+    if numeric and not has_codes(array):
         values, bad = cells.numbers(array, missing)
         n_known = np.count_nonzero(~np.isnan(values))
         if not bad or n_known > MAJORITY * (n_known + len(bad)):
@@ -100,6 +109,31 @@ def has_only_booleans(array: Any, missing: Sequence[str]) -> bool:
     if not compute.any(words).as_py():
         return False
     return cells.BOOLEANS.keys() >= {*cells.levels(array, missing).texts}
+
+
+def has_codes(array: Any) -> bool:
+    """Whether a column of texts has a number with a leading zero, such as 01234."""
+    if not types.is_string(array.type):
+        return False
+    trimmed = compute.utf8_trim_whitespace(array)
+    return bool(compute.any(compute.match_substring_regex(trimmed, cells.CODE)).as_py())
+
+
+def is_choice(kind: Any) -> bool:
+    """Whether a user can choose this kind."""
+    if not isinstance(kind, str):
+        return False
+    return kind in CHOICES or (kind.startswith(FORMATTED) and kind[len(FORMATTED) :] in FORMATS)
+
+
+def number_with_unit(column: Any, missing: Sequence[str]) -> str | None:
+    """Return a cell of a column in which most cells are numbers with a unit; None for others."""
+    array = cells.plain(column)
+    if not types.is_string(array.type):
+        return None
+    texts = cells.levels(array, missing).texts
+    found = [text for text in texts if WITH_UNIT.fullmatch(text)]
+    return found[0] if len(found) > MAJORITY * len(texts) else None
 
 
 def exact(array: Any, values: Array, missing: Sequence[str]) -> Array:
@@ -163,6 +197,8 @@ def chosen(name: str, kind: str, column: Any, missing: Sequence[str] = ()) -> Co
     """Return a column whose kind the user chose."""
     if kind == DROP:
         return ColumnKind(name, DROP, "chosen")
+    if kind.startswith(FORMATTED):
+        return ColumnKind(name, DATE, form=kind[len(FORMATTED) :])
     if kind == CATEGORICAL:
         return category(name, cells.levels(column, missing))
     if kind == DATE:
