@@ -11,6 +11,7 @@ from tests.support.command import PATIENCE
 BEGINNING = """
 import os, signal, sys, threading, time, weakref
 from seqmed.cli.signals import end_by_exception
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored if the tests run under nohup
 end_by_exception()
 thread, = (each for each in threading.enumerate() if each is not threading.main_thread())
 def kill(number=getattr(signal, sys.argv[1])):
