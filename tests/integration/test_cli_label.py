@@ -82,7 +82,7 @@ def test_the_labels_train_another_model(tmp_path):
         for _ in range(12):
             ada.label(lambda row: truth[row - 1])
         command.end()
-    learn = ("learn", "other", "rows.csv", "--label", "label")
+    learn = ("learn", "other", "rows.csv", "--label", "label", "--no-labels")
     assert seqmed(tmp_path, *learn).code == 0
     result = seqmed(tmp_path, *learn[:3], "--late", "model.labels.csv", "--id", "id")
     assert result.code == 0, result.err

@@ -243,6 +243,8 @@ def test_a_new_model_needs_a_file_with_its_label(tmp_path, text):
     result = seqmed(tmp_path, "learn", "model", "rows.csv", "--label", "target")
     assert (result.code, "has no column 'target'" in result.err) == (2, True), result.err
     assert not (tmp_path / "model").exists()
+    result = seqmed(tmp_path, "learn", "model", "rows.csv", "--label", "target", "--no-labels")
+    assert result.code == 0, result.err
 
 
 def test_spaces_around_names_of_columns(tmp_path):

@@ -66,6 +66,9 @@ def learn(
         LabelType | None,
         column(help="Type of the labels (default: inferred from the first labels)."),
     ] = None,
+    no_labels: Annotated[
+        bool, column("--no-labels", help="DATA has no column of labels yet: learn it unlabeled.")
+    ] = False,
     features: Annotated[
         list[str] | None,
         column(metavar="COLUMNS", help="Columns to use, separated by commas (default: all)."),
@@ -250,7 +253,7 @@ def learn(
             final=final,
             **reading.arguments(progress.dialect),
         )
-        if not learner.n_batches:
+        if not learner.n_batches and not no_labels:
             stream.refuse_without_label()
         if not stream.resumable:
             tell("a pipe cannot be resumed: after an interruption, send only the remaining rows.")

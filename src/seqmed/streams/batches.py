@@ -265,7 +265,14 @@ class Stream:
                     if self.label.name in table.names or not table.complete:
                         return
                     first = first or table.names
-        refuse_missing([self.label.name], first, self.names[0])
+        meant = similar_name(self.label.name, first)
+        found = (
+            f"did you mean {meant!r}?" if meant else f"it has {listed(list(map(shown, first)))}."
+        )
+        raise StreamError(
+            f"{self.names[0]} has no column {self.label.name!r}, and no other file has: {found} If "
+            "there are no labels yet, pass --no-labels."
+        )
 
     def _events(self) -> Iterator[Event]:
         """Yield the pieces and the end of every input, in order."""
