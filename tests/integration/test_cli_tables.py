@@ -15,7 +15,10 @@ from tests.support.command import seqmed
 from tests.support.mixed_tables import DIRT, LABEL, PARTS, cars, hidden
 from tests.support.state import assert_same_bits
 
-pytestmark = pytest.mark.filterwarnings("ignore:columns that are not used")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:columns that are not used"),
+    pytest.mark.filterwarnings("ignore:column 'Year'. dates are read as"),
+]
 
 
 def learn(folder, dirt, name, *options):
