@@ -123,8 +123,8 @@ def verdict(cells: dict[str, Any]) -> str:
     text = (
         f"In {total - len(behind)} of {total} cells SeqGraphMED is at most one point below the "
         f"best other method. In {significant} cells it is behind by more than one point and two "
-        "paired standard errors, which are rough with few seeds. The cells with more than one "
-        "point:"
+        "paired standard errors. With few seeds these errors are rough. The cells with more than "
+        "one point:"
     )
     return f"{text}\n\n" + markdown(["", "best method", "points behind"], behind)
 

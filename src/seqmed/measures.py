@@ -1,6 +1,6 @@
 """Measures of predictions, summed over batches in bounded memory.
 
-Every measure is that of `sklearn.metrics` on all rows together. The area under the ROC curve and
+Every measure equals that of `sklearn.metrics` on all rows. The area under the ROC curve and
 the average precision depend on the order of all probabilities. They are exact while the distinct
 probabilities are few enough to be kept (`KEPT`); after that, probabilities are counted in bins,
 and the measures have a bound of their error (`RankedScores`).

@@ -129,7 +129,7 @@ def number(cell):
 
 
 class Read:
-    """A batch, with the label column and the check as they were after it."""
+    """A batch, and the label column and the check after it."""
 
     def __init__(self, batch, stream, check):
         self.batch, self.label, self.check = batch, stream.label, check

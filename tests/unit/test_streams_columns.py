@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from seqmed import SeqMED
 from seqmed.streams import LabelColumn, Stream, StreamError, StreamWarning, likely_typo
-from seqmed.streams.values import cell_text
+from seqmed.tables.cells import cell_text
 from tests.support.stream_files import (
     FORMATS,
     NumberCheck,
@@ -420,7 +420,7 @@ def test_a_value_that_comes_back_begins_another_batch_and_is_named(tmp_path):
     assert len(caught) == 1
 
 
-# -- label columns as data ------------------------------------------------------------------------
+# -- saved label columns --------------------------------------------------------------------------
 
 
 def test_a_label_column_comes_back_as_it_was():

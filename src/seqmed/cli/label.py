@@ -201,20 +201,9 @@ def learn_rows(
 ) -> tuple[StreamPipeline, Progress]:
     """Learn the rows of the data that the model has not learned, as `seqmed learn` does."""
     from seqmed.cli.prequential import Learner
-    from seqmed.streams import EncoderCheck, Stream
 
     learner = Learner(path, model, progress, None, None)
-    stream = Stream(
-        data,
-        label=progress.label,
-        check=EncoderCheck(learner.encoder),
-        batch_size=progress.batch_size,
-        first_batch_size=FIRST_BATCH,
-        batch_by=progress.batch_by,
-        position=progress.position,
-        final=True,
-        **reading.arguments(progress.dialect),
-    )
+    stream = learner.stream(data, reading, first_batch_size=FIRST_BATCH, final=True)
     try:
         learner.follow(stream)
     except KeyboardInterrupt:

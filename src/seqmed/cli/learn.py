@@ -207,7 +207,6 @@ def learn(
     from seqmed.cli.lock import locked
     from seqmed.cli.parameters import given_parameters
     from seqmed.cli.prequential import Learner
-    from seqmed.streams import EncoderCheck, Stream
 
     kinds = chosen_kinds(drop=drop, numeric=numeric, categorical=categorical, text=text, date=date)
     columns: dict[str, Any] = {
@@ -241,17 +240,8 @@ def learn(
             assert id_column is not None  # checked above
             learn_late(learner, data, late, id_column, reading)
             return
-        stream = Stream(
-            data,
-            label=progress.label,
-            check=EncoderCheck(learner.encoder),
-            batch_size=progress.batch_size,
-            first_batch_size=first_batch,
-            batch_by=progress.batch_by,
-            position=progress.position,
-            again=again,
-            final=final,
-            **reading.arguments(progress.dialect),
+        stream = learner.stream(
+            data, reading, first_batch_size=first_batch, again=again, final=final
         )
         if not learner.n_batches and not no_labels:
             stream.refuse_without_label()

@@ -33,9 +33,10 @@ from seqmed.cli.checkpoint import (
     encoder_of,
 )
 from seqmed.cli.errors import CommandError, naming_rows
+from seqmed.cli.options import Reading
 from seqmed.cli.terminal import counted, percent
 from seqmed.pipelines.stream_pipeline import StreamPipeline
-from seqmed.streams import Stream, StreamBatch, likely_typo
+from seqmed.streams import EncoderCheck, Stream, StreamBatch, likely_typo
 from seqmed.streams.errors import notice
 from seqmed.tables.encoder import TableEncoder
 
@@ -86,6 +87,27 @@ class Learner:
     def encoder(self) -> TableEncoder:
         """Return the encoder of the model as it is now."""
         return encoder_of(self.model)
+
+    def stream(self, data: Sequence[Path], reading: Reading, **more: Any) -> Stream:
+        """Return the rows of the data after the position of the model.
+
+        Parameters
+        ----------
+        data : the files.
+        reading : how they are read.
+        **more : further arguments of `Stream`.
+        """
+        progress = self.progress
+        return Stream(
+            data,
+            label=progress.label,
+            check=EncoderCheck(self.encoder),
+            batch_size=progress.batch_size,
+            batch_by=progress.batch_by,
+            position=progress.position,
+            **more,
+            **reading.arguments(progress.dialect),
+        )
 
     def save_every_batch(self) -> None:
         """Save after every batch, unless another number was given."""

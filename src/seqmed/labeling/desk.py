@@ -318,7 +318,7 @@ class Desk:
 
     @property
     def classes(self) -> list[str]:
-        """All classes, in an order that does not change: declared ones, then by first use."""
+        """All classes in a fixed order: declared classes first, then in order of first use."""
         return list(dict.fromkeys([*self._declared, *self.ledger.classes]))
 
     @property

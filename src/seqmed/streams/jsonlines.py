@@ -27,7 +27,8 @@ from seqmed.streams.errors import (
 from seqmed.streams.limits import Allowance, Limits
 from seqmed.streams.tables import Cells, ReadOptions, Wanted, check_column_names
 from seqmed.streams.text import SAMPLE, Chunk, Text, TextTable, line_ends
-from seqmed.streams.values import cell_text, encodable
+from seqmed.streams.values import encodable
+from seqmed.tables.cells import cell_text
 
 # Larger integers are not exact as floats.
 EXACT = 2**53

@@ -14,12 +14,12 @@ from seqmed.streams.errors import LABEL, Fault, StreamError, read_stored, refuse
 from seqmed.streams.values import (
     DEFAULT_MARKER,
     LABEL_TYPES,
-    cell_text,
     check_signs,
     label_of,
     label_text,
     label_type,
 )
+from seqmed.tables.cells import cell_text
 
 
 @dataclass(frozen=True)

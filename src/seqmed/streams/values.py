@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import math
 import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
 from seqmed.streams.errors import StreamError, shown
+from seqmed.tables.cells import cell_text
 
 # Texts that mark a missing value.
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")
@@ -25,22 +25,6 @@ DEFAULT_MARKER = "-1"
 LONG_ENOUGH = 4
 
 Label = int | bool | str
-
-
-def cell_text(value: Any) -> str | None:
-    """Return a value as text, the same for every file format; None for a missing value.
-
-    1, 1.0 and "1" have the same text, and so do True and "true".
-    """
-    if isinstance(value, str):
-        return value.strip() or None
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
 
 
 def encodable(value: Any) -> bool:
