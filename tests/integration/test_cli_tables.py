@@ -178,6 +178,21 @@ def test_a_corrected_label_withdraws_the_old_one(late):
     assert_same_bits(model, library.load(late / "model"))
 
 
+@pytest.mark.parametrize("numbers", [False, True])
+def test_the_first_labels_of_a_model_are_late(tmp_path, numbers):
+    frame = cars().drop(columns=LABEL)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    labels = cars()[LABEL]
+    labels = labels.map({"USA": 1, "Europe": 2, "Japan": 3}) if numbers else labels
+    frame[["plate"]].assign(Origin=labels)[:50].to_csv(tmp_path / "late.csv", index=False)
+    result = seqmed(tmp_path, "learn", "model", "rows.csv", "--label", LABEL, "--no-labels")
+    assert result.code == 0, result.err
+    assert "50 late labels added, 0 corrected, 0 known" in seqmed(tmp_path, *LATE).out
+    assert "0 late labels added, 0 corrected, 50 known" in seqmed(tmp_path, *LATE).out
+    model = library.load(tmp_path / "model")
+    assert model.classes_.tolist() == sorted(set(labels[:50]))
+
+
 def test_an_empty_label_withdraws_a_late_one(late):
     frame = cars()
     known = hidden(frame)[LABEL].notna()

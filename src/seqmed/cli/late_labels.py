@@ -45,8 +45,8 @@ def learn_late(
             f"{learner.path} has learned no rows, expected a model to which late labels are added: "
             "learn the rows first."
         )
-    label = learner.progress.known_label
-    labels = read_labels(late, label, id_column, reading)
+    labels, label = read_labels(late, learner.progress.known_label, id_column, reading)
+    learner.progress = replace(learner.progress, label=label)  # with the type of its labels
     refuse_unlearned(data, learner, id_column, labels, reading)
     stream = data_stream(data, learner, id_column, reading)
     counts = Counts()
@@ -102,8 +102,11 @@ class Counts(NamedTuple):
 
 def read_labels(
     path: Path, label: LabelColumn, id_column: str, reading: Reading
-) -> dict[str, Label | None]:
-    """Return the labels of a table by id, None for an empty one; the last row of an id counts."""
+) -> tuple[dict[str, Label | None], LabelColumn]:
+    """Return the labels of a table by id, and the column of labels with their type.
+
+    An empty label is None. The last row of an id counts.
+    """
     arguments = {**reading.arguments(), "file_format": None}
     stream = Stream([path], label=label, keep=[id_column], final=True, **arguments)
     labels: dict[str, Label | None] = {}
@@ -128,7 +131,7 @@ def read_labels(
             f"{path} has no labels in column {label.name!r}, expected ids and labels: check the "
             "file."
         )
-    return labels
+    return labels, stream.label or label
 
 
 def id_text(value: Any) -> str | None:
