@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Points, take_rows
+from seqmed.covariance.protocol import WindowCovariance
 from seqmed.dual import DualSolution
 
 
@@ -50,6 +51,8 @@ class Batch:
     weights : (l,) positive weights of the labeled rows.
     class_weights : (l,) positive weights of the classes of these rows; the two weights are
         multiplied.
+    geometry : `Posterior.landmark_geometry` of the labeled rows before the update. It gives their
+        scores before the update, and the update solves its duals with it if nothing has changed.
     """
 
     points: Points
@@ -57,6 +60,7 @@ class Batch:
     targets: Array
     weights: Array
     class_weights: Array
+    geometry: WindowCovariance | None = None
 
     @cached_property
     def labeled_points(self) -> Points:

@@ -12,6 +12,7 @@ import numpy as np
 
 from seqmed import dual
 from seqmed.arrays import Array
+from seqmed.covariance.protocol import WindowCovariance
 from seqmed.dual import Block, ComputedRows, DualProblem, DualSolution
 from seqmed.posterior import Posterior
 from seqmed.settings import Settings
@@ -23,17 +24,16 @@ SPARE = 0.2
 
 
 def solve_all(
-    prior: Posterior, settings: Settings, *, changed: bool
+    prior: Posterior, geometry: WindowCovariance, settings: Settings, *, changed: bool
 ) -> tuple[Posterior, Solutions, Array]:
     """Solve one dual per machine over the points of the window.
 
-    ``changed`` is whether labels or the covariance have changed; if not, nothing is solved.
+    ``geometry`` is the covariance of the window. ``changed`` is whether labels or the covariance
+    have changed; if not, nothing is solved.
     Returns the posterior with new multipliers and biases, the solutions, and the
     `Posterior.landmark_coefficients` of the new mean, (m, machines).
     """
-    window, landmarks = prior.window, prior.landmarks
-    frozen = prior.frozen_coefficients()
-    geometry = prior.covariance.on_window(window.points, landmarks.points)
+    window, frozen = prior.window, prior.frozen_coefficients()
     machines = range(prior.biases.size)
     solutions: Solutions = (None,) * prior.biases.size
     if changed and any(has_dual(prior, machine) for machine in machines):

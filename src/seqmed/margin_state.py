@@ -5,6 +5,7 @@ The functions expect validated rows and change nothing in place.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,14 +78,18 @@ def learn(
         weights=weights,
         class_weights=registry.class_weights(class_weight)[codes],
     )
+    scored = bool(labeled.size) and state.registry.seen.sum() > 1
     posterior = with_classes(state, registry)
     rows_at_once = max(points.shape[0], posterior.size)
     with threads_for(rows_at_once, posterior.recursion.capacity):
+        if scored:
+            geometry = state.posterior.landmark_geometry(batch.labeled_points)
+            batch = replace(batch, geometry=geometry)
         step = update.step if new_points else update.add_labels
         posterior, info = step(posterior, batch, settings)
         left = settings.forgetting if info.forgot else 1.0
         registry, record = registry.discount(left, codes, weights), state.calibration.forget(left)
-        if labeled.size and state.registry.seen.sum() > 1:
+        if scored:
             record = recorded(state, record, batch, rows.labels)
     return state._replace(posterior=posterior, registry=registry, calibration=record), info
 
@@ -94,7 +99,7 @@ def recorded(
 ) -> Calibration:
     """Return the record with the scores that labeled rows had before they were learned."""
     with np.errstate(over="ignore", invalid="ignore"):
-        scores = before.posterior.mean(batch.labeled_points)
+        scores = before.posterior.mean(batch.labeled_points, batch.geometry)
     codes = before.registry.find(labels)
     return calibration.record(record, before.registry, scores, codes, batch.weights)
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Points, bytes_of, take_rows
-from seqmed.covariance.protocol import CovarianceFunction, Recursion
+from seqmed.covariance.protocol import CovarianceFunction, Recursion, WindowCovariance
 from seqmed.graph.laplacian import GraphParameters
 from seqmed.kernels import Expansion, blocks, evaluate
 
@@ -182,9 +182,20 @@ class Posterior:
         """Total size in bytes of the arrays of the posterior, each counted once."""
         return bytes_of(self)
 
-    def mean(self, points: Points) -> Array:
-        """Return the mean score of every row under every machine, bias included, (n, machines)."""
+    def mean(self, points: Points, geometry: WindowCovariance | None = None) -> Array:
+        """Return the mean score of every row under every machine, bias included, (n, machines).
+
+        ``geometry`` is the `landmark_geometry` of the points, if it is known.
+        """
+        if geometry is not None:
+            return geometry.scores(self.mean_parts[0].coefficients) + self.intercepts
         return evaluate(self.covariance.kernel, self.mean_parts, points) + self.intercepts
+
+    def landmark_geometry(self, points: Points) -> WindowCovariance | None:
+        """Return the covariance of points if the mean is an expansion on landmarks, else None."""
+        if not self.covariance.on_landmarks or self.covariance.kernel.compact:
+            return None
+        return self.covariance.on_window(points, self.landmarks.points)
 
     def standard_deviation(self, points: Points) -> Array:
         """Return the standard deviation of the score at every row, (n,).

@@ -177,12 +177,15 @@ def relearn(
     batch : the rows of this update.
     changed : whether the labels or the covariance have changed.
     """
-    learned, solutions, newest = solve_all(prior, settings, changed=changed)
+    geometry, replaced = batch.geometry, prior.covariance is not past.covariance
+    if geometry is None or replaced or prior.window.size > batch.labeled.size:
+        geometry = prior.covariance.on_window(prior.window.points, prior.landmarks.points)
+    learned, solutions, newest = solve_all(prior, geometry, settings, changed=changed)
     if settings.averaging:
         solved = np.array([solution is not None for solution in solutions])
         learned = mean.average(learned, solved, settings.forgetting, newest)
     kept = mean.within_budget(learned, settings.capacity)
-    if kept is not learned:
+    if kept is not learned and not kept.covariance.on_landmarks:  # where freezing is exact
         newest = kept.landmark_coefficients()
     moved = prior.projection_errors - past.projection_errors
     projected = kept.projection_errors - learned.projection_errors

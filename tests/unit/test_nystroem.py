@@ -9,6 +9,7 @@ from seqmed.covariance import NystroemRecursion
 from seqmed.covariance.nystroem import nystroem_covariance
 from seqmed.covariance.nystroem_gram import NystroemGram
 from seqmed.kernels import RBF, Polynomial
+from seqmed.posterior import Posterior
 from tests.support.gaussian_streams import (
     GAMMA,
     TOL,
@@ -115,6 +116,22 @@ def test_leaving_points_out_at_first_changes_nothing(name, monkeypatch):
     assert_close(
         few.decision_function(new_points()), all_at_once.decision_function(new_points()), 1e-8
     )
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_scores_and_solves_share_kernel_values(name, n_classes, monkeypatch):
+    """The kernel values of new rows are computed once, for scores before the update and duals."""
+    stream = long_stream(n_classes, seed=4)
+    options = {"lag": 1, **OPTIONS[name]}
+    shared = learn(bounded(**options), stream)
+    posterior, points = shared.posterior_, new_points()
+    geometry = posterior.landmark_geometry(points)
+    assert_close(posterior.mean(points, geometry), posterior.mean(points), 1e-12)
+    monkeypatch.setattr(Posterior, "landmark_geometry", lambda self, points: None)
+    apart = learn(bounded(**options), stream)
+    assert_close(shared.decision_function(points), apart.decision_function(points), 1e-9)
+    assert_close(shared.predict_proba(points), apart.predict_proba(points), 1e-9)
 
 
 def test_points_beyond_their_margins_are_left_out(monkeypatch):
