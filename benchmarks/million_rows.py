@@ -99,7 +99,7 @@ def learn() -> None:
     from seqmed.graph import propagation
     from seqmed.mixture import update as mixture_update
     from seqmed.mixture import weighting
-    from seqmed.mixture.experts import OwnExpert
+    from seqmed.mixture.own_expert import OwnExpert
     from seqmed.streams import Stream
     from seqmed.tables.encoder import TableEncoder
 

@@ -11,6 +11,7 @@ from seqmed.covariance.exact import ExactRecursion
 from seqmed.covariance.protocol import FoldResult
 from seqmed.kernels.protocol import Pointwise
 from seqmed.mixture import experts
+from seqmed.mixture.other_expert import OtherExpert, other_expert
 
 
 def rows(n=120, seed=0):
@@ -103,14 +104,14 @@ def test_an_expert(monkeypatch):
     """An expert that counts its updates."""
     lessons = []
 
-    class Counted(experts.OtherExpert):
+    class Counted(OtherExpert):
         def learn(self, mini_batch):
             lessons.append(int(mini_batch.part.sum()))
             learned = super().learn(mini_batch)
             return Counted(learned.estimator, learned.given)
 
     def counted(estimator):
-        expert = experts.other_expert(estimator)
+        expert = other_expert(estimator)
         return Counted(expert.estimator, expert.given)
 
     applies = (lambda estimator: isinstance(estimator, GaussianNB), counted)

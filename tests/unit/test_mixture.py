@@ -12,6 +12,7 @@ from seqmed import SeqGraphMED
 from seqmed.graph.kept_rows import KeptRows
 from seqmed.mixture import record as mixture_record
 from seqmed.mixture import weighting
+from seqmed.mixture.mini_batches import mini_batches
 from seqmed.mixture.record import Scales, Scores
 from seqmed.mixture.weighting import Choice
 from tests.reference import naive_graph
@@ -299,19 +300,19 @@ def test_equal_scores_have_the_scale_one():
 @settings(max_examples=200)
 @given(st.lists(st.booleans(), min_size=1, max_size=80), st.integers(0, 200))
 def test_mini_batches_equal_the_naive_ones(labeled, n_labels):
-    cuts = mixture_record.mini_batches(np.array(labeled), float(n_labels))
+    cuts = mini_batches(np.array(labeled), float(n_labels))
     found = [list(range(cut.start, cut.stop)) for cut in cuts]
     assert found == naive_graph.mini_batches(labeled, n_labels)
 
 
 def test_mini_batches_by_hand():
     """Four labels, then four (a quarter of 4 and 8 is less), then a quarter of 8, 12, 16..."""
-    cuts = mixture_record.mini_batches(np.ones(30, dtype=bool), 0.0)
+    cuts = mini_batches(np.ones(30, dtype=bool), 0.0)
     assert [cut.stop - cut.start for cut in cuts] == [4, 4, 4, 4, 4, 5, 5]
-    assert mixture_record.mini_batches(np.zeros(5, dtype=bool), 0.0) == [slice(0, 5)]
+    assert mini_batches(np.zeros(5, dtype=bool), 0.0) == [slice(0, 5)]
     late = np.array([False, True, True, True, True, False, False, True, False])
-    assert mixture_record.mini_batches(late, 0.0) == [slice(0, 5), slice(5, 9)]
-    assert mixture_record.mini_batches(late, 40.0) == [slice(0, 9)]
+    assert mini_batches(late, 0.0) == [slice(0, 5), slice(5, 9)]
+    assert mini_batches(late, 40.0) == [slice(0, 9)]
 
 
 # -- within the classifier ------------------------------------------------------------------------
@@ -349,7 +350,7 @@ def test_a_margin_of_weight_zero_is_not_evaluated(monkeypatch):
     def forbidden(*arguments, **keywords):
         raise AssertionError("the margin was asked")
 
-    monkeypatch.setattr("seqmed.mixture.experts.scored", forbidden)
+    monkeypatch.setattr("seqmed.mixture.own_expert.scored", forbidden)
     assert (model.predict(X) == y).mean() > 0.8
     with pytest.raises(AssertionError, match="the margin was asked"):
         SeqGraphMED(mixture=0.5, random_state=0).partial_fit(X, labels)

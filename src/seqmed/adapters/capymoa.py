@@ -62,6 +62,6 @@ class MiniBatchClassifierSSL(ClassifierSSL):
     def predict_proba(self, instance: Any) -> Array | None:
         """Return the probability of every class; None before the first mini-batch."""
         try:
-            return self.model.predict_proba(instance.x[None])[0]
+            return np.asarray(self.model.predict_proba(instance.x[None])[0])
         except NotFittedError:
             return None

@@ -6,6 +6,7 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval
@@ -14,7 +15,7 @@ from sklearn.utils.validation import check_array, check_consistent_length
 
 from seqmed.arrays import Array
 from seqmed.estimators.seqgraphmed import SeqGraphMED
-from seqmed.estimators.validation import refuse_plain_pipeline
+from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
 from seqmed.label_dtypes import as_objects
 
 
@@ -62,7 +63,7 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     array([1, 0])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": "no_validation",
         "batch_size": [Interval(Integral, 1, None, closed="left")],
     }
@@ -70,14 +71,14 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     _labels: Any
     _declared: Any
 
-    def __init__(self, estimator=None, *, batch_size=100):
+    def __init__(self, estimator: Any = None, *, batch_size: int = 100) -> None:
         self.estimator = estimator
         self.batch_size = batch_size
 
     def _template(self) -> Any:
         return SeqGraphMED() if self.estimator is None else self.estimator
 
-    def fit(self, X, y, classes=None):
+    def fit(self, X: MatrixLike, y: Any, classes: ArrayLike | None = None) -> Self:
         """Forget everything, and learn all rows in mini-batches.
 
         Parameters
@@ -97,7 +98,7 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.__dict__.update(new.__dict__)
         return self
 
-    def partial_fit(self, X, y, classes=None):
+    def partial_fit(self, X: MatrixLike, y: Any, classes: ArrayLike | None = None) -> Self:
         """Add rows; learn those that make a mini-batch.
 
         Parameters
@@ -173,7 +174,7 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             )
         return self.estimator_
 
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> NDArray[Any]:
         """Return the predicted classes.
 
         Parameters
@@ -184,10 +185,10 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         -------
         y : ndarray of shape (n_samples,)
         """
-        return self._fitted().predict(np.asarray(X, dtype=np.float64))
+        return np.asarray(self._fitted().predict(np.asarray(X, dtype=np.float64)))
 
     @available_if(estimator_has("predict_proba"))
-    def predict_proba(self, X):
+    def predict_proba(self, X: MatrixLike) -> Array:
         """Return the probability of every class at every row.
 
         Parameters
@@ -199,7 +200,7 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        return self._fitted().predict_proba(np.asarray(X, dtype=np.float64))
+        return np.asarray(self._fitted().predict_proba(np.asarray(X, dtype=np.float64)))
 
 
 def taught(model: Any, points: Array, labels: Any, declared: Any) -> Any:

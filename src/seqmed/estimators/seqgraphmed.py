@@ -21,9 +21,13 @@ from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import MatrixLike, is_estimator
 from seqmed.kernels import Kernel
 from seqmed.kernels.bounded import check_overflow
-from seqmed.mixture import experts, scaling
+from seqmed.mixture import scaling
 from seqmed.mixture import state as mixture_state
 from seqmed.mixture import update as mixture_update
+from seqmed.mixture.experts import make_expert
+from seqmed.mixture.margin_expert import MarginExpert
+from seqmed.mixture.other_expert import learns_from_unlabeled
+from seqmed.mixture.own_expert import is_own
 from seqmed.mixture.state import MixtureInfo, MixtureState
 from seqmed.mixture.update import MixtureSettings
 
@@ -258,7 +262,7 @@ class SeqGraphMED(GraphClassifier):
             )
         if self.class_weight is None:
             return self.estimator
-        if not experts.is_own(self.estimator) or self.estimator.class_weight is not None:
+        if not is_own(self.estimator) or self.estimator.class_weight is not None:
             raise ValueError(
                 f"class_weight={self.class_weight!r} was given with estimator={self.estimator!r}, "
                 "expected a SeqMED or SeqLapMED with class_weight=None: set class_weight in one "
@@ -288,12 +292,12 @@ class SeqGraphMED(GraphClassifier):
 
     def _fit_batch(self, n_rows: int) -> int:
         # an estimator that learns from unlabeled rows needs the graph of all of them
-        if experts.learns_from_unlabeled(self._template()):
+        if learns_from_unlabeled(self._template()):
             return n_rows
         return super()._fit_batch(n_rows)
 
     def _begin(self, rows: Rows, seed: int, classes: NDArray[Any]) -> MixtureState:
-        margin = experts.make_expert(self._template())
+        margin = make_expert(self._template())
         sparse = sp.issparse(rows.points)
         scale = np.zeros(0)
         if self._scales_columns(margin, sparse):
@@ -306,7 +310,7 @@ class SeqGraphMED(GraphClassifier):
         )
         return mixture_state.with_classes(stream, registry.declare(classes))
 
-    def _scales_columns(self, margin: experts.MarginExpert, sparse: bool) -> bool:
+    def _scales_columns(self, margin: MarginExpert, sparse: bool) -> bool:
         """Whether columns are scaled if their scales differ."""
         euclidean = self.metric in ("auto", "euclidean") if isinstance(self.metric, str) else False
         return self.scale == "auto" and not sparse and euclidean and margin.scale_invariant()

@@ -197,7 +197,7 @@ class Euclidean:
 
     def points(self, stored: Stored) -> Array:
         """Return stored rows in the coordinates of the rows of the stream, in double precision."""
-        return stored.rows.astype(np.float64) * self.scale + self.centre
+        return np.asarray(stored.rows.astype(np.float64) * self.scale + self.centre)
 
     def rescaled(self, factors: Array) -> Euclidean:
         """Return the metric of rows whose columns are multiplied by ``factors`` (p,)."""

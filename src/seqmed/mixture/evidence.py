@@ -13,8 +13,7 @@ from seqmed.arrays import Array
 
 # Newton's method: largest step in octaves, precision, and number of steps.
 LARGEST_STEP, PRECISION, STEPS = 2.0, 1e-3, 40
-# Largest |t|. Largest t. The penalty keeps the minimum well below it, unless the classes are
-# separable.
+# Largest |t|. The penalty keeps the minimum well below it, unless the classes are separable.
 LARGEST_OCTAVE = 12.0
 # Small scores that predict well have two minima: one near t = 0, where the penalty is small, and a
 # lower one at high temperatures. Newton's method starts again from these octaves.

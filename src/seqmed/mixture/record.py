@@ -230,27 +230,3 @@ def root_mean_square(scores: Array) -> float:
     else:
         unit = 1.0
     return unit * float(np.sqrt(np.mean(centred**2)))
-
-
-def mini_batches(labeled: Mask, n_labels: float) -> list[slice]:
-    """Divide a batch into mini-batches, so that even a single large batch gives a record.
-
-    A mini-batch ends after max(4, a quarter of the labels so far) labeled rows.
-
-    Parameters
-    ----------
-    labeled : (m,) mask of the labeled rows of the batch.
-    n_labels : labels learned before it.
-    """
-    ends, since, total = [], 0, n_labels
-    for row in np.flatnonzero(labeled).tolist():
-        since += 1
-        if since >= max(4, total / 4):
-            ends.append(row + 1)
-            total += since
-            since = 0
-    if ends and since == 0:
-        ends[-1] = labeled.size
-    else:
-        ends.append(labeled.size)
-    return [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]

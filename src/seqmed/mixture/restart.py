@@ -22,7 +22,8 @@ from seqmed.graph import propagation
 from seqmed.graph.propagation import GraphInfo
 from seqmed.mixture import refitted, scaling
 from seqmed.mixture.change import Change, RecentRows
-from seqmed.mixture.experts import MarginExpert, MiniBatch
+from seqmed.mixture.margin_expert import MarginExpert
+from seqmed.mixture.mini_batches import MiniBatch
 from seqmed.mixture.record import RECORD
 from seqmed.mixture.refitted import RefittedExpert
 from seqmed.mixture.scaling import MEASURED

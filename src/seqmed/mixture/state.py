@@ -19,7 +19,7 @@ from seqmed.graph.neighbours import empty_lists
 from seqmed.graph.propagation import GraphInfo
 from seqmed.mixture import scaling, weighting
 from seqmed.mixture.change import Change, RecentRows, no_recent_rows
-from seqmed.mixture.experts import MarginExpert
+from seqmed.mixture.margin_expert import MarginExpert
 from seqmed.mixture.record import (
     RECORD,
     Scales,

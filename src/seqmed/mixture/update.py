@@ -1,6 +1,6 @@
 """One update of the mixture: margin expert, graph expert, refitted experts, and their weights.
 
-A batch is learned in mini-batches (`seqmed.mixture.record.mini_batches`), each in this order:
+A batch is learned in mini-batches (`seqmed.mixture.mini_batches`), each in this order:
 
 1. all experts score its labeled rows, and the scores enter the record;
 2. some of its rows enter the graph, which is solved again; the margin expert learns its labels;
@@ -36,8 +36,8 @@ from seqmed.graph.graph_state import UNLABELED
 from seqmed.graph.propagation import GraphInfo
 from seqmed.mixture import refitted, weighting
 from seqmed.mixture.change import Change, find_change
-from seqmed.mixture.experts import MiniBatch
-from seqmed.mixture.record import RECORD, ScoreRecord, mini_batches
+from seqmed.mixture.mini_batches import MiniBatch, mini_batches
+from seqmed.mixture.record import RECORD, ScoreRecord
 from seqmed.mixture.restart import refitted_now, remeasured, remeasuring_is_due, restarted
 from seqmed.mixture.state import (
     PROBES,

@@ -33,7 +33,8 @@ from seqmed import covariance, kernels
 from seqmed.covariance.protocol import Recursion
 from seqmed.graph.kept_rows import KeptRows
 from seqmed.graph.metrics import Cosine, Euclidean, KernelDistance, Metric
-from seqmed.mixture.experts import MarginExpert, OwnExpert
+from seqmed.mixture.margin_expert import MarginExpert
+from seqmed.mixture.own_expert import OwnExpert
 from seqmed.mixture.refitted import REFITTED, RefittedExpert
 from seqmed.model_file.saved_rows import SavedRows
 

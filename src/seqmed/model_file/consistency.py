@@ -17,7 +17,7 @@ from seqmed.arrays import Points
 from seqmed.classes import ClassRegistry
 from seqmed.graph.metrics import Metric, make_metric
 from seqmed.kernels import RBF, ByFormat, Kernel, Linear, Precomputed, make_kernel
-from seqmed.mixture.experts import EUCLIDEAN_KERNELS
+from seqmed.mixture.own_expert import EUCLIDEAN_KERNELS
 from seqmed.mixture.refitted import REFITTED
 from seqmed.mixture.trial import LONGEST
 from seqmed.model_file.records import Rules, check_records, n_landmarks, points_in

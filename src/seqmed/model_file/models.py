@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 
-from seqmed.mixture.experts import OtherExpert
+from seqmed.mixture.other_expert import OtherExpert
 from seqmed.model_file import registry
 from seqmed.model_file.annotations import (
     as_written,
