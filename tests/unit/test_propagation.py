@@ -16,6 +16,7 @@ from scipy.stats import chi2
 
 from seqmed import GraphPropagation
 from seqmed.graph import conjugate_gradients, graph_state, kept_rows, loops, metrics, propagation
+from seqmed.graph.reservoir import choose_entering
 from seqmed.kernels import make_kernel
 from tests.reference import naive_graph
 
@@ -476,7 +477,7 @@ def kept_by(codes, size, capacity, seed):
     most = 0
     for start in range(0, len(codes), size):
         batch = codes[start : start + size]
-        rows, slots = propagation.choose_entering(state, batch)
+        rows, slots = choose_entering(state, batch)
         assert len(set(slots.tolist())) == slots.size
         owners = np.append(owners, np.zeros(max(0, slots.max(initial=-1) + 1 - owners.size), int))
         owners[slots] = start + rows

@@ -19,9 +19,8 @@ from seqmed.graph.graph_state import UNLABELED, GraphState
 from seqmed.graph.kept_rows import no_kept_rows
 from seqmed.graph.metrics import Euclidean, Stored, clipped
 from seqmed.graph.neighbours import Single
+from seqmed.graph.reservoir import Entering, choose_entering, most_labeled
 
-# Largest fraction of the kept rows that may be labeled.
-LABELED_SHARE = 0.5
 # Fraction of the kept rows that may change before the system is solved again without new labels.
 STALE_SHARE = 0.01
 # If the label weight of a class at the last solve was larger than this multiple of its current
@@ -44,63 +43,6 @@ class GraphInfo(NamedTuple):
     n_iter: int
     residual: float
     gap: float
-
-
-class Entering(NamedTuple):
-    """The rows of a batch that are kept, and their slots; both (e,)."""
-
-    rows: Indices
-    slots: Indices
-
-
-def choose_entering(state: GraphState, codes: NDArray[np.integer]) -> Entering:
-    """Choose the rows of a batch that are kept, and the slots they take.
-
-    New labeled rows are always kept; if labeled rows fill half of the capacity, they replace random
-    labeled rows. The kept unlabeled rows are a uniform sample of all unlabeled rows.
-
-    Parameters
-    ----------
-    state : state before the batch.
-    codes : (m,) classes of the rows, -1 for unlabeled rows.
-    """
-    rng = np.random.default_rng((state.seed, state.n_updates))
-    owner: dict[int, int] = {}  # the row that enters each slot
-    labeled = np.flatnonzero(state.codes >= 0).tolist()
-    unlabeled = np.flatnonzero(state.codes < 0).tolist()
-    size = state.rows.size
-    for row in np.flatnonzero(codes >= 0).tolist():
-        full = len(labeled) >= most_labeled(state)
-        if not full and size < state.capacity:
-            slot, size = size, size + 1
-        else:
-            slot = take_random(labeled if full or not unlabeled else unlabeled, rng)
-        labeled.append(slot)
-        owner[slot] = row
-    rows = np.flatnonzero(codes < 0)
-    n_free = min(rows.size, max(0, state.capacity - size))
-    owner.update(zip(range(size, size + n_free), rows[:n_free].tolist(), strict=True))
-    unlabeled += range(size, size + n_free)
-    rest = rows[n_free:]
-    ranks = state.n_unlabeled + n_free + 1.0 + np.arange(rest.size)
-    drawn = rest[rng.random(rest.size) * ranks < len(unlabeled)]
-    places = rng.integers(len(unlabeled), size=drawn.size)
-    for row, place in zip(drawn.tolist(), places.tolist(), strict=True):
-        owner[unlabeled[place]] = row
-    slots = np.fromiter(owner, np.intp, len(owner))
-    return Entering(np.fromiter(owner.values(), np.intp, len(owner)), slots)
-
-
-def most_labeled(state: GraphState) -> int:
-    """Return the largest number of labeled rows that are kept."""
-    return max(1, int(LABELED_SHARE * state.capacity))
-
-
-def take_random(pool: list[int], rng: np.random.Generator) -> int:
-    """Remove a random slot from a pool and return it."""
-    place = int(rng.integers(len(pool)))
-    pool[place], pool[-1] = pool[-1], pool[place]
-    return pool.pop()
 
 
 def learn(
@@ -153,8 +95,8 @@ def place_labels(
 ) -> tuple[GraphState, Mask]:
     """Assign late labels to their kept rows; also return a mask (m,) of the labels that were used.
 
-    If more than `LABELED_SHARE` of the kept rows are then labeled, random earlier labels are
-    removed, and random new labels if that is not enough.
+    If the labeled rows are then more than `most_labeled`, random earlier labels are removed, and
+    random new labels if that is not enough.
     """
     slots = equal_slots(state, batch, lambda slot, _: bool(state.codes[slot] < 0))
     placed = slots >= 0

@@ -34,6 +34,7 @@ from seqmed.batch import Rows
 from seqmed.graph import propagation
 from seqmed.graph.graph_state import UNLABELED
 from seqmed.graph.propagation import GraphInfo
+from seqmed.graph.reservoir import choose_entering
 from seqmed.mixture import refitted, weighting
 from seqmed.mixture.change import Change, find_change
 from seqmed.mixture.mini_batches import MiniBatch, mini_batches
@@ -210,7 +211,7 @@ def learn_mini_batch(
     label_weights = np.where(all_codes >= 0, rows.weights, 0.0)[chosen]
     entering = None
     if mini_batch.new_points:
-        entering = propagation.choose_entering(graph, all_codes[chosen])
+        entering = choose_entering(graph, all_codes[chosen])
         slots[chosen[entering.rows]] = entering.slots
     graph, info = propagation.learn(
         graph,
