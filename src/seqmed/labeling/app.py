@@ -15,10 +15,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
-from seqmed.labeling.desk import ConflictError, Desk
+from seqmed.labeling.desk import Desk
 from seqmed.labeling.events import LabelingError
 from seqmed.labeling.guard import LARGEST_BODY
 from seqmed.labeling.log import as_cells, line, to_json_lines
+from seqmed.labeling.sessions import ConflictError
 
 # Files of the page, with their types.
 STATIC = {

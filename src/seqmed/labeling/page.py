@@ -1,0 +1,204 @@
+"""What the page shows: cards, live numbers and the history, as values for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from seqmed.labeling import measures
+from seqmed.labeling.background import Background
+from seqmed.labeling.events import RowKey
+from seqmed.labeling.learner import COMPARED_PROBES, PROBE_EVERY
+from seqmed.labeling.ledger import Ledger
+from seqmed.labeling.queue import Card
+from seqmed.labeling.rows import Pool
+
+# Characters of a cell and of a card that are sent, and of a row in the history.
+LONGEST_CELL, LONGEST_CARD, SNIPPET = 200_000, 1_000_000, 160
+# Rows of the history in one answer.
+PAGE = 50
+
+
+class Page:
+    """The contents of the page.
+
+    Parameters
+    ----------
+    ledger : the labels.
+    pool : the rows.
+    background : the learner.
+    classes : classes that are offered from the beginning.
+    shown : columns on a card; None for all.
+    goal : number of labels to reach.
+    title : name of the data, without folders.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        pool: Pool,
+        background: Background,
+        *,
+        classes: Sequence[str],
+        shown: Sequence[str] | None,
+        goal: int,
+        title: str,
+    ):
+        self._ledger, self._pool, self._background = ledger, pool, background
+        self._declared, self._shown = list(dict.fromkeys(classes)), shown
+        self._goal, self._title = goal, title
+        self._snippets: dict[RowKey, str] = {}
+        self._status: tuple[tuple[int, ...], dict[str, Any]] | None = None
+
+    @property
+    def classes(self) -> list[str]:
+        """All classes in a fixed order: declared classes first, then in order of first use."""
+        return list(dict.fromkeys([*self._declared, *self._ledger.classes]))
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """Numbers that change whenever `status` may change."""
+        background = self._background
+        return (
+            self._ledger.n_events,
+            background.n_learned,
+            background.n_saved,
+            int(background.trouble is not None),
+        )
+
+    # -- cards -------------------------------------------------------------------------------------
+
+    def card(self, card: Card, person: str) -> dict[str, Any]:
+        """Return a card for JSON."""
+        return {
+            "file": card.key.file,
+            "row": card.key.row,
+            "why": card.why,
+            "version": self._ledger.row(card.key).version,
+            "probabilities": [list(each) for each in card.probabilities],
+            "cells": self.cells(card.key),
+            "again": person in self._ledger.returned and card.key in self._ledger.returned[person],
+        }
+
+    def cells(self, key: RowKey) -> list[dict[str, Any]]:
+        """Return the cells of a row for JSON, columns of text first."""
+        cells, left, found = self._pool.cells(key, self._shown), LONGEST_CARD, []
+        for name in sorted(cells, key=lambda name: name not in self._pool.text_columns):
+            text = cells[name]
+            sent = text[: min(LONGEST_CELL, left)]
+            left -= len(sent)
+            is_text = name in self._pool.text_columns
+            found.append(
+                {"name": name, "text": sent, "long": is_text, "cut": len(text) - len(sent)}
+            )
+        return found
+
+    # -- live numbers ------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """Return the live numbers of the page."""
+        version = self.version
+        if self._status is None or self._status[0] != version:
+            self._status = (version, self._new_status())
+        return self._status[1]
+
+    def _new_status(self) -> dict[str, Any]:
+        ledger, background, learner = self._ledger, self._background, self._background.learner
+        checks = measures.outcomes(ledger, ledger.checks)
+        queried = measures.outcomes(ledger, ledger.queried)
+        disputed = sum(row.disputed for row in ledger.rows.values())
+        changes = learner.changes
+        return {
+            "title": self._title,
+            "goal": self._goal,
+            "labels": ledger.n_labeled,
+            "rows": self._pool.n_rows,
+            "skipped": sum(bool(row.skipped) for row in ledger.rows.values()),
+            "classes": [[name, ledger.classes[name]] for name in self.classes],
+            "checks": shown_accuracy(measures.accuracy(checks)),
+            "queried": shown_accuracy(measures.accuracy(queried)),
+            "chart": {
+                "checks": measures.moving_means(checks),
+                "queried": measures.moving_means(queried),
+            },
+            "changes": [list(each) for each in changes[-measures.POINTS :]],
+            "moved": [list(each) for each in learner.moved],
+            "hint": measures.stopping_hint(changes, PROBE_EVERY, COMPARED_PROBES),
+            "people": [
+                [name, sum(name in row.given for row in ledger.rows.values())]
+                for name in ledger.people
+            ],
+            "agreement": [each._asdict() for each in measures.agreements(ledger)],
+            "disputes": disputed,
+            "waiting": ledger.n_events - background.n_learned,
+            "saved": background.n_saved,
+            "events": ledger.n_events,
+            "kept": len(learner.kept_labels),
+            "trouble": background.trouble is not None,
+        }  # fmt: skip
+
+    # -- history -----------------------------------------------------------------------------------
+
+    def history(self, search: str = "", only: str = "", start: int = 0) -> dict[str, Any]:
+        """Return rows that were answered, the last one first.
+
+        Parameters
+        ----------
+        search : words that must all occur in the row, its labels or its people.
+        only : "disputes", "skipped" or nothing.
+        start : number of rows to leave out.
+        """
+        words = search.lower().split()
+        keys = sorted(self._ledger.rows, key=lambda key: -self._ledger.rows[key].last)
+        found = [key for key in keys if self._matches(key, words, only)]
+        rows = [self._shown_row(key) for key in found[start : start + PAGE]]
+        return {"total": len(found), "start": start, "rows": rows}
+
+    def _matches(self, key: RowKey, words: Sequence[str], only: str) -> bool:
+        row = self._ledger.rows[key]
+        if only == "disputes" and not row.disputed:
+            return False
+        if only == "skipped" and not (row.skipped and not row.given):
+            return False
+        if not only and not row.answered:
+            return False
+        labels = [*row.given.values(), row.settled or ""]
+        text = " ".join([*labels, *row.given, key.file, str(key.row), row.id, self._snippet(key)])
+        return all(word in text.lower() for word in words)
+
+    def _snippet(self, key: RowKey) -> str:
+        """Return the beginning of the cells of a row."""
+        if key not in self._snippets:
+            cells = self.cells(key)
+            long = [cell["text"] for cell in cells if cell["long"]]
+            short = [f"{cell['name']} {cell['text']}" for cell in cells if not cell["long"]]
+            text = " · ".join(each[:SNIPPET] for each in (long or short)[:12])
+            self._snippets[key] = " ".join(text.split())[:SNIPPET]
+        return self._snippets[key]
+
+    def _shown_row(self, key: RowKey) -> dict[str, Any]:
+        row = self._ledger.rows[key]
+        asked = row.asked
+        return {
+            "file": key.file,
+            "row": key.row,
+            "id": row.id,
+            "version": row.version,
+            "text": self._snippet(key),
+            "label": row.label,
+            "given": row.given,
+            "skipped": sorted(row.skipped),
+            "settled": row.settled,
+            "disputed": row.disputed,
+            "why": asked.why if asked else "",
+            "guess": asked.guess if asked else "",
+        }
+
+    def whole_row(self, key: RowKey) -> dict[str, Any]:
+        """Return a row of the history with all its cells."""
+        return {**self._shown_row(key), "cells": self.cells(key)}
+
+
+def shown_accuracy(found: measures.Accuracy) -> dict[str, Any]:
+    """Return an accuracy for JSON."""
+    return {"value": found.value, "n": found.n, "low": found.low, "high": found.high}
