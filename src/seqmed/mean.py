@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from seqmed.arrays import Array, no_rows, take_rows
 from seqmed.covariance.protocol import FoldResult, Recursion
 from seqmed.kernels import Expansion, Kernel, evaluate
-from seqmed.posterior import Posterior, ScoredTerms, Terms
+from seqmed.posterior import Posterior
+from seqmed.terms import ScoredTerms, Terms
 from seqmed.window import as_terms
 
 SomeTerms = TypeVar("SomeTerms", bound=Terms)

@@ -25,9 +25,10 @@ from seqmed.covariance.protocol import FoldResult, Recursion
 from seqmed.graph.laplacian import GraphParameters, find_neighbours, measure_heat_width, smoothness
 from seqmed.kernels import Expansion, evaluate
 from seqmed.machines import Solutions, has_dual, solve_all
-from seqmed.posterior import Posterior, ScoredTerms, Terms, Window
+from seqmed.posterior import Posterior
 from seqmed.settings import Settings
-from seqmed.window import as_terms, joined, leaving
+from seqmed.terms import ScoredTerms, Terms
+from seqmed.window import Window, as_terms, joined, leaving
 
 # Largest kernel value whose third power does not overflow.
 LARGEST_VARIANCE = 1e100

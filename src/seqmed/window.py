@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Indices, Mask, Points, row_keys, stack
-from seqmed.posterior import Terms, Window
 from seqmed.settings import Settings
+from seqmed.terms import ScoredTerms, Terms
 
 # Differences that are attributed to rounding: relative to the value itself, and relative to the
 # largest value of the row.
 SAME_VALUE, SAME_SUM = 1e-10, 1e-14
+
+
+@dataclass(frozen=True)
+class Window(ScoredTerms):
+    """Labeled points whose multipliers the next update optimises again, oldest first.
+
+    Parameters
+    ----------
+    signs : (n, machines) targets, each -1.0 or +1.0.
+    bounds, shapes : (n,) multiplier bounds and slack shapes.
+    weights : (n,) sample weights.
+    discounted : (n,) sample weights, discounted by forgetting.
+    batches : (n,) the number of the batch of each point.
+    """
+
+    signs: Array
+    bounds: Array
+    shapes: Array
+    weights: Array
+    discounted: Array
+    batches: NDArray[np.intp]
 
 
 def leaving(window: Window, entering: Window, settings: Settings) -> Mask:

@@ -13,7 +13,7 @@ from scipy.special import log_softmax
 from seqmed import SeqGraphMED
 from seqmed.mixture import record as mixture_record
 from seqmed.mixture import refitted, weighting
-from seqmed.mixture.change import RecentRows
+from seqmed.mixture.recent_rows import RecentRows
 from seqmed.mixture.refitted import WINDOW, no_linear_expert
 from tests.reference import naive_graph
 

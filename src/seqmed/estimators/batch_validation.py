@@ -65,14 +65,16 @@ class BatchValidator(BaseEstimator):
     def _check_unchanged(self, fixed: dict[str, Any]) -> None:
         for name, before in fixed.items():
             now = getattr(self, name)
-            if name == "bias" and "auto" not in (before, now):
-                continue  # "exact" and "median" have the same state
-            if now is not before and now != before:
+            if now is not before and now != before and not self._may_change(name, before, now):
                 raise ValueError(
                     f"{name} was changed from {before!r} to {now!r} after the first batch, "
                     f"expected the same value for all batches: set {name}={before!r} again, or "
                     "start a new model."
                 )
+
+    def _may_change(self, name: str, before: Any, now: Any) -> bool:
+        """Whether a parameter that is fixed in general may change between these two values."""
+        return False
 
     # -- batches ---------------------------------------------------------------------------------
 

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from seqmed import propagation_state
 from seqmed.arrays import Array, Indices, Points
 from seqmed.batch import Rows
 from seqmed.calibration import with_unseen
-from seqmed.classes import ClassRegistry, empty_registry
+from seqmed.classes import ClassRegistry
 from seqmed.estimators.graph_classifier import DEFAULT_GRAPH_MEMORY, GraphClassifier
 from seqmed.estimators.validation import MatrixLike
-from seqmed.graph import propagation
-from seqmed.graph.graph_state import UNLABELED, GraphState
 from seqmed.graph.propagation import GraphInfo
 from seqmed.kernels import Kernel
-from seqmed.threads import one_thread
-
-
-class PropagationState(NamedTuple):
-    """The state of `GraphPropagation`."""
-
-    graph: GraphState
-    registry: ClassRegistry
-    n_batches: int
-    fixed: dict[str, Any]
-    sparse: bool
+from seqmed.propagation_state import PropagationState
 
 
 class GraphPropagation(GraphClassifier):
@@ -148,26 +136,14 @@ class GraphPropagation(GraphClassifier):
 
     def _begin(self, rows: Rows, seed: int, classes: NDArray[Any]) -> PropagationState:
         graph = self._begin_graph(rows, seed, None)
-        registry = empty_registry(per_class=True)
-        return PropagationState(graph, registry, 0, self._fixed(), sp.issparse(rows.points))
+        return propagation_state.empty_state(graph, rows, self._fixed())
 
     def _learn_rows(
         self, stream: PropagationState, rows: Rows, *, new_points: bool, new_batch: bool
     ) -> tuple[PropagationState, GraphInfo]:
-        forgetting = float(self.forgetting) if new_batch and stream.n_batches else 1.0
-        registry = stream.registry.declare(rows.declared).add(
-            rows.labels, rows.weights[rows.labeled]
+        return propagation_state.learn(
+            stream, rows, float(self.forgetting), new_points=new_points, new_batch=new_batch
         )
-        graph = stream.graph.forget(forgetting, new_labels=bool(rows.labeled.any()))
-        forgetting = forgetting if rows.labeled.any() else 1.0
-        graph = graph.with_classes(stream.registry.indices_in(registry), registry.classes.size)
-        codes, label_weights = coded(rows, registry)
-        registry = registry.discount(forgetting, codes[rows.labeled], rows.weights[rows.labeled])
-        with one_thread():
-            batch = graph.rows.metric.store(rows.points)
-            graph, info = propagation.learn(graph, batch, codes, label_weights, late=not new_points)
-        n_batches = stream.n_batches + new_batch
-        return stream._replace(graph=graph, registry=registry, n_batches=n_batches), info
 
     def _commit(self, stream: PropagationState, info: GraphInfo) -> None:
         self.__dict__.update(
@@ -181,33 +157,23 @@ class GraphPropagation(GraphClassifier):
         )
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
-        stream = self._stream
-        graph, registry = stream.graph, stream.registry
-        batch = graph.rows.metric.store(points)
-        unknown = np.zeros(points.shape[0], dtype=bool) if codes is None else codes < 0
-        wanted = np.full(points.shape[0], UNLABELED) if codes is None else codes
-        with one_thread():
-            new, info, found, removed, weights = propagation.retract(graph, batch, wanted)
-        found &= ~unknown
+        new, info, found = propagation_state.retract(self._stream, points, codes)
         if not found.all():
             row = int(np.flatnonzero(~found)[0])
             raise ValueError(
-                f"row {row} of X is not among the {np.count_nonzero(graph.codes >= 0)} labeled "
+                f"row {row} of X is not among the {self._stream.n_labeled} labeled "
                 f"rows that are kept (graph_memory={self.graph_memory}), expected one of them, "
                 "with the values and the label it was learned with: correct the row or its label, "
                 "or leave it out."
             )
-        remaining = registry.remove(removed.astype(np.intp), weights, weights)
-        new = new.with_classes(registry.indices_in(remaining), remaining.classes.size)
-        self._commit(stream._replace(graph=new, registry=remaining), info)
+        self._commit(new, info)
 
     # -- predictions -----------------------------------------------------------------------------
 
     def _class_scores(self, X: MatrixLike) -> tuple[ClassRegistry, Array]:
         model = self._snapshot()
         stream = model._stream
-        found = stream.graph.search(model._checked_points(X))
-        return stream.registry, stream.graph.scores(found)
+        return stream.registry, propagation_state.scores(stream, model._checked_points(X))
 
     def predict_proba(self, X: MatrixLike) -> Array:
         """Return the normalised class scores of every row.
@@ -229,12 +195,5 @@ class GraphPropagation(GraphClassifier):
 
     def _probabilities(self, points: Points) -> Array:
         stream = self._stream
-        scores = stream.graph.scores(stream.graph.search(points))
+        scores = propagation_state.scores(stream, points)
         return with_unseen(stream.registry, scores[:, stream.registry.seen], scores)
-
-
-def coded(rows: Rows, registry: ClassRegistry) -> tuple[Indices, Array]:
-    """Return the class index and label weight of every row, both (n,); -1 and 0 if unlabeled."""
-    codes = np.full(rows.weights.size, UNLABELED)
-    codes[rows.labeled] = registry.find(rows.labels)
-    return codes, np.where(rows.labeled, rows.weights, 0.0)

@@ -262,6 +262,10 @@ class SequentialClassifier(PosteriorPredictor):
                 "bias='exact' to use a finite variance."
             )
 
+    def _may_change(self, name: str, before: Any, now: Any) -> bool:
+        """Whether only the bias changes between "exact" and "median", which have the same state."""
+        return name == "bias" and "auto" not in (before, now)
+
     def _check_kernel(self, method: str) -> None:
         if self.kernel == "precomputed":
             raise ValueError(

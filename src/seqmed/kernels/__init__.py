@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from seqmed.kernels.bounded import blocks
-from seqmed.kernels.computed_gram import ComputedGram, evaluate
+from seqmed.kernels.computed_gram import ComputedGram
 from seqmed.kernels.counts import DCMFisher, TfIdf
 from seqmed.kernels.given import FromFunction, Precomputed
-from seqmed.kernels.protocol import Expansion, Kernel
+from seqmed.kernels.protocol import Expansion, Kernel, evaluate
 from seqmed.kernels.vectors import RBF, ByFormat, Linear, Polynomial, linear_weights
 
 # Kernels by name, each made from gamma, degree and coef0.

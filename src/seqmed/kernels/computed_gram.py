@@ -1,4 +1,4 @@
-"""Sums of expansions, and covariance matrices that are not held in memory."""
+"""Covariance matrices that are not held in memory."""
 
 from __future__ import annotations
 
@@ -7,16 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqmed.arrays import Array, Indices, Points, row_norms_squared, take_rows
-from seqmed.kernels.protocol import Expansion, Kernel
-
-
-def evaluate(kernel: Kernel, parts: tuple[Expansion, ...], points: Points) -> Array:
-    """Return the sum of expansions at every row, (n, machines), in bounded memory."""
-    scores = np.zeros((points.shape[0], parts[0].coefficients.shape[1]))
-    for part in parts:
-        if part.points.shape[0]:
-            scores += kernel.sums(points, part)
-    return scores
+from seqmed.kernels.protocol import Expansion, Kernel, evaluate
 
 
 @dataclass(frozen=True)

@@ -95,3 +95,12 @@ class Pointwise(ABC):
             stack(first.points, second.points),
             np.vstack([first.coefficients, second.coefficients]),
         )
+
+
+def evaluate(kernel: Kernel, parts: tuple[Expansion, ...], points: Points) -> Array:
+    """Return the sum of expansions at every row, (n, machines), in bounded memory."""
+    scores = np.zeros((points.shape[0], parts[0].coefficients.shape[1]))
+    for part in parts:
+        if part.points.shape[0]:
+            scores += kernel.sums(points, part)
+    return scores

@@ -1,4 +1,4 @@
-"""Changes of the concept: a test on the record, and the labeled rows to start again from.
+"""Changes of the concept: a test on the record.
 
 The record holds scores of labeled rows before they were learned. If the mixture is wrong more often
 on its newer rows than on its older ones, for any division in two, the concept has changed. The test
@@ -8,13 +8,11 @@ error of the newer rows is not counted, as the normal approximation fails where 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Indices, Mask, Points, no_rows, stack, take_rows
+from seqmed.arrays import Mask
 from seqmed.mixture.record import RECORD
 
 # Rows at least on both sides of a division, and standard errors from which on it is a change. The
@@ -63,58 +61,3 @@ def find_change(wrong: Mask, n_searched: int = RECORD) -> Change | None:
         return None
     best = int(np.argmax(statistic))
     return Change(int(newer[best]), float(before[best]), float(after[best]))
-
-
-@dataclass(frozen=True)
-class RecentRows:
-    """The last labeled rows, oldest first.
-
-    Parameters
-    ----------
-    points : (r, p).
-    codes : (r,) their classes.
-    weights : (r,) their weights.
-    """
-
-    points: Points
-    codes: Indices
-    weights: Array
-
-    @property
-    def size(self) -> int:
-        """Number of rows."""
-        return self.codes.size
-
-    def add(self, points: Points, codes: Indices, weights: Array) -> RecentRows:
-        """Return the newest `RECORD` rows after some more."""
-        return RecentRows(
-            stack(self.points, points)[-RECORD:],
-            np.append(self.codes, codes)[-RECORD:].astype(np.intp),
-            np.append(self.weights, weights)[-RECORD:],
-        )
-
-    def take(self, rows: NDArray[np.bool_]) -> RecentRows:
-        """Return some of the rows, by a mask."""
-        chosen = np.flatnonzero(rows)
-        return RecentRows(*(take_rows(getattr(self, f.name), chosen) for f in fields(self)))
-
-    def with_classes(self, places: Indices) -> RecentRows:
-        """Return the rows with old class c at ``places[c]``; those of -1 are dropped."""
-        codes = places[self.codes]
-        return RecentRows(self.points, codes, self.weights).take(codes >= 0)
-
-    def valid_after(self, change: Change) -> Mask:
-        """Return a mask (r,) of the rows whose labels stay valid.
-
-        These are the labels since the change, and the newest label of every other class, which
-        would be unknown without it.
-        """
-        valid = np.arange(self.size) >= self.size - change.n_labels
-        for code in np.setdiff1d(self.codes, self.codes[valid]):
-            valid[np.flatnonzero(self.codes == code)[-1]] = True
-        return valid
-
-
-def no_recent_rows(points: Points) -> RecentRows:
-    """Return no rows, of the format of ``points``."""
-    return RecentRows(no_rows(points), np.zeros(0, dtype=np.intp), np.zeros(0))

@@ -52,10 +52,11 @@ class MarginExpert(Protocol):
     def labeled_rows(self) -> Rows:
         """Return the labeled rows that the expert can still learn anew, with discounted weights."""
 
-    def retract(
-        self, points: Points, codes: Any, registry: ClassRegistry
-    ) -> tuple[MarginExpert, Rows]:
-        """Return the expert without the given labels, and these labels."""
+    def retract(self, points: Points, codes: Any) -> tuple[MarginExpert, Rows]:
+        """Return the expert without the given labels, and these labels.
+
+        `Rows.declared` are the classes that the expert keeps without labels.
+        """
 
 
 def check_type(before: Any, now: Any) -> None:

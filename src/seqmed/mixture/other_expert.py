@@ -131,9 +131,7 @@ class OtherExpert:
         """Raise an error: they are needed only if columns are scaled, and here they are not."""
         raise NotImplementedError("columns are scaled only with an estimator of this package")
 
-    def retract(
-        self, points: Points, codes: Any, registry: ClassRegistry
-    ) -> tuple[OtherExpert, Rows]:
+    def retract(self, points: Points, codes: Any) -> tuple[OtherExpert, Rows]:
         """Raise an error: the classifier cannot retract a label."""
         raise ValueError(
             f"{type(self.estimator).__name__} cannot retract labels, expected SeqMED or SeqLapMED "

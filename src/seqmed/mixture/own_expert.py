@@ -97,19 +97,20 @@ class OwnExpert:
         everything = np.ones(labels.size, dtype=bool)
         return Rows(window.points, everything, labels, window.discounted, np.zeros(0))
 
-    def retract(
-        self, points: Points, codes: Any, registry: ClassRegistry
-    ) -> tuple[OwnExpert, Rows]:
+    def retract(self, points: Points, codes: Any) -> tuple[OwnExpert, Rows]:
         """Return the expert without the given labels of its window, and these labels."""
         model = snapshot(self.estimator)
         model._check_retractable()
-        window = model._stream.posterior.window
+        window, registry = model._stream.posterior.window, model._stream.registry
         found = model._find_in_window(points, codes)
-        labels = model.classes_[model._stream.registry.own_classes(window.signs[found])]
+        labels = registry.classes[registry.own_classes(window.signs[found])]
         taken = Rows(
-            take_rows(window.points, found), np.ones(labels.size, dtype=bool), labels,
-            window.weights[found], np.zeros(0),
-        )  # fmt: skip
+            points=take_rows(window.points, found),
+            labeled=np.ones(labels.size, dtype=bool),
+            labels=labels,
+            weights=window.weights[found],
+            declared=registry.classes[registry.declared],
+        )
         model._retract_rows(found)
         return OwnExpert(model), taken
 

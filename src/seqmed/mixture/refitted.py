@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 
 from seqmed.arrays import Array, Indices, Points, no_indices
 from seqmed.classes import moved
-from seqmed.mixture.change import RecentRows
+from seqmed.mixture.recent_rows import RecentRows
 
 # Largest number of labeled rows that an expert is fitted on.
 WINDOW = 150

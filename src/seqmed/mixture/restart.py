@@ -21,9 +21,10 @@ from seqmed.batch import Rows
 from seqmed.graph import propagation
 from seqmed.graph.propagation import GraphInfo
 from seqmed.mixture import refitted, scaling
-from seqmed.mixture.change import Change, RecentRows
+from seqmed.mixture.change import Change
 from seqmed.mixture.margin_expert import MarginExpert
 from seqmed.mixture.mini_batches import MiniBatch
+from seqmed.mixture.recent_rows import RecentRows
 from seqmed.mixture.record import RECORD
 from seqmed.mixture.refitted import RefittedExpert
 from seqmed.mixture.scaling import MEASURED

@@ -18,8 +18,9 @@ from seqmed.graph.graph_state import GraphState
 from seqmed.graph.neighbours import empty_lists
 from seqmed.graph.propagation import GraphInfo
 from seqmed.mixture import scaling, weighting
-from seqmed.mixture.change import Change, RecentRows, no_recent_rows
+from seqmed.mixture.change import Change
 from seqmed.mixture.margin_expert import MarginExpert
+from seqmed.mixture.recent_rows import RecentRows, no_recent_rows
 from seqmed.mixture.record import (
     RECORD,
     Scales,

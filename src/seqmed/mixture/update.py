@@ -31,6 +31,7 @@ from seqmed.arrays import (
     take_rows,
 )
 from seqmed.batch import Rows
+from seqmed.classes import find
 from seqmed.graph import propagation
 from seqmed.graph.graph_state import UNLABELED
 from seqmed.graph.propagation import GraphInfo
@@ -276,7 +277,7 @@ def retract(
     of a new start ends, and the new start stays.
     """
     state = state._replace(trial=None)
-    margin, retracted = state.margin.retract(points, codes, state.registry)
+    margin, retracted = state.margin.retract(points, codes)
     codes = state.registry.find(retracted.labels)
     graph = state.graph
     stored = graph.rows.metric.store(retracted.points)
@@ -289,10 +290,9 @@ def retract(
     recent = recent.take(~found_among(recent.points, retracted.points))
     others = refitted_now(state, recent, balanced=not settings.class_prior)
     state = state._replace(recent=recent, refitted=others)
-    declared = state.margin.estimator._stream.registry.declared
-    registry = replace(state.registry, declared=declared).remove(
-        codes, retracted.weights, discounted
-    )
+    declared = find(state.registry.classes, retracted.declared) >= 0
+    registry = replace(state.registry, declared=declared)
+    registry = registry.remove(codes, retracted.weights, discounted)
     state = with_classes(state._replace(graph=retraction.state, margin=margin), registry)
     state = state._replace(scales=measured(state, no_indices()))
     return with_choice(state, settings, retraction.info, 0)

@@ -33,7 +33,8 @@ from seqmed.graph.neighbours import Lists
 from seqmed.graph.propagation import GraphInfo
 from seqmed.kernels import RBF, DCMFisher, Expansion, Polynomial, Precomputed, TfIdf
 from seqmed.label_dtypes import is_label_dtype
-from seqmed.mixture.change import Change, RecentRows
+from seqmed.mixture.change import Change
+from seqmed.mixture.recent_rows import RecentRows
 from seqmed.mixture.record import PRIOR_EXPONENTS, RECORD, Scales, ScoreRecord
 from seqmed.mixture.refitted import LinearExpert
 from seqmed.mixture.state import PROBES, MixtureState
@@ -42,7 +43,7 @@ from seqmed.model_file.annotations import check, field_types, field_values, part
 from seqmed.model_file.saved_rows import SavedRows
 from seqmed.pipelines.column_statistics import ColumnStatistics
 from seqmed.pipelines.drift import ENOUGH_ROWS, Comparison, DriftMonitor
-from seqmed.posterior import Posterior, ScoredTerms, Terms, Window
+from seqmed.posterior import Posterior
 from seqmed.selection.race import Record
 from seqmed.tables import kinds
 from seqmed.tables.categories import HashedColumn, OneHotColumn
@@ -53,6 +54,8 @@ from seqmed.tables.encoding import Encoding
 from seqmed.tables.kinds import ColumnKind
 from seqmed.tables.numbers import NumberColumns
 from seqmed.tables.words import LARGEST_SIZE, WordColumn
+from seqmed.terms import ScoredTerms, Terms
+from seqmed.window import Window
 
 Rules = Iterator[tuple[str, Any]]
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from seqmed.batch import UpdateInfo
-from seqmed.estimators.graph_propagation import GraphPropagation, PropagationState
+from seqmed.estimators.graph_propagation import GraphPropagation
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
@@ -32,6 +32,7 @@ from seqmed.model_file.saved_rows import completed
 from seqmed.pipelines.drift import Comparison, DriftMonitor
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.pipelines.transformers import is_passing
+from seqmed.propagation_state import PropagationState
 from seqmed.selection.race import Record
 from seqmed.selection.search import PrequentialSearch
 from seqmed.tables.encoder import TableEncoder
