@@ -9,6 +9,7 @@ import pytest
 
 import seqmed
 from seqmed import SeqMED, model_file
+from seqmed.model_file.registry import ESTIMATORS
 
 
 def bits(model, extra=None):
@@ -52,3 +53,13 @@ def assert_refused(model, message, path):
         seqmed.save(model, path)
     assert path.read_bytes() == before
     assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def kept_state(model):
+    """Return the saved attributes of a model."""
+    return ESTIMATORS[type(model)].state(model)
+
+
+def check(model, state):
+    """Check the parameters of a model, and a state."""
+    ESTIMATORS[type(model)].check(model, state)

@@ -5,8 +5,9 @@ import pytest
 from scipy.stats import binomtest
 from sklearn import metrics
 
-from seqmed import measures
-from seqmed.measures import Measures, RankedScores, wilson_interval
+from seqmed import measures, ranking
+from seqmed.measures import Measures, wilson_interval
+from seqmed.ranking import RankedScores
 
 
 def predictions(n_classes, n_rows, *, seed=0, digits=None, strength=1.5):
@@ -106,7 +107,7 @@ class TestBeyondTheLimit:
     @pytest.mark.parametrize("bins", [1, 2, 7, 40])
     @pytest.mark.parametrize("digits", [1, 2, None])
     def test_the_bound_holds_with_few_bins(self, monkeypatch, bins, digits):
-        monkeypatch.setattr(measures, "SCORE_BINS", bins)
+        monkeypatch.setattr("seqmed.ranking.SCORE_BINS", bins)
         for seed in range(20):
             truth, classes, probabilities = predictions(2, 60, seed=seed, digits=digits)
             ranking = added(truth, classes, probabilities, kept=2).ranking("class 1")
@@ -145,7 +146,7 @@ class TestBeyondTheLimit:
         for _ in range(300):
             scores.add(rng.random(1000), rng.random(1000) < 0.5, limit=5000)
             most = max(most, scores._n_pending + scores._scores.size)
-        assert most <= measures.SCORE_BINS + 1000
+        assert most <= ranking.SCORE_BINS + 1000
 
 
 def test_the_order_of_batches_does_not_matter():
@@ -204,7 +205,7 @@ def test_the_precision_recall_curve(kept):
     truth, classes, probabilities = predictions(2, 3000)
     recall, precision = added(truth, classes, probabilities, kept=kept).curves()["class 1"]
     p, r, _ = metrics.precision_recall_curve(truth == "class 1", probabilities[:, 1])
-    assert recall.size <= measures.CURVE_POINTS
+    assert recall.size <= ranking.CURVE_POINTS
     assert (recall[0], recall[-1]) == (0.0, 1.0)
     assert (np.diff(recall) >= 0).all()
     for place in range(1, recall.size):

@@ -17,11 +17,12 @@ from seqmed.covariance import RECURSIONS, ExactRecursion
 from seqmed.kernels import RBF, Precomputed, TfIdf
 from seqmed.model_file import ModelFileError
 from seqmed.model_file.annotations import field_types
-from seqmed.model_file.records import CONSTRAINTS
-from seqmed.model_file.registry import check, kept_state, records
+from seqmed.model_file.declarations import CONSTRAINTS
+from seqmed.model_file.registry import records
 from seqmed.selection.race import Dropped
 from tests.data.make_golden import FOLDER
 from tests.support.records import altered, put, without_last
+from tests.support.saved_models import check, kept_state
 
 # Where parts of a stream are to be found.
 PLACES = {

@@ -7,6 +7,7 @@ import pytest
 
 from seqmed import plotting
 from seqmed.measures import BINS, Measures, wilson_interval
+from seqmed.plotting.evaluations import short_count
 
 
 def records(right, *, size=1, start=0, changes=None):
@@ -227,7 +228,7 @@ def test_a_confusion_writes_every_count_of_thirty_classes():
      (999_500, "1.0M"), (12_345_678, "12M"), (3e9, "3.0G")],
 )  # fmt: skip
 def test_counts_in_four_characters(count, text):
-    assert plotting.short_count(count) == text
+    assert short_count(count) == text
 
 
 def test_the_interval_of_the_accuracy_so_far():

@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from seqmed import SeqMED
 from seqmed.streams import LabelColumn, Stream, StreamError, StreamWarning, likely_typo
-from seqmed.tables.cells import cell_text
+from seqmed.tables.texts import cell_text
 from tests.support.stream_files import (
     FORMATS,
     NumberCheck,

@@ -13,13 +13,12 @@ import scipy.sparse as sp
 import seqmed
 from seqmed import SeqMED, StreamPipeline, TableEncoder, make_stream_pipeline
 from seqmed.model_file import ModelFileError
-from seqmed.model_file.registry import check, kept_state
 from seqmed.tables import encoding as encodings
 from tests.data.make_golden import FOLDER, make_table
 from tests.support.model_file_parts import document_of, with_document
 from tests.support.raw_tables import mixed_rows
 from tests.support.records import altered, put, without_last
-from tests.support.saved_models import assert_same, bits, restored
+from tests.support.saved_models import assert_same, bits, check, kept_state, restored
 
 GOLDEN = FOLDER / "format-1-StreamPipeline-table.safetensors"
 COUNTS = FOLDER / "format-1-StreamPipeline-table-counts.safetensors"

@@ -8,7 +8,7 @@ from typing import Any
 
 from seqmed.cli.errors import CommandError
 from seqmed.decisions import DecisionRule, named_class, parse_costs, positive_place
-from seqmed.tables.cells import cell_text
+from seqmed.tables.texts import cell_text
 
 
 def decision_rule(

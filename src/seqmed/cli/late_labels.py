@@ -24,7 +24,7 @@ from seqmed.cli.terminal import counted, tell_skipped
 from seqmed.streams import EncoderCheck, LabelColumn, Stream, StreamBatch
 from seqmed.streams.errors import listed, notice, shown
 from seqmed.streams.values import Label, label_of, whole
-from seqmed.tables.cells import cell_text
+from seqmed.tables.texts import cell_text
 
 
 def learn_late(

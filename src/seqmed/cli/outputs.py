@@ -17,7 +17,7 @@ from seqmed.cli.options import STANDARD_OUTPUT, OutputFormat
 from seqmed.model_file.files import is_pipe_or_device, write_output
 from seqmed.streams import StreamBatch
 from seqmed.streams.files import SUFFIXES as INPUT_SUFFIXES
-from seqmed.tables.cells import cell_text
+from seqmed.tables.texts import cell_text
 
 ColumnType = Literal["text", "integer", "boolean", "number"]
 Header = Mapping[str, ColumnType]

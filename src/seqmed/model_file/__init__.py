@@ -2,8 +2,9 @@
 
 A file is written completely or not at all (`files`), and ends with its checksum (`container`). The
 header describes the values of the model (`tensors`, `values`, `models`). Only registered estimators
-and records can be loaded (`registry`, `annotations`), and only if each record (`records`) and each
-estimator (`consistency`) is valid. docs/model-file.md describes the format.
+and the records in their annotations can be loaded (`registry`, `annotations`), and only if they are
+valid: `margins`, `graphs`, `mixtures`, `transformers`, `pipelines` and `searches` declare what is
+saved, with constraints and rules. docs/model-file.md describes the format.
 """
 
 from __future__ import annotations

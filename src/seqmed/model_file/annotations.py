@@ -1,27 +1,14 @@
-"""Checks of values by annotations and constraints.
+"""Types of records by their annotations.
 
 A record is a frozen dataclass or a named tuple. The annotations of a record name the classes of its
 nested records. If an annotation is a protocol, the classes registered for it are allowed.
-
-A constraint is a short text on an array or a number. It has three parts, which may be empty. The
-first part gives the size of each axis, as a name or a number. The second part is "inf" if infinity
-is allowed, "nan" if NaN and infinity are allowed, or "any" for values of any type. The third part
-gives bounds. Sizes of the same name must be equal.
-
-- ``"n machines"``: a finite array of two axes;
-- ``"n > 0"``: a finite array of one axis, all values positive;
-- ``"m inf >= 0"``: an array of one axis, without NaN and not negative;
-- ``">= 0 <= 1"``: a number from 0 to 1;
-- ``"heat | binary"``: one of these words.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
-from itertools import takewhile
 from numbers import Integral
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -29,51 +16,10 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 import scipy.sparse as sp
 
-from seqmed import covariance, kernels
-from seqmed.covariance.protocol import Recursion
-from seqmed.graph.kept_rows import KeptRows
-from seqmed.graph.metrics import Cosine, Euclidean, KernelDistance, Metric
-from seqmed.mixture.margin_expert import MarginExpert
-from seqmed.mixture.own_expert import OwnExpert
-from seqmed.mixture.refitted import REFITTED, RefittedExpert
-from seqmed.model_file.saved_rows import SavedRows
-
-
-def kernel_classes() -> tuple[type, ...]:
-    """Return the classes of all kernels."""
-    made = (type(make(1.0, 1, 1.0)) for make in kernels.KERNELS.values())
-    return (*made, kernels.Precomputed)
-
-
-def recursion_classes() -> tuple[type, ...]:
-    """Return the classes of all recursions."""
-    kernel = kernels.Linear()
-    named = (type(covariance.make_recursion(name, kernel)) for name in covariance.RECURSIONS)
-    return (*named, covariance.NystroemRecursion)
-
-
-def refitted_classes() -> tuple[type, ...]:
-    """Return the classes of all refitted experts."""
-    return tuple(type(make()) for make in REFITTED)
-
-
-# The classes that an annotation by a protocol allows.
-INTERFACES: dict[Any, Callable[[], tuple[type, ...]]] = {
-    kernels.Kernel: kernel_classes,
-    Recursion: recursion_classes,
-    Metric: lambda: (Euclidean, Cosine, KernelDistance),
-    MarginExpert: lambda: (OwnExpert,),
-    RefittedExpert: refitted_classes,
-}
-# Classes that are stored as others.
-WRITTEN_AS: dict[Any, Any] = {KeptRows: SavedRows}
+# The classes that an annotation by a protocol allows, and classes that are stored as others.
+INTERFACES: dict[Any, Callable[[], tuple[type, ...]]] = {}
+WRITTEN_AS: dict[Any, Any] = {}
 type_hints = cache(get_type_hints)
-
-
-def record_classes(hints: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the record classes that annotations allow, and those of their fields, by name."""
-    registered = (kind for known in INTERFACES.values() for kind in known())
-    return reachable((*hints, *registered))
 
 
 @cache
@@ -161,58 +107,3 @@ def of_type(value: Any, hint: Any) -> bool:
     if hint is float:
         return isinstance(value, float | np.floating) or of_type(value, int)
     return isinstance(value, INTERFACES[hint]() if hint in INTERFACES else origin or hint)
-
-
-# -- constraints ----------------------------------------------------------------------------------
-
-OPERATORS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
-ALLOWED = ("inf", "nan", "any")
-
-
-@cache
-def parsed(text: str) -> tuple[list[str], str, list[tuple[str, float]]]:
-    """Return the three parts of a constraint."""
-    words = text.split()
-    axes = list(takewhile(lambda word: word not in (*ALLOWED, *OPERATORS), words))
-    rest = words[len(axes) :]
-    allowed = rest.pop(0) if rest and rest[0] in ALLOWED else ""
-    bounds = [(sign, float(end)) for sign, end in zip(rest[::2], rest[1::2], strict=True)]
-    return axes, allowed, bounds
-
-
-def check(title: str, value: Any, text: str, sizes: dict[str, int]) -> None:
-    """Refuse a value that does not satisfy a constraint.
-
-    Parameters
-    ----------
-    title : name of the value in errors.
-    value : array, dense or CSR, number or word.
-    text : the constraint.
-    sizes : known sizes by name; other sizes of the value are added.
-    """
-    if "|" in text:
-        if value not in text.split(" | "):
-            raise ValueError(f"{title} is {value!r}, expected {text}")
-        return
-    axes, allowed, bounds = parsed(text)
-    if np.ndim(value) != len(axes):
-        raise ValueError(f"{title} has {np.ndim(value)} axes, expected {len(axes)}")
-    for size, axis in zip(np.shape(value), axes, strict=True):
-        wanted = int(axis) if axis.isdigit() else sizes.setdefault(axis, size)
-        if size != wanted:
-            shape = " by ".join(axes) + ("" if axis.isdigit() else f", {axis}={wanted}")
-            raise ValueError(f"{title} has the shape {value.shape}, expected {shape}")
-    if allowed == "any":
-        return
-    values = np.asarray(value.data if sp.issparse(value) else value)
-    if values.dtype.kind not in "biuf":
-        raise ValueError(f"{title} is of type {values.dtype}, expected numbers")
-    if allowed == "inf" and np.isnan(values).any():
-        raise ValueError(f"{title} holds NaN, expected numbers")
-    if allowed == "" and not np.isfinite(values).all():
-        raise ValueError(f"{title} holds NaN or infinity, expected finite numbers")
-    for sign, end in bounds:
-        outside = ~OPERATORS[sign](values, end)
-        if outside.any():
-            first = values[outside].flat[0]
-            raise ValueError(f"{title} holds {first}, expected numbers {sign} {end:g}")

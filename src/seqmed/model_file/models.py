@@ -12,14 +12,11 @@ from sklearn.base import BaseEstimator, is_classifier
 
 from seqmed.mixture.other_expert import OtherExpert
 from seqmed.model_file import registry
-from seqmed.model_file.annotations import (
-    as_written,
-    check,
-    check_fields,
-    field_types,
-    field_values,
-)
-from seqmed.model_file.registry import CLASSES, ESTIMATORS, MARGINS, TRANSFORMERS
+from seqmed.model_file.annotations import as_written, check_fields, field_types, field_values
+from seqmed.model_file.constraints import check
+from seqmed.model_file.margins import MARGINS
+from seqmed.model_file.registry import CLASSES, ESTIMATORS
+from seqmed.model_file.transformers import TRANSFORMERS
 from seqmed.model_file.values import Decoder, Encoder, checked
 
 # The random generator of a RandomState that can be saved, and its state.
@@ -55,14 +52,14 @@ class ModelEncoder(Encoder):
 
     def _estimator(self, estimator: Any, where: str) -> dict[str, Any]:
         kept = ESTIMATORS[type(estimator)]
-        parameters, state = estimator.get_params(deep=False), registry.kept_state(estimator)
+        parameters, state = estimator.get_params(deep=False), kept.state(estimator)
         written = {
             "parameters": self.encode_named(parameters, where),
             "state": self.encode_named(state, where),
         }
         check_fields(state, kept.attributes, where, kept.optional if state else kept.attributes)
-        registry.check(estimator, state)
-        known = vars(registry.restored(type(estimator), parameters, state))
+        kept.check(estimator, state)
+        known = vars(kept.restored(type(estimator), parameters, state))
         strange = vars(estimator).keys() - known.keys()
         if strange:
             raise ValueError(
@@ -136,8 +133,8 @@ class ModelDecoder(Decoder):
         check_fields(parameters, dict.fromkeys(inspect.signature(kind).parameters, object), name)
         state = self.decode_named(content["state"])
         check_fields(state, kept.attributes, name, kept.optional if state else kept.attributes)
-        registry.check(kind(**parameters), state)
-        return registry.restored(kind, parameters, kept.complete(state) if state else {})
+        kept.check(kind(**parameters), state)
+        return kept.restored(kind, parameters, state)
 
     def _build_record(self, content: Any) -> Any:
         check_fields(content, {"type": str, "fields": dict}, "record")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from seqmed.streams.columns import levels
 from seqmed.streams.errors import notice, shown
-from seqmed.tables.cells import cell_text
+from seqmed.tables.texts import cell_text
 
 # Recent values that are compared, to warn of rows that are not sorted.
 REMEMBERED = 1000

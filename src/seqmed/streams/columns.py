@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute, types
 
-from seqmed.tables.cells import cell_text
+from seqmed.tables.texts import cell_text
 
 
 def column_of(table: Any, name: str, size: int) -> Any:

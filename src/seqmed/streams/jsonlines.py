@@ -28,7 +28,7 @@ from seqmed.streams.limits import Allowance, Limits
 from seqmed.streams.tables import Cells, ReadOptions, Wanted, check_column_names
 from seqmed.streams.text import SAMPLE, Chunk, Text, TextTable, line_ends
 from seqmed.streams.values import encodable
-from seqmed.tables.cells import cell_text
+from seqmed.tables.texts import cell_text
 
 # Larger integers are not exact as floats.
 EXACT = 2**53

@@ -19,7 +19,7 @@ from seqmed.streams.values import (
     label_text,
     label_type,
 )
-from seqmed.tables.cells import cell_text
+from seqmed.tables.texts import cell_text
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from seqmed.streams.errors import StreamError, shown
-from seqmed.tables.cells import cell_text
+from seqmed.tables.texts import cell_text
 
 # Texts that mark a missing value.
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")

@@ -11,7 +11,8 @@ import scipy.sparse as sp
 from sklearn.feature_extraction import FeatureHasher
 
 from seqmed.arrays import Array
-from seqmed.tables.cells import BOOLEANS, CODE, Levels
+from seqmed.tables.cells import CODE, Levels
+from seqmed.tables.texts import BOOLEANS
 
 # A level has its own column if at least this fraction of the first batch has it, and two rows.
 SMALLEST_SHARE, FEWEST = 0.002, 2
@@ -37,21 +38,20 @@ class OneHotColumn:
     @classmethod
     def fit(cls, name: str, found: Levels) -> Self:
         """Choose the levels of the first batch."""
-        counts = np.bincount(found.codes[found.codes >= 0], minlength=len(found.texts))
+        counts = found.counts
         fewest = min(max(FEWEST, SMALLEST_SHARE * found.codes.size), counts.max(initial=1))
         kept = (text for text, count in zip(found.texts, counts, strict=True) if count >= fewest)
         return cls(name, tuple(sorted(kept)), bool((found.codes < 0).any()))
 
-    def encode(self, found: Levels, features: Array, begin: int) -> int:
-        """Write the features of some cells into zeros, and return the next column."""
+    def encode(self, found: Levels, features: Array) -> None:
+        """Write the features of some cells into zeros, (n, width)."""
         places = {text: place for place, text in enumerate(self.levels)}
         if places.keys() <= BOOLEANS.keys():  # stored as numbers, 1 is true and 0 is false
             places |= {str(int(BOOLEANS[text])): place for text, place in places.items()}
         other = len(self.levels) + self.missing
         absent = len(self.levels)  # the feature of missing cells, or of the others
         own = np.array([*(places.get(text, other) for text in found.texts), absent], dtype=np.intp)
-        features[np.arange(found.codes.size), begin + own[found.codes]] = 1.0
-        return begin + self.width
+        features[np.arange(found.codes.size), own[found.codes]] = 1.0
 
     @property
     def has_codes(self) -> bool:
@@ -77,15 +77,14 @@ class HashedColumn:
     name: str
     size: int = HASHED_SIZE
 
-    def encode(self, found: Levels, features: Array, begin: int) -> int:
-        """Write the features of some cells into zeros, and return the next column."""
+    def encode(self, found: Levels, features: Array) -> None:
+        """Write the features of some cells into zeros, (n, width)."""
         if found.texts:
             hasher = FeatureHasher(self.size, input_type="string")
             hashed = sp.csr_array(hasher.transform([[text] for text in found.texts]))
             rows = np.flatnonzero(found.codes >= 0)  # zeros for missing cells
             codes = found.codes[rows]
-            features[rows, begin + hashed.indices[codes]] = hashed.data[codes]
-        return begin + self.size
+            features[rows, hashed.indices[codes]] = hashed.data[codes]
 
     @property
     def width(self) -> int:

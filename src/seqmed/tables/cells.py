@@ -8,10 +8,8 @@ or on the other cells.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,22 +20,17 @@ from pyarrow import compute, types
 
 from seqmed.arrays import Array, Mask
 from seqmed.estimators.validation import LARGEST_FEATURE
+from seqmed.tables.texts import BOOLEANS, cell_text, level_text
 
 # Strings that mark a missing cell.
 MISSING_WORDS = (
     "", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "-nan", "-NaN", "null", "NULL", "None",
     "<NA>", "NaT", "?", "-", ".",
 )  # fmt: skip
-BOOLEANS = {"true": 1.0, "false": 0.0}
 # Codes, such as 01234, which are not numbers.
 CODE = "^0[0-9]+$"
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 INFINITY = re.compile(r"[+-]?(?:inf|infinity)", re.IGNORECASE)
-# Whole numbers and other numbers as levels. Codes with leading zeros, such as 007, are no numbers.
-WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,300}))(?:\.0*)?")
-DECIMAL = re.compile(r"[+-]?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?")
-ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?")
-EPOCH = datetime(1970, 1, 1)
 # Type of dates: microseconds since 1970, without a time zone (UTC).
 MICROSECONDS = pa.timestamp("us")
 # Reasons why a cell is bad.
@@ -60,6 +53,11 @@ class Levels(NamedTuple):
 
     texts: list[str]
     codes: NDArray[np.intp]
+
+    @property
+    def counts(self) -> NDArray[np.intp]:
+        """The number of cells of each level."""
+        return np.bincount(self.codes[self.codes >= 0], minlength=len(self.texts))
 
 
 class Marks(NamedTuple):
@@ -84,72 +82,6 @@ def marks(missing: tuple[str, ...]) -> Marks:
     words = (*MISSING_WORDS, *further)
     known = tuple(float(word) for word in further if NUMBER.fullmatch(word))
     return Marks(words, frozenset(map(level_text, words)), known)
-
-
-# -- values as texts ------------------------------------------------------------------------------
-
-
-def cell_text(value: Any) -> str | None:
-    """Return a value as text, the same for every type of storage; None for a missing value.
-
-    1, 1.0 and "1" have the same text, and so do True and "true".
-    """
-    if isinstance(value, str):
-        return value.strip() or None
-    if value is None or value != value:  # NaN, NaT
-        return None
-    if isinstance(value, bool | np.bool_):
-        return "true" if value else "false"
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace").strip() or None
-    if isinstance(value, float | np.floating):
-        return whole_or_float(float(value))
-    if isinstance(value, datetime):
-        moment = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
-        return date_text(moment)
-    return str(value)
-
-
-def whole_or_float(value: float) -> str:
-    """Return a number as text: a whole number without a decimal point."""
-    return str(int(value)) if value.is_integer() else repr(value)
-
-
-def date_text(moment: datetime) -> str:
-    """Return a date as text, without a time if it is midnight."""
-    text = moment.isoformat(" ")
-    return text.removesuffix(" 00:00:00")
-
-
-def level_text(text: str) -> str:
-    """Return a level in its usual notation: numbers, true and false, and dates in ISO 8601."""
-    if text[:1] in "tTfF" and text.lower() in BOOLEANS:
-        return text.lower()
-    if not text or text[0] not in "+-.0123456789":
-        return text
-    match = WHOLE.fullmatch(text)
-    if match:
-        return str(int(match[1]))
-    if DECIMAL.fullmatch(text) and any(map(str.isdigit, text)):
-        value = float(text)
-        return whole_or_float(value) if math.isfinite(value) else text
-    if ISO_DATE.fullmatch(text):
-        try:
-            return date_text(EPOCH + timedelta(microseconds=round(iso_date(text) * 1e6)))
-        except (OverflowError, ValueError):  # NaN, or beyond the years 1 to 9999
-            return text
-    return text
-
-
-def iso_date(text: str) -> float:
-    """Return a text in ISO 8601 as seconds since 1970, NaN for any other text."""
-    try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return moment.timestamp()
-    except (OverflowError, ValueError):
-        return math.nan
 
 
 # -- columns of few types -------------------------------------------------------------------------
@@ -316,16 +248,21 @@ def levels(column: Any, missing: Sequence[str] = ()) -> Levels:
     if types.is_timestamp(array.type):  # as `date_text`
         array = compute.replace_substring_regex(array.cast(pa.string()), r"\.0+$", "")
         array = compute.replace_substring(array, " 00:00:00", "")
-    coded = array.dictionary_encode()
+    values, places = distinct_values(array)
     absent = marks(tuple(missing)).levels
     texts: dict[str, int] = {}
     codes = []
-    for value in coded.dictionary.to_pylist():
+    for value in values:
         text = cell_text(value)
         text = None if text is None else level_text(text)
         codes.append(-1 if text is None or text in absent else texts.setdefault(text, len(texts)))
-    places = np.asarray(compute.fill_null(coded.indices, len(codes)).to_numpy())
     return Levels(list(texts), np.array([*codes, -1], dtype=np.intp)[places])
+
+
+def distinct_values(array: Any) -> tuple[list[Any], NDArray[np.int32]]:
+    """Return the distinct values of a column, and the index (n,) of each cell; -1 for null."""
+    coded = array.dictionary_encode()
+    return coded.dictionary.to_pylist(), compute.fill_null(coded.indices, -1).to_numpy()
 
 
 def strings(column: Any, missing: Sequence[str] = ()) -> list[str]:
@@ -333,8 +270,3 @@ def strings(column: Any, missing: Sequence[str] = ()) -> list[str]:
     found = levels(column, missing)
     texts = [*found.texts, ""]
     return [texts[code] for code in found.codes.tolist()]
-
-
-def missing_cells(column: Any, missing: Sequence[str] = ()) -> Mask:
-    """Return a mask of the missing cells."""
-    return levels(column, missing).codes < 0

@@ -22,7 +22,8 @@ from seqmed.arrays import Array, Points
 from seqmed.tables import cells, kinds
 from seqmed.tables.categories import HashedColumn, OneHotColumn
 from seqmed.tables.cells import TableError
-from seqmed.tables.dates import DateColumn, dates
+from seqmed.tables.date_formats import dates
+from seqmed.tables.dates import DateColumn
 from seqmed.tables.kinds import ColumnKind
 from seqmed.tables.numbers import NumberColumns
 from seqmed.tables.words import COUNTS, WordColumn
@@ -82,16 +83,18 @@ class Encoding:
     @property
     def feature_names(self) -> list[str]:
         """The names of the features, each once."""
-        parts: list[Any] = [
-            self.numbers, *self.dates, *self.one_hot, *self.hashed, *self.words
-        ]  # fmt: skip
+        parts: list[Any] = [*self.dense, *self.words]
         return distinct([name for each in parts for name in each.feature_names])
+
+    @property
+    def dense(self) -> list[Any]:
+        """The encoded columns except words, in the order of their features."""
+        return [self.numbers, *self.dates, *self.one_hot, *self.hashed]
 
     @property
     def n_dense(self) -> int:
         """The number of features except words."""
-        parts: list[Any] = [self.numbers, *self.dates, *self.one_hot, *self.hashed]
-        return sum(each.width for each in parts)
+        return sum(each.width for each in self.dense)
 
     @property
     def n_features(self) -> int:
@@ -267,15 +270,11 @@ def encode(encoding: Encoding, table: pa.Table) -> Points:
     """Return the features of a table from `typed`: an array, or a CSR array if there are words."""
     missing = encoding.missing_values
     features = np.zeros((table.num_rows, encoding.n_dense))
-    begin = encoding.numbers.encode(number_matrix(table, encoding.numbers.names), features)
-    for date in encoding.dates:
-        block = date.encode(cells.seconds(table.column(date.name)))
-        features[:, begin : begin + block.shape[1]] = block
-        begin += block.shape[1]
-    categories: list[OneHotColumn | HashedColumn] = [*encoding.one_hot, *encoding.hashed]
-    for column in categories:
-        found = cells.levels(table.column(column.name), missing)
-        begin = column.encode(found, features, begin)
+    begin = 0
+    for part, found in zip(encoding.dense, dense_cells(encoding, table), strict=True):
+        end = begin + part.width
+        part.encode(found, features[:, begin:end])
+        begin = end
     if not encoding.words:
         return features
     words = [
@@ -283,3 +282,13 @@ def encode(encoding: Encoding, table: pa.Table) -> Points:
     ]
     parts = [sp.csr_array(features * encoding.weight)] if features.shape[1] else []
     return sp.csr_array(sp.hstack([*parts, *words], format="csr"))
+
+
+def dense_cells(encoding: Encoding, table: pa.Table) -> Iterator[Any]:
+    """Yield the cells of all encoded columns except words, in their order."""
+    yield number_matrix(table, encoding.numbers.names)
+    for date in encoding.dates:
+        yield cells.seconds(table.column(date.name))
+    categories: list[OneHotColumn | HashedColumn] = [*encoding.one_hot, *encoding.hashed]
+    for category in categories:
+        yield cells.levels(table.column(category.name), encoding.missing_values)

@@ -11,7 +11,8 @@ import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed.tables.cells import TableError, cell_text
+from seqmed.tables.cells import TableError
+from seqmed.tables.texts import cell_text
 
 ACCEPTED = (
     "a data frame of pandas or polars, a table of pyarrow, a list of dictionaries, a dictionary of "
@@ -124,12 +125,9 @@ def as_column(values: Any) -> Any:
 
 def is_absent(value: Any) -> bool:
     """Whether a value is None, NaN, or a missing value of pandas."""
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or is_nan(value)
-
-
-def is_nan(value: Any) -> bool:
-    """Whether a value is a float NaN."""
-    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+    if isinstance(value, float | np.floating):
+        return bool(np.isnan(value))
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def from_array(X: Any, names: Sequence[str] | None) -> pa.Table:

@@ -14,7 +14,8 @@ from pyarrow import compute, types
 from seqmed.arrays import Array
 from seqmed.tables import cells
 from seqmed.tables.cells import Levels
-from seqmed.tables.dates import FORMATS, date_format
+from seqmed.tables.date_formats import FORMATS, date_format
+from seqmed.tables.texts import BOOLEANS
 
 NUMERIC, CATEGORICAL, TEXT, DATE, DROP = CHOICES = (
     "numeric", "categorical", "text", "date", "drop",
@@ -90,13 +91,12 @@ def infer(name: str, column: Any, missing: Sequence[str] = ()) -> ColumnKind:
         if not bad or n_known > MAJORITY * (n_known + len(bad)):
             return of_numbers(name, exact(array, values, missing), bad)
     found = cells.levels(array, missing)
-    kind = of_levels(name, found, declared=cells.BOOLEANS.keys() >= {*found.texts})
+    kind = of_levels(name, found, declared=BOOLEANS.keys() >= {*found.texts})
     if kind.kind == DROP and kind.reason != "id":
         return kind
     if types.is_timestamp(array.type):
         return ColumnKind(name, DATE)
-    counts = np.bincount(found.codes[found.codes >= 0], minlength=len(found.texts))
-    form = date_format(found.texts, counts, MAJORITY * counts.sum())
+    form = date_format(found.texts, found.counts, MAJORITY * found.counts.sum())
     return kind if form is None else ColumnKind(name, DATE, form=form)
 
 
@@ -105,10 +105,10 @@ def has_only_booleans(array: Any, missing: Sequence[str]) -> bool:
     if not types.is_string(array.type):
         return bool(types.is_boolean(array.type))
     lower = compute.utf8_lower(compute.utf8_trim_whitespace(array))
-    words = compute.is_in(lower, pa.array([*cells.BOOLEANS]))
+    words = compute.is_in(lower, pa.array([*BOOLEANS]))
     if not compute.any(words).as_py():
         return False
-    return cells.BOOLEANS.keys() >= {*cells.levels(array, missing).texts}
+    return BOOLEANS.keys() >= {*cells.levels(array, missing).texts}
 
 
 def has_codes(array: Any) -> bool:
@@ -203,6 +203,5 @@ def chosen(name: str, kind: str, column: Any, missing: Sequence[str] = ()) -> Co
         return category(name, cells.levels(column, missing))
     if kind == DATE:
         found = cells.levels(column, missing)
-        counts = np.bincount(found.codes[found.codes >= 0], minlength=len(found.texts))
-        return ColumnKind(name, DATE, form=date_format(found.texts, counts, 0.0) or "")
+        return ColumnKind(name, DATE, form=date_format(found.texts, found.counts, 0.0) or "")
     return ColumnKind(name, kind)

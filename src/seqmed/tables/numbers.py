@@ -52,8 +52,8 @@ class NumberColumns:
             scales = np.where(sizes > 0, sizes, 1.0)
         return cls(names, medians, scales, np.asarray(absent.any(axis=0)), scale)
 
-    def encode(self, cells: Array, features: Array) -> int:
-        """Write the features of cells (n, p), then the indicators; return the next column."""
+    def encode(self, cells: Array, features: Array) -> None:
+        """Write the features of cells (n, p), then the indicators, (n, width)."""
         p, absent = len(self.names), np.isnan(cells)
         numbers = features[:, :p]
         numbers[:] = cells
@@ -64,8 +64,7 @@ class NumberColumns:
             with np.errstate(over="ignore"):
                 numbers /= self.scales
             np.clip(numbers, -LARGEST_SCORE, LARGEST_SCORE, out=numbers)
-        features[:, p : self.width] = absent[:, self.flagged]
-        return self.width
+        features[:, p:] = absent[:, self.flagged]
 
     @property
     def width(self) -> int:

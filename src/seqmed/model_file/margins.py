@@ -1,0 +1,172 @@
+"""Declarations of SeqMED and SeqLapMED."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from seqmed import covariance
+from seqmed.arrays import Points
+from seqmed.batch import UpdateInfo
+from seqmed.calibration import SLOPES, Calibration
+from seqmed.classes import ClassRegistry
+from seqmed.covariance import LandmarkRecursion, NystroemRecursion, SpectralRecursion
+from seqmed.covariance.basis import Basis
+from seqmed.covariance.low_rank import Reduction
+from seqmed.covariance.nystroem import NystroemCovariance
+from seqmed.covariance.protocol import Recursion
+from seqmed.covariance.spectral import Spectrum
+from seqmed.dual import DualSolution
+from seqmed.estimators.seqlapmed import SeqLapMED
+from seqmed.estimators.seqmed import SeqMED
+from seqmed.graph.laplacian import GraphParameters
+from seqmed.kernels import RBF, ByFormat, Expansion, Kernel, Linear, Precomputed, make_kernel
+from seqmed.margin_state import MarginState
+from seqmed.model_file.annotations import INTERFACES
+from seqmed.model_file.classifiers import classifier
+from seqmed.model_file.declarations import SIZES, Kept, Rules, check_records, declare, points_in
+from seqmed.posterior import Posterior
+from seqmed.terms import ScoredTerms, Terms
+from seqmed.window import Window
+
+SIZES["slopes"] = SLOPES.size
+TERMS = {"points": "n p", "coefficients": "n machines", "averages": "n machines"}
+
+declare(Reduction, landmarks="m p", factor="m r")
+declare(Basis, landmarks="m p", whitening="m m", gram="m m", coefficient_covariance="m m")
+declare(NystroemCovariance, landmarks="m p", whitening="m m")
+declare(Spectrum, vectors="r p", singular_values="r", laplacian_values="r >= 0", count=">= 1")
+
+
+@declare(LandmarkRecursion, keys="m inf", capacity=">= 1")
+def _(recursion: LandmarkRecursion) -> Rules:
+    size, keys = n_landmarks(recursion), recursion.keys
+    yield "keys if and only if there are landmarks", (keys is None) == (recursion.basis is None)
+    yield "one key for each landmark", keys is None or keys.size == size
+    yield "no more landmarks than the capacity", size <= recursion.capacity
+    yield "no more pending points than points seen", recursion.n_pending <= recursion.n_seen
+    reduction = recursion.covariance.reduction
+    yield (
+        "a reduction of the same landmarks",
+        reduction is None or reduction.landmarks.shape[0] == size,
+    )
+
+
+@declare(NystroemRecursion, capacity=">= 1")
+def _(recursion: NystroemRecursion) -> Rules:
+    yield "no more landmarks than the capacity", recursion.size <= recursion.capacity
+
+
+@declare(SpectralRecursion, penalty_weight=">= 0")
+def _(recursion: SpectralRecursion) -> Rules:
+    begun = recursion.n_folds > 0
+    yield "a spectrum after the first batch", (recursion.spectrum is not None) == begun
+
+
+def n_landmarks(recursion: Any) -> int:
+    """Return the number of landmarks of a recursion."""
+    return 0 if recursion.landmarks is None else recursion.landmarks.shape[0]
+
+
+declare(Terms, **TERMS)
+declare(ScoredTerms, **TERMS, frozen_scores="n machines")
+declare(Expansion, points="n p", coefficients="n machines")
+declare(Calibration, log_likelihoods="slopes")
+declare(UpdateInfo, projection_cost="machines", C="inf > 0", beta=">= 0")
+declare(DualSolution, multipliers="window", status="converged | max_iter | rounding")
+declare(
+    GraphParameters, n_neighbors=">= 1", weights="heat | binary", heat_width="> 0",
+    laplacian="normalized | unnormalized", power=">= 1",
+)  # fmt: skip
+
+
+@declare(
+    Posterior, intercepts="machines", biases="machines", bias_means="machines",
+    frozen_sums="machines", n_solved="machines >= 0", projection_errors="2 machines >= 0",
+    bias_variance="inf >= 0",
+)  # fmt: skip
+def _(posterior: Posterior) -> Rules:
+    yield "a mean", len(posterior.mean_parts) > 0
+    yield "a window of learned batches", (posterior.window.batches < posterior.n_batches).all()
+
+
+@declare(
+    Window, **TERMS, frozen_scores="n machines", signs="n machines", bounds="n > 0",
+    shapes="n >= 0", weights="n > 0", discounted="n >= 0", batches="n >= 0",
+)  # fmt: skip
+def _(window: Window) -> Rules:
+    yield "signs that are -1 or 1", (np.abs(window.signs) == 1).all()
+    yield "slack shapes up to the bounds", (window.shapes <= window.bounds).all()
+
+
+def recursion_classes() -> tuple[type, ...]:
+    """Return the classes of all recursions."""
+    named = (type(covariance.make_recursion(name, Linear())) for name in covariance.RECURSIONS)
+    return (*named, NystroemRecursion)
+
+
+INTERFACES[Recursion] = recursion_classes
+
+
+def margin_rules(began: Any, state: dict[str, Any]) -> Rules:
+    """Yield rules on the state of a margin classifier.
+
+    Parameters
+    ----------
+    began : SeqMED or SeqLapMED, not fitted, with the valid parameters of the first batch.
+    state : the saved attributes.
+    """
+    stream, info, width = state["_stream"], state["update_info_"], state["n_features_in_"]
+    posterior, registry = stream.posterior, stream.registry
+    kernel, recursion = posterior.covariance.kernel, posterior.recursion
+    given = isinstance(began.kernel, str) and began.kernel == "precomputed"
+    named = None if given else make_kernel(began.kernel, began.gamma, began.degree, began.coef0)
+    kind = type(named)
+    if kind is ByFormat:
+        kind = Linear if stream.sparse else RBF
+    yield "the kernel of the parameters", type(kernel) is (Precomputed if given else kind)
+    check_records(
+        (stream, info), p=1 if given else width, features=width, machines=registry.n_machines,
+        window=info.n_window,
+    )  # fmt: skip
+    fits = (suits(points, kernel, stream.sparse) for points in points_in(posterior))
+    yield "points that suit the kernel", all(fits)
+    begun = began._begin_recursion(kernel, posterior.window.points, seed=0)
+    yield "the recursion of the parameters", type(recursion) is type(begun)
+    auto = began.bias == "auto"
+    yield "the number of machines of the bias parameter", registry.per_class == auto
+    variance = 0.0 if auto else float(began.bias_variance)
+    yield "the bias variance of the parameters", posterior.bias_variance == variance
+    biases = (posterior.intercepts, posterior.biases, posterior.bias_means)
+    yield "biases of -1 with bias='auto'", not auto or all((each == -1.0).all() for each in biases)
+    yield "coefficients for every landmark", posterior.landmarks.size == n_landmarks(recursion)
+    signs = posterior.window.signs
+    yield (
+        "one class for every row of the window",
+        registry.n_machines == 1 or ((signs > 0).sum(axis=1) == 1).all(),
+    )
+    found = np.unique(registry.own_classes(signs), return_counts=True)
+    yield "no fewer labels than in the window", has_counted(registry, *found)
+    yield "one solution for every machine", len(info.solutions) == registry.n_machines
+
+
+def has_counted(
+    registry: ClassRegistry, classes: NDArray[np.intp], counts: NDArray[np.intp]
+) -> bool:
+    """Whether a registry has at least these counts of labels, by the index of the class."""
+    known = (classes < registry.classes.size).all()
+    return bool(known and (registry.counts[classes] >= counts).all())
+
+
+def suits(points: Points, kernel: Kernel, sparse: bool) -> bool:
+    """Whether points have the format and range of values that a kernel needs."""
+    formed = sp.issparse(points) == sparse or kernel.compact  # explicit weights are always dense
+    return formed and points.dtype in (np.float64, np.intp) and kernel.accepts(points)
+
+
+MARGINS: dict[type, Kept] = dict.fromkeys(
+    (SeqMED, SeqLapMED), classifier(MarginState, UpdateInfo, margin_rules)
+)

@@ -1,0 +1,159 @@
+"""Declarations of SeqGraphMED."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from seqmed.estimators.seqgraphmed import SeqGraphMED
+from seqmed.mixture.change import Change
+from seqmed.mixture.margin_expert import MarginExpert
+from seqmed.mixture.own_expert import OwnExpert
+from seqmed.mixture.recent_rows import RecentRows
+from seqmed.mixture.record import PRIOR_EXPONENTS, RECORD, Scales, ScoreRecord
+from seqmed.mixture.refitted import REFITTED, LinearExpert, RefittedExpert
+from seqmed.mixture.state import PROBES, MixtureInfo, MixtureState
+from seqmed.mixture.trial import LONGEST
+from seqmed.mixture.weighting import Choice
+from seqmed.model_file.annotations import INTERFACES
+from seqmed.model_file.classifiers import classifier, classifier_parameters, same_classes
+from seqmed.model_file.declarations import SIZES, Kept, Rules, declare
+from seqmed.model_file.graphs import graph_rules
+from seqmed.model_file.margins import MARGINS
+
+SIZES["exponents"] = PRIOR_EXPONENTS.size
+declare(Scales, counts="classes >= 0", margin="exponents > 0", graph="> 0", others="others > 0")
+declare(Choice, weight=">= 0 <= 1", temperature="> 0", exponent=f">= 0 < {PRIOR_EXPONENTS.size}")
+declare(
+    LinearExpert, columns="used >= 0", coef="classes used", intercept="classes",
+    fitted="classes >= 0 <= 1", n_new=">= 0",
+)  # fmt: skip
+
+
+@declare(
+    MixtureState, class_weights="classes > 0", probes="probes p", scale="scaled > 0",
+    n_rows=">= 0", n_measured=">= 0",
+)  # fmt: skip
+def _(state: MixtureState) -> Rules:
+    yield "a scale for every column or none", state.scale.size in (0, state.probes.shape[1])
+    yield f"at most {PROBES} probes", state.probes.shape[0] <= PROBES
+
+
+@declare(
+    ScoreRecord, margin="scored classes", graph="scored classes", others="scored others classes",
+    counts="scored classes >= 0", margin_scales="scored exponents > 0", graph_scales="scored > 0",
+    other_scales="scored others > 0", codes="scored >= 0", weights="scored >= 0",
+)  # fmt: skip
+def _(record: ScoreRecord) -> Rules:
+    yield f"a record of at most {RECORD} rows", record.size <= RECORD
+
+
+declare(Change, n_labels=">= 1", error_before=">= 0 <= 1", error_after=">= 0 <= 1")
+
+
+@declare(RecentRows, points="recent p", codes="recent >= 0", weights="recent > 0")
+def _(recent: RecentRows) -> Rules:
+    yield f"at most {RECORD} recent rows", recent.size <= RECORD
+
+
+def refitted_classes() -> tuple[type, ...]:
+    """Return the classes of all refitted experts."""
+    return tuple(type(make()) for make in REFITTED)
+
+
+INTERFACES[RefittedExpert] = refitted_classes
+INTERFACES[MarginExpert] = lambda: (OwnExpert,)
+
+
+def mixture_parameters(model: SeqGraphMED) -> Rules:
+    """Yield rules on the parameters of a `SeqGraphMED`."""
+    yield from classifier_parameters(model)
+    yield (
+        f"{' or '.join(kind.__name__ for kind in MARGINS)} as its estimator: use one of these, or "
+        "save the model with skops",
+        model.estimator is None or type(model.estimator) in MARGINS,
+    )
+
+
+def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
+    """Yield rules on the state of a `SeqGraphMED`; parameters as in `margin_rules`."""
+    stream, info = state["_stream"], state["update_info_"]
+    if stream.trial is not None:
+        yield from trial_rules(began, state)
+        stream = stream._replace(trial=None)
+        state = {**state, "_stream": stream}
+    record, choice, inner = stream.record, stream.choice, stream.margin.estimator
+    yield "an estimator that is fitted", hasattr(inner, "_stream")
+    yield (
+        "an estimator with the same number of columns",
+        inner.n_features_in_ == state["n_features_in_"],
+    )
+    yield "an estimator with the same row format", inner._stream.sparse == stream.sparse
+    yield (
+        "an estimator with the same classes",
+        same_classes(inner._stream.registry, stream.registry),
+    )
+    kernel = inner._stream.posterior.covariance.kernel
+    yield "an estimator whose kernel suits the probes", kernel.accepts(stream.probes)
+    yield from graph_rules(began, state)
+    yield "known classes in the record", (record.codes < stream.registry.classes.size).all()
+    known = np.take_along_axis(record.counts, record.codes[:, None], axis=1)
+    yield "a record of classes that had a label", (known > 0).all()
+    chosen = (record.size, choice.weight, choice.temperature, choice.others)
+    yield (
+        "the last choice in update_info_",
+        (info.n_recorded, info.weight, info.temperature, info.others) == chosen,
+    )
+    total = choice.weight + sum(choice.others)
+    yield (
+        "weights of experts that sum to 1",
+        min(choice.others, default=0.0) >= 0 and total < 1 + 1e-12,
+    )
+    kinds = tuple(map(type, stream.refitted))
+    yield "all refitted experts", kinds == refitted_classes()
+    yield "a weight for every refitted expert", len(choice.others) == len(stream.refitted)
+    for expert in stream.refitted:
+        yield "refitted experts of known columns", expert.fits(state["n_features_in_"])
+    yield (
+        "known classes in the recent rows",
+        (stream.recent.codes < stream.registry.classes.size).all(),
+    )
+    yield "recent rows of classes that had a label", stream.registry.seen[stream.recent.codes].all()
+    kernel = stream.graph.rows.metric.kernel
+    for name, points in (("probes", stream.probes), ("recent rows", stream.recent.points)):
+        formed = points.dtype == np.float64 and sp.issparse(points) == stream.sparse
+        yield f"{name} in the format of the rows", formed
+        yield f"{name} that suit the kernel", kernel.accepts(points)
+
+
+def trial_rules(began: Any, state: dict[str, Any]) -> Rules:
+    """Yield rules on the state without a new start that is on trial."""
+    stream, info = state["_stream"], state["update_info_"]
+    before = stream.trial.state
+    yield "no trial within a trial", before.trial is None
+    yield "fewer labels in a trial than it may have", 0 <= stream.trial.n_labels < LONGEST
+    yield "the same classes in a trial", same_classes(before.registry, stream.registry)
+    yield (
+        "the same rows in a trial",
+        (before.n_rows, before.n_batches, before.sparse, before.scale.size)
+        == (stream.n_rows, stream.n_batches, stream.sparse, stream.scale.size),
+    )
+    yield "the same parameters in a trial", before.fixed == stream.fixed
+    choice = before.choice
+    info = info._replace(
+        n_recorded=before.record.size,
+        weight=choice.weight,
+        temperature=choice.temperature,
+        others=choice.others,
+    )
+    yield from mixture_rules(began, {**state, "_stream": before, "update_info_": info})
+
+
+MIXTURES: dict[type, Kept] = {
+    SeqGraphMED: classifier(
+        MixtureState, MixtureInfo, mixture_rules, parameter_rules=mixture_parameters,
+        nesting=("estimator",),
+    ),
+}  # fmt: skip

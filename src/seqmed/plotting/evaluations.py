@@ -1,0 +1,281 @@
+"""Figures of measures: calibration, confusion, precision and recall, accuracy of several runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from seqmed.arrays import Array
+from seqmed.measures import BINS, Measures, wilson_interval
+from seqmed.plotting.figures import (
+    PALETTE,
+    PANEL,
+    curve_style,
+    legend_below,
+    legend_right,
+    new_figure,
+)
+from seqmed.plotting.logs import Record, prequential_accuracy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Largest number of classes whose names are written, and number of classes from which on the
+# confusion matrix is larger than the other panels.
+NAMED_CLASSES, WIDE_CONFUSION = 30, 12
+# Longest name of a class; largest number of curves whose legend is below the panel.
+LONGEST_NAME, CURVES_BELOW = 16, 3
+# Letters of the names of all classes that fit side by side.
+UPRIGHT = 30
+# Height of the panel of a calibration, in heights of the highest bar of counts.
+COUNTS_HEIGHT = 3.5
+# Length of a label from which on the legend of accuracy curves has two columns.
+LONG_LABEL = 24
+
+
+def evaluation(measures: Measures, positive: Any = None, records: Sequence[Record] = ()) -> Figure:
+    """Return a figure of the measures of `seqmed evaluate`.
+
+    Panels: calibration, precision and recall, confusion, and the accuracy over the stream.
+
+    Parameters
+    ----------
+    measures : measures of the labeled rows.
+    positive : the positive class, the only one whose precision and recall are drawn; None to draw
+        all classes.
+    records : as in `learning_log`; without them, the accuracy over the stream is left out.
+    """
+    names = list(map(str, measures.classes))
+    curves = {
+        label: curve
+        for label, curve in measures.curves().items()
+        if positive is None or label == positive
+    }
+    others = ["calibration", *(["precision"] if curves else []), *(["accuracy"] if records else [])]
+    wide = PANEL[0] + 1.6 * (len(curves) > CURVES_BELOW)
+    figure, axes = evaluation_panels(others, len(names), wide)
+    counts, probabilities, accuracies = measures.calibration
+    reliability(axes["calibration"], probabilities, accuracies, counts, bins=BINS)
+    confusion(axes["confusion"], measures.matrix, names)
+    if curves:
+        averages = {str(label): measures.ranking(label) for label in curves}
+        precision_recall(
+            axes["precision"],
+            {str(label): curve for label, curve in curves.items()},
+            {name: each.average_precision for name, each in averages.items() if each is not None},
+        )
+    if records:
+        prequential_accuracy(axes["accuracy"], records, outside=False)
+        axes["accuracy"].set(xlabel="row of the stream", title="accuracy over the stream")
+        axes["accuracy"].xaxis.set_major_formatter("{x:,.0f}")
+        axes["accuracy"].locator_params(axis="x", nbins=5)
+    return figure
+
+
+def evaluation_panels(
+    others: Sequence[str], n_classes: int, wide: float
+) -> tuple[Figure, dict[str, Axes]]:
+    """Return a figure, and its panels by name: a confusion, which may be large, and others.
+
+    Parameters
+    ----------
+    others : names of the other panels.
+    n_classes : number of classes of the confusion.
+    wide : width of the panel of precision and recall, in inches.
+    """
+    if n_classes > WIDE_CONFUSION:  # the others are in a column of their own
+        rows = max(len(others), 2)
+        named = 0.29 * n_classes + 1.6 if n_classes <= NAMED_CLASSES else 0.0
+        large = max(0.85 * rows * PANEL[1], named)
+        figure = new_figure(wide + large + 0.4, large)
+        sides: Any = figure.subfigures(1, 2, width_ratios=[wide, large + 0.4])
+        free = sides[0].subplots(rows, 1)
+        axes = {"confusion": sides[1].subplots(), **dict(zip(others, free, strict=False))}
+        for each in free[len(others) :]:
+            each.set_visible(False)
+        return figure, axes
+    names = [others[0], "confusion", *others[1:]]
+    columns = 2 if len(names) == 4 else len(names)
+    rows = len(names) // columns
+    own = [wide if name == "precision" else PANEL[0] for name in names]
+    widths = [max(own[place::columns]) for place in range(columns)]
+    figure = new_figure(sum(widths), rows * PANEL[1])
+    grid = figure.subplots(rows, columns, squeeze=False, width_ratios=widths)
+    return figure, dict(zip(names, grid.ravel().tolist(), strict=True))
+
+
+def reliability(
+    axes: Axes, probabilities: Array, accuracies: Array, counts: Array, *, bins: int = BINS
+) -> Axes:
+    """Draw the accuracy of predictions against their probability, and the rows of every bin.
+
+    Error bars are 95 % intervals of the accuracy (Wilson). Bars at the bottom, with the axis on the
+    right, are the numbers of rows.
+
+    Parameters
+    ----------
+    axes : where to draw.
+    probabilities, accuracies : (m,) means of the predictions in every bin that is not empty.
+    counts : (m,) number of predictions.
+    bins : number of bins, which divide the probabilities from 0 to 1 equally.
+    """
+    probabilities, accuracies = np.asarray(probabilities), np.asarray(accuracies)
+    counts = np.asarray(counts)
+    rows = axes.twinx()
+    places = np.minimum((probabilities * bins).astype(int), bins - 1)
+    rows.bar((places + 0.5) / bins, counts, 0.9 / bins, color="0.85", linewidth=0)
+    top = float(counts.max())
+    rows.set(ylim=(0, COUNTS_HEIGHT * top))
+    rows.set_yticks([0, top], ["0", f"{top:,.0f}\nrows"])
+    rows.tick_params(labelsize="small")
+    rows.set_zorder(0)
+    axes.set_zorder(1)
+    axes.patch.set_visible(False)
+    ends = np.array(
+        [
+            wilson_interval(round(accuracy * count), round(count))
+            for accuracy, count in zip(accuracies, counts, strict=True)
+        ]
+    )
+    errors = np.maximum(np.abs(ends - accuracies[:, None]).T, 0.0)
+    axes.plot([0, 1], [0, 1], color="0.5", linewidth=1, linestyle="--", label="calibrated")
+    axes.errorbar(
+        probabilities, accuracies, errors, color=PALETTE[0], linewidth=1.4, elinewidth=1,
+        capsize=2, marker="o", markersize=4, label="accuracy, 95 % interval",
+    )  # fmt: skip
+    axes.set(
+        xlabel="probability of the predicted class", ylabel="accuracy",
+        title="calibration", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02),
+    )  # fmt: skip
+    axes.grid(alpha=0.3, linewidth=0.6)
+    legend_below(axes)
+    return axes
+
+
+def confusion(axes: Axes, matrix: Any, names: Sequence[str]) -> Axes:
+    """Draw a confusion matrix: counts, shaded by their fraction of the true class.
+
+    Parameters
+    ----------
+    axes : where to draw.
+    matrix : (K, K) counts, a row for every true class and a column for every predicted one.
+    names : (K,) names of the classes. Names and counts are written if there are at most
+        `NAMED_CLASSES`.
+    """
+    matrix = np.asarray(matrix)
+    shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    axes.set(xlabel="predicted", ylabel="true", title="confusion")
+    if len(names) <= NAMED_CLASSES:
+        size = 9.0 if len(names) <= 10 else 7.5 if len(names) <= 20 else 6.5
+        texts = [shortened(name) for name in names]
+        upright = max(map(len, texts), default=0) * len(names) <= UPRIGHT
+        turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+        axes.set_xticks(range(len(names)), texts, fontsize=size, **({} if upright else turned))
+        axes.set_yticks(range(len(names)), texts, fontsize=size)
+        few = len(names) <= 5
+        for true, predicted in np.argwhere(matrix):
+            count = matrix[true, predicted]
+            axes.text(
+                predicted, true, f"{count:,}" if few else short_count(count), ha="center",
+                va="center", fontsize=size - 1.0,
+                color="white" if shares[true, predicted] > 0.5 else "black",
+            )  # fmt: skip
+    else:
+        axes.set(xticks=[], yticks=[])
+    return axes
+
+
+def shortened(name: str) -> str:
+    """Return the name of a class, shortened if it is long."""
+    half = LONGEST_NAME // 2
+    return name if len(name) <= LONGEST_NAME else f"{name[:half]}…{name[1 - half :]}"
+
+
+def short_count(count: float) -> str:
+    """Return a count in at most four characters."""
+    for unit, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= 0.9995 * unit:
+            return (
+                f"{count / unit:.1f}{sign}" if count < 9.95 * unit else f"{count / unit:.0f}{sign}"
+            )
+    return f"{count:.0f}"
+
+
+def precision_recall(
+    axes: Axes,
+    curves: Mapping[str, tuple[Array, Array]],
+    averages: Mapping[str, float] | None = None,
+) -> Axes:
+    """Draw precision against recall, a curve for every class.
+
+    Parameters
+    ----------
+    axes : where to draw.
+    curves : recall and precision (m,) by the name of the class, recall increasing from 0.
+    averages : average precision of the classes, for the legend.
+    """
+    averages = averages or {}
+    for place, (name, (recall, precision)) in enumerate(curves.items()):
+        label = shortened(name) + (f" ({averages[name]:.2f})" if name in averages else "")
+        axes.plot(
+            recall, precision, **curve_style(place), label=label, linewidth=1.5,
+            markevery=marked(recall, place / max(len(curves), 1)), drawstyle="steps-pre",
+            clip_on=False,
+        )  # fmt: skip
+    axes.set(
+        xlabel="recall", ylabel="precision", title="precision and recall", xlim=(0, 1.0),
+        ylim=(0, 1.02),
+    )  # fmt: skip
+    axes.grid(alpha=0.3, linewidth=0.6)
+    if len(curves) <= CURVES_BELOW:
+        legend_below(axes)
+    else:
+        legend_right(axes)
+    legend = axes.get_legend()
+    assert legend is not None  # drawn above
+    legend.set_title("class (average precision)" if averages else "class")
+    legend.get_title().set_fontsize("small")
+    return axes
+
+
+def marked(values: Array, offset: float) -> list[int]:
+    """Return places of about five marks that are evenly spaced on an axis from 0 to 1."""
+    wanted = (np.arange(5) + 0.1 + 0.8 * offset) / 5
+    places = np.unique(np.searchsorted(values, wanted).clip(max=values.size - 1))
+    return [int(place) for place in places]
+
+
+def accuracy_curves(axes: Axes, curves: dict[str, Array], *, title: str = "") -> Axes:
+    """Draw the mean of several runs per label, with a band of one standard error.
+
+    Parameters
+    ----------
+    axes : where to draw.
+    curves : label -> (runs, batches) accuracies; NaN where a batch was not evaluated.
+    title : title of the axes.
+    """
+    for place, (label, runs) in enumerate(curves.items()):
+        seen = np.flatnonzero(~np.isnan(runs).all(axis=0))
+        values = runs[:, seen]
+        mean = values.mean(axis=0)
+        style = curve_style(place)
+        axes.plot(
+            seen + 1, mean, **style, label=label, linewidth=1.6, markevery=max(1, len(seen) // 8)
+        )
+        if runs.shape[0] > 1:
+            error = values.std(axis=0, ddof=1) / np.sqrt(runs.shape[0])
+            axes.fill_between(
+                seen + 1, mean - error, mean + error, color=style["color"], alpha=0.2, linewidth=0
+            )
+    axes.set(xlabel="batch", ylabel="test accuracy", title=title)
+    axes.grid(alpha=0.3, linewidth=0.6)
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False,
+        ncols=2 if max(map(len, curves)) > LONG_LABEL else 3,
+        fontsize="small", columnspacing=1.2,
+    )  # fmt: skip
+    return axes
