@@ -184,13 +184,13 @@ def by_rules(model: Any, stream: Stream) -> dict[str, tuple[float, float]]:
                     weighting, "mean_weight", lambda J, r=rule, n=size: r.weight(J, r.grid, n)
                 ),
             ):
-                choice = weighting.choose(state.record, state.margin.scaled, None, True)
+                choice = weighting.choose(state.record, state.margin.by_counts, None, True)
         else:
             first = rule.first
             if first is None:
                 first = rule.weight(np.zeros(rule.grid.size), rule.grid, 0)
             choice = choice._replace(weight=first)
-        mixed = weighting.mix(scores, state.scales, choice, state.margin.scaled)
+        mixed = weighting.mix(scores, state.score_scales, choice, state.margin.by_counts)
         labels = state.registry.classes[state.registry.best(mixed)]
         found[name] = 100 * float(np.mean(labels == stream.y_test)), float(choice.weight)
     return found

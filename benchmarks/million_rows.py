@@ -99,7 +99,7 @@ def learn() -> None:
     from seqmed.graph import propagation
     from seqmed.mixture import update as mixture_update
     from seqmed.mixture import weighting
-    from seqmed.mixture.own_expert import OwnExpert
+    from seqmed.mixture.sequential_expert import SequentialExpert
     from seqmed.streams import Stream
     from seqmed.tables.encoder import TableEncoder
 
@@ -108,10 +108,10 @@ def learn() -> None:
     TableEncoder.transform = timers.around("encoding", TableEncoder.transform)
     prequential.predict_labeled = timers.around("predicting", prequential.predict_labeled)
     SeqGraphMED.partial_fit = timers.around("other learning", SeqGraphMED.partial_fit)
-    OwnExpert.learn = timers.around("margin", OwnExpert.learn)
+    SequentialExpert.learn = timers.around("margin", SequentialExpert.learn)
     propagation.learn = timers.around("graph", propagation.learn)
     mixture_update.recorded = timers.around("mixture", mixture_update.recorded)
-    mixture_update.measured = timers.around("mixture", mixture_update.measured)
+    mixture_update.measured_scales_of = timers.around("mixture", mixture_update.measured_scales_of)
     weighting.choose = timers.around("mixture", weighting.choose)
     model_file.save = timers.around("saving", model_file.save)
     begin = time.perf_counter()

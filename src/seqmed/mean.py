@@ -27,13 +27,13 @@ NEGLIGIBLE = 1e-9
 
 
 def forget_labels(posterior: Posterior, forgetting: float) -> Posterior:
-    """Return the posterior with the effect of labels scaled by ``forgetting`` in (0, 1].
+    """Return the posterior with the effect of labels discounted by ``forgetting`` in (0, 1].
 
-    Frozen coefficients and their part of the bias are scaled. In the window, bounds and shapes are
-    scaled too, which scales the weight of a row. Support vectors with negligible coefficients are
-    dropped.
+    Frozen coefficients and their part of the bias are discounted. In the window, bounds and shapes
+    are discounted too, which scales the weight of a row. Support vectors with negligible
+    coefficients are dropped.
     """
-    window = scaled(posterior.window, forgetting)
+    window = discounted(posterior.window, forgetting)
     window = replace(
         window,
         bounds=forgetting * window.bounds,
@@ -48,15 +48,15 @@ def forget_labels(posterior: Posterior, forgetting: float) -> Posterior:
         # compared with the weight of new labels, which is not discounted
         window=window.take(window.bounds > NEGLIGIBLE * posterior.window.bounds.max(initial=0.0)),
         frozen=frozen.take(~gone),
-        landmarks=scaled(posterior.landmarks, forgetting),
+        landmarks=discounted(posterior.landmarks, forgetting),
         frozen_sums=forgetting * posterior.frozen_sums,
         projection_errors=np.stack([forgetting * newest, averaged]),
     )
     return add_frozen_scores(posterior, frozen.take(gone), -1.0)
 
 
-def scaled(terms: SomeScored, forgetting: float) -> SomeScored:
-    """Return the terms with the effect of labels scaled."""
+def discounted(terms: SomeScored, forgetting: float) -> SomeScored:
+    """Return the terms with the effect of labels discounted."""
     return replace(
         terms,
         coefficients=forgetting * terms.coefficients,

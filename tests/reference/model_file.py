@@ -182,9 +182,9 @@ def linear_scores(linear, X):
 
 def mixed_scores(stream, X):
     """Return class scores of dense rows by the margin, the graph and the linear expert."""
-    if stream.scale.array().size:
-        X = X / stream.scale.array()
-    inner, scales, choice = stream.margin.estimator._stream, stream.scales, stream.choice
+    if stream.column_scale.array().size:
+        X = X / stream.column_scale.array()
+    inner, scales, choice = stream.margin.estimator._stream, stream.score_scales, stream.choice
     counts, weight = scales.counts.array(), choice.weight.value
     assert inner.registry.per_class.value
     known = counts > 0
@@ -197,7 +197,7 @@ def mixed_scores(stream, X):
     margin = (margin_scores(inner, X) + 1.0) / 2.0 * factors
     graph = graph_scores(stream.graph, X, stream.class_weights.array())
     sigma = scales.margin.array()[choice.exponent.value]
-    (linear,), (share,) = stream.refitted.items(), (each.value for each in choice.others.items())
+    (linear,), (share,) = stream.refitted.items(), (each.value for each in choice.refitted.items())
     mixed = (1.0 - weight - share) * margin / sigma + weight * graph / scales.graph.value
-    mixed += share * linear_scores(linear, X) / scales.others.array()[0]
+    mixed += share * linear_scores(linear, X) / scales.refitted.array()[0]
     return choice.temperature.value * np.where(known, mixed, 0.0)

@@ -11,7 +11,7 @@ from seqmed.covariance.exact import ExactRecursion
 from seqmed.covariance.protocol import FoldResult
 from seqmed.kernels.protocol import Pointwise
 from seqmed.mixture import experts
-from seqmed.mixture.other_expert import OtherExpert, other_expert
+from seqmed.mixture.partial_fit_expert import PartialFitExpert, partial_fit_expert
 
 
 def rows(n=120, seed=0):
@@ -104,14 +104,14 @@ def test_an_expert(monkeypatch):
     """An expert that counts its updates."""
     lessons = []
 
-    class Counted(OtherExpert):
+    class Counted(PartialFitExpert):
         def learn(self, mini_batch):
             lessons.append(int(mini_batch.part.sum()))
             learned = super().learn(mini_batch)
             return Counted(learned.estimator, learned.given)
 
     def counted(estimator):
-        expert = other_expert(estimator)
+        expert = partial_fit_expert(estimator)
         return Counted(expert.estimator, expert.given)
 
     applies = (lambda estimator: isinstance(estimator, GaussianNB), counted)

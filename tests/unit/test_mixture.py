@@ -13,7 +13,7 @@ from seqmed.graph.kept_rows import KeptRows
 from seqmed.mixture import record as mixture_record
 from seqmed.mixture import weighting
 from seqmed.mixture.mini_batches import mini_batches
-from seqmed.mixture.record import Scales, Scores
+from seqmed.mixture.record import Scores, ScoreScales
 from seqmed.mixture.weighting import Choice
 from tests.reference import naive_graph
 
@@ -24,8 +24,8 @@ def pair_scores(margin, graph):
 
 
 def pair_scales(counts):
-    """Scales of two experts."""
-    return Scales(np.asarray(counts, dtype=float), np.ones(3), 1.0, np.zeros(0))
+    """ScoreScales of two experts."""
+    return ScoreScales(np.asarray(counts, dtype=float), np.ones(3), 1.0, np.zeros(0))
 
 
 # Nats by which a cost at a temperature within 1e-3 octaves of the best may be above the lowest.
@@ -71,7 +71,9 @@ def record_of(pairs, n_classes):
     places = np.arange(0)
     record = mixture_record.empty_record(0).with_classes(places, n_classes)
     for pair in pairs:
-        scales = mixture_record.measured_scales(pair_scores(*pair.probes), pair.counts, scaled=True)
+        scales = mixture_record.measured_score_scales(
+            pair_scores(*pair.probes), pair.counts, by_counts=True
+        )
         scores = pair_scores(pair.margin[None, :], pair.graph[None, :])
         record = record.add(scores, scales, np.array([pair.code]), np.array([pair.weight]))
     return record
@@ -100,7 +102,7 @@ def test_evidence_and_choice_equal_the_naive_ones(name):
         pairs = random_pairs(rng, n_rows, n_classes, **options)
         record, table = record_of(pairs, n_classes), naive_graph.evidence_table(pairs)
         assert record.size == n_rows
-        factors = mixture_record.class_factors(record.counts, scaled=True)
+        factors = mixture_record.class_factors(record.counts, by_counts=True)
         graph = record.graph / record.graph_scales[:, None]
         for place, delta in enumerate(naive_graph.EXPONENTS):
             margin = record.margin * factors[place] / record.margin_scales[:, place, None]
@@ -108,7 +110,7 @@ def test_evidence_and_choice_equal_the_naive_ones(name):
             costs, _ = weighting.best_temperatures(scores, record.counts > 0, record)
             expected = [table[w, delta][0] for w in naive_graph.WEIGHTS]
             np.testing.assert_allclose(costs, expected, atol=COST_PRECISION)
-        found = weighting.choose(record, scaled=True, weight=None, class_prior=True)
+        found = weighting.choose(record, by_counts=True, weight=None, class_prior=True)
         weight, temperature, delta = naive_graph.choose(table)
         assert found.weight == pytest.approx(weight, abs=WEIGHT_PRECISION)
         assert mixture_record.PRIOR_EXPONENTS[found.exponent] == delta
@@ -257,7 +259,7 @@ def test_columns_of_the_record_move_with_their_classes():
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=6))
 def test_class_factors_are_roots_of_counts_and_powers_of_priors(counts):
     counts = np.array(counts, dtype=float)
-    factors = mixture_record.class_factors(counts, scaled=True)
+    factors = mixture_record.class_factors(counts, by_counts=True)
     assert np.isfinite(factors).all()
     known = counts > 0
     assert not factors[:, ~known].any()
@@ -269,7 +271,7 @@ def test_class_factors_are_roots_of_counts_and_powers_of_priors(counts):
 
 
 def test_class_factors_of_a_class_of_weight_zero_are_finite():
-    factors = mixture_record.class_factors(np.array([500.0, 5e-324, 3.0]), scaled=True)
+    factors = mixture_record.class_factors(np.array([500.0, 5e-324, 3.0]), by_counts=True)
     assert np.isfinite(factors).all()
 
 
@@ -277,11 +279,11 @@ def test_mixed_scores_are_those_of_the_formula():
     rng = np.random.default_rng(6)
     counts = np.array([5.0, 0.0, 2.0, 40.0])
     probes, scores = (pair_scores(rng.normal(size=(n, 4)), rng.random((n, 4))) for n in (50, 7))
-    scales = mixture_record.measured_scales(probes, counts, scaled=True)
+    scales = mixture_record.measured_score_scales(probes, counts, by_counts=True)
     known = counts > 0
     for weight in (0.0, 0.35, 1.0):
         for place, delta in enumerate(naive_graph.EXPONENTS):
-            found = weighting.mix(scores, scales, Choice(weight, 3.0, place, ()), scaled=True)
+            found = weighting.mix(scores, scales, Choice(weight, 3.0, place, ()), by_counts=True)
             margin = naive_graph.margin_scores(scores.margin, counts, delta)
             margin /= naive_graph.sigma(naive_graph.margin_scores(probes.margin, counts, delta))
             graph = scores.graph[:, known] / naive_graph.sigma(probes.graph[:, known])
@@ -350,7 +352,7 @@ def test_a_margin_of_weight_zero_is_not_evaluated(monkeypatch):
     def forbidden(*arguments, **keywords):
         raise AssertionError("the margin was asked")
 
-    monkeypatch.setattr("seqmed.mixture.own_expert.scored", forbidden)
+    monkeypatch.setattr("seqmed.mixture.sequential_expert.scored", forbidden)
     assert (model.predict(X) == y).mean() > 0.8
     with pytest.raises(AssertionError, match="the margin was asked"):
         SeqGraphMED(mixture=0.5, random_state=0).partial_fit(X, labels)

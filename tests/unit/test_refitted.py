@@ -138,11 +138,11 @@ def record_with_linear(noise, n=80, seed=0):
     return mixture_record.ScoreRecord(
         margin=scores[0],
         graph=scores[1],
-        others=scores[2][:, None, :],
+        refitted=scores[2][:, None, :],
         counts=np.full((n, 3), 5.0),
         margin_scales=np.ones((n, 3)),
         graph_scales=np.ones(n),
-        other_scales=np.ones((n, 1)),
+        refitted_scales=np.ones((n, 1)),
         codes=codes,
         weights=np.ones(n),
     )
@@ -150,19 +150,19 @@ def record_with_linear(noise, n=80, seed=0):
 
 def without_linear(record):
     nothing = np.zeros((record.size, 0, 3))
-    return replace(record, others=nothing, other_scales=np.zeros((record.size, 0)))
+    return replace(record, refitted=nothing, refitted_scales=np.zeros((record.size, 0)))
 
 
 def test_the_weight_of_the_linear_expert_is_a_posterior_mean():
     record = record_with_linear((2.0, 2.0, 0.5))
     choice = weighting.choose(record, False, None, False)
     pair = weighting.choose(without_linear(record), False, None, False)
-    assert choice.others[0] > 0.5
-    assert choice.margin + choice.weight + choice.others[0] == pytest.approx(1.0)
+    assert choice.refitted[0] > 0.5
+    assert choice.margin + choice.weight + choice.refitted[0] == pytest.approx(1.0)
     first = (1.0 - pair.weight) * record.margin + pair.weight * record.graph
     costs = []
     for weight in naive_graph.WEIGHTS:
-        mixed = (1.0 - weight) * first + weight * record.others[:, 0]
+        mixed = (1.0 - weight) * first + weight * record.refitted[:, 0]
         octaves = np.linspace(-6, 6, 2401)
         logs = log_softmax(2.0 ** octaves[:, None, None] * mixed, axis=2)
         rows = -logs[:, np.arange(record.size), record.codes].sum(axis=1)
@@ -170,7 +170,7 @@ def test_the_weight_of_the_linear_expert_is_a_posterior_mean():
     logs = -np.array(costs) - 2.0 * np.array(naive_graph.WEIGHTS)
     posterior = np.exp(logs - logs.max())
     expected = posterior @ naive_graph.WEIGHTS / posterior.sum()
-    assert choice.others[0] == pytest.approx(expected, abs=2e-3)
+    assert choice.refitted[0] == pytest.approx(expected, abs=2e-3)
     assert choice.weight == pytest.approx((1.0 - expected) * pair.weight, abs=2e-3)
 
 
@@ -178,7 +178,7 @@ def test_a_linear_expert_that_gains_nothing_changes_nothing():
     record = record_with_linear((0.5, 0.5, 5.0))
     choice = weighting.choose(record, False, None, False)
     alone = weighting.choose(without_linear(record), False, None, False)
-    assert choice.others == (0.0,)
+    assert choice.refitted == (0.0,)
     assert choice[:3] == alone[:3]
 
 

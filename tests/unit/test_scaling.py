@@ -1,4 +1,4 @@
-"""Scales of the columns: when they are used, and what stays exact when they change."""
+"""ScoreScales of the columns: when they are used, and what stays exact when they change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sklearn.linear_model import SGDClassifier
 
 import seqmed
 from seqmed import GraphPropagation, SeqGraphMED, SeqMED
-from seqmed.mixture import restart, scaling
+from seqmed.mixture import column_scales, restart
 from tests.reference import naive_graph
 
 
@@ -31,10 +31,10 @@ def learned(model, X, labels, size=60, stop=None):
 
 def test_scales_are_deviations_and_change_by_powers_of_two():
     X, _, _ = units()
-    scales = scaling.first_scales(X)
+    scales = column_scales.first_column_scales(X)
     np.testing.assert_allclose(scales, X.std(axis=0), rtol=0.05)
     other = X * np.array([1.0, 30.0, 1.0, 0.001])
-    factors = scaling.measured(other, scales) / scales
+    factors = column_scales.measured_column_scales(other, scales) / scales
     assert factors.tolist() == [1.0, 32.0, 1.0, 2.0**-10]
 
 
@@ -44,7 +44,7 @@ def test_deviations_ignore_outliers_and_count_rare_values_by_their_size():
     spoiled = np.where(np.arange(1000) % 100 == 0, 1e9, column)
     rare = np.where(np.arange(1000) % 50 == 0, 3.0, 0.0)
     columns = np.column_stack([column, spoiled, rare, np.full(1000, 5.0)])
-    found = scaling.column_deviations(columns)
+    found = column_scales.column_deviations(columns)
     assert found.sizes[0] == pytest.approx(1.0, rel=0.1)
     assert found.sizes[1] == pytest.approx(1.0, rel=0.2)
     assert found.sizes[2] == pytest.approx(3.0)
@@ -59,7 +59,7 @@ def test_deviations_ignore_outliers_and_count_rare_values_by_their_size():
 )
 def test_columns_of_similar_scales_are_left_as_they_are(columns):
     X = np.random.default_rng(0).normal(size=(200, 30)) * columns
-    assert (scaling.measured(X, np.ones(30)) == 1.0).all()
+    assert (column_scales.measured_column_scales(X, np.ones(30)) == 1.0).all()
 
 
 def test_images_and_counts_of_words_are_not_scaled():
@@ -69,25 +69,27 @@ def test_images_and_counts_of_words_are_not_scaled():
     chances = 1.0 / np.arange(1, 801)
     words = np.random.default_rng(0).multinomial(15, chances / chances.sum(), 2000)
     for rows in (X, standardised, words.astype(float)):
-        assert (scaling.measured(rows, np.ones(rows.shape[1])) == 1.0).all()
+        assert (column_scales.measured_column_scales(rows, np.ones(rows.shape[1])) == 1.0).all()
 
 
 def test_rare_values_of_a_scaled_table_have_the_size_of_its_other_values():
     X, _, _ = units()
     rare = np.where(np.arange(600) % 30 == 0, 1e5, 0.0)
-    scales = scaling.measured(np.column_stack([X, rare]), np.ones(5))
+    scales = column_scales.measured_column_scales(np.column_stack([X, rare]), np.ones(5))
     assert scales[4] == 2.0**17
 
 
 def test_few_rows_and_small_changes_keep_the_scales():
     X, _, _ = units()
-    assert (scaling.measured(X[:49], np.ones(4)) == 1.0).all()
-    assert (scaling.first_scales(X[:49]) == 1.0).all()
-    scales = scaling.first_scales(X)
-    np.testing.assert_array_equal(scaling.measured(1.3 * X, scales), scales)
-    np.testing.assert_array_equal(scaling.measured(8.0 * X, scales), 8.0 * scales)
+    assert (column_scales.measured_column_scales(X[:49], np.ones(4)) == 1.0).all()
+    assert (column_scales.first_column_scales(X[:49]) == 1.0).all()
+    scales = column_scales.first_column_scales(X)
+    np.testing.assert_array_equal(column_scales.measured_column_scales(1.3 * X, scales), scales)
+    np.testing.assert_array_equal(
+        column_scales.measured_column_scales(8.0 * X, scales), 8.0 * scales
+    )
     constant = np.where(np.arange(4) == 2, 5.0, X)
-    assert scaling.measured(8.0 * constant, scales)[2] == scales[2]
+    assert column_scales.measured_column_scales(8.0 * constant, scales)[2] == scales[2]
 
 
 def test_the_units_of_the_columns_do_not_matter():
@@ -155,10 +157,10 @@ def test_the_margin_expert_is_the_one_that_learns_the_kept_rows_in_one_batch():
     X, _, labels = growing()
     model = learned(SeqGraphMED(random_state=0), X, labels, size=100, stop=400)
     state = model._stream
-    scale = 4.0 * state.scale
+    scale = 4.0 * state.column_scale
     after, _ = restart.rescaled(state, scale, balanced=False)
     expected = SeqMED(random_state=model.random_state)
-    rows = restart.kept_rows(state, state.scale / scale)
+    rows = restart.kept_rows(state, state.column_scale / scale)
     y = np.full(rows.weights.size, -1)
     y[rows.labeled] = rows.labels
     expected.partial_fit(rows.points, y)

@@ -19,7 +19,7 @@ from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, update
 from seqmed.estimators import graph_propagation, seqgraphmed
 from seqmed.estimators.graph_classifier import FIT_BATCH
 from seqmed.graph.graph_state import GraphState
-from seqmed.mixture import own_expert
+from seqmed.mixture import sequential_expert
 from seqmed.mixture import update as mixture_update
 
 BOTH = pytest.mark.parametrize("kind", [GraphPropagation, SeqGraphMED])
@@ -769,7 +769,7 @@ def test_predictions_are_of_one_whole_state_while_another_is_learned(kind, metho
     if kind is SeqGraphMED:
         model = kind(mixture=0.5, random_state=0).partial_fit(X[old], labels[old])
     expected = getattr(model, method)(X)
-    search, scored = GraphState.search, own_expert.scored
+    search, scored = GraphState.search, sequential_expert.scored
     learned = []
 
     def learn_first():
@@ -786,7 +786,7 @@ def test_predictions_are_of_one_whole_state_while_another_is_learned(kind, metho
         return scored(posterior, points)
 
     monkeypatch.setattr(GraphState, "search", searched)
-    monkeypatch.setattr(own_expert, "scored", scored_later)
+    monkeypatch.setattr(sequential_expert, "scored", scored_later)
     np.testing.assert_array_equal(getattr(model, method)(X), expected)
     assert learned
     assert model.classes_.tolist() == [0, 1, 2]

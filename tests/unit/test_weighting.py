@@ -20,18 +20,18 @@ def record_of(margin_right: int, graph_right: int, n: int) -> ScoreRecord:
     return ScoreRecord(
         margin=scores(margin_right),
         graph=scores(graph_right),
-        others=np.zeros((n, 0, 2)),
+        refitted=np.zeros((n, 0, 2)),
         counts=np.full((n, 2), 5.0),
         margin_scales=np.ones((n, mixture_record.PRIOR_EXPONENTS.size)),
         graph_scales=np.ones(n),
-        other_scales=np.zeros((n, 0)),
+        refitted_scales=np.zeros((n, 0)),
         codes=codes,
         weights=np.ones(n),
     )
 
 
 def weight_of(record: ScoreRecord) -> float:
-    return choose(record, scaled=True, weight=None, class_prior=True).weight
+    return choose(record, by_counts=True, weight=None, class_prior=True).weight
 
 
 def test_equal_costs_leave_the_prior():
@@ -63,8 +63,8 @@ def test_a_small_weight_is_zero():
 
 def test_temperature_is_that_of_the_chosen_weight():
     record = record_of(30, 36, 40)
-    chosen = choose(record, scaled=True, weight=None, class_prior=True)
-    fixed = choose(record, scaled=True, weight=chosen.weight, class_prior=True)
+    chosen = choose(record, by_counts=True, weight=None, class_prior=True)
+    fixed = choose(record, by_counts=True, weight=chosen.weight, class_prior=True)
     assert fixed.weight == chosen.weight
     assert np.log2(chosen.temperature) == pytest.approx(np.log2(fixed.temperature), abs=0.1)
 

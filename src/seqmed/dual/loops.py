@@ -38,14 +38,16 @@ LOWEST = -0x7FFFFFFFFFFFFFFF
 CONVERGED, RUNNING, STUCK, MISSING = 0, 1, 2, 3
 
 Index = int | np.intp
-# The arrays of a `seqmed.dual.row_cache.RowCache`, as a plain tuple.
+# The arrays of a `seqmed.dual.row_cache.RowCache`, as a plain tuple, and their places in it. An
+# array is taken only where it is used: unpacking the tuple would count references to all of them.
 Rows = tuple[Any, ...]
+SOURCE, COLUMNS, VALUES, SLOTS, OWNERS, REFERENCED, HAND = range(7)
 
 
 @njit(cache=True)
 def evict(rows: Rows, point: Index, kept: Index) -> Index:
     """Return a slot for the row of a point; its previous row is evicted. Never slot ``kept``."""
-    _, _, _, slots, owners, referenced, hand = rows
+    slots, owners, referenced, hand = rows[SLOTS], rows[OWNERS], rows[REFERENCED], rows[HAND]
     while True:
         slot: Index = hand[0]
         hand[0] = (slot + 1) % owners.size
@@ -64,16 +66,16 @@ def evict(rows: Rows, point: Index, kept: Index) -> Index:
 @njit(cache=True)
 def fetch(rows: Rows, point: Index, kept: Index) -> Index:
     """Return the slot of the row of a point, -1 if the caller has to compute the row."""
-    source, columns, values, slots, _, referenced, _ = rows
-    slot: Index = slots[point]
+    slot: Index = rows[SLOTS][point]
     if slot < 0:
+        source, columns, values = rows[SOURCE], rows[COLUMNS], rows[VALUES]
         if source.shape[0] == 0:
             return -1
         slot = evict(rows, point, kept)
         into, place = np.uintp(slot), np.uintp(columns[point])
         for k in range(np.uintp(columns.size)):
             values[into, k] = source[place, np.uintp(columns[k])]
-    referenced[slot] = True
+    rows[REFERENCED][slot] = True
     return slot
 
 
@@ -308,7 +310,7 @@ def take_steps(
     (variance, y'a), with a variance of inf for the equality. ``limits`` is (tol, largest number of
     steps, relative error of the rows). Returns (outcome, steps taken, point whose row is missing).
     """
-    n, values = errors.size, rows[2]
+    n, values = errors.size, rows[VALUES]
     signs, bounds, shapes, variances = traits[0], traits[1], traits[2], traits[3]
     bias_variance = bias_state[0]
     finite = np.isfinite(bias_variance)

@@ -21,13 +21,13 @@ from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import MatrixLike, is_estimator
 from seqmed.kernels import Kernel
 from seqmed.kernels.bounded import check_overflow
-from seqmed.mixture import scaling
+from seqmed.mixture import column_scales
 from seqmed.mixture import state as mixture_state
 from seqmed.mixture import update as mixture_update
 from seqmed.mixture.experts import make_expert
 from seqmed.mixture.margin_expert import MarginExpert
-from seqmed.mixture.other_expert import learns_from_unlabeled
-from seqmed.mixture.own_expert import is_own
+from seqmed.mixture.partial_fit_expert import learns_from_unlabeled
+from seqmed.mixture.sequential_expert import is_sequential
 from seqmed.mixture.state import MixtureInfo, MixtureState
 from seqmed.mixture.update import MixtureSettings
 
@@ -262,7 +262,7 @@ class SeqGraphMED(GraphClassifier):
             )
         if self.class_weight is None:
             return self.estimator
-        if not is_own(self.estimator) or self.estimator.class_weight is not None:
+        if not is_sequential(self.estimator) or self.estimator.class_weight is not None:
             raise ValueError(
                 f"class_weight={self.class_weight!r} was given with estimator={self.estimator!r}, "
                 "expected a SeqMED or SeqLapMED with class_weight=None: set class_weight in one "
@@ -301,8 +301,8 @@ class SeqGraphMED(GraphClassifier):
         sparse = sp.issparse(rows.points)
         scale = np.zeros(0)
         if self._scales_columns(margin, sparse):
-            scale = scaling.first_scales(rows.points)
-        rows = rows._replace(points=scaling.scaled(rows.points, scale))
+            scale = column_scales.first_column_scales(rows.points)
+        rows = rows._replace(points=column_scales.scaled(rows.points, scale))
         graph = self._begin_graph(rows, seed, margin.frozen_kernel(rows))
         registry = empty_registry(per_class=True)
         stream = mixture_state.empty_state(
@@ -359,7 +359,9 @@ class SeqGraphMED(GraphClassifier):
         stream = getattr(self, "_stream", None)
         if stream is None:
             raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first.")
-        return stream.scale.copy() if stream.scale.size else np.ones(self.n_features_in_)
+        return (
+            stream.column_scale.copy() if stream.column_scale.size else np.ones(self.n_features_in_)
+        )
 
     # -- predictions -----------------------------------------------------------------------------
 

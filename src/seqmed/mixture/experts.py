@@ -8,13 +8,13 @@ from typing import Any
 from sklearn.base import BaseEstimator
 
 from seqmed.mixture.margin_expert import MarginExpert
-from seqmed.mixture.other_expert import other_expert
-from seqmed.mixture.own_expert import is_own, own_expert
+from seqmed.mixture.partial_fit_expert import partial_fit_expert
+from seqmed.mixture.sequential_expert import is_sequential, sequential_expert
 
 # Kinds of experts; the first one that applies to the estimator is used.
 EXPERTS: list[tuple[Callable[[Any], bool], Callable[[Any], MarginExpert]]] = [
-    (is_own, own_expert),
-    (lambda estimator: True, other_expert),
+    (is_sequential, sequential_expert),
+    (lambda estimator: True, partial_fit_expert),
 ]
 
 

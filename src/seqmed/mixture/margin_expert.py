@@ -20,13 +20,13 @@ class MarginExpert(Protocol):
     Attributes
     ----------
     estimator : the fitted classifier.
-    scaled : whether its scores are to be scaled by label counts.
+    by_counts : whether its scores are to be divided by the square roots of label counts.
     """
 
     @property
     def estimator(self) -> Any: ...
     @property
-    def scaled(self) -> bool: ...
+    def by_counts(self) -> bool: ...
 
     def frozen_kernel(self, rows: Rows) -> Kernel | None:
         """Return the kernel whose distances the graph uses; None for Euclidean distances."""

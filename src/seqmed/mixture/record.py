@@ -31,12 +31,12 @@ class Scores(NamedTuple):
     ----------
     margin : (m, K) scores of the margin expert, before any scaling by classes.
     graph : (m, K) scores of the graph expert.
-    others : (m, E, K) scores of further experts.
+    refitted : (m, E, K) scores of refitted experts.
     """
 
     margin: Array
     graph: Array
-    others: Array
+    refitted: Array
 
     def take(self, rows: Mask) -> Scores:
         """Return the scores of some rows."""
@@ -45,11 +45,11 @@ class Scores(NamedTuple):
     @property
     def finite(self) -> Mask:
         """Mask (m,) of the rows whose scores are all finite."""
-        others = np.isfinite(self.others).all(axis=(1, 2))
-        return np.asarray(np.isfinite(self.margin).all(axis=1) & others)
+        refitted = np.isfinite(self.refitted).all(axis=(1, 2))
+        return np.asarray(np.isfinite(self.margin).all(axis=1) & refitted)
 
 
-class Scales(NamedTuple):
+class ScoreScales(NamedTuple):
     """Scales of the scores of the experts.
 
     Attributes
@@ -57,13 +57,13 @@ class Scales(NamedTuple):
     counts : (K,) number of labels of every class so far.
     margin : (3,) sigma_F under every exponent of `PRIOR_EXPONENTS`.
     graph : sigma_V.
-    others : (E,) scales of further experts.
+    refitted : (E,) scales of refitted experts.
     """
 
     counts: Array
     margin: Array
     graph: float
-    others: Array
+    refitted: Array
 
     @property
     def known(self) -> Mask:
@@ -78,22 +78,22 @@ class ScoreRecord:
     Parameters
     ----------
     margin, graph : (r, K) raw scores.
-    others : (r, E, K) raw scores of further experts.
+    refitted : (r, E, K) raw scores of refitted experts.
     counts : (r, K) label counts when the row was scored; 0 for a class without a label.
     margin_scales : (r, 3) sigma_F when the row was scored.
     graph_scales : (r,) sigma_V when the row was scored.
-    other_scales : (r, E) scales of further experts when the row was scored.
+    refitted_scales : (r, E) scales of refitted experts when the row was scored.
     codes : (r,) the true classes.
     weights : (r,) weights of the rows.
     """
 
     margin: Array
     graph: Array
-    others: Array
+    refitted: Array
     counts: Array
     margin_scales: Array
     graph_scales: Array
-    other_scales: Array
+    refitted_scales: Array
     codes: Indices
     weights: Array
 
@@ -103,7 +103,7 @@ class ScoreRecord:
         return self.codes.size
 
     def add(
-        self, scores: Scores, scales: Scales, codes: NDArray[np.integer], weights: Array
+        self, scores: Scores, scales: ScoreScales, codes: NDArray[np.integer], weights: Array
     ) -> ScoreRecord:
         """Return the record with m more rows, limited to the newest `RECORD` rows.
 
@@ -116,11 +116,11 @@ class ScoreRecord:
         new = ScoreRecord(
             margin=scores.margin[usable],
             graph=scores.graph[usable],
-            others=scores.others[usable],
+            refitted=scores.refitted[usable],
             counts=np.tile(scales.counts, (m, 1)),
             margin_scales=np.tile(scales.margin, (m, 1)),
             graph_scales=np.full(m, scales.graph),
-            other_scales=np.tile(scales.others, (m, 1)),
+            refitted_scales=np.tile(scales.refitted, (m, 1)),
             codes=codes[usable].astype(np.intp),
             weights=weights[usable],
         )
@@ -133,14 +133,14 @@ class ScoreRecord:
     def scores(self, n: int) -> Scores:
         """Return the scores of the newest ``n`` rows, or of all rows if there are fewer."""
         newest = slice(max(0, self.size - n), None)
-        return Scores(self.margin[newest], self.graph[newest], self.others[newest])
+        return Scores(self.margin[newest], self.graph[newest], self.refitted[newest])
 
     def newest(self, n: int) -> ScoreRecord:
         """Return the newest ``n`` > 0 rows."""
         return ScoreRecord(**{f.name: getattr(self, f.name)[-n:] for f in fields(self)})
 
     def forget(self, forgetting: float) -> ScoreRecord:
-        """Return the record with weights scaled by ``forgetting`` in (0, 1]."""
+        """Return the record with weights discounted by ``forgetting`` in (0, 1]."""
         return self if forgetting == 1.0 else replace(self, weights=forgetting * self.weights)
 
     def with_classes(self, places: Indices, n_classes: int) -> ScoreRecord:
@@ -149,49 +149,49 @@ class ScoreRecord:
         return ScoreRecord(
             margin=moved(self.margin[rows], places, n_classes),
             graph=moved(self.graph[rows], places, n_classes),
-            others=moved(self.others[rows], places, n_classes),
+            refitted=moved(self.refitted[rows], places, n_classes),
             counts=moved(self.counts[rows], places, n_classes),
             margin_scales=self.margin_scales[rows],
             graph_scales=self.graph_scales[rows],
-            other_scales=self.other_scales[rows],
+            refitted_scales=self.refitted_scales[rows],
             codes=places[self.codes[rows]],
             weights=self.weights[rows],
         )
 
 
-def first_scales(n_others: int) -> Scales:
+def first_score_scales(n_refitted: int) -> ScoreScales:
     """Return the scales before the first batch."""
-    return Scales(np.zeros(0), np.ones(PRIOR_EXPONENTS.size), 1.0, np.ones(n_others))
+    return ScoreScales(np.zeros(0), np.ones(PRIOR_EXPONENTS.size), 1.0, np.ones(n_refitted))
 
 
-def empty_record(n_others: int) -> ScoreRecord:
-    """Return a record without rows or classes, for ``n_others`` further experts."""
+def empty_record(n_refitted: int) -> ScoreRecord:
+    """Return a record without rows or classes, for ``n_refitted`` refitted experts."""
     nothing, none = np.zeros((0, 0)), np.zeros(0)
     return ScoreRecord(
         margin=nothing,
         graph=nothing,
-        others=np.zeros((0, n_others, 0)),
+        refitted=np.zeros((0, n_refitted, 0)),
         counts=nothing,
         margin_scales=np.zeros((0, PRIOR_EXPONENTS.size)),
         graph_scales=none,
-        other_scales=np.zeros((0, n_others)),
+        refitted_scales=np.zeros((0, n_refitted)),
         codes=np.zeros(0, dtype=np.intp),
         weights=none,
     )
 
 
-def class_factors(counts: Array, scaled: bool) -> Array:
+def class_factors(counts: Array, by_counts: bool) -> Array:
     """Return the factors of the margin's scores, (3, ..., K) for counts (..., K).
 
     They are ``n_c^{-1/2} pi_c^delta`` for every exponent delta, relative to the mean of
-    ``n_c^{-1/2}`` over known classes. They are 0 for unknown classes. If ``scaled`` is False, they
-    are 1 for all known classes.
+    ``n_c^{-1/2}`` over known classes. They are 0 for unknown classes. If ``by_counts`` is False,
+    they are 1 for all known classes.
 
     The class priors pi are shrunk towards uniform priors, to the extent that chance explains their
     differences.
     """
     known = counts > 0
-    if not scaled:
+    if not by_counts:
         return np.broadcast_to(known.astype(float), (PRIOR_EXPONENTS.size, *counts.shape))
     n_known = np.maximum(known.sum(axis=-1, keepdims=True), 1)
     totals = counts.sum(axis=-1, keepdims=True)
@@ -205,15 +205,15 @@ def class_factors(counts: Array, scaled: bool) -> Array:
     return np.where(known, roots * (n_known * priors) ** exponents, 0.0)
 
 
-def measured_scales(scores: Scores, counts: Array, scaled: bool) -> Scales:
+def measured_score_scales(scores: Scores, counts: Array, by_counts: bool) -> ScoreScales:
     """Return the scales of the scores of all experts on unlabeled rows."""
     known = counts > 0
-    factors = class_factors(counts, scaled)
-    return Scales(
+    factors = class_factors(counts, by_counts)
+    return ScoreScales(
         counts,
         np.array([root_mean_square((scores.margin * factor)[:, known]) for factor in factors]),
         root_mean_square(scores.graph[:, known]),
-        np.array([root_mean_square(each[:, known]) for each in scores.others.swapaxes(0, 1)]),
+        np.array([root_mean_square(each[:, known]) for each in scores.refitted.swapaxes(0, 1)]),
     )
 
 

@@ -20,17 +20,17 @@ from seqmed.arrays import (
 from seqmed.batch import Rows
 from seqmed.graph import propagation
 from seqmed.graph.propagation import GraphInfo
-from seqmed.mixture import refitted, scaling
+from seqmed.mixture import column_scales, refitted
 from seqmed.mixture.change import Change
+from seqmed.mixture.column_scales import MEASURED
 from seqmed.mixture.margin_expert import MarginExpert
 from seqmed.mixture.mini_batches import MiniBatch
 from seqmed.mixture.recent_rows import RecentRows
 from seqmed.mixture.record import RECORD
 from seqmed.mixture.refitted import RefittedExpert
-from seqmed.mixture.scaling import MEASURED
 from seqmed.mixture.state import (
     MixtureState,
-    measured,
+    measured_scales_of,
 )
 
 
@@ -63,7 +63,7 @@ def restarted(
         recent=recent,
         n_searched=RECORD,
     )
-    return state._replace(scales=measured(state, no_indices())), info
+    return state._replace(score_scales=measured_scales_of(state, no_indices())), info
 
 
 def remeasuring_is_due(state: MixtureState, points: Points) -> bool:
@@ -72,12 +72,12 @@ def remeasuring_is_due(state: MixtureState, points: Points) -> bool:
     They are if the number of rows has doubled. They are also if a column that was constant, or
     smaller by far, would now determine the distances.
     """
-    if not state.scale.size or state.n_rows == state.n_measured:
+    if not state.column_scale.size or state.n_rows == state.n_measured:
         return False
     if state.n_rows >= 2 * state.n_measured:
         return True
-    is_scaled = bool((state.scale != 1.0).any())
-    return is_scaled and scaling.any_too_large(points, propagation.centre(state.graph))
+    is_scaled = bool((state.column_scale != 1.0).any())
+    return is_scaled and column_scales.any_too_large(points, propagation.centre(state.graph))
 
 
 def remeasured(
@@ -85,11 +85,13 @@ def remeasured(
 ) -> tuple[MixtureState, GraphInfo]:
     """Return the state with the scales of the columns measured again on the kept rows."""
     state = state._replace(n_measured=state.n_rows)
-    if not state.scale.size:
+    if not state.column_scale.size:
         return state, info
-    kept = propagation.kept_points(state.graph, scaling.every_nth(state.graph.rows.size, MEASURED))
-    scale = scaling.measured(kept * state.scale, state.scale)
-    if (scale == state.scale).all():
+    kept = propagation.kept_points(
+        state.graph, column_scales.every_nth(state.graph.rows.size, MEASURED)
+    )
+    scale = column_scales.measured_column_scales(kept * state.column_scale, state.column_scale)
+    if (scale == state.column_scale).all():
         return state, info
     return rescaled(state, scale, balanced=balanced)
 
@@ -98,7 +100,7 @@ def rescaled(
     state: MixtureState, scale: Array, *, balanced: bool
 ) -> tuple[MixtureState, GraphInfo]:
     """Return the state with other scales of the columns."""
-    factors = state.scale / scale
+    factors = state.column_scale / scale
     graph = propagation.rescaled(state.graph, factors)
     graph, info = propagation.solved(graph, no_indices(), labels_changed=True)
     recent = replace(state.recent, points=state.recent.points * factors)
@@ -108,9 +110,9 @@ def rescaled(
         refitted=refitted_now(state, recent, balanced=balanced),
         probes=state.probes * factors,
         recent=recent,
-        scale=scale,
+        column_scale=scale,
     )
-    return state._replace(scales=measured(state, no_indices())), info
+    return state._replace(score_scales=measured_scales_of(state, no_indices())), info
 
 
 def kept_rows(state: MixtureState, factors: Array) -> Rows:
@@ -123,9 +125,9 @@ def kept_rows(state: MixtureState, factors: Array) -> Rows:
     in_window = graph.rows.metric.store(window.points).rows
     stored = graph.rows.take(np.arange(graph.rows.size)).rows
     older = np.flatnonzero((graph.codes >= 0) & ~found_among(stored, in_window))
-    older = older[scaling.every_nth(older.size, MEASURED)]
+    older = older[column_scales.every_nth(older.size, MEASURED)]
     unlabeled = np.flatnonzero(graph.codes < 0)
-    unlabeled = unlabeled[scaling.every_nth(unlabeled.size, MEASURED)]
+    unlabeled = unlabeled[column_scales.every_nth(unlabeled.size, MEASURED)]
     parts = (
         propagation.kept_points(graph, older),
         window.points,

@@ -17,18 +17,18 @@ from seqmed.classes import ClassRegistry, moved
 from seqmed.graph.graph_state import GraphState
 from seqmed.graph.neighbours import empty_lists
 from seqmed.graph.propagation import GraphInfo
-from seqmed.mixture import scaling, weighting
+from seqmed.mixture import column_scales, weighting
 from seqmed.mixture.change import Change
 from seqmed.mixture.margin_expert import MarginExpert
 from seqmed.mixture.recent_rows import RecentRows, no_recent_rows
 from seqmed.mixture.record import (
     RECORD,
-    Scales,
     ScoreRecord,
     Scores,
+    ScoreScales,
     empty_record,
-    first_scales,
-    measured_scales,
+    first_score_scales,
+    measured_score_scales,
 )
 from seqmed.mixture.refitted import REFITTED, RefittedExpert
 from seqmed.mixture.weighting import Choice
@@ -48,11 +48,12 @@ class MixtureState(NamedTuple):
     graph, margin : the two experts that learn every batch.
     refitted : experts that are fitted on the last labeled rows.
     registry : the classes so far.
-    record, scales, choice : how the experts are mixed.
+    record, score_scales, choice : how the experts are mixed.
     class_weights : (K,) factors of the graph's scores.
     probes : the last unlabeled rows.
     recent : the last labeled rows.
-    scale : (p,) the columns of all these rows are divided by it; (0,) if they are never scaled.
+    column_scale : (p,) the columns of all these rows are divided by it; (0,) if they are never
+        scaled.
     n_rows, n_measured : rows learned, and their number when the scales were measured.
     n_batches : batches learned.
     fixed, sparse : parameters that may not change, and the format of the rows.
@@ -65,12 +66,12 @@ class MixtureState(NamedTuple):
     refitted: tuple[RefittedExpert, ...]
     registry: ClassRegistry
     record: ScoreRecord
-    scales: Scales
+    score_scales: ScoreScales
     choice: Choice
     class_weights: Array
     probes: Points
     recent: RecentRows
-    scale: Array
+    column_scale: Array
     n_rows: int
     n_measured: int
     n_batches: int
@@ -81,7 +82,7 @@ class MixtureState(NamedTuple):
 
     def scaled(self, points: Points) -> Points:
         """Return rows with scaled columns."""
-        return scaling.scaled(points, self.scale)
+        return column_scales.scaled(points, self.column_scale)
 
 
 class Trial(NamedTuple):
@@ -106,7 +107,7 @@ class MixtureInfo(NamedTuple):
     n_mini_batches : number of mini-batches of the batch.
     n_recorded : labeled rows in the record.
     weight, temperature : weight of the graph, and temperature of the mixture.
-    others : weights of the refitted experts.
+    refitted : weights of the refitted experts.
     change : the change of the concept that was found; None if there was none.
     revoked : whether the last new start was revoked.
     """
@@ -116,7 +117,7 @@ class MixtureInfo(NamedTuple):
     n_recorded: int
     weight: float
     temperature: float
-    others: tuple[float, ...]
+    refitted: tuple[float, ...]
     change: Change | None = None
     revoked: bool = False
 
@@ -126,25 +127,25 @@ def empty_state(
     margin: MarginExpert,
     registry: ClassRegistry,
     points: Points,
-    scale: Array,
+    column_scale: Array,
     fixed: dict[str, Any],
     sparse: bool,
 ) -> MixtureState:
     """Return the state before the first batch, ``points``, whose columns are scaled already."""
-    others = tuple(make() for make in REFITTED)
-    record = empty_record(len(others))
+    refitted = tuple(make() for make in REFITTED)
+    record = empty_record(len(refitted))
     return MixtureState(
         graph=graph,
         margin=margin,
-        refitted=others,
+        refitted=refitted,
         registry=registry,
         record=record,
-        scales=first_scales(len(others)),
-        choice=weighting.choose(record, margin.scaled, None, False),
+        score_scales=first_score_scales(len(refitted)),
+        choice=weighting.choose(record, margin.by_counts, None, False),
         class_weights=np.zeros(0),
         probes=no_rows(points),
         recent=no_recent_rows(points),
-        scale=scale,
+        column_scale=column_scale,
         n_rows=0,
         n_measured=points.shape[0],
         n_batches=0,
@@ -167,7 +168,9 @@ def with_classes(state: MixtureState, registry: ClassRegistry) -> MixtureState:
         record=state.record.with_classes(places, size),
         refitted=tuple(each.with_classes(places, size) for each in state.refitted),
         recent=state.recent.with_classes(places),
-        scales=state.scales._replace(counts=moved(state.scales.counts, places, size)),
+        score_scales=state.score_scales._replace(
+            counts=moved(state.score_scales.counts, places, size)
+        ),
         class_weights=moved(state.class_weights, places, size),
     )
 
@@ -180,7 +183,7 @@ def expert_scores(state: MixtureState, points: Points, used: Choice | None = Non
         margin = margin_scores(state, points)
     if used is None or used.weight > 0:
         graph = state.graph.scores(state.graph.search(points), state.class_weights)
-    return Scores(margin, graph, other_scores(state, points, used))
+    return Scores(margin, graph, refitted_scores(state, points, used))
 
 
 def margin_scores(state: MixtureState, points: Points) -> Array:
@@ -189,11 +192,11 @@ def margin_scores(state: MixtureState, points: Points) -> Array:
         return state.margin.scores(points, state.registry)
 
 
-def other_scores(state: MixtureState, points: Points, used: Choice | None = None) -> Array:
+def refitted_scores(state: MixtureState, points: Points, used: Choice | None = None) -> Array:
     """Return the scores of the refitted experts, (m, E, K), zeros for those that are not used."""
     found = np.zeros((points.shape[0], len(state.refitted), state.registry.classes.size))
     for place, expert in enumerate(state.refitted):
-        if used is None or used.others[place] > 0:
+        if used is None or used.refitted[place] > 0:
             with np.errstate(over="ignore", invalid="ignore"):
                 found[:, place] = expert.scores(points)
     return found
@@ -222,10 +225,10 @@ def left_out_scores(state: MixtureState, points: Points, slots: Indices) -> Scor
             getattr(found, name)[unknown, : values.shape[1]] = values
         found.sizes[unknown] = np.minimum(nearest.sizes - own, kept.n_neighbors)
     graph = state.graph.scores(found, state.class_weights)
-    return Scores(margin_scores(state, points), graph, other_scores(state, points))
+    return Scores(margin_scores(state, points), graph, refitted_scores(state, points))
 
 
-def measured(state: MixtureState, slots: Indices) -> Scales:
+def measured_scales_of(state: MixtureState, slots: Indices) -> ScoreScales:
     """Return the scales of the experts that have learned a mini-batch.
 
     They are measured on the last unlabeled rows. If there are few of these, rows of the record are
@@ -241,7 +244,7 @@ def measured(state: MixtureState, slots: Indices) -> Scales:
     if state.probes.shape[0]:
         of_probes = left_out_scores(state, state.probes, slots)
         scores = Scores(*map(np.concatenate, zip(of_probes, scores, strict=True)))
-    return measured_scales(scores.take(scores.finite), counts, state.margin.scaled)
+    return measured_score_scales(scores.take(scores.finite), counts, state.margin.by_counts)
 
 
 def class_scores(state: MixtureState, points: Points) -> Array:
@@ -250,14 +253,14 @@ def class_scores(state: MixtureState, points: Points) -> Array:
     An expert of weight 0 is not evaluated.
     """
     scores = expert_scores(state, points, state.choice)
-    return weighting.mix(scores, state.scales, state.choice, state.margin.scaled)
+    return weighting.mix(scores, state.score_scales, state.choice, state.margin.by_counts)
 
 
 def expert_weights(state: MixtureState) -> dict[str, float]:
     """Return the weights of the experts by name."""
-    others = zip(state.refitted, state.choice.others, strict=True)
+    refitted = zip(state.refitted, state.choice.refitted, strict=True)
     return {
         "margin": state.choice.margin,
         "graph": state.choice.weight,
-        **{expert.name: weight for expert, weight in others},
+        **{expert.name: weight for expert, weight in refitted},
     }

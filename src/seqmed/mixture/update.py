@@ -48,7 +48,7 @@ from seqmed.mixture.state import (
     Trial,
     expert_scores,
     left_out_scores,
-    measured,
+    measured_scales_of,
     with_classes,
 )
 from seqmed.mixture.trial import compare
@@ -172,7 +172,7 @@ def with_scales(
 
 def wrong_in(state: MixtureState, n: int) -> Mask:
     """Return which of the newest ``n`` rows of the record the mixture predicts wrongly."""
-    wrong = weighting.wrong(state.record, state.choice, state.margin.scaled)
+    wrong = weighting.wrong(state.record, state.choice, state.margin.by_counts)
     return wrong[max(0, wrong.size - n) :]
 
 
@@ -181,11 +181,11 @@ def with_choice(
 ) -> tuple[MixtureState, MixtureInfo]:
     """Return the state with the weight chosen by its record, and the report of the update."""
     choice = weighting.choose(
-        state.record, state.margin.scaled, settings.weight, settings.class_prior
+        state.record, state.margin.by_counts, settings.weight, settings.class_prior
     )
     size = state.record.size
     report = MixtureInfo(
-        info, n_mini_batches, size, choice.weight, choice.temperature, choice.others
+        info, n_mini_batches, size, choice.weight, choice.temperature, choice.refitted
     )
     return state._replace(choice=choice), report
 
@@ -236,7 +236,7 @@ def learn_mini_batch(
             used=weight > 0,
             balanced=not settings.class_prior,
         )
-        for expert, weight in zip(state.refitted, state.choice.others, strict=True)
+        for expert, weight in zip(state.refitted, state.choice.refitted, strict=True)
     )
     state = state._replace(
         graph=graph,
@@ -246,7 +246,7 @@ def learn_mini_batch(
         probes=stack(state.probes, take_rows(rows.points, unlabeled))[-PROBES:],
         recent=recent,
     )
-    return state._replace(scales=measured(state, slots[unlabeled])), info
+    return state._replace(score_scales=measured_scales_of(state, slots[unlabeled])), info
 
 
 def recorded(
@@ -256,7 +256,7 @@ def recorded(
 
     ``late`` is whether the rows may already be kept as unlabeled rows.
     """
-    known = state.scales.known
+    known = state.score_scales.known
     usable = known[codes] if known.sum() > 1 else np.zeros(codes.size, dtype=bool)
     if not usable.any():
         return state.record
@@ -265,7 +265,7 @@ def recorded(
     finite = scores.finite
     scores = scores.take(finite)
     weights = rows.weights[labeled[usable]]
-    return state.record.add(scores, state.scales, codes[usable][finite], weights[finite])
+    return state.record.add(scores, state.score_scales, codes[usable][finite], weights[finite])
 
 
 def retract(
@@ -294,5 +294,5 @@ def retract(
     registry = replace(state.registry, declared=declared)
     registry = registry.remove(codes, retracted.weights, discounted)
     state = with_classes(state._replace(graph=retraction.state, margin=margin), registry)
-    state = state._replace(scales=measured(state, no_indices()))
+    state = state._replace(score_scales=measured_scales_of(state, no_indices()))
     return with_choice(state, settings, retraction.info, 0)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seqmed.arrays import Array, Mask
-from seqmed.mixture.record import Scales, ScoreRecord, Scores, class_factors
+from seqmed.mixture.record import ScoreRecord, Scores, ScoreScales, class_factors
 
 WEIGHTS = np.linspace(0.0, 1.0, 11)
 # Difference in log prior between a weight of 0 and a weight of 1, in nats.
@@ -38,18 +38,18 @@ class Choice(NamedTuple):
     weight : weight of the graph, in [0, 1].
     temperature : T > 0.
     exponent : exponent of the class priors, as an index into `PRIOR_EXPONENTS`.
-    others : weights of further experts, in [0, 1]; that of the margin expert is the rest.
+    refitted : weights of refitted experts, in [0, 1]; that of the margin expert is the rest.
     """
 
     weight: float
     temperature: float
     exponent: int
-    others: tuple[float, ...]
+    refitted: tuple[float, ...]
 
     @property
     def margin(self) -> float:
         """Weight of the margin expert; exactly 0 if nothing is left for it."""
-        return max(0.0, 1.0 - sum(self.others) - self.weight)
+        return max(0.0, 1.0 - sum(self.refitted) - self.weight)
 
 
 def mean_weight(costs: Array) -> float:
@@ -66,26 +66,26 @@ def mean_weight(costs: Array) -> float:
 FIRST_WEIGHT = mean_weight(np.zeros(WEIGHTS.size))
 
 
-def choose(record: ScoreRecord, scaled: bool, weight: float | None, class_prior: bool) -> Choice:
+def choose(record: ScoreRecord, by_counts: bool, weight: float | None, class_prior: bool) -> Choice:
     """Choose weight, temperature and exponent by the record.
 
     Parameters
     ----------
     record : scores of labeled rows before they were learned.
-    scaled : whether the scores of the margin expert are scaled by label counts.
+    by_counts : whether the scores of the margin expert are divided by roots of label counts.
     weight : weight of the graph if it is fixed; None to choose it.
     class_prior : whether class priors may be used.
     """
     grid = WEIGHTS if weight is None else np.array([weight])
-    none = (0.0,) * record.others.shape[1]
+    none = (0.0,) * record.refitted.shape[1]
     if not record.size:
         return Choice(FIRST_WEIGHT if weight is None else weight, 1.0, 0, none)
     known = record.counts > 0
-    factors = class_factors(record.counts, scaled)
+    factors = class_factors(record.counts, by_counts)
     graph = record.graph / record.graph_scales[:, None]
     best: tuple[float, int, Array, Array] | None = None
     for place, factor in enumerate(factors):
-        if place and not (scaled and class_prior and np.any(factor != factors[0])):
+        if place and not (by_counts and class_prior and np.any(factor != factors[0])):
             break
         margin = record.margin * factor / record.margin_scales[:, place, None]
         costs, octaves = best_temperatures(mixed(margin, graph, grid), known, record)
@@ -97,27 +97,27 @@ def choose(record: ScoreRecord, scaled: bool, weight: float | None, class_prior:
     chosen = mean_weight(costs) if weight is None else weight
     choice = Choice(chosen, 2.0 ** float(np.interp(chosen, grid, octaves)), place, none)
     if weight is None:
-        for expert in range(record.others.shape[1]):
-            choice = with_expert(choice, expert, record, scaled)
+        for expert in range(record.refitted.shape[1]):
+            choice = with_expert(choice, expert, record, by_counts)
     return choice
 
 
-def with_expert(choice: Choice, expert: int, record: ScoreRecord, scaled: bool) -> Choice:
+def with_expert(choice: Choice, expert: int, record: ScoreRecord, by_counts: bool) -> Choice:
     """Return the choice with a weight for one more expert, 0 unless the record favours it."""
-    scores = record.others[:, expert] / record.other_scales[:, expert, None]
+    scores = record.refitted[:, expert] / record.refitted_scales[:, expert, None]
     if not scores.any():
         return choice
-    before = record_scores(record, choice, scaled)
+    before = record_scores(record, choice, by_counts)
     costs, octaves = best_temperatures(mixed(before, scores, WEIGHTS), record.counts > 0, record)
     if not (costs + WEIGHT_PRIOR * WEIGHTS).argmin():
         return choice
     weight = mean_weight(costs)
-    others = tuple((1.0 - weight) * each for each in choice.others)
+    refitted = tuple((1.0 - weight) * each for each in choice.refitted)
     return Choice(
         (1.0 - weight) * choice.weight,
         2.0 ** float(np.interp(weight, WEIGHTS, octaves)),
         choice.exponent,
-        (*others[:expert], weight, *others[expert + 1 :]),
+        (*refitted[:expert], weight, *refitted[expert + 1 :]),
     )
 
 
@@ -127,21 +127,21 @@ def mixed(first: Array, second: Array, weights: Array) -> Array:
     return (1.0 - w) * first + w * second
 
 
-def record_scores(record: ScoreRecord, choice: Choice, scaled: bool) -> Array:
+def record_scores(record: ScoreRecord, choice: Choice, by_counts: bool) -> Array:
     """Return the mixed scores of the rows of the record, (r, K), at temperature 1."""
-    factor = class_factors(record.counts, scaled)[choice.exponent]
+    factor = class_factors(record.counts, by_counts)[choice.exponent]
     margin = record.margin * factor / record.margin_scales[:, choice.exponent, None]
     total = choice.margin * margin
     total += choice.weight / record.graph_scales[:, None] * record.graph
-    shares = np.array(choice.others) / record.other_scales
-    return np.asarray(total + np.einsum("re,rek->rk", shares, record.others))
+    shares = np.array(choice.refitted) / record.refitted_scales
+    return np.asarray(total + np.einsum("re,rek->rk", shares, record.refitted))
 
 
-def wrong(record: ScoreRecord, choice: Choice, scaled: bool) -> Mask:
+def wrong(record: ScoreRecord, choice: Choice, by_counts: bool) -> Mask:
     """Return the rows of the record that mixed scores predict wrongly, (r,)."""
     if not record.size:
         return np.zeros(0, dtype=bool)
-    scores = record_scores(record, choice, scaled)
+    scores = record_scores(record, choice, by_counts)
     scores = np.where(record.counts > 0, scores, -np.inf)
     return np.asarray(scores.argmax(axis=1) != record.codes)
 
@@ -166,19 +166,19 @@ def best_temperatures(scores: Array, known: Mask, record: ScoreRecord) -> tuple[
     return np.where(overflow, np.inf, costs), np.where(overflow, 0.0, octaves)
 
 
-def mix(scores: Scores, scales: Scales, choice: Choice, scaled: bool) -> Array:
+def mix(scores: Scores, scales: ScoreScales, choice: Choice, by_counts: bool) -> Array:
     """Return mixed scores (m, K), in units in which softmax gives probabilities.
 
     The columns of unknown classes are 0. An expert with weight 0 is ignored.
     """
     total = np.zeros_like(scores.margin)
     if choice.margin > 0:
-        factor = class_factors(scales.counts, scaled)[choice.exponent]
+        factor = class_factors(scales.counts, by_counts)[choice.exponent]
         sigma = scales.margin[choice.exponent]
         total += choice.margin / sigma * factor * scores.margin
     if choice.weight > 0:
         total += choice.weight / scales.graph * scores.graph
-    for place, weight in enumerate(choice.others):
+    for place, weight in enumerate(choice.refitted):
         if weight > 0:
-            total += weight / scales.others[place] * scores.others[:, place]
+            total += weight / scales.refitted[place] * scores.refitted[:, place]
     return choice.temperature * np.where(scales.known, total, 0.0)

@@ -12,7 +12,7 @@ from seqmed.graph.graph_state import GraphState
 from seqmed.graph.kept_rows import KeptRows
 from seqmed.graph.metrics import Cosine, Euclidean, KernelDistance, Metric, make_metric
 from seqmed.graph.propagation import GraphInfo
-from seqmed.mixture.own_expert import EUCLIDEAN_KERNELS
+from seqmed.mixture.sequential_expert import EUCLIDEAN_KERNELS
 from seqmed.model_file.annotations import INTERFACES, WRITTEN_AS
 from seqmed.model_file.classifiers import classifier
 from seqmed.model_file.declarations import Kept, Rules, check_records, declare

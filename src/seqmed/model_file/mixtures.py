@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.mixture.change import Change
 from seqmed.mixture.margin_expert import MarginExpert
-from seqmed.mixture.own_expert import OwnExpert
 from seqmed.mixture.recent_rows import RecentRows
-from seqmed.mixture.record import PRIOR_EXPONENTS, RECORD, Scales, ScoreRecord
+from seqmed.mixture.record import PRIOR_EXPONENTS, RECORD, ScoreRecord, ScoreScales
 from seqmed.mixture.refitted import REFITTED, LinearExpert, RefittedExpert
+from seqmed.mixture.sequential_expert import SequentialExpert
 from seqmed.mixture.state import PROBES, MixtureInfo, MixtureState
 from seqmed.mixture.trial import LONGEST
 from seqmed.mixture.weighting import Choice
@@ -24,7 +24,9 @@ from seqmed.model_file.graphs import graph_rules
 from seqmed.model_file.margins import MARGINS
 
 SIZES["exponents"] = PRIOR_EXPONENTS.size
-declare(Scales, counts="classes >= 0", margin="exponents > 0", graph="> 0", others="others > 0")
+declare(
+    ScoreScales, counts="classes >= 0", margin="exponents > 0", graph="> 0", refitted="refitted > 0"
+)
 declare(Choice, weight=">= 0 <= 1", temperature="> 0", exponent=f">= 0 < {PRIOR_EXPONENTS.size}")
 declare(
     LinearExpert, columns="used >= 0", coef="classes used", intercept="classes",
@@ -33,18 +35,19 @@ declare(
 
 
 @declare(
-    MixtureState, class_weights="classes > 0", probes="probes p", scale="scaled > 0",
+    MixtureState, class_weights="classes > 0", probes="probes p", column_scale="scaled > 0",
     n_rows=">= 0", n_measured=">= 0",
 )  # fmt: skip
 def _(state: MixtureState) -> Rules:
-    yield "a scale for every column or none", state.scale.size in (0, state.probes.shape[1])
+    yield "a scale for every column or none", state.column_scale.size in (0, state.probes.shape[1])
     yield f"at most {PROBES} probes", state.probes.shape[0] <= PROBES
 
 
 @declare(
-    ScoreRecord, margin="scored classes", graph="scored classes", others="scored others classes",
+    ScoreRecord, margin="scored classes", graph="scored classes",
+    refitted="scored refitted classes",
     counts="scored classes >= 0", margin_scales="scored exponents > 0", graph_scales="scored > 0",
-    other_scales="scored others > 0", codes="scored >= 0", weights="scored >= 0",
+    refitted_scales="scored refitted > 0", codes="scored >= 0", weights="scored >= 0",
 )  # fmt: skip
 def _(record: ScoreRecord) -> Rules:
     yield f"a record of at most {RECORD} rows", record.size <= RECORD
@@ -64,7 +67,7 @@ def refitted_classes() -> tuple[type, ...]:
 
 
 INTERFACES[RefittedExpert] = refitted_classes
-INTERFACES[MarginExpert] = lambda: (OwnExpert,)
+INTERFACES[MarginExpert] = lambda: (SequentialExpert,)
 
 
 def mixture_parameters(model: SeqGraphMED) -> Rules:
@@ -101,19 +104,19 @@ def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
     yield "known classes in the record", (record.codes < stream.registry.classes.size).all()
     known = np.take_along_axis(record.counts, record.codes[:, None], axis=1)
     yield "a record of classes that had a label", (known > 0).all()
-    chosen = (record.size, choice.weight, choice.temperature, choice.others)
+    chosen = (record.size, choice.weight, choice.temperature, choice.refitted)
     yield (
         "the last choice in update_info_",
-        (info.n_recorded, info.weight, info.temperature, info.others) == chosen,
+        (info.n_recorded, info.weight, info.temperature, info.refitted) == chosen,
     )
-    total = choice.weight + sum(choice.others)
+    total = choice.weight + sum(choice.refitted)
     yield (
         "weights of experts that sum to 1",
-        min(choice.others, default=0.0) >= 0 and total < 1 + 1e-12,
+        min(choice.refitted, default=0.0) >= 0 and total < 1 + 1e-12,
     )
     kinds = tuple(map(type, stream.refitted))
     yield "all refitted experts", kinds == refitted_classes()
-    yield "a weight for every refitted expert", len(choice.others) == len(stream.refitted)
+    yield "a weight for every refitted expert", len(choice.refitted) == len(stream.refitted)
     for expert in stream.refitted:
         yield "refitted experts of known columns", expert.fits(state["n_features_in_"])
     yield (
@@ -137,8 +140,8 @@ def trial_rules(began: Any, state: dict[str, Any]) -> Rules:
     yield "the same classes in a trial", same_classes(before.registry, stream.registry)
     yield (
         "the same rows in a trial",
-        (before.n_rows, before.n_batches, before.sparse, before.scale.size)
-        == (stream.n_rows, stream.n_batches, stream.sparse, stream.scale.size),
+        (before.n_rows, before.n_batches, before.sparse, before.column_scale.size)
+        == (stream.n_rows, stream.n_batches, stream.sparse, stream.column_scale.size),
     )
     yield "the same parameters in a trial", before.fixed == stream.fixed
     choice = before.choice
@@ -146,7 +149,7 @@ def trial_rules(began: Any, state: dict[str, Any]) -> Rules:
         n_recorded=before.record.size,
         weight=choice.weight,
         temperature=choice.temperature,
-        others=choice.others,
+        refitted=choice.refitted,
     )
     yield from mixture_rules(began, {**state, "_stream": before, "update_info_": info})
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from seqmed.arrays import Array
-from seqmed.mixture.scaling import column_deviations
+from seqmed.mixture.column_scales import column_deviations
 
 DAY = 86_400.0
 # Length of each cycle in seconds. The week begins on a Monday: 1 January 1970 was a Thursday.

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.impute import SimpleImputer
 
 from seqmed.arrays import Array, Mask
-from seqmed.mixture.scaling import column_deviations
+from seqmed.mixture.column_scales import column_deviations
 
 # Standardised numbers are clipped at this size: a wrong unit in one cell is no reason to overflow.
 LARGEST_SCORE = 1e6

@@ -23,7 +23,7 @@ EUCLIDEAN_KERNELS = ("rbf", "linear", "auto")
 
 
 @dataclass(frozen=True)
-class OwnExpert:
+class SequentialExpert:
     """`SeqMED` or `SeqLapMED`.
 
     Unlabeled rows are part of the first mini-batch of a batch, so that the batch has one graph. The
@@ -34,7 +34,7 @@ class OwnExpert:
     estimator: SequentialClassifier
 
     @property
-    def scaled(self) -> bool:
+    def by_counts(self) -> bool:
         """Whether there is one machine per class with a known bias."""
         return bool(self.estimator.bias == "auto")
 
@@ -46,15 +46,15 @@ class OwnExpert:
         kernel = make_kernel(model.kernel, model.gamma, model.degree, model.coef0)
         return kernel.freeze(rows.points, rows.weights)
 
-    def with_parameters(self, template: Any) -> OwnExpert:
+    def with_parameters(self, template: Any) -> SequentialExpert:
         """Return the expert with the parameters of a template, checked as in `partial_fit`."""
         check_type(self.estimator, template)
         model = snapshot(self.estimator)
         model.__dict__.update(template.get_params(deep=False))
         model._check_parameters(getattr(model, "_stream", None))
-        return OwnExpert(model)
+        return SequentialExpert(model)
 
-    def learn(self, mini_batch: MiniBatch) -> OwnExpert:
+    def learn(self, mini_batch: MiniBatch) -> SequentialExpert:
         rows, new_points = mini_batch.rows, mini_batch.is_first and mini_batch.new_points
         labeled = rows.labeled & mini_batch.part
         labels = rows.labels[mini_batch.part[rows.labeled]]
@@ -64,10 +64,10 @@ class OwnExpert:
         model = snapshot(self.estimator)
         model.n_features_in_ = rows.points.shape[1]
         model._learn_batch(rows, getattr(model, "_stream", None), new_points=new_points)
-        return OwnExpert(model)
+        return SequentialExpert(model)
 
     def scores(self, points: Points, registry: ClassRegistry) -> Array:
-        """Return scores (n, K), not scaled by label counts."""
+        """Return scores (n, K), not divided by roots of label counts."""
         stream = getattr(self.estimator, "_stream", None)
         found = np.zeros((points.shape[0], registry.classes.size))
         if stream is not None and stream.registry.seen.any():
@@ -83,8 +83,8 @@ class OwnExpert:
             found[stream.registry.indices_in(registry)] = stream.registry.discounted
         return found
 
-    def restarted(self) -> OwnExpert:
-        return own_expert(self.estimator)
+    def restarted(self) -> SequentialExpert:
+        return sequential_expert(self.estimator)
 
     def scale_invariant(self) -> bool:
         """Whether the kernel is "rbf", for dense rows also "auto", and its gamma is measured."""
@@ -97,7 +97,7 @@ class OwnExpert:
         everything = np.ones(labels.size, dtype=bool)
         return Rows(window.points, everything, labels, window.discounted, np.zeros(0))
 
-    def retract(self, points: Points, codes: Any) -> tuple[OwnExpert, Rows]:
+    def retract(self, points: Points, codes: Any) -> tuple[SequentialExpert, Rows]:
         """Return the expert without the given labels of its window, and these labels."""
         model = snapshot(self.estimator)
         model._check_retractable()
@@ -112,15 +112,15 @@ class OwnExpert:
             declared=registry.classes[registry.declared],
         )
         model._retract_rows(found)
-        return OwnExpert(model), taken
+        return SequentialExpert(model), taken
 
 
-def is_own(estimator: Any) -> bool:
+def is_sequential(estimator: Any) -> bool:
     """Whether an estimator is a `SeqMED` or a `SeqLapMED`."""
     return isinstance(estimator, SequentialClassifier)
 
 
-def own_expert(estimator: BaseEstimator) -> OwnExpert:
+def sequential_expert(estimator: BaseEstimator) -> SequentialExpert:
     """Return the expert of a classifier of this package."""
     model: Any = type(estimator)(**estimator.get_params(deep=False))
     if model.kernel == "precomputed":
@@ -128,4 +128,4 @@ def own_expert(estimator: BaseEstimator) -> OwnExpert:
             "estimator has kernel='precomputed', expected a kernel that can be evaluated "
             "between batches: pass the kernel as a callable."
         )
-    return OwnExpert(model)
+    return SequentialExpert(model)

@@ -78,7 +78,7 @@ def any_too_large(points: Array, centre: Array) -> bool:
     return bool((np.abs(points - centre).mean(axis=0) > LARGEST_MEAN).any())
 
 
-def first_scales(points: Array) -> Array:
+def first_column_scales(points: Array) -> Array:
     """Return the scales of the columns of the first batch, (p,); all 1 if they are similar."""
     sizes, dense = column_deviations(points)
     if points.shape[0] < FEWEST or are_similar(sizes[dense]):
@@ -94,7 +94,7 @@ def are_similar(sizes: Array) -> bool:
     return bool(np.quantile(sizes, 0.9, method="higher") <= LARGEST_RATIO * low)
 
 
-def measured(points: Array, before: Array) -> Array:
+def measured_column_scales(points: Array, before: Array) -> Array:
     """Return the scales of the columns, (p,), which are multiples of those before by powers of two.
 
     Scales change only if one of them is wrong by a large factor. Constant columns keep theirs. With

@@ -21,7 +21,7 @@ from seqmed.mixture.mini_batches import MiniBatch
 
 
 @dataclass(frozen=True)
-class OtherExpert:
+class PartialFitExpert:
     """Any classifier with `partial_fit`, and `decision_function` or `predict_proba`.
 
     Parameters
@@ -33,12 +33,12 @@ class OtherExpert:
     estimator: Any
     given: dict[str, Any]
 
-    scaled = False
+    by_counts = False
 
     def frozen_kernel(self, rows: Rows) -> None:
         """Return None: the graph uses Euclidean distances."""
 
-    def with_parameters(self, template: Any) -> OtherExpert:
+    def with_parameters(self, template: Any) -> PartialFitExpert:
         """Return the expert unchanged; refuse a template with other parameters."""
         check_type(self.estimator, template)
         now = all_parameters(template)
@@ -52,7 +52,7 @@ class OtherExpert:
                 )
         return self
 
-    def learn(self, mini_batch: MiniBatch) -> OtherExpert:
+    def learn(self, mini_batch: MiniBatch) -> PartialFitExpert:
         """Return the expert after one mini-batch, which a copy of the classifier learns."""
         rows, model = mini_batch.rows, deepcopy(self.estimator)
         takes_all = learns_from_unlabeled(model)
@@ -79,7 +79,7 @@ class OtherExpert:
         model.partial_fit(
             take_rows(rows.points, chosen), y if y.size == chosen.sum() else y[chosen], **options
         )
-        return OtherExpert(model, self.given)
+        return PartialFitExpert(model, self.given)
 
     def _check_classes(self, mini_batch: MiniBatch) -> None:
         known = getattr(self.estimator, "classes_", None)
@@ -120,8 +120,8 @@ class OtherExpert:
         """Return the discounted label weights of the registry."""
         return registry.discounted
 
-    def restarted(self) -> OtherExpert:
-        return OtherExpert(clone(self.estimator), self.given)
+    def restarted(self) -> PartialFitExpert:
+        return PartialFitExpert(clone(self.estimator), self.given)
 
     def scale_invariant(self) -> bool:
         """Return False: nothing is known about its parameters."""
@@ -131,7 +131,7 @@ class OtherExpert:
         """Raise an error: they are needed only if columns are scaled, and here they are not."""
         raise NotImplementedError("columns are scaled only with an estimator of this package")
 
-    def retract(self, points: Points, codes: Any) -> tuple[OtherExpert, Rows]:
+    def retract(self, points: Points, codes: Any) -> tuple[PartialFitExpert, Rows]:
         """Raise an error: the classifier cannot retract a label."""
         raise ValueError(
             f"{type(self.estimator).__name__} cannot retract labels, expected SeqMED or SeqLapMED "
@@ -139,7 +139,7 @@ class OtherExpert:
         )
 
 
-def other_expert(estimator: BaseEstimator) -> OtherExpert:
+def partial_fit_expert(estimator: BaseEstimator) -> PartialFitExpert:
     """Return the expert of any other classifier."""
     model = clone(estimator)
     missing = [name for name in ("partial_fit",) if not hasattr(model, name)]
@@ -150,7 +150,7 @@ def other_expert(estimator: BaseEstimator) -> OtherExpert:
             f"estimator={type(model).__name__} has no {' and no '.join(missing)}, expected a "
             "classifier that learns batch by batch: pass for example SeqMED() or SGDClassifier()."
         )
-    return OtherExpert(model, all_parameters(estimator))
+    return PartialFitExpert(model, all_parameters(estimator))
 
 
 def learns_from_unlabeled(estimator: Any) -> bool:
