@@ -33,7 +33,7 @@ from seqmed.arrays import (
 from seqmed.batch import Rows
 from seqmed.classes import find
 from seqmed.graph import propagation
-from seqmed.graph.graph_state import UNLABELED
+from seqmed.graph.graph_state import UNLABELED, GraphState
 from seqmed.graph.propagation import GraphInfo
 from seqmed.graph.reservoir import choose_entering
 from seqmed.mixture import refitted, weighting
@@ -202,51 +202,57 @@ def learn_mini_batch(
     registry = registry.discount(1.0, codes, weights)
     state = with_classes(state, registry)
     record = recorded(state, rows, labeled, codes, late=not mini_batch.new_points)
-    state = state._replace(record=record)
 
-    chosen = np.flatnonzero(mini_batch.part)
     all_codes = np.full(rows.weights.size, UNLABELED)
     all_codes[labeled] = codes
-    graph, slots = state.graph, np.full(rows.weights.size, -1)
-    stored = graph.rows.metric.store(take_rows(rows.points, chosen))
-    label_weights = np.where(all_codes >= 0, rows.weights, 0.0)[chosen]
-    entering = None
-    if mini_batch.new_points:
-        entering = choose_entering(graph, all_codes[chosen])
-        slots[chosen[entering.rows]] = entering.slots
-    graph, info = propagation.learn(
-        graph,
-        stored,
-        all_codes[chosen],
-        label_weights,
-        late=not mini_batch.new_points,
-        entering=entering,
-    )
-    margin = state.margin.learn(mini_batch._replace(registry=registry))
+    graph, slots, info = learned_graph(state.graph, mini_batch, all_codes)
+    recent = state.recent.add(take_rows(rows.points, labeled), codes, weights)
     given = settings.class_weight if isinstance(settings.class_weight, dict) else None
     class_weights = registry.class_weights(given)
-    unlabeled = chosen[all_codes[chosen] < 0][-PROBES:]
-    recent = state.recent.add(take_rows(rows.points, labeled), codes, weights)
-    others = tuple(
-        refitted.learn(
-            expert,
-            recent,
-            codes.size,
-            class_weights,
-            used=weight > 0,
-            balanced=not settings.class_prior,
-        )
-        for expert, weight in zip(state.refitted, state.choice.refitted, strict=True)
-    )
+    unlabeled = np.flatnonzero(mini_batch.part & (all_codes < 0))[-PROBES:]
     state = state._replace(
         graph=graph,
-        margin=margin,
-        refitted=others,
+        margin=state.margin.learn(mini_batch._replace(registry=registry)),
+        refitted=tuple(
+            refitted.learn(
+                expert,
+                recent,
+                codes.size,
+                class_weights,
+                used=weight > 0,
+                balanced=not settings.class_prior,
+            )
+            for expert, weight in zip(state.refitted, state.choice.refitted, strict=True)
+        ),
+        record=record,
         class_weights=class_weights,
         probes=stack(state.probes, take_rows(rows.points, unlabeled))[-PROBES:],
         recent=recent,
     )
     return state._replace(score_scales=measured_scales_of(state, slots[unlabeled])), info
+
+
+def learned_graph(
+    graph: GraphState, mini_batch: MiniBatch, codes: Indices
+) -> tuple[GraphState, Indices, GraphInfo]:
+    """Return the graph after a mini-batch, and the slots (n,) of the rows of its batch.
+
+    ``codes`` (n,) are the classes of all rows of the batch, -1 for unlabeled rows. The slot of a
+    row that is not kept is -1.
+    """
+    rows, chosen = mini_batch.rows, np.flatnonzero(mini_batch.part)
+    slots, codes = np.full(rows.weights.size, -1), codes[chosen]
+    stored = graph.rows.metric.store(take_rows(rows.points, chosen))
+    label_weights = np.where(codes >= 0, rows.weights[chosen], 0.0)
+    entering = None
+    if mini_batch.new_points:
+        entering = choose_entering(graph, codes)
+        slots[chosen[entering.rows]] = entering.slots
+    late = not mini_batch.new_points
+    graph, info = propagation.learn(
+        graph, stored, codes, label_weights, late=late, entering=entering
+    )
+    return graph, slots, info
 
 
 def recorded(
