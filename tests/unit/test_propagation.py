@@ -784,3 +784,12 @@ def test_alpha_close_to_one_gives_numbers(alpha):
     state, _ = learned(begun(rows, alpha=alpha), [(rows, codes, label_weights)])
     assert np.isfinite(state.influence).all()
     np.testing.assert_allclose(state.scores(state.search(rows)).sum(axis=1), 1.0)
+
+
+def test_only_batches_with_labels_discount_earlier_labels():
+    X = np.random.default_rng(0).normal(size=(4, 3))
+    model = GraphPropagation(forgetting=0.5, random_state=0).partial_fit(X, [0, 0, 1, -1])
+    for labels, expected in (([-1] * 4, [2.0, 1.0]), ([1, -1, -1, -1], [1.0, 1.5])):
+        model.partial_fit(X + 1.0, labels)
+        np.testing.assert_allclose(model._stream.registry.discounted, expected)
+        np.testing.assert_allclose(model._stream.graph.class_label_weights, expected)
