@@ -106,7 +106,7 @@ def test_no_one_checks_their_own_labels():
 
 
 def test_a_person_waits_while_a_round_is_chosen():
-    open_sessions, ledger, pool, dealer = make_dealer()
+    open_sessions, _, _, dealer = make_dealer()
     rounds = dealer._background.learner.rounds
     ada = open_sessions.find(open_sessions.begin("Ada"))
     cards = rounds.pop(round_at(0))
