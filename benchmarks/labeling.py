@@ -9,9 +9,10 @@ of these labels. A seed gives the order of rows and all draws.
 Coverage. 100 simulations of 120 answers on clouds that overlap: how often the interval of the
 random checks covers the accuracy of the models that predicted them, measured on 2000 other rows.
 
-Latency. `seqmed label` on 100,000 rows of 20 numbers, in a process of its own. A client answers
-twice per second, faster than people do, while the model learns. Printed are the times from an
-answer to its confirmation with the next card, and the peak memory of the process.
+Latency. `seqmed label` on 100,000 rows of 20 numbers, and on 100,000 messages that mix the words of
+SMS spam, in a process of its own. A client answers twice per second, faster than people do, while
+the model learns. Printed are the times from an answer to its confirmation with the next card, and
+the peak memory of the process.
 
     SEQMED_DATA=FOLDER python benchmarks/labeling.py [labels|coverage|latency] [--quick]
         [--jobs 2] [--out FILE.json]
@@ -71,6 +72,12 @@ class TableRows:
             yield Rows("rows", numbers, part, np.zeros(part.num_rows, dtype=bool))
 
 
+def messages():
+    """Return the pairs of class and text of SMS spam."""
+    with gzip.open(data_file("sms_spam.tsv.gz"), "rt", encoding="utf-8") as file:
+        return [line.rstrip("\n").split("\t", 1) for line in file]
+
+
 def load(name, seed):
     """Return tables and classes of training and test rows."""
     random = np.random.default_rng(seed)
@@ -85,8 +92,7 @@ def load(name, seed):
             for rows in (train, test)
         ]
         return tables[0], y_train, tables[1], y_test
-    with gzip.open(data_file("sms_spam.tsv.gz"), "rt", encoding="utf-8") as file:
-        pairs = [line.rstrip("\n").split("\t", 1) for line in file]
+    pairs = messages()
     order = random.permutation(len(pairs))
     labels = np.array([pair[0] for pair in pairs])[order]
     texts = [pairs[place][1] for place in order]
@@ -267,16 +273,44 @@ def report_coverage(results):
 # -- latency ---------------------------------------------------------------------------------------
 
 
-def measure_latency(quick):
-    """Return the times of answers, and the memory of the command."""
-    random, n_rows = np.random.default_rng(0), N_ROWS // (10 if quick else 1)
+def rows_of_numbers(n_rows):
+    """Return names of columns, rows of 20 numbers around five centres, and their classes."""
+    random = np.random.default_rng(0)
     codes = random.integers(5, size=n_rows)
-    points = (random.normal(size=(n_rows, 20)) + 1.2 * random.normal(size=(5, 20))[codes]).round(3)
+    points = random.normal(size=(n_rows, 20)) + 1.2 * random.normal(size=(5, 20))[codes]
+    names = [f"x{n}" for n in range(20)]
+    return names, points.round(3).tolist(), [f"class {code}" for code in codes]
+
+
+def rows_of_text(n_rows):
+    """Return the name of a column, messages, and their classes.
+
+    A message is the first half of one message of SMS spam, followed by random words of its class.
+    """
+    random = np.random.default_rng(0)
+    pairs = messages()
+    words = {
+        name: " ".join(text for kind, text in pairs if kind == name).split()
+        for name in {kind for kind, _ in pairs}
+    }
+    texts, classes = [], []
+    for place in random.integers(len(pairs), size=n_rows).tolist():
+        kind, text = pairs[place]
+        half = text.split()[: len(text.split()) // 2 + 1]
+        texts.append([" ".join([*half, *random.choice(words[kind], len(half))])])
+        classes.append(kind)
+    return ["message"], texts, classes
+
+
+def measure_latency(make_rows, quick):
+    """Return the times of answers, and the memory of the command."""
+    n_rows = N_ROWS // (10 if quick else 1)
+    names, rows, classes = make_rows(n_rows)
     with tempfile.TemporaryDirectory() as folder:
-        with (Path(folder) / "rows.csv").open("w", newline="") as file:
+        with (Path(folder) / "rows.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow([f"x{n}" for n in range(20)])
-            writer.writerows(points.tolist())
+            writer.writerow(names)
+            writer.writerows(rows)
         begin = time.perf_counter()
         process = subprocess.Popen(
             [sys.executable, "-m", "seqmed", "label", "model", "rows.csv", "--no-browser", "-q"],
@@ -285,7 +319,7 @@ def measure_latency(quick):
         try:
             address = process.stdout.readline().split()[-1]
             ready = time.perf_counter() - begin
-            oracle = Oracle(address, lambda row: f"class {codes[row - 1]}")
+            oracle = Oracle(address, lambda row: classes[row - 1])
             oracle.look()
             first_card = time.perf_counter() - begin
             times = []
@@ -323,9 +357,13 @@ def main():
             results["coverage"] = list(pool.map(simulate, range(number)))
             report_coverage(results["coverage"])
     if "latency" in parts:
-        results["latency"] = measure_latency(given.quick)
-        for name, value in results["latency"].items():
-            print(f"{name}: {value:,.1f}")
+        tables = {"numbers": rows_of_numbers, "text": rows_of_text}
+        results["latency"] = {
+            name: measure_latency(make_rows, given.quick) for name, make_rows in tables.items()
+        }
+        for table, found in results["latency"].items():
+            for name, value in found.items():
+                print(f"{table}, {name}: {value:,.1f}")
     if given.out:
         write_json(given.out, results)
 
