@@ -137,14 +137,27 @@ def test_an_id_changes_nothing(tmp_path, kind):
 # -- late labels ---------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def learned_early(tmp_path_factory):
+    """A folder with rows of which few have labels, their model, and all labels by id."""
+    frame, folder = cars(), tmp_path_factory.mktemp("late")
+    hidden(frame).to_csv(folder / "rows.csv", index=False)
+    frame[["plate", LABEL]][:100].to_csv(folder / "late.csv", index=False)
+    assert seqmed(folder, "learn", "model", "rows.csv", "--label", LABEL).code == 0
+    return folder, {
+        name: (folder / name).read_bytes() for name in ("rows.csv", "late.csv", "model")
+    }
+
+
 @pytest.fixture
-def late(tmp_path):
-    """A folder with rows of which few have labels, and all labels by id."""
-    frame = cars()
-    hidden(frame).to_csv(tmp_path / "rows.csv", index=False)
-    frame[["plate", LABEL]][:100].to_csv(tmp_path / "late.csv", index=False)
-    assert seqmed(tmp_path, "learn", "model", "rows.csv", "--label", LABEL).code == 0
-    return tmp_path
+def late(learned_early):
+    """The folder as it was: a model knows its rows by their place, so it is not copied."""
+    folder, contents = learned_early
+    for path in folder.iterdir():
+        path.unlink()
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return folder
 
 
 LATE = ("learn", "model", "rows.csv", "--late", "late.csv", "--id", "plate")
