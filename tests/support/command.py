@@ -10,6 +10,7 @@ import errno
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -109,6 +110,23 @@ LEARN = (
     "learn", "model", "rows.csv", "--label", "kind", "--drop", "id", "--first-batch", "1",
     "--batch-size",
 )  # fmt: skip
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Return the content of all files of a folder, for `restore`."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def restore(folder: Path, files: dict[str, bytes]) -> Path:
+    """Give a folder these files and no others.
+
+    A model knows its rows by their place, so that a copy of both would not do.
+    """
+    shutil.rmtree(folder)
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
 
 
 def log_lines(path: Path) -> list[dict]:
