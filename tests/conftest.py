@@ -16,6 +16,9 @@ from hypothesis import HealthCheck, settings  # noqa: E402
 # Failing assertions of shared helpers show their values, as those of tests do.
 pytest.register_assert_rewrite("tests.support")
 
+# It loads all that the command needs, for a process that forks others, when it is imported.
+collect_ignore = ["support/command_imports.py"]
+
 # The same examples on every machine and in every run: no time limit, no memory of old failures.
 settings.register_profile(
     "deterministic",

@@ -35,6 +35,20 @@ def estimator(request):
     return request.param
 
 
+def rarely(name):
+    """Leave the other models than the default to `make test-all`."""
+    return () if name == "seqgraphmed" else pytest.mark.exhaustive
+
+
+# For what a command does alike with every model.
+default_model = pytest.mark.parametrize(
+    "estimator",
+    [pytest.param(name, marks=rarely(name)) for name in MODELS],
+    indirect=True,
+    scope="module",
+)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, estimator):
     """A folder with a model, the rows it has learned, and others with all labels."""
@@ -81,6 +95,7 @@ def test_learning_at_a_shell_is_learning_in_python(folder, estimator):
     assert last.get("expert_weights") == getattr(model, "expert_weights_", None)
 
 
+@default_model
 def test_a_plot_shows_the_whole_log_after_a_resume(folder, estimator):
     chosen = () if estimator == "seqgraphmed" else ("--estimator", estimator)
     lines = (folder / "rows.csv").read_text().splitlines(keepends=True)
@@ -111,7 +126,16 @@ def read_output(path):
     }
 
 
-@pytest.mark.parametrize("name", ["out.csv", "out.tsv", "out.jsonl", "out.parquet"])
+@pytest.mark.parametrize(
+    ("estimator", "name"),
+    [
+        pytest.param(model, f"out.{suffix}", marks=() if suffix == "csv" else rarely(model))
+        for model in MODELS
+        for suffix in ("csv", "tsv", "jsonl", "parquet")
+    ],
+    indirect=["estimator"],
+    scope="module",
+)
 def test_predictions_in_every_format_are_those_of_the_model(folder, name):
     result = seqmed(folder, "predict", "model", "holdout.csv", "-o", name, "--keep", "id")
     assert (result.code, result.out) == (0, ""), result.err
@@ -141,6 +165,7 @@ def test_predictions_in_every_format_are_those_of_the_model(folder, name):
         np.testing.assert_array_equal(found[column], values)
 
 
+@default_model
 def test_predictions_on_standard_output(folder):
     result = seqmed(
         folder,
@@ -213,6 +238,7 @@ def calibration_error(right, confidence, bins=15):
     return total
 
 
+@default_model
 def test_a_class_the_model_does_not_know_counts_as_wrong(folder):
     text = (folder / "holdout.csv").read_text()
     (folder / "strange.csv").write_text(text + "1,1,1,unheard,200\n")
@@ -242,6 +268,7 @@ def test_prequential_evaluation_predicts_before_it_learns(folder):
     assert (folder / "model").read_bytes() == before
 
 
+@default_model
 def test_evaluation_on_learned_rows_is_cautioned(folder):
     for more in ((), ("--prequential",)):
         result = seqmed(folder, "evaluate", "model", "rows.csv", *more)
@@ -460,6 +487,7 @@ def test_parameters_reach_the_margin_and_the_mixture(tmp_path):
     )
 
 
+@default_model
 def test_the_rows_of_a_model_are_read_in_python(folder):
     pipeline, progress = checkpoint.load(folder / "model")
     check = EncoderCheck(lambda: pipeline[0])

@@ -13,15 +13,22 @@ from pyarrow.csv import read_csv
 from pyarrow.json import read_json
 
 import seqmed as library
-from tests.support.command import LEARN, PATIENCE, make_rows, popen, seqmed
+from tests.support.command import LEARN, PATIENCE, files_of, make_rows, popen, restore, seqmed
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """A folder with rows and a model of them, for all tests."""
+    folder = tmp_path_factory.mktemp("learned")
+    make_rows(folder / "rows.csv", 60)
+    assert seqmed(folder, *LEARN, 20).code == 0
+    return folder, files_of(folder)
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """A folder with rows and a model of them."""
-    make_rows(tmp_path / "rows.csv", 60)
-    assert seqmed(tmp_path, *LEARN, 20).code == 0
-    return tmp_path
+def folder(learned):
+    """The folder as it was before all tests."""
+    return restore(*learned)
 
 
 def refused(folder, *arguments, **options):
@@ -201,11 +208,7 @@ def test_links_in_a_circle_as_a_model(folder):
 
 
 def test_a_model_of_another_make(folder):
-    script = (
-        "import seqmed; model = seqmed.SeqMED().fit([[0.0], [1.0]], [0, 1]);"
-        "seqmed.save(model, 'plain')"
-    )
-    subprocess.run([sys.executable, "-c", script], cwd=folder, check=True)
+    library.save(library.SeqMED().fit([[0.0], [1.0]], [0, 1]), folder / "plain")
     said = refused(folder, "predict", "plain", "rows.csv")
     assert "plain holds a SeqMED, expected a fitted pipeline that takes tables: make it" in said
     pipeline = library.load(folder / "model")

@@ -11,7 +11,7 @@ import pytest
 from seqmed.labeling.log import LabelLog
 from seqmed.model_file import load_with_extra
 from tests.support.command import seqmed
-from tests.support.labeling import Command, write_rows
+from tests.support.labeling import Command, ForkedCommand, write_rows
 from tests.support.state import state_bits
 
 LABEL = ("model", "rows.csv", "--id", "id")
@@ -34,7 +34,7 @@ def test_killed_three_times_it_ends_with_the_confirmed_labels_and_the_replayed_m
     truth = write_rows(tmp_path / "rows.csv")
     confirmed, rows = {}, []
     for number in range(4):
-        with Command(tmp_path, *LABEL) as command:
+        with ForkedCommand(tmp_path, *LABEL) as command:
             ada = command.person()
             if rows:
                 assert [card["row"] for card in ada.cards][: len(rows)] == rows
@@ -91,7 +91,7 @@ def test_the_labels_train_another_model(tmp_path):
 
 def test_json_lines_go_out_and_in(tmp_path):
     truth = write_rows(tmp_path / "rows.csv")
-    with Command(tmp_path, *LABEL) as command:
+    with ForkedCommand(tmp_path, *LABEL) as command:
         ada = command.person()
         for _ in range(6):
             ada.label(lambda row: truth[row - 1])
@@ -117,7 +117,7 @@ def test_several_files_with_labels_are_continued(tmp_path):
     more = [f"{line},{'setosa' if n % 2 else ''}" for n, line in enumerate(lines[1:31])]
     text = "\n".join([f"{lines[0]},label", *more])
     (tmp_path / "other" / "rows.csv").write_text(text)
-    with Command(tmp_path, "model", "rows.csv", "other") as command:
+    with ForkedCommand(tmp_path, "model", "rows.csv", "other") as command:
         ada = command.person()
         files = {ada.label(lambda row: "virginica")["file"] for _ in range(20)}
         assert files == {"rows.csv", "rows.csv (2)"}
@@ -131,7 +131,7 @@ def test_several_files_with_labels_are_continued(tmp_path):
 
 def test_a_file_that_has_grown_is_continued(tmp_path):
     truth = write_rows(tmp_path / "rows.csv", 60)
-    with Command(tmp_path, *LABEL) as command:
+    with ForkedCommand(tmp_path, *LABEL) as command:
         ada = command.person()
         for _ in range(12):
             ada.label(lambda row: truth[row - 1])
@@ -141,7 +141,7 @@ def test_a_file_that_has_grown_is_continued(tmp_path):
     lines = (tmp_path / "more.csv").read_text().splitlines()[1:]
     with (tmp_path / "rows.csv").open("a") as file:
         file.writelines(f"new{line}\n" for line in lines)
-    with Command(tmp_path, *LABEL) as command:
+    with ForkedCommand(tmp_path, *LABEL) as command:
         assert command.get("status")["rows"] == 120
         ada = command.person()
         rows = [ada.label(lambda row: truth[row - 1])["row"] for _ in range(15)]
@@ -177,7 +177,7 @@ def test_wrong_arguments_are_refused(tmp_path, arguments, reason):
 
 def test_another_command_on_the_same_model_or_log_is_refused(tmp_path):
     write_rows(tmp_path / "rows.csv", 30)
-    with Command(tmp_path, *LABEL) as command:
+    with ForkedCommand(tmp_path, *LABEL) as command:
         for arguments in (LABEL, ("other", "rows.csv", "--labels", "model.labels.csv")):
             result = seqmed(tmp_path, "label", *arguments, "--replay")
             assert result.code == 2

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.support.command import LEARN, PATIENCE, make_rows, popen, seqmed
+from tests.support.command import LEARN, PATIENCE, files_of, make_rows, popen, restore, seqmed
 
 COMMANDS = {
     "predict": ("predict", "model", "rows.csv", "--to", "csv", "-o"),
@@ -18,16 +18,24 @@ COMMANDS = {
 }
 
 
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """A folder with rows and a model of them, for all tests."""
+    folder = tmp_path_factory.mktemp("learned")
+    make_rows(folder / "rows.csv", 60)
+    assert seqmed(folder, *LEARN, 20).code == 0
+    return folder, files_of(folder)
+
+
 @pytest.fixture
-def folder(tmp_path):
-    """A folder with rows, a model of them, and other names of both."""
-    make_rows(tmp_path / "rows.csv", 60)
-    assert seqmed(tmp_path, *LEARN, 20).code == 0
+def folder(learned):
+    """The folder as it was before all tests, and other names of rows and model."""
+    folder = restore(*learned)
     for name, target in (("model", "m"), ("rows.csv", "r")):
-        (tmp_path / f"{target}-link.png").symlink_to(name)
-        (tmp_path / f"{target}-hard.png").hardlink_to(tmp_path / name)
-    (tmp_path / "sub").mkdir()
-    return tmp_path
+        (folder / f"{target}-link.png").symlink_to(name)
+        (folder / f"{target}-hard.png").hardlink_to(folder / name)
+    (folder / "sub").mkdir()
+    return folder
 
 
 def contents(folder):

@@ -5,13 +5,14 @@ Otherwise they are refused in one line, and its remedy works. The model is the s
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import seqmed as library
-from tests.support.command import seqmed
+from tests.support.command import files_of, restore, seqmed
 from tests.support.mixed_tables import DIRT, LABEL, PARTS, cars, hidden
 from tests.support.state import assert_same_bits
 
@@ -34,39 +35,57 @@ def probabilities(folder):
     return np.array([[float(row[name]) for name in names] for row in rows])
 
 
-@pytest.fixture(params=DIRT)
+@pytest.fixture(scope="module", params=DIRT)
 def dirt(request):
     return request.param
 
 
-@pytest.fixture
-def table(dirt, tmp_path):
-    """The table as it is meant, written in three dirty files."""
-    frame = DIRT[dirt].change(cars())
+@pytest.fixture(scope="module")
+def written(dirt, tmp_path_factory):
+    """The table as it is meant, and a folder where it is written in three dirty files."""
+    frame, folder = DIRT[dirt].change(cars()), tmp_path_factory.mktemp("written")
     for part, rows in PARTS.items():
-        written = frame[rows] if part == "holdout" else hidden(frame[rows])
-        DIRT[dirt].write(written, tmp_path / f"{part}.{DIRT[dirt].suffix}", part)
-    return frame
+        rows = frame[rows] if part == "holdout" else hidden(frame[rows])
+        DIRT[dirt].write(rows, folder / f"{part}.{DIRT[dirt].suffix}", part)
+    return frame, folder
 
 
-def test_a_dirty_table_is_learned_resumed_evaluated_and_predicted(dirt, table, tmp_path):
+def again(dirt):
+    """The options that are needed with every file."""
     remedy = DIRT[dirt].remedy
+    return remedy if remedy[:1] == ("--on-error",) else ()
+
+
+@pytest.fixture(scope="module")
+def learned(dirt, written):
+    """The folder with a model of the first two files."""
+    _, folder = written
+    result = learn(folder, dirt, "first", "--label", LABEL, *DIRT[dirt].remedy)
+    assert result.code == 0, result.err
+    result = learn(folder, dirt, "second", *again(dirt))
+    assert result.code == 0, result.err
+    return folder
+
+
+@pytest.mark.parametrize("dirt", [name for name in DIRT if DIRT[name].remedy], indirect=True)
+def test_a_table_that_cannot_be_read_is_refused_with_its_remedy(dirt, written, tmp_path):
+    _, folder = written
+    name = f"first.{DIRT[dirt].suffix}"
+    shutil.copy(folder / name, tmp_path)
     result = learn(tmp_path, dirt, "first", "--label", LABEL)
-    if remedy:
-        lines = [line for line in result.err.splitlines() if "warning" not in line]
-        assert (result.code, len(lines)) == (2, 1), result
-        assert remedy[0] in lines[0], lines
-        assert not (tmp_path / "model").exists()
-        result = learn(tmp_path, dirt, "first", "--label", LABEL, *remedy)
-    assert result.code == 0, result.err
-    again = remedy if remedy[:1] == ("--on-error",) else ()
-    result = learn(tmp_path, dirt, "second", *again)
-    assert result.code == 0, result.err
+    lines = [line for line in result.err.splitlines() if "warning" not in line]
+    assert (result.code, len(lines)) == (2, 1), result
+    assert DIRT[dirt].remedy[0] in lines[0], lines
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_dirty_table_is_learned_resumed_evaluated_and_predicted(dirt, learned, tmp_path):
+    shutil.copytree(learned, tmp_path, dirs_exist_ok=True)
     holdout = f"holdout.{DIRT[dirt].suffix}"
-    result = seqmed(tmp_path, "evaluate", "model", holdout, "--json", *again)
+    result = seqmed(tmp_path, "evaluate", "model", holdout, "--json", *again(dirt))
     assert result.code == 0, result.err
     assert json.loads(result.out)["accuracy"] > 0.7
-    result = seqmed(tmp_path, "predict", "model", holdout, "-o", "out.csv", *again)
+    result = seqmed(tmp_path, "predict", "model", holdout, "-o", "out.csv", *again(dirt))
     assert result.code == 0, result.err
     assert "Traceback" not in result.err
 
@@ -89,10 +108,9 @@ COMPARED = (
     ],
     indirect=True,
 )
-def test_python_agrees_with_the_command_to_the_bit(dirt, table, tmp_path):
-    remedy = DIRT[dirt].remedy
-    assert learn(tmp_path, dirt, "first", "--label", LABEL, *remedy).code == 0
-    assert learn(tmp_path, dirt, "second").code == 0
+def test_python_agrees_with_the_command_to_the_bit(dirt, written, learned, tmp_path):
+    (table, _), remedy = written, DIRT[dirt].remedy
+    shutil.copytree(learned, tmp_path, dirs_exist_ok=True)
     model = library.make_stream_pipeline(
         label=LABEL, missing_values=remedy[1:] if "--na" in remedy else (), random_state=0
     )
@@ -137,14 +155,20 @@ def test_an_id_changes_nothing(tmp_path, kind):
 # -- late labels ---------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def learned_early(tmp_path_factory):
+    """A folder with rows of which few have labels, their model, and all labels by id."""
+    frame, folder = cars(), tmp_path_factory.mktemp("late")
+    hidden(frame).to_csv(folder / "rows.csv", index=False)
+    frame[["plate", LABEL]][:100].to_csv(folder / "late.csv", index=False)
+    assert seqmed(folder, "learn", "model", "rows.csv", "--label", LABEL).code == 0
+    return folder, files_of(folder)
+
+
 @pytest.fixture
-def late(tmp_path):
-    """A folder with rows of which few have labels, and all labels by id."""
-    frame = cars()
-    hidden(frame).to_csv(tmp_path / "rows.csv", index=False)
-    frame[["plate", LABEL]][:100].to_csv(tmp_path / "late.csv", index=False)
-    assert seqmed(tmp_path, "learn", "model", "rows.csv", "--label", LABEL).code == 0
-    return tmp_path
+def late(learned_early):
+    """The folder as it was before all tests."""
+    return restore(*learned_early)
 
 
 LATE = ("learn", "model", "rows.csv", "--late", "late.csv", "--id", "plate")

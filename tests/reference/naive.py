@@ -31,8 +31,21 @@ def gram(value: Callable[[Matrix, Matrix], float], left: Matrix, right: Matrix) 
     return values
 
 
+def remembered(value: Callable[[Matrix, Matrix], float]) -> KernelFunction:
+    """Return the kernel of a function of two rows; formulas ask for the same rows many times."""
+    known: dict[Any, Matrix] = {}
+
+    def kernel(left, right):
+        rows = tuple((each.shape, each.dtype.str, each.tobytes()) for each in (left, right))
+        if rows not in known:
+            known[rows] = gram(value, left, right)
+        return known[rows].copy()
+
+    return kernel
+
+
 def linear() -> KernelFunction:
-    return lambda left, right: gram(lambda a, b: float(a @ b), left, right)
+    return remembered(lambda a, b: float(a @ b))
 
 
 def rbf(gamma: float) -> KernelFunction:
@@ -40,13 +53,11 @@ def rbf(gamma: float) -> KernelFunction:
         difference = a - b
         return float(np.exp(-gamma * (difference @ difference)))
 
-    return lambda left, right: gram(value, left, right)
+    return remembered(value)
 
 
 def polynomial(gamma: float, degree: int, coef0: float) -> KernelFunction:
-    return lambda left, right: gram(
-        lambda a, b: float((gamma * (a @ b) + coef0) ** degree), left, right
-    )
+    return remembered(lambda a, b: float((gamma * (a @ b) + coef0) ** degree))
 
 
 def scale_gamma(points: Matrix, weights: Matrix | None = None) -> float:
@@ -80,7 +91,7 @@ def tfidf(idf: Matrix) -> KernelFunction:
         lengths = np.sqrt(first @ first) * np.sqrt(second @ second)
         return float(first @ second / lengths) if lengths > 0 else 0.0
 
-    return lambda left, right: gram(value, left, right)
+    return remembered(value)
 
 
 def dcm_score(counts: Matrix, concentrations: Matrix) -> Matrix:
@@ -95,12 +106,10 @@ def dcm_score(counts: Matrix, concentrations: Matrix) -> Matrix:
 
 def dcm_fisher(concentrations: Matrix, precisions: Matrix | None = None) -> KernelFunction:
     precisions = np.ones(len(concentrations)) if precisions is None else precisions
-    return lambda left, right: gram(
+    return remembered(
         lambda a, b: float(
             sum(dcm_score(a, concentrations) * precisions * dcm_score(b, concentrations))
-        ),
-        left,
-        right,
+        )
     )
 
 

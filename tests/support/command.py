@@ -10,6 +10,7 @@ import errno
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,23 +41,23 @@ def seqmed(folder, *arguments, stdin=os.devnull, failing=None, columns=60) -> Re
     return Result(process.exitcode, *((folder / name).read_text() for name in ("out", "err")))
 
 
-def start(folder, *arguments, stdin=os.devnull, failing=None, columns=60):
-    """Start a command in a forked process; its output goes to `out` and `err` in the folder.
+def start(folder, *arguments, stdin=os.devnull, failing=None, columns=60, outputs=("out", "err")):
+    """Start a command in a forked process; its output goes to two files or pipes of the folder.
 
     `failing` makes the disk full when something is forced to it for that many times. `columns` is
     the width of the output.
     """
-    target = (str(folder), [*map(str, arguments)], str(stdin), failing, columns)
+    target = (str(folder), [*map(str, arguments)], str(stdin), failing, columns, outputs)
     process = FORKS.Process(target=run, args=target)
     process.start()
     return process
 
 
-def run(folder, arguments, stdin, failing, columns):
+def run(folder, arguments, stdin, failing, columns, outputs):
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
     os.dup2(os.open(stdin, os.O_RDONLY), 0)
-    for number, name in ((1, "out"), (2, "err")):
+    for number, name in enumerate(outputs, 1):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.argv = ["seqmed", *arguments]
@@ -109,6 +110,23 @@ LEARN = (
     "learn", "model", "rows.csv", "--label", "kind", "--drop", "id", "--first-batch", "1",
     "--batch-size",
 )  # fmt: skip
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Return the content of all files of a folder, for `restore`."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def restore(folder: Path, files: dict[str, bytes]) -> Path:
+    """Give a folder these files and no others.
+
+    A model knows its rows by their place, so that a copy of both would not do.
+    """
+    shutil.rmtree(folder)
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
 
 
 def log_lines(path: Path) -> list[dict]:

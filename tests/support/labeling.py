@@ -22,7 +22,7 @@ from seqmed.labeling.learner import LabelLearner
 from seqmed.labeling.log import LabelLog
 from seqmed.labeling.rows import Pool, Rows
 from seqmed.labeling.server import Server
-from tests.support.command import popen
+from tests.support import command
 
 NAMES = ("setosa", "versicolor", "virginica")
 
@@ -182,10 +182,10 @@ class Site(Client):
 
 
 class Command(Client):
-    """The command `seqmed label` in a process of its own."""
+    """The command `seqmed label` in an interpreter of its own."""
 
     def __init__(self, folder: Path, *arguments: Any):
-        self.process = popen(
+        self.process = command.popen(
             folder, "label", *arguments, "--no-browser",
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
@@ -211,6 +211,42 @@ class Command(Client):
         self.process.send_signal(signal.SIGINT)
         out, _ = self.process.communicate(timeout=120)
         return out, self.process.returncode
+
+
+class ForkedCommand(Client):
+    """The command `seqmed label` in a forked process, which starts sooner."""
+
+    def __init__(self, folder: Path, *arguments: Any):
+        pipe = folder / "page"
+        pipe.unlink(missing_ok=True)
+        os.mkfifo(pipe)
+        self.process = command.start(
+            folder, "label", *arguments, "--no-browser", columns=200, outputs=("page", os.devnull)
+        )
+        self.stdout = pipe.open()  # waits for the process to open it
+        line = self.stdout.readline()
+        assert line.startswith("Labeling page: "), line or "the command ended"
+        super().__init__(line.split()[-1])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        if self.process.exitcode is None:
+            self.kill()
+        self.stdout.close()
+
+    def kill(self):
+        """Kill the process at once."""
+        self.process.kill()
+        self.process.join()
+
+    def end(self):
+        """End the command as Ctrl-C does, and return its output and exit code."""
+        os.kill(self.process.pid, signal.SIGINT)
+        self.process.join(command.PATIENCE)
+        assert self.process.exitcode is not None, "the command hangs"
+        return self.stdout.read(), self.process.exitcode
 
 
 def write_rows(path: Path, n_rows=150, seed=0) -> list[str]:

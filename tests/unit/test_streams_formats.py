@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -72,7 +73,8 @@ def test_every_format_gives_the_rows_as_they_were_written(tmp_path, kind, batch_
 @pytest.mark.parametrize("block", [1, 7, 64, 1000])
 @pytest.mark.parametrize("kind", FORMATS)
 def test_blocks_make_no_difference(tmp_path, monkeypatch, kind, block):
-    path = write(tmp_path / f"data.{kind}", make_columns(300))
+    # small blocks are many, also of few rows; large ones need many rows to be several
+    path = write(tmp_path / f"data.{kind}", make_columns(60 if block < 64 else 300))
     for features in (("x0", "x1", "x2"), None):
         expected, _ = read(path, features=features, batch_size=40)
         with monkeypatch.context() as patch:
@@ -318,44 +320,57 @@ def test_a_mark_within_a_text_is_no_part_of_a_number(tmp_path, monkeypatch):
 # -- pipes ----------------------------------------------------------------------------------------
 
 SCRIPT = """
-import sys
 from seqmed.streams import LabelColumn, Stream
-kind = sys.argv[1] or None
-stream = Stream("-", label=LabelColumn("y"), batch_size=10, file_format=kind)
+stream = Stream("-", label=LabelColumn("y"), batch_size=10)
 for batch in stream:
     print(batch.table.to_pydict(), batch.y.tolist(), batch.row.tolist(), len(batch.position.files))
 print(stream.resumable, stream.fraction)
 """
 
 
-def through_a_pipe(content, kind=""):
-    return subprocess.run(
-        [sys.executable, "-c", SCRIPT, kind], input=content, capture_output=True, check=False
-    )
+@pytest.fixture
+def piped(monkeypatch):
+    """A function that lets standard input be a pipe with this content."""
+    with contextlib.ExitStack() as opened:
+
+        def pipe(content):
+            reader, writer = os.pipe()
+            monkeypatch.setattr(sys, "stdin", opened.enter_context(open(reader)))
+            with open(writer, "wb") as file:
+                file.write(content)  # less than a pipe holds
+
+        yield pipe
 
 
-@pytest.mark.parametrize(("kind", "named"), [("csv", ""), ("jsonl", ""), ("tsv", "tsv")])
-def test_standard_input(tmp_path, kind, named):
-    done = through_a_pipe(as_bytes(COLUMNS, kind), named)
-    assert done.returncode == 0, done.stderr.decode()
-    expected = [
-        f"{batch.table.to_pydict()} {batch.y.tolist()} {batch.row.tolist()} 0"
-        for batch in read(write(tmp_path / f"data.{kind}", COLUMNS), batch_size=10)[0]
+@pytest.mark.parametrize(("kind", "named"), [("csv", None), ("jsonl", None), ("tsv", "tsv")])
+def test_standard_input(tmp_path, piped, kind, named):
+    piped(as_bytes(COLUMNS, kind))
+    stream = Stream("-", label=LabelColumn("y"), batch_size=10, file_format=named)
+    batches = list(stream)
+    expected, _ = read(write(tmp_path / f"data.{kind}", COLUMNS), batch_size=10)
+    assert [batch.table.to_pydict() for batch in batches] == [
+        batch.table.to_pydict() for batch in expected
     ]
-    assert done.stdout.decode().splitlines() == [*expected, "False None"]
+    for name in ("y", "row"):
+        assert [getattr(batch, name).tolist() for batch in batches] == [
+            getattr(batch, name).tolist() for batch in expected
+        ]
+    assert [len(batch.position.files) for batch in batches] == [0] * len(expected)
+    assert not stream.resumable
+    assert stream.fraction is None
 
 
 @pytest.mark.parametrize("kind", ["parquet", "npz", "csv.gz"])
-def test_what_cannot_come_through_a_pipe_is_refused(tmp_path, kind):
-    done = through_a_pipe(write(tmp_path / f"data.{kind}", COLUMNS).read_bytes())
-    assert done.returncode == 1
-    assert b"StreamError: standard input is" in done.stderr
+def test_what_cannot_come_through_a_pipe_is_refused(tmp_path, piped, kind):
+    piped(write(tmp_path / f"data.{kind}", COLUMNS).read_bytes())
+    with pytest.raises(StreamError, match=r"^standard input is"):
+        list(Stream("-", label=LabelColumn("y"), batch_size=10))
 
 
 def test_a_pipe_hands_on_rows_before_it_ends():
     """A batch comes as soon as its rows are there, while the writer is still at work."""
     process = subprocess.Popen(
-        [sys.executable, "-uc", SCRIPT, ""], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-uc", SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     with process:
         process.stdin.write(as_bytes(make_columns(100), "csv"))
