@@ -108,24 +108,13 @@ class ClassRegistry:
 
     def _with(self, values: NDArray[Any]) -> ClassRegistry:
         """Return the registry with these classes added."""
-        if values.size == 0:
-            return self
         if (self.find(values) >= 0).all():
             return self
         classes = union(self.classes, values)
-        grown = ClassRegistry(
-            classes,
-            np.zeros(classes.size, dtype=np.intp),
-            np.zeros(classes.size),
-            np.zeros(classes.size),
-            np.zeros(classes.size, dtype=bool),
-            self.per_class,
-        )
-        if self.classes.size:
-            places = find(self.classes, classes)
-            for name in ("counts", "weights", "discounted", "declared"):
-                getattr(grown, name)[places] = getattr(self, name)
-        return grown
+        places = find(self.classes, classes)
+        totals = (self.counts, self.weights, self.discounted, self.declared)
+        known = (moved(each, places, classes.size) for each in totals)
+        return ClassRegistry(classes, *known, self.per_class)
 
     def targets(self, codes: NDArray[np.intp]) -> Array:
         """Return one-vs-rest targets, (l, machines): +1 for the machine's own class, -1 otherwise.

@@ -47,6 +47,11 @@ class Method:
     grid: tuple[Parameters, ...] = ({},)
     retrains: bool = False
 
+    @property
+    def choices(self) -> list[Parameters]:
+        """All parameters of every entry of the grid."""
+        return [{**self.fixed, **point} for point in self.grid]
+
 
 @dataclass(frozen=True)
 class Figure:
