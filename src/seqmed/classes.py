@@ -111,10 +111,15 @@ class ClassRegistry:
         if (self.find(values) >= 0).all():
             return self
         classes = union(self.classes, values)
-        places = find(self.classes, classes)
-        totals = (self.counts, self.weights, self.discounted, self.declared)
-        known = (moved(each, places, classes.size) for each in totals)
-        return ClassRegistry(classes, *known, self.per_class)
+        places, size = find(self.classes, classes), classes.size
+        return replace(
+            self,
+            classes=classes,
+            counts=moved(self.counts, places, size),
+            weights=moved(self.weights, places, size),
+            discounted=moved(self.discounted, places, size),
+            declared=moved(self.declared, places, size),
+        )
 
     def targets(self, codes: NDArray[np.intp]) -> Array:
         """Return one-vs-rest targets, (l, machines): +1 for the machine's own class, -1 otherwise.
