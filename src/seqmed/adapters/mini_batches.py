@@ -134,15 +134,15 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             "_labels": labels[learned:].copy(),
         }  # fmt: skip
         if learned:
-            model = self._model_to_teach()
+            model = self._model_to_fit()
             for start in range(0, learned, self.batch_size):
                 batch = slice(start, start + self.batch_size)
-                teach(model, points[batch], labels[batch], declared)
+                learn_batch(model, points[batch], labels[batch], declared)
             state["estimator_"] = model
         self.__dict__.update(state)
         return self
 
-    def _model_to_teach(self) -> Any:
+    def _model_to_fit(self) -> Any:
         """Return a copy of the estimator, so that a refused mini-batch changes nothing."""
         if hasattr(self, "estimator_"):
             return copy_to_fit(self.estimator_)
@@ -166,8 +166,8 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self : the classifier.
         """
         if hasattr(self, "_labels") and self._labels.size:
-            model = self._model_to_teach()
-            teach(model, self._points, self._labels, self._declared)
+            model = self._model_to_fit()
+            learn_batch(model, self._points, self._labels, self._declared)
             self.estimator_ = model
             self._points, self._labels = self._points[:0], self._labels[:0]
         return self
@@ -209,8 +209,8 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return self._fitted().predict_proba(np.asarray(X, dtype=np.float64))
 
 
-def teach(model: Any, points: Array, labels: Any, declared: Any) -> None:
-    """Let a classifier learn one mini-batch; classes are declared in the first."""
+def learn_batch(model: Any, points: Array, labels: Any, declared: Any) -> None:
+    """Learn one mini-batch; classes are declared in the first."""
     first = not hasattr(model, "classes_")
     options = {"classes": declared} if first and declared is not None else {}
     model.partial_fit(points, labels, **options)
