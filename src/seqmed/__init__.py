@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from seqmed.estimators.seqlapmed import SeqLapMED
     from seqmed.estimators.seqmed import SeqMED
     from seqmed.model_file import load, save
-    from seqmed.pipelines.making import make_stream_pipeline
     from seqmed.pipelines.stream_pipeline import InputDriftWarning, StreamPipeline
+    from seqmed.pipelines.table_pipeline import make_stream_pipeline
     from seqmed.selection.search import PrequentialSearch
     from seqmed.selection.splitting import SemiSupervisedSplit
     from seqmed.tables.encoder import TableEncoder
@@ -50,7 +50,7 @@ MODULES = {
     "StreamPipeline": "pipelines.stream_pipeline",
     "TableEncoder": "tables.encoder",
     "load": "model_file",
-    "make_stream_pipeline": "pipelines.making",
+    "make_stream_pipeline": "pipelines.table_pipeline",
     "save": "model_file",
 }
 

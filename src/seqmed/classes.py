@@ -108,24 +108,18 @@ class ClassRegistry:
 
     def _with(self, values: NDArray[Any]) -> ClassRegistry:
         """Return the registry with these classes added."""
-        if values.size == 0:
-            return self
         if (self.find(values) >= 0).all():
             return self
         classes = union(self.classes, values)
-        grown = ClassRegistry(
-            classes,
-            np.zeros(classes.size, dtype=np.intp),
-            np.zeros(classes.size),
-            np.zeros(classes.size),
-            np.zeros(classes.size, dtype=bool),
-            self.per_class,
+        places, size = find(self.classes, classes), classes.size
+        return replace(
+            self,
+            classes=classes,
+            counts=moved(self.counts, places, size),
+            weights=moved(self.weights, places, size),
+            discounted=moved(self.discounted, places, size),
+            declared=moved(self.declared, places, size),
         )
-        if self.classes.size:
-            places = find(self.classes, classes)
-            for name in ("counts", "weights", "discounted", "declared"):
-                getattr(grown, name)[places] = getattr(self, name)
-        return grown
 
     def targets(self, codes: NDArray[np.intp]) -> Array:
         """Return one-vs-rest targets, (l, machines): +1 for the machine's own class, -1 otherwise.
@@ -227,30 +221,25 @@ class ClassRegistry:
         because all labels so far belong to other classes. With a machine per class this is the
         known bias.
         """
-        old_machines = 0 if self.classes.size == 0 else self.n_machines
         former = grown.indices_in(self)
         own = former if grown.n_machines > 1 else former[-1:]
-        transfer = np.zeros((max(old_machines, 1), grown.n_machines))
+        known, new = np.flatnonzero(own >= 0), np.flatnonzero(own < 0)
+        transfer = np.zeros((self.n_machines, grown.n_machines))
         offsets = np.zeros(grown.n_machines)
-        for machine, place in enumerate(own):
-            if place >= 0:
-                transfer[:, machine] = self._machine_of(place)
-            elif grown.n_machines == 1 and self.classes.size == 1:
-                transfer[:, machine] = -self._machine_of(0)
-            elif self.seen.any():
-                offsets[machine] = -1.0
+        transfer[:, known] = self._score_signs()[:, own[known]]
+        if grown.n_machines == 1 and self.classes.size == 1:
+            transfer[:, new] = -1.0
+        elif self.seen.any():
+            offsets[new] = -1.0
         if self.per_class:
             offsets = np.where(transfer.any(axis=0), 0.0, -1.0)
         return transfer, offsets
 
-    def _machine_of(self, place: int) -> Array:
-        """Return the coefficients (machines,) with which the machines give the score of a class."""
-        column = np.zeros(self.n_machines)
-        if self.n_machines == 1:
-            column[0] = 1.0 if place == self.classes.size - 1 else -1.0
-        else:
-            column[place] = 1.0
-        return column
+    def _score_signs(self) -> Array:
+        """Return the coefficients (machines, K) with which the machines give the class scores."""
+        if self.n_machines > 1:
+            return np.eye(self.classes.size)
+        return np.where(np.arange(self.classes.size) == self.classes.size - 1, 1.0, -1.0)[None, :]
 
 
 def empty_registry(per_class: bool) -> ClassRegistry:

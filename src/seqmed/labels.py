@@ -15,6 +15,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import column_or_1d
 
 from seqmed.arrays import Mask
+from seqmed.label_dates import as_date, has_no_zone, is_same_date
 from seqmed.label_dtypes import (
     BYTES,
     DATES,
@@ -23,9 +24,7 @@ from seqmed.label_dtypes import (
     STRINGS,
     Labels,
     LabelType,
-    as_date,
     as_objects,
-    has_no_zone,
     type_of_class,
     typed,
 )
@@ -195,14 +194,6 @@ def equals(label: Any, own: LabelType | None, values: dict[LabelType | None, Any
     if own is DATES:
         return has_no_zone(label) and bool(is_same_date(np.array([as_date(label)]), value)[0])
     return bool(own.plain(label) == value)
-
-
-def is_same_date(array: Labels, date: np.datetime64) -> Mask:
-    """Return a mask (n,) of dates that are exactly the same instant, in any unit."""
-    unit = array.dtype
-    if np.datetime_data(unit)[0] == "generic" or date.astype(unit).astype(date.dtype) != date:
-        return np.zeros(array.size, dtype=bool)
-    return np.asarray(array == date.astype(unit))
 
 
 def holds_only_signs(values: Labels, marker: Any) -> bool:

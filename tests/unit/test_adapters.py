@@ -63,6 +63,19 @@ def test_a_refused_row_changes_nothing():
     np.testing.assert_array_equal(model.predict_proba(X), before)
 
 
+def test_a_refused_mini_batch_changes_nothing():
+    """The first mini-batch of the call is not learned if the second is refused."""
+    X, y, _ = stream()
+    model = MiniBatches(SeqMED(), batch_size=20).partial_fit(X[:25], list(y[:25]))
+    before = model.predict_proba(X)
+    labels = [*y[25:59], "a word"]
+    with pytest.raises(ValueError, match="mixes label types"):
+        model.partial_fit(X[25:60], labels)
+    assert model.n_pending_ == 5
+    assert model.estimator_.n_batches_ == 1
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
 def test_fit_starts_anew_and_learns_all_rows():
     X, y, labels = stream()
     model = MiniBatches(batch_size=50).partial_fit(X, labels)

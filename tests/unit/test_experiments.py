@@ -316,9 +316,9 @@ class TestIsolet:
 
     def test_speakers_fill_the_rows(self):
         speaker = isolet.speakers()
-        assert speaker.size == isolet.N_TRAIN + 1559
-        assert speaker[isolet.N_TRAIN - 1] == 119
-        assert speaker[isolet.N_TRAIN] == 120
+        assert speaker.size == 6238 + 1559
+        assert speaker[6237] == 119
+        assert speaker[6238] == 120
 
     @pytest.mark.skipif(
         "SEQMED_DATA" not in os.environ, reason="needs ISOLET; SEQMED_DATA names its folder"

@@ -238,3 +238,13 @@ def test_the_interval_of_the_accuracy_so_far():
     ends = band.get_paths()[0].vertices
     last = ends[np.isclose(ends[:, 0], 500)][:, 1]
     assert (last.min(), last.max()) == pytest.approx((low, high))
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_a_figure_gives_the_same_file_at_any_time(tmp_path, monkeypatch, kind):
+    paths = []
+    for moment in ("1000000000", "1500000000"):  # matplotlib takes the time from here
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", moment)
+        paths.append(tmp_path / f"{moment}.{kind}")
+        plotting.save(plotting.learning_log(records([3, 4], size=10)), paths[-1])
+    assert paths[0].read_bytes() == paths[1].read_bytes()

@@ -17,6 +17,7 @@ from seqmed.arrays import Array
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
 from seqmed.label_dtypes import as_objects
+from seqmed.snapshots import copy_to_fit
 
 
 def estimator_has(method: str) -> Any:
@@ -125,23 +126,28 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 "rows with the same columns."
             )
         declared = getattr(self, "_declared", None) if classes is None else classes
-        points = np.vstack([*self._pending_points(width), points])
-        labels = np.concatenate([getattr(self, "_labels", labels[:0]), labels])
-        model = getattr(self, "estimator_", None)
+        if hasattr(self, "_labels"):
+            points = np.vstack([self._points, points])
+            labels = np.concatenate([self._labels, labels])
         learned = points.shape[0] - points.shape[0] % self.batch_size
-        for start in range(0, learned, self.batch_size):
-            batch = slice(start, start + self.batch_size)
-            model = taught(model or clone(self._template()), points[batch], labels[batch], declared)
-        self.__dict__.update(
-            n_features_in_=width, _declared=declared, _points=points[learned:].copy(),
-            _labels=labels[learned:].copy(),
-        )  # fmt: skip
-        if model is not None:
-            self.estimator_ = model
+        state = {
+            "n_features_in_": width, "_declared": declared, "_points": points[learned:].copy(),
+            "_labels": labels[learned:].copy(),
+        }  # fmt: skip
+        if learned:
+            model = self._model_to_fit()
+            for start in range(0, learned, self.batch_size):
+                batch = slice(start, start + self.batch_size)
+                learn_batch(model, points[batch], labels[batch], declared)
+            state["estimator_"] = model
+        self.__dict__.update(state)
         return self
 
-    def _pending_points(self, width: int) -> list[Array]:
-        return [getattr(self, "_points", np.zeros((0, width)))]
+    def _model_to_fit(self) -> Any:
+        """Return a copy of the estimator, so that a refused mini-batch changes nothing."""
+        if hasattr(self, "estimator_"):
+            return copy_to_fit(self.estimator_)
+        return clone(self._template())
 
     @property
     def n_pending_(self) -> int:
@@ -160,9 +166,10 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         -------
         self : the classifier.
         """
-        if getattr(self, "_labels", np.zeros(0)).size:
-            model = getattr(self, "estimator_", None) or clone(self._template())
-            self.estimator_ = taught(model, self._points, self._labels, self._declared)
+        if hasattr(self, "_labels") and self._labels.size:
+            model = self._model_to_fit()
+            learn_batch(model, self._points, self._labels, self._declared)
+            self.estimator_ = model
             self._points, self._labels = self._points[:0], self._labels[:0]
         return self
 
@@ -203,8 +210,8 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return np.asarray(self._fitted().predict_proba(np.asarray(X, dtype=np.float64)))
 
 
-def taught(model: Any, points: Array, labels: Any, declared: Any) -> Any:
-    """Return a classifier after one mini-batch; classes are declared in the first."""
+def learn_batch(model: Any, points: Array, labels: Any, declared: Any) -> None:
+    """Learn one mini-batch; classes are declared in the first."""
     first = not hasattr(model, "classes_")
     options = {"classes": declared} if first and declared is not None else {}
-    return model.partial_fit(points, labels, **options)
+    model.partial_fit(points, labels, **options)

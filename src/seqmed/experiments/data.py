@@ -101,23 +101,20 @@ def sphere_stream(
     *,
     size: int = 100,
     labels: int = 10,
-    inner: tuple[float, float] = (0.0, 0.55),
-    outer: tuple[float, float] = (0.45, 1.0),
-    dimension: int = 3,
 ) -> TrialStream:
     """Simulation 2: a ball inside a shell, one label in ten.
 
-    Directions are uniform on the sphere. Radii are uniform in the range of the class; the two
-    ranges overlap. Classes are equally likely. In every batch ``labels`` random rows are labeled;
-    the first two of them are of different classes.
+    Directions are uniform on the sphere in three dimensions. Radii are uniform in [0, .55] in one
+    class and in [.45, 1] in the other. Classes are equally likely. In every batch ``labels`` random
+    rows are labeled; the first two of them are of different classes.
     """
     rng = np.random.default_rng(seed)
 
     def draw(n: int) -> tuple[Array, NDArray[np.int64]]:
         y = rng.integers(0, 2, n)
-        direction = rng.normal(size=(n, dimension))
+        direction = rng.normal(size=(n, 3))
         direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-        radius = np.where(y == 0, rng.uniform(*inner, n), rng.uniform(*outer, n))
+        radius = np.where(y == 0, rng.uniform(0.0, 0.55, n), rng.uniform(0.45, 1.0, n))
         return direction * radius[:, None], y
 
     batches = []

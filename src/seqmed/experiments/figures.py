@@ -22,10 +22,6 @@ from seqmed.experiments.data import TrialStream, categorical_stream, sphere_stre
 TRIALS, VALIDATION = 0, 1
 # Batches of a validation stream after which a retrained method is scored.
 JUDGED_RETRAININGS = 3
-QUICK_TRIALS = 3
-QUICK_GRID_STEP = 2
-QUICK_VALIDATION = 12
-QUICK_RETRAIN_EVERY = 12
 
 
 @dataclass(frozen=True)
@@ -46,6 +42,11 @@ class Method:
     fixed: Parameters = field(default_factory=dict)
     grid: tuple[Parameters, ...] = ({},)
     retrains: bool = False
+
+    @property
+    def choices(self) -> list[Parameters]:
+        """All parameters of every entry of the grid."""
+        return [{**self.fixed, **point} for point in self.grid]
 
 
 @dataclass(frozen=True)
@@ -284,6 +285,11 @@ def _isolet(data_dir: Path | None, seed: tuple[int, ...], reordered: bool = Fals
     if seed[1] == VALIDATION:
         return isolet.validation_stream(arrays)
     return isolet.random_stream(arrays, seed) if reordered else isolet.isolet_stream(arrays)
+
+
+# A quick run: trials, step through a grid, batches of a validation stream, and batches between two
+# retrainings.
+QUICK_TRIALS, QUICK_GRID_STEP, QUICK_VALIDATION, QUICK_RETRAIN_EVERY = 3, 2, 12, 12
 
 
 def quick(figure: Figure) -> Figure:

@@ -31,7 +31,6 @@ HASHES = {
     "y_test": "954ba5405de8f04f53c4f60b274ff8070bff3a1e1797408e8583da2b20baf9e1",
 }
 TYPES = {"X_train": np.int16, "y_train": np.int8, "X_test": np.int16, "y_test": np.int8}
-N_TRAIN = 6238
 UCI_ARCHIVE = "https://archive.ics.uci.edu/static/public/54/isolet.zip"
 N_SPEAKERS, SPEAKERS_PER_BATCH, ROWS_PER_SPEAKER = 120, 5, 52
 N_TEST_SPEAKERS, N_VALIDATION_SPEAKERS = 30, 30

@@ -113,21 +113,22 @@ def collect(figure: Figure, *, trials: int, folder: Path) -> FigureResult | None
     return result if result.trials else None
 
 
-def grid_points(figure: Figure, name: str) -> list[Parameters]:
-    """Return the grid of a method."""
-    method = figure.methods[name]
-    return [{**method.fixed, **point} for point in method.grid]
-
-
 def validation_tasks(figure: Figure) -> list[Task]:
     """Return the tasks on which parameters are chosen, for methods with a choice."""
     return [
-        make_task(name, parameters, True, number, figure.judged(method))
+        task
         for name, method in figure.methods.items()
         if len(method.grid) > 1
-        for parameters in grid_points(figure, name)
-        for number in range(figure.validation_streams)
+        for parameters in method.choices
+        for task in tasks_of_choice(figure, name, parameters)
     ]
+
+
+def tasks_of_choice(figure: Figure, name: str, parameters: Parameters) -> list[Task]:
+    """Return the tasks of a method with some parameters, on all validation streams."""
+    wanted = figure.judged(figure.methods[name])
+    streams = range(figure.validation_streams)
+    return [make_task(name, parameters, True, number, wanted) for number in streams]
 
 
 def trial_tasks(figure: Figure, chosen: dict[str, Parameters], trials: int) -> list[Task]:
@@ -147,11 +148,8 @@ def decide(
     table: dict[str, list[dict[str, Any]]] = {}
     for name, method in figure.methods.items():
         table[name] = []
-        for parameters in grid_points(figure, name):
-            tasks = [
-                make_task(name, parameters, True, number, figure.judged(method))
-                for number in range(figure.validation_streams)
-            ]
+        for parameters in method.choices:
+            tasks = tasks_of_choice(figure, name, parameters)
             scores = [np.mean(results[task].accuracies) for task in tasks if task in results]
             mean = float(np.mean(scores)) if scores else None
             table[name].append({"parameters": parameters, "accuracy": mean})
@@ -168,27 +166,22 @@ def assemble(
     trials: int,
 ) -> FigureResult:
     """Return the result over the trials that are finished for every method."""
-    curves: dict[str, list[NDArray[Any]]] = {name: [] for name in figure.methods}
-    times: dict[str, list[NDArray[Any]]] = {name: [] for name in figure.methods}
-    tasks = trial_tasks(figure, chosen, trials)
-    for start in range(0, len(tasks), len(figure.methods)):
-        of_trial = tasks[start : start + len(figure.methods)]
-        if all(task in results for task in of_trial):
-            for task in of_trial:
-                result, wanted = results[task], list(task.wanted)
-                for rows, values in (
-                    (curves, result.accuracies), (times, result.update_seconds),
-                ):  # fmt: skip
-                    row = np.full(figure.n_batches, np.nan)
-                    row[wanted] = values
-                    rows[task.method].append(row)
-    shape = (-1, figure.n_batches)
+    tasks, size = trial_tasks(figure, chosen, trials), len(figure.methods)
+    by_trial = [tasks[start : start + size] for start in range(0, len(tasks), size)]
+    finished = [part for part in by_trial if all(task in results for task in part)]
+    shape = (len(finished), figure.n_batches)
+    curves, times = ({name: np.full(shape, np.nan) for name in figure.methods} for _ in range(2))
+    for trial, part in enumerate(finished):
+        for task in part:
+            wanted = list(task.wanted)
+            curves[task.method][trial, wanted] = results[task].accuracies
+            times[task.method][trial, wanted] = results[task].update_seconds
     return FigureResult(
         figure=figure,
         chosen=chosen,
         validation=validation,
-        curves={name: np.array(rows).reshape(shape) for name, rows in curves.items()},
-        update_seconds={name: np.array(rows).reshape(shape) for name, rows in times.items()},
+        curves=curves,
+        update_seconds=times,
         processor_seconds=sum(result.seconds for result in results.values()),
     )
 

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from seqmed import covariance
 from seqmed.arrays import Points
 from seqmed.batch import UpdateInfo
 from seqmed.calibration import SLOPES, Calibration
-from seqmed.classes import ClassRegistry
 from seqmed.covariance import LandmarkRecursion, NystroemRecursion, SpectralRecursion
 from seqmed.covariance.basis import Basis
 from seqmed.covariance.low_rank import Reduction
@@ -49,10 +47,8 @@ def _(recursion: LandmarkRecursion) -> Rules:
     yield "no more landmarks than the capacity", size <= recursion.capacity
     yield "no more pending points than points seen", recursion.n_pending <= recursion.n_seen
     reduction = recursion.covariance.reduction
-    yield (
-        "a reduction of the same landmarks",
-        reduction is None or reduction.landmarks.shape[0] == size,
-    )
+    same = reduction is None or reduction.landmarks.shape[0] == size
+    yield "a reduction of the same landmarks", same
 
 
 @declare(NystroemRecursion, capacity=">= 1")
@@ -144,21 +140,13 @@ def margin_rules(began: Any, state: dict[str, Any]) -> Rules:
     yield "biases of -1 with bias='auto'", not auto or all((each == -1.0).all() for each in biases)
     yield "coefficients for every landmark", posterior.landmarks.size == n_landmarks(recursion)
     signs = posterior.window.signs
-    yield (
-        "one class for every row of the window",
-        registry.n_machines == 1 or ((signs > 0).sum(axis=1) == 1).all(),
-    )
-    found = np.unique(registry.own_classes(signs), return_counts=True)
-    yield "no fewer labels than in the window", has_counted(registry, *found)
-    yield "one solution for every machine", len(info.solutions) == registry.n_machines
-
-
-def has_counted(
-    registry: ClassRegistry, classes: NDArray[np.intp], counts: NDArray[np.intp]
-) -> bool:
-    """Whether a registry has at least these counts of labels, by the index of the class."""
+    single = registry.n_machines == 1 or ((signs > 0).sum(axis=1) == 1).all()
+    yield "one class for every row of the window", single
+    classes, counts = np.unique(registry.own_classes(signs), return_counts=True)
     known = (classes < registry.classes.size).all()
-    return bool(known and (registry.counts[classes] >= counts).all())
+    counted = known and (registry.counts[classes] >= counts).all()
+    yield "no fewer labels than in the window", counted
+    yield "one solution for every machine", len(info.solutions) == registry.n_machines
 
 
 def suits(points: Points, kernel: Kernel, sparse: bool) -> bool:

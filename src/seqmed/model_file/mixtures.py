@@ -13,7 +13,7 @@ from seqmed.mixture.margin_expert import MarginExpert
 from seqmed.mixture.recent_rows import RecentRows
 from seqmed.mixture.record import PRIOR_EXPONENTS, RECORD, ScoreRecord, ScoreScales
 from seqmed.mixture.refitted import REFITTED, LinearExpert, RefittedExpert
-from seqmed.mixture.sequential_expert import SequentialExpert
+from seqmed.mixture.sequential_expert import EUCLIDEAN_KERNELS, SequentialExpert
 from seqmed.mixture.state import PROBES, MixtureInfo, MixtureState
 from seqmed.mixture.trial import LONGEST
 from seqmed.mixture.weighting import Choice
@@ -73,59 +73,45 @@ INTERFACES[MarginExpert] = lambda: (SequentialExpert,)
 def mixture_parameters(model: SeqGraphMED) -> Rules:
     """Yield rules on the parameters of a `SeqGraphMED`."""
     yield from classifier_parameters(model)
-    yield (
-        f"{' or '.join(kind.__name__ for kind in MARGINS)} as its estimator: use one of these, or "
-        "save the model with skops",
-        model.estimator is None or type(model.estimator) in MARGINS,
-    )
+    names = " or ".join(kind.__name__ for kind in MARGINS)
+    kept = model.estimator is None or type(model.estimator) in MARGINS
+    yield f"{names} as its estimator: use one of these, or save the model with skops", kept
 
 
 def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
     """Yield rules on the state of a `SeqGraphMED`; parameters as in `margin_rules`."""
-    stream, info = state["_stream"], state["update_info_"]
+    stream, info, width = state["_stream"], state["update_info_"], state["n_features_in_"]
     if stream.trial is not None:
         yield from trial_rules(began, state)
         stream = stream._replace(trial=None)
         state = {**state, "_stream": stream}
-    record, choice, inner = stream.record, stream.choice, stream.margin.estimator
+    registry, record, choice, recent = stream.registry, stream.record, stream.choice, stream.recent
+    inner = stream.margin.estimator
     yield "an estimator that is fitted", hasattr(inner, "_stream")
-    yield (
-        "an estimator with the same number of columns",
-        inner.n_features_in_ == state["n_features_in_"],
-    )
-    yield "an estimator with the same row format", inner._stream.sparse == stream.sparse
-    yield (
-        "an estimator with the same classes",
-        same_classes(inner._stream.registry, stream.registry),
-    )
-    kernel = inner._stream.posterior.covariance.kernel
+    margin = inner._stream
+    yield "an estimator with the same number of columns", inner.n_features_in_ == width
+    yield "an estimator with the same row format", margin.sparse == stream.sparse
+    yield "an estimator with the same classes", same_classes(margin.registry, registry)
+    kernel = margin.posterior.covariance.kernel
     yield "an estimator whose kernel suits the probes", kernel.accepts(stream.probes)
-    yield from graph_rules(began, state)
-    yield "known classes in the record", (record.codes < stream.registry.classes.size).all()
+    euclidean = margin.fixed["kernel"] in EUCLIDEAN_KERNELS
+    yield from graph_rules(began, state, None if euclidean else kernel)
+    yield "known classes in the record", (record.codes < registry.classes.size).all()
     known = np.take_along_axis(record.counts, record.codes[:, None], axis=1)
     yield "a record of classes that had a label", (known > 0).all()
     chosen = (record.size, choice.weight, choice.temperature, choice.refitted)
-    yield (
-        "the last choice in update_info_",
-        (info.n_recorded, info.weight, info.temperature, info.refitted) == chosen,
-    )
-    total = choice.weight + sum(choice.refitted)
-    yield (
-        "weights of experts that sum to 1",
-        min(choice.refitted, default=0.0) >= 0 and total < 1 + 1e-12,
-    )
-    kinds = tuple(map(type, stream.refitted))
-    yield "all refitted experts", kinds == refitted_classes()
+    last = (info.n_recorded, info.weight, info.temperature, info.refitted)
+    yield "the last choice in update_info_", last == chosen
+    total, smallest = choice.weight + sum(choice.refitted), min(choice.refitted, default=0.0)
+    yield "weights of experts that sum to 1", smallest >= 0 and total < 1 + 1e-12
+    yield "all refitted experts", tuple(map(type, stream.refitted)) == refitted_classes()
     yield "a weight for every refitted expert", len(choice.refitted) == len(stream.refitted)
     for expert in stream.refitted:
-        yield "refitted experts of known columns", expert.fits(state["n_features_in_"])
-    yield (
-        "known classes in the recent rows",
-        (stream.recent.codes < stream.registry.classes.size).all(),
-    )
-    yield "recent rows of classes that had a label", stream.registry.seen[stream.recent.codes].all()
+        yield "refitted experts of known columns", expert.fits(width)
+    yield "known classes in the recent rows", (recent.codes < registry.classes.size).all()
+    yield "recent rows of classes that had a label", registry.seen[recent.codes].all()
     kernel = stream.graph.rows.metric.kernel
-    for name, points in (("probes", stream.probes), ("recent rows", stream.recent.points)):
+    for name, points in (("probes", stream.probes), ("recent rows", recent.points)):
         formed = points.dtype == np.float64 and sp.issparse(points) == stream.sparse
         yield f"{name} in the format of the rows", formed
         yield f"{name} that suit the kernel", kernel.accepts(points)
@@ -138,11 +124,11 @@ def trial_rules(began: Any, state: dict[str, Any]) -> Rules:
     yield "no trial within a trial", before.trial is None
     yield "fewer labels in a trial than it may have", 0 <= stream.trial.n_labels < LONGEST
     yield "the same classes in a trial", same_classes(before.registry, stream.registry)
-    yield (
-        "the same rows in a trial",
-        (before.n_rows, before.n_batches, before.sparse, before.column_scale.size)
-        == (stream.n_rows, stream.n_batches, stream.sparse, stream.column_scale.size),
+    rows, rows_before = (
+        (each.n_rows, each.n_batches, each.sparse, each.column_scale.size)
+        for each in (stream, before)
     )
+    yield "the same rows in a trial", rows == rows_before
     yield "the same parameters in a trial", before.fixed == stream.fixed
     choice = before.choice
     info = info._replace(

@@ -25,10 +25,8 @@ declare(Comparison, **dict.fromkeys(field_types(Comparison), "columns nan"))
 
 @declare(DriftMonitor, drifted="columns", pending="rows columns nan")
 def _(monitor: DriftMonitor) -> Rules:
-    yield (
-        "a name for every column",
-        monitor.names is None or len(monitor.names) == monitor.drifted.size,
-    )
+    named = monitor.names is None or len(monitor.names) == monitor.drifted.size
+    yield "a name for every column", named
     few = monitor.pending is None or monitor.pending.shape[0] < ENOUGH_ROWS
     yield "fewer pending rows than needed", few
 
@@ -39,16 +37,13 @@ def pipeline_parameters(pipeline: StreamPipeline) -> Rules:
     yield "a list of steps", isinstance(steps, list | tuple) and len(steps) > 0
     pairs = all(isinstance(step, list | tuple) and len(step) == 2 for step in steps)
     yield "steps that are pairs", pairs and all(isinstance(name, str) for name, _ in steps)
-    yield (
-        f"transformers among {', '.join(kind.__name__ for kind in TRANSFORMERS)}",
-        all(type(step) in TRANSFORMERS or is_passing(step) for _, step in steps[:-1]),
-    )
+    names = ", ".join(kind.__name__ for kind in TRANSFORMERS)
+    known = all(type(step) in TRANSFORMERS or is_passing(step) for _, step in steps[:-1])
+    yield f"transformers among {names}", known
     final = type(steps[-1][1])
     yield "a classifier of seqmed at its end", final in (*CLASSIFIERS, PrequentialSearch)
-    yield (
-        "memory=None, because its cache would execute code: set it after loading",
-        pipeline.memory is None,
-    )
+    memory = "memory=None, because its cache would execute code: set it after loading"
+    yield memory, pipeline.memory is None
     pipeline._check_parameters()
 
 

@@ -36,10 +36,8 @@ def search_rules(search: PrequentialSearch, state: dict[str, Any]) -> Rules:
     candidates, record, begun = state["candidates_"], state["record_"], state["_begun"]
     kind, grid = begun.get("estimator"), begun.get("param_grid")
     yield from column_rules(state)
-    yield (
-        "the class and the grid of the search",
-        kind is type(search.estimator) and type(grid) is list,
-    )
+    same = kind is type(search.estimator) and type(grid) is list
+    yield "the class and the grid of the search", same
     yield "a parameter combination for each candidate", len(grid) == len(candidates)
     yield "parameter combinations as dictionaries", all(type(each) is dict for each in grid)
     yield "candidates of one class", all(type(each) is kind for each in candidates)

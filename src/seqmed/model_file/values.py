@@ -57,10 +57,8 @@ class Encoder:
             return {"dict": [[*pair] for pair in zip(keys, values, strict=True)]}
         if id(value) not in self._places:
             node = self.node(value, where)
-            self._places[id(value)] = (
-                len(self.nodes),
-                value,
-            )  # referenced, so that its id is not reused
+            # the value is referenced, so that its id is not reused
+            self._places[id(value)] = (len(self.nodes), value)
             self.nodes.append(node)
         return {"node": self._places[id(value)][0]}
 

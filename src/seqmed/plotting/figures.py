@@ -20,6 +20,8 @@ DASHES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1)))
 # Width and height of a panel in inches.
 PANEL = (4.6, 4.2)
 FORMATS = ("png", "svg", "pdf")
+# Metadata that leave the time of saving out of a file.
+UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 def require_matplotlib() -> None:
@@ -56,8 +58,7 @@ def save(figure: Figure, path: Path) -> None:
 
     kind, content = picture_format(path), io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "seqmed"}):
-        metadata = {"Date": None} if kind == "svg" else None
-        figure.savefig(content, format=kind, dpi=200, metadata=metadata)
+        figure.savefig(content, format=kind, dpi=200, metadata=UNDATED.get(kind))
     write_output(path, [content.getvalue()])
 
 

@@ -82,24 +82,17 @@ class Record:
 
     def add(self, hits: Mask, weights: Array) -> Record:
         """Return the record with n more rows and their mask of correct predictions, (r, n)."""
-        racing = self.racing
-        correct, undiscounted = self.correct.copy(), self.correct_undiscounted.copy()
-        wins, squared_wins = self.wins.copy(), self.squared_wins.copy()
-        totals = self.total_undiscounted.copy()
-        new = (hits * weights).sum(axis=1)  # the same order of summation for all candidates
-        correct[racing] += new
-        undiscounted[racing] += new
-        totals[racing] += weights.sum()
-        wins[np.ix_(racing, racing)] += (hits * weights) @ (~hits).T
-        squared_wins[np.ix_(racing, racing)] += (hits * weights**2) @ (~hits).T
+        right, wrong = np.zeros((2, len(self.dropped), weights.size), dtype=bool)
+        right[self.racing], wrong[self.racing] = hits, ~hits
+        correct = (right * weights).sum(axis=1)  # the same order of summation for all candidates
         return replace(
             self,
-            correct=correct,
-            wins=wins,
-            squared_wins=squared_wins,
+            correct=self.correct + correct,
+            wins=self.wins + (right * weights) @ wrong.T,
+            squared_wins=self.squared_wins + (right * weights**2) @ wrong.T,
             total=self.total + float(weights.sum()),
-            correct_undiscounted=undiscounted,
-            total_undiscounted=totals,
+            correct_undiscounted=self.correct_undiscounted + correct,
+            total_undiscounted=self.total_undiscounted + ((right | wrong) * weights).sum(axis=1),
         )
 
     def drop_inferior(self, batch: int, limit: float) -> Record:

@@ -24,12 +24,6 @@ from seqmed.selection.prediction import CandidatePredictor, if_estimator_has
 from seqmed.selection.race import Record, empty_record
 from seqmed.snapshots import copy_to_fit, snapshot
 
-# Fitted attributes, which `fit` removes first.
-LEARNED = (
-    "candidates_", "record_", "n_batches_", "best_index_", "best_estimator_", "best_params_",
-    "best_score_", "classes_", "n_features_in_", "feature_names_in_", "_begun",
-)  # fmt: skip
-
 
 class PrequentialSearch(CandidatePredictor):
     """Search over parameters on a stream, by prequential accuracy.
@@ -188,8 +182,8 @@ class PrequentialSearch(CandidatePredictor):
         refuse_plain_pipeline(self.estimator, "PrequentialSearch got", ValueError)
         self._validate_params()
         search = snapshot(self)
-        for name in LEARNED:
-            search.__dict__.pop(name, None)
+        for name in [name for name in vars(search) if name == "_begun" or name.endswith("_")]:
+            delattr(search, name)
         search._learn_in_batches(X, y, sample_weight)
         self.__dict__ = search.__dict__  # one assignment: safe for interrupts and other threads
         return self

@@ -172,33 +172,31 @@ def refuse_missing(wanted: Sequence[str], names: Sequence[str]) -> None:
 
 def fit_encoding(columns: tuple[ColumnKind, ...], table: pa.Table, choices: Choices) -> Encoding:
     """Return the encoding of a stream whose first batch is a table from `typed`."""
-    named = {kind: tuple(each for each in columns if each.kind == kind) for kind in
-             (kinds.NUMERIC, kinds.DATE, kinds.CATEGORICAL, kinds.HASHED, kinds.TEXT)}  # fmt: skip
-    missing = tuple(choices.missing_values)
-    numbers = tuple(each.name for each in named[kinds.NUMERIC])
+    missing, column = tuple(choices.missing_values), table.column
+
+    def names(kind: str) -> tuple[str, ...]:
+        return tuple(each.name for each in columns if each.kind == kind)
+
+    numbers, size, weights = names(kinds.NUMERIC), choices.text_size, choices.text_weights
+    forms = {each.name: each.form for each in columns}
     return Encoding(
-        columns,
-        missing,
-        NumberColumns.fit(numbers, number_matrix(table, numbers), scale=choices.scale),
-        tuple(
-            DateColumn.fit(each.name, each.form, cells.seconds(table.column(each.name)))
-            for each in named[kinds.DATE]
+        columns=columns,
+        missing_values=missing,
+        numbers=NumberColumns.fit(numbers, number_matrix(table, numbers), scale=choices.scale),
+        dates=tuple(
+            DateColumn.fit(name, forms[name], cells.seconds(column(name)))
+            for name in names(kinds.DATE)
         ),
-        tuple(
-            OneHotColumn.fit(each.name, cells.levels(table.column(each.name), missing))
-            for each in named[kinds.CATEGORICAL]
+        one_hot=tuple(
+            OneHotColumn.fit(name, cells.levels(column(name), missing))
+            for name in names(kinds.CATEGORICAL)
         ),
-        tuple(HashedColumn(each.name) for each in named[kinds.HASHED]),
-        tuple(
-            WordColumn.fit(
-                each.name,
-                cells.strings(table.column(each.name), missing),
-                choices.text_size,
-                choices.text_weights,
-            )
-            for each in named[kinds.TEXT]
+        hashed=tuple(map(HashedColumn, names(kinds.HASHED))),
+        words=tuple(
+            WordColumn.fit(name, cells.strings(column(name), missing), size, weights)
+            for name in names(kinds.TEXT)
         ),
-        weight_beside_words(columns, choices.text_weights),
+        weight=weight_beside_words(columns, weights),
     )
 
 
