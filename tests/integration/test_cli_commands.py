@@ -18,7 +18,7 @@ from seqmed.cli import checkpoint, learn, options, outputs, parameters, query
 from seqmed.measures import wilson_interval
 from seqmed.streams import EncoderCheck, LabelColumn, Stream
 from seqmed.streams.files import FORMATS
-from seqmed.streams.values import LABEL_TYPES
+from seqmed.streams.labels import LABEL_TYPES
 from tests.support.command import LEARN, NAMES, log_lines, make_rows, seqmed
 from tests.support.state import state_bits
 

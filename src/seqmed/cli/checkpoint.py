@@ -14,7 +14,7 @@ from seqmed.measures import Interval, wilson_interval
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.streams import Dialect, LabelColumn, Position
 from seqmed.streams.errors import read_stored, refuse_stored
-from seqmed.streams.values import BOOLEAN, INTEGER, STRING
+from seqmed.streams.labels import BOOLEAN, INTEGER, STRING
 from seqmed.tables.encoder import TableEncoder
 
 # Types of labels on the command line by the kind of their dtype.

@@ -179,7 +179,7 @@ def begin_or_resume(path: Path, name: str | None) -> tuple[StreamPipeline, Progr
     """Return the model in a file and its progress, or a new model."""
     from seqmed.cli import checkpoint, parameters
     from seqmed.streams import LabelColumn
-    from seqmed.streams.values import STRING
+    from seqmed.streams.labels import STRING
 
     if path.exists():
         model, progress = checkpoint.load(path)
@@ -215,7 +215,7 @@ def learn_rows(
 
 def as_label(progress: Progress) -> Callable[[str], Any]:
     """Return the function from the text of a label to the label."""
-    from seqmed.streams.values import STRING, label_of
+    from seqmed.streams.labels import STRING, label_of
 
     kind = progress.known_label.type or STRING
     return lambda text: label_of(text, kind)
@@ -225,7 +225,7 @@ def label_check(progress: Progress) -> Callable[[str], str]:
     """Return the function that returns a label as it is stored, or refuses it."""
     from seqmed.labeling.events import LabelingError, checked_label
     from seqmed.labeling.rows import cell_text
-    from seqmed.streams.values import text_label
+    from seqmed.streams.labels import text_label
 
     convert, column = as_label(progress), progress.known_label
 

@@ -23,7 +23,7 @@ from seqmed.cli.prequential import Learner, predict_labeled
 from seqmed.cli.terminal import counted, tell_skipped
 from seqmed.streams import EncoderCheck, LabelColumn, Stream, StreamBatch
 from seqmed.streams.errors import listed, notice, shown
-from seqmed.streams.values import Label, label_of, whole
+from seqmed.streams.labels import Label, label_of, whole
 from seqmed.tables.cells import cell_text
 
 

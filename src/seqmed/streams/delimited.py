@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from pyarrow import compute, csv
 
 from seqmed.streams.detection import (
-    default_separator,
     find_number_style,
     find_separator,
     take_excel_line,
 )
-from seqmed.streams.dialects import POINT, Dialect, usual_numbers
+from seqmed.streams.dialects import COMMA, NUMBER, POINT, TAB, Dialect, usual_numbers
 from seqmed.streams.encodings import UTF8
 from seqmed.streams.errors import (
     FIELDS,
@@ -33,7 +32,6 @@ from seqmed.streams.errors import (
 from seqmed.streams.grammar import Grammar
 from seqmed.streams.tables import Cells, ReadOptions, Wanted, check_column_names
 from seqmed.streams.text import MARK, Chunk, Text, TextTable, places
-from seqmed.streams.values import NUMBER
 
 # Groups of at most this many rows with a bad row are read one by one; larger ones are halved.
 FEW = 32
@@ -53,7 +51,7 @@ class Delimited(TextTable):
     complete = True
 
     def __init__(self, text: Text, kind: str, encoding: str, options: ReadOptions):
-        chosen, default = options.dialect, default_separator(kind)
+        chosen, default = options.dialect, TAB if kind == "tsv" else COMMA
         while not (text.at_end or text.buffer.count(b"\n") > 1 or len(text.buffer) > 2**16):
             text.fill()  # a header and a row, from which the dialect is detected
         excel, named = take_excel_line(text)

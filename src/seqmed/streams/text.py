@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from seqmed.streams.errors import StreamError, notice, refusing
 from seqmed.streams.files import Bytes
-from seqmed.streams.limits import Limits, option
-from seqmed.streams.tables import BLOCK, Cells, Piece, Start, Wanted
+from seqmed.streams.limits import BLOCK, Limits, option
+from seqmed.streams.tables import Cells, Piece, Start, Wanted
 
 # Rows that are read first, to detect the dialect or the columns.
 SAMPLE = 100
