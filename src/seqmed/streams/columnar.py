@@ -62,33 +62,26 @@ class Columnar:
         self._name, self._limits = allowance.source, allowance.limits
         self._kind, self._allowance = kind, allowance
         self.names = check_column_names(names, self._name, self._limits)
-        self._rows = self._slices(batches)
-        self._first: Any = None
+        self._batches = batches
         self._fraction = 0.0
         self._told = False
 
-    def has_rows(self) -> bool:
-        self._first = next(self._rows, None)
-        return self._first is not None
-
     def pieces(self, start: Start) -> Iterator[Piece]:
         seen = 0
-        while self._first is not None:
-            batch, self._first = self._first, None
+        for batch in self._slices():
             first = max(start.rows - seen, 0)
             seen += batch.num_rows
             if first < batch.num_rows:
                 yield self._piece(batch.slice(first))
-            self._first = next(self._rows, None)
 
     def fraction(self) -> float:
         return self._fraction
 
-    def _slices(self, batches: Iterator[tuple[Any, float]]) -> Iterator[Any]:
+    def _slices(self) -> Iterator[Any]:
         """Yield the rows, as many at once as decode to one block."""
         while True:
             with refusing(self._name, self._kind):
-                batch, fraction = next(batches, (None, 1.0))
+                batch, fraction = next(self._batches, (None, 1.0))
                 if batch is None:
                     return
                 sizes = self._row_sizes(batch)
@@ -104,15 +97,8 @@ class Columnar:
     def _row_sizes(self, batch: Any) -> NDArray[np.int64]:
         """Return the decoded bytes of every row; refuse rows or expansion above the limits."""
         self._allowance.spend(ROW * batch.num_rows)
-        fixed = sum(
-            size
-            for column in batch.columns
-            if (size := column.type.byte_width if has_width(column.type) else 0)
-        )
-        sizes = np.full(batch.num_rows, ROW + fixed, dtype=np.int64)
-        for column in batch.columns:
-            if not has_width(column.type):
-                sizes += cell_sizes(column)
+        sizes = np.full(batch.num_rows, ROW, dtype=np.int64)
+        sizes += sum(cell_sizes(column) for column in batch.columns)
         if sizes.size:
             self._limits.check("row_bytes", self._name, int(sizes.max()) - ROW)
         self._allowance.spend(int(sizes.sum()))

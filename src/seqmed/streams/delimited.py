@@ -13,22 +13,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute, csv
 
-from seqmed.streams.detection import (
-    find_number_style,
-    find_separator,
-    take_excel_line,
-)
+from seqmed.streams.detection import find_number_style, find_separator, take_excel_line
 from seqmed.streams.dialects import COMMA, NUMBER, POINT, TAB, Dialect, usual_numbers
 from seqmed.streams.encodings import UTF8
-from seqmed.streams.errors import (
-    FIELDS,
-    INVALID_TEXT,
-    LONG_CELL,
-    QUOTES,
-    Fault,
-    StreamError,
-    shown,
-)
+from seqmed.streams.errors import FIELDS, INVALID_TEXT, LONG_CELL, QUOTES, Fault, StreamError, shown
 from seqmed.streams.grammar import Grammar
 from seqmed.streams.tables import Cells, ReadOptions, Wanted, check_column_names
 from seqmed.streams.text import MARK, Chunk, Text, TextTable, places

@@ -16,15 +16,7 @@ from pyarrow import compute
 from pyarrow import json as arrow_json
 
 from seqmed.streams.encodings import encodable
-from seqmed.streams.errors import (
-    INVALID_TEXT,
-    JSON,
-    LONG_CELL,
-    NESTED,
-    Fault,
-    StreamError,
-    shown,
-)
+from seqmed.streams.errors import INVALID_TEXT, JSON, LONG_CELL, NESTED, Fault, StreamError, shown
 from seqmed.streams.limits import Allowance, Limits
 from seqmed.streams.tables import Cells, ReadOptions, Wanted, check_column_names
 from seqmed.streams.text import SAMPLE, Chunk, Text, TextTable, line_ends

@@ -262,11 +262,10 @@ def hash_of_rows(source: Input, rows: int, options: ReadOptions) -> Any:
     if not rows:
         return content
     with open_table(source, options) as table:
-        if table.has_rows():
-            for piece in table.pieces(Start()):
-                size = min(rows, piece.ends.size)
-                content.update(piece.part(0, size))
-                rows -= size
-                if not rows:
-                    return content
+        for piece in table.pieces(Start()):
+            size = min(rows, piece.ends.size)
+            content.update(piece.part(0, size))
+            rows -= size
+            if not rows:
+                return content
     return None

@@ -15,17 +15,18 @@ import numpy as np
 from seqmed.streams.batch import Part, StreamBatch, joined
 from seqmed.streams.borders import Borders
 from seqmed.streams.cell_checks import CellCheck
-from seqmed.streams.columns import column_of, rows_of, stacked
+from seqmed.streams.checked_pieces import PieceReader
+from seqmed.streams.columns import rows_of, stacked
 from seqmed.streams.dialects import Dialect
 from seqmed.streams.errors import BadRow, Fault, Skipped, StreamError, listed, shown
 from seqmed.streams.files import find_inputs
 from seqmed.streams.formats import open_table
 from seqmed.streams.input_columns import InputColumns
-from seqmed.streams.labels import LabelColumn, Labels, read_labels
+from seqmed.streams.labels import LabelColumn
 from seqmed.streams.limits import Limits
 from seqmed.streams.positions import Cursor, Position, plan, stamp
 from seqmed.streams.spelling import similar_name
-from seqmed.streams.tables import Piece, ReadOptions, Table, Wanted
+from seqmed.streams.tables import Piece, ReadOptions, Table
 
 DEFAULT_BATCH_SIZE = 500
 
@@ -47,23 +48,6 @@ class Event(NamedTuple):
     table: Table | None = None
     piece: Piece | None = None
     fraction: float = 1.0
-
-
-class Checked(NamedTuple):
-    """The cells of a piece of n rows.
-
-    Parameters
-    ----------
-    table : pyarrow table of the columns that were read.
-    features : pyarrow table of the columns of a batch.
-    labels : labels of the rows; None without a label column.
-    faults : faults of bad rows, by their index.
-    """
-
-    table: Any
-    features: Any
-    labels: Labels | None
-    faults: dict[int, Fault]
 
 
 class Stream:
@@ -151,9 +135,7 @@ class Stream:
         self.skipped = Skipped()
         self.label = label
         self._check, self._stop = check, on_error == "stop"
-        self._keep = (*keep, *keep_optional)
-        self._batch_by = batch_by
-        self._others = tuple(dict.fromkeys([*([batch_by] if batch_by else []), *keep]))
+        self._reader = PieceReader(label, check, batch_by, keep, keep_optional)
         self._options = ReadOptions(dialect or Dialect(), limits or Limits(), final, tell)
         self._reads, self.position = plan(inputs, position or Position(), again, self._options)
         self._files = self.position  # in the files that have been closed
@@ -163,9 +145,8 @@ class Stream:
         new = not begun and (check is None or self._undecided)
         self._sizes_of_batches = (batch_by, batch_size, (first_batch_size or 0) if new else 0)
         self._borders = Borders(*self._sizes_of_batches)
-        self._columns = InputColumns(
-            self.names, None if label is None else label.name, self._wanted.columns or ()
-        )
+        needed = () if check is None else check.needed() or ()
+        self._columns = InputColumns(self.names, None if label is None else label.name, needed)
         self._begun = False
 
     @property
@@ -190,8 +171,7 @@ class Stream:
             before = self._read_fraction if event.number == self._number else 0.0
             self._number = event.number
             if event.table is not None and event.piece is not None:
-                needed = (*(self._wanted.columns or ()), *self._others)
-                self._columns.check(event.number, event.table, needed)
+                self._columns.check(event.number, event.table, self._reader.required)
                 for batch, share in self._take(event.piece, event):
                     self._read_fraction = before + (event.fraction - before) * share
                     yield batch
@@ -238,9 +218,8 @@ class Stream:
                 continue
             cursor = Cursor(*read)
             with open_table(read.source, self._options) as table:
-                if table.has_rows():
-                    for piece in table.pieces(read.start):
-                        yield Event(number, cursor, table, piece, table.fraction())
+                for piece in table.pieces(read.start):
+                    yield Event(number, cursor, table, piece, table.fraction())
             yield Event(number, cursor, table)
 
     def _decide(self, events: Iterator[Event]) -> list[Event]:
@@ -258,19 +237,14 @@ class Stream:
             if event.table is None or event.piece is None:
                 continue
             self._columns.check_label(event.number, event.table.names)
-            size, table, faults = event.piece.ends.size, *event.piece.read(self._wanted)
-            features = self._features(table)
-            bad = [
-                row
-                for row, fault in faults.items()
-                if fault.column is None or fault.column in self._wanted.others
-            ]
-            good = np.delete(np.arange(size), bad)
+            piece = self._reader.read_unchosen(event.piece)
+            good = np.delete(np.arange(event.piece.ends.size), list(piece.faults))
+            features = piece.features
             if good.size and first in (-1, event.number):
                 first = event.number
                 names |= dict.fromkeys(features.column_names)
             features = features.select([name for name in features.column_names if name in names])
-            for rows in borders.cut(self._border_cells(table, size), good, ""):
+            for rows in borders.cut(piece.borders, good, ""):
                 if rows is None:
                     break
                 tables.append(rows_of(features, rows))
@@ -283,47 +257,6 @@ class Stream:
         self._undecided = False
         return read
 
-    @property
-    def _wanted(self) -> Wanted:
-        """The columns to read."""
-        label = [] if self.label is None else [self.label.name]
-        needed = None if self._check is None else self._check.needed()
-        return Wanted(needed, tuple(dict.fromkeys([*label, *self._others, *self._keep])))
-
-    def _features(self, table: Any) -> Any:
-        """Return the columns of a table that a batch has: the needed ones, or all but the label."""
-        needed = self._wanted.columns
-        if needed is not None:
-            present = set(table.column_names)
-            for name in needed:
-                if name not in present:
-                    table = table.append_column(name, column_of(table, name, table.num_rows))
-            return table.select(list(needed))
-        label = None if self.label is None else self.label.name
-        return table.select([name for name in table.column_names if name != label])
-
-    def _border_cells(self, table: Any, size: int) -> Any:
-        """Return the cells of the border column, None without such a column."""
-        return None if self._batch_by is None else column_of(table, self._batch_by, size)
-
-    def _checked(self, piece: Piece) -> Checked:
-        """Read a piece, check its cells, and read its labels."""
-        table, faults = piece.read(self._wanted)
-        used = None if self._check is None else self._check.used()
-        if used is not None and faults:
-            read = {None, *used, *self._wanted.others}
-            faults = {row: fault for row, fault in faults.items() if fault.column in read}
-        features = self._features(table)
-        if self._check is not None and piece.ends.size:
-            features, bad_cells = self._check.checked(features)
-            for row, fault in bad_cells.items():
-                faults.setdefault(row, fault._replace(line=piece.line_of(row)))
-        labels = None
-        if self.label is not None:
-            cells = column_of(table, self.label.name, piece.ends.size)
-            labels = read_labels(cells, self.label)
-        return Checked(table, features, labels, faults)
-
     def _take(self, piece: Piece, event: Event) -> Iterator[tuple[StreamBatch, float]]:
         """Hold the good rows of a piece; yield the batches that they complete.
 
@@ -331,12 +264,11 @@ class Stream:
         """
         cursor, size = event.cursor, piece.ends.size
         assert cursor is not None  # an input with rows has been opened
-        table, features, labels, faults = self._checked(piece)
+        table, features, labels, borders, faults = self._reader.read(piece)
         bad = sorted(faults)  # a heap, to which rows with bad labels are added
         good = np.delete(np.arange(size), bad)
         done = 0
-        keys = self._border_cells(table, size)
-        for rows in self._borders.cut(keys, good, self.names[event.number]):
+        for rows in self._borders.cut(borders, good, self.names[event.number]):
             if rows is None:
                 yield self._finish_batch(self._position(cursor)), done / size
                 continue
@@ -356,7 +288,7 @@ class Stream:
                     name: rows_of(table.select([name]), rows).column(0).to_pylist()
                     if name in table.column_names
                     else [None] * rows.size
-                    for name in self._keep
+                    for name in self._reader.kept
                 }
                 own = None if labels is None else labels.of(rows)
                 part = Part(rows_of(features, rows), kept, own, event.number, rows + first)

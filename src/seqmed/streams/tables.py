@@ -116,11 +116,8 @@ class Table(Protocol):
     @property
     def deferred(self) -> bool: ...
 
-    def has_rows(self) -> bool:
-        """Return whether there is any row; called before `pieces`."""
-
     def pieces(self, start: Start) -> Iterator[Piece]:
-        """Yield the rows from ``start`` to the end. Called once."""
+        """Yield the rows from ``start`` to the end; nothing if the file has no row. Called once."""
 
     def fraction(self) -> float:
         """Return the approximate fraction of the file that has been read, 0 to 1."""
