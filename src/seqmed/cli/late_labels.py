@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqmed.cli import terminal
-from seqmed.cli.checkpoint import Progress
+from seqmed.cli.checkpoint import Progress, open_stream
 from seqmed.cli.errors import CommandError, naming_rows
-from seqmed.cli.options import Reading
-from seqmed.cli.prequential import Learner, predict_labeled
+from seqmed.cli.prequential import Learner, predict_labeled, score
+from seqmed.cli.reading import Reading
 from seqmed.cli.terminal import counted, tell_skipped
-from seqmed.streams import EncoderCheck, LabelColumn, Stream, StreamBatch
+from seqmed.streams import LabelColumn, Stream, StreamBatch
 from seqmed.streams.errors import listed, notice, shown
 from seqmed.streams.labels import Label, label_of, whole
 from seqmed.tables.cells import cell_text
@@ -147,14 +147,8 @@ def labels_of(batch: StreamBatch) -> list[Label | None]:
 
 def data_stream(data: Sequence[Path], learner: Learner, id_column: str, reading: Reading) -> Stream:
     """Return a stream over all rows of the data."""
-    return Stream(
-        data,
-        label=learner.progress.label,
-        check=EncoderCheck(learner.encoder),
-        keep=[id_column],
-        final=True,
-        **reading.arguments(learner.progress.dialect),
-    )
+    model, progress = learner.model, learner.progress
+    return open_stream(data, model, progress, reading, keep=[id_column], final=True)
 
 
 def refuse_unlearned(
@@ -225,14 +219,7 @@ def learn_batch(
             truth = np.array([each.now for each in new], dtype=object)
             predicted = predict_labeled(model, table, np.arange(truth.size))
             model.partial_fit(table, truth, new_points=False)
-            scored = 0 if predicted is None else truth.size
-            right = 0 if predicted is None else int((predicted == truth).sum())
-            record = replace(
-                record,
-                labeled=record.labeled + truth.size,
-                scored=record.scored + scored,
-                correct=record.correct + right,
-            )
+            record = record.plus(0, truth.size, *score(predicted, truth))
         kept = [each for each in corrected if corrects(model, batch.table, each)]
     done = {each.name: cell_text(each.now) or "" for each in (*new, *kept)}
     if done:
