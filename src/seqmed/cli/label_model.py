@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from seqmed.cli import checkpoint, parameters
 from seqmed.cli.checkpoint import Progress
+from seqmed.cli.learn_options import FIRST_BATCH, ColumnOptions
 from seqmed.cli.prequential import Learner
 from seqmed.cli.reading import Reading
 from seqmed.labeling.learner import LabelLearner
@@ -16,12 +16,10 @@ from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.streams import LabelColumn
 from seqmed.streams.labels import STRING
 
-# Label column of a new model, and smallest number of rows in its first batch.
-DEFAULT_LABEL, FIRST_BATCH = "label", 1000
+# Label column of a new model.
+DEFAULT_LABEL = "label"
 # Parameters of a new model. All labels stay in the window, so that each of them can be retracted.
 PARAMETERS = {"window": None}
-# Parameters of its encoder, as `seqmed learn` gives them without options.
-COLUMNS: dict[str, Any] = {"kinds": None, "features": None, "missing_values": [], "scale": True}
 
 
 def begin_or_resume(path: Path, name: str | None) -> tuple[StreamPipeline, Progress]:
@@ -33,7 +31,8 @@ def begin_or_resume(path: Path, name: str | None) -> tuple[StreamPipeline, Progr
         return model, progress
     column = LabelColumn(name or DEFAULT_LABEL, None, STRING)
     classifier = parameters.new_classifier(None, PARAMETERS)
-    model = parameters.new_model(classifier, {**COLUMNS, "label": column.name})
+    encoder = ColumnOptions().encoder_parameters()  # as `seqmed learn` without options
+    model = parameters.new_model(classifier, {**encoder, "label": column.name})
     return model, checkpoint.Progress(label=column)
 
 

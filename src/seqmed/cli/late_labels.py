@@ -9,7 +9,7 @@ once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,7 +51,7 @@ def learn_late(
     stream = data_stream(data, learner, id_column, reading)
     counts = Counts()
     for batch in stream:
-        counts = counts.plus(learn_batch(learner, batch, stream.names, labels))
+        learn_batch(learner, batch, stream.names, labels, counts)
     tell_skipped(stream.skipped)
     wanted = {name for name, given in labels.items() if given is not None}
     unknown = sorted(wanted - counts.ids)
@@ -73,7 +73,8 @@ def learn_late(
         )
 
 
-class Counts(NamedTuple):
+@dataclass
+class Counts:
     """What became of late labels.
 
     Attributes
@@ -86,18 +87,8 @@ class Counts(NamedTuple):
     added: int = 0
     corrected: int = 0
     same: int = 0
-    lost: tuple[str, ...] = ()
-    ids: frozenset[str] = frozenset()
-
-    def plus(self, more: Counts) -> Counts:
-        """Return the sum of both."""
-        return Counts(
-            self.added + more.added,
-            self.corrected + more.corrected,
-            self.same + more.same,
-            (*self.lost, *more.lost),
-            self.ids | more.ids,
-        )
+    lost: list[str] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
 
 
 def read_labels(
@@ -205,9 +196,13 @@ def changes(
 
 
 def learn_batch(
-    learner: Learner, batch: StreamBatch, names: Sequence[str], labels: Mapping[str, Label | None]
-) -> Counts:
-    """Learn the late labels of a batch, and save the model."""
+    learner: Learner,
+    batch: StreamBatch,
+    names: Sequence[str],
+    labels: Mapping[str, Label | None],
+    counts: Counts,
+) -> None:
+    """Learn the late labels of a batch, save the model, and count the labels."""
     (id_column,) = batch.kept
     found = list(changes(batch, learner.progress, id_column, labels))
     new = [each for each in found if each.before is None and each.now is not None]
@@ -225,10 +220,11 @@ def learn_batch(
     if done:
         late = tuple({**dict(learner.progress.late), **done}.items())
         learner.save_progress(replace(learner.progress, record=record, late=late))
-    lost = tuple(each.name for each in corrected if each not in kept)
-    same = len(found) - len(new) - len(corrected)
-    ids = frozenset(each.name for each in found)
-    return Counts(len(new), len(kept), same, lost, ids)
+    counts.added += len(new)
+    counts.corrected += len(kept)
+    counts.same += len(found) - len(new) - len(corrected)
+    counts.lost += [each.name for each in corrected if each not in kept]
+    counts.ids.update(each.name for each in found)
 
 
 def corrects(model: Any, table: Any, change: Change) -> bool:
