@@ -132,8 +132,8 @@ class Delimited(TextTable):
             for row in np.flatnonzero(long.to_numpy()).tolist():
                 got = f"{len(column[row].as_py().encode())} bytes"
                 faults.setdefault(row, Fault(LONG_CELL, name, got, chunk.line_of(row)))
-                column = compute.if_else(long, pa.scalar(None, pa.string()), column)
-            table = table.set_column(place, name, column)
+            short = compute.if_else(long, pa.scalar(None, pa.string()), column)
+            table = table.set_column(place, name, short)
         return table
 
 
