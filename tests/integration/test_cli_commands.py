@@ -14,11 +14,11 @@ from sklearn import metrics
 
 import seqmed as library
 from seqmed import plotting
-from seqmed.cli import checkpoint, learn, options, outputs, parameters, query
+from seqmed.cli import checkpoint, learn_options, options, outputs, parameters, query, reading
 from seqmed.measures import wilson_interval
 from seqmed.streams import EncoderCheck, LabelColumn, Stream
 from seqmed.streams.files import FORMATS
-from seqmed.streams.values import LABEL_TYPES
+from seqmed.streams.labels import LABEL_TYPES
 from tests.support.command import LEARN, NAMES, log_lines, make_rows, seqmed
 from tests.support.state import state_bits
 
@@ -446,10 +446,10 @@ def test_columns_between_commas():
 
 
 def test_choices_are_those_of_the_library():
-    assert get_args(options.Format) == FORMATS
+    assert get_args(reading.Format) == FORMATS
     assert get_args(options.OutputFormat) == tuple(outputs.WRITERS)
-    assert get_args(learn.LabelType) == LABEL_TYPES
-    assert get_args(learn.Estimator) == tuple(parameters.ESTIMATORS)
+    assert get_args(learn_options.LabelType) == LABEL_TYPES
+    assert get_args(learn_options.Estimator) == tuple(parameters.ESTIMATORS)
 
 
 def test_parameters_reach_the_margin_and_the_mixture(tmp_path):

@@ -17,8 +17,8 @@ from pyarrow.csv import read_csv
 from seqmed import StreamPipeline
 from seqmed.cli import checkpoint, prequential
 from seqmed.cli.learn import learn
-from seqmed.cli.options import Reading
-from seqmed.streams import Dialect, Limits
+from seqmed.cli.log import PendingLines
+from seqmed.cli.options import with_option_groups
 from tests.support.command import (
     LEARN,
     PATIENCE,
@@ -165,9 +165,9 @@ def learn_here(folder, data="rows.csv", **options):
     """Run `seqmed learn` in this process."""
     given = {
         "label": "kind", "drop": ["id"], "batch_size": 20, "first_batch": 1, "log": folder / "log",
-        "reading": Reading(None, "stop", Dialect(), Limits()),
     }  # fmt: skip
-    learn(folder / "model", [folder / data], **{**given, **options})
+    command = with_option_groups(learn)
+    command(model=folder / "model", data=[folder / data], **{**given, **options})
 
 
 @pytest.mark.exhaustive
@@ -272,7 +272,7 @@ def test_a_torn_line_of_the_log_is_completed(tmp_path):
     path, before, lines = tmp_path / "log", b'{"batch": 1}\n', '{"batch": 2}\n{"batch": 3}\n'
     for size in range(len(lines) + 1):
         path.write_bytes(before + lines[:size].encode())
-        checkpoint.PendingLines(str(path), len(before), lines).append()
+        PendingLines(str(path), len(before), lines).append()
         assert path.read_bytes() == before + lines.encode()
 
 
@@ -285,7 +285,7 @@ def test_many_lines_are_added_to_the_log_in_linear_time(tmp_path):
     )
     path.write_text(first + rest[:1_000_000])
     for _ in range(2):
-        checkpoint.PendingLines(str(path), len(first), rest).append()
+        PendingLines(str(path), len(first), rest).append()
     assert path.read_text() == first + rest
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyarrow import feather, ipc, parquet
 
 from seqmed.streams import Fault, LabelColumn, Stream
+from seqmed.streams.dialects import NUMBER
 from seqmed.streams.errors import NOT_A_NUMBER, NOT_FINITE, shown
-from seqmed.streams.values import NUMBER
 
 TEXTS = ("csv", "csv.gz", "tsv", "jsonl", "jsonl.gz")
 BINARIES = ("parquet", "feather", "arrow", "npz")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from seqmed.streams import StreamError
+from seqmed.streams import Limits, StreamError
 from tests.support.stream_files import (
     BINARIES,
     joined,
@@ -207,3 +207,18 @@ def test_a_stream_of_bad_rows_alone(tmp_path):
     assert stream.skipped.total == 2
     assert stream.position.files[0].rows == 2
     assert stream.position.files[0].finished
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "feather"])
+def test_several_cells_of_a_column_are_too_long(tmp_path, kind):
+    """All of them are skipped, and the other rows are read."""
+    words = ["p", "z" * 30, "q", "z" * 40, "z" * 50]
+    path = write(tmp_path / f"data.{kind}", {"a": [1.0, 2.0, 3.0, 4.0, 5.0], "y": words})
+    options = {"limits": Limits(cell_bytes=20), "on_error": "skip"}
+    batches, stream = read(path, **options)
+    X, y, *_ = joined(batches)
+    assert (X[:, 0].tolist(), list(y)) == ([1.0, 3.0], ["p", "q"])
+    assert stream.skipped.counts == {"cell too long": 3}
+    assert [bad.fault.got for bad in stream.skipped.examples["cell too long"]] == [
+        "30 bytes", "40 bytes", "50 bytes",
+    ]  # fmt: skip

@@ -99,7 +99,7 @@ def test_json_rows_read_together_and_alone_are_the_same(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("block", [64, 2**20])
 def test_the_first_batch_has_enough_rows_across_files(tmp_path, monkeypatch, kind, block):
-    for module in ("text", "numpy_archive", "columnar", "arrow_ipc"):
+    for module in ("text", "numpy_archive", "columnar", "parquet", "files"):
         monkeypatch.setattr(f"seqmed.streams.{module}.BLOCK", block)
     for place in range(5):
         part = {name: column[4 * place : 4 * place + 4] for name, column in COLUMNS.items()}

@@ -44,7 +44,7 @@ def read_text(tmp_path, content, name="data.csv", **options):
 
 def set_block(monkeypatch, block):
     """Let files be read in blocks of this many bytes."""
-    for module in ("text", "numpy_archive", "columnar", "arrow_ipc"):
+    for module in ("text", "numpy_archive", "columnar", "parquet", "files"):
         monkeypatch.setattr(f"seqmed.streams.{module}.BLOCK", block)
 
 

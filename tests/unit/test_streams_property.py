@@ -12,8 +12,9 @@ from tests.support.stream_files import joined, read, same_rows, write
 
 # Without carriage returns, around which the csv module puts no quotes.
 letters = st.characters(codec="utf-8", exclude_characters="\r\0")
-# Names that are no numbers: a file whose names all are is taken for one without a header.
-names = st.text(letters, max_size=8).map("n{}".format)
+# Names that are no numbers: a file whose names all are is taken for one without a header. Spaces
+# around names are removed from the header of a CSV.
+names = st.text(letters, max_size=8).map("n{}".format).map(str.strip)
 numbers = st.floats(min_value=-1e70, max_value=1e70, allow_nan=False)
 words = st.text(letters, max_size=12)
 labels = st.sampled_from(

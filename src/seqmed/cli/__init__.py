@@ -24,7 +24,7 @@ def main() -> None:
     from seqmed.cli.inspect import inspect
     from seqmed.cli.label import label
     from seqmed.cli.learn import learn
-    from seqmed.cli.options import before_commands, with_reading_options
+    from seqmed.cli.options import before_commands, with_option_groups
     from seqmed.cli.predict import predict
     from seqmed.cli.query import query
     from seqmed.cli.reproduce import reproduce
@@ -38,7 +38,7 @@ def main() -> None:
     )  # fmt: skip
     for command in (learn, predict, evaluate, inspect, query, label, reproduce):
         named = app.command(no_args_is_help=command is not reproduce, cls=Command)
-        named(with_common_options(with_reading_options(command)))
+        named(with_common_options(with_option_groups(command)))
     prepare()
     end_by_exception()
     with reported_errors("--debug" in sys.argv):
@@ -58,17 +58,11 @@ def with_common_options(command: Callable[..., None]) -> Callable[..., None]:
     from seqmed.cli.signals import keep_handlers
 
     @functools.wraps(command)
-    def run(*, verbose: bool, quiet: bool, debug: bool, **given: Any) -> None:
+    def run(**given: Any) -> None:
+        messages = options.take_group(options.MessageOptions, given)
         keep_handlers()
-        with reported_errors(debug):
-            terminal.set_messages(verbose=verbose, quiet=quiet)
+        with reported_errors(messages.debug):
+            terminal.set_messages(verbose=messages.verbose, quiet=messages.quiet)
             command(**given)
 
-    return options.with_options(
-        run,
-        {
-            "verbose": (options.Verbose, False),
-            "quiet": (options.Quiet, False),
-            "debug": (options.Debug, False),
-        },
-    )
+    return options.with_options(run, options.options_of(options.MessageOptions))

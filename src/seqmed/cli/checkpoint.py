@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from seqmed import model_file
 from seqmed.cli.errors import CommandError, naming_file
+from seqmed.cli.log import PendingLines
+from seqmed.cli.reading import Reading
 from seqmed.labeling.progress import LabelProgress
 from seqmed.measures import Interval, wilson_interval
 from seqmed.pipelines.stream_pipeline import StreamPipeline
-from seqmed.streams import Dialect, LabelColumn, Position
+from seqmed.pipelines.transformers import transformed
+from seqmed.streams import Dialect, EncoderCheck, LabelColumn, Position, Stream
 from seqmed.streams.errors import read_stored, refuse_stored
-from seqmed.streams.values import BOOLEAN, INTEGER, STRING
+from seqmed.streams.labels import BOOLEAN, INTEGER, STRING
 from seqmed.tables.encoder import TableEncoder
 
 # Types of labels on the command line by the kind of their dtype.
 LABEL_TYPES = {"i": INTEGER, "b": BOOLEAN, "U": STRING, "T": STRING, "O": STRING}
-FIRST = b'{"batch": '  # the beginning of every line of a log
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,16 @@ class PrequentialRecord:
     correct: int = 0
     skipped: int = 0
 
+    def plus(self, rows: int, labeled: int, scored: int, correct: int) -> Self:
+        """Return the record with the rows of another batch."""
+        return replace(
+            self,
+            rows=self.rows + rows,
+            labeled=self.labeled + labeled,
+            scored=self.scored + scored,
+            correct=self.correct + correct,
+        )
+
     @property
     def accuracy(self) -> float | None:
         """The fraction of correct predictions, None before the first prediction."""
@@ -58,51 +70,6 @@ class PrequentialRecord:
             if value < 0:
                 refuse_stored("record", name, value)
         return record
-
-
-@dataclass(frozen=True)
-class PendingLines:
-    """Lines of a log that are saved with the model and then appended to the log.
-
-    If a run is interrupted between the two steps, the next run appends the missing lines. The log
-    therefore has exactly one line per learned batch.
-
-    Parameters
-    ----------
-    path : the log, absolute and without links.
-    start : size of the log before the lines, in bytes.
-    text : whole lines.
-    """
-
-    path: str
-    start: int
-    text: str
-
-    @classmethod
-    def after(cls, path: str, text: str) -> Self:
-        """Return lines to be appended to a log as it is now."""
-        regular = os.path.isfile(path)
-        return cls(path, os.path.getsize(path) if regular else 0, text)
-
-    def append(self) -> None:
-        """Append the lines that the log does not have yet."""
-        content = self.text.encode()
-        with naming_file(self.path), open(self.path, "ab", buffering=0) as log:
-            if os.path.isfile(self.path):
-                with open(self.path, "rb") as before:
-                    before.seek(self.start)
-                    found = before.read()
-                content = b"" if content in found else content.removeprefix(found)
-            while content:
-                content = content[log.write(content) :]
-
-
-def is_log(path: Path) -> bool:
-    """Whether a file is a log, or the beginning of one."""
-    if not path.is_file():
-        return False
-    with open(path, "rb") as file:
-        return FIRST.startswith(file.read(len(FIRST)))
 
 
 @dataclass(frozen=True)
@@ -223,8 +190,22 @@ def label_column(model: StreamPipeline, name: str, unlabeled: str | None = None)
     return LabelColumn(name, unlabeled, kind if classes.size else None)
 
 
+def open_stream(
+    data: Sequence[Path], model: StreamPipeline, progress: Progress, reading: Reading, **more: Any
+) -> Stream:
+    """Return the rows of DATA as a model reads them.
+
+    Parameters
+    ----------
+    data : the files.
+    model, progress : the model, whose encoder checks the cells, and its column of labels.
+    reading : how the files are read; the dialect of the model is the default.
+    **more : further arguments of `Stream`, which override these.
+    """
+    own = {"label": progress.label, "check": EncoderCheck(lambda: encoder_of(model))}
+    return Stream(data, **{**own, **reading.arguments(progress.dialect), **more})
+
+
 def features_of(model: StreamPipeline, table: Any) -> Any:
     """Return the features that reach the classifier of a model."""
-    from seqmed.pipelines.transformers import transformed
-
     return transformed(model.steps[:-1], table)

@@ -12,23 +12,20 @@ EXIT_CODES = (
 )
 
 
-def without_types_of_flags(parameters: list[Any]) -> list[Any]:
-    """Return parameters of a command whose help shows no type of flags, which take no value."""
-    for each in parameters:
-        if getattr(each, "is_flag", False):
-            each.metavar = ""
-    return parameters
-
-
-class Command(TyperCommand):
-    """A command whose help shows no type of flags."""
+class WithoutTypesOfFlags:
+    """A command whose help shows no type of flags, which take no value."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return without_types_of_flags(super().get_params(ctx))
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for each in parameters:
+            if getattr(each, "is_flag", False):
+                each.metavar = ""
+        return parameters
 
 
-class Commands(TyperGroup):
-    """The group of all commands; its help shows no type of flags."""
+class Command(WithoutTypesOfFlags, TyperCommand):
+    """A command."""
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        return without_types_of_flags(super().get_params(ctx))
+
+class Commands(WithoutTypesOfFlags, TyperGroup):
+    """The group of all commands."""

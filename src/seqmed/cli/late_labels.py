@@ -9,21 +9,21 @@ once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from seqmed.cli import terminal
-from seqmed.cli.checkpoint import Progress
+from seqmed.cli.checkpoint import Progress, open_stream
 from seqmed.cli.errors import CommandError, naming_rows
-from seqmed.cli.options import Reading
-from seqmed.cli.prequential import Learner, predict_labeled
+from seqmed.cli.prequential import Learner, predict_labeled, score
+from seqmed.cli.reading import Reading
 from seqmed.cli.terminal import counted, tell_skipped
-from seqmed.streams import EncoderCheck, LabelColumn, Stream, StreamBatch
+from seqmed.streams import LabelColumn, Stream, StreamBatch
 from seqmed.streams.errors import listed, notice, shown
-from seqmed.streams.values import Label, label_of, whole
+from seqmed.streams.labels import Label, label_of, whole
 from seqmed.tables.texts import cell_text
 
 
@@ -51,7 +51,7 @@ def learn_late(
     stream = data_stream(data, learner, id_column, reading)
     counts = Counts()
     for batch in stream:
-        counts = counts.plus(learn_batch(learner, batch, stream.names, labels))
+        learn_batch(learner, batch, stream.names, labels, counts)
     tell_skipped(stream.skipped)
     wanted = {name for name, given in labels.items() if given is not None}
     unknown = sorted(wanted - counts.ids)
@@ -73,7 +73,8 @@ def learn_late(
         )
 
 
-class Counts(NamedTuple):
+@dataclass
+class Counts:
     """What became of late labels.
 
     Attributes
@@ -86,18 +87,8 @@ class Counts(NamedTuple):
     added: int = 0
     corrected: int = 0
     same: int = 0
-    lost: tuple[str, ...] = ()
-    ids: frozenset[str] = frozenset()
-
-    def plus(self, more: Counts) -> Counts:
-        """Return the sum of both."""
-        return Counts(
-            self.added + more.added,
-            self.corrected + more.corrected,
-            self.same + more.same,
-            (*self.lost, *more.lost),
-            self.ids | more.ids,
-        )
+    lost: list[str] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
 
 
 def read_labels(
@@ -147,14 +138,8 @@ def labels_of(batch: StreamBatch) -> list[Label | None]:
 
 def data_stream(data: Sequence[Path], learner: Learner, id_column: str, reading: Reading) -> Stream:
     """Return a stream over all rows of the data."""
-    return Stream(
-        data,
-        label=learner.progress.label,
-        check=EncoderCheck(learner.encoder),
-        keep=[id_column],
-        final=True,
-        **reading.arguments(learner.progress.dialect),
-    )
+    model, progress = learner.model, learner.progress
+    return open_stream(data, model, progress, reading, keep=[id_column], final=True)
 
 
 def refuse_unlearned(
@@ -211,9 +196,13 @@ def changes(
 
 
 def learn_batch(
-    learner: Learner, batch: StreamBatch, names: Sequence[str], labels: Mapping[str, Label | None]
-) -> Counts:
-    """Learn the late labels of a batch, and save the model."""
+    learner: Learner,
+    batch: StreamBatch,
+    names: Sequence[str],
+    labels: Mapping[str, Label | None],
+    counts: Counts,
+) -> None:
+    """Learn the late labels of a batch, save the model, and count the labels."""
     (id_column,) = batch.kept
     found = list(changes(batch, learner.progress, id_column, labels))
     new = [each for each in found if each.before is None and each.now is not None]
@@ -225,23 +214,17 @@ def learn_batch(
             truth = np.array([each.now for each in new], dtype=object)
             predicted = predict_labeled(model, table, np.arange(truth.size))
             model.partial_fit(table, truth, new_points=False)
-            scored = 0 if predicted is None else truth.size
-            right = 0 if predicted is None else int((predicted == truth).sum())
-            record = replace(
-                record,
-                labeled=record.labeled + truth.size,
-                scored=record.scored + scored,
-                correct=record.correct + right,
-            )
+            record = record.plus(0, truth.size, *score(predicted, truth))
         kept = [each for each in corrected if corrects(model, batch.table, each)]
     done = {each.name: cell_text(each.now) or "" for each in (*new, *kept)}
     if done:
         late = tuple({**dict(learner.progress.late), **done}.items())
         learner.save_progress(replace(learner.progress, record=record, late=late))
-    lost = tuple(each.name for each in corrected if each not in kept)
-    same = len(found) - len(new) - len(corrected)
-    ids = frozenset(each.name for each in found)
-    return Counts(len(new), len(kept), same, lost, ids)
+    counts.added += len(new)
+    counts.corrected += len(kept)
+    counts.same += len(found) - len(new) - len(corrected)
+    counts.lost += [each.name for each in corrected if each not in kept]
+    counts.ids.update(each.name for each in found)
 
 
 def corrects(model: Any, table: Any, change: Change) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from seqmed.cli.errors import CommandError, naming_file
 from seqmed.cli.existing_files import refuse_existing, refuse_shared
-from seqmed.cli.options import STANDARD_OUTPUT, OutputFormat
+from seqmed.cli.options import STANDARD_OUTPUT, OutputFormat, OutputOptions
 from seqmed.model_file.files import is_pipe_or_device, write_output
 from seqmed.streams import StreamBatch
 from seqmed.streams.files import SUFFIXES as INPUT_SUFFIXES
@@ -49,18 +49,13 @@ def free_names(names: Sequence[str], keep: Sequence[str], more: Header) -> list[
 
 
 def checked_format(
-    path: Path,
-    chosen: OutputFormat | None,
-    model: Path,
-    data: Sequence[Path],
-    file_format: str | None,
-    *,
-    force: bool,
+    output: OutputOptions, model: Path, data: Sequence[Path], file_format: str | None
 ) -> OutputFormat:
     """Return the format of an output; refuse to overwrite a file."""
+    path = output.path
     refuse_shared({"--output": path}, model, data, file_format)
-    refuse_existing(path, force=force)
-    chosen = chosen or format_of_name(path)
+    refuse_existing(path, force=output.force)
+    chosen = output.to or format_of_name(path)
     if chosen == "parquet" and path == STANDARD_OUTPUT and sys.stdout.isatty():
         raise CommandError("Parquet cannot be shown on a terminal: name a file with -o.")
     return chosen

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from seqmed.cli import options
+from seqmed.cli.decision_options import DecisionOptions
+from seqmed.cli.reading import Reading
 from seqmed.cli.terminal import tell_skipped
 
 if TYPE_CHECKING:
@@ -19,16 +21,9 @@ if TYPE_CHECKING:
 def predict(
     model: options.Model,
     data: options.Data,
-    output: options.Output = options.STANDARD_OUTPUT,
-    to: options.To = None,
-    force: options.Force = False,
-    id_column: options.Id = None,
-    keep: options.Keep = None,
-    threshold: options.Threshold = None,
-    positive: options.Positive = None,
-    cost: options.Cost = None,
-    *,
-    reading: options.Reading,
+    output: options.OutputOptions,
+    decision: DecisionOptions,
+    reading: Reading,
 ) -> None:
     """Predict labels, probabilities and scores of rows.
 
@@ -36,26 +31,17 @@ def predict(
     completely or not at all. If some errors are worse than others, set --threshold or --cost.
     """
     from seqmed.cli import checkpoint, outputs
-    from seqmed.cli.decision_options import decision_rule
-    from seqmed.streams import EncoderCheck, Stream
 
-    to = outputs.checked_format(output, to, model, data, reading.file_format, force=force)
+    to = outputs.checked_format(output, model, data, reading.file_format)
     pipeline, progress = checkpoint.load(model)
-    rule = decision_rule(checkpoint.classifier_of(pipeline).classes_, threshold, positive, cost)
-    encoder = checkpoint.encoder_of(pipeline)
-    columns = predicted_columns(checkpoint.classifier_of(pipeline))
-    names = options.kept_columns(id_column, keep)
-    ids = outputs.free_names(encoder.id_columns, names, columns)
-    stream = Stream(
-        data,
-        check=EncoderCheck(lambda: encoder),
-        final=True,
-        keep=names,
-        keep_optional=ids,
-        **reading.arguments(progress.dialect),
+    classifier, names = checkpoint.classifier_of(pipeline), output.kept_columns
+    rule, columns = decision.rule(classifier.classes_), predicted_columns(classifier)
+    ids = outputs.free_names(checkpoint.encoder_of(pipeline).id_columns, names, columns)
+    stream = checkpoint.open_stream(
+        data, pipeline, progress, reading, label=None, final=True, keep=names, keep_optional=ids
     )
     chunks = (predictions(pipeline, rule, batch, stream.names) for batch in stream)
-    outputs.write_table(output, to, outputs.header([*names, *ids], columns), chunks)
+    outputs.write_table(output.path, to, outputs.header([*names, *ids], columns), chunks)
     tell_skipped(stream.skipped)
 
 

@@ -25,20 +25,14 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
 from seqmed.cli import checkpoint, terminal
-from seqmed.cli.checkpoint import (
-    PendingLines,
-    PrequentialRecord,
-    Progress,
-    classifier_of,
-    encoder_of,
-)
+from seqmed.cli.checkpoint import PrequentialRecord, Progress, classifier_of, encoder_of
 from seqmed.cli.errors import CommandError, naming_rows
-from seqmed.cli.options import Reading
-from seqmed.cli.terminal import counted, percent
+from seqmed.cli.log import PendingLines
+from seqmed.cli.reading import Reading
+from seqmed.cli.terminal import counted, percent, tell_skipped
 from seqmed.pipelines.stream_pipeline import StreamPipeline
-from seqmed.streams import EncoderCheck, Stream, StreamBatch, likely_typo
+from seqmed.streams import Stream, StreamBatch, likely_typo
 from seqmed.streams.errors import notice
-from seqmed.tables.encoder import TableEncoder
 
 # Seconds of work for every second of saving.
 WORK_PER_SAVE = 20
@@ -84,10 +78,6 @@ class Learner:
         classes: NDArray[Any] = getattr(classifier_of(self.model), "classes_", np.zeros(0))
         return classes
 
-    def encoder(self) -> TableEncoder:
-        """Return the encoder of the model as it is now."""
-        return encoder_of(self.model)
-
     def stream(self, data: Sequence[Path], reading: Reading, **more: Any) -> Stream:
         """Return the rows of the data after the position of the model.
 
@@ -98,15 +88,15 @@ class Learner:
         **more : further arguments of `Stream`.
         """
         progress = self.progress
-        return Stream(
+        return checkpoint.open_stream(
             data,
-            label=progress.label,
-            check=EncoderCheck(self.encoder),
+            self.model,
+            progress,
+            reading,
             batch_size=progress.batch_size,
             batch_by=progress.batch_by,
             position=progress.position,
             **more,
-            **reading.arguments(progress.dialect),
         )
 
     def save_every_batch(self) -> None:
@@ -114,7 +104,15 @@ class Learner:
         self._checkpoint_every = self._checkpoint_every or 1
 
     def follow(self, stream: Stream) -> None:
-        """Predict and learn every batch, and save."""
+        """Predict and learn every batch, save, and tell of skipped rows, also after an error."""
+        try:
+            self._follow(stream)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(self._interruption()) from None
+        finally:
+            tell_skipped(stream.skipped)
+
+    def _follow(self, stream: Stream) -> None:
         start, skipped = self.progress, self.progress.record.skipped
         try:
             with terminal.Reporter("learning", wait=0) as bar:
@@ -144,7 +142,7 @@ class Learner:
             return (self.n_batches - self.saved_batches) % self._checkpoint_every == 0
         return time.monotonic() - self._last_save >= WORK_PER_SAVE * self._cost
 
-    def interruption(self) -> str:
+    def _interruption(self) -> str:
         """Return the message after an interruption."""
         if not self.saved_batches:
             return "interrupted before the first batch was saved: run the command again."
@@ -161,16 +159,9 @@ class Learner:
         self._warn_of_typos(batch, y, labeled, names)
         with naming_rows(batch, names):
             self.model.partial_fit(batch.table, y)
-        before = self.progress.record
-        scored = 0 if predicted is None else labeled.size
-        correct = 0 if predicted is None else int(np.sum(predicted == y[labeled]))
-        record = PrequentialRecord(
-            rows=before.rows + batch.row.size,
-            labeled=before.labeled + labeled.size,
-            scored=before.scored + scored,
-            correct=before.correct + correct,
-            skipped=skipped + batch.skipped,
-        )
+        scored, correct = score(predicted, y[labeled])
+        record = self.progress.record.plus(batch.row.size, labeled.size, scored, correct)
+        record = replace(record, skipped=skipped + batch.skipped)
         if self._log is not None:
             line = {
                 "batch": self.n_batches,
@@ -269,3 +260,8 @@ def predict_labeled(
             predicted: NDArray[Any] = model.predict(table.take(labeled))
             return predicted.astype(object)
     return None
+
+
+def score(predicted: NDArray[Any] | None, truth: NDArray[Any]) -> tuple[int, int]:
+    """Return the number of predictions, and of correct ones; 0 if there are none."""
+    return (0, 0) if predicted is None else (truth.size, int(np.sum(predicted == truth)))

@@ -8,6 +8,7 @@ import typer
 
 from seqmed.cli import options, terminal
 from seqmed.cli.errors import CommandError
+from seqmed.cli.reading import Reading
 from seqmed.cli.terminal import counted, tell_skipped
 
 if TYPE_CHECKING:
@@ -29,13 +30,8 @@ def query(
     number: Annotated[
         int, typer.Option("-n", "--number", min=1, metavar="K", help="Number of rows to choose.")
     ],
-    output: options.Output = options.STANDARD_OUTPUT,
-    to: options.To = None,
-    force: options.Force = False,
-    id_column: options.Id = None,
-    keep: options.Keep = None,
-    *,
-    reading: options.Reading,
+    output: options.OutputOptions,
+    reading: Reading,
 ) -> None:
     """Choose the rows to label next, the most useful first.
 
@@ -43,22 +39,20 @@ def query(
     """
     from seqmed import active
     from seqmed.cli import checkpoint, outputs
-    from seqmed.streams import EncoderCheck, Stream
 
-    to = outputs.checked_format(output, to, model, data, reading.file_format, force=force)
+    to = outputs.checked_format(output, model, data, reading.file_format)
     pipeline, progress = checkpoint.load(model)
-    encoder = checkpoint.encoder_of(pipeline)
-    names = options.kept_columns(id_column, keep)
-    ids = outputs.free_names(encoder.id_columns, names, {})
-    stream = Stream(
+    names = output.kept_columns
+    ids = outputs.free_names(checkpoint.encoder_of(pipeline).id_columns, names, {})
+    stream = checkpoint.open_stream(
         data,
-        label=progress.label,
-        check=EncoderCheck(lambda: encoder),
+        pipeline,
+        progress,
+        reading,
         batch_size=ROWS_AT_ONCE,
         final=True,
         keep=names,
         keep_optional=ids,
-        **reading.arguments(progress.dialect),
     )
     classifier = checkpoint.classifier_of(pipeline)
     shortlist, rows = Shortlist(classifier, max(active.SHORTLIST, CANDIDATES * number)), 0
@@ -72,7 +66,7 @@ def query(
     chosen = active.query(classifier, shortlist.points, number)
     found = zip(*(shortlist.places[place] for place in chosen.tolist()), strict=True)
     columns = outputs.header([*names, *ids], {})
-    outputs.write_table(output, to, columns, [[list(values) for values in found]])
+    outputs.write_table(output.path, to, columns, [[list(values) for values in found]])
 
 
 def refuse_too_few(found: int, number: int, rows: int) -> None:

@@ -4,14 +4,15 @@ CSV, JSON lines, Parquet, Arrow and .npz files give the same batches: raw column
 type, and a position from which to resume. See docs/stream-input.md.
 """
 
-from seqmed.streams.batches import CellCheck, Stream, StreamBatch
+from seqmed.streams.batch import StreamBatch
+from seqmed.streams.cell_checks import CellCheck, EncoderCheck
 from seqmed.streams.dialects import Dialect
-from seqmed.streams.encoder_check import EncoderCheck
 from seqmed.streams.errors import BadRow, Fault, Skipped, StreamError, StreamWarning
 from seqmed.streams.labels import LabelColumn
 from seqmed.streams.limits import Limits
 from seqmed.streams.positions import FilePosition, Position
-from seqmed.streams.values import likely_typo
+from seqmed.streams.spelling import likely_typo
+from seqmed.streams.stream import Stream
 
 __all__ = [
     "BadRow",

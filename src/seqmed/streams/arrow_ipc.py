@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import ipc
 
-from seqmed.streams.columnar import Columnar, Store
+from seqmed.streams.columnar import Columnar
 from seqmed.streams.errors import refusing
-from seqmed.streams.files import Bytes
+from seqmed.streams.files import Bytes, counted, read_exactly
 from seqmed.streams.limits import Allowance, Limits
-from seqmed.streams.tables import BLOCK
 
 FILE_MARK = b"ARROW1\0\0"
 CONTINUES = b"\xff\xff\xff\xff"
@@ -73,15 +72,12 @@ class CheckedMessages(io.RawIOBase):
 
     Parameters
     ----------
-    content : the file or pipe.
-    limits : limit on columns.
+    read : returns at most the given number of bytes, none at the end.
     allowance : counts the decompressed bytes.
-    name : name of the input in messages.
     """
 
-    def __init__(self, content: Bytes, limits: Limits, allowance: Allowance, name: str):
-        self._content, self._limits = content, limits
-        self._allowance, self._name = allowance, name
+    def __init__(self, read: Callable[[int], bytes], allowance: Allowance):
+        self._read, self._allowance = read, allowance
         self._ready, self._ended = b"", False
 
     def readable(self) -> bool:
@@ -104,18 +100,18 @@ class CheckedMessages(io.RawIOBase):
 
     def _load(self) -> None:
         """Read and check the next message."""
-        start = exactly(self._content, 4)
+        start = read_exactly(self._read, 4)
         if start == CONTINUES:
-            start += exactly(self._content, 4)
+            start += read_exactly(self._read, 4)
         size = struct.unpack("<i", start[-4:])[0] if len(start) in (4, 8) else 0
         if size <= 0:
             self._ready, self._ended = start, True
             return
-        message = exactly(self._content, size)
+        message = read_exactly(self._read, size)
         if len(message) < size:
             raise ValueError("the file ends within a message")
         header, kind, body_size = self._header(message)
-        body = exactly(self._content, body_size)
+        body = read_exactly(self._read, body_size)
         if kind == SCHEMA:
             self._check_schema(message, header)
         elif kind in (DICTIONARY, RECORDS):
@@ -134,7 +130,7 @@ class CheckedMessages(io.RawIOBase):
     def _check_schema(self, message: bytes, schema: Flat) -> None:
         place = schema.target(FIELDS)
         count = 0 if place is None else struct.unpack_from("<I", message, place)[0]
-        self._limits.check("columns", self._name, count)
+        self._allowance.limits.check("columns", self._allowance.source, count)
 
     def _check_records(self, message: bytes, header: Flat, kind: int, body: bytes) -> None:
         """Count the bytes that compressed buffers say they expand to."""
@@ -156,15 +152,6 @@ class CheckedMessages(io.RawIOBase):
                     self._allowance.spend(expanded)
 
 
-def exactly(content: Bytes, size: int) -> bytes:
-    """Return the next ``size`` bytes, fewer at the end; what is not there takes no memory."""
-    blocks, rest = [], size
-    while rest > 0 and (block := content.read(min(rest, BLOCK))):
-        blocks.append(block)
-        rest -= len(block)
-    return b"".join(blocks)
-
-
 @contextmanager
 def open_arrow(content: Bytes, name: str, size: int | None, limits: Limits) -> Iterator[Columnar]:
     """Open an Arrow or Feather file or stream; one record batch is in memory at a time.
@@ -177,13 +164,11 @@ def open_arrow(content: Bytes, name: str, size: int | None, limits: Limits) -> I
     limits : limits on columns, rows and expansion.
     """
     allowance = Allowance(limits, name, size or 0)
-    if size is None:
-        content = content._replace(read=stored(content.read, allowance))
+    read = content.read if size is not None else counted(content.read, allowance.store)
     with refusing(name, "Arrow"):
-        content = whole_reads(content)
         if content.start.startswith(FILE_MARK[:6]):
-            exactly(content, len(FILE_MARK))
-        messages = CheckedMessages(content, limits, allowance, name)
+            read_exactly(read, len(FILE_MARK))
+        messages = CheckedMessages(read, allowance)
         options = ipc.IpcReadOptions(use_threads=False)
         reader = ipc.open_stream(pa.PythonFile(messages, "r"), options=options)
         names = reader.schema.names
@@ -193,31 +178,5 @@ def open_arrow(content: Bytes, name: str, size: int | None, limits: Limits) -> I
             yield batch, content.fraction()
 
     # The messages were counted when compressed, and the rows are counted again when decoded.
-    rows = Allowance(limits, name, size or 0)
-    if size is None:
-        rows = allowance
-    yield Columnar(Store(names, batches()), name, "Arrow", limits, rows)
-
-
-def whole_reads(content: Bytes) -> Bytes:
-    """Return a file or pipe that never returns more bytes than were asked for."""
-    rest = b""
-
-    def read(size: int) -> bytes:
-        nonlocal rest
-        block = rest or content.read(size)
-        rest = block[size:]
-        return block[:size]
-
-    return content._replace(read=read)
-
-
-def stored(read: Any, allowance: Allowance) -> Any:
-    """Return a function like ``read`` that counts the bytes that came through a pipe."""
-
-    def read_and_count(size: int) -> bytes:
-        block: bytes = read(size)
-        allowance.store(len(block))
-        return block
-
-    return read_and_count
+    rows = allowance if size is None else Allowance(limits, name, size)
+    yield Columnar(names, batches(), "Arrow", rows)

@@ -1,18 +1,15 @@
-"""Tables of binary formats: record batches of pyarrow, and Parquet files."""
+"""Tables of binary formats: record batches of pyarrow."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import compute, parquet, types
+from pyarrow import compute, types
 
 from seqmed.streams.errors import (
     INVALID_TEXT,
@@ -24,17 +21,9 @@ from seqmed.streams.errors import (
     refusing,
     shown,
 )
-from seqmed.streams.limits import Allowance, Limits
+from seqmed.streams.limits import BLOCK, MOST, Allowance
 from seqmed.streams.row_codes import row_codes
-from seqmed.streams.tables import (
-    BLOCK,
-    MOST,
-    Cells,
-    Piece,
-    Start,
-    Wanted,
-    check_column_names,
-)
+from seqmed.streams.tables import Cells, Piece, Start, Wanted, check_column_names
 
 # Strings are read as bytes: in a damaged file they may not be UTF-8.
 AS_BYTES = {
@@ -49,64 +38,50 @@ VIEW = 16
 ROW = 8
 
 
-class Store(NamedTuple):
-    """An open file.
-
-    Parameters
-    ----------
-    names : its columns.
-    batches : record batches of pyarrow, each with the fraction of the file that has been read.
-    """
-
-    names: Sequence[str]
-    batches: Iterator[tuple[Any, float]]
-
-
 class Columnar:
     """A file of a columnar format; see `Table`.
 
     Parameters
     ----------
-    store : the open file.
-    name, kind : its name and format in messages.
-    limits : limits on columns, rows and cells.
-    allowance : counts the decoded bytes.
+    names : its columns.
+    batches : record batches of pyarrow, each with the fraction of the file that has been read.
+    kind : its format in messages.
+    allowance : counts the decoded bytes; with the limits and the name of the file.
     """
 
     complete = True
     deferred = False
 
-    def __init__(self, store: Store, name: str, kind: str, limits: Limits, allowance: Allowance):
-        self.names = check_column_names(store.names, name, limits)
-        self._name, self._kind, self._limits = name, kind, limits
-        self._allowance = allowance
-        self._rows = self._slices(store.batches)
-        self._first: Any = None
+    def __init__(
+        self,
+        names: Sequence[str],
+        batches: Iterator[tuple[Any, float]],
+        kind: str,
+        allowance: Allowance,
+    ):
+        self._name, self._limits = allowance.source, allowance.limits
+        self._kind, self._allowance = kind, allowance
+        self.names = check_column_names(names, self._name, self._limits)
+        self._batches = batches
         self._fraction = 0.0
         self._told = False
 
-    def has_rows(self) -> bool:
-        self._first = next(self._rows, None)
-        return self._first is not None
-
     def pieces(self, start: Start) -> Iterator[Piece]:
         seen = 0
-        while self._first is not None:
-            batch, self._first = self._first, None
+        for batch in self._slices():
             first = max(start.rows - seen, 0)
             seen += batch.num_rows
             if first < batch.num_rows:
                 yield self._piece(batch.slice(first))
-            self._first = next(self._rows, None)
 
     def fraction(self) -> float:
         return self._fraction
 
-    def _slices(self, batches: Iterator[tuple[Any, float]]) -> Iterator[Any]:
+    def _slices(self) -> Iterator[Any]:
         """Yield the rows, as many at once as decode to one block."""
         while True:
             with refusing(self._name, self._kind):
-                batch, fraction = next(batches, (None, 1.0))
+                batch, fraction = next(self._batches, (None, 1.0))
                 if batch is None:
                     return
                 sizes = self._row_sizes(batch)
@@ -122,15 +97,8 @@ class Columnar:
     def _row_sizes(self, batch: Any) -> NDArray[np.int64]:
         """Return the decoded bytes of every row; refuse rows or expansion above the limits."""
         self._allowance.spend(ROW * batch.num_rows)
-        fixed = sum(
-            size
-            for column in batch.columns
-            if (size := column.type.byte_width if has_width(column.type) else 0)
-        )
-        sizes = np.full(batch.num_rows, ROW + fixed, dtype=np.int64)
-        for column in batch.columns:
-            if not has_width(column.type):
-                sizes += cell_sizes(column)
+        sizes = np.full(batch.num_rows, ROW, dtype=np.int64)
+        sizes += sum(cell_sizes(column) for column in batch.columns)
         if sizes.size:
             self._limits.check("row_bytes", self._name, int(sizes.max()) - ROW)
         self._allowance.spend(int(sizes.sum()))
@@ -274,45 +242,3 @@ def sound(column: Any) -> Any:
     if types.is_decimal(kind):
         return column.cast(pa.float64(), safe=False)
     return column
-
-
-@contextmanager
-def open_parquet(path: Path, name: str, limits: Limits) -> Iterator[Columnar]:
-    """Open a Parquet file; columns are buffered, not read as a whole.
-
-    Strings are read as dictionaries, because a dictionary can expand to any size.
-    """
-    with refusing(name, "Parquet"):
-        plain = parquet.ParquetFile(pa.OSFile(os.fsencode(path)))
-        metadata = plain.metadata
-        limits.check("columns", name, metadata.num_columns)
-        Allowance(limits, name, path.stat().st_size).spend(
-            sum(
-                abs(metadata.row_group(place).total_byte_size)
-                for place in range(metadata.num_row_groups)
-            )
-        )
-        texts = [
-            field.name
-            for field in plain.schema_arrow
-            if field.type in AS_BYTES or field.type in AS_BYTES.values()
-        ]
-        plain.close()
-        file = parquet.ParquetFile(
-            pa.OSFile(os.fsencode(path)),
-            buffer_size=BLOCK // 16,
-            pre_buffer=False,
-            read_dictionary=texts,
-        )
-    with file:
-        names = file.schema_arrow.names
-
-        def batches() -> Iterator[tuple[Any, float]]:
-            seen = 0
-            size = min(max(BLOCK // (8 * max(len(names), 1)), 1), MOST)
-            for batch in file.iter_batches(size, use_threads=False):
-                seen += batch.num_rows
-                yield batch, seen / max(file.metadata.num_rows, 1)
-
-        allowance = Allowance(limits, name, path.stat().st_size)
-        yield Columnar(Store(names, batches()), name, "Parquet", limits, allowance)

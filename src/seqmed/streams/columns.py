@@ -79,14 +79,9 @@ def common_type(kinds: set[Any]) -> Any:
         return next(iter(kinds), pa.null())
     if all(types.is_integer(kind) for kind in kinds) and pa.uint64() not in kinds:
         return pa.int64()
-    if all(types.is_floating(kind) or narrow_integer(kind) for kind in kinds):
-        return pa.float64()
+    if all(types.is_floating(kind) or types.is_integer(kind) for kind in kinds):
+        return pa.float64()  # large integers are rounded
     return pa.string()
-
-
-def narrow_integer(kind: Any) -> bool:
-    """Whether a type holds integers; large ones are rounded in a column that has floats too."""
-    return bool(types.is_integer(kind))
 
 
 def as_type(column: Any, kind: Any) -> Any:

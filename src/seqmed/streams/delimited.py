@@ -13,27 +13,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute, csv
 
-from seqmed.streams.detection import (
-    default_separator,
-    find_number_style,
-    find_separator,
-    take_excel_line,
-)
-from seqmed.streams.dialects import POINT, Dialect, usual_numbers
+from seqmed.streams.detection import find_number_style, find_separator, take_excel_line
+from seqmed.streams.dialects import COMMA, NUMBER, POINT, TAB, Dialect, usual_numbers
 from seqmed.streams.encodings import UTF8
-from seqmed.streams.errors import (
-    FIELDS,
-    INVALID_TEXT,
-    LONG_CELL,
-    QUOTES,
-    Fault,
-    StreamError,
-    shown,
-)
+from seqmed.streams.errors import FIELDS, INVALID_TEXT, LONG_CELL, QUOTES, Fault, StreamError, shown
 from seqmed.streams.grammar import Grammar
 from seqmed.streams.tables import Cells, ReadOptions, Wanted, check_column_names
-from seqmed.streams.text import MARK, Chunk, Text, TextTable, places
-from seqmed.streams.values import NUMBER
+from seqmed.streams.text import MARK, Chunk, Text, TextTable
 
 # Groups of at most this many rows with a bad row are read one by one; larger ones are halved.
 FEW = 32
@@ -53,7 +39,7 @@ class Delimited(TextTable):
     complete = True
 
     def __init__(self, text: Text, kind: str, encoding: str, options: ReadOptions):
-        chosen, default = options.dialect, default_separator(kind)
+        chosen, default = options.dialect, TAB if kind == "tsv" else COMMA
         while not (text.at_end or text.buffer.count(b"\n") > 1 or len(text.buffer) > 2**16):
             text.fill()  # a header and a row, from which the dialect is detected
         excel, named = take_excel_line(text)
@@ -94,7 +80,7 @@ class Delimited(TextTable):
         """Refuse a header with too many fields before it is split."""
         count = record.count(self._grammar.delimiter.encode()) + 1
         if count > self._text.limits.columns and b'"' in record:
-            count = int(separators(self._grammar, record).size) + 1
+            count = int(self._grammar.separators(record).size) + 1
         self._text.limits.check("columns", self._text.name, count)
 
     def _read_header(self, record: bytes) -> tuple[str, ...]:
@@ -146,17 +132,9 @@ class Delimited(TextTable):
             for row in np.flatnonzero(long.to_numpy()).tolist():
                 got = f"{len(column[row].as_py().encode())} bytes"
                 faults.setdefault(row, Fault(LONG_CELL, name, got, chunk.line_of(row)))
-                column = compute.if_else(long, pa.scalar(None, pa.string()), column)
-            table = table.set_column(place, name, column)
+            short = compute.if_else(long, pa.scalar(None, pa.string()), column)
+            table = table.set_column(place, name, short)
         return table
-
-
-def separators(grammar: Grammar, raw: bytes) -> NDArray[np.int64]:
-    """Return the positions of separators outside quotes."""
-    found = places(raw, grammar.delimiter)
-    if b'"' in raw:
-        found = found[np.searchsorted(places(raw, '"'), found) % 2 == 0]
-    return found
 
 
 class Rows:
@@ -197,10 +175,9 @@ class Rows:
     def _misshapen(self) -> NDArray[np.bool_]:
         """Return a mask of records with a wrong number of fields; none if quotes are broken."""
         raw, ends = self._chunk.raw, self._chunk.ends
-        quotes = places(raw, '"')
-        if quotes.size % 2 or not self._grammar.regular(raw, quotes):
+        if not self._grammar.is_closed(raw):
             return np.zeros(ends.size, dtype=bool)
-        counts = np.diff(np.searchsorted(separators(self._grammar, raw), ends), prepend=0) + 1
+        counts = np.diff(np.searchsorted(self._grammar.separators(raw), ends), prepend=0) + 1
         return np.asarray(counts != len(self._names))
 
     def _read(self, rows: NDArray[np.intp]) -> None:
@@ -252,10 +229,8 @@ class Rows:
         if raw.startswith(MARK) or (b"\r" in raw and raw.count(b"\r") > raw.count(b"\r\n")):
             return False
         quoted = b'"' in raw
-        if quoted:
-            quotes = places(raw, '"')
-            if quotes.size % 2 or not self._grammar.regular(raw, quotes):
-                return False
+        if quoted and not self._grammar.is_closed(raw):
+            return False
         try:
             table = csv.read_csv(pa.BufferReader(raw), *self._options(len(raw), quoted))
         except pa.ArrowException:

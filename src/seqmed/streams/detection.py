@@ -7,16 +7,15 @@ from collections.abc import Sequence
 
 from seqmed.streams.dialects import (
     COMMA,
+    MISSING_WORDS,
     POINT,
     SEMICOLON,
     SEPARATORS,
     SPACE,
-    TAB,
     number_pattern,
 )
 from seqmed.streams.grammar import Grammar
 from seqmed.streams.text import SAMPLE, Chunk, Text
-from seqmed.streams.values import MISSING_WORDS
 
 # The first line that Excel writes to name the separator.
 EXCEL = re.compile(rb"sep=([^\w\s\"]|\t)\r?\n", re.IGNORECASE)
@@ -98,8 +97,3 @@ def take_excel_line(text: Text) -> tuple[bytes, str | None]:
     if match is None:
         return b"", None
     return text.take(match.end()), match[1].decode()
-
-
-def default_separator(kind: str) -> str:
-    """Return the separator of a format, unless another is detected."""
-    return TAB if kind == "tsv" else COMMA

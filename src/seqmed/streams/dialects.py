@@ -21,6 +21,8 @@ DECIMALS = (POINT, COMMA)
 THOUSANDS = ("", POINT, COMMA, SPACE, "'")
 # Spaces that separate thousands: the usual, the no-break and the narrow no-break one.
 SPACES = "[ \u00a0\u202f]"
+# Texts that mark a missing label or a missing cell in the first lines.
+MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,9 @@ def number_pattern(decimal: str, thousands: str) -> str:
     point = re.escape(decimal)
     number = f"(?:{digits}(?:{point}[0-9]*)?|{point}[0-9]+)"
     return f"^[ \t]*[+-]?{number}(?:[eE][+-]?[0-9]+)?[ \t]*$"
+
+
+NUMBER = re.compile(number_pattern(POINT, ""))
 
 
 def usual_numbers(column: Any, decimal: str, thousands: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable
+from typing import Any
 
 from seqmed.streams.errors import StreamError
 
@@ -54,6 +55,17 @@ def encoding_of(start: bytes, chosen: str | None, source: str) -> str:
             f"encoding with --encoding {name}."
         )
     return UTF8
+
+
+def encodable(value: Any) -> bool:
+    """Whether a value can be encoded as UTF-8; JSON allows strings that cannot."""
+    if not isinstance(value, str) or value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Transcoded:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from seqmed.streams.encodings import LONGEST_MARK, UTF8, Transcoded, encoding_of
 from seqmed.streams.errors import StreamError, listed, notice, refusing
-from seqmed.streams.limits import Allowance, Limits
+from seqmed.streams.limits import BLOCK, Allowance, Limits
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "feather", "npz")
 TEXT_FORMATS = ("csv", "tsv", "jsonl")
@@ -186,22 +186,31 @@ def opened(source: Input, limits: Limits) -> Iterator[Bytes]:
         with gzip.GzipFile(fileobj=handle) if source.compressed else handle as content:
             read: Callable[[int], bytes] = content.read
             if source.compressed:
-                read = counted(read, Allowance(limits, source.name, size))
+                read = counted(read, Allowance(limits, source.name, size).spend)
             with refusing(source.name, "text"):
                 start = content.read(LONGEST_START)
                 content.seek(0)
             yield Bytes(read, content.seek, lambda: min(handle.tell() / max(size, 1), 1.0), start)
 
 
-def counted(read: Callable[[int], bytes], allowance: Allowance) -> Callable[[int], bytes]:
-    """Return a function like ``read`` that counts the decompressed bytes."""
+def counted(read: Callable[[int], bytes], count: Callable[[int], None]) -> Callable[[int], bytes]:
+    """Return a function like ``read`` that calls ``count`` with the number of bytes."""
 
     def read_and_count(size: int) -> bytes:
         block = read(size)
-        allowance.spend(len(block))
+        count(len(block))
         return block
 
     return read_and_count
+
+
+def read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
+    """Return the next ``size`` bytes, fewer at the end; what is not there takes no memory."""
+    blocks, rest = [], size
+    while rest > 0 and (block := read(min(rest, BLOCK))):
+        blocks.append(block)
+        rest -= len(block)
+    return b"".join(blocks)
 
 
 def from_pipe(handle: Any) -> Bytes:
@@ -209,9 +218,9 @@ def from_pipe(handle: Any) -> Bytes:
     start = b""
     while len(start) < LONGEST_START and (block := handle.read1(LONGEST_START - len(start))):
         start += block
-    rest = [start] if start else []
+    again = io.BytesIO(start)
     return Bytes(
-        lambda size: rest.pop() if rest else handle.read1(size), handle.seek, lambda: 0.0, start
+        lambda size: again.read(size) or handle.read1(size), handle.seek, lambda: 0.0, start
     )
 
 

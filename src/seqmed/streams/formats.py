@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from seqmed.streams.arrow_ipc import CONTINUES, FILE_MARK, open_arrow
-from seqmed.streams.columnar import open_parquet
 from seqmed.streams.delimited import Delimited
 from seqmed.streams.errors import StreamError, refusing
 from seqmed.streams.files import Bytes, Input, as_utf8, opened
 from seqmed.streams.jsonlines import JsonLines
 from seqmed.streams.limits import Limits
 from seqmed.streams.numpy_archive import open_archive
+from seqmed.streams.parquet import open_parquet
 from seqmed.streams.tables import ReadOptions, Table
 from seqmed.streams.text import Text
 

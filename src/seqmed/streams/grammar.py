@@ -43,7 +43,7 @@ class Grammar:
         if b'"' in raw:
             quotes = places(raw, '"')
             unclosed = final and quotes.size % 2 == 1
-            if self.regular(raw, quotes) and not unclosed:
+            if self._is_regular(raw, quotes) and not unclosed:
                 before = np.searchsorted(quotes, ends)
                 before &= 1
                 ends = ends[before == 0]
@@ -51,7 +51,7 @@ class Grammar:
                 ends = self._split_one_by_one(raw, final)
         return without_blank(raw, ends, final)
 
-    def regular(self, raw: bytes, quotes: NDArray[np.int64]) -> bool:
+    def _is_regular(self, raw: bytes, quotes: NDArray[np.int64]) -> bool:
         """Whether all quotes are at the edges of fields, or doubled within quoted fields."""
         view = np.frombuffer(raw, np.uint8)
         opening, closing = quotes[0::2], quotes[1::2]
@@ -70,6 +70,18 @@ class Grammar:
         second = view.take(closing + 2, mode="clip")
         line_end = (second == ord("\n")) | (closing + 2 == view.size)
         return bool((closes | ((after == ord("\r")) & line_end)).all())
+
+    def is_closed(self, raw: bytes) -> bool:
+        """Whether the quotes of whole records are regular, and all are closed."""
+        quotes = places(raw, '"')
+        return quotes.size % 2 == 0 and self._is_regular(raw, quotes)
+
+    def separators(self, raw: bytes) -> NDArray[np.int64]:
+        """Return the positions of separators outside quotes."""
+        found = places(raw, self.delimiter)
+        if b'"' in raw:
+            found = found[np.searchsorted(places(raw, '"'), found) % 2 == 0]
+        return found
 
     def _split_one_by_one(self, raw: bytes, final: bool) -> Ends:
         """Return the ends of records; a record with broken quotes ends with its first line."""

@@ -15,19 +15,11 @@ import pyarrow as pa
 from pyarrow import compute
 from pyarrow import json as arrow_json
 
-from seqmed.streams.errors import (
-    INVALID_TEXT,
-    JSON,
-    LONG_CELL,
-    NESTED,
-    Fault,
-    StreamError,
-    shown,
-)
+from seqmed.streams.encodings import encodable
+from seqmed.streams.errors import INVALID_TEXT, JSON, LONG_CELL, NESTED, Fault, StreamError, shown
 from seqmed.streams.limits import Allowance, Limits
 from seqmed.streams.tables import Cells, ReadOptions, Wanted, check_column_names
 from seqmed.streams.text import SAMPLE, Chunk, Text, TextTable, line_ends
-from seqmed.streams.values import encodable
 from seqmed.tables.texts import cell_text
 
 # Larger integers are not exact as floats.

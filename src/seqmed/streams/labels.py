@@ -1,25 +1,28 @@
-"""The label column of a stream."""
+"""The label column of a stream: texts, types and values of labels."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.streams.columns import levels
+from seqmed.streams.dialects import MISSING_WORDS, NUMBER
 from seqmed.streams.errors import LABEL, Fault, StreamError, read_stored, refuse_stored, shown
-from seqmed.streams.values import (
-    DEFAULT_MARKER,
-    LABEL_TYPES,
-    check_signs,
-    label_of,
-    label_text,
-    label_type,
-)
 from seqmed.tables.texts import cell_text
+
+WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,18}))(?:\.0*)?")
+INTEGER, BOOLEAN, STRING = LABEL_TYPES = ("integer", "boolean", "string")
+TRUTH = {"true": True, "1": True, "false": False, "0": False}
+# The default marker of unlabeled rows, as in the estimators.
+DEFAULT_MARKER = "-1"
+
+Label = int | bool | str
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,8 @@ class LabelColumn:
         found = [text for text in texts if text is not None]
         if self.type is not None or not found:
             return self
-        if self.unlabeled is None:
-            check_signs(found, [DEFAULT_MARKER] * any(each.signs for each in labels), self.name)
+        if self.unlabeled is None and any(each.signs for each in labels):
+            refuse_signs(found, self.name)
         return replace(self, type=label_type(found, self.name))
 
     def values(self, labels: Sequence[Labels]) -> NDArray[np.object_]:
@@ -131,3 +134,72 @@ def read_labels(cells: Any, column: LabelColumn) -> Labels:
     texts = [label_text(value, column.unlabeled) for value in values]
     signs = any(label_text(value, "") == DEFAULT_MARKER for value in values)
     return Labels(codes, texts, signs)
+
+
+def label_text(value: Any, unlabeled: str | None) -> str | None:
+    """Return a label as text, None for an unlabeled row.
+
+    Parameters
+    ----------
+    value : the stored value.
+    unlabeled : marker of unlabeled rows besides `MISSING_WORDS`. None means -1; with the empty
+        string only empty cells are unlabeled.
+    """
+    text = cell_text(value)
+    return None if text is None else text_label(text, unlabeled)
+
+
+@lru_cache(maxsize=4096)
+def text_label(text: str, unlabeled: str | None) -> str | None:
+    """Return the label written as a text; see `label_text`."""
+    text = whole(text)
+    marker = DEFAULT_MARKER if unlabeled is None else whole(unlabeled.strip())
+    return None if text in (*MISSING_WORDS, marker) and unlabeled != "" else text
+
+
+def whole(text: str) -> str:
+    """Return a whole number in its usual notation, and any other text unchanged."""
+    match = WHOLE.fullmatch(text)
+    return str(int(match[1])) if match else text
+
+
+def label_type(texts: Iterable[str], column: str) -> str:
+    """Return the type of the labels with these texts.
+
+    Whole numbers with leading zeros, or beyond 64 bits, are strings.
+    """
+    texts = sorted(set(texts))
+    if all(label_of(text, INTEGER) is not None and WHOLE.fullmatch(text) for text in texts):
+        return INTEGER
+    if all(text.lower() in TRUTH for text in texts):
+        return BOOLEAN
+    measured = [text for text in texts if not text.lstrip("+-").isdecimal()]
+    if measured and all(NUMBER.fullmatch(text) for text in texts):
+        raise StreamError(
+            f"column {column!r} holds numbers like {shown(measured[0])}, expected classes: name "
+            "another column with --label, or use every number as a class with --label-type string."
+        )
+    return STRING
+
+
+def refuse_signs(texts: Iterable[str], column: str) -> None:
+    """Refuse only labels +1 in a column with -1, the default marker of unlabeled rows."""
+    if set(texts) <= {"1", "+1"}:
+        raise StreamError(
+            f"column {column!r} holds only -1 and +1, so -1 may be a class or mark unlabeled rows. "
+            "If it is a class, pass --unlabeled NA; if not, pass --unlabeled -1."
+        )
+
+
+@lru_cache(maxsize=4096)
+def label_of(text: str, kind: str) -> Label | None:
+    """Return the label of a given type written as a text, None if it is not of this type."""
+    if kind == STRING:
+        return text
+    truth = TRUTH.get(text.lower())
+    if kind == BOOLEAN:
+        return truth
+    if WHOLE.fullmatch(text):
+        number = int(text)
+        return number if -(2**63) <= number < 2**63 else None
+    return None if truth is None else int(truth)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields
 
 from seqmed.streams.errors import StreamError
 
+# Bytes read at once, of a text or of the values in a binary format; largest number of rows.
+BLOCK, MOST = 2**20, 2**13
 # Bytes that any input may expand to, however small it is.
 ALWAYS_ALLOWED = 2**26
 
@@ -64,7 +66,7 @@ class Allowance:
     """
 
     def __init__(self, limits: Limits, source: str, stored: int):
-        self._limits, self._source = limits, source
+        self.limits, self.source = limits, source
         self._stored, self._decoded = stored, 0
 
     def store(self, size: int) -> None:
@@ -74,9 +76,9 @@ class Allowance:
     def spend(self, size: int) -> None:
         """Count decoded bytes; refuse the input if there are too many."""
         self._decoded += size
-        if self._decoded > max(ALWAYS_ALLOWED, self._limits.expansion * self._stored):
+        if self._decoded > max(ALWAYS_ALLOWED, self.limits.expansion * self._stored):
             raise StreamError(
-                f"{self._source} expands to more than {self._limits.expansion} times its "
+                f"{self.source} expands to more than {self.limits.expansion} times its "
                 f"{self._stored} bytes: check the file, or raise the limit with "
                 f"{option('expansion')}."
             )

@@ -20,10 +20,10 @@ import pyarrow as pa
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from seqmed.streams.columnar import Columnar, Store
+from seqmed.streams.columnar import Columnar
 from seqmed.streams.errors import StreamError, refusing, shown
-from seqmed.streams.limits import Allowance, Limits
-from seqmed.streams.tables import BLOCK, MOST
+from seqmed.streams.files import read_exactly
+from seqmed.streams.limits import BLOCK, MOST, Allowance, Limits
 
 KIND = "a numpy archive"
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
@@ -47,6 +47,7 @@ class Saved:
         if self.shape[0] * self.row != size - handle.tell():
             raise ValueError(f"{size} bytes for shape {self.shape}")
         self._handle, self._read = handle, 0
+        self._copy: NDArray[Any] | None = None
         self.by_column = self.by_column and len(self.shape) == 2 and min(self.shape) > 1
 
     def copy_to(self, file: IO[bytes]) -> None:
@@ -54,36 +55,17 @@ class Saved:
         shutil.copyfileobj(self._handle, file, BLOCK)
         if file.tell() != self.shape[0] * self.row:
             raise ValueError("the file ends too early")
-        self._handle = file
+        self._copy = np.memmap(file, self.dtype, "r", shape=self.shape, order="F")
 
     def read(self, count: int) -> NDArray[Any]:
         """Return the next rows."""
         first, self._read = self._read, self._read + count
-        if self.by_column:
-            return self._by_column(first, count)
-        data = exactly(self._handle, count * self.row)
-        return np.frombuffer(data, self.dtype).reshape(count, *self.shape[1:])
-
-    def _by_column(self, first: int, count: int) -> NDArray[Any]:
-        rows, width = self.shape
-        found = np.empty((width, count), dtype=self.dtype)
-        for column in range(width):
-            self._handle.seek((column * rows + first) * self.dtype.itemsize)
-            data = exactly(self._handle, count * self.dtype.itemsize)
-            found[column] = np.frombuffer(data, self.dtype)
-        return found.T
-
-
-def exactly(handle: IO[bytes], size: int) -> bytes:
-    """Return the next ``size`` bytes; what is not there takes no memory."""
-    blocks = []
-    while size:
-        block = handle.read(min(size, BLOCK))
-        if not block:
+        if self._copy is not None:
+            return self._copy[first : first + count]
+        data = read_exactly(self._handle.read, count * self.row)
+        if len(data) < count * self.row:
             raise ValueError("the file ends too early")
-        blocks.append(block)
-        size -= len(block)
-    return b"".join(blocks)
+        return np.frombuffer(data, self.dtype).reshape(count, *self.shape[1:])
 
 
 @contextmanager
@@ -108,12 +90,16 @@ def open_archive(path: Path, name: str, limits: Limits) -> Iterator[Columnar]:
                     array.copy_to(stack.enter_context(tempfile.TemporaryFile()))
             return array
 
-        store = open_store(file.namelist(), opened, name)
-        yield Columnar(store, name, KIND, limits, Allowance(limits, name, path.stat().st_size))
+        points, labels = open_arrays(file.namelist(), opened, name)
+        names = [f"x{place}" for place in range(points.shape[1])] + ["y"] * (labels is not None)
+        decoded = Allowance(limits, name, path.stat().st_size)
+        yield Columnar(names, record_batches(points, labels, names), KIND, decoded)
 
 
-def open_store(members: list[str], opened: Callable[[str], Saved], name: str) -> Store:
-    """Return the arrays X and y of an archive as columns."""
+def open_arrays(
+    members: list[str], opened: Callable[[str], Saved], name: str
+) -> tuple[Saved, Saved | None]:
+    """Return the arrays X and y of an archive; refuse other types and shapes."""
     if "X.npy" not in members:
         raise StreamError(
             f"{name} holds {shown(members)}, expected arrays X and y: save them with "
@@ -125,21 +111,21 @@ def open_store(members: list[str], opened: Callable[[str], Saved], name: str) ->
             f"{name}: X is of type {points.dtype} and shape {points.shape}, expected a table "
             "of numbers: convert it."
         )
-    size, width = points.shape
-    names = [f"x{place}" for place in range(width)]
+    size = points.shape[0]
     if "y.npy" in members:
-        names.append("y")
         labels = opened("y")
         if labels.shape != (size,) or labels.dtype.kind not in "fiubUS":
             raise StreamError(
                 f"{name}: y is of type {labels.dtype} and shape {labels.shape}, expected a "
                 f"label for each of {size} rows: leave missing ones NaN or empty."
             )
-    return Store(names, rows_of(points, labels, names))
+    return points, labels
 
 
-def rows_of(points: Saved, labels: Saved | None, names: list[str]) -> Iterator[tuple[Any, float]]:
-    """Yield the rows of both arrays as record batches."""
+def record_batches(
+    points: Saved, labels: Saved | None, names: list[str]
+) -> Iterator[tuple[Any, float]]:
+    """Yield the rows of both arrays as record batches, each with the fraction that was read."""
     size, done = points.shape[0], 0
     row = points.row + (labels.row if labels else 0)
     at_once = min(max(BLOCK // row, 1), MOST)

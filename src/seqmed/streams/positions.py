@@ -19,7 +19,8 @@ from typing import Any, NamedTuple, Self
 from seqmed.streams.errors import StreamError, listed, notice, read_stored, refuse_stored, refusing
 from seqmed.streams.files import Input, accessing, as_utf8, opened
 from seqmed.streams.formats import BINARY, open_table
-from seqmed.streams.tables import BLOCK, ReadOptions, Start
+from seqmed.streams.limits import BLOCK
+from seqmed.streams.tables import ReadOptions, Start
 
 # Clocks of file systems are coarse: a file modified less than this many ns ago may be modified
 # again without a change of its modification time.
@@ -261,11 +262,10 @@ def hash_of_rows(source: Input, rows: int, options: ReadOptions) -> Any:
     if not rows:
         return content
     with open_table(source, options) as table:
-        if table.has_rows():
-            for piece in table.pieces(Start()):
-                size = min(rows, piece.ends.size)
-                content.update(piece.part(0, size))
-                rows -= size
-                if not rows:
-                    return content
+        for piece in table.pieces(Start()):
+            size = min(rows, piece.ends.size)
+            content.update(piece.part(0, size))
+            rows -= size
+            if not rows:
+                return content
     return None

@@ -105,19 +105,16 @@ def text_codes(column: Any) -> Codes:
     if filled.size and data is not None:
         values = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
         starts = offsets[:-1][filled] - offsets[0]
+        longest = 1 << max(int(lengths.max()) - 1, 1).bit_length()  # few sizes, to be cached
         within = np.arange(values.size) - np.repeat(starts, lengths[filled])
-        weighted = (values.astype(np.uint64) + np.uint64(1)) * weights(int(lengths.max()))[within]
+        weighted = (values.astype(np.uint64) + np.uint64(1)) * weights(longest)[within]
         total[filled] = np.add.reduceat(weighted, starts)
     return total + lengths.astype(np.uint64)
 
 
+@lru_cache(maxsize=4)
 def weights(size: int) -> Codes:
     """Return the weights of the first places of a text, odd numbers of 64 bits."""
-    return _weights(1 << max(size - 1, 1).bit_length())
-
-
-@lru_cache(maxsize=4)
-def _weights(size: int) -> Codes:
     return mixed(np.arange(1, size + 1, dtype=np.uint64)) | np.uint64(1)
 
 

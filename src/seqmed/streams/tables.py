@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -11,14 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.streams.dialects import Dialect
-from seqmed.streams.errors import Fault, StreamError, listed, shown
+from seqmed.streams.encodings import encodable
+from seqmed.streams.errors import Fault, StreamError, shown
 from seqmed.streams.limits import Limits
-from seqmed.streams.values import encodable
-
-# Bytes read at once, of a text or of the values in a binary format; largest number of rows.
-BLOCK, MOST = 2**20, 2**13
-# Smallest similarity of two column names of which one is probably a misspelling of the other.
-SIMILAR = 0.8
 
 
 @dataclass(frozen=True)
@@ -122,11 +116,8 @@ class Table(Protocol):
     @property
     def deferred(self) -> bool: ...
 
-    def has_rows(self) -> bool:
-        """Return whether there is any row; called before `pieces`."""
-
     def pieces(self, start: Start) -> Iterator[Piece]:
-        """Yield the rows from ``start`` to the end. Called once."""
+        """Yield the rows from ``start`` to the end; nothing if the file has no row. Called once."""
 
     def fraction(self) -> float:
         """Return the approximate fraction of the file that has been read, 0 to 1."""
@@ -148,24 +139,3 @@ def check_column_names(names: Sequence[str], source: str, limits: Limits) -> tup
             )
         seen.add(name)
     return tuple(names)
-
-
-def similar_name(name: str, names: Sequence[str]) -> str | None:
-    """Return the column that a name probably misspells, None if there is none."""
-    folded = {each.casefold(): each for each in names}
-    close = difflib.get_close_matches(name.casefold(), folded, 1, SIMILAR)
-    return folded[close[0]] if close else None
-
-
-def refuse_missing(needed: Sequence[str], names: Sequence[str], source: str) -> None:
-    """Refuse a file in which columns are missing; suggest a similar name."""
-    present = set(names)
-    for name in needed:
-        if name not in present:
-            meant = similar_name(name, names)
-            if meant is not None:
-                raise StreamError(f"{source} has no column {name!r}: did you mean {meant!r}?")
-            found = listed([shown(each) for each in names])
-            raise StreamError(
-                f"{source} has no column {name!r} (it has {found}): check the name, or the file."
-            )

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from seqmed.streams.errors import StreamError, notice, refusing
 from seqmed.streams.files import Bytes
-from seqmed.streams.limits import Limits, option
-from seqmed.streams.tables import BLOCK, Cells, Piece, Start, Wanted
+from seqmed.streams.limits import BLOCK, Limits, option
+from seqmed.streams.tables import Cells, Piece, Start, Wanted
 
 # Rows that are read first, to detect the dialect or the columns.
 SAMPLE = 100
@@ -224,6 +224,8 @@ class TextTable(ABC):
         """Return the values of some records."""
 
     def pieces(self, start: Start) -> Iterator[Piece]:
+        if not self._text.has_records(self._split):
+            return
         head, lines = self._head, self._head.count(b"\n")
         if start.offset:
             self._text.jump(start.offset)
@@ -236,9 +238,6 @@ class TextTable(ABC):
     @property
     def deferred(self) -> bool:
         return self._text.deferred
-
-    def has_rows(self) -> bool:
-        return self._text.has_records(self._split)
 
     def fraction(self) -> float:
         return self._text.fraction()

@@ -8,87 +8,27 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from seqmed.streams.batch import Part, StreamBatch, joined
 from seqmed.streams.borders import Borders
-from seqmed.streams.columns import column_of, rows_of, stacked
+from seqmed.streams.cell_checks import CellCheck
+from seqmed.streams.checked_pieces import PieceReader
+from seqmed.streams.columns import rows_of, stacked
 from seqmed.streams.dialects import Dialect
-from seqmed.streams.errors import BadRow, Fault, Skipped, StreamError, listed, notice, shown
+from seqmed.streams.errors import BadRow, Fault, Skipped, StreamError, listed, shown
 from seqmed.streams.files import find_inputs
 from seqmed.streams.formats import open_table
-from seqmed.streams.labels import LabelColumn, Labels, read_labels
+from seqmed.streams.input_columns import InputColumns
+from seqmed.streams.labels import LabelColumn
 from seqmed.streams.limits import Limits
 from seqmed.streams.positions import Cursor, Position, plan, stamp
-from seqmed.streams.tables import Cells, Piece, ReadOptions, Wanted, refuse_missing, similar_name
+from seqmed.streams.spelling import similar_name
+from seqmed.streams.tables import Piece, ReadOptions, Table
 
 DEFAULT_BATCH_SIZE = 500
-
-
-class StreamBatch(NamedTuple):
-    """Rows to be learned or predicted together.
-
-    Parameters
-    ----------
-    table : pyarrow table of raw columns, (n rows), without the label column. Cells of CSV are
-        texts, null if empty; those of other formats have their types.
-    y : (n,) object array of labels of one type, None for unlabeled rows; None without a label
-        column.
-    file, row : (n,) the origin of each row: an index in `Stream.names`, and the number of the row
-        in the file, from 1, without the header.
-    kept : the columns of ``keep`` by name, n values each.
-    position : position after the batch; save it with the model to resume.
-    skipped : bad rows skipped so far.
-    """
-
-    table: Any
-    y: NDArray[np.object_] | None
-    file: NDArray[np.intp]
-    row: NDArray[np.int64]
-    kept: dict[str, list[Any]]
-    position: Position
-    skipped: int
-
-    @property
-    def labeled(self) -> NDArray[np.bool_]:
-        """A mask (n,) of the rows that have a label."""
-        if self.y is None:
-            return np.zeros(self.row.size, dtype=bool)
-        return np.array([label is not None for label in self.y], dtype=bool)
-
-
-class CellCheck(Protocol):
-    """Chooses the columns of a stream from its first batch, and finds cells that cannot be used."""
-
-    def needed(self) -> tuple[str, ...] | None:
-        """Return the columns that every file must have; None before they are chosen."""
-
-    def decide(self, table: Any) -> None:
-        """Choose the columns by the rows of the first batch, a table of all columns.
-
-        Called once, if `needed` returns None.
-        """
-
-    def used(self) -> tuple[str, ...] | None:
-        """Return the columns that are used; None before `decide`. Cells of others are never bad."""
-
-    def checked(self, table: Any) -> tuple[Any, dict[int, Fault]]:
-        """Return a table of the columns, and the faults of rows with bad cells by their index.
-
-        The returned table may have cells of other types, if they mean the same.
-        """
-
-
-class Part(NamedTuple):
-    """Good rows of one piece for the next batch."""
-
-    table: Any
-    kept: dict[str, list[Any]]
-    labels: Labels | None
-    file: int
-    rows: NDArray[np.int64]
 
 
 class Event(NamedTuple):
@@ -98,19 +38,16 @@ class Event(NamedTuple):
     ----------
     number : index of the input.
     cursor : position in the input; None if it was finished before and not opened.
-    names, complete : its columns; see `Table`.
+    table : the open input; None if it was not opened.
     piece : rows of the input; None at its end.
     fraction : fraction of the input that has been read.
-    deferred : whether a last line was left for the next run.
     """
 
     number: int
     cursor: Cursor | None = None
-    names: tuple[str, ...] = ()
-    complete: bool = True
+    table: Table | None = None
     piece: Piece | None = None
-    fraction: float = 0.0
-    deferred: bool = False
+    fraction: float = 1.0
 
 
 class Stream:
@@ -198,9 +135,7 @@ class Stream:
         self.skipped = Skipped()
         self.label = label
         self._check, self._stop = check, on_error == "stop"
-        self._keep = (*keep, *keep_optional)
-        self._batch_by = batch_by
-        self._others = tuple(dict.fromkeys([*([batch_by] if batch_by else []), *keep]))
+        self._reader = PieceReader(label, check, batch_by, keep, keep_optional)
         self._options = ReadOptions(dialect or Dialect(), limits or Limits(), final, tell)
         self._reads, self.position = plan(inputs, position or Position(), again, self._options)
         self._files = self.position  # in the files that have been closed
@@ -210,11 +145,8 @@ class Stream:
         new = not begun and (check is None or self._undecided)
         self._sizes_of_batches = (batch_by, batch_size, (first_batch_size or 0) if new else 0)
         self._borders = Borders(*self._sizes_of_batches)
-        self._known: set[str] = set()  # columns of the files that have been opened
-        self._opened = -1
-        self._labeled: dict[int, bool] = {}  # whether an input has the label column, by its index
         needed = () if check is None else check.needed() or ()
-        self._beside_label = set(needed)  # columns of files that have the label column too
+        self._columns = InputColumns(self.names, None if label is None else label.name, needed)
         self._begun = False
 
     @property
@@ -238,13 +170,17 @@ class Stream:
         for event in events:
             before = self._read_fraction if event.number == self._number else 0.0
             self._number = event.number
-            if event.piece is not None:
-                self._check_columns(event)
+            if event.table is not None and event.piece is not None:
+                self._columns.check(event.number, event.table, self._reader.required)
                 for batch, share in self._take(event.piece, event):
                     self._read_fraction = before + (event.fraction - before) * share
                     yield batch
-            elif event.cursor is not None and self._reads[event.number].source.resumable:
-                end = event.cursor.position(finished=True, deferred=event.deferred)
+            elif (
+                event.table is not None
+                and event.cursor is not None
+                and self._reads[event.number].source.resumable
+            ):
+                end = event.cursor.position(finished=True, deferred=event.table.deferred)
                 self._files = self._files.with_file(end)
             self._read_fraction = event.fraction
         self._number, self._read_fraction = len(self.names), 0.0
@@ -278,17 +214,13 @@ class Stream:
         """Yield the pieces and the end of every input, in order."""
         for number, read in enumerate(self._reads):
             if read.content is None:
-                yield Event(number, fraction=1.0)
+                yield Event(number)
                 continue
             cursor = Cursor(*read)
             with open_table(read.source, self._options) as table:
-                if table.has_rows():
-                    for piece in table.pieces(read.start):
-                        yield Event(
-                            number, cursor, table.names, table.complete, piece, table.fraction()
-                        )
-                deferred = table.deferred
-            yield Event(number, cursor, fraction=1.0, deferred=deferred)
+                for piece in table.pieces(read.start):
+                    yield Event(number, cursor, table, piece, table.fraction())
+            yield Event(number, cursor, table)
 
     def _decide(self, events: Iterator[Event]) -> list[Event]:
         """Read the rows of the first batch and let the check choose columns; return what was read.
@@ -302,25 +234,20 @@ class Stream:
         borders = Borders(*self._sizes_of_batches, warn=False)
         for event in events:
             read.append(event)
-            if event.piece is None:
+            if event.table is None or event.piece is None:
                 continue
-            self._check_label(event)
-            size, table, faults = event.piece.ends.size, *self._cells(event.piece)
-            bad = [
-                row
-                for row, fault in faults.items()
-                if fault.column is None or fault.column in self._wanted.others
-            ]
-            good = np.delete(np.arange(size), bad)
-            table = self._features(table)
-            if good.size and event.number == (event.number if first < 0 else first):
+            self._columns.check_label(event.number, event.table.names)
+            piece = self._reader.read_unchosen(event.piece)
+            good = np.delete(np.arange(event.piece.ends.size), list(piece.faults))
+            features = piece.features
+            if good.size and first in (-1, event.number):
                 first = event.number
-                names |= dict.fromkeys(table.column_names)
-            table = table.select([name for name in table.column_names if name in names])
-            for rows in borders.cut(self._border_cells(event.piece, size), good, ""):
+                names |= dict.fromkeys(features.column_names)
+            features = features.select([name for name in features.column_names if name in names])
+            for rows in borders.cut(piece.borders, good, ""):
                 if rows is None:
                     break
-                tables.append(rows_of(table, rows))
+                tables.append(rows_of(features, rows))
                 borders.held += rows.size
             else:
                 continue
@@ -330,82 +257,6 @@ class Stream:
         self._undecided = False
         return read
 
-    def _border_cells(self, piece: Piece, size: int) -> Any:
-        """Return the cells of the border column of a piece, None without such a column."""
-        if self._batch_by is None:
-            return None
-        return column_of(piece.read(self._wanted).table, self._batch_by, size)
-
-    @property
-    def _wanted(self) -> Wanted:
-        """The columns to read."""
-        label = [] if self.label is None else [self.label.name]
-        needed = None if self._check is None else self._check.needed()
-        return Wanted(needed, tuple(dict.fromkeys([*label, *self._others, *self._keep])))
-
-    def _cells(self, piece: Piece) -> Cells:
-        return piece.read(self._wanted)
-
-    def _features(self, table: Any) -> Any:
-        """Return the columns of a table that a batch has: the needed ones, or all but the label."""
-        needed = self._wanted.columns
-        if needed is not None:
-            present = set(table.column_names)
-            for name in needed:
-                if name not in present:
-                    table = table.append_column(name, column_of(table, name, table.num_rows))
-            return table.select(list(needed))
-        label = None if self.label is None else self.label.name
-        return table.select([name for name in table.column_names if name != label])
-
-    def _check_columns(self, event: Event) -> None:
-        """Refuse a file that lacks columns, and tell of new columns."""
-        self._check_label(event)
-        if event.number == self._opened:
-            return
-        self._opened = event.number
-        source, names = self.names[event.number], event.names
-        needed = (*(self._wanted.columns or ()), *self._others)
-        if event.complete:
-            refuse_missing(needed, names, source)
-        else:
-            self._check_keys(needed, names, source)
-        new = [name for name in names if name not in self._known] if self._known else []
-        label = None if self.label is None else self.label.name
-        new = [name for name in new if name not in {*needed, label}]
-        if new and event.complete:
-            listing = listed([shown(name) for name in new])
-            notice(f"{source}: columns that are not in the first file are ignored: {listing}.")
-        self._known |= set(names)
-
-    def _check_label(self, event: Event) -> None:
-        """Refuse a file with a misspelled label column; tell of a file without labels."""
-        if self.label is None or event.number in self._labeled:
-            return
-        self._labeled[event.number] = self.label.name in event.names
-        source, name = self.names[event.number], self.label.name
-        if self._labeled[event.number]:
-            self._beside_label |= set(event.names)
-            return
-        meant = similar_name(name, [each for each in event.names if each not in self._beside_label])
-        if meant is not None:
-            raise StreamError(
-                f"{source} has no column {name!r}: did you mean {meant!r}? To learn the file as "
-                "unlabeled, rename this column."
-            )
-        notice(f"{source}: no column {name!r}, so its rows are unlabeled.")
-
-    def _check_keys(self, needed: Sequence[str], names: Sequence[str], source: str) -> None:
-        """Refuse a misspelled column of JSON lines; tell of columns not in the first rows."""
-        missing = [name for name in needed if name not in names]
-        for name in missing:
-            meant = similar_name(name, [each for each in names if each not in needed])
-            if meant is not None:
-                raise StreamError(f"{source} has no column {name!r}: did you mean {meant!r}?")
-        if missing:
-            listing = listed([shown(name) for name in missing])
-            notice(f"{source}: the first rows have no {listing}: their cells are missing.")
-
     def _take(self, piece: Piece, event: Event) -> Iterator[tuple[StreamBatch, float]]:
         """Hold the good rows of a piece; yield the batches that they complete.
 
@@ -413,24 +264,11 @@ class Stream:
         """
         cursor, size = event.cursor, piece.ends.size
         assert cursor is not None  # an input with rows has been opened
-        table, faults = self._cells(piece)
-        used = None if self._check is None else self._check.used()
-        if used is not None and faults:
-            read = {None, *used, *self._wanted.others}
-            faults = {row: fault for row, fault in faults.items() if fault.column in read}
-        features = self._features(table)
-        if self._check is not None and size:
-            features, bad_cells = self._check.checked(features)
-            for row, fault in bad_cells.items():
-                faults.setdefault(row, fault._replace(line=piece.line_of(row)))
-        labels = None
-        if self.label is not None:
-            labels = read_labels(column_of(table, self.label.name, size), self.label)
-        keys = None if self._batch_by is None else column_of(table, self._batch_by, size)
+        table, features, labels, borders, faults = self._reader.read(piece)
         bad = sorted(faults)  # a heap, to which rows with bad labels are added
         good = np.delete(np.arange(size), bad)
         done = 0
-        for rows in self._borders.cut(keys, good, self.names[event.number]):
+        for rows in self._borders.cut(borders, good, self.names[event.number]):
             if rows is None:
                 yield self._finish_batch(self._position(cursor)), done / size
                 continue
@@ -450,11 +288,11 @@ class Stream:
                     name: rows_of(table.select([name]), rows).column(0).to_pylist()
                     if name in table.column_names
                     else [None] * rows.size
-                    for name in self._keep
+                    for name in self._reader.kept
                 }
-                part = rows_of(features, rows)
-                found = None if labels is None else labels.of(rows)
-                self._held.append(Part(part, kept, found, event.number, rows + first))
+                own = None if labels is None else labels.of(rows)
+                part = Part(rows_of(features, rows), kept, own, event.number, rows + first)
+                self._held.append(part)
                 self._borders.held += rows.size
         self._advance(piece, done, size, bad, faults, cursor)
 
@@ -487,18 +325,7 @@ class Stream:
         """Return the rows held as a batch, with the position after it."""
         parts, self._held = self._held, []
         self._borders.next_batch()
-        y = None
         if self.label is not None:
-            labels = [part.labels for part in parts if part.labels is not None]
-            self.label = self.label.of_first(labels)
-            y = self.label.values(labels)
+            self.label = self.label.of_first([each.labels for each in parts if each.labels])
         self.position = position
-        return StreamBatch(
-            stacked([part.table for part in parts]),
-            y,
-            np.concatenate([np.full(part.rows.size, part.file) for part in parts]),
-            np.concatenate([part.rows for part in parts]),
-            {name: [value for part in parts for value in part.kept[name]] for name in self._keep},
-            position,
-            self.skipped.total,
-        )
+        return joined(parts, self.label, position, self.skipped.total)
