@@ -36,8 +36,8 @@ def test_killed_three_times_it_ends_with_the_confirmed_labels_and_the_replayed_m
     for number in range(4):
         with ForkedCommand(tmp_path, *LABEL) as command:
             ada = command.person()
-            if rows:
-                assert [card["row"] for card in ada.cards][: len(rows)] == rows
+            ada.wait_for(len(rows))
+            assert [card["row"] for card in ada.cards][: len(rows)] == rows
             for _ in range(8):
                 card = ada.label(lambda row: truth[row - 1])
                 confirmed[card["row"]] = truth[card["row"] - 1]

@@ -135,6 +135,11 @@ class Person:
             pass
         self.cards = cards
 
+    def wait_for(self, n_cards):
+        """Look until there are that many cards in hand: the next round may still be chosen."""
+        while len(self.cards) < n_cards:
+            self.look()
+
     def act(self, action, card=None, **more):
         body = {"session": self.session, "number": self.number + 1, "action": action, **more}
         if card is not None:

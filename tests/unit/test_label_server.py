@@ -56,8 +56,7 @@ def test_labels_are_on_the_disk_when_they_are_confirmed(site):
 def test_the_next_card_is_the_one_that_was_prefetched(site):
     ada = site.person()
     for _ in range(30):
-        while len(ada.cards) < 2:  # the next round is being chosen
-            ada.look()
+        ada.wait_for(2)
         following = ada.cards[1]
         ada.label(truth)
         assert (ada.cards[0]["row"], ada.cards[0]["why"]) == (following["row"], following["why"])
@@ -68,8 +67,7 @@ def test_a_new_server_continues_with_the_same_cards(tmp_path):
     for _ in range(4):
         with Site(tmp_path, TABLE) as site:
             ada = site.person()
-            while len(ada.cards) < len(rows):  # the next round is being chosen
-                ada.look()
+            ada.wait_for(len(rows))
             assert [card["row"] for card in ada.cards][: len(rows)] == rows
             for _ in range(7):
                 ada.label(truth)
