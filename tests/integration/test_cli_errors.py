@@ -13,16 +13,7 @@ from pyarrow.csv import read_csv
 from pyarrow.json import read_json
 
 import seqmed as library
-from tests.support.command import LEARN, PATIENCE, files_of, make_rows, popen, restore, seqmed
-
-
-@pytest.fixture(scope="module")
-def learned(tmp_path_factory):
-    """A folder with rows and a model of them, for all tests."""
-    folder = tmp_path_factory.mktemp("learned")
-    make_rows(folder / "rows.csv", 60)
-    assert seqmed(folder, *LEARN, 20).code == 0
-    return folder, files_of(folder)
+from tests.support.command import LEARN, PATIENCE, make_rows, popen, restore, seqmed
 
 
 @pytest.fixture

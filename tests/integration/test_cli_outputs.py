@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.support.command import LEARN, PATIENCE, files_of, make_rows, popen, restore, seqmed
+from tests.support.command import LEARN, PATIENCE, make_rows, popen, restore, seqmed
 
 COMMANDS = {
     "predict": ("predict", "model", "rows.csv", "--to", "csv", "-o"),
@@ -16,15 +16,6 @@ COMMANDS = {
     "learn": ("learn", "model", "rows.csv", "--log"),
     "learn and plot": ("learn", "model", "rows.csv", "--log", "log", "--plot"),
 }
-
-
-@pytest.fixture(scope="module")
-def learned(tmp_path_factory):
-    """A folder with rows and a model of them, for all tests."""
-    folder = tmp_path_factory.mktemp("learned")
-    make_rows(folder / "rows.csv", 60)
-    assert seqmed(folder, *LEARN, 20).code == 0
-    return folder, files_of(folder)
 
 
 @pytest.fixture
