@@ -133,7 +133,7 @@ def run(task: tuple[str, int], quick: bool) -> dict[str, Any]:
                     theirs.append((full(parts[:number], classes, part.X), codes))
             labels = np.where(part.shown, part.y.astype(float), np.nan)
             model.partial_fit(part.X, labels, classes=classes)
-    result = {"stream": name, "seed": seed, "slope": model._stream.calibration.slope}
+    result = {"stream": name, "seed": seed, "slope": model._state.calibration.slope}
     for title, found in (("seqmed", ours), ("seqmed, same batches", both), ("full SVC", theirs)):
         probabilities, codes = (np.concatenate(values) for values in zip(*found, strict=True))
         result[title] = summary(probabilities, codes)

@@ -171,7 +171,7 @@ RULES = {
 
 def by_rules(model: Any, stream: Stream) -> dict[str, tuple[float, float]]:
     """Return accuracy and weight of a SeqGraphMED for every rule, with its scores and record."""
-    state = model._stream
+    state = model._state
     scores = expert_scores(state, state.scaled(stream.X_test))
     found = {}
     for name, rule in RULES.items():

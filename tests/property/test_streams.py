@@ -508,9 +508,9 @@ def assert_graph_scores_are_numbers(recipe):
         assert model.n_batches_ == position + 1
         assert model.classes_.tolist() == sorted(seen)
         assert model.n_kept_ <= model.graph_memory
-        labeled = np.count_nonzero(model._stream.graph.codes >= 0)
+        labeled = np.count_nonzero(model._state.graph.codes >= 0)
         assert labeled <= max(1, model.graph_memory // 2)
-        assert np.isfinite(model._stream.graph.influence).all()
+        assert np.isfinite(model._state.graph.influence).all()
         if recipe.estimator is GraphPropagation:
             assert model.duality_gap_ >= 0
         for X in (probes, batch[0]):
@@ -551,12 +551,12 @@ def test_the_same_stream_gives_the_same_graph_and_predicting_changes_nothing(rec
     for position in range(len(recipe.batches)):
         batch = recipe.batch(position)
         learn_quietly(watched, batch)
-        before = pickle.dumps(watched._stream.graph)
+        before = pickle.dumps(watched._state.graph)
         if watched.classes_.size:
             scores = watched.decision_function(probes)
             watched.predict_proba(batch[0])
             assert np.array_equal(watched.decision_function(probes), scores)
-        assert pickle.dumps(watched._stream.graph) == before
+        assert pickle.dumps(watched._state.graph) == before
         learn_quietly(undisturbed, batch)
     if watched.classes_.size:
         assert np.array_equal(

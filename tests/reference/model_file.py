@@ -106,7 +106,7 @@ def scores_and_labels(path, X):
     document, tensors = read_container(path)
     assert document["format"] == 1
     model = Part(document["model"]["value"], document["model"]["nodes"], tensors)
-    stream, registry = model._stream, model._stream.registry
+    stream, registry = model._state, model._state.registry
     name = model.tag()[1]["class"]
     if name in ("GraphPropagation", "SeqGraphMED"):
         scores = mixed_scores(stream, X) if name == "SeqGraphMED" else graph_scores(stream.graph, X)
@@ -184,7 +184,7 @@ def mixed_scores(stream, X):
     """Return class scores of dense rows by the margin, the graph and the linear expert."""
     if stream.column_scale.array().size:
         X = X / stream.column_scale.array()
-    inner, scales, choice = stream.margin.estimator._stream, stream.score_scales, stream.choice
+    inner, scales, choice = stream.margin.estimator._state, stream.score_scales, stream.choice
     counts, weight = scales.counts.array(), choice.weight.value
     assert inner.registry.per_class.value
     known = counts > 0

@@ -419,9 +419,7 @@ def test_equal_arrays_need_not_be_the_same_object(name, late):
         if apart:
             posterior = model.posterior_
             landmarks = replace(posterior.landmarks, points=posterior.landmarks.points.copy())
-            model._stream = model._stream._replace(
-                posterior=replace(posterior, landmarks=landmarks)
-            )
+            model._state = model._state._replace(posterior=replace(posterior, landmarks=landmarks))
         if name == "exact":
             model.set_params(beta=0.0)  # nothing is folded
         rows = make_batch(18, 9, seed=9903)

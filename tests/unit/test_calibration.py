@@ -156,12 +156,12 @@ def test_few_labels_give_moderate_probabilities():
     assert np.array_equal(found[:, 1] > 0.5, scores > 0)
     near = np.abs(np.abs(scores) - 1) < 0.2
     assert (found[near].max(axis=1) < 0.95).all()
-    assert model._stream.calibration.n_scored == 0
+    assert model._state.calibration.n_scored == 0
     stream = SeqMED().partial_fit(X, y)
-    slopes = [stream._stream.calibration.slope]
+    slopes = [stream._state.calibration.slope]
     for batch in rest:
         stream.partial_fit(*batch)
-        slopes.append(stream._stream.calibration.slope)
+        slopes.append(stream._state.calibration.slope)
     assert slopes[-1] > 1.2 * slopes[0]
 
 
@@ -171,11 +171,11 @@ def test_probabilities_follow_drift_with_the_same_forgetting():
     for X, y in make_stream(15, noise=0.0):
         for model in models:
             model.partial_fit(X, y)
-    before = [model._stream.calibration.slope for model in models]
+    before = [model._state.calibration.slope for model in models]
     for X, y in make_stream(6, noise=1.0, seed=2):
         for model in models:
             model.partial_fit(X, y)
-    kept, forgotten = (model._stream.calibration.slope for model in models)
+    kept, forgotten = (model._state.calibration.slope for model in models)
     assert forgotten < 0.5 * kept
     assert kept < before[0]
 
@@ -207,7 +207,7 @@ def test_labels_one_by_one_forget_no_more_than_at_once():
     at_once.partial_fit(X, y, new_points=False)
     for row in range(60):
         one_by_one.partial_fit(X[row : row + 1], y[row : row + 1], new_points=False)
-    a, b = at_once._stream.calibration, one_by_one._stream.calibration
+    a, b = at_once._state.calibration, one_by_one._state.calibration
     assert a.n_scored == pytest.approx(b.n_scored) == pytest.approx(0.8 * (60 * 0.8 + 60) + 60)
 
 
@@ -241,9 +241,9 @@ def test_rows_of_a_class_not_seen_before_are_not_scored():
     model = SeqMED()
     for X, y in batches[:2]:
         model.partial_fit(X, y)
-    before = model._stream.calibration
+    before = model._state.calibration
     model.partial_fit(batches[2][0], np.full(60, 7))
-    after = model._stream.calibration
+    after = model._state.calibration
     assert after.n_scored == before.n_scored == 60
     assert model.predict_proba(batches[0][0]).shape == (60, 3)
 
@@ -253,10 +253,10 @@ def test_unlabeled_rows_and_predictions_leave_the_record_alone():
     model = SeqLapMED(random_state=0)
     for X, y in batches[:3]:
         model.partial_fit(X, y)
-    before = model._stream.calibration
+    before = model._state.calibration
     model.predict_proba(batches[3][0])
     model.partial_fit(batches[3][0], np.full(60, -1))
-    assert model._stream.calibration is before
+    assert model._state.calibration is before
 
 
 def test_weights_count_in_the_record():
@@ -265,7 +265,7 @@ def test_weights_count_in_the_record():
     for X, y in batches:
         twice.partial_fit(np.vstack([X, X]), np.append(y, y))
         weighted.partial_fit(X, y, sample_weight=np.full(60, 2.0))
-    a, b = twice._stream.calibration, weighted._stream.calibration
+    a, b = twice._state.calibration, weighted._state.calibration
     assert a.n_scored == b.n_scored == 120
     np.testing.assert_allclose(a.log_likelihoods, b.log_likelihoods, rtol=1e-3)
 

@@ -123,7 +123,7 @@ def test_the_experts_start_again_from_the_labels_since_the_change():
         if model.update_info_.change is not None:
             since = model.update_info_.change.n_labels
             break
-    stream = model._stream
+    stream = model._state
     assert stream.recent.size == stream.record.size == since
     assert np.count_nonzero(stream.graph.codes >= 0) == since
     np.testing.assert_allclose(stream.registry.discounted, np.bincount(stream.recent.codes))
@@ -196,7 +196,7 @@ def test_a_new_start_is_revoked_if_the_concept_comes_back():
 def test_a_new_start_is_kept_after_a_swap():
     """Without a return to the old concept, the trial ends soon, and the labels stay forgotten."""
     trials = [
-        (model._stream.trial is not None, report.revoked)
+        (model._state.trial is not None, report.revoked)
         for report, model in states_by_batch(SeqGraphMED(forgetting="auto", random_state=0))
     ]
     assert 1 <= sum(on_trial for on_trial, _ in trials) <= 3
@@ -208,7 +208,7 @@ def on_trial():
     model, rest = SeqGraphMED(forgetting="auto", random_state=0), batches(back=SWAP + 1)
     for X, _, labels in rest:
         model.partial_fit(X, labels, classes=[0, 1])
-        if model._stream.trial is not None:
+        if model._state.trial is not None:
             return model, list(rest)
     raise AssertionError("no new start")
 
@@ -228,17 +228,17 @@ def test_a_trial_goes_on_after_the_model_was_saved(tmp_path):
 def test_a_retraction_ends_a_trial():
     """The state without the new start may not have the retracted rows in its window."""
     model, _ = on_trial()
-    recent = model._stream.recent.points
+    recent = model._state.recent.points
     model.retract(recent[-2:])
-    assert model._stream.trial is None
-    assert model._stream.recent.size == recent.shape[0] - 2
+    assert model._state.trial is None
+    assert model._state.recent.size == recent.shape[0] - 2
 
 
 def test_parameters_apply_to_both_states_of_a_trial():
     model, rest = on_trial()
     model.set_params(estimator=SeqMED(random_state=0, C=3.0))
     model.partial_fit(rest[0][0], np.full(SIZE, None))
-    stream = model._stream
+    stream = model._state
     assert stream.margin.estimator.C == stream.trial.state.margin.estimator.C == 3.0
 
 
@@ -275,7 +275,7 @@ def test_retracted_labels_are_not_learned_again():
     model = SeqGraphMED(forgetting="auto", random_state=0).partial_fit(X, labels, classes=[0, 1])
     labeled = np.array([label is not None for label in labels])
     model.retract(X[labeled][:3])
-    np.testing.assert_array_equal(model._stream.recent.points, X[labeled][3:])
+    np.testing.assert_array_equal(model._state.recent.points, X[labeled][3:])
 
 
 def test_the_log_of_the_command_shows_the_change(tmp_path):

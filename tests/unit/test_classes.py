@@ -373,7 +373,7 @@ def test_the_record_keeps_the_class_scores_of_the_time():
         record = record.add(scores, labels.astype(np.intp), weights)
         model.partial_fit(points, labels, sample_weight=weights)
     np.testing.assert_allclose(
-        model._stream.calibration.log_likelihoods, record.log_likelihoods, rtol=1e-12
+        model._state.calibration.log_likelihoods, record.log_likelihoods, rtol=1e-12
     )
     expected = record.probabilities(model.decision_function(PROBES))
     np.testing.assert_allclose(model.predict_proba(PROBES), expected, rtol=1e-9)

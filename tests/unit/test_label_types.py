@@ -239,7 +239,7 @@ def learned(model, labels):
 def state_of(model):
     """Return what an update would replace."""
     final = model.steps[-1][1] if isinstance(model, StreamPipeline) else model
-    return final._stream if hasattr(final, "_stream") else final.candidates_
+    return final._state if hasattr(final, "_state") else final.candidates_
 
 
 def check_pair(model, first, second, path):

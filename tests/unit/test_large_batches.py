@@ -75,18 +75,18 @@ def test_all_labels_are_learned_and_the_batch_counts_once():
     points, labels = np.vstack([points, points + 0.1]), np.append(labels, np.full(300, -1))
     model = SeqLapMED(budget=BUDGET, random_state=0).fit(points, labels)
     assert model.n_batches_ == 1
-    assert model._stream.registry.counts.tolist() == [100, 100, 100]
+    assert model._state.registry.counts.tolist() == [100, 100, 100]
     assert model.posterior_.window.size <= KEPT
     model.partial_fit(*rows(300, 1))
     assert model.n_batches_ == 2
-    assert model._stream.registry.counts.tolist() == [200, 200, 200]
+    assert model._state.registry.counts.tolist() == [200, 200, 200]
 
 
 def test_sample_weights_stay_with_their_rows():
     points, labels = rows(300)
     weights = 1.0 + np.arange(300) % 3
     model = SeqLapMED(budget=BUDGET, random_state=0).fit(points, labels, weights)
-    assert model._stream.registry.weights.tolist() == [100.0, 200.0, 300.0]
+    assert model._state.registry.weights.tolist() == [100.0, 200.0, 300.0]
 
 
 @pytest.mark.parametrize("budget", [40, 100, 400])

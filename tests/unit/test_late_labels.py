@@ -190,7 +190,7 @@ def test_late_labels_are_scored_before_they_are_learned():
     model = learn(seq_med(), stream[:3])
     late = learn(seq_med(), [*stream[:2], hidden(stream[2])])
     learn_late(late, stream[2])
-    ours, theirs = late._stream.calibration, model._stream.calibration
+    ours, theirs = late._state.calibration, model._state.calibration
     assert_close(ours.log_likelihoods, theirs.log_likelihoods, 1e-12)
 
 
@@ -310,7 +310,7 @@ def test_weights_leave_with_their_rows():
     weights = np.linspace(0.3, 3, 20)
     model = SeqMED(lag=None).partial_fit(rows.points, rows.labels, sample_weight=weights)
     model.retract(rows.points[:7])
-    registry = model._stream.registry
+    registry = model._state.registry
     expected = [weights[7:][rows.labels[7:] == label].sum() for label in (0, 1)]
     np.testing.assert_allclose(registry.weights, expected)
     assert registry.counts.tolist() == [np.sum(rows.labels[7:] == label) for label in (0, 1)]

@@ -367,8 +367,8 @@ def test_probabilities_are_the_softmax_of_the_mixed_scores():
     info = model.update_info_
     assert info.n_recorded > 40
     assert info.weight == model.graph_weight_
-    choice = weighting.choose(model._stream.record, True, None, True)
-    assert choice == model._stream.choice
+    choice = weighting.choose(model._state.record, True, None, True)
+    assert choice == model._state.choice
 
 
 def test_uniform_class_prior_ignores_class_priors():
@@ -379,7 +379,7 @@ def test_uniform_class_prior_ignores_class_priors():
     favoured = SeqGraphMED(random_state=0).fit(X, y)
     uniform = SeqGraphMED(class_prior="uniform", random_state=0).fit(X, y)
     balanced = SeqGraphMED(class_weight="balanced", random_state=0).fit(X, y)
-    assert favoured._stream.choice.exponent > 0
-    assert uniform._stream.choice.exponent == balanced._stream.choice.exponent == 0
+    assert favoured._state.choice.exponent > 0
+    assert uniform._state.choice.exponent == balanced._state.choice.exponent == 0
     assert favoured.score(X, y) > uniform.score(X, y)
     assert (uniform.predict(X) == 1).sum() > (favoured.predict(X) == 1).sum()

@@ -520,7 +520,7 @@ def test_what_is_refused_leaves_the_old_file(model, message, path):
 def test_a_function_in_the_stream_is_refused_too(path):
     model = SeqMED(kernel=product).fit(*batch(0)).set_params(kernel="rbf")
     with pytest.raises(
-        ValueError, match=r"_stream.*<function product.*cannot be saved in a model file"
+        ValueError, match=r"_state.*<function product.*cannot be saved in a model file"
     ):
         seqmed.save(model, path)
 

@@ -462,7 +462,7 @@ PLANS = {
     ),
     "an estimator for a number": (matryoshka(), r"SeqMED\.C holds an estimator"),
     "half a state": (
-        made(document([estimator("SeqMED", state={"n_features_in_": 3})])), "missing: .*_stream"
+        made(document([estimator("SeqMED", state={"n_features_in_": 3})])), "missing: .*_state"
     ),
     "a wrong summary": (
         made(document(about={"classes": [1], "n_features": None, "n_batches": None})),

@@ -253,7 +253,7 @@ def test_the_size_of_a_graph(p, path):
     model = GraphPropagation(graph_memory=1500, random_state=0)
     for seed in range(4):
         model.partial_fit(*made_rows(seed, 500, p))
-    graph = model._stream.graph
+    graph = model._state.graph
     assert graph.rows.size == 1500
     assert graph.rows.blocks[0].sketched == (p >= 100)
     kept = sum(array.nbytes for array in arrays_in(graph.rows.blocks))
@@ -261,20 +261,20 @@ def test_the_size_of_a_graph(p, path):
     rest = (graph.rows.lists, graph.codes, graph.label_weights, graph.influence, graph.solution)
     both = kept + sum(array.nbytes for array in arrays_in(rest))
     assert both < graph.nbytes < both + 8 * p * (2 + p / 3) + 1000  # the metric, and label weights
-    assert restored(model, path)._stream.graph.nbytes == graph.nbytes
+    assert restored(model, path)._state.graph.nbytes == graph.nbytes
 
 
 def test_sketches_are_not_written(path):
     model = GraphPropagation(graph_memory=2 * BLOCK, random_state=0)
     for seed in range(5):
         model.partial_fit(*made_rows(seed, 500, 200))
-    graph = model._stream.graph
+    graph = model._state.graph
     assert [block.size for block in graph.rows.blocks] == [BLOCK, BLOCK]
     seqmed.save(model, path)
     sketches = sum(block.sketch.nbytes for block in graph.rows.blocks)
     assert sketches > 100_000
     assert path.stat().st_size < graph.nbytes - sketches + 10_000
-    loaded = seqmed.load(path)._stream.graph
+    loaded = seqmed.load(path)._state.graph
     for before, after in zip(graph.rows.blocks, loaded.rows.blocks, strict=True):
         for name in ("rows", "norms", "sketch"):
             np.testing.assert_array_equal(getattr(before, name), getattr(after, name))
@@ -371,7 +371,7 @@ REFUSED = {
     "one that has learned nothing": (SeqGraphMED(GaussianNB()), "estimator is GaussianNB"),
     "one that is no longer a parameter": (
         learned_with(GaussianNB()).set_params(estimator=None),
-        r"_stream.margin is GaussianNB\(\).*Expected SeqMED or SeqLapMED.*with skops",
+        r"_state.margin is GaussianNB\(\).*Expected SeqMED or SeqLapMED.*with skops",
     ),
     "a graph in a graph": (
         SeqGraphMED(GraphPropagation()), "SeqMED or SeqLapMED as its estimator: use one of these"
@@ -385,7 +385,7 @@ REFUSED = {
     ),
     "a function in the stream": (
         GraphPropagation(metric=product).partial_fit(*batch(0)).set_params(metric="auto"),
-        "_stream.*<function product.*cannot be saved in a model file",
+        "_state.*<function product.*cannot be saved in a model file",
     ),
     "a wrong parameter": (GraphPropagation(alpha=2.0), "'alpha' parameter"),
     "a marker": (GraphPropagation(unlabeled=pd.NaT), "GraphPropagation.unlabeled is NaT"),

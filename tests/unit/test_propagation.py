@@ -627,7 +627,7 @@ def test_memory_stays_bounded():
         X = rng.normal(size=(300, 20))
         y = np.where(rng.random(300) < 0.2, (X[:, 0] > 0).astype(int), -1)
         model.partial_fit(X, y)
-        state = model._stream.graph
+        state = model._state.graph
         owners = [array if array.base is None else array.base for array in arrays_of(state)]
         sizes.append(sum(owner.nbytes for owner in owners))
         assert model.n_kept_ == 200
@@ -791,5 +791,5 @@ def test_only_batches_with_labels_discount_earlier_labels():
     model = GraphPropagation(forgetting=0.5, random_state=0).partial_fit(X, [0, 0, 1, -1])
     for labels, expected in (([-1] * 4, [2.0, 1.0]), ([1, -1, -1, -1], [1.0, 1.5])):
         model.partial_fit(X + 1.0, labels)
-        np.testing.assert_allclose(model._stream.registry.discounted, expected)
-        np.testing.assert_allclose(model._stream.graph.class_label_weights, expected)
+        np.testing.assert_allclose(model._state.registry.discounted, expected)
+        np.testing.assert_allclose(model._state.graph.class_label_weights, expected)

@@ -207,6 +207,6 @@ def test_retracted_labels_leave_the_linear_expert():
     y = (X[:, 0] > 0).astype(int)
     wrong = np.append(y[:50], 1 - y[50:])
     model = SeqGraphMED(forgetting=1.0, random_state=0).partial_fit(X, wrong).retract(X[50:])
-    linear = model._stream.refitted[0]
+    linear = model._state.refitted[0]
     kept = no_linear_expert().fit(RecentRows(X[:50], y[:50], np.ones(50)), 2)
     np.testing.assert_allclose(linear.coef, kept.coef, rtol=1e-6)

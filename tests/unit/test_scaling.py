@@ -143,7 +143,7 @@ def test_a_rescaled_graph_equals_one_from_scratch():
     """Kept rows and neighbour lists equal those of rows that were divided first."""
     X, _, labels = growing()
     model = learned(SeqGraphMED(random_state=0), X, labels, size=100)
-    rows = model._stream.graph.rows
+    rows = model._state.graph.rows
     stored = rows.metric.store(X / model.scale_).rows
     kept = rows.take(np.arange(rows.size)).rows
     assert {row.tobytes() for row in kept} == {row.tobytes() for row in stored}
@@ -156,7 +156,7 @@ def test_a_rescaled_graph_equals_one_from_scratch():
 def test_the_margin_expert_is_the_one_that_learns_the_kept_rows_in_one_batch():
     X, _, labels = growing()
     model = learned(SeqGraphMED(random_state=0), X, labels, size=100, stop=400)
-    state = model._stream
+    state = model._state
     scale = 4.0 * state.column_scale
     after, _ = restart.rescaled(state, scale, balanced=False)
     expected = SeqMED(random_state=model.random_state)
@@ -176,13 +176,13 @@ def test_late_labels_and_retractions_find_their_rows_after_a_change_of_scales():
     model = learned(SeqGraphMED(forgetting=1.0, random_state=0), X, labels, size=100)
     assert (model.scale_[2:] > 1.0).all()
     unlabeled = np.flatnonzero(labels < 0)[:5]
-    n_labeled = (model._stream.graph.codes >= 0).sum()
+    n_labeled = (model._state.graph.codes >= 0).sum()
     model.partial_fit(X[unlabeled], y[unlabeled], new_points=False)
     assert model.n_kept_ == 800
-    assert (model._stream.graph.codes >= 0).sum() == n_labeled + 5
+    assert (model._state.graph.codes >= 0).sum() == n_labeled + 5
     labeled = np.flatnonzero(labels >= 0)
     model.retract(X[labeled[:3]]).retract(X[labeled[-3:]])
-    assert (model._stream.graph.codes >= 0).sum() == n_labeled - 1
+    assert (model._state.graph.codes >= 0).sum() == n_labeled - 1
 
 
 def test_a_saved_model_keeps_its_scales(tmp_path):

@@ -177,7 +177,7 @@ def test_sparse_text(kind):
         model.partial_fit(X[start : start + 50], labels[start : start + 50])
     assert model.score(X[150:], y[150:]) > 0.85
     assert np.isfinite(model.predict_proba(sp.csr_array((2, 60)))).all()
-    assert sp.issparse(model._stream.graph.rows.blocks[0].rows)
+    assert sp.issparse(model._state.graph.rows.blocks[0].rows)
     dense = kind(random_state=0, metric="cosine").partial_fit(X[:50].toarray(), labels[:50])
     assert np.isfinite(dense.predict_proba(X)).all()
 
@@ -258,7 +258,7 @@ def test_late_labels_are_learned_without_a_new_batch(kind):
     late = np.flatnonzero(labels[:200] < 0)
     model.partial_fit(X[late], y[late], new_points=False)
     assert (model.n_batches_, model.n_kept_) == (1, kept)
-    assert np.count_nonzero(model._stream.graph.codes >= 0) == 200
+    assert np.count_nonzero(model._state.graph.codes >= 0) == 200
     assert model.score(X[200:], y[200:]) > 0.8
     assert_unchanged(
         model,
@@ -287,12 +287,10 @@ def test_labels_retracted_are_as_if_never_given(kind, form):
     wrong = np.flatnonzero(labels < 0)[:10]
     model.partial_fit(form(X[wrong]), np.full(10, 1), new_points=False)
     model.retract(form(X[wrong]))
-    np.testing.assert_array_equal(model._stream.graph.codes, without._stream.graph.codes)
-    np.testing.assert_array_equal(model._stream.registry.counts, without._stream.registry.counts)
-    np.testing.assert_allclose(model._stream.registry.weights, without._stream.registry.weights)
-    np.testing.assert_allclose(
-        model._stream.registry.discounted, without._stream.registry.discounted
-    )
+    np.testing.assert_array_equal(model._state.graph.codes, without._state.graph.codes)
+    np.testing.assert_array_equal(model._state.registry.counts, without._state.registry.counts)
+    np.testing.assert_allclose(model._state.registry.weights, without._state.registry.weights)
+    np.testing.assert_allclose(model._state.registry.discounted, without._state.registry.discounted)
     assert (model.predict(form(X)) == without.predict(form(X))).mean() > 0.95
 
 
@@ -344,10 +342,10 @@ def test_a_retraction_leaves_the_label_counts_of_the_stream(blobs):
     model = SeqGraphMED(SeqMED(forgetting=0.5), forgetting=0.9, random_state=0)
     for start in (0, 20, 40):
         model.partial_fit(X[start : start + 20], y[start : start + 20])
-    before = model._stream.registry
+    before = model._state.registry
     np.testing.assert_allclose(before.discounted.sum(), 20 * (1 + 0.9 + 0.81))
     model.retract(X[:2])
-    after = model._stream.registry
+    after = model._state.registry
     np.testing.assert_allclose(after.discounted, before.discounted - 0.81)
     np.testing.assert_array_equal(after.counts, before.counts - 1)
 
@@ -372,19 +370,19 @@ def test_forgetting_counts_batches_and_not_mini_batches():
     model = SeqGraphMED(forgetting=0.5, random_state=0).partial_fit(X[:100], y[:100])
     assert model.update_info_.n_mini_batches > 5
     assert model.n_batches_ == model.estimator_.n_batches_ == 1
-    np.testing.assert_array_equal(model._stream.graph.label_weights, 1.0)
-    np.testing.assert_array_equal(model._stream.record.weights, 1.0)
-    np.testing.assert_allclose(model.estimator_._stream.registry.discounted.sum(), 100)
-    recorded = model._stream.record.size
+    np.testing.assert_array_equal(model._state.graph.label_weights, 1.0)
+    np.testing.assert_array_equal(model._state.record.weights, 1.0)
+    np.testing.assert_allclose(model.estimator_._state.registry.discounted.sum(), 100)
+    recorded = model._state.record.size
     model.partial_fit(X[100:120], y[100:120])
-    label_weights = model._stream.graph.label_weights
+    label_weights = model._state.graph.label_weights
     assert np.count_nonzero(label_weights == 0.5) == 100
     assert np.count_nonzero(label_weights == 1.0) == 20
-    assert np.count_nonzero(model._stream.record.weights == 0.5) == recorded
-    np.testing.assert_allclose(model._stream.registry.discounted.sum(), 70)
-    np.testing.assert_allclose(model.estimator_._stream.registry.discounted.sum(), 70)
+    assert np.count_nonzero(model._state.record.weights == 0.5) == recorded
+    np.testing.assert_allclose(model._state.registry.discounted.sum(), 70)
+    np.testing.assert_allclose(model.estimator_._state.registry.discounted.sum(), 70)
     model.partial_fit(X[100:103], y[100:103], new_points=False)
-    np.testing.assert_allclose(model._stream.registry.discounted.sum(), 73)
+    np.testing.assert_allclose(model._state.registry.discounted.sum(), 73)
 
 
 def test_a_lag_counts_batches_and_not_mini_batches():
@@ -406,7 +404,7 @@ def test_the_default_estimator_follows_changed_parameters():
     assert model.estimator_.class_weight == {0: 3.0}
     first = np.count_nonzero(labels[:100] >= 0)
     rest = np.count_nonzero(labels[100:] >= 0)
-    for registry in (model._stream.registry, model.estimator_._stream.registry):
+    for registry in (model._state.registry, model.estimator_._state.registry):
         np.testing.assert_allclose(registry.discounted.sum(), 0.5 * first + rest)
 
 
@@ -600,7 +598,7 @@ def test_an_estimator_that_learns_from_unlabeled_rows_gets_the_batch_as_one_grap
     assert model.update_info_.n_mini_batches > 1
     assert seen == [len(X)]
     assert model.estimator_.n_batches_ == model.n_batches_ == 1
-    assert model.estimator_._stream.registry.counts.sum() == np.count_nonzero(labels >= 0)
+    assert model.estimator_._state.registry.counts.sum() == np.count_nonzero(labels >= 0)
     model.partial_fit(X[:50], labels[:50])
     assert seen == [len(X), 50]
     assert model.estimator_.n_batches_ == model.n_batches_ == 2
@@ -837,7 +835,7 @@ def test_fit_counts_as_one_batch_and_forgets_what_was_before(kind):
     fresh = kind(random_state=0, forgetting=0.5).fit(X, labels)
     assert model.n_batches_ == 1
     assert answers(model, X) == answers(fresh, X)
-    assert (model._stream.graph.label_weights[model._stream.graph.codes >= 0] == 1).all()
+    assert (model._state.graph.label_weights[model._state.graph.codes >= 0] == 1).all()
 
 
 def test_the_estimator_given_is_never_changed():
@@ -883,12 +881,12 @@ def test_rows_labeled_late_are_recorded_without_themselves(metric):
     X, y, labels = stream(150)
     X = np.abs(X)
     model = SeqGraphMED(metric=metric, random_state=0).partial_fit(X, labels)
-    before = model._stream
+    before = model._state
     late = np.flatnonzero(labels < 0)[:4]
     model.partial_fit(X[late], y[late], new_points=False)
-    found = model._stream.record.graph[-4:]
+    found = model._state.record.graph[-4:]
     graph = before.graph
-    own = np.flatnonzero(model._stream.graph.codes != graph.codes)
+    own = np.flatnonzero(model._state.graph.codes != graph.codes)
     stored = graph.rows.metric.store(X[late])
     order = [int(graph.rows.search(stored.take([row])).slots[0, 0]) for row in range(4)]
     assert sorted(order) == own.tolist()

@@ -153,7 +153,7 @@ def load(path: Path) -> tuple[StreamPipeline, Progress]:
     model, extra = model_file.load_with_extra(path)
     # isinstance: the class in a file is input, which may be one that commands do not use
     table = isinstance(model, StreamPipeline) and isinstance(model.steps[0][1], TableEncoder)
-    if not table or not hasattr(classifier_of(model), "_stream"):
+    if not table or not hasattr(classifier_of(model), "_state"):
         kind = type(model).__name__
         raise CommandError(
             f"{path} holds a {kind}, expected a fitted pipeline that takes tables: make it with "

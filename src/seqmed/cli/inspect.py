@@ -39,7 +39,7 @@ def description(path: Path, pipeline: StreamPipeline, progress: Progress) -> dic
 
     contents, record, label = model_file.read(path), progress.record, progress.label
     model, encoding = checkpoint.classifier_of(pipeline), checkpoint.encoder_of(pipeline).encoding_
-    kind, given, registry = type(model).__name__, parameters_of(model), model._stream.registry
+    kind, given, registry = type(model).__name__, parameters_of(model), model._state.registry
     default = parameters_of(parameters.ESTIMATORS.get(kind.lower(), type(model))())
     return {
         "file": {
@@ -94,7 +94,7 @@ def experts(model: Any) -> dict[str, Any]:
     from seqmed.mixture.record import PRIOR_EXPONENTS
 
     found: dict[str, Any] = {}
-    state, info = model._stream, model.update_info_
+    state, info = model._state, model.update_info_
     if hasattr(state, "choice"):
         found["mixture"] = {
             **{f"{name}_weight": weight for name, weight in model.expert_weights_.items()},
@@ -112,7 +112,7 @@ def experts(model: Any) -> dict[str, Any]:
         }
     margin = getattr(model, "estimator_", model)
     if hasattr(margin, "posterior_"):
-        posterior, calibration = margin.posterior_, margin._stream.calibration
+        posterior, calibration = margin.posterior_, margin._state.calibration
         found["margin"] = {
             "estimator": type(margin).__name__,
             "bytes": posterior.nbytes,

@@ -40,7 +40,7 @@ class StreamRows:
         reading: Reading,
     ):
         self._data, self._model, self._progress, self._reading = data, model, progress, reading
-        self.names = short_names(self._stream().names)
+        self.names = short_names(self._state().names)
 
     @property
     def title(self) -> str:
@@ -48,7 +48,7 @@ class StreamRows:
         more = len(self.names) - 1
         return self.names[0] + (f" and {counted(more, 'file')} more" if more else "")
 
-    def _stream(self) -> Stream:
+    def _state(self) -> Stream:
         encoder = encoder_of(self._model)
         return open_stream(
             self._data,
@@ -65,7 +65,7 @@ class StreamRows:
         """Yield all good rows."""
         from seqmed.labeling.rows import Rows
 
-        for batch in self._stream():
+        for batch in self._state():
             for file in np.unique(batch.file).tolist():
                 own = np.flatnonzero(batch.file == file)
                 table = batch.table.take(pa.array(own))

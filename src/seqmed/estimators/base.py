@@ -25,7 +25,7 @@ from seqmed.uncertainty import Uncertainty
 class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
     """A classifier that learns a stream batch by batch.
 
-    The state is one immutable object, ``_stream``, with the classes so far (``registry``), the
+    The state is one immutable object, ``_state``, with the classes so far (``registry``), the
     format of the rows (``sparse``) and the parameters that may not change (``fixed``). An update
     replaces this object. Every method reads a snapshot.
     """
@@ -33,7 +33,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
     classes_: NDArray[Any]
     n_features_in_: int
     n_batches_: int
-    _stream: Any
+    _state: Any
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -114,14 +114,14 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         ValueError
             If a parameter, X or y is invalid. The classifier is then unchanged.
         """
-        stream = getattr(self, "_stream", None)
-        self._check_parameters(stream)
+        state = getattr(self, "_state", None)
+        self._check_parameters(state)
         self._check_kernel("partial_fit")
         self._check_new_points(new_points)
         model = snapshot(self)
-        rows = model._validate_batch(X, y, classes, sample_weight, stream)
+        rows = model._validate_batch(X, y, classes, sample_weight, state)
         model._check_labels(rows, alone=False, new_points=new_points)
-        model._learn_batch(rows, stream, new_points=new_points)
+        model._learn_batch(rows, state, new_points=new_points)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
 
@@ -153,7 +153,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         self._check_kernel("retract")
         model = self._snapshot()
         points = model._points(X)
-        model._check_parameters(model._stream)
+        model._check_parameters(model._state)
         codes = None if y is None else model._codes_to_retract(y, points.shape[0])
         model._retract(points, codes)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
@@ -241,7 +241,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
             If no row is labeled.
         """
         model = self._snapshot()
-        labeled, labels = model._split_labels(y, model._stream.registry.classes)
+        labeled, labels = model._split_labels(y, model._state.registry.classes)
         if not labels.size:
             raise ValueError(
                 f"score got no labeled row among {labeled.size}, expected at least one: pass true "
@@ -258,17 +258,17 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
     def _snapshot(self) -> Self:
         """Return a shallow copy of the fitted classifier."""
         model = snapshot(self)
-        check_is_fitted(model, "_stream")
+        check_is_fitted(model, "_state")
         return model
 
     def _points(self, X: MatrixLike) -> Points:
         """Return rows in the format of the stream. Call it on a snapshot."""
-        return in_format(checked_rows(self, X, reset=False), self._stream.sparse)
+        return in_format(checked_rows(self, X, reset=False), self._state.sparse)
 
     def _checked_points(self, X: MatrixLike) -> Points:
         """Return rows to predict; refuse if no label has been learned."""
         points = self._points(X)
-        if not self._stream.registry.seen.any():
+        if not self._state.registry.seen.any():
             raise NotFittedError(
                 f"this {type(self).__name__} has learned no label and cannot predict: learn at "
                 "least one labeled row first."
@@ -285,8 +285,8 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         """Learn the batch of `fit`."""
 
     @abstractmethod
-    def _learn_batch(self, rows: Rows, stream: Any, *, new_points: bool) -> None:
-        """Learn a batch of `partial_fit`, or late labels; ``stream`` is None before the first."""
+    def _learn_batch(self, rows: Rows, state: Any, *, new_points: bool) -> None:
+        """Learn a batch of `partial_fit`, or late labels; ``state`` is None before the first."""
 
     @abstractmethod
     def _retract(self, points: Points, codes: Indices | None) -> None:

@@ -51,12 +51,12 @@ class BatchValidator(BaseEstimator):
     def _check_combinations(self) -> None:
         """Refuse parameters that exclude each other."""
 
-    def _check_parameters(self, stream: Any) -> None:
-        """Check the parameters before an update; ``stream`` is None before the first batch."""
+    def _check_parameters(self, state: Any) -> None:
+        """Check the parameters before an update; ``state`` is None before the first batch."""
         self._validate_params()
         self._check_combinations()
-        if stream is not None:
-            self._check_unchanged(stream.fixed)
+        if state is not None:
+            self._check_unchanged(state.fixed)
 
     def _fixed(self) -> dict[str, Any]:
         """Return the parameters that may not change between two batches."""
@@ -84,23 +84,23 @@ class BatchValidator(BaseEstimator):
         y: ArrayLike,
         classes: ArrayLike | None,
         sample_weight: ArrayLike | None,
-        stream: Any,
+        state: Any,
         *,
         alone: bool = False,
     ) -> Rows:
         """Return a batch, checked and converted.
 
-        ``stream`` is the state so far, None before the first batch. ``alone`` is True for `fit`,
+        ``state`` is the state so far, None before the first batch. ``alone`` is True for `fit`,
         after which no batch follows.
         """
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
-        points = checked_rows(self, X, reset=stream is None)
+        points = checked_rows(self, X, reset=state is None)
         known = None
-        if stream is not None and stream.registry.classes.size:
-            known = stream.registry.classes
+        if state is not None and state.registry.classes.size:
+            known = state.registry.classes
         declared = np.zeros(0) if classes is None else self._check_classes(classes, known)
         if known is None and declared.size:
             known = declared
@@ -111,7 +111,7 @@ class BatchValidator(BaseEstimator):
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, points, ensure_non_negative=True)
             check_weights(weights)
-        points, gram = self._format_rows(points, stream)
+        points, gram = self._format_rows(points, state)
         used = weights > 0
         if not used.any():
             raise ValueError(
@@ -125,9 +125,9 @@ class BatchValidator(BaseEstimator):
             declared = labels[is_marked(labels, self.unlabeled)][:1]
         return Rows(points, labeled, labels, weights, declared, gram)
 
-    def _format_rows(self, X: Points, stream: Any) -> tuple[Points, Array | None]:
+    def _format_rows(self, X: Points, state: Any) -> tuple[Points, Array | None]:
         """Return rows in the format of the stream, and the precomputed kernel matrix if any."""
-        return in_format(X, sp.issparse(X) if stream is None else stream.sparse), None
+        return in_format(X, sp.issparse(X) if state is None else state.sparse), None
 
     def _check_new_points(self, new_points: bool) -> None:
         if not isinstance(new_points, bool | np.bool_):
@@ -135,7 +135,7 @@ class BatchValidator(BaseEstimator):
                 f"partial_fit got new_points={new_points!r}, expected True or False: pass False "
                 "for labels of rows that were learned before."
             )
-        if not new_points and getattr(self, "_stream", None) is None:
+        if not new_points and getattr(self, "_state", None) is None:
             raise ValueError(
                 "partial_fit got new_points=False in its first call, expected rows that were "
                 "learned before: learn the rows first, with the labels available."
@@ -186,7 +186,7 @@ class BatchValidator(BaseEstimator):
 
     def _codes_to_retract(self, y: ArrayLike, n_rows: int) -> Indices:
         """Return the class indices (n,) of the labels to retract."""
-        registry = self._stream.registry
+        registry = self._state.registry
         labeled, labels = self._split_labels(y, registry.classes)
         if labeled.size != n_rows or not labeled.all():
             raise ValueError(

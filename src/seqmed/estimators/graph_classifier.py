@@ -63,21 +63,21 @@ class GraphClassifier(StreamClassifier):
         """Learn the rows in random order, in mini-batches that count as one batch."""
         seed = self._drawn_seed()
         order = np.random.default_rng(seed).permutation(rows.weights.size)
-        stream, info = None, None
+        state, info = None, None
         size = self._fit_batch(order.size)
         for start in range(0, order.size, size):
             part = taken(rows, order[start : start + size])
-            if stream is None:
-                stream = self._begin(part, seed, np.unique(rows.labels))
-            stream, info = self._learn_rows(stream, part, new_points=True, new_batch=not start)
-        self._commit(stream, info)
+            if state is None:
+                state = self._begin(part, seed, np.unique(rows.labels))
+            state, info = self._learn_rows(state, part, new_points=True, new_batch=not start)
+        self._commit(state, info)
 
-    def _learn_batch(self, rows: Rows, stream: Any, *, new_points: bool) -> None:
-        if stream is None:
-            stream = self._begin(rows, self._drawn_seed(), rows.declared)
+    def _learn_batch(self, rows: Rows, state: Any, *, new_points: bool) -> None:
+        if state is None:
+            state = self._begin(rows, self._drawn_seed(), rows.declared)
         elif not new_points:
             rows = taken(rows, np.flatnonzero(rows.labeled))
-        learned = self._learn_rows(stream, rows, new_points=new_points, new_batch=new_points)
+        learned = self._learn_rows(state, rows, new_points=new_points, new_batch=new_points)
         self._commit(*learned)
 
     def _fit_batch(self, n_rows: int) -> int:
@@ -100,10 +100,10 @@ class GraphClassifier(StreamClassifier):
     @property
     def metric_(self) -> Any:
         """Distance of the graph: "euclidean", "cosine" or a Kernel."""
-        stream = getattr(self, "_stream", None)
-        if stream is None:
+        state = getattr(self, "_state", None)
+        if state is None:
             raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first.")
-        metric = stream.graph.rows.metric
+        metric = state.graph.rows.metric
         return metric.name
 
     def predict_proba(self, X: MatrixLike) -> Array:
@@ -114,11 +114,11 @@ class GraphClassifier(StreamClassifier):
         return uncertainty.CONDITIONED
 
     def _uncertainty(self, points: Points) -> Uncertainty:
-        stream = self._stream
+        state = self._state
         probabilities = np.zeros((points.shape[0], 0))
-        if stream.registry.seen.sum() > 1:
+        if state.registry.seen.sum() > 1:
             probabilities = self._probabilities(points)
-        return uncertainty.of_graph(stream.graph, stream.registry, points, probabilities)
+        return uncertainty.of_graph(state.graph, state.registry, points, probabilities)
 
     # -- methods of subclasses -------------------------------------------------------------------
 
@@ -128,12 +128,12 @@ class GraphClassifier(StreamClassifier):
 
     @abstractmethod
     def _learn_rows(
-        self, stream: Any, rows: Rows, *, new_points: bool, new_batch: bool
+        self, state: Any, rows: Rows, *, new_points: bool, new_batch: bool
     ) -> tuple[Any, Any]:
         """Return the next state and a report. With ``new_batch`` the rows count as a batch."""
 
     @abstractmethod
-    def _commit(self, stream: Any, info: Any) -> None:
+    def _commit(self, state: Any, info: Any) -> None:
         """Store a new state and everything that is derived from it."""
 
     @abstractmethod

@@ -111,7 +111,7 @@ class GraphPropagation(GraphClassifier):
     """
 
     update_info_: GraphInfo
-    _stream: PropagationState
+    _state: PropagationState
 
     def __init__(
         self,
@@ -139,29 +139,29 @@ class GraphPropagation(GraphClassifier):
         return propagation_state.empty_state(graph, rows, self._fixed())
 
     def _learn_rows(
-        self, stream: PropagationState, rows: Rows, *, new_points: bool, new_batch: bool
+        self, state: PropagationState, rows: Rows, *, new_points: bool, new_batch: bool
     ) -> tuple[PropagationState, GraphInfo]:
         return propagation_state.learn(
-            stream, rows, float(self.forgetting), new_points=new_points, new_batch=new_batch
+            state, rows, float(self.forgetting), new_points=new_points, new_batch=new_batch
         )
 
-    def _commit(self, stream: PropagationState, info: GraphInfo) -> None:
+    def _commit(self, state: PropagationState, info: GraphInfo) -> None:
         self.__dict__.update(
-            _stream=stream,
-            classes_=stream.registry.classes,
-            n_batches_=stream.n_batches,
-            n_kept_=stream.graph.rows.size,
+            _state=state,
+            classes_=state.registry.classes,
+            n_batches_=state.n_batches,
+            n_kept_=state.graph.rows.size,
             update_info_=info,
             duality_gap_=info.gap,
             n_iter_=info.n_iter,
         )
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
-        new, info, found = propagation_state.retract(self._stream, points, codes)
+        new, info, found = propagation_state.retract(self._state, points, codes)
         if not found.all():
             row = int(np.flatnonzero(~found)[0])
             raise ValueError(
-                f"row {row} of X is not among the {self._stream.n_labeled} labeled "
+                f"row {row} of X is not among the {self._state.n_labeled} labeled "
                 f"rows that are kept (graph_memory={self.graph_memory}), expected one of them, "
                 "with the values and the label it was learned with: correct the row or its label, "
                 "or leave it out."
@@ -172,8 +172,8 @@ class GraphPropagation(GraphClassifier):
 
     def _class_scores(self, X: MatrixLike) -> tuple[ClassRegistry, Array]:
         model = self._snapshot()
-        stream = model._stream
-        return stream.registry, propagation_state.scores(stream, model._checked_points(X))
+        state = model._state
+        return state.registry, propagation_state.scores(state, model._checked_points(X))
 
     def predict_proba(self, X: MatrixLike) -> Array:
         """Return the normalised class scores of every row.
@@ -194,6 +194,6 @@ class GraphPropagation(GraphClassifier):
         return super().predict_proba(X)
 
     def _probabilities(self, points: Points) -> Array:
-        stream = self._stream
-        scores = propagation_state.scores(stream, points)
-        return with_unseen(stream.registry, scores[:, stream.registry.seen], scores)
+        state = self._state
+        scores = propagation_state.scores(state, points)
+        return with_unseen(state.registry, scores[:, state.registry.seen], scores)

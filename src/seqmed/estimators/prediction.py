@@ -20,16 +20,16 @@ class PosteriorPredictor(StreamClassifier):
     """The methods of a classifier that read its posterior and change nothing."""
 
     posterior_: Posterior
-    _stream: MarginState
+    _state: MarginState
 
     def _machine_scores(self, X: MatrixLike) -> tuple[MarginState, Array]:
         """Return the state, and the posterior mean of every machine at every row, (n, machines)."""
         model = self._snapshot()
-        return model._stream, scored(model._stream.posterior, model._checked_points(X))
+        return model._state, scored(model._state.posterior, model._checked_points(X))
 
     def _class_scores(self, X: MatrixLike) -> tuple[ClassRegistry, Array]:
-        stream, scores = self._machine_scores(X)
-        return stream.registry, stream.registry.class_scores(scores)
+        state, scores = self._machine_scores(X)
+        return state.registry, state.registry.class_scores(scores)
 
     def decision_std(self, X: MatrixLike) -> Array:
         """Return the posterior standard deviation of the score of every row.
@@ -48,7 +48,7 @@ class PosteriorPredictor(StreamClassifier):
             finite ``bias_variance`` is included.
         """
         model = self._snapshot()
-        points, posterior = model._points(X), model._stream.posterior
+        points, posterior = model._points(X), model._state.posterior
         with (
             threads_to_score(points.shape[0], posterior.size),
             np.errstate(over="ignore", invalid="ignore"),
@@ -76,13 +76,13 @@ class PosteriorPredictor(StreamClassifier):
             class that `predict` returns. A declared class without a label has the probability
             ``1 / (n_labels + n_classes)``.
         """
-        stream, scores = self._machine_scores(X)
-        return calibration.probabilities(stream.calibration, stream.registry, scores)
+        state, scores = self._machine_scores(X)
+        return calibration.probabilities(state.calibration, state.registry, scores)
 
     @property
     def class_scale_(self) -> Array:
         """Factors of the class scores with ``bias="auto"``, (n_classes,); 0 without a label."""
-        registry = self._snapshot()._stream.registry
+        registry = self._snapshot()._state.registry
         if not registry.per_class:
             raise AttributeError("class_scale_ is only available with bias='auto'.")
         return registry.scale

@@ -185,7 +185,7 @@ class SeqGraphMED(GraphClassifier):
     expert_weights_: dict[str, float]
     class_prior_: str
     update_info_: MixtureInfo
-    _stream: MixtureState
+    _state: MixtureState
 
     def __init__(
         self,
@@ -305,10 +305,10 @@ class SeqGraphMED(GraphClassifier):
         rows = rows._replace(points=column_scales.scaled(rows.points, scale))
         graph = self._begin_graph(rows, seed, margin.frozen_kernel(rows))
         registry = empty_registry(per_class=True)
-        stream = mixture_state.empty_state(
+        state = mixture_state.empty_state(
             graph, margin, registry, rows.points, scale, self._fixed(), sparse
         )
-        return mixture_state.with_classes(stream, registry.declare(classes))
+        return mixture_state.with_classes(state, registry.declare(classes))
 
     def _scales_columns(self, margin: MarginExpert, sparse: bool) -> bool:
         """Whether columns are scaled if their scales differ."""
@@ -316,33 +316,33 @@ class SeqGraphMED(GraphClassifier):
         return self.scale == "auto" and not sparse and euclidean and margin.scale_invariant()
 
     def _learn_rows(
-        self, stream: MixtureState, rows: Rows, *, new_points: bool, new_batch: bool
+        self, state: MixtureState, rows: Rows, *, new_points: bool, new_batch: bool
     ) -> tuple[MixtureState, MixtureInfo]:
         return mixture_update.learn(
-            self._with_parameters(stream),
+            self._with_parameters(state),
             rows,
             self._settings(),
             new_points=new_points,
             new_batch=new_batch,
         )
 
-    def _with_parameters(self, stream: MixtureState) -> MixtureState:
+    def _with_parameters(self, state: MixtureState) -> MixtureState:
         """Return the state with the current parameters of the margin expert."""
-        trial, margin = stream.trial, stream.margin.with_parameters(self._template())
+        trial, margin = state.trial, state.margin.with_parameters(self._template())
         if trial is not None:
             trial = trial._replace(state=self._with_parameters(trial.state))
-        return stream._replace(margin=margin, trial=trial)
+        return state._replace(margin=margin, trial=trial)
 
-    def _commit(self, stream: MixtureState, info: MixtureInfo) -> None:
-        estimator = stream.margin.estimator
+    def _commit(self, state: MixtureState, info: MixtureInfo) -> None:
+        estimator = state.margin.estimator
         self.__dict__.update(
-            _stream=stream,
-            classes_=stream.registry.classes,
-            n_batches_=stream.n_batches,
-            n_kept_=stream.graph.rows.size,
+            _state=state,
+            classes_=state.registry.classes,
+            n_batches_=state.n_batches,
+            n_kept_=state.graph.rows.size,
             estimator_=estimator,
-            graph_weight_=stream.choice.weight,
-            expert_weights_=mixture_state.expert_weights(stream),
+            graph_weight_=state.choice.weight,
+            expert_weights_=mixture_state.expert_weights(state),
             class_prior_=self._resolved_prior(),
             update_info_=info,
             duality_gap_=getattr(estimator, "duality_gap_", float("nan")),
@@ -350,28 +350,28 @@ class SeqGraphMED(GraphClassifier):
         )
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
-        stream = self._with_parameters(self._stream)
-        self._commit(*mixture_update.retract(stream, points, codes, self._settings()))
+        state = self._with_parameters(self._state)
+        self._commit(*mixture_update.retract(state, points, codes, self._settings()))
 
     @property
     def scale_(self) -> Array:
         """Scales of the columns, (n_features_in_,); all 1 if they are not scaled."""
-        stream = getattr(self, "_stream", None)
-        if stream is None:
+        state = getattr(self, "_state", None)
+        if state is None:
             raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first.")
         return (
-            stream.column_scale.copy() if stream.column_scale.size else np.ones(self.n_features_in_)
+            state.column_scale.copy() if state.column_scale.size else np.ones(self.n_features_in_)
         )
 
     # -- predictions -----------------------------------------------------------------------------
 
     def _points(self, X: MatrixLike) -> Points:
         """Return validated rows with scaled columns."""
-        return self._stream.scaled(super()._points(X))
+        return self._state.scaled(super()._points(X))
 
     def _class_scores(self, X: MatrixLike) -> tuple[ClassRegistry, Array]:
         model = self._snapshot()
-        return model._stream.registry, model._scores(model._checked_points(X))
+        return model._state.registry, model._scores(model._checked_points(X))
 
     def predict_proba(self, X: MatrixLike) -> Array:
         """Return the probability of every class at every row.
@@ -392,11 +392,11 @@ class SeqGraphMED(GraphClassifier):
         return super().predict_proba(X)
 
     def _probabilities(self, points: Points) -> Array:
-        registry, scores = self._stream.registry, self._scores(points)
+        registry, scores = self._state.registry, self._scores(points)
         return with_unseen(registry, softmax(scores[:, registry.seen], axis=1), scores)
 
     def _scores(self, points: Points) -> Array:
         """Return class scores (n, K) at validated rows."""
-        scores = mixture_state.class_scores(self._stream, points)
+        scores = mixture_state.class_scores(self._state, points)
         check_overflow(scores)
         return scores

@@ -129,30 +129,28 @@ class SequentialClassifier(PosteriorPredictor):
 
     def _retract_rows(self, rows: Mask) -> None:
         """Remove the labels of window rows, given by a mask."""
-        stream = self._stream
-        settings = self._settings(0.0, float(stream.posterior.window.weights[rows].sum()))
-        new, info = margin_state.retract(stream, rows, settings)
+        state = self._state
+        settings = self._settings(0.0, float(state.posterior.window.weights[rows].sum()))
+        new, info = margin_state.retract(state, rows, settings)
         warn_unless_converged(info, self.tol)
         self._commit(new, info._replace(C=self.C_, beta=self.update_info_.beta))
 
-    def _learn_batch(self, rows: Rows, stream: MarginState | None, *, new_points: bool) -> None:
-        if stream is None:
-            stream = self._begin(rows)
+    def _learn_batch(self, rows: Rows, state: MarginState | None, *, new_points: bool) -> None:
+        if state is None:
+            state = self._begin(rows)
         settings = self._settings(
             float(rows.weights[rows.labeled].sum()), float(rows.weights.sum())
         )
         infos: list[UpdateInfo] = []
-        for part in self._mini_batches(rows, stream, settings.capacity):
+        for part in self._mini_batches(rows, state, settings.capacity):
             first = new_points and not infos
-            stream, info = margin_state.learn(stream, part, settings, self.class_weight, first)
+            state, info = margin_state.learn(state, part, settings, self.class_weight, first)
             warn_unless_converged(info, self.tol)  # an error if the user turns warnings into errors
             infos.append(info)
         info = infos[-1].after(infos[:-1])
-        self._commit(stream, info._replace(C=settings.C, beta=settings.beta))
+        self._commit(state, info._replace(C=settings.C, beta=settings.beta))
 
-    def _mini_batches(
-        self, rows: Rows, stream: MarginState, capacity: int | None
-    ) -> Iterator[Rows]:
+    def _mini_batches(self, rows: Rows, state: MarginState, capacity: int | None) -> Iterator[Rows]:
         """Yield mini-batches of at most `_labels_at_once` labels, in random order.
 
         The first mini-batch has all rows, so that the batch has one graph. The labels of the other
@@ -163,7 +161,7 @@ class SequentialClassifier(PosteriorPredictor):
             yield rows
             return
         places = np.flatnonzero(rows.labeled)
-        order = np.random.default_rng(stream.posterior.n_batches).permutation(places.size)
+        order = np.random.default_rng(state.posterior.n_batches).permutation(places.size)
         for start in range(0, order.size, most):
             chosen = np.sort(order[start : start + most])
             labeled = np.zeros_like(rows.labeled)
@@ -173,7 +171,7 @@ class SequentialClassifier(PosteriorPredictor):
     def _commit(self, new: MarginState, info: UpdateInfo) -> None:
         """Store a new state and everything that is derived from it."""
         self.__dict__.update(
-            _stream=new,
+            _state=new,
             classes_=new.registry.classes,
             n_batches_=new.posterior.n_batches,
             posterior_=new.posterior,
@@ -184,9 +182,9 @@ class SequentialClassifier(PosteriorPredictor):
             n_iter_=info.n_iter,
         )
 
-    def _format_rows(self, X: Points, stream: Any) -> tuple[Points, Array | None]:
+    def _format_rows(self, X: Points, state: Any) -> tuple[Points, Array | None]:
         if self.kernel != "precomputed":
-            return super()._format_rows(X, stream)
+            return super()._format_rows(X, state)
         gram = square_gram(X)
         return np.arange(gram.shape[0])[:, None], gram
 
@@ -205,7 +203,7 @@ class SequentialClassifier(PosteriorPredictor):
 
     def _find_in_window(self, points: Points, codes: Indices | None) -> Mask:
         """Return a mask of the rows of the window whose labels are to be retracted."""
-        kept, registry = self._stream.posterior.window, self._stream.registry
+        kept, registry = self._state.posterior.window, self._state.registry
         found, missing = window.find(kept, registry.own_classes(kept.signs), points, codes)
         if missing is not None:
             budget = f"budget={self.budget}, " if self.budget is not None else ""
@@ -277,12 +275,12 @@ class SequentialClassifier(PosteriorPredictor):
     # -- label queries ---------------------------------------------------------------------------
 
     def _n_support(self) -> int:
-        return self._stream.posterior.size
+        return self._state.posterior.size
 
     def _uncertainty(self, points: Points) -> Uncertainty:
         self._check_kernel("query")
-        stream = self._stream
-        return uncertainty.of_posterior(stream.posterior, stream.registry, points, self.C)
+        state = self._state
+        return uncertainty.of_posterior(state.posterior, state.registry, points, self.C)
 
     # -- methods of subclasses -------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class SequentialExpert:
         check_type(self.estimator, template)
         model = snapshot(self.estimator)
         model.__dict__.update(template.get_params(deep=False))
-        model._check_parameters(getattr(model, "_stream", None))
+        model._check_parameters(getattr(model, "_state", None))
         return SequentialExpert(model)
 
     def learn(self, mini_batch: MiniBatch) -> SequentialExpert:
@@ -63,24 +63,24 @@ class SequentialExpert:
         rows = rows._replace(labeled=labeled, labels=labels)
         model = snapshot(self.estimator)
         model.n_features_in_ = rows.points.shape[1]
-        model._learn_batch(rows, getattr(model, "_stream", None), new_points=new_points)
+        model._learn_batch(rows, getattr(model, "_state", None), new_points=new_points)
         return SequentialExpert(model)
 
     def scores(self, points: Points, registry: ClassRegistry) -> Array:
         """Return scores (n, K), not divided by roots of label counts."""
-        stream = getattr(self.estimator, "_stream", None)
+        state = getattr(self.estimator, "_state", None)
         found = np.zeros((points.shape[0], registry.classes.size))
-        if stream is not None and stream.registry.seen.any():
-            places = stream.registry.indices_in(registry)
-            found[:, places] = stream.registry.unscaled(scored(stream.posterior, points))
+        if state is not None and state.registry.seen.any():
+            places = state.registry.indices_in(registry)
+            found[:, places] = state.registry.unscaled(scored(state.posterior, points))
         return found
 
     def label_counts(self, registry: ClassRegistry) -> Array:
         """Return the label weights, discounted by the estimator's own `forgetting`."""
-        stream = getattr(self.estimator, "_stream", None)
+        state = getattr(self.estimator, "_state", None)
         found = np.zeros(registry.classes.size)
-        if stream is not None and stream.registry.classes.size:
-            found[stream.registry.indices_in(registry)] = stream.registry.discounted
+        if state is not None and state.registry.classes.size:
+            found[state.registry.indices_in(registry)] = state.registry.discounted
         return found
 
     def restarted(self) -> SequentialExpert:
@@ -92,7 +92,7 @@ class SequentialExpert:
 
     def labeled_rows(self) -> Rows:
         """Return the rows of the window."""
-        window, registry = self.estimator._stream.posterior.window, self.estimator._stream.registry
+        window, registry = self.estimator._state.posterior.window, self.estimator._state.registry
         labels = registry.classes[registry.own_classes(window.signs)]
         everything = np.ones(labels.size, dtype=bool)
         return Rows(window.points, everything, labels, window.discounted, np.zeros(0))
@@ -101,7 +101,7 @@ class SequentialExpert:
         """Return the expert without the given labels of its window, and these labels."""
         model = snapshot(self.estimator)
         model._check_retractable()
-        window, registry = model._stream.posterior.window, model._stream.registry
+        window, registry = model._state.posterior.window, model._state.registry
         found = model._find_in_window(points, codes)
         labels = registry.classes[registry.own_classes(window.signs[found])]
         taken = Rows(

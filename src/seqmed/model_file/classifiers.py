@@ -69,21 +69,21 @@ def classifier_parameters(model: Any) -> Rules:
     yield "a single value as marker", single
 
 
-def classifier(stream: type, info: type, rules: Any, **more: Any) -> Kept:
+def classifier(state: type, info: type, rules: Any, **more: Any) -> Kept:
     """Return the declaration of a classifier."""
 
-    def state_rules(model: Any, state: dict[str, Any]) -> Rules:
-        yield from column_rules(state)
-        fixed = state["_stream"].fixed
+    def state_rules(model: Any, attributes: dict[str, Any]) -> Rules:
+        yield from column_rules(attributes)
+        fixed = attributes["_state"].fixed
         yield "the parameters that may not change", set(fixed) == set(model._fixed_parameters)
         began = type(model)(**{**model.get_params(deep=False), **fixed})
         kept.check(began, {})
-        yield from rules(began, state)
+        yield from rules(began, attributes)
 
     kept = Kept(
-        attributes={**COLUMNS, "_stream": stream, "update_info_": info},
+        attributes={**COLUMNS, "_state": state, "update_info_": info},
         rules=state_rules,
-        make=lambda model: model._commit(model._stream, model.update_info_),
+        make=lambda model: model._commit(model._state, model.update_info_),
         **{"parameter_rules": classifier_parameters, **more},
     )
     return kept

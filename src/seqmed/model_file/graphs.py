@@ -43,29 +43,29 @@ def _(graph: GraphState) -> Rules:
     yield "a label weight for every labeled row, and for no other", weighted.all()
 
 
-def graph_rules(began: Any, state: dict[str, Any], kernel: Kernel | None = None) -> Rules:
+def graph_rules(began: Any, attributes: dict[str, Any], kernel: Kernel | None = None) -> Rules:
     """Yield rules on the state of a classifier with a graph.
 
     Parameters
     ----------
-    began, state : as in `margin_rules`.
+    began, attributes : as in `margin_rules`.
     kernel : kernel whose distances ``metric="auto"`` uses, or None.
     """
-    stream, info = state["_stream"], state["update_info_"]
-    graph, registry = stream.graph, stream.registry
+    state, info = attributes["_state"], attributes["update_info_"]
+    graph, registry = state.graph, state.registry
     kept, metric = graph.rows, graph.rows.metric
     check_records(
-        (stream, info), p=state["n_features_in_"], classes=registry.classes.size, kept=kept.size
+        (state, info), p=attributes["n_features_in_"], classes=registry.classes.size, kept=kept.size
     )  # fmt: skip
     yield "the graph memory of the parameters", graph.capacity == began.graph_memory
     yield "the number of neighbours of the parameters", kept.n_neighbors == began.n_neighbors
     yield "the alpha of the parameters", graph.alpha == began.alpha
-    first = sp.csr_array((1, 1)) if stream.sparse else np.zeros((1, 1))
+    first = sp.csr_array((1, 1)) if state.sparse else np.zeros((1, 1))
     named = make_metric(began.metric, first, kernel)
     same = type(metric) is type(named) and type(metric.kernel) is type(named.kernel)
     yield "the metric of the parameters", same
     stored = [block.rows for block in kept.blocks]
-    formed = all(each.dtype == np.float32 and sp.issparse(each) == stream.sparse for each in stored)
+    formed = all(each.dtype == np.float32 and sp.issparse(each) == state.sparse for each in stored)
     yield "kept rows in single precision, in the format of the stream", formed
     yield "kept rows that suit the kernel", all(map(metric.kernel.accepts, stored))
     yield "a known class for every label", (graph.codes < registry.classes.size).all()

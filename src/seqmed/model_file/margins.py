@@ -107,28 +107,32 @@ def recursion_classes() -> tuple[type, ...]:
 INTERFACES[Recursion] = recursion_classes
 
 
-def margin_rules(began: Any, state: dict[str, Any]) -> Rules:
+def margin_rules(began: Any, attributes: dict[str, Any]) -> Rules:
     """Yield rules on the state of a margin classifier.
 
     Parameters
     ----------
     began : SeqMED or SeqLapMED, not fitted, with the valid parameters of the first batch.
-    state : the saved attributes.
+    attributes : the saved attributes.
     """
-    stream, info, width = state["_stream"], state["update_info_"], state["n_features_in_"]
-    posterior, registry = stream.posterior, stream.registry
+    state, info, width = (
+        attributes["_state"],
+        attributes["update_info_"],
+        attributes["n_features_in_"],
+    )
+    posterior, registry = state.posterior, state.registry
     kernel, recursion = posterior.covariance.kernel, posterior.recursion
     given = isinstance(began.kernel, str) and began.kernel == "precomputed"
     named = None if given else make_kernel(began.kernel, began.gamma, began.degree, began.coef0)
     kind = type(named)
     if kind is ByFormat:
-        kind = Linear if stream.sparse else RBF
+        kind = Linear if state.sparse else RBF
     yield "the kernel of the parameters", type(kernel) is (Precomputed if given else kind)
     check_records(
-        (stream, info), p=1 if given else width, features=width, machines=registry.n_machines,
+        (state, info), p=1 if given else width, features=width, machines=registry.n_machines,
         window=info.n_window,
     )  # fmt: skip
-    fits = (suits(points, kernel, stream.sparse) for points in points_in(posterior))
+    fits = (suits(points, kernel, state.sparse) for points in points_in(posterior))
     yield "points that suit the kernel", all(fits)
     begun = began._begin_recursion(kernel, posterior.window.points, seed=0)
     yield "the recursion of the parameters", type(recursion) is type(begun)

@@ -78,24 +78,28 @@ def mixture_parameters(model: SeqGraphMED) -> Rules:
     yield f"{names} as its estimator: use one of these, or save the model with skops", kept
 
 
-def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
+def mixture_rules(began: Any, attributes: dict[str, Any]) -> Rules:
     """Yield rules on the state of a `SeqGraphMED`; parameters as in `margin_rules`."""
-    stream, info, width = state["_stream"], state["update_info_"], state["n_features_in_"]
-    if stream.trial is not None:
-        yield from trial_rules(began, state)
-        stream = stream._replace(trial=None)
-        state = {**state, "_stream": stream}
-    registry, record, choice, recent = stream.registry, stream.record, stream.choice, stream.recent
-    inner = stream.margin.estimator
-    yield "an estimator that is fitted", hasattr(inner, "_stream")
-    margin = inner._stream
+    state, info, width = (
+        attributes["_state"],
+        attributes["update_info_"],
+        attributes["n_features_in_"],
+    )
+    if state.trial is not None:
+        yield from trial_rules(began, attributes)
+        state = state._replace(trial=None)
+        attributes = {**attributes, "_state": state}
+    registry, record, choice, recent = state.registry, state.record, state.choice, state.recent
+    inner = state.margin.estimator
+    yield "an estimator that is fitted", hasattr(inner, "_state")
+    margin = inner._state
     yield "an estimator with the same number of columns", inner.n_features_in_ == width
-    yield "an estimator with the same row format", margin.sparse == stream.sparse
+    yield "an estimator with the same row format", margin.sparse == state.sparse
     yield "an estimator with the same classes", same_classes(margin.registry, registry)
     kernel = margin.posterior.covariance.kernel
-    yield "an estimator whose kernel suits the probes", kernel.accepts(stream.probes)
+    yield "an estimator whose kernel suits the probes", kernel.accepts(state.probes)
     euclidean = margin.fixed["kernel"] in EUCLIDEAN_KERNELS
-    yield from graph_rules(began, state, None if euclidean else kernel)
+    yield from graph_rules(began, attributes, None if euclidean else kernel)
     yield "known classes in the record", (record.codes < registry.classes.size).all()
     known = np.take_along_axis(record.counts, record.codes[:, None], axis=1)
     yield "a record of classes that had a label", (known > 0).all()
@@ -104,32 +108,32 @@ def mixture_rules(began: Any, state: dict[str, Any]) -> Rules:
     yield "the last choice in update_info_", last == chosen
     total, smallest = choice.weight + sum(choice.refitted), min(choice.refitted, default=0.0)
     yield "weights of experts that sum to 1", smallest >= 0 and total < 1 + 1e-12
-    yield "all refitted experts", tuple(map(type, stream.refitted)) == refitted_classes()
-    yield "a weight for every refitted expert", len(choice.refitted) == len(stream.refitted)
-    for expert in stream.refitted:
+    yield "all refitted experts", tuple(map(type, state.refitted)) == refitted_classes()
+    yield "a weight for every refitted expert", len(choice.refitted) == len(state.refitted)
+    for expert in state.refitted:
         yield "refitted experts of known columns", expert.fits(width)
     yield "known classes in the recent rows", (recent.codes < registry.classes.size).all()
     yield "recent rows of classes that had a label", registry.seen[recent.codes].all()
-    kernel = stream.graph.rows.metric.kernel
-    for name, points in (("probes", stream.probes), ("recent rows", recent.points)):
-        formed = points.dtype == np.float64 and sp.issparse(points) == stream.sparse
+    kernel = state.graph.rows.metric.kernel
+    for name, points in (("probes", state.probes), ("recent rows", recent.points)):
+        formed = points.dtype == np.float64 and sp.issparse(points) == state.sparse
         yield f"{name} in the format of the rows", formed
         yield f"{name} that suit the kernel", kernel.accepts(points)
 
 
-def trial_rules(began: Any, state: dict[str, Any]) -> Rules:
+def trial_rules(began: Any, attributes: dict[str, Any]) -> Rules:
     """Yield rules on the state without a new start that is on trial."""
-    stream, info = state["_stream"], state["update_info_"]
-    before = stream.trial.state
+    state, info = attributes["_state"], attributes["update_info_"]
+    before = state.trial.state
     yield "no trial within a trial", before.trial is None
-    yield "fewer labels in a trial than it may have", 0 <= stream.trial.n_labels < LONGEST
-    yield "the same classes in a trial", same_classes(before.registry, stream.registry)
+    yield "fewer labels in a trial than it may have", 0 <= state.trial.n_labels < LONGEST
+    yield "the same classes in a trial", same_classes(before.registry, state.registry)
     rows, rows_before = (
         (each.n_rows, each.n_batches, each.sparse, each.column_scale.size)
-        for each in (stream, before)
+        for each in (state, before)
     )
     yield "the same rows in a trial", rows == rows_before
-    yield "the same parameters in a trial", before.fixed == stream.fixed
+    yield "the same parameters in a trial", before.fixed == state.fixed
     choice = before.choice
     info = info._replace(
         n_recorded=before.record.size,
@@ -137,7 +141,7 @@ def trial_rules(began: Any, state: dict[str, Any]) -> Rules:
         temperature=choice.temperature,
         refitted=choice.refitted,
     )
-    yield from mixture_rules(began, {**state, "_stream": before, "update_info_": info})
+    yield from mixture_rules(began, {**attributes, "_state": before, "update_info_": info})
 
 
 MIXTURES: dict[type, Kept] = {

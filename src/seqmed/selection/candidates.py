@@ -40,7 +40,7 @@ def clone_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def can_predict(candidate: Any) -> bool:
     """Whether a candidate has learned a label."""
     final = getattr(candidate, "_final_estimator", candidate)
-    stream = getattr(final, "_stream", None)
+    stream = getattr(final, "_state", None)
     if stream is not None:
         return bool(stream.registry.seen.any())
     return np.size(getattr(final, "classes_", ())) > 0
