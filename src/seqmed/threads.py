@@ -1,4 +1,4 @@
-"""The number of threads of an update.
+"""Threads: how many an update or a prediction uses, and work that is divided among them.
 
 numpy and scipy each have a BLAS with a thread pool, and the neighbour search has an OpenMP pool.
 For the small matrices of one batch, synchronising the pools takes longer than computing, so small

@@ -12,7 +12,7 @@ from seqmed.cli.terminal import counted, tell
 from seqmed.labeling.events import LabelingError, checked_label
 from seqmed.labeling.ledger import Ledger, current_labels
 from seqmed.labeling.log import LabelLog, from_json_lines, to_json_lines
-from seqmed.labeling.rows import cell_text
+from seqmed.labeling.rows import shown_text
 from seqmed.model_file.files import read_file, write_output
 from seqmed.streams.labels import STRING, label_of, text_label
 
@@ -34,7 +34,7 @@ def label_check(progress: Progress) -> Callable[[str], str]:
         label = convert(written)
         if label is None:
             raise LabelingError(f"the labels of this model are of type {column.type}")
-        return cell_text(label)
+        return shown_text(label)
 
     return check
 

@@ -16,8 +16,9 @@ import numpy as np
 from scipy.linalg import LinAlgError, eigh
 
 from seqmed.arrays import Array, Points, stack
+from seqmed.covariance.computed_gram import ComputedGram
 from seqmed.graph.laplacian import Smoothness
-from seqmed.kernels import ComputedGram, Kernel
+from seqmed.kernels import Kernel
 from seqmed.linalg import factorisation
 from seqmed.linalg.factorisation import cholesky, solve_lower, symmetric_product
 from seqmed.linalg.triangular import times_upper

@@ -36,7 +36,7 @@ class Unprojected(ABC):
 
     def project(self, points: Points, coefficients: Array) -> Projection:
         """Raise an error: estimators refuse a budget with these recursions."""
-        raise NotImplementedError("recursion='landmarks' alone projects points")
+        raise NotImplementedError("this recursion has no landmarks of its own to project on")
 
     def residual_variances(self, points: Points) -> Array:
         return self.covariance.kernel.diagonal(points)

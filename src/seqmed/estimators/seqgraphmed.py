@@ -1,4 +1,4 @@
-"""SeqGraphMED: a maximum-margin classifier and a graph, mixed by evidence."""
+"""SeqGraphMED: a maximum-margin classifier, a graph and a linear classifier, mixed by evidence."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ class SeqGraphMED(GraphClassifier):
         Margin expert. None is a `SeqMED` with the `class_weight`, `forgetting` and `random_state`
         of this classifier. Any classifier with `partial_fit`, and `decision_function` or
         `predict_proba`, is accepted; it uses its own parameters. A classifier that has a parameter
-        `unlabeled` receives all rows, unless it is a `SeqMED`. All other classifiers receive only
-        the labeled rows. The estimator is copied; the fitted copy is `estimator_`.
+        `unlabeled` receives all rows; a `SeqMED` uses the unlabeled ones only to measure its
+        kernel. All other classifiers receive only the labeled rows. The estimator is copied; the
+        fitted copy is `estimator_`.
     graph_memory : int >= 2, default=10000
         Largest number of rows kept for the graph. At most half of them are labeled.
     n_neighbors : int >= 1, default=10
@@ -61,14 +62,14 @@ class SeqGraphMED(GraphClassifier):
         Weight of the neighbours relative to a row's own label.
     metric : {"auto", "euclidean", "cosine"} or callable, default="auto"
         Distance of two rows in the graph. "auto" is the distance of the estimator's kernel if the
-        estimator is a `SeqMED` or `SeqLapMED` with a kernel other than "rbf" and "linear".
-        Otherwise it is "euclidean" for dense rows and "cosine" for sparse rows. A callable is a
-        kernel: it maps arrays of shape (n, p) and (m, p) to an (n, m) matrix k, and the squared
-        distance is ``k(x, x) + k(x', x') - 2 k(x, x')``. The metric used is `metric_`.
+        estimator is a `SeqMED` or `SeqLapMED` with a kernel other than "auto", "rbf" and
+        "linear". Otherwise it is "euclidean" for dense rows and "cosine" for sparse rows. A
+        callable is a kernel: it maps arrays of shape (n, p) and (m, p) to an (n, m) matrix k, and
+        the squared distance is ``k(x, x) + k(x', x') - 2 k(x, x')``. The metric used is `metric_`.
     scale : "auto" or None, default="auto"
         Whether columns are divided by their scales. "auto" does so with dense rows if the typical
         deviations of the columns differ by more than a factor of ten, the distance is "euclidean",
-        and the estimator is a `SeqMED` or `SeqLapMED` with ``kernel="rbf"`` and
+        and the estimator is a `SeqMED` or `SeqLapMED` with ``kernel="rbf"`` or "auto" and
         ``gamma="scale"``. The scales are measured again whenever the number of rows has doubled.
         None never scales. The scales used are `scale_`.
     mixture : "evidence" or float in [0, 1], default="evidence"

@@ -12,7 +12,7 @@ from seqmed.graph.laplacian import GraphParameters
 from seqmed.kernels import Kernel
 
 # A batch with up to this many labels is never divided into mini-batches.
-FEATURES_AT_ONCE = 2000
+FEWEST_AT_ONCE = 2000
 
 
 class SeqMED(SequentialClassifier):
@@ -188,7 +188,7 @@ class SeqMED(SequentialClassifier):
         return budget // 2
 
     def _labels_at_once(self, capacity: int) -> int:
-        return max(FEATURES_AT_ONCE, LABELS_AT_ONCE * capacity)
+        return max(FEWEST_AT_ONCE, LABELS_AT_ONCE * capacity)
 
     def _graph_parameters(self) -> GraphParameters:
         return GraphParameters()

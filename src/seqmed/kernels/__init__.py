@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from seqmed.kernels.bounded import blocks
-from seqmed.kernels.computed_gram import ComputedGram
 from seqmed.kernels.counts import DCMFisher, TfIdf
 from seqmed.kernels.given import FromFunction, Precomputed
 from seqmed.kernels.protocol import Expansion, Kernel, evaluate
@@ -54,7 +53,7 @@ def names() -> tuple[str, ...]:
 
 
 __all__ = [
-    "KERNELS", "RBF", "SPECIAL", "ByFormat", "ComputedGram", "DCMFisher", "Expansion",
+    "KERNELS", "RBF", "SPECIAL", "ByFormat", "DCMFisher", "Expansion",
     "FromFunction", "Kernel", "Linear", "Polynomial", "Precomputed", "TfIdf", "blocks", "evaluate",
     "linear_weights", "make_kernel", "names",
 ]  # fmt: skip

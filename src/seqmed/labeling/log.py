@@ -20,7 +20,6 @@ from seqmed.model_file.files import real_path, sync_folder
 
 # Columns of a log. `id` and `label` have the names of these columns in the data.
 COLUMNS = Event._fields
-NAMED_BY_DATA = ("id", "label")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

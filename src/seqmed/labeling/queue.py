@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from seqmed import active
 from seqmed.labeling.events import RANDOM, UNCERTAIN, UNLIKE, RowKey
-from seqmed.labeling.rows import CHECK_SHARE, Pool, cell_text
+from seqmed.labeling.rows import CHECK_SHARE, Pool, shown_text
 
 # Answers from one round to the next, and from the choice of a round to its first card.
 ROUND, LAG = 5, 5
@@ -202,7 +202,7 @@ def predictions(model: Any, pool: Pool, places: list[int]) -> list[tuple[tuple[s
 def class_names(model: Any) -> list[str]:
     """Return the classes of a model as texts."""
     classes = getattr(model, "classes_", None)
-    return [] if classes is None else [cell_text(label) for label in classes.tolist()]
+    return [] if classes is None else [shown_text(label) for label in classes.tolist()]
 
 
 def rounds_to_json(rounds: Mapping[int, tuple[Card, ...]]) -> dict[str, Any]:

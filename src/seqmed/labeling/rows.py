@@ -131,7 +131,7 @@ class Pool:
         """Return the cells of a row as texts by column name; empty cells are left out."""
         row = self.take([self.place(key)])
         names = row.column_names if shown is None else shown
-        texts = {name: cell_text(row.column(name)[0].as_py()) for name in names}
+        texts = {name: shown_text(row.column(name)[0].as_py()) for name in names}
         return {name: text for name, text in texts.items() if text}
 
 
@@ -230,7 +230,9 @@ def as_texts(table: pa.Table) -> pa.Table:
     columns = {}
     for name in table.column_names:
         values = table.column(name).to_pylist()
-        columns[name] = pa.array([None if v is None else cell_text(v) for v in values], pa.string())
+        columns[name] = pa.array(
+            [None if v is None else shown_text(v) for v in values], pa.string()
+        )
     return pa.table(columns)
 
 
@@ -248,7 +250,7 @@ def text_columns(table: pa.Table) -> tuple[str, ...]:
     return tuple(found)
 
 
-def cell_text(value: Any) -> str:
+def shown_text(value: Any) -> str:
     """Return a cell as it is shown."""
     if value is None:
         return ""

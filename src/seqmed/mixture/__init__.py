@@ -1,1 +1,1 @@
-"""The mixture of a margin expert and a graph expert: experts, evidence and weight."""
+"""The mixture of a margin expert, a graph expert and a linear expert, weighted by evidence."""

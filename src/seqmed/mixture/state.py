@@ -49,7 +49,7 @@ class MixtureState(NamedTuple):
     refitted : experts that are fitted on the last labeled rows.
     registry : the classes so far.
     record, score_scales, choice : how the experts are mixed.
-    class_weights : (K,) factors of the graph's scores.
+    class_weights : (K,) factors of the graph's scores, and of rows of refitted experts.
     probes : the last unlabeled rows.
     recent : the last labeled rows.
     column_scale : (p,) the columns of all these rows are divided by it; (0,) if they are never

@@ -8,10 +8,10 @@ A batch is learned in mini-batches (`seqmed.mixture.mini_batches`), each in this
 3. all experts score the last unlabeled rows again, to measure the scales of their scores.
 
 After the last mini-batch the record chooses how the scores are mixed. If it shows a change of the
-concept, all experts start again from the labels since then (`restarted`). The state without the
-new start also learns the next batches. If it predicts them better, the new start is revoked
-(`seqmed.mixture.trial`). If the scales of the columns have changed, all experts start again from
-the kept rows (`rescaled`). Nothing is changed in place.
+concept, all experts start again from the labels since then (`seqmed.mixture.restart`). The state
+without the new start also learns the next batches. If it predicts them better, the new start is
+revoked (`seqmed.mixture.trial`). If the scales of the columns have changed, all experts start again from
+the kept rows. Nothing is changed in place.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class MixtureSettings(NamedTuple):
     class_prior : whether class priors may be used.
     forgetting : factor per batch, in (0, 1].
     restarts : whether the experts start again after a change of the concept.
-    class_weight : parameter ``class_weight`` of the estimator.
+    class_weight : parameter ``class_weight`` of `SeqGraphMED`.
     """
 
     weight: float | None

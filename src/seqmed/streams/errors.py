@@ -1,4 +1,4 @@
-"""Bad rows, errors and warnings, and records that were stored with a model."""
+"""Bad rows, errors and warnings."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import UnionType
-from typing import Any, NamedTuple, TypeVar, get_args, get_origin
-
-from seqmed.model_file.annotations import field_types, is_record, of_type
-
-Kind = TypeVar("Kind")
+from typing import Any, NamedTuple
 
 # Characters shown of a bad value, names in a list, and examples of bad rows for each reason.
 SHOWN, LISTED, EXAMPLES = 40, 10, 3
@@ -153,41 +148,3 @@ def refusing(name: str, kind: str) -> Iterator[None]:
             f"{name} cannot be read as {kind} ({said}): check the file, or name its format with "
             "--format."
         ) from error
-
-
-def read_stored(kind: type[Kind], data: Any, what: str) -> Kind:
-    """Return a dataclass from a stored result of `dataclasses.asdict`.
-
-    Fields are refused unless they are of their annotated types. Lists are read as tuples.
-    """
-    types = field_types(kind)
-    if not isinstance(data, dict) or set(data) != set(types):
-        got = sorted(map(str, data)) if isinstance(data, dict) else type(data).__name__
-        raise StreamError(
-            f"the stored {what} has {got}, expected {sorted(types)}: the file is damaged or of "
-            "another version. Start a new model."
-        )
-    found = {name: nested(types[name], data[name], what) for name in types}
-    for name, value in found.items():
-        if not of_type(value, types[name]):
-            refuse_stored(what, name, value)
-    return kind(**found)
-
-
-def nested(hint: Any, value: Any, what: str) -> Any:
-    """Return a stored value with its lists as tuples and its dictionaries as records."""
-    for each in get_args(hint) if get_origin(hint) is UnionType else (hint,):
-        if is_record(each) and value is not None:
-            read = getattr(each, "from_dict", None)
-            return read(value) if read else read_stored(each, value, what)
-        if get_origin(each) is tuple and isinstance(value, list | tuple):
-            return tuple(nested(get_args(each)[0], part, what) for part in value)
-    return value
-
-
-def refuse_stored(what: str, name: str, value: Any) -> None:
-    """Refuse a stored value."""
-    raise StreamError(
-        f"the stored {what} has {name}={shown(value)}, which is not valid: the model file is "
-        "damaged. Restore it from a copy, or start a new model."
-    )

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from seqmed.streams.columns import levels
 from seqmed.streams.dialects import MISSING_WORDS, NUMBER
-from seqmed.streams.errors import LABEL, Fault, StreamError, read_stored, refuse_stored, shown
+from seqmed.streams.errors import LABEL, Fault, StreamError, shown
+from seqmed.streams.stored import read_stored, refuse_stored
 from seqmed.tables.texts import cell_text
 
 WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,18}))(?:\.0*)?")

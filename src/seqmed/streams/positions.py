@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from seqmed.streams.errors import StreamError, listed, notice, read_stored, refuse_stored, refusing
+from seqmed.streams.errors import StreamError, listed, notice, refusing
 from seqmed.streams.files import Input, accessing, as_utf8, opened
 from seqmed.streams.formats import BINARY, open_table
 from seqmed.streams.limits import BLOCK
+from seqmed.streams.stored import read_stored, refuse_stored
 from seqmed.streams.tables import ReadOptions, Start
 
 # Clocks of file systems are coarse: a file modified less than this many ns ago may be modified

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqmed.arrays import Array, Indices, Points, row_norms_squared, take_rows
-from seqmed.kernels.protocol import Expansion, Kernel, evaluate
+from seqmed.kernels import Expansion, Kernel, evaluate
 
 
 @dataclass(frozen=True)
