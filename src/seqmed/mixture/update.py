@@ -10,8 +10,8 @@ A batch is learned in mini-batches (`seqmed.mixture.mini_batches`), each in this
 After the last mini-batch the record chooses how the scores are mixed. If it shows a change of the
 concept, all experts start again from the labels since then (`seqmed.mixture.restart`). The state
 without the new start also learns the next batches. If it predicts them better, the new start is
-revoked (`seqmed.mixture.trial`). If the scales of the columns have changed, all experts start again from
-the kept rows. Nothing is changed in place.
+revoked (`seqmed.mixture.trial`). If the scales of the columns have changed, all experts start again
+from the kept rows. Nothing is changed in place.
 """
 
 from __future__ import annotations
