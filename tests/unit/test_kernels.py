@@ -10,9 +10,9 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
 from seqmed import SeqLapMED, SeqMED, threads
+from seqmed.covariance.computed_gram import ComputedGram
 from seqmed.kernels import (
     RBF,
-    ComputedGram,
     DCMFisher,
     Expansion,
     FromFunction,
