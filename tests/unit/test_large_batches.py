@@ -31,7 +31,7 @@ def sizes(monkeypatch):
         return DualProblem(**fields)
 
     monkeypatch.setattr(machines, "DualProblem", counted)
-    monkeypatch.setattr(seqmed, "FEATURES_AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(seqmed, "FEWEST_AT_ONCE", AT_ONCE)
     return found
 
 
@@ -111,11 +111,11 @@ def test_rows_in_the_order_of_their_classes():
 
 def test_features_of_landmarks_are_learned_from_many_labels_at_once(monkeypatch):
     """2000 at least: mini-batches cost accuracy there, to 2 points in 100."""
-    monkeypatch.setattr(seqmed, "FEATURES_AT_ONCE", 500)
+    monkeypatch.setattr(seqmed, "FEWEST_AT_ONCE", 500)
     points, labels = rows(1500)
     new, truth = rows(2000, 1)
     found = SeqMED(budget=100, random_state=0).fit(points, labels).score(new, truth)
-    monkeypatch.setattr(seqmed, "FEATURES_AT_ONCE", 10_000)
+    monkeypatch.setattr(seqmed, "FEWEST_AT_ONCE", 10_000)
     whole = SeqMED(budget=100, random_state=0).fit(points, labels).score(new, truth)
     assert whole - 0.02 < found != whole
 
