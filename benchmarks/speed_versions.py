@@ -8,7 +8,7 @@ name. Of several rounds, the median of the ratios counts.
 
 OLD is a folder with the other version and its environment, made by `git worktree add OLD COMMIT`
 and `make bench` in it. `performance_page.py` writes the table of docs/performance.md from
-results/speed_versions.json. The sections "startup" and "threads" are left out: their work is in
+results/speed_versions.json. Sections that are run again replace those in FILE. The sections "startup" and "threads" are left out: their work is in
 other processes or threads. "precomputed" is younger than the versions it could be compared with.
 """
 
@@ -76,6 +76,15 @@ def compare(section: str, old: Path, quick: bool, rounds: int) -> list[dict[str,
     ]
 
 
+def earlier(path: str | None, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the results in a file that were measured with the same settings, or none."""
+    if path and Path(path).exists():
+        found: dict[str, Any] = json.loads(Path(path).read_text())
+        if all(found.get(name) == value for name, value in settings.items()):
+            return found
+    return settings | {"rounds": {}, "sections": {}}
+
+
 def main() -> None:
     """Run all sections, print the ratios, and write them as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -86,12 +95,10 @@ def main() -> None:
     parser.add_argument("--out", help="write the results there as JSON")
     options = parser.parse_args()
     old = options.old.resolve()
-    results: dict[str, Any] = {
-        "quick": options.quick, "rounds": options.rounds, "old": commit_of(old), "sections": {},
-    }  # fmt: skip
+    results = earlier(options.out, {"quick": options.quick, "old": commit_of(old)})
     for section in options.only:
         rows = compare(section, old, options.quick, options.rounds)
-        results["sections"][section] = rows
+        results["sections"][section], results["rounds"][section] = rows, options.rounds
         print(f"\n{section}")
         print_table(
             ("", "new", "old", "ratio"),
