@@ -8,8 +8,9 @@ name. Of several rounds, the median of the ratios counts.
 
 OLD is a folder with the other version and its environment, made by `git worktree add OLD COMMIT`
 and `make bench` in it. `performance_page.py` writes the table of docs/performance.md from
-results/speed_versions.json. Sections that are run again replace those in FILE. The sections "startup" and "threads" are left out: their work is in
-other processes or threads. "precomputed" is younger than the versions it could be compared with.
+results/speed_versions.json. Sections that are run again replace those in FILE. The sections
+"startup" and "threads" are left out: their work is in other processes or threads. "precomputed" is
+younger than the versions it could be compared with.
 """
 
 from __future__ import annotations
