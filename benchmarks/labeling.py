@@ -290,7 +290,7 @@ def rows_of_text(n_rows):
     random = np.random.default_rng(0)
     pairs = messages()
     words = {
-        name: " ".join(text for kind, text in pairs if kind == name).split()
+        name: np.array(" ".join(text for kind, text in pairs if kind == name).split())
         for name in {kind for kind, _ in pairs}
     }
     texts, classes = [], []
