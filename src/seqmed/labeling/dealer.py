@@ -34,7 +34,7 @@ class Dealer:
         self._reserved = set(pool.reserve.tolist())
 
     def deal(self, session: Session) -> bool:
-        """Give a session its cards; return whether there is one, or none is left."""
+        """Fill the hand of a session; return False if it is empty until a round is chosen."""
         first = [key for key in self._ledger.returned[session.person][::-1] if key in self._pool]
         back = {key: session.cards.get(key) or self._card_again(key) for key in first}
         rest = {key: card for key, card in session.cards.items() if key not in back}
