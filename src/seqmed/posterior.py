@@ -1,8 +1,7 @@
 """The posterior after t batches: a Gaussian over functions, with its mean and its covariance.
 
-Unlabeled rows change the covariance, labels change the mean: `seqmed.theory.smoothed_kernel` and
-`seqmed.theory.posterior_mean`. In the current covariance k_t the mean
-without its bias is
+Unlabeled rows change the covariance (`seqmed.theory.smoothed_kernel`), labels change the mean
+(`seqmed.theory.posterior_mean`). In the current covariance k_t the mean without its bias is
 
     m(x) = sum_window k_t(x, x_s) c_s + sum_frozen k_t(x, x_s) c_s + sum_landmarks k_t(x, z) a_z.
 

@@ -123,15 +123,15 @@ def test_the_experts_start_again_from_the_labels_since_the_change():
         if model.update_info_.change is not None:
             since = model.update_info_.change.n_labels
             break
-    stream = model._state
-    assert stream.recent.size == stream.record.size == since
-    assert np.count_nonzero(stream.graph.codes >= 0) == since
-    np.testing.assert_allclose(stream.registry.discounted, np.bincount(stream.recent.codes))
+    state = model._state
+    assert state.recent.size == state.record.size == since
+    assert np.count_nonzero(state.graph.codes >= 0) == since
+    np.testing.assert_allclose(state.registry.discounted, np.bincount(state.recent.codes))
     window = model.estimator_.posterior_.window
-    np.testing.assert_array_equal(window.points, stream.recent.points)
+    np.testing.assert_array_equal(window.points, state.recent.points)
     kernel = model.estimator_.posterior_.covariance.kernel
     alone = SeqMED(gamma=kernel.gamma).partial_fit(
-        stream.recent.points, stream.recent.codes, classes=[0, 1]
+        state.recent.points, state.recent.codes, classes=[0, 1]
     )
     np.testing.assert_allclose(
         model.estimator_.decision_function(X), alone.decision_function(X), atol=1e-2
@@ -238,8 +238,8 @@ def test_parameters_apply_to_both_states_of_a_trial():
     model, rest = on_trial()
     model.set_params(estimator=SeqMED(random_state=0, C=3.0))
     model.partial_fit(rest[0][0], np.full(SIZE, None))
-    stream = model._state
-    assert stream.margin.estimator.C == stream.trial.state.margin.estimator.C == 3.0
+    state = model._state
+    assert state.margin.estimator.C == state.trial.state.margin.estimator.C == 3.0
 
 
 def test_a_class_without_a_label_since_the_change_stays_known():

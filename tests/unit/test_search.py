@@ -1454,3 +1454,20 @@ def test_a_smoothness_that_helps_is_kept(seed):
     assert model.best_params_ == {"beta": 0.1}
     accuracy = model.results_["accuracy"]
     assert accuracy[1] > accuracy[0] + 0.02
+
+
+class WithState(SGDClassifier):
+    """A classifier of another package with an attribute of the name that ours have."""
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        self._state = "mine"
+        return super().partial_fit(X, y, classes=classes, sample_weight=sample_weight)
+
+
+def test_private_attributes_of_other_estimators_are_not_read():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    y = (X[:, 0] > 0).astype(int)
+    model = PrequentialSearch(WithState(random_state=0), {"alpha": [1e-4, 1e-3]})
+    for rows in (slice(0, 20), slice(20, 40), slice(40, 60)):
+        model.partial_fit(X[rows], y[rows], classes=[0, 1])
+    assert model.score(X, y) > 0.8

@@ -54,7 +54,7 @@ class NystroemGram:
         wanted = rows[self.order]
         if wanted.all():
             return self.order, self.known
-        # faster than np.ix_; the transpose, which is the same matrix, is stored by rows
+        # faster than np.ix_; the transpose of the symmetric matrix is stored by rows
         return self.order[wanted], self.known[wanted][:, wanted].T
 
     def _add(self, new: Indices) -> None:

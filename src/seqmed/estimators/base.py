@@ -265,10 +265,16 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         """Return rows in the format of the stream. Call it on a snapshot."""
         return in_format(checked_rows(self, X, reset=False), self._state.sparse)
 
+    @property
+    def _has_labels(self) -> bool:
+        """Whether a label has been learned."""
+        state = getattr(self, "_state", None)
+        return state is not None and bool(state.registry.seen.any())
+
     def _checked_points(self, X: MatrixLike) -> Points:
         """Return rows to predict; refuse if no label has been learned."""
         points = self._points(X)
-        if not self._state.registry.seen.any():
+        if not self._has_labels:
             raise NotFittedError(
                 f"this {type(self).__name__} has learned no label and cannot predict: learn at "
                 "least one labeled row first."

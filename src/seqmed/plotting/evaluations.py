@@ -243,7 +243,7 @@ def precision_recall(
 
 
 def marked(values: Array, offset: float) -> list[int]:
-    """Return places of about five marks that are evenly spaced on an axis from 0 to 1."""
+    """Return about five evenly spaced tick positions for an axis from 0 to 1."""
     wanted = (np.arange(5) + 0.1 + 0.8 * offset) / 5
     places = np.unique(np.searchsorted(values, wanted).clip(max=values.size - 1))
     return [int(place) for place in places]

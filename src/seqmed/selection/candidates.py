@@ -40,10 +40,8 @@ def clone_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def can_predict(candidate: Any) -> bool:
     """Whether a candidate has learned a label."""
     final = getattr(candidate, "_final_estimator", candidate)
-    stream = getattr(final, "_state", None)
-    if stream is not None:
-        return bool(stream.registry.seen.any())
-    return np.size(getattr(final, "classes_", ())) > 0
+    fitted = np.size(getattr(final, "classes_", ())) > 0  # for estimators of other packages
+    return bool(getattr(final, "_has_labels", fitted))
 
 
 def labels_of(

@@ -23,8 +23,8 @@ def similar_name(name: str, names: Sequence[str]) -> str | None:
 def likely_typo(label: Any, known: Iterable[Any]) -> Any:
     """Return the known class that a new label probably misspells, None if there is none.
 
-    The two differ only in case or spaces, or, if both are long enough, by one typing error: a
-    wrong, missing, additional or misplaced character. Numbers, and names with different digits, are
+    The two differ only in case or spaces, or, if both are long enough, by one typo: a wrong,
+    missing, additional or misplaced character. Numbers, and names with different digits, are
     never misspellings.
     """
     if not isinstance(label, str):
