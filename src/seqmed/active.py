@@ -169,7 +169,7 @@ def expected_regret(model: Any, X: MatrixLike) -> Array | None:
     array([0.   , 0.347, 0.   ])
     """
     model, points = prepared(model, X)
-    if model._state.registry.seen.sum() < 2:
+    if model._state.counts.seen.sum() < 2:
         return None
     with threads_and_overflow(model, points):
         known = model._uncertainty(points)

@@ -13,30 +13,35 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Points, take_rows
+from seqmed.arrays import Array, Indices, Mask, Points, take_rows
 from seqmed.covariance.protocol import WindowCovariance
 from seqmed.dual import DualSolution
 
 
 class Rows(NamedTuple):
-    """A validated batch.
+    """A validated batch, or a part of it.
 
     Attributes
     ----------
     points : (n, p) rows, or (n, 1) indices into ``gram``.
-    labeled : (n,) mask of the labeled rows.
-    labels : (l,) labels of the labeled rows.
+    codes : (n,) their classes, -1 for unlabeled rows.
     weights : (n,) positive weights.
-    declared : classes declared by the caller.
     gram : (n, n) precomputed kernel matrix, None without one.
     """
 
     points: Points
-    labeled: NDArray[np.bool_]
-    labels: NDArray[Any]
+    codes: Indices
     weights: Array
-    declared: NDArray[Any]
     gram: Array | None = None
+
+    @property
+    def labeled(self) -> Mask:
+        """Mask (n,) of the labeled rows."""
+        return self.codes >= 0
+
+    def take(self, rows: NDArray[Any]) -> Rows:
+        """Return some of the rows, by a mask or by indices."""
+        return Rows(take_rows(self.points, rows), self.codes[rows], self.weights[rows])
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from seqmed.arrays import Array
-from seqmed.classes import ClassRegistry
+from seqmed.classes import ClassCounts
 from seqmed.kernels import blocks
 
 # Grid of slopes in steps of half an octave. Scores on the margin are +-1. If C is close to
@@ -100,7 +100,7 @@ class Calibration:
 
 def record(
     calibration: Calibration,
-    registry: ClassRegistry,
+    counts: ClassCounts,
     scores: Array,
     codes: NDArray[np.intp],
     weights: Array,
@@ -110,28 +110,25 @@ def record(
     Parameters
     ----------
     calibration : record so far.
-    registry : classes when the rows were scored; at least two of them have labels.
+    counts : labels when the rows were scored; at least two classes have labels.
     scores : (n, machines) scores of the machines.
-    codes : (n,) indices of the true classes in the registry, -1 for classes that are not in it.
-        Rows of classes without earlier labels are left out.
+    codes : (n,) the true classes. Rows of classes without earlier labels are left out.
     weights : (n,) weights of the rows.
     """
-    usable = (codes >= 0) & np.isfinite(scores).all(axis=1)
-    usable[usable] = registry.seen[codes[usable]]
-    places = np.cumsum(registry.seen) - 1
-    of_classes = registry.class_scores(scores[usable])[:, registry.seen]
+    seen = counts.seen
+    usable = seen[codes] & np.isfinite(scores).all(axis=1)
+    places = np.cumsum(seen) - 1
+    of_classes = counts.class_scores(scores[usable])[:, seen]
     return calibration.add(of_classes, places[codes[usable]], weights[usable])
 
 
-def probabilities(calibration: Calibration, registry: ClassRegistry, scores: Array) -> Array:
+def probabilities(calibration: Calibration, counts: ClassCounts, scores: Array) -> Array:
     """Return the probability of every class, (n, K), from the scores of the machines."""
-    of_classes = registry.class_scores(scores)
-    return with_unseen(
-        registry, calibration.probabilities(of_classes[:, registry.seen]), of_classes
-    )
+    of_classes = counts.class_scores(scores)
+    return with_unseen(counts, calibration.probabilities(of_classes[:, counts.seen]), of_classes)
 
 
-def with_unseen(registry: ClassRegistry, seen: Array, of_classes: Array) -> Array:
+def with_unseen(counts: ClassCounts, seen: Array, of_classes: Array) -> Array:
     """Return the probability of every class, (n, K), given those of the classes with labels.
 
     A declared class without a label has the probability ``1 / (n_labels + n_classes)``, by
@@ -139,11 +136,11 @@ def with_unseen(registry: ClassRegistry, seen: Array, of_classes: Array) -> Arra
     largest probability. If rounding makes another probability equal, that of this class is
     increased.
     """
-    unseen = 1.0 / (registry.weights.sum() + registry.classes.size)
-    found = np.full((seen.shape[0], registry.classes.size), unseen)
-    rest = 1.0 - unseen * np.count_nonzero(~registry.seen)
-    found[:, registry.seen] = rest * seen
-    winners = registry.best(of_classes)
+    unseen = 1.0 / (counts.weights.sum() + counts.size)
+    found = np.full((seen.shape[0], counts.size), unseen)
+    rest = 1.0 - unseen * np.count_nonzero(~counts.seen)
+    found[:, counts.seen] = rest * seen
+    winners = counts.best(of_classes)
     beaten = np.flatnonzero(found.argmax(axis=1) != winners)
     found[beaten, winners[beaten]] = np.nextafter(found[beaten].max(axis=1), 2.0)
     return found

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import column_or_1d
 
-from seqmed.arrays import Mask
+from seqmed.arrays import Indices, Mask
 from seqmed.label_dates import as_date, has_no_zone, is_same_date
 from seqmed.label_dtypes import (
     BYTES,
@@ -24,7 +24,9 @@ from seqmed.label_dtypes import (
     STRINGS,
     Labels,
     LabelType,
+    aligned,
     as_objects,
+    canonical,
     type_of_class,
     typed,
 )
@@ -231,3 +233,24 @@ def refuse_coerced_missing(values: Labels, known: Labels | None) -> None:
             f"dtype object, in which {text!r} is a label like any other and missing values stay "
             "missing."
         )
+
+
+# -- classes ---------------------------------------------------------------------------------------
+
+
+def find(values: Labels, classes: Labels) -> Indices:
+    """Return the index of every label in sorted classes of the same type, -1 if it is not found."""
+    if values.size == 0 or classes.size == 0:
+        return np.full(values.size, -1, dtype=np.intp)
+    values, classes = aligned(values, classes)
+    places = np.minimum(np.searchsorted(classes, values), classes.size - 1)
+    return np.where(classes[places] == values, places, -1)
+
+
+def with_labels(classes: Labels, values: Labels) -> Labels:
+    """Return sorted classes with labels of the same type added."""
+    if (find(values, classes) >= 0).all():
+        return classes
+    if not classes.size:
+        return canonical(np.unique(values))
+    return canonical(np.union1d(*aligned(classes, values)))

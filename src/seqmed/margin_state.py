@@ -1,133 +1,428 @@
-"""The state of SeqMED and SeqLapMED (classes, posterior, calibration) and its updates.
+"""The margin learner: parameters, state and updates of SeqMED and SeqLapMED.
 
-The functions expect validated rows and change nothing in place.
+The posterior after one batch is the prior of the next. The functions expect validated rows and
+change nothing in place.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
-from seqmed import calibration, update
-from seqmed.arrays import take_rows
+from seqmed import calibration, covariance, update, window
+from seqmed.arrays import Array, Indices, Mask, Points, no_rows, take_rows
 from seqmed.batch import Batch, Rows, UpdateInfo
 from seqmed.calibration import Calibration
-from seqmed.classes import ClassRegistry, empty_registry
+from seqmed.callers import callers_level
+from seqmed.classes import UNLABELED, ClassCounts, no_classes
+from seqmed.covariance import ExactRecursion, NystroemRecursion
+from seqmed.covariance.low_rank import LowRankCovariance
+from seqmed.covariance.nystroem import nystroem_covariance
 from seqmed.covariance.protocol import Recursion
 from seqmed.graph.laplacian import GraphParameters
+from seqmed.kernels import Kernel, Precomputed
+from seqmed.kernels.bounded import check_overflow
 from seqmed.posterior import Posterior
 from seqmed.settings import Settings
-from seqmed.threads import threads_for
+from seqmed.threads import threads_for, threads_to_score
+
+# Largest C and beta. This limit keeps products with C and beta within the range of doubles.
+LARGEST_PENALTY = 1e100
+# Largest number of labels in one dual with a budget, as a multiple of the kept labeled rows; and
+# the number of labels that SeqMED never divides.
+LABELS_AT_ONCE, FEWEST_AT_ONCE = 4, 2000
+
+
+class Smoothing(NamedTuple):
+    """Parameters of SeqLapMED that SeqMED does not have.
+
+    Attributes
+    ----------
+    beta : smoothness weight.
+    gammas : gamma_A and gamma_I of the paper, which replace C and beta; None without them.
+    graph : the graph of a batch.
+    recursion : name of the recursion of the covariance.
+    n_landmarks : largest number of landmarks.
+    """
+
+    beta: float
+    gammas: tuple[float, float] | None
+    graph: GraphParameters
+    recursion: str
+    n_landmarks: int
+
+
+@dataclass(frozen=True)
+class MarginParameters:
+    """Parameters of the margin learner. SeqMED and SeqLapMED describe them and have the defaults.
+
+    Parameters
+    ----------
+    kernel : the kernel before the first batch; None for a precomputed one.
+    class_weight : (K,) weights of the classes, "balanced", or None.
+    smoothing : parameters of SeqLapMED; None in SeqMED.
+    """
+
+    kernel: Kernel | None
+    C: float
+    slack_shape: float
+    bias: str
+    window: int | None
+    lag: int | None
+    averaging: bool
+    forgetting: float
+    budget: int | None
+    class_weight: Any
+    tol: float
+    max_iter: int
+    smoothing: Smoothing | None = None
+
+    @property
+    def n_landmarks(self) -> int:
+        """Largest number of landmarks."""
+        if self.smoothing is None:
+            return 0 if self.budget is None else self.budget // 2
+        most = self.smoothing.n_landmarks
+        return most if self.budget is None else min(most, self.budget // 2)
+
+    @property
+    def capacity(self) -> int | None:
+        """Number of labeled rows kept within the budget; None for all."""
+        return None if self.budget is None else self.budget - self.n_landmarks
+
+    @property
+    def labels_at_once(self) -> int | None:
+        """Largest number of labels in one dual; None for any number."""
+        if self.capacity is None:
+            return None
+        fewest = FEWEST_AT_ONCE if self.smoothing is None else 0
+        return max(fewest, LABELS_AT_ONCE * self.capacity)
 
 
 class MarginState(NamedTuple):
-    """The state of `SeqMED` and `SeqLapMED`."""
+    """The state of the margin learner.
+
+    Attributes
+    ----------
+    posterior : Gaussian over the functions of all machines.
+    counts : labels of every class so far.
+    calibration : record of earlier scores, for probabilities; None if nothing is recorded.
+    """
 
     posterior: Posterior
-    registry: ClassRegistry
-    calibration: Calibration
-    fixed: dict[str, Any]
-    sparse: bool
+    counts: ClassCounts
+    calibration: Calibration | None
 
 
-def empty_state(
-    recursion: Recursion,
-    graph_parameters: GraphParameters,
-    rows: Rows,
-    bias_variance: float | None,
-    fixed: dict[str, Any],
+# -- the first batch -------------------------------------------------------------------------------
+
+
+def begin(
+    parameters: MarginParameters, rows: Rows, seed: int, *, calibrated: bool = True
 ) -> MarginState:
-    """Return the state before the first batch.
+    """Return the state before the first batch, ``rows``, on which the kernel is measured.
 
-    ``rows`` is the first batch, which determines the format of later rows. If
-    ``bias_variance`` is None, there is one machine per class with a known bias of -1.
+    With ``bias="auto"`` there is one machine per class with a known bias of -1. Otherwise the prior
+    of the bias is diffuse.
     """
-    per_class = bias_variance is None
-    mean, variance = (-1.0, 0.0) if bias_variance is None else (0.0, bias_variance)
-    return MarginState(
-        posterior=update.prior_of(recursion, graph_parameters, rows.points, mean, variance),
-        registry=empty_registry(per_class=per_class),
-        calibration=Calibration(),
-        fixed=fixed,
-        sparse=sp.issparse(rows.points),
-    )
+    if parameters.kernel is None:
+        assert rows.gram is not None
+        kernel: Kernel = Precomputed(rows.gram)
+    else:
+        kernel = parameters.kernel.freeze(rows.points, rows.weights)
+    per_class = parameters.bias == "auto"
+    mean, variance = (-1.0, 0.0) if per_class else (0.0, np.inf)
+    smoothing = parameters.smoothing
+    graph = GraphParameters() if smoothing is None else smoothing.graph
+    recursion = first_recursion(parameters, kernel, rows.points, seed)
+    posterior = update.prior_of(recursion, graph, rows.points, mean, variance)
+    record = Calibration() if calibrated else None
+    return MarginState(posterior, no_classes(per_class), record)
+
+
+def first_recursion(
+    parameters: MarginParameters, kernel: Kernel, points: Points, seed: int
+) -> Recursion:
+    """Return the covariance before the first batch."""
+    n_landmarks, smoothing = parameters.n_landmarks, parameters.smoothing
+    if smoothing is not None:
+        if smoothing.recursion == "spectral" and (sp.issparse(points) or not kernel.on_vectors):
+            got = "sparse X" if sp.issparse(points) else f"a {type(kernel).__name__} kernel"
+            raise ValueError(
+                f"recursion='spectral' got {got}, expected dense X and a kernel on real vectors: "
+                "it evaluates the kernel on singular vectors of X. Use recursion='landmarks' or "
+                "'exact'."
+            )
+        return covariance.make_recursion(
+            smoothing.recursion, kernel, n_landmarks=n_landmarks, seed=seed
+        )
+    if parameters.budget is None or kernel.compact:
+        return ExactRecursion(LowRankCovariance(kernel))
+    return NystroemRecursion(nystroem_covariance(kernel, no_rows(points)), n_landmarks, seed)
+
+
+def with_classes(state: MarginState, places: Indices, declared: Mask) -> MarginState:
+    """Return the state with class c moved to ``places[c]``; -1 drops it.
+
+    ``declared`` (K,) is the mask of the classes afterwards that were declared.
+    """
+    return with_counts(state, places, state.counts.with_classes(places, declared))
+
+
+def with_counts(state: MarginState, places: Indices, counts: ClassCounts) -> MarginState:
+    """Return the state with a machine for every class of other counts."""
+    posterior = state.posterior
+    if not np.array_equal(places, np.arange(counts.size)):
+        transfer, offsets = state.counts.transfer(places, counts)
+        posterior = update.with_machines(posterior, transfer, offsets, known_bias=counts.per_class)
+    return state._replace(posterior=posterior, counts=counts)
+
+
+# -- updates ---------------------------------------------------------------------------------------
 
 
 def learn(
+    state: MarginState, rows: Rows, parameters: MarginParameters, *, new_points: bool
+) -> tuple[MarginState, UpdateInfo]:
+    """Learn a batch, or late labels if its points are not new."""
+    labeled = rows.labeled
+    settings = settings_of(
+        parameters, float(rows.weights[labeled].sum()), float(rows.weights.sum())
+    )
+    infos: list[UpdateInfo] = []
+    for part in parts(rows, state.posterior.n_batches, parameters.labels_at_once):
+        first = new_points and not infos
+        state, info = learn_part(state, part, settings, parameters.class_weight, first)
+        warn_unless_converged(info, parameters.tol)
+        infos.append(info)
+    info = infos[-1].after(infos[:-1])
+    return state, info._replace(C=settings.C, beta=settings.beta)
+
+
+def parts(rows: Rows, seed: int, most: int | None) -> Iterator[Rows]:
+    """Yield the batch in parts of at most ``most`` labels, in random order.
+
+    The first part has all rows, so that the batch has one graph. The labels of the other parts are
+    learned as late labels.
+    """
+    places = np.flatnonzero(rows.labeled)
+    if most is None or places.size <= most:
+        yield rows
+        return
+    order = np.random.default_rng(seed).permutation(places.size)
+    for start in range(0, order.size, most):
+        chosen = places[order[start : start + most]]
+        codes = np.full(rows.codes.size, UNLABELED)
+        codes[chosen] = rows.codes[chosen]
+        yield rows._replace(codes=codes)
+
+
+def learn_part(
     state: MarginState, rows: Rows, settings: Settings, class_weight: Any, new_points: bool
 ) -> tuple[MarginState, UpdateInfo]:
-    """Learn a batch, or late labels if its points are not new.
+    """Learn a part of a batch, or late labels.
 
-    The calibration records the scores of labeled rows under the posterior before the update. The
-    calibration is updated last, because the update decides whether earlier labels are discounted.
+    The calibration records the scores of labeled rows under the posterior before the update. It is
+    updated last, because the update decides whether earlier labels are discounted.
     """
-    labeled = np.flatnonzero(rows.labeled)
-    points, weights = rows.points, rows.weights[labeled]
-    registry = state.registry.declare(rows.declared).add(rows.labels, weights)
+    before, labeled = state, np.flatnonzero(rows.labeled)
+    points, codes, weights = rows.points, rows.codes[labeled], rows.weights[labeled]
+    counts = state.counts.add(codes, weights)
     if not new_points:
         points, labeled = take_rows(points, labeled), np.arange(labeled.size)
-    codes = registry.find(rows.labels)
     batch = Batch(
         points=points,
         labeled=labeled,
-        targets=registry.targets(codes),
+        targets=counts.targets(codes),
         weights=weights,
-        class_weights=registry.class_weights(class_weight)[codes],
+        class_weights=counts.class_weights(class_weight)[codes],
     )
-    scored = bool(labeled.size) and state.registry.seen.sum() > 1
-    posterior = with_classes(state, registry)
+    record, posterior = state.calibration, state.posterior
+    scored = record is not None and bool(labeled.size) and before.counts.seen.sum() > 1
     rows_at_once = max(points.shape[0], posterior.size)
     with threads_for(rows_at_once, posterior.recursion.capacity):
         if scored:
-            geometry = state.posterior.landmark_geometry(batch.labeled_points)
+            geometry = posterior.landmark_geometry(batch.labeled_points)
             batch = replace(batch, geometry=geometry)
         step = update.step if new_points else update.add_labels
         posterior, info = step(posterior, batch, settings)
         left = settings.forgetting if info.forgot else 1.0
-        registry, record = registry.discount(left, codes, weights), state.calibration.forget(left)
-        if scored:
-            record = recorded(state, record, batch, rows.labels)
-    return state._replace(posterior=posterior, registry=registry, calibration=record), info
+        counts = counts.discount(left, codes, weights)
+        if record is not None:
+            record = record.forget(left)
+        if record is not None and scored:
+            with np.errstate(over="ignore", invalid="ignore"):
+                values = before.posterior.mean(batch.labeled_points, batch.geometry)
+            record = calibration.record(record, before.counts, values, codes, weights)
+    return MarginState(posterior, counts, record), info
 
 
-def recorded(
-    before: MarginState, record: Calibration, batch: Batch, labels: NDArray[Any]
-) -> Calibration:
-    """Return the record with the scores that labeled rows had before they were learned."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        scores = before.posterior.mean(batch.labeled_points, batch.geometry)
-    codes = before.registry.find(labels)
-    return calibration.record(record, before.registry, scores, codes, batch.weights)
+def find_labels(
+    state: MarginState, points: Points, codes: Indices | None, parameters: MarginParameters
+) -> Mask:
+    """Return a mask of the rows of the window whose labels are to be retracted."""
+    check_retractable(parameters)
+    kept = state.posterior.window
+    found, missing = window.find(kept, state.counts.own_classes(kept.signs), points, codes)
+    if missing is not None:
+        budget = "" if parameters.budget is None else f"budget={parameters.budget}, "
+        raise ValueError(
+            f"row {missing} of X is not among the {kept.size} labeled rows in the window "
+            f"({budget}window={parameters.window}, lag={parameters.lag}), expected one of them, "
+            "with the values and the label it was learned with: the multipliers of all other rows "
+            "are frozen. To keep all rows, start a new model with window=None, lag=None and "
+            "budget=None."
+        )
+    return found
+
+
+class Retraction(NamedTuple):
+    """The outcome of a retraction of labels.
+
+    Attributes
+    ----------
+    state, info : the state without the labels, and its report.
+    kept : (K,) mask of the classes that are kept.
+    """
+
+    state: MarginState
+    info: UpdateInfo
+    kept: Mask
 
 
 def retract(
-    state: MarginState, rows: NDArray[np.bool_], settings: Settings
-) -> tuple[MarginState, UpdateInfo]:
-    """Retract the labels of some rows of the window, by a mask (n,)."""
-    window = state.posterior.window
-    weights = window.weights[rows]
-    codes = state.registry.own_classes(window.signs[rows])
-    registry = state.registry.remove(codes, weights, window.discounted[rows])
+    state: MarginState, rows: Mask, parameters: MarginParameters, kept: Mask | None = None
+) -> Retraction:
+    """Retract the labels of some rows of the window, by a mask (n,).
+
+    ``kept`` (K,) are the classes to keep; None keeps those with labels and the declared ones.
+    """
+    labeled = state.posterior.window.take(rows)
+    settings = settings_of(parameters, 0.0, float(labeled.weights.sum()))
+    codes = state.counts.own_classes(labeled.signs)
+    counts = state.counts.remove(codes, labeled.weights, labeled.discounted)
+    kept = counts.kept if kept is None else kept
+    places = np.where(kept, np.cumsum(kept) - 1, -1)
     batch = Batch(
-        points=take_rows(window.points, rows),
-        labeled=np.arange(weights.size),
-        targets=window.signs[rows],
-        weights=weights,
-        class_weights=np.ones(weights.size),
+        points=labeled.points,
+        labeled=np.arange(labeled.size),
+        targets=labeled.signs,
+        weights=labeled.weights,
+        class_weights=np.ones(labeled.size),
     )
-    posterior = with_classes(state, registry)
-    with threads_for(posterior.size):
-        posterior, info = update.retract(posterior, batch, rows, settings)
-    return state._replace(posterior=posterior, registry=registry), info
+    state = with_counts(state, places, counts.with_classes(places, counts.declared[kept]))
+    with threads_for(state.posterior.size):
+        posterior, info = update.retract(state.posterior, batch, rows, settings)
+    warn_unless_converged(info, parameters.tol)
+    return Retraction(state._replace(posterior=posterior), info, kept)
 
 
-def with_classes(state: MarginState, registry: ClassRegistry) -> Posterior:
-    """Return the posterior with machines for the classes of another registry."""
-    if registry.classes.size == state.registry.classes.size:
-        return state.posterior
-    transfer, offsets = state.registry.transfer(registry)
-    return update.with_machines(state.posterior, transfer, offsets, known_bias=registry.per_class)
+def check_retractable(parameters: MarginParameters) -> None:
+    """Refuse a retraction if past means are averaged."""
+    if parameters.averaging:
+        raise ValueError(
+            "retract got averaging=True, expected False: the running mean of past posterior "
+            "means depends on the labels. Start a new model with averaging=False."
+        )
+
+
+# -- scores ----------------------------------------------------------------------------------------
+
+
+def machine_scores(state: MarginState, points: Points) -> Array:
+    """Return the posterior mean of every machine at every row, (n, machines)."""
+    posterior = state.posterior
+    threads = threads_to_score(points.shape[0], posterior.size)
+    with threads, np.errstate(over="ignore", invalid="ignore"):
+        scores = posterior.mean(points)
+    check_overflow(scores)
+    return scores
+
+
+def unscaled_scores(state: MarginState, points: Points) -> Array:
+    """Return class scores (n, K), not divided by roots of label counts; 0 before any label."""
+    if not state.counts.seen.any():
+        return np.zeros((points.shape[0], state.counts.size))
+    return state.counts.unscaled(machine_scores(state, points))
+
+
+# -- parameters of one update ----------------------------------------------------------------------
+
+
+def settings_of(parameters: MarginParameters, labeled_weight: float, weight: float) -> Settings:
+    """Return the settings of an update with these total weights of labeled and of all rows."""
+    C, beta = penalties(parameters, labeled_weight, weight)
+    return Settings(
+        C=C,
+        slack_shape=parameters.slack_shape,
+        beta=float(beta),
+        bias=parameters.bias,
+        tol=parameters.tol,
+        max_iter=parameters.max_iter,
+        lag=parameters.lag,
+        window=parameters.window,
+        averaging=parameters.averaging,
+        forgetting=parameters.forgetting,
+        capacity=parameters.capacity,
+    )
+
+
+def penalties(
+    parameters: MarginParameters, labeled_weight: float, weight: float
+) -> tuple[float, float]:
+    """Return C and beta of a batch, given the total weights of labeled rows and of all rows."""
+    smoothing, shape = parameters.smoothing, parameters.slack_shape
+    if smoothing is None or smoothing.gammas is None:
+        beta = 0.0 if smoothing is None else smoothing.beta
+        check_penalty(beta, f"beta={beta:g}")
+        return checked_bound(parameters.C, shape, f"C={parameters.C:g}"), beta
+    gamma_A, gamma_I = smoothing.gammas
+    given = f"gamma_A={gamma_A:g}, gamma_I={gamma_I:g}"
+    beta = 0.5 * gamma_I / gamma_A / weight / weight
+    check_penalty(beta, f"{given} with {weight:g} rows makes beta={beta:g}")
+    if labeled_weight == 0:
+        return np.inf, beta
+    C = 0.5 / labeled_weight / gamma_A
+    origin = f"gamma_A={gamma_A:g} with {labeled_weight:g} labels makes C={C:g}"
+    return checked_bound(C, shape, origin), beta
+
+
+def check_penalty(value: float, origin: str) -> None:
+    """Refuse a C or beta whose products would overflow; ``origin`` describes it in the error."""
+    if not float(value) <= LARGEST_PENALTY:
+        raise ValueError(f"{origin}, expected at most {LARGEST_PENALTY:g}: lower the value.")
+
+
+def checked_bound(C: float, slack_shape: float, origin: str) -> float:
+    """Return C; refuse it if it does not exceed the slack shape, or is too large."""
+    check_penalty(C, origin)
+    if slack_shape >= C:
+        raise ValueError(
+            f"{origin}, expected C > slack_shape={slack_shape:g}: otherwise all multipliers are 0 "
+            "and nothing can be learned. Raise C, or lower slack_shape."
+        )
+    return C
+
+
+def warn_unless_converged(info: UpdateInfo, tol: float) -> None:
+    """Warn if a dual of the update was not solved to ``tol``."""
+    worst = max(info.solved, key=lambda solution: solution.violation, default=None)
+    if worst is None or worst.status == "converged":
+        return
+    remedy = {
+        "max_iter": "Raise max_iter, raise tol, or scale the features",
+        "rounding": "Double precision allows no better solution: raise tol, or scale the features",
+    }[worst.status]
+    warnings.warn(
+        f"the dual was not solved to tol={tol:g}: the KKT violation is {worst.violation:.3g}, the "
+        f"duality gap {worst.gap:.3g} ({worst.relative_gap:.1e} of the objective) after "
+        f"{worst.n_iter} iterations. {remedy}.",
+        ConvergenceWarning,
+        stacklevel=callers_level(),
+    )

@@ -1,32 +1,36 @@
-"""The state of GraphPropagation (classes, graph) and its updates.
+"""The state of GraphPropagation and its updates: the graph, and the labels of every class.
 
 The functions expect validated rows and change nothing in place.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from seqmed.arrays import Array, Indices, Mask, Points
 from seqmed.batch import Rows
-from seqmed.classes import ClassRegistry, empty_registry
+from seqmed.classes import UNLABELED, ClassCounts, no_classes
 from seqmed.graph import propagation
-from seqmed.graph.graph_state import UNLABELED, GraphState
+from seqmed.graph.graph_state import GraphState
 from seqmed.graph.propagation import GraphInfo
 from seqmed.threads import one_thread
 
 
 class PropagationState(NamedTuple):
-    """The state of `GraphPropagation`."""
+    """The state of `GraphPropagation`.
+
+    Attributes
+    ----------
+    graph : the kept rows and the influence of every class on them.
+    counts : labels of every class so far.
+    n_batches : batches learned.
+    """
 
     graph: GraphState
-    registry: ClassRegistry
+    counts: ClassCounts
     n_batches: int
-    fixed: dict[str, Any]
-    sparse: bool
 
     @property
     def n_labeled(self) -> int:
@@ -34,10 +38,18 @@ class PropagationState(NamedTuple):
         return int(np.count_nonzero(self.graph.codes >= 0))
 
 
-def empty_state(graph: GraphState, rows: Rows, fixed: dict[str, Any]) -> PropagationState:
-    """Return the state before the first batch, ``rows``."""
-    registry = empty_registry(per_class=True)
-    return PropagationState(graph, registry, 0, fixed, sp.issparse(rows.points))
+def begin(graph: GraphState) -> PropagationState:
+    """Return the state before the first batch."""
+    return PropagationState(graph, no_classes(per_class=True), 0)
+
+
+def with_classes(state: PropagationState, places: Indices, declared: Mask) -> PropagationState:
+    """Return the state with class c moved to ``places[c]``; -1 drops it.
+
+    ``declared`` (K,) is the mask of the classes afterwards that were declared.
+    """
+    graph = state.graph.with_classes(places, declared.size)
+    return state._replace(graph=graph, counts=state.counts.with_classes(places, declared))
 
 
 def learn(
@@ -50,39 +62,53 @@ def learn(
     discounted by batches with labels only.
     """
     forgetting = forgetting if new_batch and state.n_batches else 1.0
-    has_labels, weights = bool(rows.labeled.any()), rows.weights[rows.labeled]
-    registry = state.registry.declare(rows.declared).add(rows.labels, weights)
-    graph = state.graph.forget(forgetting, new_labels=has_labels)
-    graph = graph.with_classes(state.registry.indices_in(registry), registry.classes.size)
-    codes = np.full(rows.weights.size, UNLABELED)
-    codes[rows.labeled] = registry.find(rows.labels)
-    registry = registry.discount(forgetting if has_labels else 1.0, codes[rows.labeled], weights)
-    label_weights = np.where(rows.labeled, rows.weights, 0.0)
+    labeled = rows.labeled
+    codes, weights = rows.codes[labeled], rows.weights[labeled]
+    counts = state.counts.add(codes, weights)
+    counts = counts.discount(forgetting if codes.size else 1.0, codes, weights)
+    graph = state.graph.forget(forgetting, new_labels=bool(codes.size))
+    label_weights = np.where(labeled, rows.weights, 0.0)
     with one_thread():
         stored = graph.rows.metric.store(rows.points)
-        graph, info = propagation.learn(graph, stored, codes, label_weights, late=not new_points)
-    n_batches = state.n_batches + new_batch
-    return state._replace(graph=graph, registry=registry, n_batches=n_batches), info
+        graph, info = propagation.learn(
+            graph, stored, rows.codes, label_weights, late=not new_points
+        )
+    return PropagationState(graph, counts, state.n_batches + new_batch), info
 
 
-def retract(
-    state: PropagationState, points: Points, codes: Indices | None
-) -> tuple[PropagationState, GraphInfo, Mask]:
-    """Retract the labels of some rows; also return a mask (n,) of the labels that were found.
+class Retraction(NamedTuple):
+    """The outcome of a retraction of labels.
 
-    ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have. If a label
-    is not found, the state is meaningless.
+    Attributes
+    ----------
+    state, info : the state without the labels, and its report.
+    kept : (K,) mask of the classes that are kept.
+    found : (n,) mask of the labels that were found. If one was not, the state is meaningless.
     """
-    graph, registry = state.graph, state.registry
-    stored = graph.rows.metric.store(points)
+
+    state: PropagationState
+    info: GraphInfo
+    kept: Mask
+    found: Mask
+
+
+def retract(state: PropagationState, points: Points, codes: Indices | None) -> Retraction:
+    """Retract the labels of some rows.
+
+    ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have.
+    """
+    stored = state.graph.rows.metric.store(points)
     wanted = np.full(points.shape[0], UNLABELED) if codes is None else codes
     with one_thread():
-        new, info, found, removed, weights = propagation.retract(graph, stored, wanted)
+        graph, info, found, removed, weights = propagation.retract(state.graph, stored, wanted)
     if codes is not None:
         found = found & (codes >= 0)
-    remaining = registry.remove(removed[found].astype(np.intp), weights[found], weights[found])
-    new = new.with_classes(registry.indices_in(remaining), remaining.classes.size)
-    return state._replace(graph=new, registry=remaining), info, found
+    weights = weights[found]
+    counts = state.counts.remove(removed[found].astype(np.intp), weights, weights)
+    kept = counts.kept
+    places = np.where(kept, np.cumsum(kept) - 1, -1)
+    state = with_classes(state._replace(graph=graph, counts=counts), places, counts.declared[kept])
+    return Retraction(state, info, kept, found)
 
 
 def scores(state: PropagationState, points: Points) -> Array:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seqmed.arrays import Array, Indices, Points, found_among, stack, take_rows
-from seqmed.classes import ClassRegistry
+from seqmed.classes import ClassCounts
 from seqmed.covariance.protocol import CovarianceFunction
 from seqmed.graph.graph_state import GraphState
 from seqmed.kernels import Kernel, blocks
@@ -66,7 +66,7 @@ class Uncertainty(NamedTuple):
 
 
 def of_posterior(
-    posterior: Posterior, registry: ClassRegistry, points: Points, C: float
+    posterior: Posterior, counts: ClassCounts, points: Points, C: float
 ) -> Uncertainty:
     """Return the uncertainty of a posterior at the given rows.
 
@@ -79,11 +79,11 @@ def of_posterior(
         landmarks = posterior.landmarks.points
         frozen = take_rows(landmarks, ~found_among(landmarks, window.points))
     margins = np.zeros(points.shape[0])
-    if registry.seen.sum() > 1:
-        gaps, best = two_best(registry.class_scores(posterior.mean(points))[:, registry.seen])
-        scale = registry.scale[registry.seen]
+    if counts.seen.sum() > 1:
+        gaps, best = two_best(counts.class_scores(posterior.mean(points))[:, counts.seen])
+        scale = counts.scale[counts.seen]
         own = np.sqrt(np.sum(scale[best] ** 2, axis=1))
-        margins = gaps if registry.n_machines == 1 else gaps / own
+        margins = gaps if counts.n_machines == 1 else gaps / own
     compact = posterior.covariance.kernel.compact
     diffuse = not np.isfinite(posterior.bias_variance)
     return Uncertainty(
@@ -97,7 +97,7 @@ def of_posterior(
 
 
 def of_graph(
-    graph: GraphState, registry: ClassRegistry, points: Points, probabilities: Array
+    graph: GraphState, counts: ClassCounts, points: Points, probabilities: Array
 ) -> Uncertainty:
     """Return the uncertainty of a graph at the given rows, from their distance to labeled rows."""
     rows = graph.rows
@@ -109,8 +109,8 @@ def of_graph(
         labeled = labeled[np.arange(CONDITIONED) * labeled.size // CONDITIONED]
     stored = rows.take(labeled) if labeled.size else rows.blocks[0].take(slice(0, 0))
     margins = np.zeros(points.shape[0])
-    if registry.seen.sum() > 1:
-        margins, _ = two_best(probabilities[:, registry.seen])
+    if counts.seen.sum() > 1:
+        margins, _ = two_best(probabilities[:, counts.seen])
     return Uncertainty(
         points=metric.store(points).rows.astype(np.float64),
         margins=margins,

@@ -39,7 +39,7 @@ def description(path: Path, pipeline: StreamPipeline, progress: Progress) -> dic
 
     contents, record, label = model_file.read(path), progress.record, progress.label
     model, encoding = checkpoint.classifier_of(pipeline), checkpoint.encoder_of(pipeline).encoding_
-    kind, given, registry = type(model).__name__, parameters_of(model), model._state.registry
+    kind, given = type(model).__name__, parameters_of(model)
     default = parameters_of(parameters.ESTIMATORS.get(kind.lower(), type(model))())
     return {
         "file": {
@@ -64,7 +64,9 @@ def description(path: Path, pipeline: StreamPipeline, progress: Progress) -> dic
         },
         "classes": [
             {"class": name, "labels": count}
-            for name, count in zip(registry.classes.tolist(), registry.counts.tolist(), strict=True)
+            for name, count in zip(
+                model.classes_.tolist(), model._state.counts.counts.tolist(), strict=True
+            )
         ],
         "seen": {
             "batches": model.n_batches_,
@@ -120,9 +122,10 @@ def experts(model: Any) -> dict[str, Any]:
             "labeled_rows_in_window": posterior.window.size,
             "duality_gap": json_value(float(margin.duality_gap_)),
             "tol": margin.tol,
-            "calibration_slope": calibration.slope,
-            "labels_in_calibration": calibration.n_scored,
         }
+        if calibration is not None:
+            found["margin"]["calibration_slope"] = calibration.slope
+            found["margin"]["labels_in_calibration"] = calibration.n_scored
         if margin.budget is not None:
             error = float(posterior.projection_error.max(initial=0.0))
             found["margin"]["projection_error"] = json_value(error)

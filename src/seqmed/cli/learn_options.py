@@ -151,7 +151,7 @@ class ParameterOptions:
     )
     metric: str | None = value(help="Distance: auto, euclidean or cosine (default: auto).")
     kernel: str | None = value(
-        help="Kernel: rbf, linear, poly, tfidf or dcm (default: linear for text, rbf otherwise)."
+        help="Kernel: rbf, linear, poly or tfidf (default: linear for text, rbf otherwise)."
     )
     gamma: str | None = value(
         help="Kernel coefficient: scale, auto, or a number > 0 (default: scale)."

@@ -35,7 +35,7 @@ NESTED, COMMON = "estimator__", ("forgetting", "random_state")
 # A fixed seed: a command that was killed before its first save gives the same result again.
 DEFAULT_SEED = 0
 # Kernels of plain counts of words.
-COUNT_KERNELS = ("tfidf", "dcm")
+COUNT_KERNELS = ("tfidf",)
 # Options of the encoder, by parameter, and those that are lists.
 ENCODER_OPTIONS = {
     "features": "--features", "missing_values": "--na", "scale": "--no-scale",

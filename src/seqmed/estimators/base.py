@@ -13,9 +13,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from seqmed.arrays import Array, Indices, Points
-from seqmed.batch import Rows
-from seqmed.classes import ClassRegistry
-from seqmed.estimators.batch_validation import BatchValidator
+from seqmed.estimators.batch_validation import BatchValidator, ClassifiedRows, Started
 from seqmed.estimators.validation import MatrixLike, checked_rows, in_format
 from seqmed.label_dtypes import aligned
 from seqmed.snapshots import snapshot
@@ -25,15 +23,16 @@ from seqmed.uncertainty import Uncertainty
 class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
     """A classifier that learns a stream batch by batch.
 
-    The state is one immutable object, ``_state``, with the classes so far (``registry``), the
-    format of the rows (``sparse``) and the parameters that may not change (``fixed``). An update
-    replaces this object. Every method reads a snapshot.
+    Labels become class numbers here. The learner below knows these numbers only; its state is one
+    immutable object, ``_state``, with the labels of every class counted (``counts``). An update
+    replaces the state and the classes together. Every method reads a snapshot.
     """
 
     classes_: NDArray[Any]
     n_features_in_: int
     n_batches_: int
     _state: Any
+    _started: Started
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -68,9 +67,9 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         """
         self._check_parameters(None)
         model = snapshot(self)
-        rows = model._validate_batch(X, y, None, sample_weight, None, alone=True)
-        model._check_labels(rows, alone=True, new_points=True)
-        model._learn_all(rows)
+        batch = model._validate_batch(X, y, None, sample_weight, None, alone=True)
+        model._check_labels(batch.rows, alone=True, new_points=True)
+        model._learn_all(batch)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
 
@@ -114,14 +113,13 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         ValueError
             If a parameter, X or y is invalid. The classifier is then unchanged.
         """
-        state = getattr(self, "_state", None)
-        self._check_parameters(state)
-        self._check_kernel("partial_fit")
-        self._check_new_points(new_points)
-        model = snapshot(self)
-        rows = model._validate_batch(X, y, classes, sample_weight, state)
-        model._check_labels(rows, alone=False, new_points=new_points)
-        model._learn_batch(rows, state, new_points=new_points)
+        model, before = snapshot(self), getattr(self, "_started", None)
+        model._check_parameters(before)
+        model._check_kernel("partial_fit")
+        model._check_new_points(new_points)
+        batch = model._validate_batch(X, y, classes, sample_weight, before)
+        model._check_labels(batch.rows, alone=False, new_points=new_points)
+        model._learn_batch(batch, getattr(model, "_state", None), new_points=new_points)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
 
@@ -153,7 +151,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         self._check_kernel("retract")
         model = self._snapshot()
         points = model._points(X)
-        model._check_parameters(model._state)
+        model._check_parameters(model._started)
         codes = None if y is None else model._codes_to_retract(y, points.shape[0])
         model._retract(points, codes)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
@@ -176,8 +174,9 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
             ``classes_[1]`` minus that of ``classes_[0]``. For one class, its score. The column of
             a declared class without a label is meaningless, and `predict` ignores it.
         """
-        registry, scores = self._class_scores(X)
-        scores = registry.compared(scores)
+        model = self._snapshot()
+        of_classes = model._class_scores(model._checked_points(X))
+        scores: Array = model._state.counts.compared(of_classes)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: MatrixLike) -> NDArray[Any]:
@@ -193,13 +192,15 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         labels : ndarray of shape (n_samples,)
             Class with the largest score at every row, among classes with at least one label.
         """
-        registry, scores = self._class_scores(X)
-        labels: NDArray[Any] = registry.classes[registry.best(scores)]
+        model = self._snapshot()
+        scores = model._class_scores(model._checked_points(X))
+        labels: NDArray[Any] = model.classes_[model._state.counts.best(scores)]
         return labels
 
-    @abstractmethod
     def predict_proba(self, X: MatrixLike) -> Array:
         """Return the probability of every class at every row, (n_samples, n_classes)."""
+        model = self._snapshot()
+        return model._probabilities(model._checked_points(X))
 
     def predict_log_proba(self, X: MatrixLike) -> Array:
         """Return the logarithm of the probability of every class at every row.
@@ -241,7 +242,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
             If no row is labeled.
         """
         model = self._snapshot()
-        labeled, labels = model._split_labels(y, model._state.registry.classes)
+        labeled, labels = model._split_labels(y, model.classes_)
         if not labels.size:
             raise ValueError(
                 f"score got no labeled row among {labeled.size}, expected at least one: pass true "
@@ -263,13 +264,13 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
 
     def _points(self, X: MatrixLike) -> Points:
         """Return rows in the format of the stream. Call it on a snapshot."""
-        return in_format(checked_rows(self, X, reset=False), self._state.sparse)
+        return in_format(checked_rows(self, X, reset=False), self._started.sparse)
 
     @property
     def _has_labels(self) -> bool:
         """Whether a label has been learned."""
         state = getattr(self, "_state", None)
-        return state is not None and bool(state.registry.seen.any())
+        return state is not None and bool(state.counts.seen.any())
 
     def _checked_points(self, X: MatrixLike) -> Points:
         """Return rows to predict; refuse if no label has been learned."""
@@ -287,11 +288,11 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         """Refuse ``method`` if it needs kernel values that are not available."""
 
     @abstractmethod
-    def _learn_all(self, rows: Rows) -> None:
+    def _learn_all(self, batch: ClassifiedRows) -> None:
         """Learn the batch of `fit`."""
 
     @abstractmethod
-    def _learn_batch(self, rows: Rows, state: Any, *, new_points: bool) -> None:
+    def _learn_batch(self, batch: ClassifiedRows, state: Any, *, new_points: bool) -> None:
         """Learn a batch of `partial_fit`, or late labels; ``state`` is None before the first."""
 
     @abstractmethod
@@ -299,8 +300,12 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         """Remove the labels of the given rows; ``codes`` (n,) are their classes, None for any."""
 
     @abstractmethod
-    def _class_scores(self, X: MatrixLike) -> tuple[ClassRegistry, Array]:
-        """Return the classes, and the score of every class at every row, (n, n_classes)."""
+    def _class_scores(self, points: Points) -> Array:
+        """Return the score of every class at validated rows, (n, n_classes)."""
+
+    @abstractmethod
+    def _probabilities(self, points: Points) -> Array:
+        """Return the probability of every class at validated rows, (n, n_classes)."""
 
     @abstractmethod
     def _n_support(self) -> int:

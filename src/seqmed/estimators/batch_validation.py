@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from numbers import Real
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,9 +15,16 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from seqmed.arrays import Array, Indices, Mask, Points, take_rows
 from seqmed.batch import Rows
-from seqmed.classes import find
+from seqmed.classes import UNLABELED, moved
 from seqmed.estimators.validation import MatrixLike, check_weights, checked_rows, in_format
-from seqmed.labels import as_label_array, is_marked, is_minus_one, split_labels
+from seqmed.labels import (
+    as_label_array,
+    find,
+    is_marked,
+    is_minus_one,
+    split_labels,
+    with_labels,
+)
 
 
 @cache
@@ -29,6 +37,36 @@ def made_constraints(kind: Any) -> dict[str, list[Any]]:
     }
 
 
+class Started(NamedTuple):
+    """What the first batch of a stream determines.
+
+    Attributes
+    ----------
+    sparse : whether the rows are sparse.
+    fixed : parameters that may not change any more, with their values.
+    """
+
+    sparse: bool
+    fixed: dict[str, Any]
+
+
+class ClassifiedRows(NamedTuple):
+    """A validated batch, and the classes after it.
+
+    Attributes
+    ----------
+    rows : the batch, with class numbers instead of labels.
+    classes : (K,) sorted classes after the batch.
+    places : (k,) indices of the earlier classes among them.
+    declared : (K,) mask of the classes that the caller has declared.
+    """
+
+    rows: Rows
+    classes: NDArray[Any]
+    places: Indices
+    declared: Mask
+
+
 class BatchValidator(BaseEstimator):
     """Base class of all classifiers: validation of user input."""
 
@@ -37,6 +75,10 @@ class BatchValidator(BaseEstimator):
     # Whether unlabeled rows are learned from. If not, -1 may be a class even if it is the marker.
     _semi_supervised = True
     unlabeled: Any
+    class_weight: Any = None
+    classes_: NDArray[Any]
+    _state: Any
+    _started: Started
 
     # -- parameters ------------------------------------------------------------------------------
 
@@ -51,20 +93,21 @@ class BatchValidator(BaseEstimator):
     def _check_combinations(self) -> None:
         """Refuse parameters that exclude each other."""
 
-    def _check_parameters(self, state: Any) -> None:
-        """Check the parameters before an update; ``state`` is None before the first batch."""
+    def _check_parameters(self, before: Started | None) -> None:
+        """Check the parameters before an update; ``before`` is None before the first batch."""
         self._validate_params()
         self._check_combinations()
-        if state is not None:
-            self._check_unchanged(state.fixed)
+        if before is not None:
+            self._check_unchanged(before.fixed)
 
     def _fixed(self) -> dict[str, Any]:
         """Return the parameters that may not change between two batches."""
         return {name: getattr(self, name) for name in self._fixed_parameters}
 
     def _check_unchanged(self, fixed: dict[str, Any]) -> None:
+        current = self._fixed()
         for name, before in fixed.items():
-            now = getattr(self, name)
+            now = current[name]
             if now is not before and now != before and not self._may_change(name, before, now):
                 raise ValueError(
                     f"{name} was changed from {before!r} to {now!r} after the first batch, "
@@ -84,23 +127,23 @@ class BatchValidator(BaseEstimator):
         y: ArrayLike,
         classes: ArrayLike | None,
         sample_weight: ArrayLike | None,
-        state: Any,
+        before: Started | None,
         *,
         alone: bool = False,
-    ) -> Rows:
-        """Return a batch, checked and converted.
+    ) -> ClassifiedRows:
+        """Return a batch, checked and converted. Call it on a snapshot.
 
-        ``state`` is the state so far, None before the first batch. ``alone`` is True for `fit`,
-        after which no batch follows.
+        ``before`` is None before the first batch. ``alone`` is True for `fit`, after which no batch
+        follows.
         """
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
-        points = checked_rows(self, X, reset=state is None)
+        points = checked_rows(self, X, reset=before is None)
         known = None
-        if state is not None and state.registry.classes.size:
-            known = state.registry.classes
+        if before is not None and self.classes_.size:
+            known = self.classes_
         declared = np.zeros(0) if classes is None else self._check_classes(classes, known)
         if known is None and declared.size:
             known = declared
@@ -111,7 +154,7 @@ class BatchValidator(BaseEstimator):
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, points, ensure_non_negative=True)
             check_weights(weights)
-        points, gram = self._format_rows(points, state)
+        points, gram = self._format_rows(points, before)
         used = weights > 0
         if not used.any():
             raise ValueError(
@@ -123,11 +166,34 @@ class BatchValidator(BaseEstimator):
             labels, labeled = labels[used[labeled]], labeled[used]
         if not declared.size:  # a marker that is a class is still a class after `retract`
             declared = labels[is_marked(labels, self.unlabeled)][:1]
-        return Rows(points, labeled, labels, weights, declared, gram)
+        self._started = before or Started(sp.issparse(points), self._fixed())
+        return self._classified(points, labeled, labels, weights, declared, before, gram)
 
-    def _format_rows(self, X: Points, state: Any) -> tuple[Points, Array | None]:
+    def _classified(
+        self,
+        points: Points,
+        labeled: Mask,
+        labels: NDArray[Any],
+        weights: Array,
+        declared: NDArray[Any],
+        before: Started | None,
+        gram: Array | None,
+    ) -> ClassifiedRows:
+        """Return a batch whose labels are class numbers."""
+        known, already = np.zeros(0), np.zeros(0, dtype=bool)
+        if before is not None:
+            known, already = self.classes_, self._state.counts.declared
+        classes = with_labels(with_labels(known, declared), labels)
+        places = find(known, classes)
+        codes = np.full(points.shape[0], UNLABELED)
+        codes[labeled] = find(labels, classes)
+        now_declared = moved(already, places, classes.size)
+        now_declared[find(declared, classes)] = True
+        return ClassifiedRows(Rows(points, codes, weights, gram), classes, places, now_declared)
+
+    def _format_rows(self, X: Points, before: Started | None) -> tuple[Points, Array | None]:
         """Return rows in the format of the stream, and the precomputed kernel matrix if any."""
-        return in_format(X, sp.issparse(X) if state is None else state.sparse), None
+        return in_format(X, sp.issparse(X) if before is None else before.sparse), None
 
     def _check_new_points(self, new_points: bool) -> None:
         if not isinstance(new_points, bool | np.bool_):
@@ -176,7 +242,7 @@ class BatchValidator(BaseEstimator):
 
     def _check_labels(self, rows: Rows, *, alone: bool, new_points: bool) -> None:
         """Refuse a batch without labels if labels are required."""
-        if not rows.labels.size and (alone or not new_points):
+        if not rows.labeled.any() and (alone or not new_points):
             call = "fit" if alone else "partial_fit(new_points=False)"
             raise ValueError(
                 f"{type(self).__name__}.{call} got no labeled row among {rows.weights.size}, "
@@ -186,16 +252,31 @@ class BatchValidator(BaseEstimator):
 
     def _codes_to_retract(self, y: ArrayLike, n_rows: int) -> Indices:
         """Return the class indices (n,) of the labels to retract."""
-        registry = self._state.registry
-        labeled, labels = self._split_labels(y, registry.classes)
+        labeled, labels = self._split_labels(y, self.classes_)
         if labeled.size != n_rows or not labeled.all():
             raise ValueError(
                 f"retract got {labels.size} labels for {n_rows} rows, expected one label per row: "
                 "pass only rows whose label is to be retracted, or leave y out to retract "
                 "whatever label each row has."
             )
-        codes: Indices = registry.find(labels)
-        return codes
+        return find(labels, self.classes_)
+
+    def _class_weights(self, classes: NDArray[Any]) -> Any:
+        """Return ``class_weight`` with a dict replaced by the weight of every class, (K,)."""
+        given = self.class_weight
+        if not isinstance(given, dict):
+            return given
+        weights: list[Any] = [1.0] * classes.size
+        for label, weight in given.items():
+            place = find(split_labels([label], None, known=classes)[1], classes)
+            if place.size and place[0] >= 0:
+                weights[place[0]] = weight
+        if not all(isinstance(each, Real) and 0 < float(each) < np.inf for each in weights):
+            raise ValueError(
+                f"class_weight got {given!r}, expected positive finite weights: correct the "
+                "weights, or remove the rows of a class to leave it out."
+            )
+        return np.array(weights, dtype=np.float64)
 
 
 def check_declared(labels: NDArray[Any], declared: NDArray[Any]) -> None:

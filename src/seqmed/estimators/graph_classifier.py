@@ -12,10 +12,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import uncertainty
-from seqmed.arrays import Array, Points, take_rows
+from seqmed.arrays import Points
 from seqmed.batch import Rows
 from seqmed.estimators.base import StreamClassifier
-from seqmed.estimators.validation import MatrixLike
+from seqmed.estimators.batch_validation import ClassifiedRows
 from seqmed.graph.graph_state import GraphState, empty_graph
 from seqmed.graph.metrics import make_metric
 from seqmed.kernels import Kernel, make_kernel
@@ -59,26 +59,35 @@ class GraphClassifier(StreamClassifier):
 
     # -- learning --------------------------------------------------------------------------------
 
-    def _learn_all(self, rows: Rows) -> None:
+    def _learn_all(self, batch: ClassifiedRows) -> None:
         """Learn the rows in random order, in mini-batches that count as one batch."""
-        seed = self._drawn_seed()
+        seed, rows = self._drawn_seed(), batch.rows
         order = np.random.default_rng(seed).permutation(rows.weights.size)
         state, info = None, None
         size = self._fit_batch(order.size)
         for start in range(0, order.size, size):
-            part = taken(rows, order[start : start + size])
+            part = rows.take(order[start : start + size])
             if state is None:
-                state = self._begin(part, seed, np.unique(rows.labels))
-            state, info = self._learn_rows(state, part, new_points=True, new_batch=not start)
-        self._commit(state, info)
+                state = self._with_classes(self._begin(part, seed), batch)
+            state, info = self._learn_rows(
+                state, part, batch.classes, new_points=True, new_batch=not start
+            )
+        self._commit(state, info, batch.classes)
 
-    def _learn_batch(self, rows: Rows, state: Any, *, new_points: bool) -> None:
+    def _learn_batch(self, batch: ClassifiedRows, state: Any, *, new_points: bool) -> None:
+        rows = batch.rows
         if state is None:
-            state = self._begin(rows, self._drawn_seed(), rows.declared)
+            state = self._begin(rows, self._drawn_seed())
         elif not new_points:
-            rows = taken(rows, np.flatnonzero(rows.labeled))
-        learned = self._learn_rows(state, rows, new_points=new_points, new_batch=new_points)
-        self._commit(*learned)
+            rows = rows.take(rows.labeled)
+        state, info = self._learn_rows(
+            self._with_classes(state, batch),
+            rows,
+            batch.classes,
+            new_points=new_points,
+            new_batch=new_points,
+        )
+        self._commit(state, info, batch.classes)
 
     def _fit_batch(self, n_rows: int) -> int:
         """Return the size of the mini-batches in which `fit` learns n rows."""
@@ -106,48 +115,32 @@ class GraphClassifier(StreamClassifier):
         metric = state.graph.rows.metric
         return metric.name
 
-    def predict_proba(self, X: MatrixLike) -> Array:
-        model = self._snapshot()
-        return model._probabilities(model._checked_points(X))
-
     def _n_support(self) -> int:
         return uncertainty.CONDITIONED
 
     def _uncertainty(self, points: Points) -> Uncertainty:
         state = self._state
         probabilities = np.zeros((points.shape[0], 0))
-        if state.registry.seen.sum() > 1:
+        if state.counts.seen.sum() > 1:
             probabilities = self._probabilities(points)
-        return uncertainty.of_graph(state.graph, state.registry, points, probabilities)
+        return uncertainty.of_graph(state.graph, state.counts, points, probabilities)
 
     # -- methods of subclasses -------------------------------------------------------------------
 
     @abstractmethod
-    def _begin(self, rows: Rows, seed: int, classes: NDArray[Any]) -> Any:
+    def _begin(self, rows: Rows, seed: int) -> Any:
         """Return the state before the first batch; ``rows`` is this batch."""
 
     @abstractmethod
+    def _with_classes(self, state: Any, batch: ClassifiedRows) -> Any:
+        """Return the state with the classes of a batch."""
+
+    @abstractmethod
     def _learn_rows(
-        self, state: Any, rows: Rows, *, new_points: bool, new_batch: bool
+        self, state: Any, rows: Rows, classes: NDArray[Any], *, new_points: bool, new_batch: bool
     ) -> tuple[Any, Any]:
         """Return the next state and a report. With ``new_batch`` the rows count as a batch."""
 
     @abstractmethod
-    def _commit(self, state: Any, info: Any) -> None:
+    def _commit(self, state: Any, info: Any, classes: NDArray[Any]) -> None:
         """Store a new state and everything that is derived from it."""
-
-    @abstractmethod
-    def _probabilities(self, points: Points) -> Array:
-        """Return the probability of every class at validated rows, (n, n_classes)."""
-
-
-def taken(rows: Rows, order: NDArray[np.intp]) -> Rows:
-    """Return the selected rows of a validated batch, in the given order."""
-    places = np.cumsum(rows.labeled) - 1
-    labeled = rows.labeled[order]
-    return rows._replace(
-        points=take_rows(rows.points, order),
-        labeled=labeled,
-        labels=rows.labels[places[order][labeled]],
-        weights=rows.weights[order],
-    )

@@ -12,11 +12,12 @@ from seqmed import propagation_state
 from seqmed.arrays import Array, Indices, Points
 from seqmed.batch import Rows
 from seqmed.calibration import with_unseen
-from seqmed.classes import ClassRegistry
+from seqmed.estimators.batch_validation import ClassifiedRows
 from seqmed.estimators.graph_classifier import DEFAULT_GRAPH_MEMORY, GraphClassifier
 from seqmed.estimators.validation import MatrixLike
 from seqmed.graph.propagation import GraphInfo
 from seqmed.kernels import Kernel
+from seqmed.label_dtypes import canonical
 from seqmed.propagation_state import PropagationState
 
 
@@ -134,21 +135,29 @@ class GraphPropagation(GraphClassifier):
 
     # -- learning --------------------------------------------------------------------------------
 
-    def _begin(self, rows: Rows, seed: int, classes: NDArray[Any]) -> PropagationState:
-        graph = self._begin_graph(rows, seed, None)
-        return propagation_state.empty_state(graph, rows, self._fixed())
+    def _begin(self, rows: Rows, seed: int) -> PropagationState:
+        return propagation_state.begin(self._begin_graph(rows, seed, None))
+
+    def _with_classes(self, state: PropagationState, batch: ClassifiedRows) -> PropagationState:
+        return propagation_state.with_classes(state, batch.places, batch.declared)
 
     def _learn_rows(
-        self, state: PropagationState, rows: Rows, *, new_points: bool, new_batch: bool
+        self,
+        state: PropagationState,
+        rows: Rows,
+        classes: NDArray[Any],
+        *,
+        new_points: bool,
+        new_batch: bool,
     ) -> tuple[PropagationState, GraphInfo]:
         return propagation_state.learn(
             state, rows, float(self.forgetting), new_points=new_points, new_batch=new_batch
         )
 
-    def _commit(self, state: PropagationState, info: GraphInfo) -> None:
+    def _commit(self, state: PropagationState, info: GraphInfo, classes: NDArray[Any]) -> None:
         self.__dict__.update(
             _state=state,
-            classes_=state.registry.classes,
+            classes_=classes,
             n_batches_=state.n_batches,
             n_kept_=state.graph.rows.size,
             update_info_=info,
@@ -157,7 +166,7 @@ class GraphPropagation(GraphClassifier):
         )
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
-        new, info, found = propagation_state.retract(self._state, points, codes)
+        state, info, kept, found = propagation_state.retract(self._state, points, codes)
         if not found.all():
             row = int(np.flatnonzero(~found)[0])
             raise ValueError(
@@ -166,14 +175,12 @@ class GraphPropagation(GraphClassifier):
                 "with the values and the label it was learned with: correct the row or its label, "
                 "or leave it out."
             )
-        self._commit(new, info)
+        self._commit(state, info, canonical(self.classes_[kept]))
 
     # -- predictions -----------------------------------------------------------------------------
 
-    def _class_scores(self, X: MatrixLike) -> tuple[ClassRegistry, Array]:
-        model = self._snapshot()
-        state = model._state
-        return state.registry, propagation_state.scores(state, model._checked_points(X))
+    def _class_scores(self, points: Points) -> Array:
+        return propagation_state.scores(self._state, points)
 
     def predict_proba(self, X: MatrixLike) -> Array:
         """Return the normalised class scores of every row.
@@ -194,6 +201,5 @@ class GraphPropagation(GraphClassifier):
         return super().predict_proba(X)
 
     def _probabilities(self, points: Points) -> Array:
-        state = self._state
-        scores = propagation_state.scores(state, points)
-        return with_unseen(state.registry, scores[:, state.registry.seen], scores)
+        scores, counts = self._class_scores(points), self._state.counts
+        return with_unseen(counts, scores[:, counts.seen], scores)

@@ -7,7 +7,6 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -15,21 +14,23 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from seqmed.arrays import Array, Indices, Points
 from seqmed.batch import Rows
 from seqmed.calibration import with_unseen
-from seqmed.classes import ClassRegistry, empty_registry
+from seqmed.estimators.batch_validation import ClassifiedRows, Started
 from seqmed.estimators.graph_classifier import DEFAULT_GRAPH_MEMORY, GraphClassifier
+from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.estimators.validation import MatrixLike, is_estimator
+from seqmed.estimators.sequential import SequentialClassifier
+from seqmed.estimators.validation import MatrixLike
 from seqmed.kernels import Kernel
 from seqmed.kernels.bounded import check_overflow
+from seqmed.label_dtypes import canonical
 from seqmed.mixture import column_scales
 from seqmed.mixture import state as mixture_state
 from seqmed.mixture import update as mixture_update
-from seqmed.mixture.experts import make_expert
-from seqmed.mixture.margin_expert import MarginExpert
-from seqmed.mixture.partial_fit_expert import learns_from_unlabeled
-from seqmed.mixture.sequential_expert import is_sequential
-from seqmed.mixture.state import MixtureInfo, MixtureState
-from seqmed.mixture.update import MixtureSettings
+from seqmed.mixture.state import MixtureInfo, MixtureParameters, MixtureState
+
+MARGIN_CLASSIFIERS = (SeqMED, SeqLapMED)
+# Kernels with which the graph uses Euclidean distances.
+EUCLIDEAN_KERNELS = ("rbf", "linear", "auto")
 
 
 class SeqGraphMED(GraphClassifier):
@@ -181,7 +182,6 @@ class SeqGraphMED(GraphClassifier):
 
     _fixed_parameters: tuple[str, ...] = (*GraphClassifier._fixed_parameters, "scale")
 
-    estimator_: Any
     graph_weight_: float
     expert_weights_: dict[str, float]
     class_prior_: str
@@ -248,41 +248,71 @@ class SeqGraphMED(GraphClassifier):
 
     # -- learning ------------------------------------------------------------------------------
 
-    def _template(self) -> Any:
+    def _template(self) -> SequentialClassifier:
         """Return an estimator with the parameters of the margin expert."""
-        if self.estimator is None:
+        given: SequentialClassifier | None = self.estimator
+        if given is None:
             return SeqMED(
                 class_weight=self.class_weight,
                 forgetting=self._factor(),
                 random_state=self.random_state,
             )
-        if not is_estimator(self.estimator):
+        if type(given) not in MARGIN_CLASSIFIERS:
             raise TypeError(
-                f"SeqGraphMED got estimator={self.estimator!r}, expected None or a classifier "
-                "object: pass for example SeqMED(), not a class or a name."
+                f"SeqGraphMED got estimator={given!r}, expected None, or a SeqMED or SeqLapMED "
+                "object: pass for example SeqMED(kernel='linear')."
+            )
+        if given.kernel == "precomputed":
+            raise ValueError(
+                "estimator has kernel='precomputed', expected a kernel that can be evaluated "
+                "between batches: pass the kernel as a callable."
             )
         if self.class_weight is None:
-            return self.estimator
-        if not is_sequential(self.estimator) or self.estimator.class_weight is not None:
+            return given
+        if given.class_weight is not None:
             raise ValueError(
-                f"class_weight={self.class_weight!r} was given with estimator={self.estimator!r}, "
-                "expected a SeqMED or SeqLapMED with class_weight=None: set class_weight in one "
-                "place only, here or in the estimator."
+                f"class_weight={self.class_weight!r} was given with estimator={given!r}, expected "
+                "an estimator with class_weight=None: set class_weight in one place only, here or "
+                "in the estimator."
             )
-        parameters = self.estimator.get_params(deep=False)
-        return type(self.estimator)(**{**parameters, "class_weight": self.class_weight})
+        parameters = given.get_params(deep=False)
+        return type(given)(**{**parameters, "class_weight": self.class_weight})
+
+    def _check_combinations(self) -> None:
+        self._template()._check_parameters(None)
+
+    def _fixed(self) -> dict[str, Any]:
+        template = self._template()
+        nested = {f"estimator__{name}": each for name, each in template._fixed().items()}
+        return {**super()._fixed(), "estimator": type(template).__name__, **nested}
+
+    def _check_unchanged(self, fixed: dict[str, Any]) -> None:
+        before, now = fixed["estimator"], type(self._template()).__name__
+        if now != before:
+            raise ValueError(
+                f"estimator was changed from a {before} to a {now} after the first batch, expected "
+                "the same type for all batches: set it back, or start a new model."
+            )
+        super()._check_unchanged(fixed)
+
+    def _may_change(self, name: str, before: Any, now: Any) -> bool:
+        nested = name.removeprefix("estimator__")
+        return nested != name and self._template()._may_change(nested, before, now)
 
     def _factor(self) -> float:
         """Return the forgetting factor per batch."""
         return 1.0 if self.forgetting == "auto" else float(self.forgetting)
 
-    def _settings(self) -> MixtureSettings:
-        return MixtureSettings(
+    def _parameters(self, classes: NDArray[Any]) -> MixtureParameters:
+        """Return the parameters of an update after which there are these classes."""
+        weights = self._class_weights(classes)
+        return MixtureParameters(
             weight=None if self.mixture == "evidence" else float(self.mixture),
             class_prior=self._resolved_prior() == "evidence",
             forgetting=self._factor(),
             restarts=self.forgetting == "auto",
-            class_weight=self.class_weight,
+            class_weights=weights if isinstance(weights, np.ndarray) else None,
+            margin=self._template()._parameters(classes),
         )
 
     def _resolved_prior(self) -> str:
@@ -293,66 +323,77 @@ class SeqGraphMED(GraphClassifier):
 
     def _fit_batch(self, n_rows: int) -> int:
         # an estimator that learns from unlabeled rows needs the graph of all of them
-        if learns_from_unlabeled(self._template()):
+        if self._template()._semi_supervised:
             return n_rows
         return super()._fit_batch(n_rows)
 
-    def _begin(self, rows: Rows, seed: int, classes: NDArray[Any]) -> MixtureState:
-        margin = make_expert(self._template())
-        sparse = sp.issparse(rows.points)
-        scale = np.zeros(0)
-        if self._scales_columns(margin, sparse):
+    def _begin(self, rows: Rows, seed: int) -> MixtureState:
+        template, scale = self._template(), np.zeros(0)
+        if self._scales_columns(template):
             scale = column_scales.first_column_scales(rows.points)
         rows = rows._replace(points=column_scales.scaled(rows.points, scale))
-        graph = self._begin_graph(rows, seed, margin.frozen_kernel(rows))
-        registry = empty_registry(per_class=True)
-        state = mixture_state.empty_state(
-            graph, margin, registry, rows.points, scale, self._fixed(), sparse
-        )
-        return mixture_state.with_classes(state, registry.declare(classes))
+        kernel = None
+        if template.kernel not in EUCLIDEAN_KERNELS:
+            kernel = template._kernel().freeze(rows.points, rows.weights)
+        graph = self._begin_graph(rows, seed, kernel)
+        parameters = template._parameters(np.zeros(0))
+        return mixture_state.begin(graph, rows, scale, parameters, template._drawn_seed())
 
-    def _scales_columns(self, margin: MarginExpert, sparse: bool) -> bool:
+    def _scales_columns(self, template: SequentialClassifier) -> bool:
         """Whether columns are scaled if their scales differ."""
-        euclidean = self.metric in ("auto", "euclidean") if isinstance(self.metric, str) else False
-        return self.scale == "auto" and not sparse and euclidean and margin.scale_invariant()
+        euclidean = isinstance(self.metric, str) and self.metric in ("auto", "euclidean")
+        # no parameter depends on the unit of the columns
+        invariant = template.kernel in ("rbf", "auto") and template.gamma == "scale"
+        return self.scale == "auto" and not self._started.sparse and euclidean and invariant
+
+    def _with_classes(self, state: MixtureState, batch: ClassifiedRows) -> MixtureState:
+        return mixture_state.with_classes(state, batch.places, batch.declared)
 
     def _learn_rows(
-        self, state: MixtureState, rows: Rows, *, new_points: bool, new_batch: bool
+        self,
+        state: MixtureState,
+        rows: Rows,
+        classes: NDArray[Any],
+        *,
+        new_points: bool,
+        new_batch: bool,
     ) -> tuple[MixtureState, MixtureInfo]:
         return mixture_update.learn(
-            self._with_parameters(state),
-            rows,
-            self._settings(),
-            new_points=new_points,
-            new_batch=new_batch,
+            state, rows, self._parameters(classes), new_points=new_points, new_batch=new_batch
         )
 
-    def _with_parameters(self, state: MixtureState) -> MixtureState:
-        """Return the state with the current parameters of the margin expert."""
-        trial, margin = state.trial, state.margin.with_parameters(self._template())
-        if trial is not None:
-            trial = trial._replace(state=self._with_parameters(trial.state))
-        return state._replace(margin=margin, trial=trial)
-
-    def _commit(self, state: MixtureState, info: MixtureInfo) -> None:
-        estimator = state.margin.estimator
+    def _commit(self, state: MixtureState, info: MixtureInfo, classes: NDArray[Any]) -> None:
         self.__dict__.update(
             _state=state,
-            classes_=state.registry.classes,
+            classes_=classes,
             n_batches_=state.n_batches,
             n_kept_=state.graph.rows.size,
-            estimator_=estimator,
             graph_weight_=state.choice.weight,
             expert_weights_=mixture_state.expert_weights(state),
             class_prior_=self._resolved_prior(),
             update_info_=info,
-            duality_gap_=getattr(estimator, "duality_gap_", float("nan")),
+            duality_gap_=state.margin_info.gap if state.margin_info else float("nan"),
             n_iter_=info.graph.n_iter,
         )
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
-        state = self._with_parameters(self._state)
-        self._commit(*mixture_update.retract(state, points, codes, self._settings()))
+        parameters = self._parameters(self.classes_)
+        state, info, kept = mixture_update.retract(self._state, points, codes, parameters)
+        self._commit(state, info, canonical(self.classes_[kept]))
+
+    # -- fitted attributes -----------------------------------------------------------------------
+
+    @property
+    def estimator_(self) -> SequentialClassifier:
+        """The margin expert as a fitted classifier; its rows are divided by `scale_`."""
+        model = self._snapshot()
+        state, template = model._state, model._template()
+        view = type(template)(**template.get_params(deep=False))
+        view._started = Started(model._started.sparse, template._fixed())
+        view.n_features_in_ = model.n_features_in_
+        assert state.margin_info is not None
+        view._commit(state.margin, state.margin_info, model.classes_)
+        return view
 
     @property
     def scale_(self) -> Array:
@@ -369,10 +410,6 @@ class SeqGraphMED(GraphClassifier):
     def _points(self, X: MatrixLike) -> Points:
         """Return validated rows with scaled columns."""
         return self._state.scaled(super()._points(X))
-
-    def _class_scores(self, X: MatrixLike) -> tuple[ClassRegistry, Array]:
-        model = self._snapshot()
-        return model._state.registry, model._scores(model._checked_points(X))
 
     def predict_proba(self, X: MatrixLike) -> Array:
         """Return the probability of every class at every row.
@@ -392,12 +429,11 @@ class SeqGraphMED(GraphClassifier):
         """
         return super().predict_proba(X)
 
-    def _probabilities(self, points: Points) -> Array:
-        registry, scores = self._state.registry, self._scores(points)
-        return with_unseen(registry, softmax(scores[:, registry.seen], axis=1), scores)
-
-    def _scores(self, points: Points) -> Array:
-        """Return class scores (n, K) at validated rows."""
+    def _class_scores(self, points: Points) -> Array:
         scores = mixture_state.class_scores(self._state, points)
         check_overflow(scores)
         return scores
+
+    def _probabilities(self, points: Points) -> Array:
+        counts, scores = self._state.counts, self._class_scores(points)
+        return with_unseen(counts, softmax(scores[:, counts.seen], axis=1), scores)

@@ -7,23 +7,16 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import covariance
-from seqmed.arrays import Points
 from seqmed.batch import UpdateInfo
-from seqmed.covariance.protocol import Recursion
-from seqmed.estimators.sequential import (
-    DEFAULT_C,
-    DEFAULT_WINDOW,
-    LABELS_AT_ONCE,
-    SequentialClassifier,
-)
-from seqmed.estimators.validation import Registered, check_penalty
+from seqmed.estimators.sequential import DEFAULT_C, DEFAULT_WINDOW, SequentialClassifier
+from seqmed.estimators.validation import Registered
 from seqmed.graph.laplacian import GraphParameters
 from seqmed.kernels import Kernel
-from seqmed.margin_state import MarginState
+from seqmed.margin_state import MarginState, Smoothing
 
 DEFAULT_BETA = 0.01
 
@@ -43,9 +36,9 @@ class SeqLapMED(SequentialClassifier):
 
     Parameters
     ----------
-    kernel : {"rbf", "linear", "poly", "tfidf", "dcm", "auto", "precomputed"}, callable or Kernel, \
+    kernel : {"rbf", "linear", "poly", "tfidf", "auto", "precomputed"}, callable or Kernel, \
             default="rbf"
-        Similarity of two rows. "tfidf" and "dcm" are for rows of word counts. "linear" keeps
+        Similarity of two rows. "tfidf" is for rows of word counts. "linear" keeps
         explicit weights (`coef_`) in constant memory. "auto" is "rbf" if the first batch is dense
         and "linear" if it is sparse. "precomputed" is for `fit` only. A callable maps arrays of
         shape (n, p) and (m, p) to an (n, m) kernel matrix. A Kernel is an object with the methods
@@ -113,10 +106,6 @@ class SeqLapMED(SequentialClassifier):
     ----------------
     slack_shape : float >= 0, default=1.0
         Shape of the slack prior: 1 is MED, 0 is the support vector machine. Less than C.
-    bias_variance : float in [0, inf], default=inf
-        Prior variance of the bias with ``bias="exact"``; other rules require inf. With inf, nothing
-        can be learned from a batch of a single class. With a finite variance, the bias is carried
-        from batch to batch.
     gamma_A : float > 0 or None, default=None
         Weight of the norm, as in the paper. Together with ``gamma_I`` it replaces C and beta: a
         batch of n rows, l of them labeled, has ``C = 1 / (2 l gamma_A)`` and
@@ -128,10 +117,6 @@ class SeqLapMED(SequentialClassifier):
     heat_width : "auto" or float > 0, default="auto"
         Width of heat weights. "auto" is a quarter of the mean squared distance between neighbours
         in the first batch. The value used is `heat_width_`.
-    laplacian : {"normalized", "unnormalized"}, default="normalized"
-        ``I - D^-1/2 W D^-1/2`` or ``D - W``, with edge weights W and vertex degrees D.
-    laplacian_power : int >= 1, default=1
-        Exponent of the Laplacian.
     recursion : {"landmarks", "exact", "spectral"}, default="landmarks"
         Representation of the covariance: "landmarks" projects it on landmarks, in constant memory;
         "exact" keeps every row; "spectral" is the paper's approximation.
@@ -195,7 +180,7 @@ class SeqLapMED(SequentialClassifier):
     `lag` batches with labels. It requires ``averaging=False``.
 
     `C`, `beta`, `gamma_A`, `gamma_I`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may
-    change between batches with `set_params`. The kernel, `bias_variance`, `averaging`, `budget`,
+    change between batches with `set_params`. The kernel, `averaging`, `budget`,
     and the parameters of the graph and the landmarks may not change.
 
     References
@@ -231,16 +216,13 @@ class SeqLapMED(SequentialClassifier):
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "weights": [StrOptions({"heat", "binary"})],
         "heat_width": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
-        "laplacian": [StrOptions({"normalized", "unnormalized"})],
-        "laplacian_power": [Interval(Integral, 1, None, closed="left")],
         "recursion": [Registered(covariance.RECURSIONS)],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
     }
 
     _fixed_parameters = (
         *SequentialClassifier._fixed_parameters,
-        "n_neighbors", "weights", "heat_width", "laplacian", "laplacian_power",
-        "recursion", "n_landmarks",
+        "n_neighbors", "weights", "heat_width", "recursion", "n_landmarks",
     )  # fmt: skip
 
     beta_: float
@@ -269,20 +251,17 @@ class SeqLapMED(SequentialClassifier):
         random_state: int | np.random.RandomState | None = None,
         # for comparison with the paper
         slack_shape: float = 1.0,
-        bias_variance: float = np.inf,
         gamma_A: float | None = None,
         gamma_I: float | None = None,
         weights: str = "heat",
         heat_width: float | str = "auto",
-        laplacian: str = "normalized",
-        laplacian_power: int = 1,
         recursion: str = "landmarks",
     ) -> None:
         super().__init__(
             kernel, gamma=gamma, degree=degree, coef0=coef0, C=C, bias=bias, window=window, lag=lag,
             averaging=averaging, forgetting=forgetting, budget=budget, unlabeled=unlabeled,
             class_weight=class_weight, tol=tol, max_iter=max_iter, random_state=random_state,
-            slack_shape=slack_shape, bias_variance=bias_variance,
+            slack_shape=slack_shape,
         )  # fmt: skip
         self.beta = beta
         self.n_neighbors = n_neighbors
@@ -291,8 +270,6 @@ class SeqLapMED(SequentialClassifier):
         self.gamma_I = gamma_I
         self.weights = weights
         self.heat_width = heat_width
-        self.laplacian = laplacian
-        self.laplacian_power = laplacian_power
         self.recursion = recursion
 
     @property
@@ -303,28 +280,9 @@ class SeqLapMED(SequentialClassifier):
             raise AttributeError("heat_width_ is only available with weights='heat'.")
         return recipe.heat_width
 
-    def _commit(self, new: MarginState, info: UpdateInfo) -> None:
-        super()._commit(new, info)
+    def _commit(self, state: MarginState, info: UpdateInfo, classes: NDArray[Any]) -> None:
+        super()._commit(state, info, classes)
         self.beta_ = info.beta
-
-    def _begin_recursion(self, kernel: Kernel, points: Points, seed: int) -> Recursion:
-        if self.recursion == "spectral" and (sp.issparse(points) or not kernel.on_vectors):
-            got = "sparse X" if sp.issparse(points) else f"kernel={self.kernel!r}"
-            raise ValueError(
-                f"recursion='spectral' got {got}, expected dense X and a kernel on real vectors: "
-                "it evaluates the kernel on singular vectors of X. Use recursion='landmarks' or "
-                "'exact'."
-            )
-        landmarks = self.n_landmarks
-        if self.budget is not None:
-            landmarks = self._landmarks_within_budget(self.budget)
-        return covariance.make_recursion(self.recursion, kernel, n_landmarks=landmarks, seed=seed)
-
-    def _landmarks_within_budget(self, budget: int) -> int:
-        return min(self.n_landmarks, budget // 2)
-
-    def _labels_at_once(self, capacity: int) -> int:
-        return LABELS_AT_ONCE * capacity
 
     def _check_combinations(self) -> None:
         super()._check_combinations()
@@ -367,25 +325,15 @@ class SeqLapMED(SequentialClassifier):
                 "the missing one, or use C and beta."
             )
 
-    def _graph_parameters(self) -> GraphParameters:
-        return GraphParameters(
-            n_neighbors=self.n_neighbors,
-            weights=self.weights,
-            heat_width=None if self.heat_width == "auto" else float(self.heat_width),
-            laplacian=self.laplacian,
-            power=self.laplacian_power,
+    def _smoothing(self) -> Smoothing:
+        gammas = None
+        if self.gamma_A is not None and self.gamma_I is not None:
+            gammas = (self.gamma_A, self.gamma_I)
+        width = None if self.heat_width == "auto" else float(self.heat_width)
+        return Smoothing(
+            beta=DEFAULT_BETA if self.beta is None else self.beta,
+            gammas=gammas,
+            graph=GraphParameters(self.n_neighbors, self.weights, width),
+            recursion=self.recursion,
+            n_landmarks=self.n_landmarks,
         )
-
-    def _penalties(self, labeled_weight: float, weight: float) -> tuple[float, float]:
-        if self.gamma_A is None or self.gamma_I is None:
-            beta = DEFAULT_BETA if self.beta is None else self.beta
-            check_penalty(beta, f"beta={beta:g}")
-            return self._check_slack_shape(self.C, f"C={self.C:g}"), beta
-        beta = 0.5 * self.gamma_I / self.gamma_A / weight / weight
-        given = f"gamma_A={self.gamma_A:g}, gamma_I={self.gamma_I:g}"
-        check_penalty(beta, f"{given} with {weight:g} rows makes beta={beta:g}")
-        if labeled_weight == 0:
-            return np.inf, beta
-        C = 0.5 / labeled_weight / self.gamma_A
-        origin = f"gamma_A={self.gamma_A:g} with {labeled_weight:g} labels makes C={C:g}"
-        return self._check_slack_shape(C, origin), beta

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from seqmed.arrays import Points, no_rows
-from seqmed.covariance import ExactRecursion, NystroemRecursion
-from seqmed.covariance.low_rank import LowRankCovariance
-from seqmed.covariance.nystroem import nystroem_covariance
-from seqmed.covariance.protocol import Recursion
-from seqmed.estimators.sequential import LABELS_AT_ONCE, SequentialClassifier
-from seqmed.graph.laplacian import GraphParameters
-from seqmed.kernels import Kernel
-
-# A batch with up to this many labels is never divided into mini-batches.
-FEWEST_AT_ONCE = 2000
+from seqmed.estimators.sequential import SequentialClassifier
 
 
 class SeqMED(SequentialClassifier):
@@ -32,9 +22,9 @@ class SeqMED(SequentialClassifier):
 
     Parameters
     ----------
-    kernel : {"rbf", "linear", "poly", "tfidf", "dcm", "auto", "precomputed"}, callable or Kernel, \
+    kernel : {"rbf", "linear", "poly", "tfidf", "auto", "precomputed"}, callable or Kernel, \
             default="rbf"
-        Similarity of two rows. "tfidf" and "dcm" are for rows of word counts. "linear" keeps
+        Similarity of two rows. "tfidf" is for rows of word counts. "linear" keeps
         explicit weights (`coef_`) in constant memory. "auto" is "rbf" if the first batch is dense
         and "linear" if it is sparse. "precomputed" is for `fit` only. A callable maps arrays of
         shape (n, p) and (m, p) to an (n, m) kernel matrix. A Kernel is an object with the methods
@@ -93,10 +83,6 @@ class SeqMED(SequentialClassifier):
     ----------------
     slack_shape : float >= 0, default=1.0
         Shape of the slack prior: 1 is MED, 0 is the support vector machine. Less than C.
-    bias_variance : float in [0, inf], default=inf
-        Prior variance of the bias with ``bias="exact"``; other rules require inf. With inf, nothing
-        can be learned from a batch of a single class. With a finite variance, the bias is carried
-        from batch to batch.
 
     Attributes
     ----------
@@ -153,7 +139,7 @@ class SeqMED(SequentialClassifier):
     `lag` batches with labels. It requires ``averaging=False``.
 
     `C`, `class_weight`, `window`, `lag`, `forgetting` and `tol` may change between batches with
-    `set_params`. The kernel, `bias_variance`, `averaging` and `budget` may not change.
+    `set_params`. The kernel, `averaging` and `budget` may not change.
 
     References
     ----------
@@ -177,21 +163,3 @@ class SeqMED(SequentialClassifier):
     """
 
     _semi_supervised = False
-
-    def _begin_recursion(self, kernel: Kernel, points: Points, seed: int) -> Recursion:
-        if self.budget is None or kernel.compact:
-            return ExactRecursion(LowRankCovariance(kernel))
-        landmarks = self._landmarks_within_budget(self.budget)
-        return NystroemRecursion(nystroem_covariance(kernel, no_rows(points)), landmarks, seed)
-
-    def _landmarks_within_budget(self, budget: int) -> int:
-        return budget // 2
-
-    def _labels_at_once(self, capacity: int) -> int:
-        return max(FEWEST_AT_ONCE, LABELS_AT_ONCE * capacity)
-
-    def _graph_parameters(self) -> GraphParameters:
-        return GraphParameters()
-
-    def _penalties(self, labeled_weight: float, weight: float) -> tuple[float, float]:
-        return self._check_slack_shape(self.C, f"C={self.C:g}"), 0.0

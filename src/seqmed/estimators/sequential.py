@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from seqmed import kernels, margin_state, uncertainty, window
-from seqmed.arrays import Array, Indices, Mask, Points
-from seqmed.batch import Rows, UpdateInfo
-from seqmed.covariance.protocol import Recursion
-from seqmed.estimators.prediction import PosteriorPredictor
-from seqmed.estimators.validation import (
-    Registered,
-    check_penalty,
-    square_gram,
-    warn_unless_converged,
-)
-from seqmed.graph.laplacian import GraphParameters
-from seqmed.kernels import Kernel, Precomputed, make_kernel
-from seqmed.margin_state import MarginState
-from seqmed.settings import Settings
+from seqmed import calibration, kernels, margin_state, uncertainty
+from seqmed.arrays import Array, Indices, Points
+from seqmed.batch import UpdateInfo
+from seqmed.calibration import Calibration
+from seqmed.classes import ClassCounts
+from seqmed.estimators.base import StreamClassifier
+from seqmed.estimators.batch_validation import ClassifiedRows, Started
+from seqmed.estimators.validation import MatrixLike, Registered, square_gram
+from seqmed.kernels import Expansion, Kernel, make_kernel
+from seqmed.kernels.bounded import check_overflow
+from seqmed.label_dtypes import canonical
+from seqmed.margin_state import MarginParameters, MarginState, Smoothing
+from seqmed.posterior import Posterior
+from seqmed.threads import threads_to_score
 from seqmed.uncertainty import Uncertainty
 
 DEFAULT_C = 10.0
 # Chosen by prequential accuracy: docs/decisions, 0016 and 0027.
 DEFAULT_WINDOW = 500
-# Largest number of labels in one dual with a budget, as a multiple of the kept labeled rows.
-LABELS_AT_ONCE = 4
 
 
-class SequentialClassifier(PosteriorPredictor):
+class SequentialClassifier(StreamClassifier):
     """A classifier whose posterior after one batch is the prior of the next."""
 
     C_: float
@@ -43,6 +40,8 @@ class SequentialClassifier(PosteriorPredictor):
     duality_gap_: float
     n_iter_: int
     update_info_: UpdateInfo
+    posterior_: Posterior
+    _state: MarginState
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "kernel": [Registered(kernels.KERNELS, *kernels.SPECIAL), callable],
@@ -52,7 +51,6 @@ class SequentialClassifier(PosteriorPredictor):
         "C": [Interval(Real, 0.0, None, closed="neither")],
         "slack_shape": [Interval(Real, 0.0, None, closed="left")],
         "bias": [StrOptions({"auto", "exact", "median"})],
-        "bias_variance": [Interval(Real, 0.0, None, closed="both")],
         "window": [Interval(Integral, 1, None, closed="left"), None],
         "lag": [Interval(Integral, 1, None, closed="left"), None],
         "averaging": ["boolean"],
@@ -67,7 +65,7 @@ class SequentialClassifier(PosteriorPredictor):
 
     # "exact" and "median" may replace each other as the bias; "auto" may not.
     _fixed_parameters: tuple[str, ...] = (
-        "kernel", "gamma", "degree", "coef0", "bias", "bias_variance", "averaging", "budget",
+        "kernel", "gamma", "degree", "coef0", "bias", "averaging", "budget",
     )  # fmt: skip
 
     def __init__(
@@ -91,7 +89,6 @@ class SequentialClassifier(PosteriorPredictor):
         random_state: int | np.random.RandomState | None = None,
         # for comparison with the paper
         slack_shape: float = 1.0,
-        bias_variance: float = np.inf,
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
@@ -110,155 +107,86 @@ class SequentialClassifier(PosteriorPredictor):
         self.max_iter = max_iter
         self.random_state = random_state
         self.slack_shape = slack_shape
-        self.bias_variance = bias_variance
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.kernel == "precomputed"
-        tags.input_tags.positive_only = self.kernel in ("tfidf", "dcm")
+        tags.input_tags.positive_only = self.kernel == "tfidf"
         return tags
 
     # -- learning ------------------------------------------------------------------------------
 
-    def _learn_all(self, rows: Rows) -> None:
-        self._learn_batch(rows, None, new_points=True)
+    def _learn_all(self, batch: ClassifiedRows) -> None:
+        self._learn_batch(batch, None, new_points=True)
+
+    def _learn_batch(
+        self, batch: ClassifiedRows, state: MarginState | None, *, new_points: bool
+    ) -> None:
+        parameters = self._parameters(batch.classes)
+        if state is None:
+            state = margin_state.begin(parameters, batch.rows, self._drawn_seed())
+        state = margin_state.with_classes(state, batch.places, batch.declared)
+        state, info = margin_state.learn(state, batch.rows, parameters, new_points=new_points)
+        self._commit(state, info, batch.classes)
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
-        self._check_retractable()
-        self._retract_rows(self._find_in_window(points, codes))
+        parameters, last = self._parameters(self.classes_), self.update_info_
+        found = margin_state.find_labels(self._state, points, codes, parameters)
+        state, info, kept = margin_state.retract(self._state, found, parameters)
+        info = info._replace(C=last.C, beta=last.beta)
+        self._commit(state, info, canonical(self.classes_[kept]))
 
-    def _retract_rows(self, rows: Mask) -> None:
-        """Remove the labels of window rows, given by a mask."""
-        state = self._state
-        settings = self._settings(0.0, float(state.posterior.window.weights[rows].sum()))
-        new, info = margin_state.retract(state, rows, settings)
-        warn_unless_converged(info, self.tol)
-        self._commit(new, info._replace(C=self.C_, beta=self.update_info_.beta))
-
-    def _learn_batch(self, rows: Rows, state: MarginState | None, *, new_points: bool) -> None:
-        if state is None:
-            state = self._begin(rows)
-        settings = self._settings(
-            float(rows.weights[rows.labeled].sum()), float(rows.weights.sum())
-        )
-        infos: list[UpdateInfo] = []
-        for part in self._mini_batches(rows, state, settings.capacity):
-            first = new_points and not infos
-            state, info = margin_state.learn(state, part, settings, self.class_weight, first)
-            warn_unless_converged(info, self.tol)  # an error if the user turns warnings into errors
-            infos.append(info)
-        info = infos[-1].after(infos[:-1])
-        self._commit(state, info._replace(C=settings.C, beta=settings.beta))
-
-    def _mini_batches(self, rows: Rows, state: MarginState, capacity: int | None) -> Iterator[Rows]:
-        """Yield mini-batches of at most `_labels_at_once` labels, in random order.
-
-        The first mini-batch has all rows, so that the batch has one graph. The labels of the other
-        mini-batches are learned as late labels.
-        """
-        most = rows.labels.size if capacity is None else self._labels_at_once(capacity)
-        if rows.labels.size <= most:
-            yield rows
-            return
-        places = np.flatnonzero(rows.labeled)
-        order = np.random.default_rng(state.posterior.n_batches).permutation(places.size)
-        for start in range(0, order.size, most):
-            chosen = np.sort(order[start : start + most])
-            labeled = np.zeros_like(rows.labeled)
-            labeled[places[chosen]] = True
-            yield rows._replace(labeled=labeled, labels=rows.labels[chosen])
-
-    def _commit(self, new: MarginState, info: UpdateInfo) -> None:
+    def _commit(self, state: MarginState, info: UpdateInfo, classes: NDArray[Any]) -> None:
         """Store a new state and everything that is derived from it."""
+        posterior = state.posterior
         self.__dict__.update(
-            _state=new,
-            classes_=new.registry.classes,
-            n_batches_=new.posterior.n_batches,
-            posterior_=new.posterior,
+            _state=state,
+            classes_=classes,
+            n_batches_=posterior.n_batches,
+            posterior_=posterior,
             update_info_=info,
-            intercept_=new.posterior.intercepts.copy(),
+            intercept_=posterior.intercepts.copy(),
             C_=info.C,
             duality_gap_=info.gap,
             n_iter_=info.n_iter,
         )
 
-    def _format_rows(self, X: Points, state: Any) -> tuple[Points, Array | None]:
+    def _format_rows(self, X: Points, before: Started | None) -> tuple[Points, Array | None]:
         if self.kernel != "precomputed":
-            return super()._format_rows(X, state)
+            return super()._format_rows(X, before)
         gram = square_gram(X)
         return np.arange(gram.shape[0])[:, None], gram
 
-    def _begin(self, rows: Rows) -> MarginState:
-        if rows.gram is not None:
-            kernel: Kernel = Precomputed(rows.gram)
-        else:
-            kernel = make_kernel(self.kernel, self.gamma, self.degree, self.coef0)
-            kernel = kernel.freeze(rows.points, rows.weights)
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        recursion = self._begin_recursion(kernel, rows.points, seed)
-        variance = None if self.bias == "auto" else float(self.bias_variance)
-        return margin_state.empty_state(
-            recursion, self._graph_parameters(), rows, variance, self._fixed()
-        )
+    # -- parameters ----------------------------------------------------------------------------
 
-    def _find_in_window(self, points: Points, codes: Indices | None) -> Mask:
-        """Return a mask of the rows of the window whose labels are to be retracted."""
-        kept, registry = self._state.posterior.window, self._state.registry
-        found, missing = window.find(kept, registry.own_classes(kept.signs), points, codes)
-        if missing is not None:
-            budget = f"budget={self.budget}, " if self.budget is not None else ""
-            raise ValueError(
-                f"row {missing} of X is not among the {kept.size} labeled rows in the window "
-                f"({budget}window={self.window}, lag={self.lag}), expected one of them, with the "
-                "values and the label it was learned with: the multipliers of all other rows are "
-                "frozen. To keep all rows, start a new model with window=None, lag=None and "
-                "budget=None."
-            )
-        return found
-
-    def _settings(self, labeled_weight: float, weight: float) -> Settings:
-        C, beta = self._penalties(labeled_weight, weight)
-        return Settings(
-            C=C,
+    def _parameters(self, classes: NDArray[Any]) -> MarginParameters:
+        """Return the parameters of an update after which there are these classes."""
+        return MarginParameters(
+            kernel=None if self.kernel == "precomputed" else self._kernel(),
+            C=self.C,
             slack_shape=float(self.slack_shape),
-            beta=float(beta),
             bias=self.bias,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            lag=self.lag,
             window=self.window,
+            lag=self.lag,
             averaging=self.averaging,
             forgetting=float(self.forgetting),
-            capacity=None if self.budget is None else self._capacity(self.budget),
+            budget=self.budget,
+            class_weight=self._class_weights(classes),
+            tol=self.tol,
+            max_iter=self.max_iter,
+            smoothing=self._smoothing(),
         )
 
-    def _capacity(self, budget: int) -> int:
-        """Return the number of labeled rows kept within a budget."""
-        return budget - self._landmarks_within_budget(budget)
+    def _kernel(self) -> Kernel:
+        """Return the kernel before the first batch."""
+        return make_kernel(self.kernel, self.gamma, self.degree, self.coef0)
 
-    def _check_slack_shape(self, C: float, origin: str) -> float:
-        """Return C; refuse it if it does not exceed the slack shape, or is too large."""
-        check_penalty(C, origin)
-        if self.slack_shape >= C:
-            raise ValueError(
-                f"{origin}, expected C > slack_shape={self.slack_shape:g}: otherwise all "
-                "multipliers are 0 and nothing can be learned. Raise C, or lower slack_shape."
-            )
-        return C
+    def _smoothing(self) -> Smoothing | None:
+        """Return the parameters of the smoothness term, None without it."""
+        return None
 
-    def _check_retractable(self) -> None:
-        if self.averaging:
-            raise ValueError(
-                "retract got averaging=True, expected False: the running mean of past posterior "
-                "means depends on the labels. Start a new model with averaging=False."
-            )
-
-    def _check_combinations(self) -> None:
-        if self.bias != "exact" and np.isfinite(self.bias_variance):
-            raise ValueError(
-                f"bias={self.bias!r} requires bias_variance=inf, got {self.bias_variance:g}. Set "
-                "bias='exact' to use a finite variance."
-            )
+    def _drawn_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _may_change(self, name: str, before: Any, now: Any) -> bool:
         """Whether only the bias changes between "exact" and "median", which have the same state."""
@@ -272,7 +200,17 @@ class SequentialClassifier(PosteriorPredictor):
                 "matrix of all rows."
             )
 
-    # -- label queries ---------------------------------------------------------------------------
+    # -- predictions ---------------------------------------------------------------------------
+
+    def _class_scores(self, points: Points) -> Array:
+        state = self._state
+        return state.counts.class_scores(margin_state.machine_scores(state, points))
+
+    def _probabilities(self, points: Points) -> Array:
+        state = self._state
+        scores = margin_state.machine_scores(state, points)
+        record = state.calibration or Calibration()
+        return calibration.probabilities(record, state.counts, scores)
 
     def _n_support(self) -> int:
         return self._state.posterior.size
@@ -280,26 +218,106 @@ class SequentialClassifier(PosteriorPredictor):
     def _uncertainty(self, points: Points) -> Uncertainty:
         self._check_kernel("query")
         state = self._state
-        return uncertainty.of_posterior(state.posterior, state.registry, points, self.C)
+        return uncertainty.of_posterior(state.posterior, state.counts, points, self.C)
 
-    # -- methods of subclasses -------------------------------------------------------------------
+    def decision_std(self, X: MatrixLike) -> Array:
+        """Return the posterior standard deviation of the score of every row.
 
-    @abstractmethod
-    def _begin_recursion(self, kernel: Kernel, points: Points, seed: int) -> Recursion:
-        """Return the covariance before the first batch."""
+        Unlabeled rows shrink it and labels do not, so it is not a calibrated error bar.
 
-    @abstractmethod
-    def _landmarks_within_budget(self, budget: int) -> int:
-        """Return the largest number of landmarks within a budget."""
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to score.
 
-    @abstractmethod
-    def _labels_at_once(self, capacity: int) -> int:
-        """Return the largest number of labels in one dual if ``capacity`` labeled rows are kept."""
+        Returns
+        -------
+        standard_deviations : ndarray of shape (n_samples,)
+            ``sqrt(k_t(x, x))``, the same for all classes; k_t is the posterior covariance.
+        """
+        model = self._snapshot()
+        points, posterior = model._points(X), model._state.posterior
+        with (
+            threads_to_score(points.shape[0], posterior.size),
+            np.errstate(over="ignore", invalid="ignore"),
+        ):
+            deviations = posterior.standard_deviation(points)
+        check_overflow(deviations)
+        return deviations
 
-    @abstractmethod
-    def _graph_parameters(self) -> GraphParameters:
-        """Return the parameters of the graph of a batch."""
+    def predict_proba(self, X: MatrixLike) -> Array:
+        """Return the probability of every class at every row.
 
-    @abstractmethod
-    def _penalties(self, labeled_weight: float, weight: float) -> tuple[float, float]:
-        """Return C and beta of a batch, given the total weights of labeled rows and of all rows."""
+        `partial_fit` scores the labeled rows of every batch before it learns them. These scores
+        calibrate the probabilities. The first batch, or `fit` alone, gives no such scores;
+        probabilities then depend on a prior and are less reliable.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to classify.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`. Each row sums to 1, and its largest entry belongs to the
+            class that `predict` returns. A declared class without a label has the probability
+            ``1 / (n_labels + n_classes)``.
+        """
+        return super().predict_proba(X)
+
+    # -- fitted attributes ---------------------------------------------------------------------
+
+    @property
+    def class_scale_(self) -> Array:
+        """Factors of the class scores with ``bias="auto"``, (n_classes,); 0 without a label."""
+        counts: ClassCounts = self._snapshot()._state.counts
+        if not counts.per_class:
+            raise AttributeError("class_scale_ is only available with bias='auto'.")
+        return counts.scale
+
+    @property
+    def gamma_(self) -> float:
+        """Coefficient of an "rbf" or "poly" kernel, resolved on the first batch."""
+        kernel = self._fitted_posterior().covariance.kernel
+        if not hasattr(kernel, "gamma"):
+            raise AttributeError("gamma_ is only available with kernel='rbf' or kernel='poly'.")
+        return float(kernel.gamma)
+
+    @property
+    def n_landmarks_(self) -> int:
+        """Number of landmarks in use."""
+        return self._fitted_posterior().landmarks.size
+
+    @property
+    def support_vectors_(self) -> Points:
+        """Rows with a nonzero multiplier, (n_support, n_features), newest last."""
+        return self._support().points.copy()
+
+    @property
+    def dual_coef_(self) -> Array:
+        """Signed multipliers of the support vectors, (n_machines, n_support)."""
+        return self._support().coefficients.T.copy()
+
+    @property
+    def coef_(self) -> Array:
+        """Explicit weights of a linear kernel, (n_machines, n_features)."""
+        posterior = self._fitted_posterior()
+        if not posterior.covariance.kernel.compact:
+            raise AttributeError("coef_ is only available with kernel='linear'.")
+        return kernels.linear_weights(posterior.mean_parts[0])
+
+    def _support(self) -> Expansion:
+        posterior = self._fitted_posterior()
+        if posterior.covariance.kernel.compact:
+            raise AttributeError(
+                "support vectors are not available with kernel='linear', which keeps explicit "
+                "weights: use coef_."
+            )
+        return posterior.support
+
+    def _fitted_posterior(self) -> Posterior:
+        posterior: Posterior | None = getattr(self, "posterior_", None)
+        if posterior is None:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first.")
+        return posterior

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import warnings
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any, TypeAlias
@@ -12,25 +10,20 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
 from seqmed.arrays import Array, Points, canonical
-from seqmed.batch import UpdateInfo
 
 MatrixLike: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
 """Rows as a user passes them: array-like, data frame or sparse matrix, of shape (n, p)."""
 
-PACKAGE = __name__.partition(".")[0]
 # Largest relative asymmetry of a precomputed kernel matrix that is attributed to rounding.
 ASYMMETRY = 1e-6
 # Range of positive sample weights. This range keeps bounds and slack terms within the range of
 # doubles.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-50, 1e50
-# Largest C and beta. This limit keeps products with C and beta within the range of doubles.
-LARGEST_PENALTY = 1e100
 # Squares of features, and products of two such squares, must stay finite.
 LARGEST_FEATURE = 1e70
 
@@ -95,12 +88,6 @@ def largest_size(values: Array) -> float:
     return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
 
-def check_penalty(value: float, origin: str) -> None:
-    """Refuse a C or beta whose products would overflow; ``origin`` describes it in the error."""
-    if not float(value) <= LARGEST_PENALTY:
-        raise ValueError(f"{origin}, expected at most {LARGEST_PENALTY:g}: lower the value.")
-
-
 def check_weights(weights: Array) -> None:
     """Refuse weights whose products with C would overflow or underflow."""
     strange = (weights > 0) & ((weights < SMALLEST_WEIGHT) | (weights > LARGEST_WEIGHT))
@@ -154,32 +141,6 @@ def in_format(points: Points, sparse: bool) -> Points:
     if sparse:
         return canonical(sp.csr_array(points))
     return points.toarray() if sp.issparse(points) else points
-
-
-def warn_unless_converged(info: UpdateInfo, tol: float) -> None:
-    """Warn if a dual of the update was not solved to ``tol``."""
-    worst = max(info.solved, key=lambda solution: solution.violation, default=None)
-    if worst is None or worst.status == "converged":
-        return
-    remedy = {
-        "max_iter": "Raise max_iter, raise tol, or scale the features",
-        "rounding": "Double precision allows no better solution: raise tol, or scale the features",
-    }[worst.status]
-    warnings.warn(
-        f"the dual was not solved to tol={tol:g}: the KKT violation is {worst.violation:.3g}, the "
-        f"duality gap {worst.gap:.3g} ({worst.relative_gap:.1e} of the objective) after "
-        f"{worst.n_iter} iterations. {remedy}.",
-        ConvergenceWarning,
-        stacklevel=callers_level(),
-    )
-
-
-def callers_level() -> int:
-    """Return the ``stacklevel`` for which a warning shows the line that called the package."""
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
-        level, frame = level + 1, frame.f_back
-    return level - 1
 
 
 def is_estimator(value: Any) -> bool:

@@ -130,7 +130,6 @@ def laplacian_machine(
         n_neighbors=options.pop("n_neighbors"),
         weights=options.pop("weights"),
         heat_width=None if width == "auto" else width,
-        laplacian=options.pop("laplacian", "normalized"),
     )
     if options:
         raise ValueError(f"unknown parameters: {sorted(options)}")

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seqmed.arrays import Array, Indices, Points, bytes_of
-from seqmed.classes import moved
+from seqmed.classes import UNLABELED, moved
 from seqmed.graph.conjugate_gradients import edge_weights
 from seqmed.graph.kept_rows import KeptRows, no_kept_rows
 from seqmed.graph.metrics import Metric
 from seqmed.graph.neighbours import Lists, Single, Slots
 
-UNLABELED = -1
 # A label whose weight is below this fraction of the largest weight is dropped.
 NEGLIGIBLE = 1e-6
 # Number of values gathered at once for the means over neighbours (4 MB).

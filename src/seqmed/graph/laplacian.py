@@ -13,7 +13,6 @@ from scipy.spatial.distance import cdist
 from seqmed.arrays import Array, Indices, Points, row_norms_squared
 from seqmed.kernels import Kernel, blocks
 from seqmed.kernels.vectors import squared_distances
-from seqmed.linalg.factorisation import symmetric_product
 from seqmed.linalg.triangular import semidefinite_factor
 
 # Number of values of neighbour differences computed at once (1 MB).
@@ -40,15 +39,11 @@ class GraphParameters:
     n_neighbors : number of neighbours of a point, >= 1, without the point itself.
     weights : "heat" for ``exp(-d^2 / (4 w))``, or "binary".
     heat_width : the width ``w > 0`` of heat weights; None until it has been measured.
-    laplacian : "normalized" for ``I - D^-1/2 W D^-1/2``, or "unnormalized" for ``D - W``.
-    power : exponent >= 1 of the Laplacian.
     """
 
     n_neighbors: int = 10
     weights: str = "heat"
     heat_width: float | None = None
-    laplacian: str = "normalized"
-    power: int = 1
 
     @property
     def lacks_width(self) -> bool:
@@ -65,22 +60,18 @@ class Neighbours(NamedTuple):
 
 @dataclass(frozen=True)
 class Smoothness:
-    """The penalty ``weight * f' L^power f`` on the values ``f`` (n,) of a function on a batch."""
+    """The penalty ``weight * f' L f`` on the values ``f`` (n,) of a function on a batch."""
 
     laplacian: sp.csr_array
-    power: int
     weight: float
 
     def quadratic(self, values: Array) -> Array:
-        """Return ``weight * F' L^power F``, (r, r), for functions in the columns of F (n, r)."""
-        for _ in range(self.power // 2):
-            values = self.laplacian @ values
-        smoothed = self.laplacian @ values if self.power % 2 else values
-        product = symmetric_product(values.T) if smoothed is values else values.T @ smoothed
+        """Return ``weight * F' L F``, (r, r), for functions in the columns of F (n, r)."""
+        product: Array = values.T @ (self.laplacian @ values)
         return (0.5 * self.weight) * (product + product.T)
 
     def observations(self, functions: Array) -> Array:
-        """Return F, (r, m), with ``F' F = weight * V' L^power V`` for functions V (n, m).
+        """Return F, (r, m), with ``F' F = weight * V' L V`` for functions V (n, m).
 
         The penalty of a combination u is ``|F u|^2``. The penalty is equivalent to r observations
         of zero, where r is at most the smaller of n and m.
@@ -91,9 +82,8 @@ class Smoothness:
         return self.factor().T @ functions
 
     def factor(self) -> Array:
-        """Return R, (n, rank), with ``R R' = weight * L^power``."""
-        dense = np.linalg.matrix_power(self.laplacian.toarray(), self.power)
-        return semidefinite_factor(self.weight * dense)
+        """Return R, (n, rank), with ``R R' = weight * L``."""
+        return semidefinite_factor(self.weight * self.laplacian.toarray())
 
 
 def find_neighbours(kernel: Kernel, points: Points, n_neighbors: int) -> Neighbours:
@@ -217,11 +207,12 @@ def weight_matrix(neighbours: Neighbours, graph_parameters: GraphParameters) -> 
     return sp.csr_array(weights.maximum(weights.T))
 
 
-def laplacian_of(weights: sp.csr_array, kind: str) -> sp.csr_array:
-    """Return the Laplacian; a vertex without any weight has a zero row and is not smoothed."""
+def laplacian_of(weights: sp.csr_array) -> sp.csr_array:
+    """Return the normalised Laplacian ``I - D^-1/2 W D^-1/2`` of a graph with degrees D.
+
+    A vertex without any weight has a zero row and is not smoothed.
+    """
     degrees = np.asarray(weights.sum(axis=1)).ravel()
-    if kind == "unnormalized":
-        return sp.csr_array(sp.diags_array(degrees) - weights)
     connected = degrees > np.finfo(np.float64).tiny
     scale = np.where(connected, 1.0 / np.sqrt(np.where(connected, degrees, 1.0)), 0.0)
     scaled = sp.diags_array(scale) @ weights @ sp.diags_array(scale)
@@ -232,7 +223,4 @@ def smoothness(
     neighbours: Neighbours, graph_parameters: GraphParameters, weight: float
 ) -> Smoothness:
     """Return the penalty of one batch from its neighbours."""
-    laplacian = laplacian_of(
-        weight_matrix(neighbours, graph_parameters), graph_parameters.laplacian
-    )
-    return Smoothness(laplacian, graph_parameters.power, weight)
+    return Smoothness(laplacian_of(weight_matrix(neighbours, graph_parameters)), weight)

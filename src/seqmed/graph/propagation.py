@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array, Indices, Mask, no_indices, row_keys
+from seqmed.classes import UNLABELED
 from seqmed.graph.conjugate_gradients import make_graph, solve
-from seqmed.graph.graph_state import UNLABELED, GraphState
+from seqmed.graph.graph_state import GraphState
 from seqmed.graph.kept_rows import no_kept_rows
 from seqmed.graph.metrics import Euclidean, Stored, clipped
 from seqmed.graph.neighbours import Single

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from seqmed.kernels.bounded import blocks
-from seqmed.kernels.counts import DCMFisher, TfIdf
+from seqmed.kernels.counts import TfIdf
 from seqmed.kernels.given import FromFunction, Precomputed
 from seqmed.kernels.protocol import Expansion, Kernel, evaluate
 from seqmed.kernels.vectors import RBF, ByFormat, Linear, Polynomial, linear_weights
@@ -17,7 +17,6 @@ KERNELS: dict[str, Callable[[float | str, int, float], Kernel]] = {
     "linear": lambda gamma, degree, coef0: Linear(),
     "poly": Polynomial,
     "tfidf": lambda gamma, degree, coef0: TfIdf(),
-    "dcm": lambda gamma, degree, coef0: DCMFisher(),
 }
 # Names of kernels that depend on the rows.
 SPECIAL = ("auto", "precomputed")
@@ -53,7 +52,7 @@ def names() -> tuple[str, ...]:
 
 
 __all__ = [
-    "KERNELS", "RBF", "SPECIAL", "ByFormat", "DCMFisher", "Expansion",
+    "KERNELS", "RBF", "SPECIAL", "ByFormat", "Expansion",
     "FromFunction", "Kernel", "Linear", "Polynomial", "Precomputed", "TfIdf", "blocks", "evaluate",
     "linear_weights", "make_kernel", "names",
 ]  # fmt: skip

@@ -1,8 +1,8 @@
 """The interface of a kernel.
 
-A kernel is a frozen object. Parameters that depend on data (``gamma="scale"``, idf weights, DCM
-concentrations) are learned once, by `Kernel.freeze` on the first batch. They never change, because
-a change would invalidate every multiplier learned before.
+A kernel is a frozen object. Parameters that depend on data (``gamma="scale"``, idf weights) are
+learned once, by `Kernel.freeze` on the first batch. They never change, because a change would
+invalidate every multiplier learned before.
 
 Points are rows, dense (n, p) arrays or CSR (n, p) arrays; both arguments of a call have the same
 format.

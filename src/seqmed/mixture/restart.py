@@ -10,55 +10,46 @@ from dataclasses import replace
 
 import numpy as np
 
-from seqmed.arrays import (
-    Array,
-    Points,
-    found_among,
-    no_indices,
-    stack,
-)
-from seqmed.batch import Rows
+from seqmed import margin_state
+from seqmed.arrays import Array, Points, found_among, no_indices, stack
+from seqmed.batch import Rows, UpdateInfo
+from seqmed.classes import UNLABELED
 from seqmed.graph import propagation
 from seqmed.graph.propagation import GraphInfo
+from seqmed.margin_state import MarginState
 from seqmed.mixture import column_scales, refitted
 from seqmed.mixture.change import Change
 from seqmed.mixture.column_scales import MEASURED
-from seqmed.mixture.margin_expert import MarginExpert
-from seqmed.mixture.mini_batches import MiniBatch
 from seqmed.mixture.recent_rows import RecentRows
 from seqmed.mixture.record import RECORD
 from seqmed.mixture.refitted import RefittedExpert
-from seqmed.mixture.state import (
-    MixtureState,
-    measured_scales_of,
-)
+from seqmed.mixture.state import MixtureParameters, MixtureState, measured_scales_of
 
 
 def restarted(
-    state: MixtureState, change: Change, *, balanced: bool
+    state: MixtureState, change: Change, parameters: MixtureParameters
 ) -> tuple[MixtureState, GraphInfo]:
     """Return the state after a change of the concept; labels before it are forgotten."""
-    registry, recent = state.registry, state.recent
+    counts, recent = state.counts, state.recent
     valid = recent.valid_after(change)
     n_probes = state.probes.shape[0]
     rows = Rows(
         points=stack(recent.points, state.probes),
-        labeled=np.append(valid, np.zeros(n_probes, dtype=bool)),
-        labels=registry.classes[recent.codes[valid]],
+        codes=np.append(np.where(valid, recent.codes, UNLABELED), np.full(n_probes, UNLABELED)),
         weights=np.append(recent.weights, np.ones(n_probes)),
-        declared=registry.classes,
     )
-    margin = learned_anew(state, rows)
+    margin, margin_info = learned_anew(state, rows, parameters)
     recent = recent.take(valid)
-    known = np.bincount(recent.codes, minlength=registry.classes.size) > 0
+    known = np.bincount(recent.codes, minlength=counts.size) > 0
     graph = propagation.without_labels(state.graph, known)
     stored = graph.rows.metric.store(recent.points)
     graph, info = propagation.learn(graph, stored, recent.codes, recent.weights, late=True)
     state = state._replace(
         graph=graph,
         margin=margin,
-        refitted=refitted_now(state, recent, balanced=balanced),
-        registry=registry.discount(0.0, recent.codes, recent.weights),
+        margin_info=margin_info,
+        refitted=refitted_now(state, recent, balanced=not parameters.class_prior),
+        counts=counts.discount(0.0, recent.codes, recent.weights),
         record=state.record.newest(change.n_labels),
         recent=recent,
         n_searched=RECORD,
@@ -81,7 +72,7 @@ def remeasuring_is_due(state: MixtureState, points: Points) -> bool:
 
 
 def remeasured(
-    state: MixtureState, info: GraphInfo, *, balanced: bool
+    state: MixtureState, info: GraphInfo, parameters: MixtureParameters
 ) -> tuple[MixtureState, GraphInfo]:
     """Return the state with the scales of the columns measured again on the kept rows."""
     state = state._replace(n_measured=state.n_rows)
@@ -93,21 +84,23 @@ def remeasured(
     scale = column_scales.measured_column_scales(kept * state.column_scale, state.column_scale)
     if (scale == state.column_scale).all():
         return state, info
-    return rescaled(state, scale, balanced=balanced)
+    return rescaled(state, scale, parameters)
 
 
 def rescaled(
-    state: MixtureState, scale: Array, *, balanced: bool
+    state: MixtureState, scale: Array, parameters: MixtureParameters
 ) -> tuple[MixtureState, GraphInfo]:
     """Return the state with other scales of the columns."""
     factors = state.column_scale / scale
     graph = propagation.rescaled(state.graph, factors)
     graph, info = propagation.solved(graph, no_indices(), labels_changed=True)
     recent = replace(state.recent, points=state.recent.points * factors)
+    margin, margin_info = learned_anew(state, kept_rows(state, factors), parameters)
     state = state._replace(
         graph=graph,
-        margin=learned_anew(state, kept_rows(state, factors)),
-        refitted=refitted_now(state, recent, balanced=balanced),
+        margin=margin,
+        margin_info=margin_info,
+        refitted=refitted_now(state, recent, balanced=not parameters.class_prior),
         probes=state.probes * factors,
         recent=recent,
         column_scale=scale,
@@ -121,33 +114,34 @@ def kept_rows(state: MixtureState, factors: Array) -> Rows:
     These are the rows of its window, which are exact, and some other labeled and unlabeled rows of
     the graph, which have single precision.
     """
-    window, graph = state.margin.labeled_rows(), state.graph
+    window, graph = state.margin.posterior.window, state.graph
     in_window = graph.rows.metric.store(window.points).rows
     stored = graph.rows.take(np.arange(graph.rows.size)).rows
     older = np.flatnonzero((graph.codes >= 0) & ~found_among(stored, in_window))
     older = older[column_scales.every_nth(older.size, MEASURED)]
     unlabeled = np.flatnonzero(graph.codes < 0)
     unlabeled = unlabeled[column_scales.every_nth(unlabeled.size, MEASURED)]
-    parts = (
+    points = (
         propagation.kept_points(graph, older),
         window.points,
         propagation.kept_points(graph, unlabeled),
     )
-    labeled = np.repeat([True, True, False], [part.shape[0] for part in parts])
-    weights = (graph.label_weights[older], window.weights, np.ones(unlabeled.size))
-    return Rows(
-        points=np.vstack(parts) * factors,
-        labeled=labeled,
-        labels=np.append(state.registry.classes[graph.codes[older]], window.labels),
-        weights=np.concatenate(weights),
-        declared=state.registry.classes,
+    codes = (
+        graph.codes[older],
+        state.margin.counts.own_classes(window.signs),
+        np.full(unlabeled.size, UNLABELED),
     )
+    weights = (graph.label_weights[older], window.discounted, np.ones(unlabeled.size))
+    return Rows(np.vstack(points) * factors, np.concatenate(codes), np.concatenate(weights))
 
 
-def learned_anew(state: MixtureState, rows: Rows) -> MarginExpert:
-    """Return the margin expert after these rows alone."""
-    everything = np.ones(rows.weights.size, dtype=bool)
-    return state.margin.restarted().learn(MiniBatch(rows, everything, True, True, state.registry))
+def learned_anew(
+    state: MixtureState, rows: Rows, parameters: MixtureParameters
+) -> tuple[MarginState, UpdateInfo]:
+    """Return the margin expert after these rows alone, and its report."""
+    margin = margin_state.begin(parameters.margin, rows, state.margin_seed, calibrated=False)
+    margin = margin_state.with_classes(margin, no_indices(), state.counts.declared)
+    return margin_state.learn(margin, rows, parameters.margin, new_points=True)
 
 
 def refitted_now(

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from seqmed.arrays import (
-    Array,
-    Indices,
-    Points,
-    no_rows,
-    take_rows,
-)
-from seqmed.classes import ClassRegistry, moved
+from seqmed import margin_state
+from seqmed.arrays import Array, Indices, Mask, Points, no_rows, take_rows
+from seqmed.batch import Rows, UpdateInfo
+from seqmed.classes import ClassCounts, moved, no_classes
 from seqmed.graph.graph_state import GraphState
 from seqmed.graph.neighbours import empty_lists
 from seqmed.graph.propagation import GraphInfo
+from seqmed.margin_state import MarginParameters, MarginState
 from seqmed.mixture import column_scales, weighting
 from seqmed.mixture.change import Change
-from seqmed.mixture.margin_expert import MarginExpert
 from seqmed.mixture.recent_rows import RecentRows, no_recent_rows
 from seqmed.mixture.record import (
     RECORD,
@@ -40,6 +36,27 @@ PROBES = 50
 SAME_ROW = 1e-6
 
 
+class MixtureParameters(NamedTuple):
+    """Parameters of one update of the mixture.
+
+    Attributes
+    ----------
+    weight : weight of the graph if it is fixed; None to choose it by evidence.
+    class_prior : whether class priors may be used.
+    forgetting : factor per batch, in (0, 1].
+    restarts : whether the experts start again after a change of the concept.
+    class_weights : (K,) weights of the classes; None for equal weights.
+    margin : parameters of the margin expert.
+    """
+
+    weight: float | None
+    class_prior: bool
+    forgetting: float
+    restarts: bool
+    class_weights: Array | None
+    margin: MarginParameters
+
+
 class MixtureState(NamedTuple):
     """The state of `SeqGraphMED`.
 
@@ -47,7 +64,7 @@ class MixtureState(NamedTuple):
     ----------
     graph, margin : the two experts that learn every batch.
     refitted : experts that are fitted on the last labeled rows.
-    registry : the classes so far.
+    counts : labels of every class so far.
     record, score_scales, choice : how the experts are mixed.
     class_weights : (K,) factors of the graph's scores, and of rows of refitted experts.
     probes : the last unlabeled rows.
@@ -56,15 +73,16 @@ class MixtureState(NamedTuple):
         scaled.
     n_rows, n_measured : rows learned, and their number when the scales were measured.
     n_batches : batches learned.
-    fixed, sparse : parameters that may not change, and the format of the rows.
+    margin_seed : seed with which the margin expert begins.
+    margin_info : report of the last update of the margin expert; None before the first.
     trial : the state without the last new start, while that start is on trial; None otherwise.
     n_searched : number of newest rows of the record in which a change may begin.
     """
 
     graph: GraphState
-    margin: MarginExpert
+    margin: MarginState
     refitted: tuple[RefittedExpert, ...]
-    registry: ClassRegistry
+    counts: ClassCounts
     record: ScoreRecord
     score_scales: ScoreScales
     choice: Choice
@@ -75,10 +93,15 @@ class MixtureState(NamedTuple):
     n_rows: int
     n_measured: int
     n_batches: int
-    fixed: dict[str, Any]
-    sparse: bool
+    margin_seed: int
+    margin_info: UpdateInfo | None
     trial: Trial | None
     n_searched: int
+
+    @property
+    def by_counts(self) -> bool:
+        """Whether the scores of the margin expert are divided by the roots of label counts."""
+        return self.margin.counts.per_class
 
     def scaled(self, points: Points) -> Points:
         """Return rows with scaled columns."""
@@ -122,49 +145,60 @@ class MixtureInfo(NamedTuple):
     revoked: bool = False
 
 
-def empty_state(
+def begin(
     graph: GraphState,
-    margin: MarginExpert,
-    registry: ClassRegistry,
-    points: Points,
+    rows: Rows,
     column_scale: Array,
-    fixed: dict[str, Any],
-    sparse: bool,
+    parameters: MarginParameters,
+    margin_seed: int,
 ) -> MixtureState:
-    """Return the state before the first batch, ``points``, whose columns are scaled already."""
+    """Return the state before the first batch, ``rows``, whose columns are scaled already."""
+    margin = margin_state.begin(parameters, rows, margin_seed, calibrated=False)
     refitted = tuple(make() for make in REFITTED)
     record = empty_record(len(refitted))
     return MixtureState(
         graph=graph,
         margin=margin,
         refitted=refitted,
-        registry=registry,
+        counts=no_classes(per_class=True),
         record=record,
         score_scales=first_score_scales(len(refitted)),
-        choice=weighting.choose(record, margin.by_counts, None, False),
+        choice=weighting.choose(record, margin.counts.per_class, None, False),
         class_weights=np.zeros(0),
-        probes=no_rows(points),
-        recent=no_recent_rows(points),
+        probes=no_rows(rows.points),
+        recent=no_recent_rows(rows.points),
         column_scale=column_scale,
         n_rows=0,
-        n_measured=points.shape[0],
+        n_measured=rows.weights.size,
         n_batches=0,
-        fixed=fixed,
-        sparse=sparse,
+        margin_seed=margin_seed,
+        margin_info=None,
         trial=None,
         n_searched=RECORD,
     )
 
 
-def with_classes(state: MixtureState, registry: ClassRegistry) -> MixtureState:
-    """Return the state with columns for the classes of another registry."""
-    size = registry.classes.size
-    if size == state.registry.classes.size:
-        return state._replace(registry=registry)
-    places = state.registry.indices_in(registry)
+def with_classes(
+    state: MixtureState, places: Indices, declared: Mask, margin: MarginState | None = None
+) -> MixtureState:
+    """Return the state with class c moved to ``places[c]``; -1 drops it.
+
+    Parameters
+    ----------
+    state : state with k classes.
+    places : (k,) indices of these classes afterwards.
+    declared : (K,) mask of the classes afterwards that were declared.
+    margin : the margin expert with these classes, if it is known.
+    """
+    size, trial = declared.size, state.trial
+    if margin is None:
+        margin = margin_state.with_classes(state.margin, places, declared)
+    if trial is not None:
+        trial = trial._replace(state=with_classes(trial.state, places, declared))
     return state._replace(
-        registry=registry,
+        counts=state.counts.with_classes(places, declared),
         graph=state.graph.with_classes(places, size),
+        margin=margin,
         record=state.record.with_classes(places, size),
         refitted=tuple(each.with_classes(places, size) for each in state.refitted),
         recent=state.recent.with_classes(places),
@@ -172,29 +206,24 @@ def with_classes(state: MixtureState, registry: ClassRegistry) -> MixtureState:
             counts=moved(state.score_scales.counts, places, size)
         ),
         class_weights=moved(state.class_weights, places, size),
+        trial=trial,
     )
 
 
 def expert_scores(state: MixtureState, points: Points, used: Choice | None = None) -> Scores:
     """Return the scores of the experts, zeros for those whose weight in a choice is 0."""
-    nothing = np.zeros((points.shape[0], state.registry.classes.size))
+    nothing = np.zeros((points.shape[0], state.counts.size))
     margin = graph = nothing
     if used is None or used.margin > 0:
-        margin = margin_scores(state, points)
+        margin = margin_state.unscaled_scores(state.margin, points)
     if used is None or used.weight > 0:
         graph = state.graph.scores(state.graph.search(points), state.class_weights)
     return Scores(margin, graph, refitted_scores(state, points, used))
 
 
-def margin_scores(state: MixtureState, points: Points) -> Array:
-    """Return the scores of the margin expert, (m, K)."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return state.margin.scores(points, state.registry)
-
-
 def refitted_scores(state: MixtureState, points: Points, used: Choice | None = None) -> Array:
     """Return the scores of the refitted experts, (m, E, K), zeros for those that are not used."""
-    found = np.zeros((points.shape[0], len(state.refitted), state.registry.classes.size))
+    found = np.zeros((points.shape[0], len(state.refitted), state.counts.size))
     for place, expert in enumerate(state.refitted):
         if used is None or used.refitted[place] > 0:
             with np.errstate(over="ignore", invalid="ignore"):
@@ -225,7 +254,8 @@ def left_out_scores(state: MixtureState, points: Points, slots: Indices) -> Scor
             getattr(found, name)[unknown, : values.shape[1]] = values
         found.sizes[unknown] = np.minimum(nearest.sizes - own, kept.n_neighbors)
     graph = state.graph.scores(found, state.class_weights)
-    return Scores(margin_scores(state, points), graph, refitted_scores(state, points))
+    margin = margin_state.unscaled_scores(state.margin, points)
+    return Scores(margin, graph, refitted_scores(state, points))
 
 
 def measured_scales_of(state: MixtureState, slots: Indices) -> ScoreScales:
@@ -237,14 +267,14 @@ def measured_scales_of(state: MixtureState, slots: Indices) -> ScoreScales:
     """
     # the discounted weight of a class may underflow to 0
     tiny = np.finfo(np.float64).tiny
-    counts = state.margin.label_counts(state.registry)
-    counts = np.where(state.registry.seen, np.maximum(counts, tiny), 0.0)
+    counts = np.maximum(state.margin.counts.discounted, tiny)
+    counts = np.where(state.counts.seen, counts, 0.0)
     record, missing = state.record, PROBES - state.probes.shape[0]
     scores = record.scores(max(missing, 0))
     if state.probes.shape[0]:
         of_probes = left_out_scores(state, state.probes, slots)
         scores = Scores(*map(np.concatenate, zip(of_probes, scores, strict=True)))
-    return measured_score_scales(scores.take(scores.finite), counts, state.margin.by_counts)
+    return measured_score_scales(scores.take(scores.finite), counts, state.by_counts)
 
 
 def class_scores(state: MixtureState, points: Points) -> Array:
@@ -253,7 +283,7 @@ def class_scores(state: MixtureState, points: Points) -> Array:
     An expert of weight 0 is not evaluated.
     """
     scores = expert_scores(state, points, state.choice)
-    return weighting.mix(scores, state.score_scales, state.choice, state.margin.by_counts)
+    return weighting.mix(scores, state.score_scales, state.choice, state.by_counts)
 
 
 def expert_weights(state: MixtureState) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """One update of the mixture: margin expert, graph expert, refitted experts, and their weights.
 
-A batch is learned in mini-batches (`seqmed.mixture.mini_batches`), each in this order:
+A batch is learned in mini-batches, each in this order:
 
 1. all experts score its labeled rows, and the scores enter the record;
 2. some of its rows enter the graph, which is solved again; the margin expert learns its labels;
@@ -16,34 +16,27 @@ from the kept rows. Nothing is changed in place.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from seqmed.arrays import (
-    Indices,
-    Mask,
-    Points,
-    found_among,
-    no_indices,
-    stack,
-    take_rows,
-)
-from seqmed.batch import Rows
-from seqmed.classes import find
+from seqmed import margin_state
+from seqmed.arrays import Array, Indices, Mask, Points, found_among, no_indices, stack, take_rows
+from seqmed.batch import Rows, UpdateInfo
+from seqmed.classes import UNLABELED
 from seqmed.graph import propagation
-from seqmed.graph.graph_state import UNLABELED, GraphState
+from seqmed.graph.graph_state import GraphState
 from seqmed.graph.propagation import GraphInfo
 from seqmed.graph.reservoir import choose_entering
+from seqmed.margin_state import MarginState
 from seqmed.mixture import refitted, weighting
 from seqmed.mixture.change import Change, find_change
-from seqmed.mixture.mini_batches import MiniBatch, mini_batches
 from seqmed.mixture.record import RECORD, ScoreRecord
 from seqmed.mixture.restart import refitted_now, remeasured, remeasuring_is_due, restarted
 from seqmed.mixture.state import (
     PROBES,
     MixtureInfo,
+    MixtureParameters,
     MixtureState,
     Trial,
     expert_scores,
@@ -55,29 +48,10 @@ from seqmed.mixture.trial import compare
 from seqmed.threads import one_thread
 
 
-class MixtureSettings(NamedTuple):
-    """Parameters of one update of the mixture.
-
-    Attributes
-    ----------
-    weight : weight of the graph if it is fixed; None to choose it by evidence.
-    class_prior : whether class priors may be used.
-    forgetting : factor per batch, in (0, 1].
-    restarts : whether the experts start again after a change of the concept.
-    class_weight : parameter ``class_weight`` of `SeqGraphMED`.
-    """
-
-    weight: float | None
-    class_prior: bool
-    forgetting: float
-    restarts: bool
-    class_weight: Any
-
-
 def learn(
     state: MixtureState,
     rows: Rows,
-    settings: MixtureSettings,
+    parameters: MixtureParameters,
     *,
     new_points: bool,
     new_batch: bool,
@@ -87,23 +61,23 @@ def learn(
     ``new_batch`` is False for a part of a larger batch, which is not counted as a batch.
     """
     trial, kind = state.trial, {"new_points": new_points, "new_batch": new_batch}
-    state, report = learn_batch(state._replace(trial=None), rows, settings, **kind)
+    state, report = learn_batch(state._replace(trial=None), rows, parameters, **kind)
     change = None
-    if settings.restarts and new_points:  # late labels may be older than a change
+    if parameters.restarts and new_points:  # late labels may be older than a change
         change = find_change(wrong_in(state, RECORD), state.n_searched)
     if change is not None:
-        started, report = started_again(state, change, report, settings)
+        started, report = started_again(state, change, report, parameters)
         return started._replace(trial=Trial(state, 0)), report
-    state, report = with_scales(state, rows.points, report, settings)
+    state, report = with_scales(state, rows.points, report, parameters)
     if trial is None:
         return state, report
-    before, report_before = learn_batch(trial.state, rows, settings, **kind)
-    n_labels = trial.n_labels + int(rows.labeled.sum())
+    before, report_before = learn_batch(trial.state, rows, parameters, **kind)
+    n_labels = trial.n_labels + int(np.count_nonzero(rows.labeled))
     size = min(n_labels, state.record.size, before.record.size)
     kept = compare(wrong_in(state, size), wrong_in(before, size), n_labels)
     if kept:
         return state, report
-    before, report_before = with_scales(before, rows.points, report_before, settings)
+    before, report_before = with_scales(before, rows.points, report_before, parameters)
     if kept is None:
         return state._replace(trial=Trial(before, n_labels)), report
     return before._replace(n_searched=0), report_before._replace(revoked=True)
@@ -112,107 +86,90 @@ def learn(
 def learn_batch(
     state: MixtureState,
     rows: Rows,
-    settings: MixtureSettings,
+    parameters: MixtureParameters,
     *,
     new_points: bool,
     new_batch: bool,
 ) -> tuple[MixtureState, MixtureInfo]:
     """Learn a batch as in `learn`, without any new start."""
     rows = rows._replace(points=state.scaled(rows.points))
-    forgetting = settings.forgetting if new_batch and state.n_batches else 1.0
+    forgetting = parameters.forgetting if new_batch and state.n_batches else 1.0
     # labels are discounted by batches with labels only, as in the margin expert
-    of_labels = forgetting if rows.labeled.any() else 1.0
+    n_labels = int(np.count_nonzero(rows.labeled))
+    of_labels = forgetting if n_labels else 1.0
     state = state._replace(
-        graph=state.graph.forget(forgetting, new_labels=bool(rows.labeled.any())),
+        graph=state.graph.forget(forgetting, new_labels=bool(n_labels)),
         record=state.record.forget(of_labels),
+        counts=state.counts.discount(of_labels, no_indices(), np.zeros(0)),
         n_rows=state.n_rows + (rows.weights.size if new_points else 0),
         n_batches=state.n_batches + new_batch,
-        n_searched=min(RECORD, state.n_searched + int(rows.labeled.sum())),
+        n_searched=min(RECORD, state.n_searched + n_labels),
     )
-    registry = state.registry.discount(of_labels, no_indices(), np.zeros(0)).declare(rows.declared)
-    state = with_classes(state, registry)
-    cuts = mini_batches(rows.labeled, float(state.registry.counts.sum()))
-    info = None
+    cuts = mini_batches(rows.labeled, float(state.counts.counts.sum()))
+    info, first = None, new_batch and new_points
     with one_thread():
-        for number, cut in enumerate(cuts):
-            part = np.zeros(rows.weights.size, dtype=bool)
-            part[cut] = True
-            mini_batch = MiniBatch(
-                rows, part, number == 0 and new_batch, new_points, state.registry
+        for cut in cuts:
+            state, info = learn_mini_batch(
+                state, rows, cut, parameters, first=first, new_points=new_points
             )
-            state, info = learn_mini_batch(state, mini_batch, settings)
+            first = False
     assert info is not None
-    return with_choice(state, settings, info, len(cuts))
+    return with_choice(state, parameters, info, len(cuts))
 
 
-def started_again(
-    state: MixtureState, change: Change, report: MixtureInfo, settings: MixtureSettings
-) -> tuple[MixtureState, MixtureInfo]:
-    """Return the state after a change of the concept, with scales measured again."""
-    balanced = not settings.class_prior
-    with one_thread():
-        state, info = restarted(state, change, balanced=balanced)
-        state, info = remeasured(state, info, balanced=balanced)
-    state, report = with_choice(state, settings, info, report.n_mini_batches)
-    return state, report._replace(change=change)
+def mini_batches(labeled: Mask, n_labels: float) -> list[slice]:
+    """Divide a batch into mini-batches, so that even a single large batch gives a record.
 
+    A mini-batch ends after max(4, a quarter of the labels so far) labeled rows.
 
-def with_scales(
-    state: MixtureState, points: Points, report: MixtureInfo, settings: MixtureSettings
-) -> tuple[MixtureState, MixtureInfo]:
-    """Return the state after a batch ``points``, with scales measured again if they are due."""
-    if not remeasuring_is_due(state, state.scaled(points)):
-        return state, report
-    with one_thread():
-        state, info = remeasured(state, report.graph, balanced=not settings.class_prior)
-    if info is report.graph:
-        return state, report
-    return with_choice(state, settings, info, report.n_mini_batches)
-
-
-def wrong_in(state: MixtureState, n: int) -> Mask:
-    """Return which of the newest ``n`` rows of the record the mixture predicts wrongly."""
-    wrong = weighting.wrong(state.record, state.choice, state.margin.by_counts)
-    return wrong[max(0, wrong.size - n) :]
-
-
-def with_choice(
-    state: MixtureState, settings: MixtureSettings, info: GraphInfo, n_mini_batches: int
-) -> tuple[MixtureState, MixtureInfo]:
-    """Return the state with the weight chosen by its record, and the report of the update."""
-    choice = weighting.choose(
-        state.record, state.margin.by_counts, settings.weight, settings.class_prior
-    )
-    size = state.record.size
-    report = MixtureInfo(
-        info, n_mini_batches, size, choice.weight, choice.temperature, choice.refitted
-    )
-    return state._replace(choice=choice), report
+    Parameters
+    ----------
+    labeled : (m,) mask of the labeled rows of the batch.
+    n_labels : labels learned before it.
+    """
+    ends, since, total = [], 0, n_labels
+    for row in np.flatnonzero(labeled).tolist():
+        since += 1
+        if since >= max(4, total / 4):
+            ends.append(row + 1)
+            total += since
+            since = 0
+    if ends and since == 0:
+        ends[-1] = labeled.size
+    else:
+        ends.append(labeled.size)
+    return [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 def learn_mini_batch(
-    state: MixtureState, mini_batch: MiniBatch, settings: MixtureSettings
+    state: MixtureState,
+    rows: Rows,
+    cut: slice,
+    parameters: MixtureParameters,
+    *,
+    first: bool,
+    new_points: bool,
 ) -> tuple[MixtureState, GraphInfo]:
-    """Learn one mini-batch."""
-    rows = mini_batch.rows
-    labeled = np.flatnonzero(rows.labeled & mini_batch.part)
-    labels, weights = rows.labels[mini_batch.part[rows.labeled]], rows.weights[labeled]
-    registry = state.registry.add(labels, weights)
-    codes = registry.find(labels)
-    registry = registry.discount(1.0, codes, weights)
-    state = with_classes(state, registry)
-    record = recorded(state, rows, labeled, codes, late=not mini_batch.new_points)
+    """Learn the rows ``cut`` of a batch.
 
-    all_codes = np.full(rows.weights.size, UNLABELED)
-    all_codes[labeled] = codes
-    graph, slots, info = learned_graph(state.graph, mini_batch, all_codes)
-    recent = state.recent.add(take_rows(rows.points, labeled), codes, weights)
-    given = settings.class_weight if isinstance(settings.class_weight, dict) else None
-    class_weights = registry.class_weights(given)
-    unlabeled = np.flatnonzero(mini_batch.part & (all_codes < 0))[-PROBES:]
+    ``first`` is whether it is the first mini-batch of new points.
+    """
+    part = rows.take(np.arange(cut.start, cut.stop))
+    labeled = np.flatnonzero(part.labeled)
+    codes, weights = part.codes[labeled], part.weights[labeled]
+    labeled_points = take_rows(part.points, labeled)
+    counts = state.counts.add(codes, weights).discount(1.0, codes, weights)
+    state = state._replace(counts=counts)
+    record = recorded(state, labeled_points, codes, weights, late=not new_points)
+    graph, slots, graph_info = learned_graph(state.graph, part, new_points=new_points)
+    margin, margin_info = learned_margin(state, rows, cut, parameters, first=first)
+    recent = state.recent.add(labeled_points, codes, weights)
+    class_weights = counts.class_weights(parameters.class_weights)
+    unlabeled = np.flatnonzero(~part.labeled)[-PROBES:]
     state = state._replace(
         graph=graph,
-        margin=state.margin.learn(mini_batch._replace(registry=registry)),
+        margin=margin,
+        margin_info=margin_info,
         refitted=tuple(
             refitted.learn(
                 expert,
@@ -220,43 +177,53 @@ def learn_mini_batch(
                 codes.size,
                 class_weights,
                 used=weight > 0,
-                balanced=not settings.class_prior,
+                balanced=not parameters.class_prior,
             )
             for expert, weight in zip(state.refitted, state.choice.refitted, strict=True)
         ),
         record=record,
         class_weights=class_weights,
-        probes=stack(state.probes, take_rows(rows.points, unlabeled))[-PROBES:],
+        probes=stack(state.probes, take_rows(part.points, unlabeled))[-PROBES:],
         recent=recent,
     )
-    return state._replace(score_scales=measured_scales_of(state, slots[unlabeled])), info
+    return state._replace(score_scales=measured_scales_of(state, slots[unlabeled])), graph_info
 
 
 def learned_graph(
-    graph: GraphState, mini_batch: MiniBatch, codes: Indices
+    graph: GraphState, part: Rows, *, new_points: bool
 ) -> tuple[GraphState, Indices, GraphInfo]:
-    """Return the graph after a mini-batch, and the slots (n,) of the rows of its batch.
-
-    ``codes`` (n,) are the classes of all rows of the batch, -1 for unlabeled rows. The slot of a
-    row that is not kept is -1.
-    """
-    rows, chosen = mini_batch.rows, np.flatnonzero(mini_batch.part)
-    slots, codes = np.full(rows.weights.size, -1), codes[chosen]
-    stored = graph.rows.metric.store(take_rows(rows.points, chosen))
-    label_weights = np.where(codes >= 0, rows.weights[chosen], 0.0)
+    """Return the graph after a mini-batch, and the slots of its rows, -1 for rows not kept."""
+    slots = np.full(part.codes.size, -1)
+    stored = graph.rows.metric.store(part.points)
+    label_weights = np.where(part.labeled, part.weights, 0.0)
     entering = None
-    if mini_batch.new_points:
-        entering = choose_entering(graph, codes)
-        slots[chosen[entering.rows]] = entering.slots
-    late = not mini_batch.new_points
+    if new_points:
+        entering = choose_entering(graph, part.codes)
+        slots[entering.rows] = entering.slots
     graph, info = propagation.learn(
-        graph, stored, codes, label_weights, late=late, entering=entering
+        graph, stored, part.codes, label_weights, late=not new_points, entering=entering
     )
     return graph, slots, info
 
 
+def learned_margin(
+    state: MixtureState, rows: Rows, cut: slice, parameters: MixtureParameters, *, first: bool
+) -> tuple[MarginState, UpdateInfo | None]:
+    """Return the margin expert after a mini-batch, and the report of its last update.
+
+    The first mini-batch has all rows of its batch, so that the batch has one graph. The labels of
+    later ones are learned as late labels; `lag` and `forgetting` count whole batches.
+    """
+    codes = np.full(rows.codes.size, UNLABELED)
+    codes[cut] = rows.codes[cut]
+    if not first and not (codes >= 0).any():
+        return state.margin, state.margin_info
+    rows = rows._replace(codes=codes)
+    return margin_state.learn(state.margin, rows, parameters.margin, new_points=first)
+
+
 def recorded(
-    state: MixtureState, rows: Rows, labeled: Indices, codes: Indices, *, late: bool
+    state: MixtureState, points: Points, codes: Indices, weights: Array, *, late: bool
 ) -> ScoreRecord:
     """Return the record with the scores of labeled rows by all experts before learning.
 
@@ -266,39 +233,101 @@ def recorded(
     usable = known[codes] if known.sum() > 1 else np.zeros(codes.size, dtype=bool)
     if not usable.any():
         return state.record
-    points = take_rows(rows.points, labeled[usable])
+    points, codes, weights = take_rows(points, usable), codes[usable], weights[usable]
     scores = left_out_scores(state, points, no_indices()) if late else expert_scores(state, points)
     finite = scores.finite
-    scores = scores.take(finite)
-    weights = rows.weights[labeled[usable]]
-    return state.record.add(scores, state.score_scales, codes[usable][finite], weights[finite])
+    return state.record.add(scores.take(finite), state.score_scales, codes[finite], weights[finite])
+
+
+def started_again(
+    state: MixtureState, change: Change, report: MixtureInfo, parameters: MixtureParameters
+) -> tuple[MixtureState, MixtureInfo]:
+    """Return the state after a change of the concept, with scales measured again."""
+    with one_thread():
+        state, info = restarted(state, change, parameters)
+        state, info = remeasured(state, info, parameters)
+    state, report = with_choice(state, parameters, info, report.n_mini_batches)
+    return state, report._replace(change=change)
+
+
+def with_scales(
+    state: MixtureState, points: Points, report: MixtureInfo, parameters: MixtureParameters
+) -> tuple[MixtureState, MixtureInfo]:
+    """Return the state after a batch ``points``, with scales measured again if they are due."""
+    if not remeasuring_is_due(state, state.scaled(points)):
+        return state, report
+    with one_thread():
+        state, info = remeasured(state, report.graph, parameters)
+    if info is report.graph:
+        return state, report
+    return with_choice(state, parameters, info, report.n_mini_batches)
+
+
+def wrong_in(state: MixtureState, n: int) -> Mask:
+    """Return which of the newest ``n`` rows of the record the mixture predicts wrongly."""
+    wrong = weighting.wrong(state.record, state.choice, state.by_counts)
+    return wrong[max(0, wrong.size - n) :]
+
+
+def with_choice(
+    state: MixtureState, parameters: MixtureParameters, info: GraphInfo, n_mini_batches: int
+) -> tuple[MixtureState, MixtureInfo]:
+    """Return the state with the weight chosen by its record, and the report of the update."""
+    choice = weighting.choose(
+        state.record, state.by_counts, parameters.weight, parameters.class_prior
+    )
+    size = state.record.size
+    report = MixtureInfo(
+        info, n_mini_batches, size, choice.weight, choice.temperature, choice.refitted
+    )
+    return state._replace(choice=choice), report
+
+
+class Retraction(NamedTuple):
+    """The outcome of a retraction of labels.
+
+    Attributes
+    ----------
+    state, info : the state without the labels, and its report.
+    kept : (K,) mask of the classes that are kept.
+    """
+
+    state: MixtureState
+    info: MixtureInfo
+    kept: Mask
 
 
 def retract(
-    state: MixtureState, points: Points, codes: Any, settings: MixtureSettings
-) -> tuple[MixtureState, MixtureInfo]:
+    state: MixtureState, points: Points, codes: Indices | None, parameters: MixtureParameters
+) -> Retraction:
     """Retract the labels of some rows; the rows stay as unlabeled ones, the record stays.
 
     ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have. The trial
     of a new start ends, and the new start stays.
     """
-    state = state._replace(trial=None)
-    margin, retracted = state.margin.retract(points, codes)
-    codes = state.registry.find(retracted.labels)
-    graph = state.graph
-    stored = graph.rows.metric.store(retracted.points)
+    found = margin_state.find_labels(state.margin, points, codes, parameters.margin)
+    retracted = state.margin.posterior.window.take(found)
+    codes = state.margin.counts.own_classes(retracted.signs)
+    stored = state.graph.rows.metric.store(retracted.points)
     with one_thread():
-        retraction = propagation.retract(graph, stored, codes)
+        retraction = propagation.retract(state.graph, stored, codes)
     # labels of rows that are no longer kept have the mean discount of their class
-    means = state.registry.discounted[codes] / state.registry.weights[codes]
+    means = state.counts.discounted[codes] / state.counts.weights[codes]
     discounted = np.where(retraction.found, retraction.label_weights, means * retracted.weights)
-    recent = state.recent
-    recent = recent.take(~found_among(recent.points, retracted.points))
-    others = refitted_now(state, recent, balanced=not settings.class_prior)
-    state = state._replace(recent=recent, refitted=others)
-    declared = find(state.registry.classes, retracted.declared) >= 0
-    registry = replace(state.registry, declared=declared)
-    registry = registry.remove(codes, retracted.weights, discounted)
-    state = with_classes(state._replace(graph=retraction.state, margin=margin), registry)
+    recent = state.recent.take(~found_among(state.recent.points, retracted.points))
+    counts = state.counts.remove(codes, retracted.weights, discounted)
+    kept = counts.kept
+    margin, margin_info, _ = margin_state.retract(state.margin, found, parameters.margin, kept)
+    state = state._replace(
+        graph=retraction.state,
+        counts=counts,
+        margin_info=margin_info,
+        recent=recent,
+        refitted=refitted_now(state, recent, balanced=not parameters.class_prior),
+        trial=None,
+    )
+    places = np.where(kept, np.cumsum(kept) - 1, -1)
+    state = with_classes(state, places, counts.declared[kept], margin)
     state = state._replace(score_scales=measured_scales_of(state, no_indices()))
-    return with_choice(state, settings, retraction.info, 0)
+    state, report = with_choice(state, parameters, retraction.info, 0)
+    return Retraction(state, report, kept)

@@ -6,9 +6,12 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from seqmed.classes import ClassRegistry
-from seqmed.kernels import KERNELS, RBF, DCMFisher, Kernel, Polynomial, Precomputed, TfIdf
+from seqmed.classes import ClassCounts
+from seqmed.estimators.batch_validation import Started
+from seqmed.estimators.seqgraphmed import MARGIN_CLASSIFIERS
+from seqmed.kernels import KERNELS, RBF, Kernel, Polynomial, Precomputed, TfIdf
 from seqmed.label_dtypes import is_label_dtype
 from seqmed.model_file.annotations import INTERFACES
 from seqmed.model_file.declarations import COLUMNS, Kept, Rules, column_rules, declare
@@ -23,27 +26,10 @@ def _(kernel: TfIdf) -> Rules:
     yield "idf weights", kernel.idf is not None
 
 
-@declare(
-    DCMFisher, information="identity | diagonal", concentrations="p > 0", precisions="p > 0"
+declare(
+    ClassCounts, counts="classes >= 0", weights="classes >= 0", discounted="classes >= 0",
+    declared="classes",
 )  # fmt: skip
-def _(kernel: DCMFisher) -> Rules:
-    learned = (kernel.concentrations, kernel.precisions)
-    yield "concentrations and precisions", all(each is not None for each in learned)
-
-
-@declare(
-    ClassRegistry, classes="classes any", counts="classes >= 0", weights="classes >= 0",
-    discounted="classes >= 0", declared="classes",
-)  # fmt: skip
-def _(registry: ClassRegistry) -> Rules:
-    yield "labels of a type that can be learned", is_label_dtype(registry.classes.dtype)
-    yield "classes in order, each once", (registry.classes[1:] > registry.classes[:-1]).all()
-
-
-def same_classes(first: ClassRegistry, second: ClassRegistry) -> bool:
-    """Whether two registries have the same classes, of the same type."""
-    kinds = first.classes.dtype.kind == second.classes.dtype.kind
-    return kinds and np.array_equal(first.classes, second.classes)
 
 
 def kernel_classes() -> tuple[type, ...]:
@@ -69,21 +55,53 @@ def classifier_parameters(model: Any) -> Rules:
     yield "a single value as marker", single
 
 
+def began_with(model: Any, fixed: dict[str, Any]) -> Any:
+    """Return an unfitted estimator with the parameters of the first batch."""
+    parameters = model.get_params(deep=False)
+    if "estimator" in fixed:
+        kind = next(
+            (each for each in MARGIN_CLASSIFIERS if each.__name__ == fixed["estimator"]), None
+        )
+        if kind is None:
+            raise ValueError(f"it holds an estimator {fixed['estimator']!r}, expected a known one")
+        nested = {
+            name.removeprefix("estimator__"): value
+            for name, value in fixed.items()
+            if name.startswith("estimator__")
+        }
+        given = model.estimator
+        others = given.get_params(deep=False) if type(given) is kind else {}
+        own = {name: value for name, value in fixed.items() if name in model._fixed_parameters}
+        estimator = kind(**{**others, **nested})
+        return type(model)(**{**parameters, **own, "estimator": estimator, "class_weight": None})
+    return type(model)(**{**parameters, **fixed})
+
+
 def classifier(state: type, info: type, rules: Any, **more: Any) -> Kept:
     """Return the declaration of a classifier."""
 
     def state_rules(model: Any, attributes: dict[str, Any]) -> Rules:
         yield from column_rules(attributes)
-        fixed = attributes["_state"].fixed
-        yield "the parameters that may not change", set(fixed) == set(model._fixed_parameters)
-        began = type(model)(**{**model.get_params(deep=False), **fixed})
+        classes, fixed = attributes["classes_"], attributes["_started"].fixed
+        yield "labels of a type that can be learned", is_label_dtype(classes.dtype)
+        one = classes.ndim == 1 and classes.size == attributes["_state"].counts.size
+        yield "a label for every class", one
+        yield "classes in order, each once", (classes[1:] > classes[:-1]).all()
+        yield "the parameters that may not change", set(fixed) == set(model._fixed())
+        began = began_with(model, fixed)
         kept.check(began, {})
         yield from rules(began, attributes)
 
     kept = Kept(
-        attributes={**COLUMNS, "_state": state, "update_info_": info},
+        attributes={
+            **COLUMNS,
+            "classes_": NDArray[Any],
+            "_started": Started,
+            "_state": state,
+            "update_info_": info,
+        },  # fmt: skip
         rules=state_rules,
-        make=lambda model: model._commit(model._state, model.update_info_),
+        make=lambda model: model._commit(model._state, model.update_info_, model.classes_),
         **{"parameter_rules": classifier_parameters, **more},
     )
     return kept

@@ -52,24 +52,24 @@ def graph_rules(began: Any, attributes: dict[str, Any], kernel: Kernel | None = 
     kernel : kernel whose distances ``metric="auto"`` uses, or None.
     """
     state, info = attributes["_state"], attributes["update_info_"]
-    graph, registry = state.graph, state.registry
+    graph, counts, sparse = state.graph, state.counts, attributes["_started"].sparse
     kept, metric = graph.rows, graph.rows.metric
     check_records(
-        (state, info), p=attributes["n_features_in_"], classes=registry.classes.size, kept=kept.size
+        (state, info), p=attributes["n_features_in_"], classes=counts.size, kept=kept.size
     )  # fmt: skip
     yield "the graph memory of the parameters", graph.capacity == began.graph_memory
     yield "the number of neighbours of the parameters", kept.n_neighbors == began.n_neighbors
     yield "the alpha of the parameters", graph.alpha == began.alpha
-    first = sp.csr_array((1, 1)) if state.sparse else np.zeros((1, 1))
+    first = sp.csr_array((1, 1)) if sparse else np.zeros((1, 1))
     named = make_metric(began.metric, first, kernel)
     same = type(metric) is type(named) and type(metric.kernel) is type(named.kernel)
     yield "the metric of the parameters", same
     stored = [block.rows for block in kept.blocks]
-    formed = all(each.dtype == np.float32 and sp.issparse(each) == state.sparse for each in stored)
+    formed = all(each.dtype == np.float32 and sp.issparse(each) == sparse for each in stored)
     yield "kept rows in single precision, in the format of the stream", formed
     yield "kept rows that suit the kernel", all(map(metric.kernel.accepts, stored))
-    yield "a known class for every label", (graph.codes < registry.classes.size).all()
-    learned = registry.seen[graph.codes[graph.codes >= 0]]
+    yield "a known class for every label", (graph.codes < counts.size).all()
+    learned = counts.seen[graph.codes[graph.codes >= 0]]
     yield "labels of classes that have been learned", learned.all()
 
 

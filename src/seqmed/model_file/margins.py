@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from seqmed import covariance
+from seqmed import covariance, margin_state
 from seqmed.arrays import Points
 from seqmed.batch import UpdateInfo
 from seqmed.calibration import SLOPES, Calibration
@@ -21,7 +21,7 @@ from seqmed.dual import DualSolution
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.graph.laplacian import GraphParameters
-from seqmed.kernels import RBF, ByFormat, Expansion, Kernel, Linear, Precomputed, make_kernel
+from seqmed.kernels import RBF, ByFormat, Expansion, Kernel, Linear, Precomputed
 from seqmed.margin_state import MarginState
 from seqmed.model_file.annotations import INTERFACES
 from seqmed.model_file.classifiers import classifier
@@ -73,10 +73,7 @@ declare(Expansion, points="n p", coefficients="n machines")
 declare(Calibration, log_likelihoods="slopes")
 declare(UpdateInfo, projection_cost="machines", C="inf > 0", beta=">= 0")
 declare(DualSolution, multipliers="window", status="converged | max_iter | rounding")
-declare(
-    GraphParameters, n_neighbors=">= 1", weights="heat | binary", heat_width="> 0",
-    laplacian="normalized | unnormalized", power=">= 1",
-)  # fmt: skip
+declare(GraphParameters, n_neighbors=">= 1", weights="heat | binary", heat_width="> 0")
 
 
 @declare(
@@ -115,42 +112,47 @@ def margin_rules(began: Any, attributes: dict[str, Any]) -> Rules:
     began : SeqMED or SeqLapMED, not fitted, with the valid parameters of the first batch.
     attributes : the saved attributes.
     """
-    state, info, width = (
-        attributes["_state"],
-        attributes["update_info_"],
-        attributes["n_features_in_"],
-    )
-    posterior, registry = state.posterior, state.registry
+    width, sparse = attributes["n_features_in_"], attributes["_started"].sparse
+    state, info = attributes["_state"], attributes["update_info_"]
+    yield "a record for probabilities", state.calibration is not None
+    yield from posterior_rules(began, state, info, width, sparse)
+
+
+def posterior_rules(
+    began: Any, state: MarginState, info: UpdateInfo, width: int, sparse: bool
+) -> Rules:
+    """Yield rules on the state of the margin learner, and the report of its last update."""
+    posterior, counts = state.posterior, state.counts
     kernel, recursion = posterior.covariance.kernel, posterior.recursion
     given = isinstance(began.kernel, str) and began.kernel == "precomputed"
-    named = None if given else make_kernel(began.kernel, began.gamma, began.degree, began.coef0)
-    kind = type(named)
+    kind = Precomputed if given else type(began._kernel())
     if kind is ByFormat:
-        kind = Linear if state.sparse else RBF
-    yield "the kernel of the parameters", type(kernel) is (Precomputed if given else kind)
+        kind = Linear if sparse else RBF
+    yield "the kernel of the parameters", type(kernel) is kind
     check_records(
-        (state, info), p=1 if given else width, features=width, machines=registry.n_machines,
+        (state, info), p=1 if given else width, features=width, machines=counts.n_machines,
         window=info.n_window,
     )  # fmt: skip
-    fits = (suits(points, kernel, state.sparse) for points in points_in(posterior))
+    fits = (suits(points, kernel, sparse) for points in points_in(posterior))
     yield "points that suit the kernel", all(fits)
-    begun = began._begin_recursion(kernel, posterior.window.points, seed=0)
+    parameters = began._parameters(np.zeros(0))
+    begun = margin_state.first_recursion(parameters, kernel, posterior.window.points, 0)
     yield "the recursion of the parameters", type(recursion) is type(begun)
     auto = began.bias == "auto"
-    yield "the number of machines of the bias parameter", registry.per_class == auto
-    variance = 0.0 if auto else float(began.bias_variance)
+    yield "the number of machines of the bias parameter", counts.per_class == auto
+    variance = 0.0 if auto else np.inf
     yield "the bias variance of the parameters", posterior.bias_variance == variance
     biases = (posterior.intercepts, posterior.biases, posterior.bias_means)
     yield "biases of -1 with bias='auto'", not auto or all((each == -1.0).all() for each in biases)
     yield "coefficients for every landmark", posterior.landmarks.size == n_landmarks(recursion)
     signs = posterior.window.signs
-    single = registry.n_machines == 1 or ((signs > 0).sum(axis=1) == 1).all()
+    single = counts.n_machines == 1 or ((signs > 0).sum(axis=1) == 1).all()
     yield "one class for every row of the window", single
-    classes, counts = np.unique(registry.own_classes(signs), return_counts=True)
-    known = (classes < registry.classes.size).all()
-    counted = known and (registry.counts[classes] >= counts).all()
+    classes, found = np.unique(counts.own_classes(signs), return_counts=True)
+    known = (classes < counts.size).all()
+    counted = known and (counts.counts[classes] >= found).all()
     yield "no fewer labels than in the window", counted
-    yield "one solution for every machine", len(info.solutions) == registry.n_machines
+    yield "one solution for every machine", len(info.solutions) == counts.n_machines
 
 
 def suits(points: Points, kernel: Kernel, sparse: bool) -> bool:

@@ -7,21 +7,19 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from seqmed.estimators.seqgraphmed import SeqGraphMED
+from seqmed.estimators.seqgraphmed import EUCLIDEAN_KERNELS, SeqGraphMED
 from seqmed.mixture.change import Change
-from seqmed.mixture.margin_expert import MarginExpert
 from seqmed.mixture.recent_rows import RecentRows
 from seqmed.mixture.record import PRIOR_EXPONENTS, RECORD, ScoreRecord, ScoreScales
 from seqmed.mixture.refitted import REFITTED, LinearExpert, RefittedExpert
-from seqmed.mixture.sequential_expert import EUCLIDEAN_KERNELS, SequentialExpert
 from seqmed.mixture.state import PROBES, MixtureInfo, MixtureState
 from seqmed.mixture.trial import LONGEST
 from seqmed.mixture.weighting import Choice
 from seqmed.model_file.annotations import INTERFACES
-from seqmed.model_file.classifiers import classifier, classifier_parameters, same_classes
+from seqmed.model_file.classifiers import classifier, classifier_parameters
 from seqmed.model_file.declarations import SIZES, Kept, Rules, declare
 from seqmed.model_file.graphs import graph_rules
-from seqmed.model_file.margins import MARGINS
+from seqmed.model_file.margins import MARGINS, posterior_rules
 
 SIZES["exponents"] = PRIOR_EXPONENTS.size
 declare(
@@ -36,7 +34,7 @@ declare(
 
 @declare(
     MixtureState, class_weights="classes > 0", probes="probes p", column_scale="scaled > 0",
-    n_rows=">= 0", n_measured=">= 0",
+    margin_seed=">= 0",
 )  # fmt: skip
 def _(state: MixtureState) -> Rules:
     yield "a scale for every column or none", state.column_scale.size in (0, state.probes.shape[1])
@@ -67,7 +65,6 @@ def refitted_classes() -> tuple[type, ...]:
 
 
 INTERFACES[RefittedExpert] = refitted_classes
-INTERFACES[MarginExpert] = lambda: (SequentialExpert,)
 
 
 def mixture_parameters(model: SeqGraphMED) -> Rules:
@@ -89,18 +86,19 @@ def mixture_rules(began: Any, attributes: dict[str, Any]) -> Rules:
         yield from trial_rules(began, attributes)
         state = state._replace(trial=None)
         attributes = {**attributes, "_state": state}
-    registry, record, choice, recent = state.registry, state.record, state.choice, state.recent
-    inner = state.margin.estimator
-    yield "an estimator that is fitted", hasattr(inner, "_state")
-    margin = inner._state
-    yield "an estimator with the same number of columns", inner.n_features_in_ == width
-    yield "an estimator with the same row format", margin.sparse == state.sparse
-    yield "an estimator with the same classes", same_classes(margin.registry, registry)
+    counts, record, choice, recent = state.counts, state.record, state.choice, state.recent
+    margin, info_of_margin = state.margin, state.margin_info
+    yield "a report of the margin expert", info_of_margin is not None
+    yield "the same classes in all experts", margin.counts.size == counts.size
+    template = began._template()
+    yield from posterior_rules(
+        template, margin, info_of_margin, width, attributes["_started"].sparse
+    )
     kernel = margin.posterior.covariance.kernel
-    yield "an estimator whose kernel suits the probes", kernel.accepts(state.probes)
-    euclidean = margin.fixed["kernel"] in EUCLIDEAN_KERNELS
+    yield "a margin expert whose kernel suits the probes", kernel.accepts(state.probes)
+    euclidean = template.kernel in EUCLIDEAN_KERNELS
     yield from graph_rules(began, attributes, None if euclidean else kernel)
-    yield "known classes in the record", (record.codes < registry.classes.size).all()
+    yield "known classes in the record", (record.codes < counts.size).all()
     known = np.take_along_axis(record.counts, record.codes[:, None], axis=1)
     yield "a record of classes that had a label", (known > 0).all()
     chosen = (record.size, choice.weight, choice.temperature, choice.refitted)
@@ -112,11 +110,11 @@ def mixture_rules(began: Any, attributes: dict[str, Any]) -> Rules:
     yield "a weight for every refitted expert", len(choice.refitted) == len(state.refitted)
     for expert in state.refitted:
         yield "refitted experts of known columns", expert.fits(width)
-    yield "known classes in the recent rows", (recent.codes < registry.classes.size).all()
-    yield "recent rows of classes that had a label", registry.seen[recent.codes].all()
+    yield "known classes in the recent rows", (recent.codes < counts.size).all()
+    yield "recent rows of classes that had a label", counts.seen[recent.codes].all()
     kernel = state.graph.rows.metric.kernel
     for name, points in (("probes", state.probes), ("recent rows", recent.points)):
-        formed = points.dtype == np.float64 and sp.issparse(points) == state.sparse
+        formed = points.dtype == np.float64 and sp.issparse(points) == attributes["_started"].sparse
         yield f"{name} in the format of the rows", formed
         yield f"{name} that suit the kernel", kernel.accepts(points)
 
@@ -127,13 +125,11 @@ def trial_rules(began: Any, attributes: dict[str, Any]) -> Rules:
     before = state.trial.state
     yield "no trial within a trial", before.trial is None
     yield "fewer labels in a trial than it may have", 0 <= state.trial.n_labels < LONGEST
-    yield "the same classes in a trial", same_classes(before.registry, state.registry)
+    yield "the same classes in a trial", before.counts.size == state.counts.size
     rows, rows_before = (
-        (each.n_rows, each.n_batches, each.sparse, each.column_scale.size)
-        for each in (state, before)
+        (each.n_rows, each.n_batches, each.column_scale.size) for each in (state, before)
     )
     yield "the same rows in a trial", rows == rows_before
-    yield "the same parameters in a trial", before.fixed == state.fixed
     choice = before.choice
     info = info._replace(
         n_recorded=before.record.size,

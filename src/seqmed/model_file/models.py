@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 
-from seqmed.mixture.partial_fit_expert import PartialFitExpert
 from seqmed.model_file import registry
 from seqmed.model_file.annotations import as_written, check_fields, field_types, field_values
 from seqmed.model_file.constraints import check
@@ -83,8 +82,6 @@ def generator_state(generator: np.random.RandomState, where: str) -> dict[str, A
 
 def refuse_code(value: Any, where: str) -> None:
     """Refuse a value that is code, with a remedy for each kind."""
-    # isinstance: the error names the user's estimator, and no other class has this wrapper
-    value = value.estimator if isinstance(value, PartialFitExpert) else value
     if hasattr(value, "saving_remedy"):
         remedy = value.saving_remedy
     elif isinstance(value, BaseEstimator) and is_classifier(value):
