@@ -14,7 +14,7 @@ from seqmed import dual
 from seqmed.arrays import Array
 from seqmed.covariance.protocol import WindowCovariance
 from seqmed.dual import Block, ComputedRows, DualProblem, DualSolution
-from seqmed.posterior import Posterior
+from seqmed.posterior import KNOWN_BIAS, Posterior
 from seqmed.settings import Settings
 
 Solutions = tuple[DualSolution | None, ...]
@@ -51,7 +51,7 @@ def solve_all(
 def has_dual(posterior: Posterior, machine: int) -> bool:
     """Whether there is a dual: the window has labels, of both signs if the bias is diffuse."""
     signs = posterior.window.signs[:, machine]
-    if signs.size == 0 or np.isfinite(posterior.bias_variance):
+    if signs.size == 0 or posterior.known_bias:
         return bool(signs.size)
     return bool(abs(signs.sum()) < signs.size)
 
@@ -74,14 +74,13 @@ def solve(
         return None
     window = prior.window
     signs = np.ascontiguousarray(window.signs[:, machine])
-    diffuse = not np.isfinite(prior.bias_variance)
     problem = DualProblem(
         gram=gram,
         signs=signs,
-        prior_scores=prior_scores if diffuse else prior_scores + prior_bias(prior, machine),
+        prior_scores=prior_scores + KNOWN_BIAS if prior.known_bias else prior_scores,
         bounds=window.bounds,
         shapes=window.shapes,
-        bias_variance=prior.bias_variance,
+        bias_variance=0.0 if prior.known_bias else np.inf,
         multiplier_sum=dual.attainable_sum(signs, window.bounds, -prior.frozen_sums[machine]),
     )
     coefficients = window.coefficients[:, machine]
@@ -105,11 +104,6 @@ def solve(
     return dual.with_bias(problem, solution, median)
 
 
-def prior_bias(prior: Posterior, machine: int) -> float:
-    """Return the prior mean of a bias with finite variance, given the frozen multipliers."""
-    return float(prior.bias_means[machine] + prior.bias_variance * prior.frozen_sums[machine])
-
-
 def with_solutions(prior: Posterior, solutions: Solutions) -> Posterior:
     """Return the posterior with the multipliers and biases of the solutions that are not None."""
     window, n_solved = prior.window, prior.n_solved.copy()
@@ -118,8 +112,7 @@ def with_solutions(prior: Posterior, solutions: Solutions) -> Posterior:
         signs = window.signs[:, machine]
         if solution is not None:
             coefficients[:, machine] = signs * solution.multipliers
-            carried = prior_bias(prior, machine) if np.isfinite(prior.bias_variance) else 0.0
-            biases[machine] = carried + solution.bias
+            biases[machine] = solution.bias + (KNOWN_BIAS if prior.known_bias else 0.0)
             n_solved[machine] += 1
         elif signs.size and not n_solved[machine] and biases[machine] == 0:
             biases[machine] = signs[0]  # one class so far: predict it

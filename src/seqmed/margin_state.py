@@ -137,11 +137,10 @@ def begin(
     else:
         kernel = parameters.kernel.freeze(rows.points, rows.weights)
     per_class = parameters.bias == "auto"
-    mean, variance = (-1.0, 0.0) if per_class else (0.0, np.inf)
     smoothing = parameters.smoothing
     graph = GraphParameters() if smoothing is None else smoothing.graph
     recursion = first_recursion(parameters, kernel, rows.points, seed)
-    posterior = update.prior_of(recursion, graph, rows.points, mean, variance)
+    posterior = update.prior_of(recursion, graph, rows.points, per_class)
     record = Calibration() if calibrated else None
     return MarginState(posterior, no_classes(per_class), record)
 
@@ -180,7 +179,7 @@ def with_counts(state: MarginState, places: Indices, counts: ClassCounts) -> Mar
     posterior = state.posterior
     if not np.array_equal(places, np.arange(counts.size)):
         transfer, offsets = state.counts.transfer(places, counts)
-        posterior = update.with_machines(posterior, transfer, offsets, known_bias=counts.per_class)
+        posterior = update.with_machines(posterior, transfer, offsets)
     return state._replace(posterior=posterior, counts=counts)
 
 

@@ -24,6 +24,9 @@ from seqmed.kernels import Expansion, blocks, evaluate
 from seqmed.terms import ScoredTerms, Terms
 from seqmed.window import Window
 
+# The bias of every machine if there is one machine per class.
+KNOWN_BIAS = -1.0
+
 
 @dataclass(frozen=True)
 class Posterior:
@@ -40,14 +43,13 @@ class Posterior:
     mean_parts : the mean used for prediction as expansions in the base kernel, ready to evaluate.
     intercepts : (machines,) the biases for predictions: those of the averaged mean if it is used.
     biases : (machines,) the newest biases.
-    bias_means : (machines,) prior means of the biases, before any label.
-    frozen_sums : (machines,) sum of the frozen signed multipliers. With a finite bias variance they
-        are part of the bias. With a diffuse bias the multipliers of the window compensate for them.
+    frozen_sums : (machines,) sum of the frozen signed multipliers. With a diffuse bias the
+        multipliers of the window compensate for them.
     n_solved : (machines,) number of updates that have solved a dual of this machine.
     projection_errors : (2, machines) bounds on the change of a score by all projections so far, of
         the newest and of the averaged mean, at a point with k(x, x) = 1. The multipliers are taken
         as given.
-    bias_variance : prior variance of the bias, inf for a diffuse one.
+    known_bias : whether the bias is known to be `KNOWN_BIAS`; if not, its prior is diffuse.
     n_batches : batches learned.
     """
 
@@ -59,11 +61,10 @@ class Posterior:
     mean_parts: tuple[Expansion, ...]
     intercepts: Array
     biases: Array
-    bias_means: Array
     frozen_sums: Array
     n_solved: NDArray[np.intp]
     projection_errors: Array
-    bias_variance: float
+    known_bias: bool
     n_batches: int
 
     @property
@@ -114,16 +115,11 @@ class Posterior:
         return self.covariance.on_window(points, self.landmarks.points)
 
     def standard_deviation(self, points: Points) -> Array:
-        """Return the standard deviation of the score at every row, (n,).
-
-        A finite bias variance is included; an infinite one is left out.
-        """
+        """Return the standard deviation of the score at every row, (n,), without the bias."""
         covariance = self.covariance
         variances = np.empty(points.shape[0])
         for rows in blocks(points.shape[0], covariance.width):
             variances[rows] = covariance.diagonal(points[rows])
-        if np.isfinite(self.bias_variance):
-            variances += self.bias_variance
         return np.sqrt(variances)
 
     def frozen_coefficients(self) -> Array:

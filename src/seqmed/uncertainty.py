@@ -52,7 +52,6 @@ class Uncertainty(NamedTuple):
     points : (n, p) rows, as the covariance function takes them.
     margins : (n,) margins; 0 if fewer than two classes have labels.
     covariance : covariance function k_t.
-    bias_variance : finite variance that is added to k_t.
     labeled : (l, p) rows that k_t is to be conditioned on.
     noise : noise variance of an observation of a score.
     """
@@ -60,7 +59,6 @@ class Uncertainty(NamedTuple):
     points: Points
     margins: Array
     covariance: CovarianceFunction | HeatCovariance
-    bias_variance: float
     labeled: Points
     noise: float
 
@@ -85,12 +83,10 @@ def of_posterior(
         own = np.sqrt(np.sum(scale[best] ** 2, axis=1))
         margins = gaps if counts.n_machines == 1 else gaps / own
     compact = posterior.covariance.kernel.compact
-    diffuse = not np.isfinite(posterior.bias_variance)
     return Uncertainty(
         points=points,
         margins=margins,
         covariance=posterior.covariance,
-        bias_variance=0.0 if diffuse else posterior.bias_variance,
         labeled=window.points if compact else stack(frozen, window.points),
         noise=1.0 / float(np.median(window.bounds) if window.size else C),
     )
@@ -115,7 +111,6 @@ def of_graph(
         points=metric.store(points).rows.astype(np.float64),
         margins=margins,
         covariance=HeatCovariance(metric.kernel, 0.5 / width),
-        bias_variance=0.0,
         labeled=stored.rows.astype(np.float64),
         noise=GRAPH_NOISE,
     )
@@ -132,7 +127,7 @@ def conditional_covariance(known: Uncertainty, points: Points) -> Array:
     """Return the conditional covariance of all rows, (n, n)."""
     size = known.labeled.shape[0]
     every = stack(known.labeled, points)
-    joint = known.covariance(every, every) + known.bias_variance  # one call is faster than several
+    joint = known.covariance(every, every)  # one call is faster than several
     if not size:
         return joint
     factor = cholesky(noisy(joint[:size, :size], known.noise))
@@ -145,12 +140,12 @@ def conditional_variances(known: Uncertainty, points: Points) -> Array:
     covariance, labeled, size = known.covariance, known.labeled, known.labeled.shape[0]
     variances = np.empty(points.shape[0])
     if size:
-        gram = covariance(labeled, labeled) + known.bias_variance
+        gram = covariance(labeled, labeled)
         factor = cholesky(noisy(gram, known.noise))
     for rows in blocks(points.shape[0], covariance.width + size):
-        variances[rows] = covariance.diagonal(points[rows]) + known.bias_variance
+        variances[rows] = covariance.diagonal(points[rows])
         if size:
-            across = covariance(labeled, points[rows]) + known.bias_variance
+            across = covariance(labeled, points[rows])
             variances[rows] -= np.sum(solve_lower(factor, across) ** 2, axis=0)
     return np.maximum(variances, 0.0)
 

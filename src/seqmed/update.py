@@ -25,7 +25,7 @@ from seqmed.covariance.protocol import FoldResult, Recursion
 from seqmed.graph.laplacian import GraphParameters, find_neighbours, measure_heat_width, smoothness
 from seqmed.kernels import Expansion, evaluate
 from seqmed.machines import Solutions, has_dual, solve_all
-from seqmed.posterior import Posterior
+from seqmed.posterior import KNOWN_BIAS, Posterior
 from seqmed.settings import Settings
 from seqmed.terms import ScoredTerms, Terms
 from seqmed.window import Window, as_terms, joined, leaving
@@ -38,15 +38,13 @@ def prior_of(
     recursion: Recursion,
     graph_parameters: GraphParameters,
     points: Points,
-    bias_mean: float,
-    bias_variance: float,
+    known_bias: bool,
 ) -> Posterior:
     """Return the prior of one machine: its mean is the bias, its covariance the base kernel.
 
-    ``points`` determines the format of later rows. A bias variance of 0 is a known bias, inf a
-    diffuse one.
+    ``points`` determines the format of later rows.
     """
-    machines = 1
+    machines, bias = 1, KNOWN_BIAS if known_bias else 0.0
     empty, nothing, none = no_rows(points), np.zeros((0, machines)), np.zeros(0)
     return Posterior(
         recursion=recursion,
@@ -57,20 +55,17 @@ def prior_of(
         ),
         landmarks=ScoredTerms(empty, nothing, nothing, nothing),
         mean_parts=(Expansion(empty, nothing),),
-        intercepts=np.full(machines, bias_mean),
-        biases=np.full(machines, bias_mean),
-        bias_means=np.full(machines, bias_mean),
+        intercepts=np.full(machines, bias),
+        biases=np.full(machines, bias),
         frozen_sums=np.zeros(machines),
         n_solved=np.zeros(machines, dtype=np.intp),
         projection_errors=np.zeros((2, machines)),
-        bias_variance=bias_variance,
+        known_bias=known_bias,
         n_batches=0,
     )
 
 
-def with_machines(
-    posterior: Posterior, transfer: Array, offsets: Array, *, known_bias: bool
-) -> Posterior:
+def with_machines(posterior: Posterior, transfer: Array, offsets: Array) -> Posterior:
     """Return the posterior for other classes; machines are new, or signed copies of old machines.
 
     Parameters
@@ -78,19 +73,16 @@ def with_machines(
     posterior : posterior with ``h`` machines.
     transfer : (h, H) with at most one nonzero entry, -1 or +1, per column; a column of zeros is a
         new machine, for which every point of the window is a negative example.
-    offsets : (H,) the intercepts of the new machines, 0 for the copies.
-    known_bias : whether the biases of new machines are known to be ``offsets``. A new machine then
-        counts as solved in all earlier updates, with multipliers of 0.
+    offsets : (H,) the intercepts of the new machines, 0 for the copies. If they are known, a new
+        machine counts as solved in all earlier updates, with multipliers of 0.
     """
     window = posterior.window
     signs = window.signs @ transfer
     new = ~np.abs(transfer).any(axis=0)
     signs[:, new] = -1.0
     n_solved = posterior.n_solved @ np.abs(transfer).astype(np.intp)
-    if known_bias:
+    if posterior.known_bias:
         n_solved[new] = posterior.n_solved.max()
-    # If the window holds every label so far, a new machine learns from its negative examples.
-    lasting = known_bias or bool(posterior.frozen.size or posterior.landmarks.coefficients.any())
     return replace(
         posterior,
         frozen=posterior.frozen.mapped(transfer),
@@ -101,7 +93,6 @@ def with_machines(
         ),
         intercepts=posterior.intercepts @ transfer + offsets,
         biases=posterior.biases @ transfer + offsets,
-        bias_means=posterior.bias_means @ transfer + (offsets if lasting else 0.0),
         frozen_sums=posterior.frozen_sums @ transfer,
         n_solved=n_solved,
         projection_errors=posterior.projection_errors @ np.abs(transfer),
@@ -156,11 +147,10 @@ def retract(
     poor = np.array([not has_dual(prior, machine) for machine in range(prior.biases.size)])
     unlearned = poor & ~prior.frozen.coefficients.any(axis=0)
     unlearned &= ~prior.landmarks.coefficients.any(axis=0)
-    first_biases = prior.bias_means if np.isfinite(prior.bias_variance) else 0.0
     prior = replace(
         prior,
         window=replace(window, coefficients=np.where(poor, 0.0, window.coefficients)),
-        biases=np.where(unlearned, first_biases, prior.biases),
+        biases=np.where(unlearned, KNOWN_BIAS if prior.known_bias else 0.0, prior.biases),
         n_solved=np.where(unlearned, 0, prior.n_solved),
     )
     return relearn(prior, prior, batch, settings)

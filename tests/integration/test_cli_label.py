@@ -149,7 +149,7 @@ def test_a_file_that_has_grown_is_continued(tmp_path):
         assert command.end()[1] == 0
     model, extra = load_with_extra(tmp_path / "model")
     assert extra["record"]["labeled"] == 27
-    assert model.steps[-1][1]._state.registry.counts.sum() == 27
+    assert model.steps[-1][1]._state.counts.counts.sum() == 27
 
 
 @pytest.mark.parametrize(

@@ -50,13 +50,6 @@ BUDGETED = [
     pytest.param({"forgetting": 0.7}, 3, np.asarray, id="forgetting-3"),
     pytest.param({"averaging": True, "forgetting": 0.7}, 3, np.asarray, id="both-3"),
     pytest.param({"averaging": True, "forgetting": 0.7}, 2, sp.csr_array, id="both-csr"),
-    pytest.param({"bias": "exact", "bias_variance": 0.7}, 2, np.asarray, id="finite-bias"),
-    pytest.param(
-        {"bias": "exact", "bias_variance": 0.7, "averaging": True},
-        3,
-        np.asarray,
-        id="finite-bias-3",
-    ),
 ]
 
 
@@ -92,11 +85,11 @@ def test_projecting_loses_nothing_where_landmarks_span_the_space(
     assert (bounded.posterior_.projection_error < 1e-3).all()
 
 
-def begun(kernel, n_landmarks, points, bias_variance=np.inf):
+def begun(kernel, n_landmarks, points):
     """Return the posterior of no batch, with landmarks."""
     carrier = covariance.make_recursion("landmarks", kernel, n_landmarks=n_landmarks, seed=0)
     graph_parameters = GraphParameters(n_neighbors=NEIGHBOURS)
-    return update.prior_of(carrier, graph_parameters, points, 0.0, bias_variance)
+    return update.prior_of(carrier, graph_parameters, points, False)
 
 
 def as_batch(rows):
@@ -108,11 +101,8 @@ def as_batch(rows):
 
 @pytest.mark.parametrize("averaging", [False, True])
 @pytest.mark.parametrize("forgetting", [1.0, 0.7])
-@pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
 @pytest.mark.parametrize("beta", [0.0, 0.5])
-def test_all_points_as_landmarks_lose_nothing_to_projection(
-    beta, bias_variance, forgetting, averaging
-):
+def test_all_points_as_landmarks_lose_nothing_to_projection(beta, forgetting, averaging):
     """An RBF kernel has a dimension per point: only with all points as landmarks is it lossless."""
     stream = make_stream(seed=61)
     settings = Settings(
@@ -128,7 +118,7 @@ def test_all_points_as_landmarks_lose_nothing_to_projection(
         forgetting=forgetting,
         capacity=None,
     )
-    unbounded = bounded = begun(RBF(GAMMA), 85, stream[0].points, bias_variance)
+    unbounded = bounded = begun(RBF(GAMMA), 85, stream[0].points)
     for rows in stream:
         unbounded, _ = update.step(unbounded, as_batch(rows), settings)
         bounded, info = update.step(bounded, as_batch(rows), replace(settings, capacity=12))

@@ -126,7 +126,7 @@ def test_the_experts_start_again_from_the_labels_since_the_change():
     state = model._state
     assert state.recent.size == state.record.size == since
     assert np.count_nonzero(state.graph.codes >= 0) == since
-    np.testing.assert_allclose(state.registry.discounted, np.bincount(state.recent.codes))
+    np.testing.assert_allclose(state.counts.discounted, np.bincount(state.recent.codes))
     window = model.estimator_.posterior_.window
     np.testing.assert_array_equal(window.points, state.recent.points)
     kernel = model.estimator_.posterior_.covariance.kernel

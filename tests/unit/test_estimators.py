@@ -61,8 +61,6 @@ class TestDefaults:
         ("given", "meant"),
         [
             ({}, {"bias": "auto", "window": 500, "lag": None}),
-            ({"laplacian": "unnormalized"}, {"laplacian": "unnormalized"}),
-            ({"laplacian_power": 2}, {"laplacian_power": 2}),
             ({"recursion": "exact"}, {"recursion": "exact"}),
             ({"recursion": "spectral"}, {"recursion": "spectral"}),
             ({"beta": 0.1}, {"beta": 0.1}),
@@ -75,8 +73,7 @@ class TestDefaults:
     def test_the_choices_differ(self):
         """Otherwise the comparisons above could not distinguish them."""
         choices = [
-            {}, {"beta": 0.1}, {"laplacian": "unnormalized"}, {"laplacian_power": 2},
-            {"n_landmarks": 7}, {"lag": 1},
+            {}, {"beta": 0.1}, {"weights": "binary"}, {"n_landmarks": 7}, {"lag": 1},
         ]  # fmt: skip
         scores = [self.scores(**choice) for choice in choices]
         for first in range(len(choices)):
@@ -244,7 +241,7 @@ def test_windows_too_large_for_a_kernel_matrix(estimator, options, n_classes, bi
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("kernel", ["rbf", "dcm"])
+@pytest.mark.parametrize("kernel", ["rbf", "tfidf"])
 def test_a_large_batch_forms_no_matrix_of_all_rows(kernel):
     """With landmarks the memory of one batch is O(n m), besides blocks of a fixed size."""
     n = 8000

@@ -1,17 +1,14 @@
-"""A kernel, a recursion and an expert from outside the package: one class and one line each."""
+"""A kernel and a recursion from outside the package: one class and one line each."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from sklearn.naive_bayes import GaussianNB
 
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED, covariance, kernels
 from seqmed.covariance.exact import ExactRecursion
 from seqmed.covariance.protocol import FoldResult
 from seqmed.kernels.protocol import Pointwise
-from seqmed.mixture import experts
-from seqmed.mixture.partial_fit_expert import PartialFitExpert, partial_fit_expert
 
 
 def rows(n=120, seed=0):
@@ -98,25 +95,3 @@ def test_a_recursion(monkeypatch):
         model.partial_fit(X[part], y[part])
         exact.set_params(beta=0.0 if start == 40 else 0.5).partial_fit(X[part], y[part])
     np.testing.assert_allclose(model.decision_function(X), exact.decision_function(X), atol=1e-6)
-
-
-def test_an_expert(monkeypatch):
-    """An expert that counts its updates."""
-    lessons = []
-
-    class Counted(PartialFitExpert):
-        def learn(self, mini_batch):
-            lessons.append(int(mini_batch.part.sum()))
-            learned = super().learn(mini_batch)
-            return Counted(learned.estimator, learned.given)
-
-    def counted(estimator):
-        expert = partial_fit_expert(estimator)
-        return Counted(expert.estimator, expert.given)
-
-    applies = (lambda estimator: isinstance(estimator, GaussianNB), counted)
-    monkeypatch.setattr(experts, "EXPERTS", [applies, *experts.EXPERTS])
-    X, y = rows()
-    model = SeqGraphMED(GaussianNB(), random_state=0).partial_fit(X, y, classes=[0, 1, 2])
-    assert sum(lessons) == 120
-    assert model.score(*rows(seed=1)) > 0.8

@@ -50,7 +50,7 @@ MODELS = {
     "PrequentialSearch": lambda **p: PrequentialSearch(med(), {"C": [1.5, 10.0]}, **p),
     "StreamPipeline": lambda **p: StreamPipeline([("model", med())], **p),
 }
-MARGIN = ("C", "slack_shape", "gamma", "coef0", "forgetting", "bias_variance")
+MARGIN = ("C", "slack_shape", "gamma", "coef0", "forgetting")
 SMOOTH = ("beta", "heat_width", "gamma_A", "gamma_I")
 PARAMETERS = {
     **{name: MARGIN for name in MODELS if name.startswith("SeqMED")},
@@ -63,7 +63,6 @@ PARAMETERS = {
 OTHERS = {
     "gamma_A": {"gamma_I": 1e-3},
     "gamma_I": {"gamma_A": 1e-3},
-    "bias_variance": {"bias": "exact"},
 }
 
 

@@ -115,7 +115,6 @@ MODELS = {
     "landmarks-forgetting": lambda: SeqLapMED(n_landmarks=30, forgetting=0.9, random_state=0),
     "exact": lambda: SeqLapMED(recursion="exact"),
     "exact-forgetting": lambda: SeqLapMED(recursion="exact", forgetting=0.9),
-    "exact-squared": lambda: SeqLapMED(recursion="exact", laplacian_power=2),
     "spectral": lambda: SeqLapMED(recursion="spectral"),
     "polynomial": lambda: SeqLapMED("poly", recursion="exact", coef0=1.0),
     "linear": lambda: SeqLapMED("linear", random_state=0),

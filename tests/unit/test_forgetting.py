@@ -63,18 +63,16 @@ def test_a_batch_without_smoothing_forgets_too(carrier):
 
 
 @pytest.mark.parametrize("lag", LAGS)
-@pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
 @pytest.mark.parametrize("carrier", CARRIERS)
-def test_a_stream_that_forgets_is_that_of_the_reference(carrier, bias_variance, lag):
+def test_a_stream_that_forgets_is_that_of_the_reference(carrier, lag):
     stream = awkward_stream(seed=52)
     expected = naive.learn_steps(
         labeled_batches(stream, BOUNDS),
         kernels_of(carrier, stream, SHARES),
-        bias_variance=bias_variance,
         lag=lag,
         forgetting=SHARES,
     )
-    model = make(carrier, bias_variance=bias_variance, lag=lag)
+    model = make(carrier, lag=lag)
     steps = learn_with(model, stream, C=BOUNDS, forgetting=SHARES)
     for known, _ in zip(expected, steps, strict=True):
         assert_close(model.decision_function(new_points()), known.scores(new_points()))
@@ -162,12 +160,9 @@ def test_points_of_the_window_with_negligible_bounds_are_dropped():
 
 
 @pytest.mark.parametrize("lag", LAGS)
-@pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
 @pytest.mark.parametrize("options", [{}, {"averaging": True}, {"budget": 24}], ids=str)
-def test_batches_without_labels_do_not_discount_labels(options, bias_variance, lag):
-    model = seq_med(
-        forgetting=0.95, lag=lag, bias_variance=bias_variance, random_state=0, tol=1e-6, **options
-    )
+def test_batches_without_labels_do_not_discount_labels(options, lag):
+    model = seq_med(forgetting=0.95, lag=lag, random_state=0, tol=1e-6, **options)
     learn(model, [make_batch(12, 6, seed=5600 + t) for t in range(20)])
     learned = [scores_of(model), model.intercept_, model.dual_coef_]
     for t in range(100):
@@ -197,18 +192,6 @@ def test_labels_of_one_class_do_not_discount_under_a_diffuse_bias(n_classes, opt
     # points that have left the window are added up in another order
     assert_close(scores_of(model), learned[0], 1e-13)
     assert np.array_equal(model.intercept_, learned[1])
-
-
-def test_labels_of_one_class_discount_under_a_finite_bias_variance():
-    model = seq_med(forgetting=0.5, bias_variance=0.7)
-    stream = [make_batch(12, 9, seed=5850), make_batch(8, 5, seed=5851, classes=[0])]
-    learn(model, stream)
-    known = naive.learn_stream(
-        labeled_batches(stream, 10.0), [rbf] * 2, forgetting=0.5, bias_variance=0.7
-    )
-    assert_close(scores_of(model)[:, 0], known.scores(new_points()))
-    unforgotten = learn(seq_med(bias_variance=0.7), stream)
-    assert np.abs(scores_of(model) - scores_of(unforgotten)).max() > 0.01
 
 
 @pytest.mark.parametrize("carrier", ["exact", "landmarks"])

@@ -192,22 +192,19 @@ def test_a_stream_with_few_landmarks_is_that_of_the_reference():
         assert 0 < own < 22
 
 
-@pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
 @pytest.mark.parametrize("recursion", [None, *RECURSIONS])
-def test_awkward_batches_are_those_of_the_reference(recursion, bias_variance):
+def test_awkward_batches_are_those_of_the_reference(recursion):
     stream = awkward_stream(seed=4)
     if recursion is None:
-        model = seq_med(bias_variance=bias_variance)
+        model = seq_med()
         kernels = [naive.rbf(GAMMA)] * len(stream)
     else:
-        model = seq_lap(recursion=recursion, bias_variance=bias_variance)
+        model = seq_lap(recursion=recursion)
         batches = smoothings(stream, [0.5] * len(stream))
         kernels = kernels_over_time(recursion, naive.rbf(GAMMA), batches)
     for t, rows in enumerate(stream):
         learn(model, [rows])
-        expected = reference_scores(
-            stream[: t + 1], new_points(), kernels[: t + 1], bias_variance=bias_variance
-        )
+        expected = reference_scores(stream[: t + 1], new_points(), kernels[: t + 1])
         assert_close(model.decision_function(new_points()), expected)
 
 
@@ -393,7 +390,6 @@ WEIGHT_OPTIONS = [
     pytest.param({}, id="plain"),
     pytest.param({"gamma": "scale"}, id="gamma-scale"),
     pytest.param({"slack_shape": 0}, id="svm"),
-    pytest.param({"bias_variance": 0.7}, id="finite-bias"),
     pytest.param({"class_weight": "balanced"}, id="balanced"),
     pytest.param({"bias": "auto"}, id="auto"),
     pytest.param({"bias": "auto", "class_weight": "balanced"}, id="auto-balanced"),
@@ -451,15 +447,14 @@ def test_a_weight_is_a_repeated_row_for_the_other_parameters_too():
 # -- several classes -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
 @pytest.mark.parametrize("recursion", [None, *RECURSIONS])
-def test_several_classes_are_one_against_the_rest_each(recursion, bias_variance):
+def test_several_classes_are_one_against_the_rest_each(recursion):
     stream = three_class_stream(16)
 
     def make():
         if recursion is None:
-            return seq_med(bias_variance=bias_variance)
-        return seq_lap(recursion=recursion, bias_variance=bias_variance)
+            return seq_med()
+        return seq_lap(recursion=recursion)
 
     together = learn(make(), stream, classes=[0, 1, 2])
     scores = together.decision_function(new_points())
@@ -514,9 +509,7 @@ def test_classes_may_be_discovered_or_declared(recursion, kernel, arrivals, bias
 
 
 @pytest.mark.parametrize("first", [0, 1])
-@pytest.mark.parametrize(
-    "options", [{}, {"bias_variance": 0.7}, {"bias": "auto"}], ids=["exact", "finite", "auto"]
-)
+@pytest.mark.parametrize("options", [{}, {"bias": "auto"}], ids=["exact", "auto"])
 def test_two_classes_may_be_discovered_one_by_one(first, options):
     stream = [
         make_batch(20, 11, seed=1800 + t, classes=classes)
@@ -568,35 +561,6 @@ def test_the_other_parameters_are_c_and_beta_by_formula(recursion):
 
 
 # -- bias ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("bias_variance", [0.0, 0.05, 1.0, 20.0])
-@pytest.mark.parametrize("recursion", [None, "exact"])
-def test_a_finite_bias_is_its_variance_times_the_sum_of_coefficients(recursion, bias_variance):
-    stream = [
-        *make_stream(seed=20)[:2],
-        make_batch(15, 9, seed=2010, classes=[1]),
-        make_batch(15, 9, seed=2011, classes=[0]),
-        make_batch(20, 10, seed=2012),
-    ]
-    if recursion is None:
-        model = seq_med(bias_variance=bias_variance)
-        kernels = [naive.rbf(GAMMA)] * 5
-    else:
-        model = seq_lap(recursion=recursion, bias_variance=bias_variance)
-        kernels = kernels_over_time("exact", naive.rbf(GAMMA), smoothings(stream, [0.5] * 5))
-    for t, rows in enumerate(stream):
-        before = None if t == 0 else model.decision_function(new_points())
-        learn(model, [rows])
-        assert_close(model.intercept_, bias_variance * model.dual_coef_.sum(axis=1), 1e-12)
-        expected = naive.learn_stream(
-            labeled_batches(stream[: t + 1], 10.0), kernels[: t + 1], bias_variance=bias_variance
-        )
-        assert_close(model.decision_function(new_points()), expected.scores(new_points()))
-        assert_close(model.intercept_[0], bias_variance * sum(expected.multiplier_sums))
-        if t in (2, 3):  # a single class is learned
-            assert np.isfinite(model.duality_gap_)
-            assert np.abs(model.decision_function(new_points()) - before).max() > 1e-3
 
 
 def test_a_batch_of_one_class_teaches_nothing_under_a_diffuse_bias():
@@ -655,23 +619,18 @@ def test_the_exact_bias_is_implied_by_every_support_vector(slack_shape):
 # -- spread ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bias_variance", [np.inf, 0.7])
 @pytest.mark.parametrize("recursion", [None, *RECURSIONS])
-def test_the_spread_is_the_root_of_the_newest_kernel(recursion, bias_variance):
+def test_the_spread_is_the_root_of_the_newest_kernel(recursion):
     stream = make_stream(seed=24)
     if recursion is None:
-        model = seq_med(kernel="poly", degree=2, coef0=1.0, bias_variance=bias_variance)
+        model = seq_med(kernel="poly", degree=2, coef0=1.0)
     else:
-        model = seq_lap(
-            kernel="poly", degree=2, coef0=1.0, bias_variance=bias_variance, recursion=recursion
-        )
+        model = seq_lap(kernel="poly", degree=2, coef0=1.0, recursion=recursion)
     base = naive.polynomial(GAMMA, 2, 1.0)
     kernels = kernels_over_time(recursion, base, smoothings(stream, [0.5] * 4))
     for rows, kernel in zip(stream, kernels, strict=True):
         learn(model, [rows])
         variance = np.diagonal((base if recursion is None else kernel)(new_points(), new_points()))
-        if np.isfinite(bias_variance):
-            variance = variance + bias_variance
         np.testing.assert_allclose(model.decision_std(new_points()) ** 2, variance, rtol=1e-10)
 
 

@@ -238,7 +238,7 @@ def test_a_disputed_row_is_not_learned_until_it_is_settled():
     counts = []
     for events in (rows, [*rows, dispute], [*rows, dispute, settled]):
         learner = replayed(table, events)
-        counts.append(learner.model.steps[-1][1]._state.registry.counts.sum())
+        counts.append(learner.model.steps[-1][1]._state.counts.counts.sum())
     assert counts == [3, 2, 3]
 
 
@@ -254,7 +254,7 @@ def test_a_label_that_has_left_the_window_is_kept_and_reported():
     events.append(first._replace(event="change"))
     learner = replayed(table, events, new_model(table, window=5))
     assert learner.kept_labels == {}
-    assert learner.model.steps[-1][1]._state.registry.counts.sum() == 20
+    assert learner.model.steps[-1][1]._state.counts.counts.sum() == 20
 
 
 def test_probes_measure_what_labels_change():

@@ -12,7 +12,7 @@ from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 
 from seqmed import SeqLapMED, SeqMED
-from seqmed.classes import empty_registry
+from seqmed.classes import no_classes
 
 NAMES = ("ham", "spam")
 
@@ -483,10 +483,9 @@ def one_against_rest(batches, label, **parameters):
 
 
 @pytest.mark.parametrize("subset", [(1, 3), (0, 3), (2,), (0, 1), (3, 2, 1)])
-@pytest.mark.parametrize("variance", [np.inf, 2.0])
-def test_a_later_batch_with_some_of_the_classes_is_encoded_right(subset, variance):
+def test_a_later_batch_with_some_of_the_classes_is_encoded_right(subset):
     """Labels are encoded by value, not by their rank within the batch."""
-    parameters = {"gamma": 0.3, "tol": TIGHT, "lag": 10, "bias_variance": variance, **EXACT}
+    parameters = {"gamma": 0.3, "tol": TIGHT, "lag": 10, **EXACT}
     first, second = np.arange(40) % 4, np.array(subset)[np.arange(30) % len(subset)]
     names = np.array(CLASSES)
     batches = [(cloud(first, 1), names[first]), (cloud(second, 2), names[second])]
@@ -518,13 +517,12 @@ def test_classes_may_arrive_one_by_one_in_any_order(arrival):
 
 
 @pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED])
-@pytest.mark.parametrize("variance", [np.inf, 2.0])
 @pytest.mark.parametrize("added", list(permutations(("aardvark", "cow", "zebra"), 2)))
 @pytest.mark.parametrize("known", [("bee",), ("bee", "dog"), ("bee", "dog", "emu")])
-def test_adding_a_class_keeps_the_scores_of_the_others(estimator, variance, added, known):
+def test_adding_a_class_keeps_the_scores_of_the_others(estimator, added, known):
     """A new class declared with a batch without a dual does not change earlier scores."""
     parameters = {"beta": 0.0} if estimator is SeqLapMED else {}
-    model = estimator(bias_variance=variance, **EXACT, **parameters)
+    model = estimator(**EXACT, **parameters)
     codes = np.arange(30) % len(known)
     points = cloud(codes, 5)
     for rows in (slice(0, 15), slice(15, 30)):
@@ -561,8 +559,6 @@ def test_a_class_first_seen_later_starts_from_minus_one():
 BIASES = {
     "auto": {},
     "diffuse": EXACT,
-    "none": {**EXACT, "bias_variance": 0.0},
-    "finite": {**EXACT, "bias_variance": 2.0},
 }
 every_bias = pytest.mark.parametrize("bias", BIASES.values(), ids=BIASES)
 
@@ -717,32 +713,36 @@ def test_many_classes_among_few_labels_cause_no_warning(blobs, estimator, names)
     assert model.classes_.tolist() == sorted(names.tolist())
 
 
-# -- the registry of classes -----------------------------------------------------------------------
+# -- classes and their labels ----------------------------------------------------------------------
 
 
-def test_the_registry_finds_labels_by_value():
-    registry = empty_registry(per_class=False).add(np.array(["bee", "dog", "ant"]), np.ones(3))
-    assert registry.find(np.array(["dog", "bee"])).tolist() == [2, 1]
-    assert registry.find(np.array([], dtype=str)).size == 0
+def test_labels_are_found_by_value():
+    classes = with_labels(np.zeros(0), np.array(["bee", "dog", "ant"]))
+    assert classes.tolist() == ["ant", "bee", "dog"]
+    assert find(np.array(["dog", "bee", "cow"]), classes).tolist() == [2, 1, -1]
+    assert find(np.array([], dtype=str), classes).size == 0
 
 
-def test_the_registry_adds_weights_and_keeps_them_when_it_grows():
-    registry = empty_registry(per_class=False).add(np.array([2, 5, 2]), np.array([1.0, 2.0, 0.5]))
-    assert registry.weights.tolist() == [1.5, 2.0]
-    grown = registry.add(np.array([3, 5]), np.array([4.0, 1.0]))
-    assert grown.classes.tolist() == [2, 3, 5]
+def test_counts_keep_their_weights_when_classes_are_added():
+    nothing = np.zeros(0, dtype=np.intp)
+    counts = no_classes(per_class=False).with_classes(nothing, np.zeros(2, dtype=bool))
+    counts = counts.add(np.array([0, 1, 0]), np.array([1.0, 2.0, 0.5]))
+    assert counts.weights.tolist() == [1.5, 2.0]
+    grown = counts.with_classes(np.array([0, 2]), np.array([False, True, False]))
+    assert grown.seen.tolist() == [True, False, True]
+    assert grown.kept.all()
+    grown = grown.add(np.array([1, 2]), np.array([4.0, 1.0]))
     assert grown.weights.tolist() == [1.5, 4.0, 3.0]
-    assert registry.weights.tolist() == [1.5, 2.0]  # registries are not changed in place
-    declared = grown.declare(np.array([1]))
-    assert declared.seen.tolist() == [False, True, True, True]
+    assert counts.weights.tolist() == [1.5, 2.0]  # counts are not changed in place
 
 
-def book_of(classes):
-    return empty_registry(per_class=False).add(np.array(classes), np.ones(len(classes)))
+def counts_of(n_classes):
+    nothing = np.zeros(0, dtype=np.intp)
+    counts = no_classes(per_class=False).with_classes(nothing, np.zeros(n_classes, dtype=bool))
+    return counts.add(np.arange(n_classes), np.ones(n_classes))
 
 
 def test_targets_are_one_against_the_rest():
-    two = book_of([3, 8])
-    assert two.targets(np.array([0, 1])).tolist() == [[-1], [1]]
-    three = book_of([3, 8, 9])
-    assert three.targets(np.array([2, 0])).tolist() == [[-1, -1, 1], [1, -1, -1]]
+    assert counts_of(2).targets(np.array([0, 1])).tolist() == [[-1], [1]]
+    found = counts_of(3).targets(np.array([2, 0])).tolist()
+    assert found == [[-1, -1, 1], [1, -1, -1]]

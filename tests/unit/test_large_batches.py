@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqmed import SeqGraphMED, SeqLapMED, SeqMED, machines
+from seqmed import SeqGraphMED, SeqLapMED, SeqMED, machines, margin_state
 from seqmed.dual import DualProblem
-from seqmed.estimators import seqlapmed, seqmed
 
 BUDGET = 20
 KEPT = BUDGET // 2
-AT_ONCE = seqlapmed.LABELS_AT_ONCE * KEPT
+AT_ONCE = margin_state.LABELS_AT_ONCE * KEPT
 
 
 def rows(n, seed=0):
@@ -31,7 +30,7 @@ def sizes(monkeypatch):
         return DualProblem(**fields)
 
     monkeypatch.setattr(machines, "DualProblem", counted)
-    monkeypatch.setattr(seqmed, "FEWEST_AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(margin_state, "FEWEST_AT_ONCE", AT_ONCE)
     return found
 
 
@@ -75,18 +74,18 @@ def test_all_labels_are_learned_and_the_batch_counts_once():
     points, labels = np.vstack([points, points + 0.1]), np.append(labels, np.full(300, -1))
     model = SeqLapMED(budget=BUDGET, random_state=0).fit(points, labels)
     assert model.n_batches_ == 1
-    assert model._state.registry.counts.tolist() == [100, 100, 100]
+    assert model._state.counts.counts.tolist() == [100, 100, 100]
     assert model.posterior_.window.size <= KEPT
     model.partial_fit(*rows(300, 1))
     assert model.n_batches_ == 2
-    assert model._state.registry.counts.tolist() == [200, 200, 200]
+    assert model._state.counts.counts.tolist() == [200, 200, 200]
 
 
 def test_sample_weights_stay_with_their_rows():
     points, labels = rows(300)
     weights = 1.0 + np.arange(300) % 3
     model = SeqLapMED(budget=BUDGET, random_state=0).fit(points, labels, weights)
-    assert model._state.registry.weights.tolist() == [100.0, 200.0, 300.0]
+    assert model._state.counts.weights.tolist() == [100.0, 200.0, 300.0]
 
 
 @pytest.mark.parametrize("budget", [40, 100, 400])
@@ -95,7 +94,7 @@ def test_accuracy_is_that_of_one_dual_or_better(budget, monkeypatch):
     points, labels = rows(1500)
     new, truth = rows(2000, 1)
     found = SeqLapMED(budget=budget, random_state=0).fit(points, labels).score(new, truth)
-    monkeypatch.setattr(seqlapmed, "LABELS_AT_ONCE", 10_000)
+    monkeypatch.setattr(margin_state, "LABELS_AT_ONCE", 10_000)
     whole = SeqLapMED(budget=budget, random_state=0).fit(points, labels).score(new, truth)
     assert found > whole - 0.02
 
@@ -111,11 +110,11 @@ def test_rows_in_the_order_of_their_classes():
 
 def test_features_of_landmarks_are_learned_from_many_labels_at_once(monkeypatch):
     """2000 at least: mini-batches cost accuracy there, to 2 points in 100."""
-    monkeypatch.setattr(seqmed, "FEWEST_AT_ONCE", 500)
+    monkeypatch.setattr(margin_state, "FEWEST_AT_ONCE", 500)
     points, labels = rows(1500)
     new, truth = rows(2000, 1)
     found = SeqMED(budget=100, random_state=0).fit(points, labels).score(new, truth)
-    monkeypatch.setattr(seqmed, "FEWEST_AT_ONCE", 10_000)
+    monkeypatch.setattr(margin_state, "FEWEST_AT_ONCE", 10_000)
     whole = SeqMED(budget=100, random_state=0).fit(points, labels).score(new, truth)
     assert whole - 0.02 < found != whole
 

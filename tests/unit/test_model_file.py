@@ -106,9 +106,7 @@ MOMENTS = {
     ),
     "two classes": Moment(SeqLapMED(random_state=1), (batch(0, classes=("no", "yes")),)),
     "one class": Moment(SeqMED(), (batch(0, classes=("yes",)),)),
-    "one class, finite bias": Moment(
-        SeqMED(bias="exact", bias_variance=1.0), (batch(0, classes=("yes",)),)
-    ),
+    "one class, diffuse bias": Moment(SeqMED(bias="exact"), (batch(0, classes=("yes",)),)),
     "forgetting": Moment(SeqMED(forgetting=0.8, window=12), (batch(0), batch(1))),
     "only unlabeled rows": Moment(
         SeqLapMED(random_state=1), (unlabeled_batch(0), unlabeled_batch(1)), retracts=False

@@ -101,7 +101,7 @@ CASES = {
     "mixture, full": Case(SeqGraphMED(**FULL)),
     "mixture, sparse": Case(SeqGraphMED(**FULL), "csr"),
     "mixture, kernel": Case(SeqGraphMED(SeqMED(kernel="tfidf"), **FULL), "csr"),
-    "mixture, Fisher kernel": Case(SeqGraphMED(SeqMED(kernel="dcm"), **FULL)),
+    "mixture, polynomial": Case(SeqGraphMED(SeqMED(kernel="poly"), **FULL)),
     "mixture, kernel object": Case(SeqGraphMED(SeqMED(kernel=RBF(0.1)), **FULL)),
     "mixture, linear": Case(SeqGraphMED(SeqMED(kernel="linear"), **FULL), "csr"),
     "mixture, Laplacian": Case(SeqGraphMED(SeqLapMED(random_state=0), **FULL)),

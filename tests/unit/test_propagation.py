@@ -791,5 +791,5 @@ def test_only_batches_with_labels_discount_earlier_labels():
     model = GraphPropagation(forgetting=0.5, random_state=0).partial_fit(X, [0, 0, 1, -1])
     for labels, expected in (([-1] * 4, [2.0, 1.0]), ([1, -1, -1, -1], [1.0, 1.5])):
         model.partial_fit(X + 1.0, labels)
-        np.testing.assert_allclose(model._state.registry.discounted, expected)
+        np.testing.assert_allclose(model._state.counts.discounted, expected)
         np.testing.assert_allclose(model._state.graph.class_label_weights, expected)

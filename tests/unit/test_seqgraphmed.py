@@ -288,9 +288,9 @@ def test_labels_retracted_are_as_if_never_given(kind, form):
     model.partial_fit(form(X[wrong]), np.full(10, 1), new_points=False)
     model.retract(form(X[wrong]))
     np.testing.assert_array_equal(model._state.graph.codes, without._state.graph.codes)
-    np.testing.assert_array_equal(model._state.registry.counts, without._state.registry.counts)
-    np.testing.assert_allclose(model._state.registry.weights, without._state.registry.weights)
-    np.testing.assert_allclose(model._state.registry.discounted, without._state.registry.discounted)
+    np.testing.assert_array_equal(model._state.counts.counts, without._state.counts.counts)
+    np.testing.assert_allclose(model._state.counts.weights, without._state.counts.weights)
+    np.testing.assert_allclose(model._state.counts.discounted, without._state.counts.discounted)
     assert (model.predict(form(X)) == without.predict(form(X))).mean() > 0.95
 
 
@@ -342,10 +342,10 @@ def test_a_retraction_leaves_the_label_counts_of_the_stream(blobs):
     model = SeqGraphMED(SeqMED(forgetting=0.5), forgetting=0.9, random_state=0)
     for start in (0, 20, 40):
         model.partial_fit(X[start : start + 20], y[start : start + 20])
-    before = model._state.registry
+    before = model._state.counts
     np.testing.assert_allclose(before.discounted.sum(), 20 * (1 + 0.9 + 0.81))
     model.retract(X[:2])
-    after = model._state.registry
+    after = model._state.counts
     np.testing.assert_allclose(after.discounted, before.discounted - 0.81)
     np.testing.assert_array_equal(after.counts, before.counts - 1)
 
@@ -372,17 +372,17 @@ def test_forgetting_counts_batches_and_not_mini_batches():
     assert model.n_batches_ == model.estimator_.n_batches_ == 1
     np.testing.assert_array_equal(model._state.graph.label_weights, 1.0)
     np.testing.assert_array_equal(model._state.record.weights, 1.0)
-    np.testing.assert_allclose(model.estimator_._state.registry.discounted.sum(), 100)
+    np.testing.assert_allclose(model.estimator_._state.counts.discounted.sum(), 100)
     recorded = model._state.record.size
     model.partial_fit(X[100:120], y[100:120])
     label_weights = model._state.graph.label_weights
     assert np.count_nonzero(label_weights == 0.5) == 100
     assert np.count_nonzero(label_weights == 1.0) == 20
     assert np.count_nonzero(model._state.record.weights == 0.5) == recorded
-    np.testing.assert_allclose(model._state.registry.discounted.sum(), 70)
-    np.testing.assert_allclose(model.estimator_._state.registry.discounted.sum(), 70)
+    np.testing.assert_allclose(model._state.counts.discounted.sum(), 70)
+    np.testing.assert_allclose(model.estimator_._state.counts.discounted.sum(), 70)
     model.partial_fit(X[100:103], y[100:103], new_points=False)
-    np.testing.assert_allclose(model._state.registry.discounted.sum(), 73)
+    np.testing.assert_allclose(model._state.counts.discounted.sum(), 73)
 
 
 def test_a_lag_counts_batches_and_not_mini_batches():
@@ -404,7 +404,7 @@ def test_the_default_estimator_follows_changed_parameters():
     assert model.estimator_.class_weight == {0: 3.0}
     first = np.count_nonzero(labels[:100] >= 0)
     rest = np.count_nonzero(labels[100:] >= 0)
-    for registry in (model._state.registry, model.estimator_._state.registry):
+    for registry in (model._state.counts, model.estimator_._state.counts):
         np.testing.assert_allclose(registry.discounted.sum(), 0.5 * first + rest)
 
 
@@ -598,7 +598,7 @@ def test_an_estimator_that_learns_from_unlabeled_rows_gets_the_batch_as_one_grap
     assert model.update_info_.n_mini_batches > 1
     assert seen == [len(X)]
     assert model.estimator_.n_batches_ == model.n_batches_ == 1
-    assert model.estimator_._state.registry.counts.sum() == np.count_nonzero(labels >= 0)
+    assert model.estimator_._state.counts.counts.sum() == np.count_nonzero(labels >= 0)
     model.partial_fit(X[:50], labels[:50])
     assert seen == [len(X), 50]
     assert model.estimator_.n_batches_ == model.n_batches_ == 2
@@ -859,7 +859,7 @@ def test_the_record_holds_scores_from_before_a_row_was_learned(monkeypatch):
 
     def watched(stream, points, **options):
         counts.append(
-            (stream.registry.counts.sum(), stream.graph.class_label_weights.sum(), len(points))
+            (stream.counts.counts.sum(), stream.graph.class_label_weights.sum(), len(points))
         )
         return scored(stream, points, **options)
 

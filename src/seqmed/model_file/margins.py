@@ -77,9 +77,8 @@ declare(GraphParameters, n_neighbors=">= 1", weights="heat | binary", heat_width
 
 
 @declare(
-    Posterior, intercepts="machines", biases="machines", bias_means="machines",
+    Posterior, intercepts="machines", biases="machines",
     frozen_sums="machines", n_solved="machines >= 0", projection_errors="2 machines >= 0",
-    bias_variance="inf >= 0",
 )  # fmt: skip
 def _(posterior: Posterior) -> Rules:
     yield "a mean", len(posterior.mean_parts) > 0
@@ -140,9 +139,8 @@ def posterior_rules(
     yield "the recursion of the parameters", type(recursion) is type(begun)
     auto = began.bias == "auto"
     yield "the number of machines of the bias parameter", counts.per_class == auto
-    variance = 0.0 if auto else np.inf
-    yield "the bias variance of the parameters", posterior.bias_variance == variance
-    biases = (posterior.intercepts, posterior.biases, posterior.bias_means)
+    yield "the bias of the parameters", posterior.known_bias == auto
+    biases = (posterior.intercepts, posterior.biases)
     yield "biases of -1 with bias='auto'", not auto or all((each == -1.0).all() for each in biases)
     yield "coefficients for every landmark", posterior.landmarks.size == n_landmarks(recursion)
     signs = posterior.window.signs
