@@ -28,7 +28,7 @@ from seqmed import (
     TableEncoder,
     make_stream_pipeline,
 )
-from seqmed.kernels import DCMFisher, Polynomial, TfIdf
+from seqmed.kernels import Polynomial, TfIdf
 from seqmed.model_file import FORMAT
 
 FOLDER = Path(__file__).parent
@@ -84,12 +84,9 @@ GRAPH = {"graph_memory": 16, "n_neighbors": 3, "random_state": 0}
 MODELS = {
     "SeqMED": lambda: SeqMED(lag=2),
     "SeqMED-diffuse": lambda: SeqMED(lag=2, bias="exact"),
-    "SeqMED-two-classes": lambda: SeqMED(
-        kernel=Polynomial("scale", 2, 1.0), bias="exact", bias_variance=1.0
-    ),
+    "SeqMED-two-classes": lambda: SeqMED(kernel=Polynomial("scale", 2, 1.0), bias="exact"),
     "SeqMED-linear-sparse": lambda: SeqMED(kernel="linear", lag=1),
     "SeqMED-budget": lambda: SeqMED(budget=8, averaging=True, lag=2, random_state=0),
-    "SeqMED-dcm": lambda: SeqMED(kernel=DCMFisher("diagonal")),
     "SeqMED-precomputed": lambda: SeqMED(kernel="precomputed"),
     "SeqLapMED": lambda: landmarks(lag=2, class_weight={"ant": 2.0}),
     "SeqLapMED-tfidf-sparse": lambda: SeqLapMED(

@@ -106,26 +106,27 @@ def scores_and_labels(path, X):
     document, tensors = read_container(path)
     assert document["format"] == 1
     model = Part(document["model"]["value"], document["model"]["nodes"], tensors)
-    stream, registry = model._state, model._state.registry
+    stream, classes = model._state, model.classes_.array()
     name = model.tag()[1]["class"]
     if name in ("GraphPropagation", "SeqGraphMED"):
         scores = mixed_scores(stream, X) if name == "SeqGraphMED" else graph_scores(stream.graph, X)
-        return decided(scores, registry)
+        return decided(scores, stream.counts, classes)
     scores = margin_scores(stream, X)
-    classes, seen = registry.classes.array(), registry.counts.array() > 0
-    if registry.per_class.value:
-        labels = np.where(seen, registry.discounted.array(), np.inf)
-        return decided((scores + 1.0) / 2.0 * np.sqrt(labels[seen].mean() / labels), registry)
+    counts, seen = stream.counts, stream.counts.counts.array() > 0
+    if counts.per_class.value:
+        labels = np.where(seen, counts.discounted.array(), np.inf)
+        scaled = (scores + 1.0) / 2.0 * np.sqrt(labels[seen].mean() / labels)
+        return decided(scaled, counts, classes)
     if scores.shape[1] > 1:
-        return decided(scores, registry)
+        return decided(scores, counts, classes)
     if seen.sum() == 1:
         return scores[:, 0], np.repeat(classes[seen], X.shape[0])
     return scores[:, 0], np.where(scores[:, 0] > 0, classes[-1], classes[0])
 
 
-def decided(scores, registry):
+def decided(scores, counts, classes):
     """Return decision values and labels, from scores of all classes."""
-    classes, seen = registry.classes.array(), registry.counts.array() > 0
+    seen = counts.counts.array() > 0
     labels = classes[np.where(seen, scores, -np.inf).argmax(axis=1)]
     return (scores[:, 1] - scores[:, 0] if classes.size == 2 else scores), labels
 
@@ -184,9 +185,9 @@ def mixed_scores(stream, X):
     """Return class scores of dense rows by the margin, the graph and the linear expert."""
     if stream.column_scale.array().size:
         X = X / stream.column_scale.array()
-    inner, scales, choice = stream.margin.estimator._state, stream.score_scales, stream.choice
+    scales, choice = stream.score_scales, stream.choice
     counts, weight = scales.counts.array(), choice.weight.value
-    assert inner.registry.per_class.value
+    assert stream.margin.counts.per_class.value
     known = counts > 0
     expected = counts.sum() / known.sum()
     chi2 = np.sum((counts[known] - expected) ** 2) / expected
@@ -194,7 +195,7 @@ def mixed_scores(stream, X):
     shares = shrink + (1.0 - shrink) * counts / expected
     exponent = (0.0, 0.25, 0.5)[choice.exponent.value]
     factors = np.sqrt(expected / np.where(known, counts, np.inf)) * shares**exponent
-    margin = (margin_scores(inner, X) + 1.0) / 2.0 * factors
+    margin = (margin_scores(stream.margin, X) + 1.0) / 2.0 * factors
     graph = graph_scores(stream.graph, X, stream.class_weights.array())
     sigma = scales.margin.array()[choice.exponent.value]
     (linear,), (share,) = stream.refitted.items(), (each.value for each in choice.refitted.items())

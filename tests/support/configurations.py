@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.naive_bayes import GaussianNB
 
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
 from tests.support.pairwise import pairwise_cover
@@ -59,7 +58,6 @@ KERNELS = {
     "linear": {"kernel": "linear"},
     "poly": {"kernel": "poly", "degree": 2, "coef0": 1.0},
     "tfidf": {"kernel": "tfidf"},
-    "dcm": {"kernel": "dcm"},
     "callable": {"kernel": overlap},
 }
 
@@ -89,7 +87,7 @@ def posterior_configurations():
         for form in ("dense", "csr"):
             yield f"SeqMED-{kernel}-{form}", Configuration(SeqMED, parameters, form)
             for recursion in ("landmarks", "exact", "spectral"):
-                if recursion == "spectral" and (form == "csr" or kernel in ("tfidf", "dcm")):
+                if recursion == "spectral" and (form == "csr" or kernel == "tfidf"):
                     continue  # not defined there: test_bad_input
                 more = {"recursion": recursion, "n_landmarks": 25, "beta": 0.1, "random_state": 0}
                 yield (
@@ -97,12 +95,9 @@ def posterior_configurations():
                     Configuration(SeqLapMED, {**parameters, **more}, form),
                 )
     diffuse = {"bias": "exact", "random_state": 0}
-    finite = {**diffuse, "bias_variance": 1.0, "slack_shape": 0.0}
     yield "SeqMED-diffuse-bias", Configuration(SeqMED, diffuse, "dense")
     yield "SeqLapMED-diffuse-bias", Configuration(SeqLapMED, diffuse, "csr")
     yield "SeqMED-median-bias", Configuration(SeqMED, {**diffuse, "bias": "median"}, "csr")
-    yield "SeqMED-finite-bias", Configuration(SeqMED, finite, "dense")
-    yield "SeqLapMED-finite-bias", Configuration(SeqLapMED, finite, "dense")
     for name, (estimator, parameters, form) in UPKEEP.items():
         more = {} if estimator is SeqMED else {"beta": 0.1, "n_landmarks": 25}
         yield name, Configuration(estimator, {**more, **parameters, "random_state": 0}, form)
@@ -134,7 +129,6 @@ GRAPHS = {
         {"estimator": SeqLapMED(n_landmarks=25, random_state=0), "graph_memory": 30},
         "dense",
     ),
-    "SeqGraphMED-GaussianNB": (SeqGraphMED, {"estimator": GaussianNB()}, "dense"),
 }
 
 
@@ -163,7 +157,7 @@ def factors(model):
         "estimator": (type(model), type(expert)),
         "kernel": "callable" if callable(kernel) else kernel,
         "recursion": inner.get("recursion"),
-        "bias": (inner.get("bias"), inner.get("bias_variance")),
+        "bias": inner.get("bias"),
         "lag": (inner.get("lag"), inner.get("window")),
         "averaging": inner.get("averaging"),
         "forgetting": own.get("forgetting"),
