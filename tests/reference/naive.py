@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import digamma, gammaln
 
 from seqmed.dual import DualProblem
 from tests.reference import newton
@@ -92,34 +91,6 @@ def tfidf(idf: Matrix) -> KernelFunction:
         return float(first @ second / lengths) if lengths > 0 else 0.0
 
     return remembered(value)
-
-
-def dcm_score(counts: Matrix, concentrations: Matrix) -> Matrix:
-    """Return u_w = psi(s) - psi(s + n) + psi(x_w + c_w) - psi(c_w)."""
-    total, length = sum(concentrations), sum(counts)
-    score = np.empty(len(counts))
-    for word, (count, concentration) in enumerate(zip(counts, concentrations, strict=True)):
-        score[word] = digamma(total) - digamma(total + length)
-        score[word] += digamma(count + concentration) - digamma(concentration)
-    return score
-
-
-def dcm_fisher(concentrations: Matrix, precisions: Matrix | None = None) -> KernelFunction:
-    precisions = np.ones(len(concentrations)) if precisions is None else precisions
-    return remembered(
-        lambda a, b: float(
-            sum(dcm_score(a, concentrations) * precisions * dcm_score(b, concentrations))
-        )
-    )
-
-
-def dcm_log_likelihood(points: Matrix, weights: Matrix, concentrations: Matrix) -> float:
-    """Return the log likelihood of rows of counts, without the multinomial coefficients."""
-    total, value = concentrations.sum(), 0.0
-    for counts, weight in zip(points, weights, strict=True):
-        own = gammaln(counts + concentrations) - gammaln(concentrations)
-        value += weight * (gammaln(total) - gammaln(total + counts.sum()) + own.sum())
-    return float(value)
 
 
 # -- graph -----------------------------------------------------------------------------------------

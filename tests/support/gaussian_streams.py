@@ -106,7 +106,7 @@ def seq_med(**options):
 either_bias = pytest.mark.parametrize("bias", ["auto", "exact"])
 
 
-def smoothings(stream, betas, *, weights="heat", kind="normalized", power=1):
+def smoothings(stream, betas, *, weights="heat"):
     """Return what the batches say of smoothness; the heat width is that of the first."""
     width = naive.auto_heat_width(naive.squared_distances(stream[0].points), NEIGHBOURS)
     return [
@@ -117,8 +117,8 @@ def smoothings(stream, betas, *, weights="heat", kind="normalized", power=1):
                 n_neighbors=NEIGHBOURS,
                 weights=weights,
                 width=width,
-                kind=kind,
-                power=power,
+                kind="normalized",
+                power=1,
             ),
             beta,
         )
@@ -131,7 +131,7 @@ def kernels_over_time(recursion, kernel, batches):
     if recursion != "spectral":
         return [naive.unrolled_kernel(kernel, batches[: t + 1]) for t in range(len(batches))]
     # which way singular vectors point is the library's to say, and all that is asked of it here
-    no_penalty = Smoothness(sp.csr_array((len(batches[0].points),) * 2), 1, 1.0)
+    no_penalty = Smoothness(sp.csr_array((len(batches[0].points),) * 2), 1.0)
     orientation = spectrum_of(batches[0].points, no_penalty).vectors
     return [
         naive.spectral_kernel(kernel, batches[: t + 1], orientation) for t in range(len(batches))

@@ -12,15 +12,13 @@ from sklearn.base import clone
 
 from seqmed import SeqLapMED, SeqMED, calibration
 from seqmed.calibration import LABEL_NOISE, PRIOR_DEVIATION, PRIOR_MEAN, SLOPES
-from seqmed.classes import empty_registry
+from seqmed.classes import no_classes
 
 
-def book_of(labels, declared=()):
-    return (
-        empty_registry(per_class=False)
-        .declare(np.array(declared))
-        .add(np.array(labels), np.ones(len(labels)))
-    )
+def counts_of(codes, n_classes):
+    nothing = np.zeros(0, dtype=np.intp)
+    counts = no_classes(per_class=False).with_classes(nothing, np.ones(n_classes, dtype=bool))
+    return counts.add(np.array(codes, dtype=np.intp), np.ones(len(codes)))
 
 
 def naive_probabilities(records, scores, n_classes):
@@ -52,28 +50,28 @@ def naive_probabilities(records, scores, n_classes):
 def test_probabilities_are_those_of_the_reference(n_classes):
     rng = np.random.default_rng(n_classes)
     machines = 1 if n_classes == 2 else n_classes
-    registry = book_of(range(n_classes))
+    counts = counts_of(range(n_classes), n_classes)
     scores, labels = rng.normal(size=(40, machines)), rng.integers(0, n_classes, 40)
     weights = rng.uniform(0.2, 2, 40)
-    record = calibration.record(calibration.Calibration(), registry, scores, labels, weights)
+    record = calibration.record(calibration.Calibration(), counts, scores, labels, weights)
     expected = [
         naive_probabilities(
             list(zip(scores.tolist(), labels, weights, strict=True)), row, n_classes
         )
         for row in scores.tolist()
     ]
-    found = calibration.probabilities(record, registry, scores)
+    found = calibration.probabilities(record, counts, scores)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8)  # slopes of negligible weight
 
 
 def test_a_record_is_a_sum_that_can_be_forgotten():
     rng = np.random.default_rng(0)
-    registry = book_of([0, 1])
+    counts = counts_of([0, 1], 2)
     parts = [(rng.normal(size=(9, 1)), rng.integers(0, 2, 9), rng.random(9)) for _ in range(3)]
     record = calibration.Calibration()
     for part in parts:
-        record = calibration.record(record.forget(0.7), registry, *part)
-    alone = [calibration.record(calibration.Calibration(), registry, *part) for part in parts]
+        record = calibration.record(record.forget(0.7), counts, *part)
+    alone = [calibration.record(calibration.Calibration(), counts, *part) for part in parts]
     shares = [0.49, 0.7, 1.0]
     expected = sum(s * a.log_likelihoods for s, a in zip(shares, alone, strict=True))
     np.testing.assert_allclose(record.log_likelihoods, expected, rtol=1e-12)
@@ -100,17 +98,17 @@ def test_a_record_is_a_sum_that_can_be_forgotten():
 def test_the_largest_probability_is_that_of_the_class_predicted(case):
     """Ties, scores that differ in the last bit, denormal ones, classes without an example."""
     k, scores, seen, labels_scored = case
-    registry = book_of([label for label in range(k) if seen[label]], declared=range(k))
+    counts = counts_of(np.flatnonzero(seen), k)
     record = calibration.Calibration()
-    if registry.seen.sum() > 1 and labels_scored:
+    if counts.seen.sum() > 1 and labels_scored:
         weights = np.full(6, labels_scored)
-        codes = np.resize(np.flatnonzero(registry.seen), 6)
-        record = calibration.record(record, registry, scores, codes, weights)
-    found = calibration.probabilities(record, registry, scores)
+        codes = np.resize(np.flatnonzero(counts.seen), 6)
+        record = calibration.record(record, counts, scores, codes, weights)
+    found = calibration.probabilities(record, counts, scores)
     assert np.isfinite(found).all()
     assert (found >= 0).all()
     np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
-    assert np.array_equal(found.argmax(axis=1), registry.best(registry.class_scores(scores)))
+    assert np.array_equal(found.argmax(axis=1), counts.best(counts.class_scores(scores)))
 
 
 def make_stream(n_batches, size=60, n_classes=2, noise=0.15, seed=0, distance=2.0):

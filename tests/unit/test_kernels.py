@@ -13,7 +13,6 @@ from seqmed import SeqLapMED, SeqMED, threads
 from seqmed.covariance.computed_gram import ComputedGram
 from seqmed.kernels import (
     RBF,
-    DCMFisher,
     Expansion,
     FromFunction,
     Linear,
@@ -24,7 +23,7 @@ from seqmed.kernels import (
     linear_weights,
     make_kernel,
 )
-from seqmed.kernels.counts import DCM_TOLERANCE, check_counts
+from seqmed.kernels.counts import check_counts
 from seqmed.kernels.gaussians import NARROW
 from tests.reference import naive
 
@@ -64,9 +63,7 @@ def reference_of(kernel):
         return naive.linear(), vectors
     if isinstance(kernel, Polynomial):
         return naive.polynomial(kernel.gamma, kernel.degree, kernel.coef0), vectors
-    if isinstance(kernel, TfIdf):
-        return naive.tfidf(kernel.idf), counts
-    return naive.dcm_fisher(kernel.concentrations, kernel.precisions), counts
+    return naive.tfidf(kernel.idf), counts
 
 
 KERNELS = [
@@ -76,13 +73,11 @@ KERNELS = [
     pytest.param(Polynomial(0.5, 3, 1.0), id="poly"),
     pytest.param(Polynomial("auto", 2, 0.0), id="poly-auto"),
     pytest.param(TfIdf(), id="tfidf"),
-    pytest.param(DCMFisher(), id="dcm"),
-    pytest.param(DCMFisher("diagonal"), id="dcm-diagonal"),
 ]
 
 
 def data_of(kernel):
-    return counts if isinstance(kernel, TfIdf | DCMFisher) else vectors
+    return counts if isinstance(kernel, TfIdf) else vectors
 
 
 def scale_of(values):
@@ -153,7 +148,7 @@ def test_rbf_of_a_row_with_itself_is_exactly_one():
     assert np.array_equal(kernel.diagonal(points), np.ones(30))
 
 
-@pytest.mark.parametrize("name", ["tfidf", "dcm", "rbf", "linear", "poly"])
+@pytest.mark.parametrize("name", ["tfidf", "rbf", "linear", "poly"])
 @pytest.mark.parametrize("container", [sp.csr_array, sp.csr_matrix, sp.csc_matrix])
 def test_estimators_take_every_sparse_container(name, container):
     points = counts(40, seed=5)
@@ -348,74 +343,8 @@ def test_tfidf_of_an_empty_row_is_zero_and_of_others_a_cosine():
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_dcm_concentrations_are_a_stationary_point_of_the_likelihood(sparse, weighted):
-    points = counts(80, p=6, seed=23)
-    points = np.hstack([points, np.zeros((80, 1))])  # a word never seen
-    weights = weights_for(80) if weighted else np.ones(80)
-    given = sp.csr_array(points) if sparse else points
-    fitted = DCMFisher().freeze(given, weights).concentrations
-    seen = points.sum(axis=0) > 0
-    assert (fitted > 0).all()
-    assert fitted[6] == 0.5 * fitted[seen].min()
-
-    # a word never seen belongs to no maximum: the likelihood is that of the seen ones
-    counted, best = points[:, seen], fitted[seen]
-    step = 1e-5
-    slopes = np.empty(best.size)
-    for word in range(best.size):
-        up, down = best.copy(), best.copy()
-        up[word] *= np.exp(step)
-        down[word] *= np.exp(-step)
-        slopes[word] = (
-            naive.dcm_log_likelihood(counted, weights, up)
-            - naive.dcm_log_likelihood(counted, weights, down)
-        ) / (2 * step)
-    # The fixed point multiplies c by gains / cost and stops when c changes by DCM_TOLERANCE of its
-    # maximum; the slope in log c is c (gains - cost), so at most this. Differencing costs 1e-16
-    # of the likelihood over the step.
-    total, lengths = best.sum(), counted.sum(axis=1)
-    cost = weights @ sum(1 / (total + k) * (k < lengths) for k in range(31))
-    differencing = 1e-15 * abs(naive.dcm_log_likelihood(counted, weights, best)) / step
-    assert np.abs(slopes).max() <= DCM_TOLERANCE * cost * best.max() + differencing
-    # and it is a maximum, not just any stationary point
-    top = naive.dcm_log_likelihood(counted, weights, best)
-    for factor in (0.8, 1.25):
-        assert naive.dcm_log_likelihood(counted, weights, factor * best) < top
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_dcm_diagonal_information_is_the_mean_square_of_the_scores(weighted):
-    points = counts(40, seed=25)
-    weights = weights_for(40) if weighted else np.ones(40)
-    kernel = DCMFisher("diagonal").freeze(points, weights)
-    scores = np.array([naive.dcm_score(row, kernel.concentrations) for row in points])
-    expected = 1 / np.average(scores**2, axis=0, weights=weights)
-    np.testing.assert_allclose(kernel.precisions, expected, rtol=1e-11)
-
-
-def test_dcm_is_frozen_on_the_first_batch():
-    first, later = counts(40, seed=26), 2.0 * counts(40, seed=27)
-    model = SeqMED(kernel="dcm").partial_fit(first, np.arange(40) % 2)
-    fitted = model.posterior_.covariance.kernel.concentrations.copy()
-    np.testing.assert_array_equal(fitted, frozen(DCMFisher(), first).concentrations)
-    model.partial_fit(later, np.arange(40) % 2)
-    assert np.array_equal(model.posterior_.covariance.kernel.concentrations, fitted)
-
-
-def test_dcm_weight_is_a_repeated_row():
-    points, weights = counts(40, seed=28), weights_for(40, seed=28)
-    repeated = np.repeat(points, weights.astype(int), axis=0)
-    np.testing.assert_allclose(
-        DCMFisher().freeze(points, weights).concentrations,
-        frozen(DCMFisher(), repeated).concentrations,
-        rtol=1e-11,
-    )
-
-
-@pytest.mark.parametrize("kernel", [TfIdf(), DCMFisher()], ids=["tfidf", "dcm"])
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
-def test_negative_counts_are_refused(kernel, sparse):
+def test_negative_counts_are_refused(sparse):
+    kernel = TfIdf()
     good = counts(20, seed=29)
     bad = good.copy()
     bad[3, 2] = -1.0
@@ -429,18 +358,12 @@ def test_negative_counts_are_refused(kernel, sparse):
         ready(wrap(good), wrap(bad))
     with pytest.raises(ValueError, match="negative entry"):
         ready.diagonal(wrap(bad))
-    check_counts(wrap(good), "tfidf")
+    check_counts(wrap(good))
 
 
-@pytest.mark.parametrize("kernel", [TfIdf(), DCMFisher()], ids=["tfidf", "dcm"])
-def test_counts_kernels_raise_when_not_frozen(kernel):
+def test_tfidf_raises_when_not_frozen():
     with pytest.raises(ValueError, match="call freeze"):
-        kernel(counts(5), counts(5))
-
-
-def test_unknown_information_is_refused():
-    with pytest.raises(ValueError, match="information='full'"):
-        frozen(DCMFisher("full"), counts(5))
+        TfIdf()(counts(5), counts(5))
 
 
 # -- functions and matrices of the user ------------------------------------------------------------
@@ -530,7 +453,6 @@ def test_make_kernel_accepts_every_name():
     poly = make_kernel("poly", 0.5, 2, 1.0)
     assert (poly.gamma, poly.degree, poly.coef0) == (0.5, 2, 1.0)
     assert isinstance(make_kernel("tfidf", 1.0, 3, 0.0), TfIdf)
-    assert isinstance(make_kernel("dcm", 1.0, 3, 0.0), DCMFisher)
     own = RBF(2.0)
     assert make_kernel(own, 1.0, 3, 0.0) is own
     assert isinstance(make_kernel(naive.linear(), 1.0, 3, 0.0), FromFunction)

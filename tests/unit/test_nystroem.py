@@ -105,7 +105,7 @@ def test_nothing_is_lost_while_every_label_is_a_landmark(name, n_classes):
     assert not model.posterior_.projection_error.any()
 
 
-@pytest.mark.parametrize("name", ["plain", "lag", "finite bias, lag"])
+@pytest.mark.parametrize("name", ["plain", "lag", "machine per class, all"])
 def test_leaving_points_out_at_first_changes_nothing(name, monkeypatch):
     stream = long_stream(2, seed=2)
     few = learn(bounded(**OPTIONS[name]), stream)
