@@ -242,7 +242,7 @@ class TestMessages:
         assert re.search(pattern, out)
 
     def test_flags_have_no_type_in_the_help(self, tmp_path):
-        for command in ("learn", "predict", "evaluate", "inspect", "query", "reproduce"):
+        for command in ("learn", "predict", "evaluate", "inspect", "query"):
             shown = seqmed(tmp_path, command, "--help", columns=150).out
             assert "bool" not in shown.lower().replace("boolean", "")
             assert "--quiet" in shown
