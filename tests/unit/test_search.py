@@ -28,8 +28,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from seqmed import GraphPropagation, PrequentialSearch, SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.kernels import vectors
-from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.selection.race import Dropped, Record, empty_record
+from seqmed.tables.stream_pipeline import StreamPipeline
 from tests.support.configurations import make_batch
 from tests.support.sparse_rows import in_parts, unsorted
 from tests.support.state import assert_same_bits, bits, leaves, state_bits
@@ -513,18 +513,17 @@ def test_candidates_of_any_estimator():
     assert not hasattr(model, "retract")
 
 
-def make_pipe(model=None, **parameters):
+def make_pipe(model=None):
     steps = [
         ("scale", StandardScaler()),
         ("model", SeqMED(random_state=0) if model is None else model),
     ]
-    return StreamPipeline(steps, drift_limit=None, **parameters)
+    return StreamPipeline(steps)
 
 
-@pytest.mark.parametrize("incremental", [(), ("scale",)])
-def test_candidates_that_are_pipelines(incremental):
+def test_candidates_that_are_pipelines():
     grid = {"model__C": [1.1, 10.0], "scale": [StandardScaler(), "passthrough"]}
-    model = PrequentialSearch(make_pipe(incremental=incremental), grid, drop_limit=None)
+    model = PrequentialSearch(make_pipe(), grid, drop_limit=None)
     batches = [(10 * X + 3, y, None) for X, y, _ in make_stream(4)]
     candidates, record = naive(model, batches)
     learn(model, batches)
@@ -547,7 +546,7 @@ def test_candidates_that_are_pipelines(incremental):
 def test_candidates_of_different_kinds():
     """A step of a pipeline may be any classifier; each learns as it would alone."""
     kinds = [SeqMED(random_state=0), SeqGraphMED(random_state=0), GraphPropagation(random_state=0)]
-    pipeline = StreamPipeline([("scale", StandardScaler()), ("model", kinds[0])], drift_limit=None)
+    pipeline = StreamPipeline([("scale", StandardScaler()), ("model", kinds[0])])
     model = PrequentialSearch(pipeline, {"model": kinds}, drop_limit=None)
     batches = make_stream(4)
     learn(model, batches)
@@ -1365,7 +1364,7 @@ COPIES = {
 def imputing():
     """A pipeline with NaN among its parameters, which is not equal to itself."""
     steps = [("impute", SimpleImputer()), ("model", SeqMED(random_state=0))]
-    return StreamPipeline(steps, drift_limit=None)
+    return StreamPipeline(steps)
 
 
 @pytest.mark.exhaustive

@@ -13,10 +13,9 @@ from seqmed.estimators.graph_propagation import GraphPropagation
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.pipelines.stream_pipeline import StreamPipeline
-from seqmed.pipelines.table_pipeline import make_stream_pipeline
 from seqmed.streams.labels import DEFAULT_MARKER
 from seqmed.tables.encoder import TableEncoder
+from seqmed.tables.stream_pipeline import StreamPipeline, make_stream_pipeline
 from seqmed.tables.words import COUNTS
 
 Classifier = SeqGraphMED | SeqMED | SeqLapMED | GraphPropagation
