@@ -124,7 +124,6 @@ MODELS = {
     "PrequentialSearch": lambda: PrequentialSearch(
         StreamPipeline([("scale", MaxAbsScaler()), ("model", SeqMED(random_state=0))]),
         {"model__gamma": ["scale", 1e4]},
-        combine="mixture",
     ),
 }
 

@@ -335,13 +335,12 @@ def test_a_sparse_pipeline(form, path):
         assert_same(model, loaded, make_batch(9, "csr").X)
 
 
-@pytest.mark.parametrize("combine", ["best", "mixture"])
 @pytest.mark.parametrize("piped", [False, True])
-def test_searches(combine, piped, path):
+def test_searches(piped, path):
     base = make_pipeline(StandardScaler(), SeqLapMED(lag=2)) if piped else SeqLapMED(lag=2)
     name = "model__" if piped else ""
     grid = [{f"{name}C": [1.1, 10.0]}, {f"{name}gamma": [1e4]}]  # the last one learns by heart
-    model = PrequentialSearch(base, grid, combine=combine)
+    model = PrequentialSearch(base, grid)
     for seed in range(4):
         model.partial_fit(*stretched(seed))
     assert any(model.record_.dropped)

@@ -117,9 +117,6 @@ MODELS = {
         [("s", Passing(i)), ("m", SGDClassifier(random_state=0))]
     ),
     "search": lambda i: PrequentialSearch(SeqMED(i.kernel()), {"C": [1.5, 10.0]}),
-    "search-mixture": lambda i: PrequentialSearch(
-        SeqMED(i.kernel()), {"C": [1.5, 10.0]}, combine="mixture"
-    ),
 }  # fmt: skip
 QUESTIONS = {
     "predict": lambda model: model.predict(X),
