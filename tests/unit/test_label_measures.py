@@ -11,9 +11,11 @@ from seqmed.labeling.events import Event
 from seqmed.labeling.ledger import Ledger
 from seqmed.labeling.measures import Outcome
 
+DIGEST = "r0123456789abcdef"
+
 
 def label(row, person="Ada", label="x", why="random", guess="x"):
-    return Event("label", "t", person, "f", row, "", label, why, guess, 0.5)
+    return Event("label", "t", person, "f", row, DIGEST, "", label, why, guess, 0.5)
 
 
 def test_the_interval_covers_the_mean_accuracy_of_models_that_improve():
@@ -34,9 +36,9 @@ def test_outcomes_follow_the_current_labels():
         label(3, guess=""),  # no prediction
         label(4, why="uncertain"),
         label(5),
-        Event("change", "t", "Ada", "f", 5, "", "y"),
+        Event("change", "t", "Ada", "f", 5, DIGEST, "", "y"),
         label(6),
-        Event("withdraw", "t", "Ada", "f", 6),
+        Event("withdraw", "t", "Ada", "f", 6, DIGEST),
         label(7),
         label(7, "Bo", "y"),  # disputed
     ]
@@ -71,7 +73,7 @@ def test_agreement_uses_the_first_labels():
     events = [
         label(1),
         label(1, "Bo", "y"),
-        Event("change", "t", "Bo", "f", 1, "", "x"),  # after they talked
+        Event("change", "t", "Bo", "f", 1, DIGEST, "", "x"),  # after they talked
         label(2),
         label(2, "Bo"),
         label(3),
