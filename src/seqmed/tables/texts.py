@@ -15,6 +15,9 @@ WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,300}))(?:\.0*)?")
 DECIMAL = re.compile(r"[+-]?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?")
 ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?")
 EPOCH = datetime(1970, 1, 1)
+# Cells that a spreadsheet runs, with any apostrophes before them, and numbers, which it does not.
+FORMULA = re.compile(r"'*[=+\-@\t\r]")
+PLAIN_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def cell_text(value: Any) -> str | None:
@@ -78,3 +81,19 @@ def iso_date(text: str) -> float:
         return moment.timestamp()
     except (OverflowError, ValueError):
         return math.nan
+
+
+def safe_cell(text: str) -> str:
+    """Return a cell of a CSV that no spreadsheet runs; `read_safe_cell` gives the text back.
+
+    A text that begins with =, +, -, @, a tab or a carriage return gets a leading apostrophe, unless
+    it is a number. So does such a text after apostrophes, which would else be read as another one.
+    """
+    if FORMULA.match(text) and not PLAIN_NUMBER.fullmatch(text):
+        return f"'{text}"
+    return text
+
+
+def read_safe_cell(cell: str) -> str:
+    """Return the text of a cell that `safe_cell` has written."""
+    return cell[1:] if cell[:1] == "'" and FORMULA.match(cell) else cell
