@@ -175,7 +175,10 @@ REFUSED = {
     ),
     "other type": ({"estimator": GaussianNB()}, "changed from a SeqMED to a GaussianNB after"),
     "value": ({"estimator__C": -1.0}, "The 'C' parameter of SeqMED must be"),
-    "C": ({"estimator__C": 0.5}, "C=0.5, expected C > slack_shape=1"),
+    "C": (
+        {"estimator__C": 0.5, "estimator__slack_shape": 1.0},
+        "C=0.5, expected C > slack_shape=1",
+    ),
     "rule": ({"estimator__bias_variance": 2.0}, "bias='auto' requires bias_variance=inf, got 2"),
     "graph_memory": ({"graph_memory": 50}, "graph_memory was changed from 10000 to 50 after"),
     "n_neighbors": (

@@ -57,7 +57,7 @@ class SeqLapMED(SequentialClassifier):
         Degree of "poly".
     coef0 : float >= 0, default=0.0
         Constant term of "poly".
-    C : float > slack_shape, default=10.0
+    C : float > 0, default=10.0
         Upper bound of the multiplier of a row of weight 1. A larger C penalises errors more. Leave
         C at its default if ``gamma_A`` is given. The value used is `C_`.
     beta : float >= 0 or None, default=None
@@ -111,8 +111,9 @@ class SeqLapMED(SequentialClassifier):
 
     Other Parameters
     ----------------
-    slack_shape : float >= 0, default=1.0
-        Shape of the slack prior: 1 is MED, 0 is the support vector machine. Less than C.
+    slack_shape : {"auto"} or float >= 0, default="auto"
+        Shape of the slack prior: 1 is MED, 0 is the support vector machine. A number must be less
+        than C. "auto" is ``min(1, C / 2)``, so that any C > 0 can be used.
     bias_variance : float in [0, inf], default=inf
         Prior variance of the bias with ``bias="exact"``; other rules require inf. With inf, nothing
         can be learned from a batch of a single class. With a finite variance, the bias is carried
@@ -268,7 +269,7 @@ class SeqLapMED(SequentialClassifier):
         max_iter: int = -1,
         random_state: int | np.random.RandomState | None = None,
         # for comparison with the paper
-        slack_shape: float = 1.0,
+        slack_shape: float | str = "auto",
         bias_variance: float = np.inf,
         gamma_A: float | None = None,
         gamma_I: float | None = None,
@@ -380,7 +381,7 @@ class SeqLapMED(SequentialClassifier):
         if self.gamma_A is None or self.gamma_I is None:
             beta = DEFAULT_BETA if self.beta is None else self.beta
             check_penalty(beta, f"beta={beta:g}")
-            return self._check_slack_shape(self.C, f"C={self.C:g}"), beta
+            return self._check_bound(self.C, f"C={self.C:g}"), beta
         beta = 0.5 * self.gamma_I / self.gamma_A / weight / weight
         given = f"gamma_A={self.gamma_A:g}, gamma_I={self.gamma_I:g}"
         check_penalty(beta, f"{given} with {weight:g} rows makes beta={beta:g}")
@@ -388,4 +389,4 @@ class SeqLapMED(SequentialClassifier):
             return np.inf, beta
         C = 0.5 / labeled_weight / self.gamma_A
         origin = f"gamma_A={self.gamma_A:g} with {labeled_weight:g} labels makes C={C:g}"
-        return self._check_slack_shape(C, origin), beta
+        return self._check_bound(C, origin), beta

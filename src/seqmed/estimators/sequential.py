@@ -17,6 +17,7 @@ from seqmed.batch import Rows, UpdateInfo
 from seqmed.covariance.protocol import Recursion
 from seqmed.estimators.prediction import PosteriorPredictor
 from seqmed.estimators.validation import (
+    SMALLEST_BOUND,
     Registered,
     check_penalty,
     square_gram,
@@ -50,7 +51,7 @@ class SequentialClassifier(PosteriorPredictor):
         "degree": [Interval(Integral, 1, None, closed="left")],
         "coef0": [Interval(Real, 0.0, None, closed="left")],
         "C": [Interval(Real, 0.0, None, closed="neither")],
-        "slack_shape": [Interval(Real, 0.0, None, closed="left")],
+        "slack_shape": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="left")],
         "bias": [StrOptions({"auto", "exact", "median"})],
         "bias_variance": [Interval(Real, 0.0, None, closed="both")],
         "window": [Interval(Integral, 1, None, closed="left"), None],
@@ -90,7 +91,7 @@ class SequentialClassifier(PosteriorPredictor):
         max_iter: int = -1,
         random_state: int | np.random.RandomState | None = None,
         # for comparison with the paper
-        slack_shape: float = 1.0,
+        slack_shape: float | str = "auto",
         bias_variance: float = np.inf,
     ) -> None:
         self.kernel = kernel
@@ -220,7 +221,7 @@ class SequentialClassifier(PosteriorPredictor):
         C, beta = self._penalties(labeled_weight, weight)
         return Settings(
             C=C,
-            slack_shape=float(self.slack_shape),
+            slack_shape=min(1.0, 0.5 * C) if self.slack_shape == "auto" else self.slack_shape,
             beta=float(beta),
             bias=self.bias,
             tol=self.tol,
@@ -236,13 +237,16 @@ class SequentialClassifier(PosteriorPredictor):
         """Return the number of labeled rows kept within a budget."""
         return budget - self._landmarks_within_budget(budget)
 
-    def _check_slack_shape(self, C: float, origin: str) -> float:
-        """Return C; refuse it if it does not exceed the slack shape, or is too large."""
+    def _check_bound(self, C: float, origin: str) -> float:
+        """Return C; refuse it if it does not exceed a given slack shape, or is extreme."""
         check_penalty(C, origin)
-        if self.slack_shape >= C:
+        if C < SMALLEST_BOUND:
+            raise ValueError(f"{origin}, expected at least {SMALLEST_BOUND:g}: raise C.")
+        if self.slack_shape != "auto" and self.slack_shape >= C:
             raise ValueError(
                 f"{origin}, expected C > slack_shape={self.slack_shape:g}: otherwise all "
-                "multipliers are 0 and nothing can be learned. Raise C, or lower slack_shape."
+                "multipliers are 0 and nothing can be learned. Raise C, lower slack_shape, or set "
+                "slack_shape='auto'."
             )
         return C
 

@@ -29,8 +29,9 @@ ASYMMETRY = 1e-6
 # Range of positive sample weights. This range keeps bounds and slack terms within the range of
 # doubles.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-50, 1e50
-# Largest C and beta. This limit keeps products with C and beta within the range of doubles.
-LARGEST_PENALTY = 1e100
+# Smallest C, and largest C and beta. These limits keep products with C and beta, and quotients,
+# within the range of doubles.
+SMALLEST_BOUND, LARGEST_PENALTY = 1e-100, 1e100
 # Squares of features, and products of two such squares, must stay finite.
 LARGEST_FEATURE = 1e70
 
@@ -163,7 +164,7 @@ def warn_unless_converged(info: UpdateInfo, tol: float) -> None:
         return
     remedy = {
         "max_iter": "Raise max_iter, raise tol, or scale the features",
-        "rounding": "Double precision allows no better solution: raise tol, or scale the features",
+        "rounding": "No further progress in double precision: scale the features, or raise tol",
     }[worst.status]
     warnings.warn(
         f"the dual was not solved to tol={tol:g}: the KKT violation is {worst.violation:.3g}, the "
