@@ -221,7 +221,7 @@ class SequentialClassifier(PosteriorPredictor):
         C, beta = self._penalties(labeled_weight, weight)
         return Settings(
             C=C,
-            slack_shape=min(1.0, 0.5 * C) if self.slack_shape == "auto" else self.slack_shape,
+            slack_shape=self._slack_shape(C),
             beta=float(beta),
             bias=self.bias,
             tol=self.tol,
@@ -237,12 +237,16 @@ class SequentialClassifier(PosteriorPredictor):
         """Return the number of labeled rows kept within a budget."""
         return budget - self._landmarks_within_budget(budget)
 
+    def _slack_shape(self, C: float) -> float:
+        """Return the slack shape of a row of weight 1 whose multiplier has the bound C."""
+        return min(1.0, 0.5 * C) if self.slack_shape == "auto" else float(self.slack_shape)
+
     def _check_bound(self, C: float, origin: str) -> float:
         """Return C; refuse it if it does not exceed a given slack shape, or is extreme."""
         check_penalty(C, origin)
         if C < SMALLEST_BOUND:
             raise ValueError(f"{origin}, expected at least {SMALLEST_BOUND:g}: raise C.")
-        if self.slack_shape != "auto" and self.slack_shape >= C:
+        if self._slack_shape(C) >= C:
             raise ValueError(
                 f"{origin}, expected C > slack_shape={self.slack_shape:g}: otherwise all "
                 "multipliers are 0 and nothing can be learned. Raise C, lower slack_shape, or set "
