@@ -37,8 +37,8 @@ Scorer = Callable[[Array], Array]
 
 # Solver tolerance of all learners.
 TOL = 1e-3
-# The diffuse bias of the paper; ``lag`` determines which multipliers are optimised together.
-PAPER_BIAS: dict[str, Any] = {"bias": "exact", "window": None}
+# Bias and slack prior of the paper; ``lag`` determines which multipliers are optimised together.
+PAPER: dict[str, Any] = {"bias": "exact", "window": None, "slack_shape": 1.0}
 
 
 def accuracy(scores: Array, stream: TrialStream) -> float:
@@ -81,13 +81,13 @@ def retrain(
 
 
 def seqmed(parameters: Parameters) -> SeqMED:
-    """Return SeqMED with the bias of the paper."""
-    return SeqMED("tfidf", tol=TOL, random_state=0, **PAPER_BIAS, **parameters)
+    """Return SeqMED with the bias and the slack shape of the paper."""
+    return SeqMED("tfidf", tol=TOL, random_state=0, **PAPER, **parameters)
 
 
 def seqlapmed(parameters: Parameters) -> SeqLapMED:
-    """Return SeqLapMED with the bias of the paper."""
-    return SeqLapMED(tol=TOL, random_state=0, **PAPER_BIAS, **parameters)
+    """Return SeqLapMED with the bias and the slack shape of the paper."""
+    return SeqLapMED(tol=TOL, random_state=0, **PAPER, **parameters)
 
 
 def seqgraphmed(parameters: Parameters) -> SeqGraphMED:
@@ -97,7 +97,7 @@ def seqgraphmed(parameters: Parameters) -> SeqGraphMED:
 
 def med(batch: TrialBatch, parameters: Parameters) -> Scorer:
     """Train MED on one batch with the solver of this package."""
-    model = SeqMED("tfidf", tol=TOL, **PAPER_BIAS, **parameters)
+    model = SeqMED("tfidf", tol=TOL, **PAPER, **parameters)
     model.fit(batch.X, batch.y)
     return lambda X: np.asarray(model.decision_function(X))
 
@@ -149,7 +149,8 @@ def laplacian_machine(
     if slack_shape == 0:
         model: Any = SVC(C=bound, kernel="precomputed", tol=TOL)
     else:
-        model = SeqMED("precomputed", C=bound, slack_shape=slack_shape, tol=TOL, **PAPER_BIAS)
+        options = {**PAPER, "slack_shape": slack_shape}
+        model = SeqMED("precomputed", C=bound, tol=TOL, **options)
     model.fit(0.5 * (labeled_gram + labeled_gram.T), targets)
 
     def scores(X: Array) -> Array:

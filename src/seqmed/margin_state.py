@@ -32,8 +32,9 @@ from seqmed.posterior import Posterior
 from seqmed.settings import Settings
 from seqmed.threads import threads_for, threads_to_score
 
-# Largest C and beta. This limit keeps products with C and beta within the range of doubles.
-LARGEST_PENALTY = 1e100
+# Smallest C, and largest C and beta. These limits keep products with C and beta, and quotients,
+# within the range of doubles.
+SMALLEST_BOUND, LARGEST_PENALTY = 1e-100, 1e100
 # Largest number of labels in one dual with a budget, as a multiple of the kept labeled rows; and
 # the number of labels that SeqMED never divides.
 LABELS_AT_ONCE, FEWEST_AT_ONCE = 4, 2000
@@ -65,13 +66,14 @@ class MarginParameters:
     Parameters
     ----------
     kernel : the kernel before the first batch; None for a precomputed one.
+    slack_shape : shape of the slack prior; None for min(1, C / 2).
     class_weight : (K,) weights of the classes, "balanced", or None.
     smoothing : parameters of SeqLapMED; None in SeqMED.
     """
 
     kernel: Kernel | None
     C: float
-    slack_shape: float
+    slack_shape: float | None
     bias: str
     window: int | None
     lag: int | None
@@ -359,7 +361,7 @@ def settings_of(parameters: MarginParameters, labeled_weight: float, weight: flo
     C, beta = penalties(parameters, labeled_weight, weight)
     return Settings(
         C=C,
-        slack_shape=parameters.slack_shape,
+        slack_shape=slack_shape_of(parameters, C),
         beta=float(beta),
         bias=parameters.bias,
         tol=parameters.tol,
@@ -376,11 +378,11 @@ def penalties(
     parameters: MarginParameters, labeled_weight: float, weight: float
 ) -> tuple[float, float]:
     """Return C and beta of a batch, given the total weights of labeled rows and of all rows."""
-    smoothing, shape = parameters.smoothing, parameters.slack_shape
+    smoothing = parameters.smoothing
     if smoothing is None or smoothing.gammas is None:
         beta = 0.0 if smoothing is None else smoothing.beta
         check_penalty(beta, f"beta={beta:g}")
-        return checked_bound(parameters.C, shape, f"C={parameters.C:g}"), beta
+        return checked_bound(parameters, parameters.C, f"C={parameters.C:g}"), beta
     gamma_A, gamma_I = smoothing.gammas
     given = f"gamma_A={gamma_A:g}, gamma_I={gamma_I:g}"
     beta = 0.5 * gamma_I / gamma_A / weight / weight
@@ -389,7 +391,7 @@ def penalties(
         return np.inf, beta
     C = 0.5 / labeled_weight / gamma_A
     origin = f"gamma_A={gamma_A:g} with {labeled_weight:g} labels makes C={C:g}"
-    return checked_bound(C, shape, origin), beta
+    return checked_bound(parameters, C, origin), beta
 
 
 def check_penalty(value: float, origin: str) -> None:
@@ -398,13 +400,21 @@ def check_penalty(value: float, origin: str) -> None:
         raise ValueError(f"{origin}, expected at most {LARGEST_PENALTY:g}: lower the value.")
 
 
-def checked_bound(C: float, slack_shape: float, origin: str) -> float:
-    """Return C; refuse it if it does not exceed the slack shape, or is too large."""
+def slack_shape_of(parameters: MarginParameters, C: float) -> float:
+    """Return the slack shape of a row of weight 1 whose multiplier has the bound C."""
+    return min(1.0, 0.5 * C) if parameters.slack_shape is None else parameters.slack_shape
+
+
+def checked_bound(parameters: MarginParameters, C: float, origin: str) -> float:
+    """Return C; refuse it if it does not exceed a given slack shape, or is extreme."""
     check_penalty(C, origin)
-    if slack_shape >= C:
+    if C < SMALLEST_BOUND:
+        raise ValueError(f"{origin}, expected at least {SMALLEST_BOUND:g}: raise C.")
+    shape = slack_shape_of(parameters, C)
+    if shape >= C:
         raise ValueError(
-            f"{origin}, expected C > slack_shape={slack_shape:g}: otherwise all multipliers are 0 "
-            "and nothing can be learned. Raise C, or lower slack_shape."
+            f"{origin}, expected C > slack_shape={shape:g}: otherwise all multipliers are 0 and "
+            "nothing can be learned. Raise C, lower slack_shape, or set slack_shape='auto'."
         )
     return C
 
@@ -416,7 +426,7 @@ def warn_unless_converged(info: UpdateInfo, tol: float) -> None:
         return
     remedy = {
         "max_iter": "Raise max_iter, raise tol, or scale the features",
-        "rounding": "Double precision allows no better solution: raise tol, or scale the features",
+        "rounding": "No further progress in double precision: scale the features, or raise tol",
     }[worst.status]
     warnings.warn(
         f"the dual was not solved to tol={tol:g}: the KKT violation is {worst.violation:.3g}, the "

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import LinAlgError
 
 from seqmed.arrays import Array, Indices, Points, found_among, stack, take_rows
 from seqmed.classes import ClassCounts
@@ -130,7 +131,7 @@ def conditional_covariance(known: Uncertainty, points: Points) -> Array:
     joint = known.covariance(every, every)  # one call is faster than several
     if not size:
         return joint
-    factor = cholesky(noisy(joint[:size, :size], known.noise))
+    factor = observation_factor(joint[:size, :size], known.noise)
     explained = solve_lower(factor, joint[:size, size:])
     return joint[size:, size:] - explained.T @ explained
 
@@ -141,13 +142,25 @@ def conditional_variances(known: Uncertainty, points: Points) -> Array:
     variances = np.empty(points.shape[0])
     if size:
         gram = covariance(labeled, labeled)
-        factor = cholesky(noisy(gram, known.noise))
+        factor = observation_factor(gram, known.noise)
     for rows in blocks(points.shape[0], covariance.width + size):
         variances[rows] = covariance.diagonal(points[rows])
         if size:
             across = covariance(labeled, points[rows])
             variances[rows] -= np.sum(solve_lower(factor, across) ** 2, axis=0)
     return np.maximum(variances, 0.0)
+
+
+def observation_factor(covariance: Array, noise: float) -> Array:
+    """Return the lower Cholesky factor (n, n) of the covariance of observed scores.
+
+    If rounding of large values has made a covariance indefinite, the noise is increased.
+    """
+    while True:
+        try:
+            return cholesky(noisy(covariance, noise))
+        except LinAlgError:
+            noise = 10.0 * max(noise, JITTER * float(np.abs(covariance).max()))
 
 
 def noisy(covariance: Array, noise: float) -> Array:

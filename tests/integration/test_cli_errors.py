@@ -122,7 +122,7 @@ def test_the_same_choices_again_are_accepted(tmp_path):
         (("--kernel", "precomputed"), "precomputed"),
         (("--mixture", "2"), "mixture"),
         (("--graph-memory", "1"), "graph_memory"),
-        (("--C", "0.5"), "C=0.5, expected C > slack_shape=1"),
+        (("--C", "0.5", "--param", "slack_shape=1"), "C=0.5, expected C > slack_shape=1"),
         (("--param", "bias_variance=1"), "bias='auto' requires bias_variance=inf"),
         (("--features", "a,z"), "no column 'z'"),
         (("--drop", "a", "--features", "a"), "named twice"),

@@ -232,16 +232,19 @@ class Parameters(NamedTuple):
 
 
 SMALL_BOUND = ("expected C > slack_shape", "nothing can be learned", "Raise C", "lower slack_shape")
+MED = {"slack_shape": 1.0}
 ONE_PAIR = ("expected one pair", "(C, beta) or (gamma_A, gamma_I)", "defaults")
 
 BAD_PARAMETERS = {
-    "C below slack_shape": Parameters(ESTIMATORS, {"C": 0.5}, ("C=0.5", *SMALL_BOUND)),
-    "C at slack_shape": Parameters(ESTIMATORS, {"C": 1.0}, ("C=1", *SMALL_BOUND)),
+    "C below slack_shape": Parameters(ESTIMATORS, {"C": 0.5, **MED}, ("C=0.5", *SMALL_BOUND)),
+    "C at slack_shape": Parameters(ESTIMATORS, {"C": 1.0, **MED}, ("C=1", *SMALL_BOUND)),
     "slack_shape above C": Parameters(
         ESTIMATORS, {"slack_shape": 20.0}, ("slack_shape=20", *SMALL_BOUND)
     ),
     "gamma_A that makes C small": Parameters(
-        [SeqLapMED], {"gamma_A": 0.5, "gamma_I": 0.1}, ("gamma_A=0.5", "24 labels", *SMALL_BOUND)
+        [SeqLapMED],
+        {"gamma_A": 0.5, "gamma_I": 0.1, **MED},
+        ("gamma_A=0.5", "24 labels", *SMALL_BOUND),
     ),
     "C zero": Parameters(ESTIMATORS, {"C": 0.0}, ("'C' parameter", "range (0.0", "Got 0.0")),
     "C negative": Parameters(ESTIMATORS, {"C": -3.0}, ("'C' parameter", "range (0.0", "Got -3.0")),
@@ -249,6 +252,9 @@ BAD_PARAMETERS = {
     "C infinite": Parameters(ESTIMATORS, {"C": np.inf}, ("C", "inf")),
     "slack_shape negative": Parameters(
         ESTIMATORS, {"slack_shape": -0.1}, ("'slack_shape' parameter", "range [0.0", "Got -0.1")
+    ),
+    "slack_shape a word": Parameters(
+        ESTIMATORS, {"slack_shape": "half"}, ("'slack_shape' parameter", "'auto'", "Got 'half'")
     ),
     "beta negative": Parameters(
         [SeqLapMED], {"beta": -1.0}, ("'beta' parameter", "range [0.0", "Got -1.0")
@@ -415,7 +421,7 @@ def test_the_pair_of_gammas_may_come_between_batches():
 
 def test_gamma_a_is_checked_batch_by_batch():
     """A larger batch makes a smaller C: refused when it falls below slack_shape, not before."""
-    model = SeqLapMED(gamma_A=1 / 50, gamma_I=0.0).partial_fit(FIRST[0][:20], FIRST[1][:20])
+    model = SeqLapMED(gamma_A=1 / 50, gamma_I=0.0, **MED).partial_fit(FIRST[0][:20], FIRST[1][:20])
     before = model.decision_function(PROBES)
     words = ("gamma_A=0.02", "26 labels", "C=0.961538", *SMALL_BOUND)
     points, y = make_batch(5, n=26)

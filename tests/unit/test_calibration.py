@@ -211,7 +211,7 @@ def test_labels_one_by_one_forget_no_more_than_at_once():
 
 def test_small_margins_have_probabilities_too():
     """With C close to slack_shape a diffuse bias has small scores, and slopes must be steep."""
-    model = SeqMED(C=1.02, bias="exact")
+    model = SeqMED(C=1.02, bias="exact", slack_shape=1.0)
     for X, y in make_stream(20, noise=0.0, distance=6.0, seed=5):
         model.partial_fit(X, y)
     assert np.abs(model.decision_function(X)).max() < 0.5

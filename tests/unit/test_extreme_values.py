@@ -135,3 +135,34 @@ def test_penalties_that_are_too_large_are_named():
         SeqLapMED(gamma_A=1e-300, gamma_I=0.0).fit(POINTS, LABELS)
     with pytest.raises(ValueError, match=r"gamma_I=1e\+200 with 30 rows makes beta=.*expected at"):
         SeqLapMED(gamma_A=1e-3, gamma_I=1e200).fit(POINTS, LABELS)
+
+
+def polynomial_stream(seed):
+    """Rows whose kernel values have 10 to 30 digits, and the parameters to learn them with."""
+    generator = np.random.default_rng(seed)
+    scale = 10.0 ** generator.integers(2, 6)
+    parameters = {"degree": int(generator.integers(2, 6)), "coef0": float(seed % 2)}
+    batches = [
+        (scale * generator.normal(size=(20, 3)), np.arange(20) % 3 - (np.arange(20) % 5 == 0))
+        for _ in range(4)
+    ]
+    return batches, {"kernel": "poly", "gamma": 0.5, "forgetting": 0.5, "beta": 10.0, **parameters}
+
+
+@pytest.mark.parametrize("options", [{"recursion": "exact"}, {}, {"budget": 16}], ids=str)
+@pytest.mark.parametrize("seed", range(12))
+def test_matrices_that_rounding_makes_indefinite(seed, options):
+    """Large kernel values are learned or refused with a remedy, and the state stays usable."""
+    batches, parameters = polynomial_stream(seed)
+    model = lap(**parameters, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for points, labels in batches:
+            try:
+                model.partial_fit(points, labels, classes=[0, 1, 2])
+            except ValueError as error:
+                if isinstance(error, np.linalg.LinAlgError) or "scale the" not in str(error):
+                    raise
+                if not hasattr(model, "classes_"):
+                    return
+            assert query(model, points, 3).size == 3

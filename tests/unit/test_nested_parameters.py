@@ -176,7 +176,10 @@ REFUSED = {
         "changed from a SeqMED to a SeqLapMED after the first batch",
     ),
     "value": ({"estimator__C": -1.0}, "The 'C' parameter of SeqMED must be"),
-    "C": ({"estimator__C": 0.5}, "C=0.5, expected C > slack_shape=1"),
+    "C": (
+        {"estimator__C": 0.5, "estimator__slack_shape": 1.0},
+        "C=0.5, expected C > slack_shape=1",
+    ),
     "graph_memory": ({"graph_memory": 50}, "graph_memory was changed from 10000 to 50 after"),
     "n_neighbors": (
         {"n_neighbors": 3},

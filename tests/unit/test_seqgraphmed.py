@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import pickle
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -348,6 +349,23 @@ def test_a_retraction_leaves_the_label_counts_of_the_stream(blobs):
     after = model._state.counts
     np.testing.assert_allclose(after.discounted, before.discounted - 0.81)
     np.testing.assert_array_equal(after.counts, before.counts - 1)
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_all_labels_of_balanced_classes_can_be_retracted(blobs, one_by_one):
+    """No weights are divided by the empty sum of labels, and the stream goes on."""
+    X, y = blobs
+    labeled = np.flatnonzero(y >= 0)[:20]
+    X, y = X[labeled], y[labeled]
+    model = SeqGraphMED(class_weight="balanced", random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.partial_fit(X, y)
+        for rows in np.arange(20)[:, None] if one_by_one else [np.arange(20)]:
+            model.retract(X[rows], y[rows])
+        model.partial_fit(X, y)
+    fresh = SeqGraphMED(class_weight="balanced", random_state=0).partial_fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), fresh.predict(X))
 
 
 @BOTH

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, block_diag
+from scipy.linalg import LinAlgError, block_diag, eigh
 from scipy.linalg.lapack import dpotrf, dpstrf
 
 from seqmed.arrays import Array, Points, no_rows, row_norms_squared, stack, take_rows
@@ -241,5 +241,9 @@ def reduced(factor: Array, rows: Array, own: float) -> Array:
     """Return ``C (own I + R' R)^{-1} C'``, (m, m), for a factor C (m, r) and rows R (k, r)."""
     inner = symmetric_product(rows.T)
     inner[np.diag_indices_from(inner)] += own
-    half = lower_times(triangular_inverse(cholesky(inner)), factor.T)
-    return symmetric_product(half.T)
+    try:
+        half = lower_times(triangular_inverse(cholesky(inner)), factor.T).T
+    except LinAlgError:  # rounding errors of R'R are larger than the smallest eigenvalue
+        values, vectors = eigh(inner)
+        half = factor @ vectors / np.sqrt(np.maximum(values, own))
+    return symmetric_product(half)

@@ -125,12 +125,17 @@ def check_reduction(variances: Array, features: Array) -> None:
 def check_variance(rest: Array, variances: Array) -> None:
     """Refuse variances (n,) that are more negative than rounding can explain."""
     if not (rest >= -LARGEST_EXCESS * np.abs(variances)).all():
-        raise ValueError(
-            f"kernel values of up to {np.abs(variances).max():.3g} are too large for this "
-            "smoothing in double precision, or the kernel is not positive semi-definite, expected "
-            "a positive semi-definite kernel with smaller values: scale the features (for example "
-            "with StandardScaler), lower beta, or correct the kernel."
-        )
+        raise too_large(variances)
+
+
+def too_large(variances: Array) -> ValueError:
+    """Return the error for variances (n,) at which smoothing is lost in rounding."""
+    return ValueError(
+        f"kernel values of up to {np.abs(variances).max():.3g} are too large for this smoothing in "
+        "double precision, or the kernel is not positive semi-definite, expected a positive "
+        "semi-definite kernel with smaller values: scale the features (for example with "
+        "StandardScaler), lower beta, or correct the kernel."
+    )
 
 
 def reduction_factor(penalty_factor: Array, gram: Array) -> Array:
@@ -147,8 +152,7 @@ def reduction_factor(penalty_factor: Array, gram: Array) -> Array:
         lower = cholesky(product + np.eye(product.shape[0]))
     except LinAlgError:
         if product.shape[0] > factorisation.LARGEST:
-            variances = np.diagonal(gram)
-            check_variance(np.full_like(variances, -np.inf), variances)
+            raise too_large(np.diagonal(gram)) from None
         values, vectors = eigh(product)
         return np.asarray((penalty_factor @ vectors) / np.sqrt(1.0 + np.maximum(values, 0.0)))
     return solve_lower(lower, penalty_factor.T).T
@@ -177,13 +181,18 @@ def discount(covariance: LowRankCovariance, forgetting: float) -> LowRankCovaria
 
     A penalty P on the landmarks gives ``S = Q Q'``. The eigenvalues of ``B = Q' K Q`` are below 1.
     With the forgetting factor g, the penalty ``g P`` gives ``S = g Q (I - (1 - g) B)^{-1} Q'``.
+    Rounding of huge kernel values may make eigenvalues larger than 1; such values are refused.
     """
     old = covariance.reduction
     if old is None or forgetting == 1.0:
         return covariance
     factor = old.factor
-    product = factor.T @ covariance.kernel(old.landmarks, old.landmarks) @ factor
+    gram = covariance.kernel(old.landmarks, old.landmarks)
+    product = factor.T @ gram @ factor
     rest = np.eye(product.shape[0]) - 0.5 * (1.0 - forgetting) * (product + product.T)
-    lower = cholesky(rest)
+    try:
+        lower = cholesky(rest)
+    except LinAlgError:
+        raise too_large(np.diagonal(gram)) from None
     scaled = np.sqrt(forgetting) * solve_lower(lower, factor.T).T
     return LowRankCovariance(covariance.kernel, Reduction(old.landmarks, scaled))

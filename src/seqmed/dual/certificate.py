@@ -20,8 +20,8 @@ class DualSolution(NamedTuple):
     gap : duality gap, >= 0, an upper bound on the distance of either objective to the optimum.
     objective : value of the dual.
     violation : largest difference between two implied biases; at most ``tol`` if converged.
-    status : "converged", "max_iter", or "rounding" (no floating point step makes progress).
-    n_iter : number of pair steps taken.
+    status : "converged", "max_iter", or "rounding" (steps in double precision make no progress).
+    n_iter : number of pair steps taken, and of Newton steps.
     """
 
     multipliers: Array

@@ -31,8 +31,8 @@ MOST_AT_FIRST = 3000
 STEPS_PER_POINT = 100
 # The solve ends after this many consecutive checks without a smaller violation.
 LONGEST_STALL = 30
-# Largest number of points for which a solve that did not converge in single precision is repeated
-# in double precision.
+# Largest number of points for which a solve that is slow, or did not converge in single precision,
+# is continued with all points in double precision.
 LARGEST_IN_DOUBLE = 4000
 
 
@@ -87,6 +87,8 @@ def solve_from(
         used += steps
         if used >= allowed:
             status = "max_iter"
+        elif used >= smo.many_steps(rows.size) and rows.size <= LARGEST_IN_DOUBLE:
+            patience = 0
     if violation > tol and status == "rounding" and rows.size <= LARGEST_IN_DOUBLE:
         every = replace(problem, gram=problem.gram[np.arange(rows.size)])
         solution = smo.solve(

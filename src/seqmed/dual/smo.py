@@ -7,6 +7,7 @@ the pair. The loops are compiled, see `seqmed.dual.loops`. Around them:
 
 - Shrinking: points at a bound that no step would move leave the *active set* temporarily, which
   makes steps cheaper.
+- If progress is slow, `seqmed.dual.interior_point` solves the problem by Newton's method.
 - A large problem is solved with a cache of rows in single precision. The rounding of these rows
   affects only the changes since score errors were last computed in double precision. These changes
   vanish with the violation, and a solve ends only after errors have been recomputed.
@@ -25,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqmed.arrays import Array, Indices, Mask
-from seqmed.dual import loops, row_cache
+from seqmed.dual import interior_point, loops, row_cache
 from seqmed.dual.certificate import DualSolution, KKTResiduals, certify, kkt_residuals
 from seqmed.dual.loops import MISSING, RUNNING, refresh, take_steps
 from seqmed.dual.problem import DualProblem, feasible, score_errors
@@ -35,6 +36,10 @@ from seqmed.dual.row_cache import RowCache, empty_row_cache, full_row_cache
 STEPS_PER_CALL = 100_000
 # Rounding is reported after this many consecutive checks that fail to halve the violation.
 PATIENCE = 3
+# A solve is slow after this many steps, or this many per point if that is more. Newton's method is
+# then tried once. After as many steps again, the gap must be below this fraction of the least gap.
+# Newton's solution is mostly as exact as rounding allows: steps from there have a fraction of that.
+SLOW, SLOW_PER_POINT, SLOWEST_FALL, TRIAL = 100_000, 50, 0.9, 0.1
 # Smallest active set that is shrunk. It is shrunk only if at most this fraction of its points
 # remains.
 SHRINKABLE, WORTH_SHRINKING = 400, 0.8
@@ -99,12 +104,40 @@ def solve(
         problem = replace(problem, gram=np.require(problem.gram, np.float64, ["C", "W"]))
     status, used, patience, shrinking = "rounding", 0, PATIENCE, n > SHRINKABLE
     least, active = float("inf"), None
+    pause, best = many_steps(n), None
+
+    def certified(multipliers: Array) -> DualSolution:
+        return certify(
+            problem,
+            multipliers,
+            tol=tol,
+            status=status,
+            n_iter=used,
+            previous_bias=previous_bias,
+            residuals=residuals,
+        )
+
     while True:
         # Steps accumulate rounding in the errors, so a solve ends only after errors are recomputed.
         residuals = kkt_residuals(problem, multipliers, recomputed_errors(problem, multipliers))
         violation = residuals.violation
         if violation <= tol or status == "max_iter" or not patience:
             break
+        if used >= pause:
+            now, pause = certified(multipliers), used + many_steps(n)
+            if best is None:
+                newton = interior_point.solve(problem, multipliers, tol)
+                if newton is not None and newton.gap < now.gap:
+                    best, used = newton, used + newton.n_iter
+                    if newton.status == "converged":
+                        break
+                    multipliers, active = newton.multipliers.copy(), None
+                    patience, least = PATIENCE, float("inf")
+                    pause = used + int(TRIAL * many_steps(n))
+                    continue
+            elif now.gap > SLOWEST_FALL * best.gap:
+                break
+            best = now
         if active is None or left_out(active, residuals):
             active = all_active(problem, multipliers, residuals.errors)
         else:
@@ -113,26 +146,29 @@ def solve(
         target = COARSE * tol if shrinking and violation > COARSE * tol else tol
         total = float(problem.signs @ multipliers)
         outcome, steps, active = descend(
-            active, multipliers, total, target, allowed - used, shrinking
+            active, multipliers, total, target, min(allowed, pause) - used, shrinking
         )
         used += steps
-        if outcome == RUNNING:
+        if used >= allowed and outcome == RUNNING:
             status = "max_iter"
-        patience = PATIENCE if violation < 0.5 * least else patience - 1
+        if outcome != RUNNING:
+            patience = PATIENCE if violation < 0.5 * least else patience - 1
         least = min(least, violation)
         if steps == 0 or not patience:
             patience = 0
             if shrinking:  # rounding is reported only with all points active
                 patience, least, shrinking, active = PATIENCE, float("inf"), False, None
-    return certify(
-        problem,
-        multipliers,
-        tol=tol,
-        status=status,
-        n_iter=used,
-        previous_bias=previous_bias,
-        residuals=residuals,
-    )
+    if best is not None and best.status == "converged":
+        return best._replace(n_iter=used)
+    last = certified(multipliers)
+    if best is None or last.status == "converged" or last.gap <= best.gap:
+        return last
+    return best._replace(status=status, n_iter=used)
+
+
+def many_steps(n: int) -> int:
+    """Return the number of steps after which a solve of n points is slow."""
+    return max(SLOW, SLOW_PER_POINT * n)
 
 
 def recomputed_errors(problem: DualProblem, multipliers: Array) -> Array:

@@ -50,7 +50,7 @@ class SeqLapMED(SequentialClassifier):
         Degree of "poly".
     coef0 : float >= 0, default=0.0
         Constant term of "poly".
-    C : float > slack_shape, default=10.0
+    C : float > 0, default=10.0
         Upper bound of the multiplier of a row of weight 1. A larger C penalises errors more. Leave
         C at its default if ``gamma_A`` is given. The value used is `C_`.
     beta : float >= 0 or None, default=None
@@ -104,8 +104,9 @@ class SeqLapMED(SequentialClassifier):
 
     Other Parameters
     ----------------
-    slack_shape : float >= 0, default=1.0
-        Shape of the slack prior: 1 is MED, 0 is the support vector machine. Less than C.
+    slack_shape : {"auto"} or float >= 0, default="auto"
+        Shape of the slack prior: 1 is MED, 0 is the support vector machine. A number must be less
+        than C. "auto" is ``min(1, C / 2)``, so that any C > 0 can be used.
     gamma_A : float > 0 or None, default=None
         Weight of the norm, as in the paper. Together with ``gamma_I`` it replaces C and beta: a
         batch of n rows, l of them labeled, has ``C = 1 / (2 l gamma_A)`` and
@@ -250,7 +251,7 @@ class SeqLapMED(SequentialClassifier):
         max_iter: int = -1,
         random_state: int | np.random.RandomState | None = None,
         # for comparison with the paper
-        slack_shape: float = 1.0,
+        slack_shape: float | str = "auto",
         gamma_A: float | None = None,
         gamma_I: float | None = None,
         weights: str = "heat",

@@ -36,7 +36,7 @@ class SeqMED(SequentialClassifier):
         Degree of "poly".
     coef0 : float >= 0, default=0.0
         Constant term of "poly".
-    C : float > slack_shape, default=10.0
+    C : float > 0, default=10.0
         Upper bound of the multiplier of a row of weight 1. A larger C penalises errors more.
     bias : {"auto", "exact", "median"}, default="auto"
         Treatment of the bias. "auto" uses one machine per class with a known bias of -1. With
@@ -81,8 +81,9 @@ class SeqMED(SequentialClassifier):
 
     Other Parameters
     ----------------
-    slack_shape : float >= 0, default=1.0
-        Shape of the slack prior: 1 is MED, 0 is the support vector machine. Less than C.
+    slack_shape : {"auto"} or float >= 0, default="auto"
+        Shape of the slack prior: 1 is MED, 0 is the support vector machine. A number must be less
+        than C. "auto" is ``min(1, C / 2)``, so that any C > 0 can be used.
 
     Attributes
     ----------

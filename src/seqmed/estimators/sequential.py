@@ -49,7 +49,7 @@ class SequentialClassifier(StreamClassifier):
         "degree": [Interval(Integral, 1, None, closed="left")],
         "coef0": [Interval(Real, 0.0, None, closed="left")],
         "C": [Interval(Real, 0.0, None, closed="neither")],
-        "slack_shape": [Interval(Real, 0.0, None, closed="left")],
+        "slack_shape": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="left")],
         "bias": [StrOptions({"auto", "exact", "median"})],
         "window": [Interval(Integral, 1, None, closed="left"), None],
         "lag": [Interval(Integral, 1, None, closed="left"), None],
@@ -88,7 +88,7 @@ class SequentialClassifier(StreamClassifier):
         max_iter: int = -1,
         random_state: int | np.random.RandomState | None = None,
         # for comparison with the paper
-        slack_shape: float = 1.0,
+        slack_shape: float | str = "auto",
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
@@ -164,7 +164,7 @@ class SequentialClassifier(StreamClassifier):
         return MarginParameters(
             kernel=None if self.kernel == "precomputed" else self._kernel(),
             C=self.C,
-            slack_shape=float(self.slack_shape),
+            slack_shape=None if self.slack_shape == "auto" else float(self.slack_shape),
             bias=self.bias,
             window=self.window,
             lag=self.lag,

@@ -71,7 +71,7 @@ def triangular_inverse(lower: Array) -> Array:
     """
     n = lower.shape[0]
     if n <= SMALL_TRIANGLE:
-        return np.tril(dtrtri(lower, lower=1)[0])
+        return np.tril(dtrtri(lower, lower=1)[0]) if n else np.zeros((0, 0))
     half = n // 2
     first, last = triangular_inverse(lower[:half, :half]), triangular_inverse(lower[half:, half:])
     whole = np.zeros((n, n))

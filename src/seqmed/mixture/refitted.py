@@ -208,7 +208,7 @@ def fitted(
     """Return the expert fitted on the last `WINDOW` labeled rows; parameters as in `learn`."""
     points, codes = recent.points[-WINDOW:], recent.codes[-WINDOW:]
     weights = recent.weights[-WINDOW:]
-    if balanced:
+    if balanced and codes.size:
         totals = np.bincount(codes, weights, minlength=class_weights.size)
         weights = weights * (totals.sum() / np.count_nonzero(totals) / totals[codes])
     weights = weights * class_weights[codes]

@@ -99,7 +99,7 @@ def classifier(state: type, info: type, rules: Any, **more: Any) -> Kept:
             "_started": Started,
             "_state": state,
             "update_info_": info,
-        },  # fmt: skip
+        },
         rules=state_rules,
         make=lambda model: model._commit(model._state, model.update_info_, model.classes_),
         **{"parameter_rules": classifier_parameters, **more},
