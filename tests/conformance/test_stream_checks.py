@@ -483,7 +483,7 @@ CONTAINERS = {
     "list of lists": lambda array, _: array.tolist(),
     "DataFrame": lambda array, _: pd.DataFrame(array),
 }
-DENSE = ("SeqMED-rbf-dense", "SeqMED-linear-dense", "SeqMED-dcm-dense", "landmarks-rbf-dense",
+DENSE = ("SeqMED-rbf-dense", "SeqMED-linear-dense", "landmarks-rbf-dense",
          "landmarks-tfidf-dense", "exact-poly-dense", "spectral-callable-dense",
          "GraphPropagation-dense", "SeqGraphMED-dense")  # fmt: skip
 

@@ -8,7 +8,6 @@ import pytest
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
-from sklearn.naive_bayes import GaussianNB
 from sklearn.preprocessing import StandardScaler
 
 from seqmed import GraphPropagation, PrequentialSearch, SeqGraphMED, SeqMED, active, uncertainty
@@ -18,7 +17,6 @@ from seqmed.tables.stream_pipeline import StreamPipeline
 MODELS = {
     "SeqGraphMED": SeqGraphMED(unlabeled=None, random_state=0),
     "kernel": SeqGraphMED(SeqMED(kernel="poly", degree=2), unlabeled=None, random_state=0),
-    "other estimator": SeqGraphMED(GaussianNB(), unlabeled=None, random_state=0),
     "GraphPropagation": GraphPropagation(unlabeled=None, random_state=0),
     "cosine": GraphPropagation(unlabeled=None, metric="cosine", random_state=0),
 }

@@ -42,10 +42,7 @@ class TestScore:
             SeqLapMED().fit(X, Y).score(X, np.full(60, -1))
 
 
-DEFAULTS = {
-    "beta": 0.01, "recursion": "landmarks", "n_landmarks": 500, "laplacian": "normalized",
-    "lag": 10,
-}  # fmt: skip
+DEFAULTS = {"beta": 0.01, "recursion": "landmarks", "n_landmarks": 500, "lag": 10}
 
 
 class TestDefaults:

@@ -316,8 +316,8 @@ def test_the_model_has_the_labels_of_the_ledger():
     table, truth = clouds(150)
     learner = LabelLearner(new_model(table), Pool(TableRows(table)))
     make_events(learner, truth, 60)
-    registry = learner.model.steps[-1][1]._state.registry
-    counts = dict(zip(learner.model.classes_.tolist(), registry.counts.tolist(), strict=True))
+    counts = learner.model.steps[-1][1]._state.counts.counts
+    counts = dict(zip(learner.model.classes_.tolist(), counts.tolist(), strict=True))
     assert counts == {label: n for label, n in learner.ledger.classes.items() if n}
 
 

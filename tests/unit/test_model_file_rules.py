@@ -16,6 +16,7 @@ import seqmed
 from seqmed import SeqLapMED, SeqMED
 from seqmed.covariance import RECURSIONS, ExactRecursion
 from seqmed.kernels import RBF, Precomputed, TfIdf
+from seqmed.mixture.state import Trial
 from seqmed.model_file import ModelFileError
 from seqmed.model_file.annotations import field_types, of_type, written_out
 from seqmed.model_file.declarations import CONSTRAINTS
@@ -27,8 +28,9 @@ from tests.support.saved_models import check, kept_state
 
 # Where parts of a stream are to be found.
 PLACES = {
-    "fixed": "_state.fixed",
-    "registry": "_state.registry",
+    "fixed": "_started.fixed",
+    "sparse": "_started.sparse",
+    "counts": "_state.counts",
     "calibration": "_state.calibration",
     "posterior": "_state.posterior",
     "window": "_state.posterior.window",
@@ -41,7 +43,8 @@ PLACES = {
     "metric": "_state.graph.rows.metric",
     "lists": "_state.graph.rows.lists",
     "scores": "_state.record",
-    "margin": "_state.margin.estimator",
+    "margin": "_state.margin",
+    "trial": "_state.trial",
 }
 
 
@@ -59,22 +62,21 @@ RULES = [
     ("SeqMED", "fixed.kernel", "linear", "the kernel of the parameters"),
     ("SeqMED", "fixed.bias", "exact", "the number of machines of the bias parameter"),
     ("SeqMED-diffuse", "fixed.bias", "auto", "the number of machines of the bias parameter"),
-    ("SeqMED-diffuse", "fixed.bias_variance", 1.0, "the bias variance of the parameters"),
-    ("SeqMED", "registry.per_class", False, "the number of machines of the bias parameter"),
-    ("SeqMED", "posterior.bias_variance", 1.0, "the bias variance of the parameters"),
+    ("SeqMED", "counts.per_class", False, "the number of machines of the bias parameter"),
+    ("SeqMED", "posterior.known_bias", False, "the bias of the parameters"),
     ("SeqMED", "posterior.intercepts", put(0.0), "biases of -1 with bias='auto'"),
-    ("SeqMED", "posterior.bias_means", put(0.0), "biases of -1 with bias='auto'"),
-    ("SeqMED", "registry.discounted", put(-1.0), "discounted of a ClassRegistry .* >= 0"),
+    ("SeqMED", "posterior.biases", put(0.0), "biases of -1 with bias='auto'"),
+    ("SeqMED", "counts.discounted", put(-1.0), "discounted of a ClassCounts .* >= 0"),
     ("SeqMED", "window.discounted", put(-1.0), "discounted of a Window .* >= 0"),
     ("SeqMED", "fixed.budget", 8, "the recursion of the parameters"),
-    ("SeqMED", "_state.sparse", True, "points that suit the kernel"),
-    ("SeqMED", "registry.classes", lambda a: a[::-1], "classes in order"),
-    ("SeqMED", "registry.classes", lambda a: a[[0, 0, 1]], "classes in order"),
-    ("SeqMED", "registry.classes", without_last, "has the shape"),
-    ("SeqMED", "registry.classes", np.array([1, 2, 3], dtype="m8[s]"), "can be learned"),
-    ("SeqMED", "registry.counts", put(-1), "counts of a ClassRegistry .* >= 0"),
-    ("SeqMED", "registry.counts", put(1), "no fewer labels than in the window"),
-    ("SeqMED", "registry.weights", put(-1.0), "weights of a ClassRegistry .* >= 0"),
+    ("SeqMED", "sparse", True, "points that suit the kernel"),
+    ("SeqMED", "classes_", lambda a: a[::-1], "classes in order"),
+    ("SeqMED", "classes_", lambda a: a[[0, 0, 1]], "classes in order"),
+    ("SeqMED", "classes_", without_last, "a label for every class"),
+    ("SeqMED", "classes_", np.array([1, 2, 3], dtype="m8[s]"), "can be learned"),
+    ("SeqMED", "counts.counts", put(-1), "counts of a ClassCounts .* >= 0"),
+    ("SeqMED", "counts.counts", put(1), "no fewer labels than in the window"),
+    ("SeqMED", "counts.weights", put(-1.0), "weights of a ClassCounts .* >= 0"),
     ("SeqMED", "calibration.n_scored", -1.0, "n_scored of a Calibration .* >= 0"),
     ("SeqMED", "calibration.log_likelihoods", without_last, "slopes=35"),
     ("SeqMED", "posterior.intercepts", put(np.nan), "NaN or infinity"),
@@ -96,9 +98,7 @@ RULES = [
     ("SeqMED", "window.shapes", put(1e9), "slack shapes"),
     ("SeqMED", "window.batches", put(-1), "batches of a Window .* >= 0"),
     ("SeqMED", "graph.n_neighbors", 0, "n_neighbors of a GraphParameters .* >= 1"),
-    ("SeqMED", "graph.power", 0, "power of a GraphParameters .* >= 1"),
     ("SeqMED", "graph.weights", "cold", "weights of a GraphParameters .* heat"),
-    ("SeqMED", "graph.laplacian", "none", "laplacian of .* unnormalized"),
     ("SeqMED", "graph.heat_width", 0.0, "heat_width of a GraphParameters .* > 0"),
     ("SeqMED", "kernel.gamma", "scale", "gamma of a RBF is .* expected numbers"),
     ("SeqMED", "kernel.centre", np.zeros(3), "p=4"),
@@ -108,10 +108,6 @@ RULES = [
     ("SeqMED", "info.solutions.0.multipliers", without_last, "window="),
     ("SeqMED", "info.n_points", -1, "n_points of a UpdateInfo .* >= 0"),
     ("SeqMED-two-classes", "kernel.degree", 0, "degree of a Polynomial .* >= 1"),
-    ("SeqMED-dcm", "kernel.information", "no", "information of .* diagonal"),
-    ("SeqMED-dcm", "kernel.concentrations", put(0.0), "concentrations of a DCMFisher .* > 0"),
-    ("SeqMED-dcm", "kernel.precisions", None, "concentrations and precisions"),
-    ("SeqMED-dcm", "window.points", put(-1.0), "suit the kernel"),
     ("SeqMED-precomputed", "window.points", put(12), "suit the kernel"),
     ("SeqMED-precomputed", "window.points", put(-1), "suit the kernel"),
     ("SeqMED-precomputed", "n_features_in_", 11, "features=11"),
@@ -121,7 +117,6 @@ RULES = [
     ("SeqMED-budget", "recursion.n_calls", -1, "n_calls of a NystroemRecursion .* >= 0"),
     ("SeqMED-budget", "recursion.covariance.whitening", without_last, "m="),
     ("SeqMED-budget", "posterior.landmarks", lambda a: a.take(np.arange(2)), "every landmark"),
-    ("SeqLapMED", "graph.laplacian", "rows", "laplacian of .* unnormalized"),
     ("SeqLapMED", "fixed.recursion", "exact", "the recursion of the parameters"),
     ("SeqLapMED", "recursion.capacity", 3, "no more landmarks than"),
     ("SeqLapMED", "recursion.keys", None, "keys if and only if there are landmarks"),
@@ -177,14 +172,19 @@ def repeated(record):
     return type(record)(*parts)
 
 
+def lacking(name):
+    """Return a change that removes a part of a dictionary."""
+    return lambda parts: {key: parts[key] for key in parts if key != name}
+
+
 def double_first(slots):
     slots[0, 1] = slots[0, 0]
 
 
 def fitted(kernel="rbf", columns=4, classes=("ant", "bee", "cicada"), sparse=False):
-    """Return a margin expert of a stream of its own."""
+    """Return the margin expert of another stream."""
     X = np.abs(np.random.default_rng(0).normal(size=(len(classes), columns)))
-    return SeqMED(kernel=kernel).fit(sp.csr_array(X) if sparse else X, classes)
+    return SeqMED(kernel=kernel).fit(sp.csr_array(X) if sparse else X, classes)._state
 
 
 def given(kernel):
@@ -192,7 +192,7 @@ def given(kernel):
 
 
 def precomputed():
-    return SeqMED(kernel="precomputed").fit(np.eye(4), ["ant", "bee", "cicada", "ant"])
+    return SeqMED(kernel="precomputed").fit(np.eye(4), ["ant", "bee", "cicada", "ant"])._state
 
 
 GRAPH_RULES = [
@@ -209,10 +209,10 @@ GRAPH_RULES = [
     ("GraphPropagation-tfidf-sparse", "fixed.metric", "auto", "the metric of the parameters"),
     ("SeqGraphMED", "fixed.metric", lambda _: TfIdf(), "the metric of the parameters"),
     ("GraphPropagation", "_state.n_batches", -1, "n_batches of a PropagationState .* >= 0"),
-    ("GraphPropagation", "_state.sparse", True, "the metric of the parameters"),
-    ("GraphPropagation-tfidf-sparse", "_state.sparse", False, "in the format of the stream"),
-    ("GraphPropagation", "registry.classes", lambda a: a[::-1], "classes in order"),
-    ("GraphPropagation", "registry.counts", np.zeros_like, "classes that have been learned"),
+    ("GraphPropagation", "sparse", True, "the metric of the parameters"),
+    ("GraphPropagation-tfidf-sparse", "sparse", False, "in the format of the stream"),
+    ("GraphPropagation", "classes_", lambda a: a[::-1], "classes in order"),
+    ("GraphPropagation", "counts.counts", np.zeros_like, "classes that have been learned"),
     ("GraphPropagation", "state.capacity", 15, "no more kept rows than"),
     ("GraphPropagation", "state.codes", put(-2), "codes of a GraphState .* >= -1"),
     ("GraphPropagation", "state.codes", lambda a: np.where(a < 0, a, 3), "a known class for every"),
@@ -305,12 +305,38 @@ GRAPH_RULES = [
     ("SeqGraphMED-sparse", "_state.probes", lambda a: a.toarray(), "probes in the format"),
     ("SeqGraphMED", "info.n_mini_batches", -1, "n_mini_batches of a MixtureInfo .* >= 0"),
     ("SeqGraphMED", "info.n_recorded", 0, "the last choice in update_info_"),
-    ("SeqGraphMED", "margin", SeqMED(), "an estimator that is fitted"),
-    ("SeqGraphMED", "margin", fitted(columns=3), "same number of columns"),
-    ("SeqGraphMED", "margin", fitted(sparse=True), "the same row format"),
-    ("SeqGraphMED", "margin", fitted(classes=("ant", "bee", "wasp")), "the same classes"),
-    ("SeqGraphMED", "margin", precomputed(), "whose kernel suits the probes"),
-    ("SeqGraphMED", "margin", fitted("tfidf"), "the metric of the parameters"),
+    ("SeqGraphMED", "_state.margin_seed", -1, "margin_seed of a MixtureState .* >= 0"),
+    ("SeqGraphMED", "_state.margin_info", None, "a report of the margin expert"),
+    ("SeqGraphMED", "_state.margin_info.n_window", 3, "window=3"),
+    ("SeqGraphMED", "_state.margin_info.solutions", lambda a: a[:-1], "one solution for every"),
+    ("SeqGraphMED", "margin", fitted(columns=3), "p=4"),
+    ("SeqGraphMED", "margin", fitted(sparse=True), "points that suit the kernel"),
+    ("SeqGraphMED", "margin", fitted(classes=("ant", "bee")), "the same classes in all experts"),
+    ("SeqGraphMED", "margin", precomputed(), "the kernel of the parameters"),
+    ("SeqGraphMED", "margin", fitted("tfidf"), "the kernel of the parameters"),
+    ("SeqGraphMED", "margin.counts.counts", put(0), "no fewer labels than in the window"),
+    ("SeqGraphMED", "margin.posterior.window.points", put(np.nan), "NaN or infinity"),
+    ("SeqGraphMED", "fixed", {}, "its estimator is None, expected one of"),
+    ("SeqGraphMED", "fixed", lacking("alpha"), "parameters that may not change"),
+    ("SeqGraphMED", "fixed", lacking("estimator__gamma"), "parameters that may not change"),
+    ("SeqGraphMED", "fixed.estimator", "SeqLapMED", "parameters that may not change"),
+    ("SeqGraphMED", "fixed.estimator", "os.system", "'os.system', expected one of"),
+    ("SeqGraphMED", "fixed.estimator", np.zeros(2), "expected one of SeqMED, SeqLapMED"),
+    ("SeqGraphMED", "fixed.estimator__gamma", -1.0, "'gamma' parameter"),
+    ("SeqGraphMED", "fixed.estimator__kernel", np.zeros(2), "a kernel by name"),
+    ("SeqGraphMED", "fixed.estimator__kernel", SeqMED(), "holds an estimator"),
+    ("SeqGraphMED", "fixed.estimator__kernel", "linear", "the kernel of the parameters"),
+    ("SeqGraphMED", "fixed.estimator__kernel", "precomputed", "between batches"),
+    ("SeqGraphMED", "fixed.estimator__budget", 8, "the recursion of the parameters"),
+    ("SeqGraphMED-SeqLapMED", "fixed.estimator__recursion", "exact", "recursion of the param"),
+    ("SeqGraphMED-SeqLapMED", "fixed.estimator", "SeqMED", "parameters that may not change"),
+    ("SeqGraphMED-change", "trial.n_labels", 10**6, "fewer labels in a trial"),
+    ("SeqGraphMED-change", "trial.state.trial", Trial(None, 0), "no trial within a trial"),
+    ("SeqGraphMED-change", "trial.state.n_rows", 1, "the same rows in a trial"),
+    ("SeqGraphMED-change", "trial.state.margin", fitted("tfidf"), "the kernel of the parameters"),
+    ("SeqGraphMED-change", "trial.state.margin_info", None, "a report of the margin expert"),
+    ("SeqGraphMED", "sparse", True, "points that suit the kernel"),
+    ("SeqGraphMED", "classes_", without_last, "a label for every class"),
 ]  # fmt: skip
 RULES += GRAPH_RULES
 

@@ -6,7 +6,6 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone
-from sklearn.naive_bayes import GaussianNB
 
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED
 from tests.support.state import state_bits
@@ -139,17 +138,6 @@ def test_class_weight_reaches_an_estimator_of_this_package():
     np.testing.assert_array_equal(
         learn(given).predict_proba(PROBES), learn(default).predict_proba(PROBES)
     )
-
-
-def test_weights_and_classes_of_a_whole_batch_reach_other_estimators():
-    """The first mini-batch has labels of one class only, and all rows have weights."""
-    X, y = BATCHES[0]
-    y, weights = np.sort(np.where(y < 0, 0, y)), np.linspace(0.5, 1.5, 40)
-    model = SeqGraphMED(GaussianNB(), random_state=0).partial_fit(X, y, sample_weight=weights)
-    alone = GaussianNB().partial_fit(X, y, classes=[0, 1, 2], sample_weight=weights)
-    np.testing.assert_allclose(model.estimator_.theta_, alone.theta_, rtol=1e-9)
-    assert np.abs(alone.theta_ - GaussianNB().fit(X, y).theta_).max() > 1e-3
-    assert set(model.predict(X)) == {0, 1, 2}
 
 
 # -- parameters that may not change ----------------------------------------------------------------

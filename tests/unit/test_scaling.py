@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
-from sklearn.linear_model import SGDClassifier
 
 import seqmed
-from seqmed import GraphPropagation, SeqGraphMED, SeqMED
+from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, margin_state
 from seqmed.mixture import column_scales, restart
 from tests.reference import naive_graph
 
@@ -109,10 +108,10 @@ def test_the_units_of_the_columns_do_not_matter():
         ({"scale": None}, False),
         ({"metric": "cosine"}, False),
         ({"estimator": SeqMED(gamma=0.1)}, False),
-        ({"estimator": SGDClassifier(loss="log_loss")}, False),
+        ({"estimator": SeqLapMED(kernel="poly")}, False),
         ({}, True),
     ],
-    ids=["none", "cosine", "given gamma", "another estimator", "sparse"],
+    ids=["none", "cosine", "given gamma", "another kernel", "sparse"],
 )
 def test_rows_are_scaled_only_if_no_parameter_depends_on_their_unit(options, sparse):
     X, _, labels = units(120)
@@ -158,16 +157,14 @@ def test_the_margin_expert_is_the_one_that_learns_the_kept_rows_in_one_batch():
     model = learned(SeqGraphMED(random_state=0), X, labels, size=100, stop=400)
     state = model._state
     scale = 4.0 * state.column_scale
-    after, _ = restart.rescaled(state, scale, balanced=False)
+    after, _ = restart.rescaled(state, scale, model._parameters(model.classes_))
     expected = SeqMED(random_state=model.random_state)
     rows = restart.kept_rows(state, state.column_scale / scale)
-    y = np.full(rows.weights.size, -1)
-    y[rows.labeled] = rows.labels
-    expected.partial_fit(rows.points, y)
+    expected.partial_fit(rows.points, rows.codes)
     assert rows.labeled.sum() == (labels[:400] >= 0).sum()
+    counts, scores = after.margin.counts, margin_state.machine_scores(after.margin, X / scale)
     np.testing.assert_allclose(
-        after.margin.estimator.decision_function(X / scale),
-        expected.decision_function(X / scale),
+        counts.compared(counts.class_scores(scores))[:, 0], expected.decision_function(X / scale)
     )
 
 

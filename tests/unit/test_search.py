@@ -433,7 +433,7 @@ SEARCHES = {
     ),
     "kernels": (
         SeqMED(random_state=0),
-        {"kernel": ["rbf", "linear", "poly", "tfidf", "dcm"]},
+        {"kernel": ["rbf", "linear", "poly", "tfidf"]},
         "dense",
         False,
     ),
@@ -442,7 +442,7 @@ SEARCHES = {
         [
             {"mixture": ["evidence", 0.0, 1.0], "estimator__C": [1.5, 10.0]},
             {"alpha": [0.5], "n_neighbors": [3, 10], "forgetting": [0.7]},
-            {"estimator": [SeqMED(kernel="poly", random_state=0), GaussianNB()]},
+            {"estimator": [SeqMED(kernel="poly", random_state=0), SeqLapMED(random_state=0)]},
         ],
         "dense",
         True,

@@ -10,17 +10,16 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression, Perceptron, SGDClassifier
-from sklearn.naive_bayes import GaussianNB, MultinomialNB
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
 
-from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, update
+from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, margin_state, update
 from seqmed.estimators import graph_propagation, seqgraphmed
 from seqmed.estimators.graph_classifier import FIT_BATCH
 from seqmed.graph.graph_state import GraphState
-from seqmed.mixture import sequential_expert
 from seqmed.mixture import update as mixture_update
 
 BOTH = pytest.mark.parametrize("kind", [GraphPropagation, SeqGraphMED])
@@ -240,12 +239,11 @@ def test_balanced_class_weight_raises_the_recall_of_a_rare_class():
 
 def test_class_weight_beside_an_estimator_is_refused():
     X, _, labels = stream()
-    for estimator in (GaussianNB(), SeqMED(class_weight={0: 2.0})):
-        model = SeqGraphMED(estimator, class_weight="balanced")
-        for method in (model.fit, model.partial_fit):
-            with pytest.raises(ValueError, match="set class_weight in one place"):
-                method(X, labels)
-        assert not hasattr(model, "n_features_in_")
+    model = SeqGraphMED(SeqMED(class_weight={0: 2.0}), class_weight="balanced")
+    for method in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match="set class_weight in one place"):
+            method(X, labels)
+    assert not hasattr(model, "n_features_in_")
 
 
 # -- late labels, retraction, forgetting ----------------------------------------------------------
@@ -422,179 +420,90 @@ def test_the_default_estimator_follows_changed_parameters():
     assert model.estimator_.class_weight == {0: 3.0}
     first = np.count_nonzero(labels[:100] >= 0)
     rest = np.count_nonzero(labels[100:] >= 0)
-    for registry in (model._state.counts, model.estimator_._state.counts):
-        np.testing.assert_allclose(registry.discounted.sum(), 0.5 * first + rest)
+    for counts in (model._state.counts, model.estimator_._state.counts):
+        np.testing.assert_allclose(counts.discounted.sum(), 0.5 * first + rest)
 
 
-# -- other estimators -----------------------------------------------------------------------------
-
-FOREIGN = {
-    "SGDClassifier": SGDClassifier(random_state=0),
-    "SGDClassifier with probabilities": SGDClassifier(loss="log_loss", random_state=0),
-    "Perceptron": Perceptron(random_state=0),
-    "GaussianNB": GaussianNB(),
-    "MultinomialNB": MultinomialNB(),
-}
+# -- the estimator --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FOREIGN)
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_any_classifier_with_partial_fit_may_be_the_estimator(name, n_classes):
-    X, y, labels = stream(300, share=0.4, n_classes=n_classes)
-    X = np.exp(X / 2) if name == "MultinomialNB" else X
-    model = SeqGraphMED(FOREIGN[name], random_state=0)
-    model.partial_fit(X[:100], labels[:100]).partial_fit(X[100:200], labels[100:200])
-    assert model.estimator_ is not FOREIGN[name]
-    assert not hasattr(FOREIGN[name], "classes_")
-    assert model.score(X[200:], y[200:]) > 0.8
-    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
-    assert np.isnan(model.duality_gap_)
-    fitted = SeqGraphMED(FOREIGN[name], random_state=0).fit(X[:200], labels[:200])
-    assert fitted.score(X[200:], y[200:]) > 0.8
+class Derived(SeqMED):
+    """A class of its own."""
 
 
-def test_naive_bayes_of_sparse_text():
-    X, y = texts()
-    labels = np.where(np.arange(200) % 3 == 0, y, -1)
-    model = SeqGraphMED(MultinomialNB(), random_state=0)
-    model.partial_fit(X[:100], labels[:100]).partial_fit(X[100:150], labels[100:150])
-    assert model.score(X[150:], y[150:]) > 0.85
-
-
-def test_another_estimator_learns_the_labeled_rows_and_no_others():
+@pytest.mark.parametrize(
+    "given",
+    [
+        GaussianNB(), LogisticRegression(), GraphPropagation(), Derived(), SeqMED, "svm", 3,
+        make_pipeline(SeqMED()),
+    ],
+    ids=lambda given: type(given).__name__,
+)  # fmt: skip
+def test_what_is_no_margin_classifier_is_refused_by_name(given):
     X, _, labels = stream()
-    model = SeqGraphMED(GaussianNB(), random_state=0).partial_fit(X, labels)
+    model = SeqGraphMED(given)
+    for method in (model.fit, model.partial_fit):
+        with pytest.raises(TypeError, match="expected None, or a SeqMED or SeqLapMED") as refusal:
+            method(X, labels)
+        assert f"estimator={given!r}" in str(refusal.value)
+    assert not hasattr(model, "n_features_in_")
+
+
+def test_what_is_no_margin_classifier_is_refused_after_the_first_batch():
+    X, _, labels = stream()
+    model = SeqGraphMED(random_state=0).partial_fit(X, labels)
+    expected = model.predict_proba(X)
+    model.set_params(estimator=GaussianNB())
     labeled = labels >= 0
-    alone = GaussianNB().partial_fit(X[labeled], labels[labeled], classes=[0, 1, 2])
-    np.testing.assert_allclose(model.estimator_.theta_, alone.theta_)
-    np.testing.assert_array_equal(model.estimator_.class_count_, alone.class_count_)
-    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(X))
-    model = SeqGraphMED(GaussianNB(), random_state=0)
-    model.partial_fit(X, labels, sample_weight=weights)
-    alone = GaussianNB().partial_fit(X[labeled], labels[labeled], [0, 1, 2], weights[labeled])
-    np.testing.assert_allclose(model.estimator_.class_count_, alone.class_count_)
+    for call in (
+        lambda: model.partial_fit(X, labels),
+        lambda: model.partial_fit(X[labeled], labels[labeled], new_points=False),
+        lambda: model.retract(X[labeled]),
+    ):
+        assert_unchanged(model, X, call, TypeError, r"estimator=GaussianNB\(\)")
+    np.testing.assert_array_equal(model.predict_proba(X), expected)
 
 
-def test_classes_of_another_estimator_are_those_of_the_whole_first_batch():
-    """Its first mini-batch may hold one class only."""
-    X, y, _ = stream()
-    order = np.argsort(y, kind="stable")
-    model = SeqGraphMED(SGDClassifier(random_state=0), random_state=0)
-    model.partial_fit(X[order], y[order])
-    assert model.update_info_.n_mini_batches > 3
-    assert model.estimator_.classes_.tolist() == [0, 1, 2]
-
-
-def test_a_new_class_is_refused_by_name_where_the_estimator_cannot_learn_it():
-    X, y, _ = stream()
-    old = y < 2
-    model = SeqGraphMED(SGDClassifier(random_state=0), random_state=0)
-    model.partial_fit(X[old], y[old])
-    assert_unchanged(
-        model, X, lambda: model.partial_fit(X, y), ValueError, r"2.*SGDClassifier.*classes="
-    )
-    told = SeqGraphMED(SGDClassifier(random_state=0), random_state=0)
-    told.partial_fit(X[old], y[old], classes=[0, 1, 2]).partial_fit(X, y)
-    assert told.score(X, y) > 0.8
-
-
-def test_a_classifier_that_cannot_learn_batches_is_refused():
+@pytest.mark.parametrize("estimator", [SeqLapMED(n_landmarks=5), SeqMED(budget=10)])
+def test_the_seed_is_that_of_an_estimator_without_one(estimator):
     X, _, labels = stream()
-    with pytest.raises(TypeError, match=r"LogisticRegression has no partial_fit, expected"):
-        SeqGraphMED(LogisticRegression()).partial_fit(X, labels)
+    first, second = (
+        SeqGraphMED(estimator, random_state=0).partial_fit(X, labels) for _ in range(2)
+    )
+    assert answers(first, X) == answers(second, X)
+    other = SeqGraphMED(estimator, random_state=1).partial_fit(X, labels)
+    assert answers(first, X) != answers(other, X)
 
-    class Mute(ClassifierMixin, BaseEstimator):
-        def partial_fit(self, X, y, classes=None):
-            return self
 
-    with pytest.raises(TypeError, match="no decision_function or predict_proba"):
-        SeqGraphMED(Mute()).fit(X, labels)
+def test_a_precomputed_kernel_is_refused():
+    X, _, labels = stream()
     with pytest.raises(ValueError, match="precomputed"):
         SeqGraphMED(SeqMED(kernel="precomputed")).fit(X, labels)
 
 
-def test_what_is_no_estimator_is_refused():
-    X, _, labels = stream()
-    for given in (SeqMED, "svm", 3):
-        for method in ("fit", "partial_fit"):
-            with pytest.raises(TypeError, match="expected None or a classifier object"):
-                getattr(SeqGraphMED(given), method)(X, labels)
-
-
-def test_a_classifier_of_this_package_adds_classes_also_as_the_estimator():
-    """Batches without labels come first, and a class comes later."""
-    X, y, labels = stream()
-    model = SeqGraphMED(GraphPropagation(random_state=0), random_state=0)
-    model.partial_fit(X[:40], np.full(40, -1))
-    old = y < 2
-    model.partial_fit(X[old], labels[old])
-    assert set(model.predict(X).tolist()) == {0, 1}
-    model.partial_fit(X, labels)
-    assert model.estimator_.classes_.tolist() == [0, 1, 2]
-    assert model.score(X, y) > 0.8
-
-
-class Failing(GaussianNB):
-    """Fails at one of its calls, counted over all copies."""
-
-    calls = 0
-    fails_at = 3
-
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
-        Failing.calls += 1
-        super().partial_fit(X, y, classes, sample_weight)
-        if Failing.calls == Failing.fails_at:
-            raise RuntimeError("out of order")
-        return self
-
-
-def test_an_estimator_that_fails_within_a_batch_changes_nothing():
+def test_an_expert_that_fails_within_a_batch_changes_nothing(monkeypatch):
     X, y, _ = stream()
-    Failing.calls = 0
-    model = SeqGraphMED(Failing(), random_state=0).partial_fit(X[:8], y[:8])
-    assert Failing.calls == 2
+    learn, calls, fails_at = margin_state.learn, [], 3
+
+    def failing(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == fails_at:
+            raise RuntimeError("out of order")
+        return learn(*arguments, **options)
+
+    monkeypatch.setattr(margin_state, "learn", failing)
+    model = SeqGraphMED(random_state=0).partial_fit(X[:8], y[:8])
+    assert len(calls) == 2
     assert_unchanged(
         model, X, lambda: model.partial_fit(X[8:], y[8:]), RuntimeError, "out of order"
     )
-    Failing.calls = 0
-    fresh = SeqGraphMED(Failing(), random_state=0)
+    fresh = SeqGraphMED(random_state=0)
     attributes = vars(fresh).copy()
     for method in (fresh.fit, fresh.partial_fit):
-        Failing.calls = 0
+        calls.clear()
         with pytest.raises(RuntimeError, match="out of order"):
             method(X, y)
         assert vars(fresh) == attributes
-
-
-def test_another_estimator_cannot_retract_labels():
-    X, _, labels = stream()
-    model = SeqGraphMED(GaussianNB(), random_state=0).partial_fit(X, labels)
-    labeled = labels >= 0
-    assert_unchanged(
-        model, X, lambda: model.retract(X[labeled]), ValueError, "GaussianNB cannot retract labels"
-    )
-
-
-def test_weights_are_refused_where_the_estimator_takes_none():
-    class Unweighted(ClassifierMixin, BaseEstimator):
-        def partial_fit(self, X, y, classes=None):
-            self.model_ = getattr(self, "model_", GaussianNB()).partial_fit(X, y, classes)
-            self.classes_ = self.model_.classes_
-            return self
-
-        def predict_proba(self, X):
-            return self.model_.predict_proba(X)
-
-    X, y, labels = stream()
-    model = SeqGraphMED(Unweighted(), random_state=0).partial_fit(X, labels)
-    assert model.score(X, y) > 0.8
-    assert_unchanged(
-        model,
-        X,
-        lambda: model.partial_fit(X, labels, sample_weight=np.full(240, 2.0)),
-        ValueError,
-        "Unweighted got sample_weight",
-    )
 
 
 @pytest.mark.parametrize("learn", ["fit", "partial_fit"])
@@ -785,7 +694,7 @@ def test_predictions_are_of_one_whole_state_while_another_is_learned(kind, metho
     if kind is SeqGraphMED:
         model = kind(mixture=0.5, random_state=0).partial_fit(X[old], labels[old])
     expected = getattr(model, method)(X)
-    search, scored = GraphState.search, sequential_expert.scored
+    search, scored = GraphState.search, margin_state.unscaled_scores
     learned = []
 
     def learn_first():
@@ -797,12 +706,12 @@ def test_predictions_are_of_one_whole_state_while_another_is_learned(kind, metho
         learn_first()
         return search(self, points)
 
-    def scored_later(posterior, points):
+    def scored_later(state, points):
         learn_first()
-        return scored(posterior, points)
+        return scored(state, points)
 
     monkeypatch.setattr(GraphState, "search", searched)
-    monkeypatch.setattr(sequential_expert, "scored", scored_later)
+    monkeypatch.setattr(margin_state, "unscaled_scores", scored_later)
     np.testing.assert_array_equal(getattr(model, method)(X), expected)
     assert learned
     assert model.classes_.tolist() == [0, 1, 2]
@@ -889,7 +798,7 @@ def test_the_record_holds_scores_from_before_a_row_was_learned(monkeypatch):
         learned,
         of_graph,
         n,
-    ) in counts:  # the registry counts the mini-batch itself, the graph does not
+    ) in counts:  # the counts have the mini-batch itself, the graph has not
         assert learned - n == of_graph
 
 

@@ -85,22 +85,6 @@ class Passing(TransformerMixin, BaseEstimator):
         return moved
 
 
-class Scoring(SGDClassifier):
-    """A classifier whose score function is interrupted once its values are known."""
-
-    interruption = Interruption()
-
-    def decision_function(self, X):
-        values = super().decision_function(X)
-        self.interruption()
-        return values
-
-
-def foreign(interruption):
-    Scoring.interruption = interruption
-    return SeqGraphMED(Scoring(random_state=0), mixture=0.5, random_state=0)
-
-
 MODELS = {
     "SeqMED": lambda i: SeqMED(i.kernel()),
     "SeqMED-budget": lambda i: SeqMED(i.kernel(), budget=80, random_state=0),
@@ -108,7 +92,6 @@ MODELS = {
     "GraphPropagation": lambda i: GraphPropagation(metric=i.kernel(), random_state=0),
     "SeqGraphMED": lambda i: SeqGraphMED(SeqMED(i.kernel()), mixture=0.5, random_state=0),
     "SeqGraphMED-metric": lambda i: SeqGraphMED(metric=i.kernel(), mixture=0.5, random_state=0),
-    "SeqGraphMED-other": foreign,
     "pipeline": lambda i: StreamPipeline([("s", StandardScaler()), ("m", SeqMED(i.kernel()))]),
     "pipeline-transformer": lambda i: StreamPipeline(
         [("s", Passing(i)), ("m", SeqMED())]

@@ -99,7 +99,8 @@ class SeqGraphMED(GraphClassifier):
         margin expert only. It is passed to an estimator that is a `SeqMED` or `SeqLapMED` with
         ``class_weight=None``. With any other estimator it must be None.
     random_state : int, RandomState instance or None, default=None
-        Seed of the choice of kept rows, and of the order of the rows in `fit`.
+        Seed of the choice of kept rows, of the order of the rows in `fit`, and of an estimator
+        with ``random_state=None``.
 
     Attributes
     ----------
@@ -337,7 +338,8 @@ class SeqGraphMED(GraphClassifier):
             kernel = template._kernel().freeze(rows.points, rows.weights)
         graph = self._begin_graph(rows, seed, kernel)
         parameters = template._parameters(np.zeros(0))
-        return mixture_state.begin(graph, rows, scale, parameters, template._drawn_seed())
+        margin_seed = seed if template.random_state is None else template._drawn_seed()
+        return mixture_state.begin(graph, rows, scale, parameters, margin_seed)
 
     def _scales_columns(self, template: SequentialClassifier) -> bool:
         """Whether columns are scaled if their scales differ."""

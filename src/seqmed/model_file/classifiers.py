@@ -57,24 +57,25 @@ def classifier_parameters(model: Any) -> Rules:
 
 def began_with(model: Any, fixed: dict[str, Any]) -> Any:
     """Return an unfitted estimator with the parameters of the first batch."""
-    parameters = model.get_params(deep=False)
-    if "estimator" in fixed:
-        kind = next(
-            (each for each in MARGIN_CLASSIFIERS if each.__name__ == fixed["estimator"]), None
-        )
-        if kind is None:
-            raise ValueError(f"it holds an estimator {fixed['estimator']!r}, expected a known one")
-        nested = {
-            name.removeprefix("estimator__"): value
-            for name, value in fixed.items()
-            if name.startswith("estimator__")
-        }
-        given = model.estimator
+    own = {name: fixed[name] for name in model._fixed_parameters if name in fixed}
+    began = type(model)(**{**model.get_params(deep=False), **own})
+    if hasattr(model, "estimator"):
+        kind = margin_class(fixed.get("estimator"))
+        given, prefix = model.estimator, "estimator__"
         others = given.get_params(deep=False) if type(given) is kind else {}
-        own = {name: value for name, value in fixed.items() if name in model._fixed_parameters}
-        estimator = kind(**{**others, **nested})
-        return type(model)(**{**parameters, **own, "estimator": estimator, "class_weight": None})
-    return type(model)(**{**parameters, **fixed})
+        nested = {
+            name: fixed[prefix + name] for name in kind._fixed_parameters if prefix + name in fixed
+        }
+        began.estimator, began.class_weight = kind(**{**others, **nested}), None
+    return began
+
+
+def margin_class(name: Any) -> Any:
+    """Return the class of a margin expert by its name."""
+    known = {kind.__name__: kind for kind in MARGIN_CLASSIFIERS}
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(f"its estimator is {name!r}, expected one of {', '.join(known)}")
+    return known[name]
 
 
 def classifier(state: type, info: type, rules: Any, **more: Any) -> Kept:
@@ -87,9 +88,9 @@ def classifier(state: type, info: type, rules: Any, **more: Any) -> Kept:
         one = classes.ndim == 1 and classes.size == attributes["_state"].counts.size
         yield "a label for every class", one
         yield "classes in order, each once", (classes[1:] > classes[:-1]).all()
-        yield "the parameters that may not change", set(fixed) == set(model._fixed())
         began = began_with(model, fixed)
         kept.check(began, {})
+        yield "the parameters that may not change", fixed.keys() == began._fixed().keys()
         yield from rules(began, attributes)
 
     kept = Kept(

@@ -72,7 +72,9 @@ def mixture_parameters(model: SeqGraphMED) -> Rules:
     yield from classifier_parameters(model)
     names = " or ".join(kind.__name__ for kind in MARGINS)
     kept = model.estimator is None or type(model.estimator) in MARGINS
-    yield f"{names} as its estimator: use one of these, or save the model with skops", kept
+    yield f"{names} as its estimator: use one of these", kept
+    if model.estimator is not None:  # as it is now, or as it was in the first batch
+        MARGINS[type(model.estimator)].check(model.estimator, {})
 
 
 def mixture_rules(began: Any, attributes: dict[str, Any]) -> Rules:
