@@ -8,12 +8,13 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
-from sklearn.utils import _safe_indexing, indexable, metaestimators
+from sklearn.utils import metaestimators
 from sklearn.utils.validation import check_is_fitted
 
 from seqmed.arrays import Array
+from seqmed.estimators.base import accuracy
 from seqmed.estimators.validation import MatrixLike
-from seqmed.selection.candidates import labels_of, row_weights
+from seqmed.selection.candidates import labels_of
 from seqmed.selection.race import Record
 from seqmed.snapshots import snapshot
 
@@ -173,7 +174,7 @@ class CandidatePredictor(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the accuracy on the labeled rows.
 
-        Unlabeled rows are ignored.
+        Unlabeled rows are left out. The first time, a warning says so.
 
         Parameters
         ----------
@@ -191,13 +192,4 @@ class CandidatePredictor(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """
         search = self._snapshot()
         labeled, labels = labels_of(search.estimator, y, search.classes_)
-        rows = np.flatnonzero(labeled)
-        if not rows.size:
-            raise ValueError(
-                f"score got no labeled row among {labeled.size}, expected at least one: pass true "
-                "labels."
-            )
-        weights = None if sample_weight is None else row_weights(sample_weight, labeled.size)[rows]
-        X, _ = indexable(X, labeled)
-        hits = search.predict(_safe_indexing(X, rows)) == labels
-        return float(np.average(hits, weights=weights))
+        return accuracy(search.predict, X, labeled, labels, sample_weight)
