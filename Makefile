@@ -8,10 +8,11 @@ READY := .venv/.ready
 WORKERS ?= 2
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-all test-browser screenshots check bench clean
+.PHONY: help demo paper test test-all test-browser screenshots check bench clean
 
 help:
 	@echo "make demo      SeqGraphMED beside other classifiers, and the paper's figures in short"
+	@echo "make paper     the paper's figures in full, and RESULTS.md: hours"
 	@echo "make test      run the tests, except those marked exhaustive (5 minutes on 2 cores)"
 	@echo "make test-all  run all tests, then the solver's without compilation"
 	@echo "make test-browser  run the tests of the labeling page in Chromium; as root, install it first"
@@ -22,7 +23,10 @@ help:
 
 demo: $(READY)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python examples/digits_stream.py --out demo
-	$(BIN)/seqmed reproduce all --quick --out demo
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m paper all --quick --out demo
+
+paper: $(READY)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m paper all --ours --exact --trials 50 --report RESULTS.md
 
 test: $(READY)
 	$(PYTEST) -m "not exhaustive"

@@ -14,10 +14,10 @@ from seqmed.cli.reading import Reading
 from seqmed.cli.terminal import counted
 from seqmed.labeling.events import as_one_line
 from seqmed.labeling.rows import Pool, Rows
-from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.streams import Stream
 from seqmed.streams.cell_checks import AllColumnsCheck
 from seqmed.streams.errors import listed
+from seqmed.tables.stream_pipeline import StreamPipeline
 
 # Rows that are read at once.
 ROWS_AT_ONCE = 2000
