@@ -48,7 +48,7 @@ class PageOptions:
 
 def label(
     model: options.Model,
-    data: options.Data,
+    data: options.StoredData,
     *,
     label_column: Annotated[
         str | None,
