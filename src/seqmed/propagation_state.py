@@ -117,6 +117,6 @@ def scores(state: PropagationState, points: Points) -> Array:
     If no kept row has a label any more, they are uniform over the classes with labels.
     """
     if not state.n_labeled:
-        seen = state.registry.seen
+        seen = state.counts.seen
         return np.tile(seen / max(1, seen.sum()), (points.shape[0], 1))
     return state.graph.scores(state.graph.search(points))

@@ -406,6 +406,68 @@ def test_a_warm_start_ends_where_a_cold_one_does(monkeypatch):
     np.testing.assert_allclose(again.influence, warm.influence, atol=1e-5)
 
 
+def small_graph(seed):
+    """Clusters with labels in some, or a chain with labels at one end: some rows are far away."""
+    rng = np.random.default_rng(seed)
+    n, p = int(rng.integers(50, 300)), int(rng.integers(1, 5))
+    codes = rng.integers(2, size=n)
+    rows = rng.normal(size=(n, p)) + 4.0 * rng.normal(size=(2, p))[codes]
+    if seed % 2:
+        rows = np.linspace(0.0, 1.0, n)[:, None] * np.ones(p)
+        codes = (rows[:, 0] > 0.5).astype(int)
+    shown = np.append(np.flatnonzero(codes == 0)[:2], np.flatnonzero(codes == 1)[:1])
+    given = np.full(n, -1)
+    given[shown] = codes[shown]
+    return rows, given, (given >= 0).astype(float)
+
+
+def shares(influence):
+    totals = influence.sum(axis=1, keepdims=True)
+    uniform = np.full_like(influence, 1.0 / influence.shape[1])
+    return np.divide(influence, totals, out=uniform, where=totals > 0)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_rows_far_from_labels_are_solved_too(seed):
+    """Their influence may be 1e-6 of the largest, but it decides their class all the same."""
+    stream = [small_graph(seed)]
+    state, info = learned(begun(stream[0][0], capacity=400), stream)
+    _, _, expected = naive_solution(state)
+    reached = expected.sum(axis=1) > 1e-25
+    difference = np.abs(shares(state.influence.astype(float)) - shares(expected))
+    assert difference[reached].max() <= 0.05
+    assert info.n_iter < conjugate_gradients.LARGEST_NUMBER_OF_STEPS / 2
+
+
+def test_without_a_path_to_a_label_there_is_no_influence():
+    """Also if there was one at the last solve: steps would leave a rest of it."""
+    rng = np.random.default_rng(0)
+    near, far = rng.normal(size=(30, 2)), rng.normal(size=(30, 2)) + 1000.0
+    rows, given = np.vstack([near, far]), np.full(60, -1)
+    given[[0, 1, 30, 31]] = 0, 1, 0, 1
+    state, _ = learned(begun(rows, capacity=100), [(rows, given, (given >= 0).astype(float))])
+    assert (state.influence[:, :2] > 0).all()
+    batch = state.rows.metric.store(far[:2])
+    state = propagation.retract(state, batch, np.array([0, 1])).state
+    assert ((state.influence[:, :2] > 0).all(axis=1)).sum() == 30
+    assert ((state.influence == 0).all(axis=1)).sum() == 30
+    scores = state.scores(state.search(far))
+    np.testing.assert_array_equal(scores, np.tile([0.5, 0.5, 0.0], (30, 1)))
+
+
+def test_connected_rows_are_those_of_a_search():
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 10, 60, 200):
+        slots = rng.integers(n, size=(n, 2)).astype(np.int32)
+        weights = (rng.random((n, 2)) < 0.4).astype(np.float32)
+        rows = rng.random(n) < 0.05
+        edges = sp.csr_array((weights.ravel(), (np.repeat(np.arange(n), 2), slots.ravel())), (n, n))
+        edges.eliminate_zeros()
+        _, component = sp.csgraph.connected_components(edges, directed=False)
+        expected = np.isin(component, component[rows])
+        np.testing.assert_array_equal(loops.connected_rows(slots, weights, rows), expected)
+
+
 def test_a_warm_start_saves_steps():
     stream = batches(3, n_batches=6, size=40)
     warm, _ = learned(begun(stream[0][0], capacity=400), stream[:-1])

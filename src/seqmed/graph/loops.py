@@ -21,6 +21,8 @@ ComparedRows = tuple[Any, ...]
 
 # Number of comparisons that are tested at once, as one 64-bit integer.
 WORD = 8
+# Residuals that are never too large: far from labels, values may underflow.
+SMALLEST_RESIDUAL = np.float32(1e-30)
 # Number of groups that are updated at once by vector instructions.
 LANES = 64
 
@@ -287,6 +289,51 @@ def take_step(
         for column in range(columns):
             squares[column] += residual[row, column] * residual[row, column]
     return squares
+
+
+@compiled(nogil=True)
+def connected_rows(slots: Slots, weights: Single, rows: Mask) -> Mask:
+    """Return a mask (n,) of the rows that have a path to one of ``rows``, a mask (n,).
+
+    Components are trees of parents, each with its first row as the root.
+    """
+    n = rows.size
+    parents = np.arange(n)
+    for row in range(n):
+        for entry in range(slots.shape[1]):
+            if weights[row, entry] != 0:
+                one, other = row, int(slots[row, entry])
+                while parents[one] != one:
+                    parents[one] = parents[parents[one]]
+                    one = parents[one]
+                while parents[other] != other:
+                    parents[other] = parents[parents[other]]
+                    other = parents[other]
+                parents[max(one, other)] = min(one, other)
+    found = np.zeros(n, dtype=np.bool_)
+    for row in range(n):  # parents come before their children
+        parents[row] = parents[parents[row]]
+        found[parents[row]] |= rows[row]
+    return found[parents]
+
+
+@compiled(nogil=True, fastmath={"contract"})
+def unsolved_row(values: Single, residual: Single, share: np.float32, first: int) -> int:
+    """Return a row whose residual is larger than a share of its values, -1 if there is none.
+
+    ``values`` and ``residual`` are (n, K). The comparison begins with row ``first``: a row found at
+    one step of the solver is mostly found again at the next.
+    """
+    n, columns = values.shape[0], np.uint64(values.shape[1])
+    for place in range(n):
+        row = np.uint64((place + first) % n)
+        total = largest = np.float32(0.0)
+        for column in range(columns):
+            total += abs(values[row, column])
+            largest = max(largest, abs(residual[row, column]))
+        if largest > share * total + SMALLEST_RESIDUAL:
+            return int(row)
+    return -1
 
 
 @compiled(nogil=True, fastmath={"contract"})
