@@ -40,6 +40,12 @@ class MarginExpert(Protocol):
     def scores(self, points: Points, registry: ClassRegistry) -> Array:
         """Return scores (n, K) of the classes of a registry; 0 for unseen classes."""
 
+    def summed_size(self, points: Points) -> float:
+        """Return the root mean square of the sum of ``|term|`` over the terms of a score.
+
+        0 if the terms are unknown.
+        """
+
     def label_counts(self, registry: ClassRegistry) -> Array:
         """Return the label weight of every class, (K,), discounted as in the expert."""
 

@@ -116,6 +116,10 @@ class PartialFitExpert:
             values = np.column_stack([np.zeros_like(values), values])[:, -n_classes:]
         return values
 
+    def summed_size(self, points: Points) -> float:
+        """Return 0: the terms are unknown."""
+        return 0.0
+
     def label_counts(self, registry: ClassRegistry) -> Array:
         """Return the discounted label weights of the registry."""
         return registry.discounted

@@ -75,6 +75,13 @@ class SequentialExpert:
             found[:, places] = state.registry.unscaled(scored(state.posterior, points))
         return found
 
+    def summed_size(self, points: Points) -> float:
+        state = getattr(self.estimator, "_state", None)
+        if state is None:
+            return 0.0
+        sizes = state.posterior.summed_sizes(points)
+        return float(np.sqrt(np.mean(sizes**2))) + 1.0  # `unscaled` adds 1
+
     def label_counts(self, registry: ClassRegistry) -> Array:
         """Return the label weights, discounted by the estimator's own `forgetting`."""
         state = getattr(self.estimator, "_state", None)

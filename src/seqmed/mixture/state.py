@@ -26,6 +26,7 @@ from seqmed.mixture.record import (
     ScoreRecord,
     Scores,
     ScoreScales,
+    SummedSizes,
     empty_record,
     first_score_scales,
     measured_score_scales,
@@ -244,7 +245,18 @@ def measured_scales_of(state: MixtureState, slots: Indices) -> ScoreScales:
     if state.probes.shape[0]:
         of_probes = left_out_scores(state, state.probes, slots)
         scores = Scores(*map(np.concatenate, zip(of_probes, scores, strict=True)))
-    return measured_score_scales(scores.take(scores.finite), counts, state.margin.by_counts)
+    sizes = summed_sizes(state)
+    return measured_score_scales(scores.take(scores.finite), counts, state.margin.by_counts, sizes)
+
+
+def summed_sizes(state: MixtureState) -> SummedSizes:
+    """Return the sizes of the terms of the scores, at the last unlabeled or labeled rows."""
+    points = state.probes if state.probes.shape[0] else state.recent.points[-PROBES:]
+    if not points.shape[0]:
+        return SummedSizes(0.0, np.zeros(len(state.refitted)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        refitted = np.array([expert.summed_size(points) for expert in state.refitted])
+        return SummedSizes(state.margin.summed_size(points), refitted)
 
 
 def class_scores(state: MixtureState, points: Points) -> Array:
