@@ -156,7 +156,13 @@ class ClassRegistry:
         """Return the weight of every class from a dict, 1 for a class that is not in it."""
         chosen: list[Any] = [1.0] * self.classes.size
         for label, weight in given.items():
-            place = find(split_labels([label], None, known=self.classes)[1], self.classes)
+            try:
+                place = find(split_labels([label], None, known=self.classes)[1], self.classes)
+            except ValueError as error:
+                raise ValueError(
+                    f"class_weight has the key {label!r}, expected labels of the type of the "
+                    f"classes {self.classes.tolist()}: correct the key, or leave it out."
+                ) from error
             if place.size and place[0] >= 0:
                 chosen[place[0]] = weight
         return chosen

@@ -16,7 +16,7 @@ from seqmed.arrays import Array, Indices, Points
 from seqmed.batch import Rows
 from seqmed.classes import ClassRegistry
 from seqmed.estimators.batch_validation import BatchValidator
-from seqmed.estimators.validation import MatrixLike, checked_rows, in_format
+from seqmed.estimators.validation import MatrixLike, checked_rows, generators_kept, in_format
 from seqmed.label_dtypes import aligned
 from seqmed.snapshots import snapshot
 from seqmed.uncertainty import Uncertainty
@@ -70,7 +70,8 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         model = snapshot(self)
         rows = model._validate_batch(X, y, None, sample_weight, None, alone=True)
         model._check_labels(rows, alone=True, new_points=True)
-        model._learn_all(rows)
+        with generators_kept(self):
+            model._learn_all(rows)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
 
@@ -121,7 +122,8 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         model = snapshot(self)
         rows = model._validate_batch(X, y, classes, sample_weight, state)
         model._check_labels(rows, alone=False, new_points=new_points)
-        model._learn_batch(rows, state, new_points=new_points)
+        with generators_kept(self):
+            model._learn_batch(rows, state, new_points=new_points)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
 

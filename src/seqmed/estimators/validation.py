@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from numbers import Real
 from typing import Any, TypeAlias
 
@@ -180,6 +181,22 @@ def callers_level() -> int:
     while frame is not None and frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
         level, frame = level + 1, frame.f_back
     return level - 1
+
+
+@contextmanager
+def generators_kept(estimator: Any) -> Iterator[None]:
+    """Restore the RandomState that was passed to an estimator, if an error is raised meanwhile."""
+    owners = (estimator, getattr(estimator, "estimator", None))
+    passed = [getattr(owner, "random_state", None) for owner in owners]
+    before = [
+        (each, each.get_state()) for each in passed if isinstance(each, np.random.RandomState)
+    ]
+    try:
+        yield
+    except BaseException:
+        for generator, state in before:
+            generator.set_state(state)
+        raise
 
 
 def is_estimator(value: Any) -> bool:
