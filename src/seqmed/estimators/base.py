@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
@@ -16,8 +17,15 @@ from seqmed.arrays import Array, Indices, Points
 from seqmed.batch import Rows
 from seqmed.classes import ClassRegistry
 from seqmed.estimators.batch_validation import BatchValidator
-from seqmed.estimators.validation import MatrixLike, checked_rows, generators_kept, in_format
+from seqmed.estimators.validation import (
+    MatrixLike,
+    callers_level,
+    checked_rows,
+    generators_kept,
+    in_format,
+)
 from seqmed.label_dtypes import aligned
+from seqmed.labels import are_plus_one
 from seqmed.snapshots import snapshot
 from seqmed.uncertainty import Uncertainty
 
@@ -281,7 +289,25 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
                 f"this {type(self).__name__} has learned no label and cannot predict: learn at "
                 "least one labeled row first."
             )
+        self._warn_of_minus_one()
         return points
+
+    def _warn_of_minus_one(self) -> None:
+        """Warn if +1 is the only class and -1 may have been a class, but marked unlabeled rows."""
+        registry = self._state.registry
+        if (
+            not self._minus_one_seen
+            or registry.declared.any()
+            or not are_plus_one(registry.classes)
+        ):
+            return
+        only = registry.classes[0]
+        warnings.warn(
+            f"{only} is the only class so far, and labels -1 were taken for missing ones: if -1 is "
+            "a class, start a new model with unlabeled=None; if not, pass all classes to "
+            "partial_fit by classes=.",
+            stacklevel=callers_level(),
+        )
 
     # -- methods of subclasses -------------------------------------------------------------------
 

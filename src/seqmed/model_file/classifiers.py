@@ -81,7 +81,8 @@ def classifier(state: type, info: type, rules: Any, **more: Any) -> Kept:
         yield from rules(began, attributes)
 
     kept = Kept(
-        attributes={**COLUMNS, "_state": state, "update_info_": info},
+        attributes={**COLUMNS, "_state": state, "update_info_": info, "_minus_one_seen": bool},
+        optional=("feature_names_in_", "_minus_one_seen"),
         rules=state_rules,
         make=lambda model: model._commit(model._state, model.update_info_),
         **{"parameter_rules": classifier_parameters, **more},
