@@ -21,6 +21,7 @@ from seqmed.cli.errors import CommandError, naming_rows
 from seqmed.cli.prequential import Learner, predict_labeled, score
 from seqmed.cli.reading import Reading
 from seqmed.cli.terminal import counted, tell_skipped
+from seqmed.late_rows import identified_rows
 from seqmed.streams import LabelColumn, Stream, StreamBatch
 from seqmed.streams.errors import listed, notice, shown
 from seqmed.streams.labels import Label, label_of, whole
@@ -213,7 +214,8 @@ def learn_batch(
             table = batch.table.take(np.array([each.row for each in new]))
             truth = np.array([each.now for each in new], dtype=object)
             predicted = predict_labeled(model, table, np.arange(truth.size))
-            model.partial_fit(table, truth, new_points=False)
+            with identified_rows():
+                model.partial_fit(table, truth, new_points=False)
             record = record.plus(0, truth.size, *score(predicted, truth))
         kept = [each for each in corrected if corrects(model, batch.table, each)]
     done = {each.name: cell_text(each.now) or "" for each in (*new, *kept)}
@@ -235,5 +237,6 @@ def corrects(model: Any, table: Any, change: Change) -> bool:
     except ValueError:
         return False
     if change.now is not None:
-        model.partial_fit(row, np.array([change.now], dtype=object), new_points=False)
+        with identified_rows():
+            model.partial_fit(row, np.array([change.now], dtype=object), new_points=False)
     return True

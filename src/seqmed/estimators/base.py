@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
-from seqmed.arrays import Array, Indices, Points
+from seqmed.arrays import Array, Indices, Points, take_rows
 from seqmed.batch import Rows
 from seqmed.classes import ClassRegistry
 from seqmed.estimators.batch_validation import BatchValidator
@@ -23,9 +23,11 @@ from seqmed.estimators.validation import (
     checked_rows,
     generators_kept,
     in_format,
+    rows_of_weight,
 )
 from seqmed.label_dtypes import aligned
 from seqmed.labels import are_plus_one
+from seqmed.late_rows import KeptLabels, LateLabels, are_identified
 from seqmed.snapshots import snapshot
 from seqmed.uncertainty import Uncertainty
 
@@ -41,6 +43,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
     classes_: NDArray[Any]
     n_features_in_: int
     n_batches_: int
+    update_info_: Any
     _state: Any
 
     def __sklearn_tags__(self) -> Any:
@@ -109,9 +112,13 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
             Weights >= 0. Rows of weight 0 are left out. None gives every row the weight 1.
         new_points : bool, default=True
             Whether the rows are new. False is for labels that arrive after their rows were learned
-            without them: the labels are learned, the graph is unchanged, and no batch is counted.
-            Unlabeled rows are then ignored, and at least one label is required. The classifier does
-            not check that the rows were learned before, because it does not keep all rows.
+            without them: the labels are learned, and no batch is counted. Unlabeled rows are then
+            ignored, and at least one label is required. A label that its row has already changes
+            nothing, and a different label is refused: retract the label first. Rows that are not
+            kept are not found, which is normal in a long stream; their labels are learned too.
+            `update_info_.late_labels` has the numbers ``n_found``, ``n_not_found`` and
+            ``n_already_known``. If all unlabeled rows so far are kept, a row that is not found
+            causes a warning.
 
         Returns
         -------
@@ -130,10 +137,48 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         model = snapshot(self)
         rows = model._validate_batch(X, y, classes, sample_weight, state)
         model._check_labels(rows, alone=False, new_points=new_points)
-        with generators_kept(self):
-            model._learn_batch(rows, state, new_points=new_points)
+        late = None
+        if not new_points and not are_identified():
+            rows, late = model._late_rows(rows, sample_weight)
+        if late is None or late.n_found + late.n_not_found:
+            with generators_kept(self):
+                model._learn_batch(rows, state, new_points=new_points)
+        model.update_info_ = model.update_info_._replace(late_labels=late)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
+
+    def _late_rows(self, rows: Rows, sample_weight: ArrayLike | None) -> tuple[Rows, LateLabels]:
+        """Return late labels that are not known yet, and their numbers; refuse other labels.
+
+        It warns of rows that are not found although all unlabeled rows so far are kept.
+        """
+        labeled, registry = np.flatnonzero(rows.labeled), self._state.registry
+        points, codes = take_rows(rows.points, labeled), registry.find(rows.labels)
+        kept = self._kept_labels(points, codes)
+        known = kept.same & ~kept.free
+        missing = ~kept.same & ~kept.free
+        refused = np.flatnonzero(missing & (kept.other >= 0))
+        if refused.size:
+            first, own = refused[0], registry.classes[kept.other[refused[0]]]
+            row = rows_of_weight(sample_weight, rows.weights.size)[labeled[first]]
+            raise ValueError(
+                f"row {row} of X was learned with the label {own}, got {rows.labels[first]} with "
+                f"new_points=False ({refused.size} of {codes.size} labels differ), expected a row "
+                "without a label or the same label: retract it first, or pass another row of equal "
+                "values with new_points=True."
+            )
+        counts = LateLabels(*(int(each.sum()) for each in (kept.free, missing, known)))
+        if counts.n_not_found and self._keeps_all_rows():
+            warnings.warn(
+                f"{counts.n_not_found} of {codes.size} late labels belong to rows that are not "
+                "among the unlabeled rows so far, all of which are kept: they have other values, "
+                "for example by another scaling. Their labels were learned as those of new rows; "
+                "pass the rows as they were learned.",
+                stacklevel=callers_level(),
+            )
+        still = rows.labeled.copy()
+        still[labeled[known]] = False
+        return rows._replace(labeled=still, labels=rows.labels[~known]), counts
 
     def retract(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
         """Remove labels that were learned; their rows remain as unlabeled rows.
@@ -325,6 +370,14 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
     @abstractmethod
     def _retract(self, points: Points, codes: Indices | None) -> None:
         """Remove the labels of the given rows; ``codes`` (n,) are their classes, None for any."""
+
+    @abstractmethod
+    def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
+        """Return what is known of late labels; ``codes`` (m,) are their classes, -1 for new."""
+
+    def _keeps_all_rows(self) -> bool:
+        """Whether all unlabeled rows so far are kept."""
+        return False
 
     @abstractmethod
     def _class_scores(self, X: MatrixLike) -> tuple[ClassRegistry, Array]:

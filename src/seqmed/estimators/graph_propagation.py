@@ -15,8 +15,10 @@ from seqmed.calibration import with_unseen
 from seqmed.classes import ClassRegistry
 from seqmed.estimators.graph_classifier import DEFAULT_GRAPH_MEMORY, GraphClassifier
 from seqmed.estimators.validation import MatrixLike
+from seqmed.graph import propagation
 from seqmed.graph.propagation import GraphInfo
 from seqmed.kernels import Kernel
+from seqmed.late_rows import KeptLabels
 from seqmed.propagation_state import PropagationState
 
 
@@ -155,6 +157,10 @@ class GraphPropagation(GraphClassifier):
             duality_gap_=info.gap,
             n_iter_=info.n_iter,
         )
+
+    def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
+        graph = self._state.graph
+        return propagation.kept_labels(graph, graph.rows.metric.store(points), codes)
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
         new, info, found = propagation_state.retract(self._state, points, codes)

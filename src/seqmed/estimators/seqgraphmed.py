@@ -21,6 +21,7 @@ from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import MatrixLike, is_estimator
 from seqmed.kernels import Kernel
 from seqmed.kernels.bounded import check_overflow
+from seqmed.late_rows import KeptLabels
 from seqmed.mixture import column_scales
 from seqmed.mixture import state as mixture_state
 from seqmed.mixture import update as mixture_update
@@ -349,6 +350,9 @@ class SeqGraphMED(GraphClassifier):
             duality_gap_=getattr(estimator, "duality_gap_", float("nan")),
             n_iter_=info.graph.n_iter,
         )
+
+    def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
+        return mixture_state.kept_labels(self._state, self._state.scaled(points), codes)
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
         state = self._with_parameters(self._state)

@@ -24,6 +24,7 @@ from seqmed.estimators.validation import (
 )
 from seqmed.graph.laplacian import GraphParameters
 from seqmed.kernels import Kernel, Precomputed, make_kernel
+from seqmed.late_rows import KeptLabels, compare_labels, equal_rows
 from seqmed.margin_state import MarginState
 from seqmed.settings import Settings
 from seqmed.uncertainty import Uncertainty
@@ -200,6 +201,11 @@ class SequentialClassifier(PosteriorPredictor):
         return margin_state.empty_state(
             recursion, self._graph_parameters(), rows, variance, self._fixed()
         )
+
+    def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
+        kept, registry = self._state.posterior.window, self._state.registry
+        equal = equal_rows(kept.points, points)
+        return compare_labels(equal, registry.own_classes(kept.signs), codes)
 
     def _find_in_window(self, points: Points, codes: Indices | None) -> Mask:
         """Return a mask of the rows of the window whose labels are to be retracted."""

@@ -18,7 +18,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
-from seqmed.arrays import Array, Points, canonical
+from seqmed.arrays import Array, Indices, Points, canonical
 from seqmed.batch import UpdateInfo
 
 MatrixLike: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
@@ -110,6 +110,12 @@ def check_weights(weights: Array) -> None:
             f"sample_weight contains {weights[strange][0]:.3g}, expected 0 or values from "
             f"{SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:g}: rescale the weights."
         )
+
+
+def rows_of_weight(sample_weight: ArrayLike | None, n_rows: int) -> Indices:
+    """Return the indices of the rows of positive weight, of which there are ``n_rows``."""
+    weights = np.ravel(1.0 if sample_weight is None else np.asarray(sample_weight))
+    return np.flatnonzero(weights > 0) if weights.size >= n_rows > 1 else np.arange(n_rows)
 
 
 def checked_rows(estimator: BaseEstimator, X: MatrixLike, *, reset: bool) -> Points:

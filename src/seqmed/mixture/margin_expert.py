@@ -55,8 +55,11 @@ class MarginExpert(Protocol):
     def scale_invariant(self) -> bool:
         """Whether the columns of dense rows may be scaled: no parameter depends on their unit."""
 
-    def labeled_rows(self) -> Rows:
-        """Return the labeled rows that the expert can still learn anew, with discounted weights."""
+    def labeled_rows(self) -> Rows | None:
+        """Return the labeled rows that the expert can still learn anew, with discounted weights.
+
+        None if the expert keeps no rows.
+        """
 
     def retract(self, points: Points, codes: Any) -> tuple[MarginExpert, Rows]:
         """Return the expert without the given labels, and these labels.

@@ -131,9 +131,8 @@ class PartialFitExpert:
         """Return False: nothing is known about its parameters."""
         return False
 
-    def labeled_rows(self) -> Rows:
-        """Raise an error: they are needed only if columns are scaled, and here they are not."""
-        raise NotImplementedError("columns are scaled only with an estimator of this package")
+    def labeled_rows(self) -> None:
+        """Return None: the rows of the classifier are unknown."""
 
     def retract(self, points: Points, codes: Any) -> tuple[PartialFitExpert, Rows]:
         """Raise an error: the classifier cannot retract a label."""

@@ -122,6 +122,7 @@ def kept_rows(state: MixtureState, factors: Array) -> Rows:
     the graph, which have single precision.
     """
     window, graph = state.margin.labeled_rows(), state.graph
+    assert window is not None  # columns are scaled only with an estimator of this package
     in_window = graph.rows.metric.store(window.points).rows
     stored = graph.rows.take(np.arange(graph.rows.size)).rows
     older = np.flatnonzero((graph.codes >= 0) & ~found_among(stored, in_window))

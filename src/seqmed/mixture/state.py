@@ -14,9 +14,11 @@ from seqmed.arrays import (
     take_rows,
 )
 from seqmed.classes import ClassRegistry, moved
+from seqmed.graph import propagation
 from seqmed.graph.graph_state import GraphState
 from seqmed.graph.neighbours import empty_lists
 from seqmed.graph.propagation import GraphInfo
+from seqmed.late_rows import KeptLabels, LateLabels, compare_labels, equal_rows
 from seqmed.mixture import column_scales, weighting
 from seqmed.mixture.change import Change
 from seqmed.mixture.margin_expert import MarginExpert
@@ -111,6 +113,7 @@ class MixtureInfo(NamedTuple):
     refitted : weights of the refitted experts.
     change : the change of the concept that was found; None if there was none.
     revoked : whether the last new start was revoked.
+    late_labels : numbers of the late labels; None if they were not late.
     """
 
     graph: GraphInfo
@@ -121,6 +124,7 @@ class MixtureInfo(NamedTuple):
     refitted: tuple[float, ...]
     change: Change | None = None
     revoked: bool = False
+    late_labels: LateLabels | None = None
 
 
 def empty_state(
@@ -174,6 +178,20 @@ def with_classes(state: MixtureState, registry: ClassRegistry) -> MixtureState:
         ),
         class_weights=moved(state.class_weights, places, size),
     )
+
+
+def kept_labels(state: MixtureState, points: Points, codes: Indices) -> KeptLabels:
+    """Return what the kept rows tell about late labels ``codes`` (m,), -1 for new classes.
+
+    Kept rows are those of the graph, of the window of the margin expert, and the recent rows.
+    """
+    graph, recent, window = state.graph, state.recent, state.margin.labeled_rows()
+    found = propagation.kept_labels(graph, graph.rows.metric.store(points), codes)
+    found = found.joined(compare_labels(equal_rows(recent.points, points), recent.codes, codes))
+    if window is None:
+        return found
+    known = state.registry.find(window.labels)
+    return found.joined(compare_labels(equal_rows(window.points, points), known, codes))
 
 
 def expert_scores(state: MixtureState, points: Points, used: Choice | None = None) -> Scores:
