@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from seqmed.arrays import Array, Indices, Mask, Points, take_rows
 from seqmed.covariance.protocol import WindowCovariance
 from seqmed.dual import DualSolution
+from seqmed.late_rows import LateLabels
 
 
 class Rows(NamedTuple):
@@ -89,6 +90,7 @@ class UpdateInfo(NamedTuple):
         ``k(z, z)``.
     forgot : whether earlier labels have been discounted by `Settings.forgetting`.
     C, beta : multiplier bound of a row of weight 1, and smoothness weight.
+    late_labels : numbers of the late labels; None if they were not late.
 
     A batch of many labels may be learned in mini-batches. The solutions are then those of the last
     mini-batch.
@@ -103,6 +105,7 @@ class UpdateInfo(NamedTuple):
     forgot: bool
     C: float = float("inf")
     beta: float = 0.0
+    late_labels: LateLabels | None = None
 
     def after(self, earlier: list[UpdateInfo]) -> UpdateInfo:
         """Combine this report of the last mini-batch with the reports of the earlier ones."""

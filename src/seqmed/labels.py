@@ -51,7 +51,7 @@ def split_labels(
         string; None for no other marker. A marker that is a known class is treated as a class.
     known : classes known so far, None if there are none. The labels must be of their type.
     signs_are_classes : whether -1 is a class rather than the marker, if y holds only -1 and +1 and
-        no classes are known. If False, such a y is refused.
+        no classes are known.
 
     Returns
     -------
@@ -62,13 +62,7 @@ def split_labels(
     if known is not None and is_marked(known, marker).any():
         marker = None
     unlabeled = is_missing(array)
-    if known is None and holds_only_signs(array[~unlabeled], marker):
-        if not signs_are_classes:
-            raise ValueError(
-                "y holds only -1 and +1, and -1 marks unlabeled rows. If -1 is a class, set "
-                "unlabeled=None or, in SeqMED, pass classes=[-1, 1] to partial_fit. If -1 means "
-                "unlabeled, pass classes= without it, or rename the class +1."
-            )
+    if known is None and signs_are_classes and holds_only_signs(array[~unlabeled], marker):
         marker = None
     unlabeled[~unlabeled] = is_marked(array[~unlabeled], marker)
     values = array[~unlabeled]
@@ -206,6 +200,16 @@ def holds_only_signs(values: Labels, marker: Any) -> bool:
     return {text_of(each) for each in distinct} in (
         {"-1", "1"}, {"-1", "+1"}, {"-1.0", "1.0"}, {"-1", "1.0"}, {"-1.0", "1"},
     )  # fmt: skip
+
+
+def marks_minus_one(labels: Any, marker: Any) -> bool:
+    """Whether labels, as the user passed them, contain -1 and -1 is the marker."""
+    return is_minus_one(marker) and bool(is_marked(as_label_array(labels), marker).any())
+
+
+def are_plus_one(classes: Labels) -> bool:
+    """Whether there is no class but +1."""
+    return set(map(text_of, classes.tolist())) <= {"1", "+1", "1.0"}
 
 
 def is_minus_one(marker: Any) -> bool:

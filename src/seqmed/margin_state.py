@@ -353,6 +353,12 @@ def unscaled_scores(state: MarginState, points: Points) -> Array:
     return state.counts.unscaled(machine_scores(state, points))
 
 
+def summed_size(state: MarginState, points: Points) -> float:
+    """Return the root mean square of the sum of ``|term|`` over the terms of an unscaled score."""
+    sizes = state.posterior.summed_sizes(points)
+    return float(np.sqrt(np.mean(sizes**2))) + 1.0  # `unscaled` adds 1
+
+
 # -- parameters of one update ----------------------------------------------------------------------
 
 

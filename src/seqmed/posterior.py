@@ -108,6 +108,22 @@ class Posterior:
             return geometry.scores(self.mean_parts[0].coefficients) + self.intercepts
         return evaluate(self.covariance.kernel, self.mean_parts, points) + self.intercepts
 
+    def summed_sizes(self, points: Points) -> Array:
+        """Return bounds (n,) on the sum of ``|term|`` over the terms of a score.
+
+        The terms are ``c_s k(x, x_s)`` and the bias, and ``|k(x, x_s)|`` is at most
+        ``sqrt(k(x, x) k(x_s, x_s))``.
+        """
+        kernel, largest = self.covariance.kernel, 0.0
+        # weights that are summed already may have cancelled
+        parts = (*self.mean_parts, self.window.expansion) if kernel.compact else self.mean_parts
+        for part in parts:
+            if part.points.shape[0]:
+                lengths = np.sqrt(kernel.diagonal(part.points))
+                largest += float((lengths @ np.abs(part.coefficients)).max(initial=0.0))
+        bias = float(np.abs(self.intercepts).max(initial=0.0))
+        return np.asarray(np.sqrt(kernel.diagonal(points)) * largest + bias)
+
     def landmark_geometry(self, points: Points) -> WindowCovariance | None:
         """Return the covariance of points if the mean is an expansion on landmarks, else None."""
         if not self.covariance.on_landmarks or self.covariance.kernel.compact:

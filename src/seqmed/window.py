@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Indices, Mask, Points, row_keys, stack
+from seqmed.arrays import Array, Indices, Mask, Points, stack
+from seqmed.late_rows import equal_rows
 from seqmed.settings import Settings
 from seqmed.terms import ScoredTerms, Terms
-
-# Differences that are attributed to rounding: relative to the value itself, and relative to the
-# largest value of the row.
-SAME_VALUE, SAME_SUM = 1e-10, 1e-14
 
 
 @dataclass(frozen=True)
@@ -98,27 +94,11 @@ def find(
     missing : the first row that was not found, None if all were.
     """
     found = np.zeros(window.size, dtype=bool)
-    keys = row_keys(window.points)
-    for row, key in enumerate(row_keys(points)):
-        equal = np.fromiter((other == key for other in keys), bool, window.size)
-        if not equal.any() and not sp.issparse(points):
-            equal = close_rows(window.points, points[row])
-        fits = equal & ~found
+    for row, equal in enumerate(equal_rows(window.points, points)):
+        fitting = equal[~found[equal]]
         if wanted is not None:
-            fits &= classes == wanted[row]
-        if not fits.any():
+            fitting = fitting[classes[fitting] == wanted[row]]
+        if not fitting.size:
             return found, row
-        found[np.flatnonzero(fits)[-1]] = True
+        found[fitting[-1]] = True
     return found, None
-
-
-def close_rows(points: Array, row: Array) -> Mask:
-    """Return a mask (n,) of the points that differ from a row, (p,), by no more than rounding.
-
-    A transformer may round a single row differently from the same row in a batch. Ten digits of
-    every value must agree. For small values, the tolerance is relative to the largest value of the
-    row.
-    """
-    sizes = np.abs(row)
-    allowed = np.maximum(SAME_VALUE * sizes, SAME_SUM * sizes.max(initial=0.0))
-    return np.asarray((np.abs(points - row) <= allowed).all(axis=1))

@@ -57,7 +57,7 @@ def expected_failed_checks(model):
     """The checks that cannot pass, for the estimators that cannot pass them."""
     expected = {}
     if not isinstance(model, SeqMED):
-        reason = "it uses -1 and +1 as classes; -1 marks an unlabeled row here, and is refused"
+        reason = "it uses -1 and +1 as classes; -1 marks an unlabeled row here"
         expected["check_classifiers_classes"] = reason
     if isinstance(model, GraphPropagation | SeqGraphMED):
         reason = "a row given twice is two vertices of the graph, and a neighbour of itself"

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import seqmed as library
+from seqmed.late_rows import identified_rows
 from tests.support.command import files_of, restore, seqmed
 from tests.support.mixed_tables import DIRT, LABEL, PARTS, cars, hidden
 from tests.support.state import assert_same_bits
@@ -182,7 +183,8 @@ def test_late_labels_are_learned_once(late):
     known = hidden(frame)[LABEL].notna()
     new = frame[:100][~known[:100]]
     assert f"{len(new)} late labels added, 0 corrected, {known[:100].sum()} known" in result.out
-    before.partial_fit(new, new[LABEL], new_points=False)
+    with identified_rows():
+        before.partial_fit(new, new[LABEL], new_points=False)
     assert_same_bits(before, library.load(late / "model"))
     again = seqmed(late, *LATE)
     assert "0 late labels added, 0 corrected, 100 known before" in again.out
@@ -198,8 +200,38 @@ def test_a_corrected_label_withdraws_the_old_one(late):
     result = seqmed(late, *LATE)
     assert "0 late labels added, 1 corrected, 0 known before" in result.out
     model.retract(row, row[LABEL])
-    model.partial_fit(row, [wrong], new_points=False)
+    with identified_rows():
+        model.partial_fit(row, [wrong], new_points=False)
     assert_same_bits(model, library.load(late / "model"))
+
+
+@pytest.mark.parametrize("order", [["USA", "Japan"], ["Japan", "Japan"]])
+def test_rows_of_equal_values_are_told_apart_by_their_ids(tmp_path, order):
+    """Each label is learned, in one run or in two, whatever the labels of equal rows are."""
+    frame = cars()[:60].copy()
+    same = [name for name in frame if name not in ("plate", LABEL)]
+    frame.loc[frame.index[1], same] = frame.loc[frame.index[0], same]
+    frame.drop(columns=LABEL).to_csv(tmp_path / "rows.csv", index=False)
+    given = frame[["plate"]].assign(Origin=frame[LABEL])
+    given.loc[given.index[:2], LABEL] = order
+    result = seqmed(
+        tmp_path,
+        "learn",
+        "model",
+        "rows.csv",
+        "--label",
+        LABEL,
+        "--no-labels",
+        "--estimator",
+        "seqmed",
+    )
+    assert result.code == 0, result.err
+    for part in (given[:1], given[1:40]):
+        part.to_csv(tmp_path / "late.csv", index=False)
+        result = seqmed(tmp_path, *LATE)
+        assert f"{len(part)} late label" in result.out, result.err
+    labels = library.load(tmp_path / "model")
+    assert labels.named_steps["model"]._state.registry.counts.sum() == 40
 
 
 @pytest.mark.parametrize("numbers", [False, True])

@@ -109,7 +109,7 @@ def test_before_two_classes_rows_similar_to_others_are_queried(name):
     values = active.label_values(*prior(model, asked))
     assert values.argmin() == 30  # a row far from all others has no effect on them
     assert query(model, asked, 1).tolist() == [values.argmax()]
-    model.partial_fit(asked[:1], [0], new_points=False)
+    model.partial_fit(asked[:1], [0])
     assert expected_regret(model, asked) is None
     assert query(model, asked, 1).size == 1
 

@@ -779,3 +779,49 @@ def test_rows_without_names_are_not_plain_where_names_are_known():
     assert not validation.are_plain(X.to_numpy(), model)
     with pytest.warns(UserWarning, match="does not have valid feature names"):
         model.predict(X.to_numpy())
+
+
+# -- refused means unchanged -----------------------------------------------------------------------
+
+
+def of_strings(points, others):
+    """A kernel function that returns no numbers."""
+    return np.full((len(points), len(others)), "one")
+
+
+SEEDED = {
+    "SeqMED": lambda seed: SeqMED(budget=10, class_weight={"a": 2.0}, random_state=seed),
+    "SeqLapMED": lambda seed: SeqLapMED(class_weight={"a": 2.0}, random_state=seed),
+    "GraphPropagation": lambda seed: GraphPropagation(metric=of_strings, random_state=seed),
+    "SeqGraphMED": lambda seed: SeqGraphMED(class_weight={"a": 2.0}, random_state=seed),
+    "its estimator": lambda seed: SeqGraphMED(
+        SeqMED(budget=10, class_weight={"a": 2.0}, random_state=seed), random_state=0
+    ),
+}
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize("name", SEEDED)
+def test_a_refusal_leaves_the_random_state_as_it_was(name, method):
+    seed = np.random.RandomState(0)
+    before = seed.get_state()
+    model = SEEDED[name](seed)
+    with pytest.raises((ValueError, TypeError)):
+        getattr(model, method)(*FIRST)
+    after = seed.get_state()
+    assert after[2:] == before[2:]
+    assert np.array_equal(after[1], before[1])
+    assert not hasattr(model, "classes_")
+
+
+@pytest.mark.parametrize("key", ["a", (0, 1), True, b"0"])
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED, SeqGraphMED])
+def test_a_wrong_key_of_class_weight_is_named(estimator, key):
+    model = estimator(class_weight={0: 2.0, key: 3.0})
+    with pytest.raises(ValueError, match="class_weight has the key") as refusal:
+        model.partial_fit(*FIRST)
+    message = str(refusal.value)
+    assert repr(key) in message
+    assert "classes [0" in message
+    assert not message.startswith("y ")
+    assert not hasattr(model, "classes_")

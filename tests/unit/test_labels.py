@@ -298,14 +298,15 @@ SIGNS = {
 
 @pytest.mark.parametrize("spelling", SIGNS)
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_only_minus_and_plus_one_is_refused_with_the_remedy(blobs, spelling, method):
+def test_only_minus_and_plus_one_is_learned_with_a_warning_and_the_remedy(blobs, spelling, method):
     points, labels = blobs
     model = SeqLapMED()
-    with pytest.raises(ValueError, match=r"only -1 and \+1") as refusal:
-        getattr(model, method)(points, SIGNS[spelling](2 * labels - 1))
-    for words in ("unlabeled=None", "classes=", "-1 marks unlabeled rows"):
-        assert words in str(refusal.value)
-    assert not hasattr(model, "n_batches_")
+    with pytest.warns(UserWarning, match="the only class") as caught:
+        getattr(model, method)(points, SIGNS[spelling](2 * labels - 1)).predict(points)
+    assert "unlabeled=None" in str(caught[0].message)
+    assert len(caught) == 1
+    assert model.classes_.astype(float).tolist() == [1.0]
+    assert model.update_info_.n_labeled < len(points)
 
 
 def test_remedy_minus_one_is_a_class(blobs):

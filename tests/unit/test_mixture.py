@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from seqmed import SeqGraphMED
+from seqmed import SeqGraphMED, SeqMED
 from seqmed.graph.kept_rows import KeptRows
 from seqmed.mixture import record as mixture_record
 from seqmed.mixture import weighting
-from seqmed.mixture.record import Scores, ScoreScales
+from seqmed.mixture.record import Scores, ScoreScales, SummedSizes
 from seqmed.mixture.update import mini_batches
 from seqmed.mixture.weighting import Choice
 from tests.reference import naive_graph
@@ -28,6 +28,8 @@ def pair_scales(counts):
     return ScoreScales(np.asarray(counts, dtype=float), np.ones(3), 1.0, np.zeros(0))
 
 
+# The experts of `pair_scores` sum nothing.
+NO_SIZES = SummedSizes(0.0, np.zeros(0))
 # Nats by which a cost at a temperature within 1e-3 octaves of the best may be above the lowest.
 COST_PRECISION = 2e-3
 # Octaves that the temperature may differ by: the cost is flat around its minimum.
@@ -72,7 +74,7 @@ def record_of(pairs, n_classes):
     record = mixture_record.empty_record(0).with_classes(places, n_classes)
     for pair in pairs:
         scales = mixture_record.measured_score_scales(
-            pair_scores(*pair.probes), pair.counts, by_counts=True
+            pair_scores(*pair.probes), pair.counts, True, NO_SIZES
         )
         scores = pair_scores(pair.margin[None, :], pair.graph[None, :])
         record = record.add(scores, scales, np.array([pair.code]), np.array([pair.weight]))
@@ -279,7 +281,7 @@ def test_mixed_scores_are_those_of_the_formula():
     rng = np.random.default_rng(6)
     counts = np.array([5.0, 0.0, 2.0, 40.0])
     probes, scores = (pair_scores(rng.normal(size=(n, 4)), rng.random((n, 4))) for n in (50, 7))
-    scales = mixture_record.measured_score_scales(probes, counts, by_counts=True)
+    scales = mixture_record.measured_score_scales(probes, counts, True, NO_SIZES)
     known = counts > 0
     for weight in (0.0, 0.35, 1.0):
         for place, delta in enumerate(naive_graph.EXPONENTS):
@@ -293,10 +295,45 @@ def test_mixed_scores_are_those_of_the_formula():
 
 
 def test_equal_scores_have_the_scale_one():
-    assert mixture_record.root_mean_square(np.zeros((0, 3))) == 1.0
-    assert mixture_record.root_mean_square(np.full((5, 3), 7.0)) == 1.0
-    assert mixture_record.root_mean_square(np.array([[1.0, -1.0]])) == 1.0
-    assert mixture_record.root_mean_square(np.array([[4.0, 0.0]])) == 2.0
+    assert mixture_record.scale_of(np.zeros((0, 3)), 0.0, 1e-9) == 1.0
+    assert mixture_record.scale_of(np.full((5, 3), 7.0), 0.0, 1e-9) == 1.0
+    assert mixture_record.scale_of(np.array([[1.0, -1.0]]), 0.0, 1e-9) == 1.0
+    assert mixture_record.scale_of(np.array([[4.0, 0.0]]), 0.0, 1e-9) == 2.0
+
+
+def test_scores_that_are_rounding_errors_have_the_scale_one():
+    noise = np.array([[1e-16, -1e-16]])
+    assert mixture_record.scale_of(noise, 0.0, 1e-9) == pytest.approx(1e-16)
+    assert mixture_record.scale_of(noise, 2e-16, 1e-9) == 1.0
+    assert mixture_record.scale_of(0.7 + noise, 0.0, 1e-9) == 1.0  # errors of the scores themselves
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e-9, 1e-6, 1.0])
+def test_rounding_errors_of_scaled_scores_are_bounded(size):
+    """An error of ``rounding`` in a score is at most the largest error after scaling."""
+    rounding = 1e-15
+    scale = mixture_record.scale_of(size * np.array([[1.0, -1.0]]), rounding, 1e-9)
+    assert rounding / scale <= 1e-9 * (1 + 1e-12)
+    assert scale == pytest.approx(max(size, 1e-6))
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "poly"])
+@pytest.mark.parametrize("bias", ["auto", "exact"])
+def test_the_sizes_of_summed_terms_are_bounds(kernel, bias):
+    """As computed term by term, with the products of coefficients and kernel values."""
+    generator = np.random.default_rng(0)
+    X, probes = generator.normal(size=(60, 3)), generator.normal(size=(9, 3))
+    model = SeqMED(kernel, bias=bias, window=20)
+    for start in (0, 20, 40):
+        model.partial_fit(X[start : start + 20], np.arange(20) % 3)
+    posterior = model.posterior_
+    expansion = posterior.window.expansion if kernel == "linear" else posterior.support
+    values = np.abs(posterior.covariance.kernel(probes, expansion.points))
+    terms = values @ np.abs(expansion.coefficients) + np.abs(posterior.intercepts)
+    sizes = posterior.summed_sizes(probes)
+    assert (sizes >= terms.max(axis=1)).all()
+    if kernel != "linear":  # whose terms are those of every row, not of their sum
+        assert (sizes <= 100 * terms.max(axis=1)).all()
 
 
 @settings(max_examples=200)

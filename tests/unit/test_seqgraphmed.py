@@ -391,14 +391,14 @@ def test_forgetting_counts_batches_and_not_mini_batches():
     np.testing.assert_array_equal(model._state.record.weights, 1.0)
     np.testing.assert_allclose(model.estimator_._state.counts.discounted.sum(), 100)
     recorded = model._state.record.size
-    model.partial_fit(X[100:120], y[100:120])
+    model.partial_fit(X[100:123], np.where(np.arange(23) < 20, y[100:123], -1))
     label_weights = model._state.graph.label_weights
     assert np.count_nonzero(label_weights == 0.5) == 100
     assert np.count_nonzero(label_weights == 1.0) == 20
     assert np.count_nonzero(model._state.record.weights == 0.5) == recorded
     np.testing.assert_allclose(model._state.counts.discounted.sum(), 70)
     np.testing.assert_allclose(model.estimator_._state.counts.discounted.sum(), 70)
-    model.partial_fit(X[100:103], y[100:103], new_points=False)
+    model.partial_fit(X[120:123], y[120:123], new_points=False)
     np.testing.assert_allclose(model._state.counts.discounted.sum(), 73)
 
 

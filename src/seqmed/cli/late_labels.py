@@ -26,6 +26,7 @@ from seqmed.cli.reading import Reading
 from seqmed.cli.terminal import counted, tell_skipped
 from seqmed.labeling.events import DIGEST
 from seqmed.labeling.rows import row_digests
+from seqmed.late_rows import identified_rows
 from seqmed.streams import LabelColumn, Stream, StreamBatch
 from seqmed.streams.cell_checks import AllColumnsCheck
 from seqmed.streams.errors import listed, notice, shown
@@ -266,7 +267,8 @@ def learn_batch(
             table = batch.table.take(np.array([each.row for each in new]))
             truth = np.array([each.now for each in new], dtype=object)
             predicted = predict_labeled(model, table, np.arange(truth.size))
-            model.partial_fit(table, truth, new_points=False)
+            with identified_rows():
+                model.partial_fit(table, truth, new_points=False)
             record = record.plus(0, truth.size, *score(predicted, truth))
         kept = [each for each in corrected if corrects(model, batch.table, each)]
     done = {each.name: cell_text(each.now) or "" for each in (*new, *kept)}
@@ -287,5 +289,6 @@ def corrects(model: Any, table: Any, change: Change) -> bool:
     except ValueError:
         return False
     if change.now is not None:
-        model.partial_fit(row, np.array([change.now], dtype=object), new_points=False)
+        with identified_rows():
+            model.partial_fit(row, np.array([change.now], dtype=object), new_points=False)
     return True

@@ -19,11 +19,20 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
-from seqmed.arrays import Array, Indices, Mask, Points
+from seqmed.arrays import Array, Indices, Mask, Points, take_rows
 from seqmed.callers import callers_level
+from seqmed.classes import UNLABELED
 from seqmed.estimators.batch_validation import BatchValidator, ClassifiedRows, Started
-from seqmed.estimators.validation import MatrixLike, checked_rows, in_format
+from seqmed.estimators.validation import (
+    MatrixLike,
+    checked_rows,
+    generators_kept,
+    in_format,
+    rows_of_weight,
+)
 from seqmed.label_dtypes import aligned
+from seqmed.labels import are_plus_one, find
+from seqmed.late_rows import KeptLabels, LateLabels, are_identified
 from seqmed.snapshots import snapshot
 from seqmed.uncertainty import Uncertainty
 
@@ -39,6 +48,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
     classes_: NDArray[Any]
     n_features_in_: int
     n_batches_: int
+    update_info_: Any
     _state: Any
     _started: Started
 
@@ -77,7 +87,8 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         model = snapshot(self)
         batch = model._validate_batch(X, y, None, sample_weight, None, alone=True)
         model._check_labels(batch.rows, alone=True, new_points=True)
-        model._learn_all(batch)
+        with generators_kept(self):
+            model._learn_all(batch)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
 
@@ -107,9 +118,13 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
             Weights >= 0. Rows of weight 0 are left out. None gives every row the weight 1.
         new_points : bool, default=True
             Whether the rows are new. False is for labels that arrive after their rows were learned
-            without them: the labels are learned, the graph is unchanged, and no batch is counted.
-            Unlabeled rows are then ignored, and at least one label is required. The classifier does
-            not check that the rows were learned before, because it does not keep all rows.
+            without them: the labels are learned, and no batch is counted. Unlabeled rows are then
+            ignored, and at least one label is required. A label that its row has already changes
+            nothing, and a different label is refused: retract the label first. Rows that are not
+            kept are not found, which is normal in a long stream; their labels are learned too.
+            `update_info_.late_labels` has the numbers ``n_found``, ``n_not_found`` and
+            ``n_already_known``. If all unlabeled rows so far are kept, a row that is not found
+            causes a warning.
 
         Returns
         -------
@@ -127,9 +142,52 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         model._check_new_points(new_points)
         batch = model._validate_batch(X, y, classes, sample_weight, before)
         model._check_labels(batch.rows, alone=False, new_points=new_points)
-        model._learn_batch(batch, getattr(model, "_state", None), new_points=new_points)
+        late = None
+        if not new_points and not are_identified():
+            batch, late = model._late_rows(batch, sample_weight)
+        if late is None or late.n_found + late.n_not_found:
+            with generators_kept(self):
+                model._learn_batch(batch, getattr(model, "_state", None), new_points=new_points)
+        model.update_info_ = model.update_info_._replace(late_labels=late)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
+
+    def _late_rows(
+        self, batch: ClassifiedRows, sample_weight: ArrayLike | None
+    ) -> tuple[ClassifiedRows, LateLabels]:
+        """Return late labels that are not known yet, and their numbers; refuse other labels.
+
+        It warns of rows that are not found although all unlabeled rows so far are kept.
+        """
+        rows = batch.rows
+        labeled = np.flatnonzero(rows.labeled)
+        codes = find(batch.classes[rows.codes[labeled]], self.classes_)
+        kept = self._kept_labels(take_rows(rows.points, labeled), codes)
+        known = kept.same & ~kept.free
+        missing = ~kept.same & ~kept.free
+        refused = np.flatnonzero(missing & (kept.other >= 0))
+        if refused.size:
+            first = refused[0]
+            own, given = self.classes_[kept.other[first]], batch.classes[rows.codes[labeled[first]]]
+            row = rows_of_weight(sample_weight, rows.weights.size)[labeled[first]]
+            raise ValueError(
+                f"row {row} of X was learned with the label {own}, got {given} with "
+                f"new_points=False ({refused.size} of {codes.size} labels differ), expected a row "
+                "without a label or the same label: retract it first, or pass another row of equal "
+                "values with new_points=True."
+            )
+        counts = LateLabels(*(int(each.sum()) for each in (kept.free, missing, known)))
+        if counts.n_not_found and self._keeps_all_rows():
+            warnings.warn(
+                f"{counts.n_not_found} of {codes.size} late labels belong to rows that are not "
+                "among the unlabeled rows so far, all of which are kept: they have other values, "
+                "for example by another scaling. Their labels were learned as those of new rows; "
+                "pass the rows as they were learned.",
+                stacklevel=callers_level(),
+            )
+        still = rows.codes.copy()
+        still[labeled[known]] = UNLABELED
+        return batch._replace(rows=rows._replace(codes=still)), counts
 
     def retract(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
         """Remove labels that were learned; their rows remain as unlabeled rows.
@@ -280,7 +338,21 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
                 f"this {type(self).__name__} has learned no label and cannot predict: learn at "
                 "least one labeled row first."
             )
+        self._warn_of_minus_one()
         return points
+
+    def _warn_of_minus_one(self) -> None:
+        """Warn if +1 is the only class and -1 may have been a class, but marked unlabeled rows."""
+        declared = self._state.counts.declared.any()
+        if not self._minus_one_seen or declared or not are_plus_one(self.classes_):
+            return
+        only = self.classes_[0]
+        warnings.warn(
+            f"{only} is the only class so far, and labels -1 were taken for missing ones: if -1 is "
+            "a class, start a new model with unlabeled=None; if not, pass all classes to "
+            "partial_fit by classes=.",
+            stacklevel=callers_level(),
+        )
 
     # -- methods of subclasses -------------------------------------------------------------------
 
@@ -298,6 +370,14 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
     @abstractmethod
     def _retract(self, points: Points, codes: Indices | None) -> None:
         """Remove the labels of the given rows; ``codes`` (n,) are their classes, None for any."""
+
+    @abstractmethod
+    def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
+        """Return what is known of late labels; ``codes`` (m,) are their classes, -1 for new."""
+
+    def _keeps_all_rows(self) -> bool:
+        """Whether all unlabeled rows so far are kept."""
+        return False
 
     @abstractmethod
     def _class_scores(self, points: Points) -> Array:

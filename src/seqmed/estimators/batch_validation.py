@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 from numbers import Real
 from typing import Any, NamedTuple
@@ -15,13 +16,16 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from seqmed.arrays import Array, Indices, Mask, Points, take_rows
 from seqmed.batch import Rows
+from seqmed.callers import callers_level
 from seqmed.classes import UNLABELED, moved
 from seqmed.estimators.validation import MatrixLike, check_weights, checked_rows, in_format
 from seqmed.labels import (
+    are_plus_one,
     as_label_array,
     find,
     is_marked,
     is_minus_one,
+    marks_minus_one,
     split_labels,
     with_labels,
 )
@@ -74,6 +78,8 @@ class BatchValidator(BaseEstimator):
     _fixed_parameters: tuple[str, ...] = ()
     # Whether unlabeled rows are learned from. If not, -1 may be a class even if it is the marker.
     _semi_supervised = True
+    # Whether -1 marked unlabeled rows while no class but +1 was known: it may have been a class.
+    _minus_one_seen = False
     unlabeled: Any
     class_weight: Any = None
     classes_: NDArray[Any]
@@ -148,6 +154,12 @@ class BatchValidator(BaseEstimator):
         if known is None and declared.size:
             known = declared
         labeled, labels = self._split_labels(y, known, alone=alone)
+        if alone:
+            self.__dict__.pop("_minus_one_seen", None)
+        elif not (self._minus_one_seen or declared.size):
+            only = are_plus_one(labels if known is None else known)
+            if only and marks_minus_one(y, self.unlabeled):
+                self._minus_one_seen = True
         check_consistent_length(points, labeled)
         check_declared(labels, declared)
         weights = np.ones(points.shape[0])
@@ -218,7 +230,17 @@ class BatchValidator(BaseEstimator):
         follow.
         """
         signs_are_classes = alone and not self._semi_supervised
-        return split_labels(y, self.unlabeled, known=known, signs_are_classes=signs_are_classes)
+        labeled, labels = split_labels(
+            y, self.unlabeled, known=known, signs_are_classes=signs_are_classes
+        )
+        if alone and labels.size and are_plus_one(labels) and marks_minus_one(y, self.unlabeled):
+            warnings.warn(
+                f"y holds only {labels[0]} and -1, and -1 marks unlabeled rows, so that "
+                f"{labels[0]} is the only class: if -1 is a class, set unlabeled=None; if not, "
+                "mark unlabeled rows by None.",
+                stacklevel=callers_level(),
+            )
+        return labeled, labels
 
     def _check_classes(self, classes: ArrayLike, known: NDArray[Any] | None) -> NDArray[Any]:
         """Return the declared classes, sorted; refuse missing labels and the marker."""
@@ -268,7 +290,13 @@ class BatchValidator(BaseEstimator):
             return given
         weights: list[Any] = [1.0] * classes.size
         for label, weight in given.items():
-            place = find(split_labels([label], None, known=classes)[1], classes)
+            try:
+                place = find(split_labels([label], None, known=classes)[1], classes)
+            except ValueError as error:
+                raise ValueError(
+                    f"class_weight has the key {label!r}, expected labels of the type of the "
+                    f"classes {classes.tolist()}: correct the key, or leave it out."
+                ) from error
             if place.size and place[0] >= 0:
                 weights[place[0]] = weight
         if not all(isinstance(each, Real) and 0 < float(each) < np.inf for each in weights):

@@ -16,6 +16,7 @@ from seqmed.arrays import Points
 from seqmed.batch import Rows
 from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.batch_validation import ClassifiedRows
+from seqmed.graph import propagation
 from seqmed.graph.graph_state import GraphState, empty_graph
 from seqmed.graph.metrics import make_metric
 from seqmed.kernels import Kernel, make_kernel
@@ -103,6 +104,9 @@ class GraphClassifier(StreamClassifier):
             metric = make_kernel(metric, "scale", 3, 0.0).freeze(rows.points, rows.weights)
         metric = make_metric(metric, rows.points, kernel)
         return empty_graph(metric, self.graph_memory, self.n_neighbors, self.alpha, seed)
+
+    def _keeps_all_rows(self) -> bool:
+        return propagation.keeps_all_rows(self._state.graph)
 
     # -- fitted attributes and label queries -----------------------------------------------------
 

@@ -15,9 +15,11 @@ from seqmed.calibration import with_unseen
 from seqmed.estimators.batch_validation import ClassifiedRows
 from seqmed.estimators.graph_classifier import DEFAULT_GRAPH_MEMORY, GraphClassifier
 from seqmed.estimators.validation import MatrixLike
+from seqmed.graph import propagation
 from seqmed.graph.propagation import GraphInfo
 from seqmed.kernels import Kernel
 from seqmed.label_dtypes import canonical
+from seqmed.late_rows import KeptLabels
 from seqmed.propagation_state import PropagationState
 
 
@@ -164,6 +166,10 @@ class GraphPropagation(GraphClassifier):
             duality_gap_=info.gap,
             n_iter_=info.n_iter,
         )
+
+    def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
+        graph = self._state.graph
+        return propagation.kept_labels(graph, graph.rows.metric.store(points), codes)
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
         state, info, kept, found = propagation_state.retract(self._state, points, codes)

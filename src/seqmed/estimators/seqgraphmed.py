@@ -23,6 +23,7 @@ from seqmed.estimators.validation import MatrixLike
 from seqmed.kernels import Kernel
 from seqmed.kernels.bounded import check_overflow
 from seqmed.label_dtypes import canonical
+from seqmed.late_rows import KeptLabels
 from seqmed.mixture import column_scales
 from seqmed.mixture import state as mixture_state
 from seqmed.mixture import update as mixture_update
@@ -377,6 +378,9 @@ class SeqGraphMED(GraphClassifier):
             duality_gap_=state.margin_info.gap if state.margin_info else float("nan"),
             n_iter_=info.graph.n_iter,
         )
+
+    def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
+        return mixture_state.kept_labels(self._state, self._state.scaled(points), codes)
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
         parameters = self._parameters(self.classes_)

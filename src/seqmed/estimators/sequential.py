@@ -22,6 +22,7 @@ from seqmed.estimators.validation import MatrixLike, Registered, square_gram
 from seqmed.kernels import Expansion, Kernel, make_kernel
 from seqmed.kernels.bounded import check_overflow
 from seqmed.label_dtypes import canonical
+from seqmed.late_rows import KeptLabels, compare_labels, equal_rows
 from seqmed.margin_state import MarginParameters, MarginState, Smoothing
 from seqmed.posterior import Posterior
 from seqmed.threads import threads_to_score
@@ -135,6 +136,11 @@ class SequentialClassifier(StreamClassifier):
         state, info, kept = margin_state.retract(self._state, found, parameters)
         info = info._replace(C=last.C, beta=last.beta)
         self._commit(state, info, canonical(self.classes_[kept]))
+
+    def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
+        kept, counts = self._state.posterior.window, self._state.counts
+        equal = equal_rows(kept.points, points)
+        return compare_labels(equal, counts.own_classes(kept.signs), codes)
 
     def _commit(self, state: MarginState, info: UpdateInfo, classes: NDArray[Any]) -> None:
         """Store a new state and everything that is derived from it."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from numbers import Real
 from typing import Any, TypeAlias
 
@@ -16,7 +17,7 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
-from seqmed.arrays import Array, Points, canonical
+from seqmed.arrays import Array, Indices, Points, canonical
 from seqmed.labels import is_missing_value
 
 MatrixLike: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
@@ -103,6 +104,12 @@ def check_weights(weights: Array) -> None:
         )
 
 
+def rows_of_weight(sample_weight: ArrayLike | None, n_rows: int) -> Indices:
+    """Return the indices of the rows of positive weight, of which there are ``n_rows``."""
+    weights = np.ravel(1.0 if sample_weight is None else np.asarray(sample_weight))
+    return np.flatnonzero(weights > 0) if weights.size >= n_rows > 1 else np.arange(n_rows)
+
+
 def checked_rows(estimator: BaseEstimator, X: MatrixLike, *, reset: bool) -> Points:
     """Return rows as doubles, dense or CSR; refuse missing, infinite and very large values.
 
@@ -185,6 +192,22 @@ def in_format(points: Points, sparse: bool) -> Points:
     if sparse:
         return canonical(sp.csr_array(points))
     return points.toarray() if sp.issparse(points) else points
+
+
+@contextmanager
+def generators_kept(estimator: Any) -> Iterator[None]:
+    """Restore the RandomState that was passed to an estimator, if an error is raised meanwhile."""
+    owners = (estimator, getattr(estimator, "estimator", None))
+    passed = [getattr(owner, "random_state", None) for owner in owners]
+    before = [
+        (each, each.get_state()) for each in passed if isinstance(each, np.random.RandomState)
+    ]
+    try:
+        yield
+    except BaseException:
+        for generator, state in before:
+            generator.set_state(state)
+        raise
 
 
 def is_estimator(value: Any) -> bool:

@@ -37,6 +37,15 @@ def squared_distance(first: Single, second: Single) -> np.float32:
     return total
 
 
+@compiled(nogil=True, fastmath={"reassoc", "contract"})
+def cosine_distance(first: Single, second: Single) -> np.float32:
+    """Return ``2 - 2 cos`` of two rows of unit length; symmetric to the last bit."""
+    total = np.float32(0.0)
+    for column in range(first.size):
+        total += first[column] * second[column]
+    return max(np.float32(2.0) - np.float32(2.0) * total, np.float32(0.0))
+
+
 @compiled(nogil=True, inline="always")
 def insert(
     slots: Slots, distances: Single, size: int, horizon: float, slot: int, distance: float
@@ -109,10 +118,12 @@ def compare(
     block: ComparedRows,
     found: NDArray[np.uint32],
     ends: Indices,
+    unit: bool,
 ) -> Single:
     """Return squared distances of queries to the rows that `find_below` has found for them.
 
-    If the block has the rows, distances are computed from them; otherwise they are
+    If the block has the rows, distances are computed from them, pair by pair, so that they do not
+    depend on the other queries; ``unit`` is whether the rows have unit length. Otherwise they are
     ``|q|^2 + |b|^2 - 2 q.b``. A separate loop is twice as fast as one that also inserts in lists.
     """
     (points, query_norms, _), (rows, norms, _) = queries, block
@@ -125,6 +136,8 @@ def compare(
             if rows.shape[1] == 0:
                 distance = norm + (norms[row] - np.float32(2.0) * values[row])
                 distances[place] = max(distance, np.float32(0.0))
+            elif unit:
+                distances[place] = cosine_distance(point, rows[row])
             else:
                 distances[place] = squared_distance(point, rows[row])
         start = ends[query]
@@ -164,7 +177,9 @@ def nearest_of_groups(products: Single, block: ComparedRows, values: Single, slo
 
 
 @compiled(nogil=True)
-def insert_rows(products: Single, queries: ComparedRows, block: ComparedRows, lists: Lists) -> None:
+def insert_rows(
+    products: Single, queries: ComparedRows, block: ComparedRows, lists: Lists, unit: bool
+) -> None:
     """Insert the rows of a block in the lists of queries, except for a query itself.
 
     The lower bound of a squared distance is ``|q|^2 + |b|^2 - 2 q.b``. If the block has no rows to
@@ -175,11 +190,12 @@ def insert_rows(products: Single, queries: ComparedRows, block: ComparedRows, li
     products : (m, b) float32, inner products.
     queries, block : the two sets of rows.
     lists : lists of the m queries; changed in place.
+    unit : whether the rows have unit length.
     """
     slots, distances, horizons, sizes = lists
     (_, norms, own), (_, block_norms, block_slots) = queries, block
     found, ends = find_below(products, block_norms, horizons - norms)
-    computed = compare(products, queries, block, found, ends)
+    computed = compare(products, queries, block, found, ends, unit)
     start = 0
     for query in range(ends.size):
         for place in range(start, ends[query]):
@@ -193,7 +209,7 @@ def insert_rows(products: Single, queries: ComparedRows, block: ComparedRows, li
 
 @compiled(nogil=True)
 def insert_queries(
-    products: Single, queries: ComparedRows, block: ComparedRows, lists: Lists
+    products: Single, queries: ComparedRows, block: ComparedRows, lists: Lists, unit: bool
 ) -> None:
     """Insert queries in the lists of the rows of a block; the reverse of `insert_rows`.
 
@@ -203,7 +219,7 @@ def insert_queries(
     slots, distances, horizons, sizes = lists
     (_, norms, own), (_, block_norms, _) = queries, block
     found, ends = find_below(products, block_norms - horizons, -norms)
-    computed = compare(products, queries, block, found, ends)
+    computed = compare(products, queries, block, found, ends, unit)
     start = 0
     for query in range(ends.size):
         for place in range(start, ends[query]):
@@ -217,7 +233,9 @@ def insert_queries(
 
 
 @compiled(nogil=True)
-def measure(guesses: Slots, queries: ComparedRows, block: ComparedRows, distances: Single) -> None:
+def measure(
+    guesses: Slots, queries: ComparedRows, block: ComparedRows, distances: Single, unit: bool
+) -> None:
     """Write squared distances (m, g) between queries and the guessed rows of a block.
 
     Guesses are slots, -1 for none. The slots of the block are consecutive. Guesses in other blocks
@@ -229,7 +247,9 @@ def measure(guesses: Slots, queries: ComparedRows, block: ComparedRows, distance
         point = points[query]
         for place in range(guesses.shape[1]):
             slot = guesses[query, place]
-            if first <= slot <= last:
+            if first <= slot <= last and unit:
+                distances[query, place] = cosine_distance(point, rows[slot - first])
+            elif first <= slot <= last:
                 distances[query, place] = squared_distance(point, rows[slot - first])
 
 

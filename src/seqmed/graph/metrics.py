@@ -85,7 +85,8 @@ class Metric(Protocol):
     limit : two rows with at least this squared distance are never neighbours.
     refines : whether inner products give only lower bounds, so that squared distances must be
         computed from the stored rows.
-    unit_norms : whether all squared norms are 1.
+    unit_norms : whether all squared norms are 1. The distances of dense rows are then computed from
+        the stored rows too, because inner products are rounded differently among other rows.
     """
 
     limit: float
@@ -216,7 +217,10 @@ def parts(rows: Single) -> list[slice]:
 
 
 class Unsketched:
-    """A metric without sketches, whose inner products count as exact."""
+    """A metric without sketches, whose inner products count as exact.
+
+    Those of dense rows of unit length are computed again: see `Metric`.
+    """
 
     refines = False
     unit_norms = False
@@ -244,6 +248,10 @@ class Cosine(Unsketched):
     unit_norms = True
     name = "cosine"
     kernel = Linear()
+
+    def slack(self, n_columns: int) -> float:
+        """Return a bound on the rounding errors of inner products of dense rows."""
+        return (8 * n_columns + 32) * ROUNDOFF
 
     def store(self, points: Points) -> Stored:
         """Return rows of unit length."""

@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Indices, Mask, no_indices, row_keys
+from seqmed.arrays import Array, Indices, Mask, Points, canonical, no_indices, row_keys
 from seqmed.classes import UNLABELED
 from seqmed.graph.conjugate_gradients import make_graph, solve
 from seqmed.graph.graph_state import GraphState
@@ -21,6 +22,7 @@ from seqmed.graph.kept_rows import no_kept_rows
 from seqmed.graph.metrics import Euclidean, Stored, clipped
 from seqmed.graph.neighbours import Single
 from seqmed.graph.reservoir import Entering, choose_entering, most_labeled
+from seqmed.late_rows import KeptLabels, LateLabels, compare_labels
 
 # Fraction of the kept rows that may change before the system is solved again without new labels.
 STALE_SHARE = 0.01
@@ -38,12 +40,14 @@ class GraphInfo(NamedTuple):
     n_iter : iterations of conjugate gradients; 0 if the last solution is kept.
     residual : relative residual of the solution.
     gap : upper bound of the duality gap of the quadratic problem, relative to its right-hand side.
+    late_labels : numbers of the late labels; None if they were not late.
     """
 
     n_entered: int
     n_iter: int
     residual: float
     gap: float
+    late_labels: LateLabels | None = None
 
 
 def learn(
@@ -172,18 +176,48 @@ def equal_slots(
 
     No slot is returned twice. ``fits(slot, row)`` tells whether the label of a slot fits a row.
     """
+    slots, taken = np.full(batch.size, -1), set()
+    for row, candidates in enumerate(candidate_slots(state, batch)):
+        free = (slot for slot in candidates if slot not in taken and fits(slot, row))
+        slots[row] = next(free, -1)
+        taken.add(int(slots[row]))
+    return slots
+
+
+def candidate_slots(state: GraphState, batch: Stored) -> list[list[int]]:
+    """Return the slots of the kept rows that equal each row of a batch."""
     wanted = row_keys(batch.rows)
     candidates: dict[Any, list[int]] = {key: [] for key in wanted}
-    keys = (key for block in state.rows.blocks for key in row_keys(block.rows))
-    for slot, key in enumerate(keys):
-        if key in candidates:
-            candidates[key].append(slot)
-    slots = np.full(batch.size, -1)
-    for row, key in enumerate(wanted):
-        slots[row] = next((slot for slot in candidates[key] if fits(slot, row)), -1)
-        if slots[row] >= 0:
-            candidates[key].remove(int(slots[row]))
-    return slots
+    sums, first = bit_sums(batch.rows), 0
+    for block in state.rows.blocks:
+        # the keys of all rows would take longer than everything else
+        likely = np.flatnonzero(np.isin(bit_sums(block.rows), sums))
+        for slot, key in zip(likely.tolist(), row_keys(block.rows[likely]), strict=True):
+            if key in candidates:
+                candidates[key].append(first + slot)
+        first += block.size
+    return [candidates[key] for key in wanted]
+
+
+def bit_sums(rows: Points) -> NDArray[np.uint64]:
+    """Return a number (n,) that is the same for rows of equal values in single precision."""
+    if sp.issparse(rows):
+        rows = canonical(rows)
+        sums = np.zeros(rows.data.size + 1, dtype=np.uint64)
+        np.cumsum((rows.data + 0).view(np.uint32), out=sums[1:])
+        return np.asarray(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]])
+    return np.asarray((rows + 0).view(np.uint32).sum(axis=1, dtype=np.uint64))
+
+
+def kept_labels(state: GraphState, batch: Stored, codes: Indices) -> KeptLabels:
+    """Return what the kept rows tell about late labels ``codes`` (m,), -1 for new classes."""
+    return compare_labels(candidate_slots(state, batch), state.codes, codes)
+
+
+def keeps_all_rows(state: GraphState) -> bool:
+    """Whether no kept row has been replaced so far."""
+    n_labeled = np.count_nonzero(state.codes >= 0)
+    return bool(state.rows.size < state.capacity and n_labeled < most_labeled(state))
 
 
 def solved(

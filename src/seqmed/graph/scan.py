@@ -22,6 +22,10 @@ class Scan:
 
     def __init__(self, metric: Metric, blocks: tuple[Stored, ...], lists: Lists) -> None:
         self.metric, self.blocks, self.lists = metric, blocks, lists
+        dense = all(isinstance(block.rows, np.ndarray) for block in blocks)
+        self.unit = metric.unit_norms
+        # a product of dense rows of unit length is rounded differently among other rows
+        self.refines = metric.refines or (self.unit and dense)
         starts = np.cumsum([0, *(block.size for block in blocks)])
         self.sides = [
             self.side(block, np.arange(first, first + block.size, dtype=np.int32))
@@ -31,9 +35,10 @@ class Scan:
 
     def side(self, stored: Stored, slots: Slots) -> ComparedRows:
         """Return rows prepared for comparisons."""
+        if not self.refines:
+            return inexact(ComparedRows(stored.rows, stored.norms, slots))
         slack = self.metric.slack(stored.rows.shape[1])
-        side = ComparedRows(stored.rows, np.float32(1.0 - slack) * stored.norms, slots)
-        return side if self.metric.refines else inexact(side)
+        return ComparedRows(stored.rows, np.float32(1.0 - slack) * stored.norms, slots)
 
     def nearest(
         self, queries: Stored, own: Slots, length: int, receiving: Lists | None = None
@@ -64,10 +69,10 @@ class Scan:
         radii = self.radii(nearest, slots, strip, length)
         np.minimum(np.nextafter(radii, np.inf), found.horizons, out=found.horizons)
         for values, block in compared:
-            loops.insert_rows(values, tuple(strip), tuple(block), tuple(found))
+            loops.insert_rows(values, tuple(strip), tuple(block), tuple(found), self.unit)
             if receiving is not None:
                 part = receiving.take(slice(block.slots[0], block.slots[-1] + 1))
-                loops.insert_queries(values, tuple(strip), tuple(block), tuple(part))
+                loops.insert_queries(values, tuple(strip), tuple(block), tuple(part), self.unit)
         return found
 
     def reserve(self, size: int) -> None:
@@ -89,9 +94,9 @@ class Scan:
         chosen = np.argpartition(values, length + GUESSES, axis=1)[:, : length + GUESSES]
         guesses = np.take_along_axis(slots, chosen, axis=1)
         distances = strip.norms[:, None] + np.take_along_axis(values, chosen, axis=1)
-        if self.metric.refines:
+        if self.refines:
             for block in self.sides:
-                loops.measure(guesses, tuple(strip), tuple(block), distances)
+                loops.measure(guesses, tuple(strip), tuple(block), distances, self.unit)
         return np.maximum(np.partition(distances, length - 1, axis=1)[:, length - 1], 0.0)
 
 

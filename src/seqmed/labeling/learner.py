@@ -27,6 +27,7 @@ from seqmed.labeling.queue import (
     rounds_to_json,
 )
 from seqmed.labeling.rows import Pool
+from seqmed.late_rows import identified_rows
 
 # Labels from one probe to the next, probes that are compared for the stopping hint, and rows.
 PROBE_EVERY, COMPARED_PROBES, PROBED_ROWS = 10, 10, 1000
@@ -92,10 +93,8 @@ class LabelLearner:
                 self.kept_labels[key] = held
                 return
         if after is not None and held != after:
-            try:
+            with identified_rows():
                 self.model.partial_fit(table, labels(self._as_label(after)), new_points=False)
-            except ValueError:  # an equal row has another label
-                self.kept_labels[key] = None
 
     def _choose_rounds(self) -> None:
         while due(self._next_round) <= self.ledger.n_answers:

@@ -4,6 +4,10 @@ The margin score of a class is ``F_c = e_c n_c^{-1/2} pi_c^delta``: it combines 
 margin expert, the label count n and the class prior pi. The record has raw scores, and what is
 needed to compute F for every exponent delta. Each scale sigma is the root mean square of
 row-centred scores of unlabeled rows.
+
+Scores can cancel: two equal rows with opposite labels leave rounding errors, which differ with the
+rows that are scored together. Divided by their own scale, they would count as evidence. The scale
+is therefore compared with the rounding error of the terms that were summed.
 """
 
 from __future__ import annotations
@@ -22,6 +26,11 @@ PRIOR_EXPONENTS = np.array([0.0, 0.25, 0.5])
 RECORD = 300
 # Smallest and largest scores whose squares are in the range of doubles.
 SMALLEST_SQUARED, LARGEST_SQUARED = 1e-100, 1e100
+# Relative rounding errors of the scores of the graph, and of all other scores.
+SINGLE, DOUBLE = float(np.finfo(np.float32).eps), float(np.finfo(np.float64).eps)
+# Largest error that rounding may cause in a scaled score. In double precision the error depends on
+# the rows that are scored together. In single precision it does not, and there are fewer digits.
+LARGEST_SINGLE_ERROR, LARGEST_DOUBLE_ERROR = 1e-2, 1e-9
 
 
 class Scores(NamedTuple):
@@ -47,6 +56,19 @@ class Scores(NamedTuple):
         """Mask (m,) of the rows whose scores are all finite."""
         refitted = np.isfinite(self.refitted).all(axis=(1, 2))
         return np.asarray(np.isfinite(self.margin).all(axis=1) & refitted)
+
+
+class SummedSizes(NamedTuple):
+    """Root mean squares of the sums of ``|term|`` over the terms of a score.
+
+    Attributes
+    ----------
+    margin : of the scores of the margin expert.
+    refitted : (E,) of the scores of refitted experts.
+    """
+
+    margin: float
+    refitted: Array
 
 
 class ScoreScales(NamedTuple):
@@ -205,28 +227,53 @@ def class_factors(counts: Array, by_counts: bool) -> Array:
     return np.where(known, roots * (n_known * priors) ** exponents, 0.0)
 
 
-def measured_score_scales(scores: Scores, counts: Array, by_counts: bool) -> ScoreScales:
+def measured_score_scales(
+    scores: Scores, counts: Array, by_counts: bool, sizes: SummedSizes
+) -> ScoreScales:
     """Return the scales of the scores of all experts on unlabeled rows."""
     known = counts > 0
     factors = class_factors(counts, by_counts)
+
+    def measured(values: Array, size: float) -> float:
+        return scale_of(values[:, known], DOUBLE * size, LARGEST_DOUBLE_ERROR)
+
     return ScoreScales(
         counts,
-        np.array([root_mean_square((scores.margin * factor)[:, known]) for factor in factors]),
-        root_mean_square(scores.graph[:, known]),
-        np.array([root_mean_square(each[:, known]) for each in scores.refitted.swapaxes(0, 1)]),
+        np.array(
+            [
+                measured(scores.margin * each, sizes.margin * each.max(initial=0.0))
+                for each in factors
+            ]
+        ),
+        # the scores of the graph are shares, whose sum is 1
+        scale_of(scores.graph[:, known], SINGLE, LARGEST_SINGLE_ERROR),
+        np.array(list(map(measured, scores.refitted.swapaxes(0, 1), sizes.refitted))),
     )
 
 
-def root_mean_square(scores: Array) -> float:
-    """Return the root mean square of row-centred scores (m, K); 1 where all are equal."""
+def scale_of(scores: Array, rounding: float, largest_error: float) -> float:
+    """Return the root mean square of row-centred scores (m, K); 1 where all are equal.
+
+    Scores are equal if they differ by no more than rounding errors. The scale is at least
+    ``rounding / largest_error``, so that the error of a scaled score is at most ``largest_error``.
+
+    Parameters
+    ----------
+    scores : (m, K) scores of the known classes.
+    rounding : size of their rounding errors; errors are at least those of the scores themselves.
+    largest_error : largest rounding error of a scaled score.
+    """
     if not scores.size:
         return 1.0
-    centred = scores - scores.mean(axis=1, keepdims=True)
-    largest = float(np.abs(centred).max())
-    if not 0.0 < largest < np.inf:
-        return 1.0
-    if not SMALLEST_SQUARED < largest < LARGEST_SQUARED:
-        centred, unit = centred / largest, largest
-    else:
-        unit = 1.0
-    return unit * float(np.sqrt(np.mean(centred**2)))
+    rounding = max(rounding, DOUBLE * root_mean_square(scores))
+    found = root_mean_square(scores - scores.mean(axis=1, keepdims=True))
+    return max(found, rounding / largest_error) if rounding < found < np.inf else 1.0
+
+
+def root_mean_square(values: Array) -> float:
+    """Return the root mean square of some values; infinity if one is not finite."""
+    largest = float(np.abs(values).max())
+    if not largest < np.inf:
+        return np.inf
+    unit = 1.0 if SMALLEST_SQUARED < largest < LARGEST_SQUARED else largest or 1.0
+    return unit * float(np.sqrt(np.mean((values / unit) ** 2)))

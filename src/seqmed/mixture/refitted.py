@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 
-from seqmed.arrays import Array, Indices, Points, no_indices
+from seqmed.arrays import Array, Indices, Points, no_indices, row_norms_squared
 from seqmed.classes import moved
 from seqmed.mixture.recent_rows import RecentRows
 
@@ -50,6 +50,9 @@ class RefittedExpert(Protocol):
 
     def scores(self, points: Points) -> Array:
         """Return scores (m, K); all 0 if it has not been fitted."""
+
+    def summed_size(self, points: Points) -> float:
+        """Return the root mean square of the sum of ``|term|`` over the terms of a score."""
 
     def with_classes(self, places: Indices, n_classes: int) -> RefittedExpert:
         """Return the expert with class c moved to ``places[c]`` of ``n_classes``; -1 drops it."""
@@ -120,6 +123,13 @@ class LinearExpert:
         scores = np.asarray(points @ self.coef.T + self.intercept)
         scores[:, ~fitted] = scores[:, fitted].min(axis=1, keepdims=True)
         return scores
+
+    def summed_size(self, points: Points) -> float:
+        if not self.fitted.any():
+            return 0.0
+        # by the inequality of Cauchy and Schwarz
+        size = np.sqrt(row_norms_squared(points).mean() * row_norms_squared(self.coef).max())
+        return float(size + np.abs(self.intercept).max())
 
     def with_classes(self, places: Indices, n_classes: int) -> LinearExpert:
         return replace(

@@ -10,9 +10,11 @@ from seqmed import margin_state
 from seqmed.arrays import Array, Indices, Mask, Points, no_rows, take_rows
 from seqmed.batch import Rows, UpdateInfo
 from seqmed.classes import ClassCounts, moved, no_classes
+from seqmed.graph import propagation
 from seqmed.graph.graph_state import GraphState
 from seqmed.graph.neighbours import empty_lists
 from seqmed.graph.propagation import GraphInfo
+from seqmed.late_rows import KeptLabels, LateLabels, compare_labels, equal_rows
 from seqmed.margin_state import MarginParameters, MarginState
 from seqmed.mixture import column_scales, weighting
 from seqmed.mixture.change import Change
@@ -22,6 +24,7 @@ from seqmed.mixture.record import (
     ScoreRecord,
     Scores,
     ScoreScales,
+    SummedSizes,
     empty_record,
     first_score_scales,
     measured_score_scales,
@@ -133,6 +136,7 @@ class MixtureInfo(NamedTuple):
     refitted : weights of the refitted experts.
     change : the change of the concept that was found; None if there was none.
     revoked : whether the last new start was revoked.
+    late_labels : numbers of the late labels; None if they were not late.
     """
 
     graph: GraphInfo
@@ -143,6 +147,7 @@ class MixtureInfo(NamedTuple):
     refitted: tuple[float, ...]
     change: Change | None = None
     revoked: bool = False
+    late_labels: LateLabels | None = None
 
 
 def begin(
@@ -210,6 +215,18 @@ def with_classes(
     )
 
 
+def kept_labels(state: MixtureState, points: Points, codes: Indices) -> KeptLabels:
+    """Return what the kept rows tell about late labels ``codes`` (m,), -1 for new classes.
+
+    Kept rows are those of the graph, of the window of the margin expert, and the recent rows.
+    """
+    graph, recent, window = state.graph, state.recent, state.margin.posterior.window
+    in_window = state.margin.counts.own_classes(window.signs)
+    found = propagation.kept_labels(graph, graph.rows.metric.store(points), codes)
+    found = found.joined(compare_labels(equal_rows(recent.points, points), recent.codes, codes))
+    return found.joined(compare_labels(equal_rows(window.points, points), in_window, codes))
+
+
 def expert_scores(state: MixtureState, points: Points, used: Choice | None = None) -> Scores:
     """Return the scores of the experts, zeros for those whose weight in a choice is 0."""
     nothing = np.zeros((points.shape[0], state.counts.size))
@@ -274,7 +291,18 @@ def measured_scales_of(state: MixtureState, slots: Indices) -> ScoreScales:
     if state.probes.shape[0]:
         of_probes = left_out_scores(state, state.probes, slots)
         scores = Scores(*map(np.concatenate, zip(of_probes, scores, strict=True)))
-    return measured_score_scales(scores.take(scores.finite), counts, state.by_counts)
+    sizes = summed_sizes(state)
+    return measured_score_scales(scores.take(scores.finite), counts, state.by_counts, sizes)
+
+
+def summed_sizes(state: MixtureState) -> SummedSizes:
+    """Return the sizes of the terms of the scores, at the last unlabeled or labeled rows."""
+    points = state.probes if state.probes.shape[0] else state.recent.points[-PROBES:]
+    if not points.shape[0]:
+        return SummedSizes(0.0, np.zeros(len(state.refitted)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        refitted = np.array([expert.summed_size(points) for expert in state.refitted])
+        return SummedSizes(margin_state.summed_size(state.margin, points), refitted)
 
 
 def class_scores(state: MixtureState, points: Points) -> Array:

@@ -1,0 +1,141 @@
+"""Rows of late and retracted labels, which are found by their values among the kept rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from seqmed.arrays import Array, Indices, Mask, Points, no_indices, row_keys
+
+# Differences that are attributed to rounding: relative to the value itself, and relative to the
+# largest value of the row.
+SAME_VALUE, SAME_SUM = 1e-10, 1e-14
+
+_identified: ContextVar[bool] = ContextVar("identified", default=False)
+
+
+class LateLabels(NamedTuple):
+    """Number of late labels by the rows they belong to.
+
+    Attributes
+    ----------
+    n_found : labels of rows that are kept without a label.
+    n_not_found : labels of rows that are not kept; they are learned too.
+    n_already_known : labels that their rows have already; they change nothing.
+    """
+
+    n_found: int
+    n_not_found: int
+    n_already_known: int
+
+
+class KeptLabels(NamedTuple):
+    """What is known of the rows of m late labels.
+
+    Attributes
+    ----------
+    free : (m,) mask of the labels whose row is kept without a label.
+    same : (m,) mask of the labels whose row is kept with this label.
+    other : (m,) class of a kept row of equal values with another label, -1 if there is none.
+    """
+
+    free: Mask
+    same: Mask
+    other: Indices
+
+    def joined(self, others: KeptLabels) -> KeptLabels:
+        """Return what is known by either of two stores of rows."""
+        other = np.where(self.other >= 0, self.other, others.other)
+        return KeptLabels(self.free | others.free, self.same | others.same, other)
+
+
+@contextmanager
+def identified_rows() -> Iterator[None]:
+    """Learn late labels without a search for their rows, which the caller has identified by ids.
+
+    Rows of equal values are then different rows, which may have different labels.
+    """
+    token = _identified.set(True)
+    try:
+        yield
+    finally:
+        _identified.reset(token)
+
+
+def are_identified() -> bool:
+    """Whether the caller has identified the rows of late labels."""
+    return _identified.get()
+
+
+def compare_labels(
+    equal: Sequence[Sequence[int] | Indices], kept: NDArray[np.integer], codes: Indices
+) -> KeptLabels:
+    """Return what is known of the rows of late labels.
+
+    A kept row without a label is used for one late label only.
+
+    Parameters
+    ----------
+    equal : for each label, the kept rows of equal values.
+    kept : classes of the kept rows, -1 for rows without a label.
+    codes : (m,) classes of the late labels, -1 for new classes.
+    """
+    free, same = np.zeros((2, codes.size), dtype=bool)
+    other, used = np.full(codes.size, -1), set()
+    for row, places in enumerate(equal):
+        own = kept[np.asarray(places, dtype=np.intp)]
+        unused = next((each for each in places if kept[each] < 0 and each not in used), None)
+        if unused is not None:
+            used.add(unused)
+            free[row] = True
+        labeled = own[own >= 0]
+        same[row] = codes[row] >= 0 and (labeled == codes[row]).any()
+        other[row] = next((each for each in labeled if each != codes[row]), -1)
+    return KeptLabels(free, same, other)
+
+
+def equal_rows(kept: Points, points: Points) -> list[Indices]:
+    """Return the indices of the kept rows that equal each of m rows.
+
+    Dense rows may differ by rounding if no row is exactly equal: a transformer may round a single
+    row differently from the same row in a batch.
+    """
+    places: dict[object, list[int]] = {}
+    for place, key in enumerate(row_keys(kept)):
+        places.setdefault(key, []).append(place)
+    found = [np.array(places.get(key, ()), dtype=np.intp) for key in row_keys(points)]
+    missing = [row for row, each in enumerate(found) if not each.size]
+    if not missing or sp.issparse(points) or not kept.shape[0]:
+        return found
+    # rows that are close have similar sums of weighted values
+    weights = np.random.default_rng(0).random(points.shape[1])
+    sums = kept @ weights
+    order = np.argsort(sums)
+    for row in missing:
+        middle, slack = points[row] @ weights, 2.0 * (allowed(points[row]) @ weights)
+        first, last = np.searchsorted(sums[order], [middle - slack, middle + slack])
+        candidates = np.sort(order[first:last])
+        close = close_rows(kept[candidates], points[row]) if candidates.size else no_indices()
+        found[row] = candidates[np.flatnonzero(close)]
+    return found
+
+
+def close_rows(points: Array, row: Array) -> Mask:
+    """Return a mask (n,) of the points that differ from a row, (p,), by no more than rounding.
+
+    Ten digits of every value must agree. For small values, the tolerance is relative to the largest
+    value of the row.
+    """
+    return np.asarray((np.abs(points - row) <= allowed(row)).all(axis=1))
+
+
+def allowed(row: Array) -> Array:
+    """Return the differences from the values of a row, (p,), that rounding may cause."""
+    sizes = np.abs(row)
+    return np.asarray(np.maximum(SAME_VALUE * sizes, SAME_SUM * sizes.max(initial=0.0)))
