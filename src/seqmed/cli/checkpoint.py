@@ -16,8 +16,8 @@ from seqmed.measures import Interval, wilson_interval
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.pipelines.transformers import transformed
 from seqmed.streams import Dialect, EncoderCheck, LabelColumn, Position, Stream
-from seqmed.streams.labels import BOOLEAN, INTEGER, STRING
-from seqmed.streams.stored import read_stored, refuse_stored
+from seqmed.streams.label_column import BOOLEAN, INTEGER, STRING
+from seqmed.streams.positions import read_stored, refuse_stored
 from seqmed.tables.encoder import TableEncoder
 
 # Types of labels on the command line by the kind of their dtype.

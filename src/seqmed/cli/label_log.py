@@ -14,7 +14,7 @@ from seqmed.labeling.ledger import Ledger, current_labels
 from seqmed.labeling.log import LabelLog, from_json_lines, to_json_lines
 from seqmed.labeling.rows import shown_text
 from seqmed.model_file.files import read_file, write_output
-from seqmed.streams.labels import STRING, label_of, text_label
+from seqmed.streams.label_column import STRING, label_of, text_label
 
 
 def as_label(progress: Progress) -> Callable[[str], Any]:

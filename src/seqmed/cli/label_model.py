@@ -14,7 +14,7 @@ from seqmed.cli.reading import Reading
 from seqmed.labeling.learner import LabelLearner
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.streams import LabelColumn
-from seqmed.streams.labels import STRING
+from seqmed.streams.label_column import STRING
 
 # Label column of a new model.
 DEFAULT_LABEL = "label"

@@ -16,8 +16,8 @@ from seqmed.labeling.events import as_one_line
 from seqmed.labeling.rows import Pool, Rows
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.streams import Stream
-from seqmed.streams.cell_checks import AllColumnsCheck
-from seqmed.streams.errors import listed
+from seqmed.streams.columns import AllColumnsCheck
+from seqmed.tables.messages import listed
 
 # Rows that are read at once.
 ROWS_AT_ONCE = 2000

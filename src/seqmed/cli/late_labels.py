@@ -22,9 +22,10 @@ from seqmed.cli.prequential import Learner, predict_labeled, score
 from seqmed.cli.reading import Reading
 from seqmed.cli.terminal import counted, tell_skipped
 from seqmed.streams import LabelColumn, Stream, StreamBatch
-from seqmed.streams.errors import listed, notice, shown
-from seqmed.streams.labels import Label, label_of, whole
-from seqmed.tables.texts import cell_text
+from seqmed.streams.faults import notice
+from seqmed.streams.label_column import Label, label_of, whole
+from seqmed.tables.cells import cell_text
+from seqmed.tables.messages import listed, shown
 
 
 def learn_late(

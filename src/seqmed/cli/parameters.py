@@ -15,7 +15,7 @@ from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.pipelines.table_pipeline import make_stream_pipeline
-from seqmed.streams.labels import DEFAULT_MARKER
+from seqmed.streams.label_column import DEFAULT_MARKER
 from seqmed.tables.encoder import TableEncoder
 from seqmed.tables.words import COUNTS
 

@@ -31,8 +31,9 @@ from seqmed.cli.log import PendingLines
 from seqmed.cli.reading import Reading
 from seqmed.cli.terminal import counted, percent, tell_skipped
 from seqmed.pipelines.stream_pipeline import StreamPipeline
-from seqmed.streams import Stream, StreamBatch, likely_typo
-from seqmed.streams.errors import notice
+from seqmed.streams import Stream, StreamBatch
+from seqmed.streams.faults import notice
+from seqmed.tables.messages import likely_typo
 
 # Seconds of work for every second of saving.
 WORK_PER_SAVE = 20
