@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array
-from seqmed.label_dtypes import aligned, canonical
 from seqmed.labels import split_labels
 
 
@@ -99,7 +98,7 @@ class ClassRegistry:
 
         return replace(
             self,
-            classes=canonical(self.classes[kept]),
+            classes=self.classes[kept],
             counts=counts[kept],
             weights=less(self.weights, weights),
             discounted=less(self.discounted, discounted),
@@ -262,7 +261,6 @@ def find(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
     """Return the index of every label in sorted classes of the same type, -1 if it is not found."""
     if values.size == 0 or classes.size == 0:
         return np.full(values.size, -1, dtype=np.intp)
-    values, classes = aligned(values, classes)
     places = np.minimum(np.searchsorted(classes, values), classes.size - 1)
     return np.where(classes[places] == values, places, -1)
 
@@ -271,4 +269,4 @@ def union(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
     """Return the sorted classes of two arrays of labels of the same type."""
     if not first.size or not second.size:
         return np.unique(first if first.size else second)
-    return canonical(np.union1d(*aligned(first, second)))
+    return np.union1d(first, second)

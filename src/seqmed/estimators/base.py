@@ -17,7 +17,6 @@ from seqmed.batch import Rows
 from seqmed.classes import ClassRegistry
 from seqmed.estimators.batch_validation import BatchValidator
 from seqmed.estimators.validation import MatrixLike, checked_rows, in_format
-from seqmed.label_dtypes import aligned
 from seqmed.snapshots import snapshot
 from seqmed.uncertainty import Uncertainty
 
@@ -250,8 +249,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         if not labeled.all():
             X = _safe_indexing(*indexable(X), np.flatnonzero(labeled))
         weights = None if sample_weight is None else np.asarray(sample_weight)[labeled]
-        predicted, labels = aligned(model.predict(X), labels)
-        return float(np.average(predicted == labels, weights=weights))
+        return float(np.average(model.predict(X) == labels, weights=weights))
 
     # -- rows to predict -------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from seqmed.batch import Rows
 from seqmed.classes import ClassRegistry, find, union
 from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.validation import equal_parameters, is_estimator
-from seqmed.label_dtypes import as_objects, typed
+from seqmed.labels import as_objects, typed_labels
 from seqmed.mixture.margin_expert import check_type
 from seqmed.mixture.mini_batches import MiniBatch
 
@@ -86,7 +86,7 @@ class PartialFitExpert:
         if known is None or isinstance(self.estimator, StreamClassifier):
             return
         classes = mini_batch.registry.classes
-        new = classes[find(classes, typed(np.asarray(known))) < 0]
+        new = classes[find(classes, typed_labels(np.asarray(known))) < 0]
         if new.size:
             raise ValueError(
                 f"y holds {new.tolist()[0]!r}, a class that is new to "
@@ -102,7 +102,7 @@ class PartialFitExpert:
             return found
         with np.errstate(divide="ignore"):  # a class may be declared and have no label yet
             values = self._values(points, len(classes))
-        places = registry.find(typed(np.asarray(classes)))
+        places = registry.find(typed_labels(np.asarray(classes)))
         found[:, places[places >= 0]] = values[:, places >= 0]
         return found
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from seqmed.classes import ClassRegistry
 from seqmed.kernels import KERNELS, RBF, DCMFisher, Kernel, Polynomial, Precomputed, TfIdf
-from seqmed.label_dtypes import is_label_dtype
+from seqmed.labels import is_label_dtype
 from seqmed.model_file.annotations import INTERFACES
 from seqmed.model_file.declarations import COLUMNS, Kept, Rules, column_rules, declare
 
