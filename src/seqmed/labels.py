@@ -258,7 +258,7 @@ def as_float64(values: Labels) -> Labels:
     """Return whole numbers as float64, without negative zero; refuse others."""
     exact: Labels = values.astype(np.float64)
     if (exact != values).any():
-        raise inexact(values[exact != values][0])
+        raise refusal_of_inexact(values[exact != values][0])
     if np.isinf(exact).any():
         raise ValueError("Input y contains infinity or a value too large for dtype('float64').")
     broken = exact[exact % 1 != 0]
@@ -278,11 +278,11 @@ def exact_float(label: Any) -> float:
     except OverflowError:
         exact = False
     if not exact:
-        raise inexact(label)
+        raise refusal_of_inexact(label)
     return float(value)
 
 
-def inexact(label: Any) -> ValueError:
+def refusal_of_inexact(label: Any) -> ValueError:
     """Return the error for a number that float64 cannot hold exactly."""
     return ValueError(
         f"y holds floats and {label!r}, which float64 cannot represent exactly, expected numbers "
@@ -370,7 +370,7 @@ def typed_labels(values: Labels, known: Labels | None = None) -> Labels:
         values = in_own_type(values)
     except ValueError as error:
         raise ValueError(f"{error} The classes so far are {described(known)}.") from None
-    return fitted(values, known)
+    return in_known_type(values, known)
 
 
 def in_own_type(values: Labels) -> Labels:
@@ -381,7 +381,7 @@ def in_own_type(values: Labels) -> Labels:
     return own.array(as_objects(map(own.plain, values)) if values.dtype == object else values)
 
 
-def fitted(values: Labels, known: Labels) -> Labels:
+def in_known_type(values: Labels, known: Labels) -> Labels:
     """Return labels in the type of the known classes; refuse labels it cannot hold exactly."""
     own, wanted = type_of(values), type_of(known)
     try:

@@ -175,7 +175,7 @@ class Borders:
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def rows_of(table: Any, rows: NDArray[np.intp]) -> Any:
+def selected_rows(table: Any, rows: NDArray[np.intp]) -> Any:
     """Return some rows of a table, without a copy if they follow one another."""
     if rows.size and rows[-1] - rows[0] + 1 == rows.size:
         return table.slice(int(rows[0]), rows.size)

@@ -20,8 +20,8 @@ from pyarrow import compute, ipc, parquet, types
 
 from seqmed.streams import inputs
 from seqmed.streams.faults import Fault, StreamError, notice, refusing
-from seqmed.streams.inputs import Allowance, Bytes, check_limit, counted, read_exactly
-from seqmed.streams.pieces import Cells, Piece, Start, Wanted, as_texts, check_column_names
+from seqmed.streams.inputs import Allowance, Bytes, check_limit, counting, read_exactly
+from seqmed.streams.pieces import Cells, Piece, Start, Wanted, check_column_names, decoded_texts
 from seqmed.tables.messages import listed, shown
 
 # First bytes of an Arrow file, and of a stream of record batches.
@@ -146,7 +146,7 @@ class Columnar:
 
 def readable(column: Any, name: str) -> tuple[Any, list[tuple[int, Fault]]]:
     """Return a column with its bytes as texts, and its bad cells, which are null."""
-    return as_texts(column, name) if types.is_binary(column.type) else (column, [])
+    return decoded_texts(column, name) if types.is_binary(column.type) else (column, [])
 
 
 def has_width(kind: Any) -> bool:
@@ -284,7 +284,7 @@ def open_arrow(content: Bytes, name: str, size: int | None) -> Iterator[Columnar
     size : bytes of the file; None for a pipe.
     """
     allowance = Allowance(name, size or 0)
-    read = content.read if size is not None else counted(content.read, allowance.store)
+    read = content.read if size is not None else counting(content.read, allowance.store)
     with refusing(name, "Arrow"):
         if content.start.startswith(FILE_MARK[:6]):
             read_exactly(read, len(FILE_MARK))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from seqmed.streams.faults import Fault, StreamError, notice
-from seqmed.streams.label_column import LabelColumn, TextLabels, read_labels
+from seqmed.streams.label_column import LabelColumn, TextLabels, labels_in
 from seqmed.streams.pieces import Cells, Piece, Table, Wanted, column_of
 from seqmed.tables.encoder import TableEncoder
 from seqmed.tables.kinds import DROP, ColumnKind
@@ -249,7 +249,7 @@ class PieceReader:
                 faults.setdefault(row, fault._replace(line=piece.line_of(row)))
         labels = None
         if self._label is not None:
-            labels = read_labels(column_of(table, self._label.name, size), self._label)
+            labels = labels_in(column_of(table, self._label.name, size), self._label)
         return CheckedPiece(table, features, labels, self._borders(table, size), faults)
 
     def read_unchosen(self, piece: Piece) -> tuple[CheckedPiece, Piece]:

@@ -38,9 +38,9 @@ from seqmed.streams.pieces import (
     Text,
     TextTable,
     Wanted,
-    as_texts,
     check_column_names,
     column_of,
+    decoded_texts,
     places,
 )
 from seqmed.tables.messages import shown
@@ -194,7 +194,7 @@ class Records:
             cells = pa.concat_tables([table, cells]).take(pa.array(order))
         columns = []
         for name in self._chosen:
-            column, bad = as_texts(column_of(cells, name, cells.num_rows), name)
+            column, bad = decoded_texts(column_of(cells, name, cells.num_rows), name)
             columns.append(column)
             faults += bad
         return Cells(pa.table(columns, schema=self._schema(pa.string())), faults)

@@ -208,14 +208,14 @@ def opened(source: Input) -> Iterator[Bytes]:
         with gzip.GzipFile(fileobj=handle) if source.compressed else handle as content:
             read: Callable[[int], bytes] = content.read
             if source.compressed:
-                read = counted(read, Allowance(source.name, size).spend)
+                read = counting(read, Allowance(source.name, size).spend)
             with refusing(source.name, "text"):
                 start = content.read(LONGEST_START)
                 content.seek(0)
             yield Bytes(read, content.seek, lambda: min(handle.tell() / max(size, 1), 1.0), start)
 
 
-def counted(read: Callable[[int], bytes], count: Callable[[int], None]) -> Callable[[int], bytes]:
+def counting(read: Callable[[int], bytes], count: Callable[[int], None]) -> Callable[[int], bytes]:
     """Return a function like ``read`` that calls ``count`` with the number of bytes."""
 
     def read_and_count(size: int) -> bytes:

@@ -130,7 +130,7 @@ class TextLabels(NamedTuple):
         }
 
 
-def read_labels(cells: Any, column: LabelColumn) -> TextLabels:
+def labels_in(cells: Any, column: LabelColumn) -> TextLabels:
     """Return the labels in an array of cells."""
     codes, values = coded(cells)
     texts = [label_text(value, column.unlabeled) for value in values]

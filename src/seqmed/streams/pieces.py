@@ -148,7 +148,7 @@ def coded(column: Any) -> tuple[NDArray[np.intp], list[Any]]:
     return codes, values
 
 
-def as_texts(column: Any, name: str) -> tuple[Any, list[tuple[int, Fault]]]:
+def decoded_texts(column: Any, name: str) -> tuple[Any, list[tuple[int, Fault]]]:
     """Return a column of bytes as texts, null where they are too long or not UTF-8, and the faults.
 
     Parameters

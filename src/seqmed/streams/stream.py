@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqmed.streams.batches import Borders, Part, StreamBatch, as_batch, rows_of, stacked
+from seqmed.streams.batches import Borders, Part, StreamBatch, as_batch, selected_rows, stacked
 from seqmed.streams.columnar import CONTINUES, FILE_MARK, open_arrow, open_parquet
 from seqmed.streams.columns import CellCheck, InputColumns, PieceReader
 from seqmed.streams.delimited import Delimited
@@ -31,7 +31,7 @@ DEFAULT_BATCH_SIZE = 500
 SIGNATURES = {b"PAR1": "a Parquet file", b"\x1f\x8b": "compressed"}
 
 
-class Event(NamedTuple):
+class ReadEvent(NamedTuple):
     """Something read from an input.
 
     Parameters
@@ -193,19 +193,19 @@ class Stream:
             yield self._finish_batch(self._files)
         self.position = self._files
 
-    def _events(self) -> Iterator[Event]:
+    def _events(self) -> Iterator[ReadEvent]:
         """Yield the pieces and the end of every input, in order."""
         for number, read in enumerate(self._reads):
             if read.content is None:
-                yield Event(number)
+                yield ReadEvent(number)
                 continue
             cursor = Cursor(*read)
             with self._open(read.source, tell=self._tell) as table:
                 if self._label_required:
                     self._refuse_without_label(number, table)
                 for piece in table.pieces(read.start):
-                    yield Event(number, cursor, table, piece, table.fraction())
-            yield Event(number, cursor, table)
+                    yield ReadEvent(number, cursor, table, piece, table.fraction())
+            yield ReadEvent(number, cursor, table)
 
     def _refuse_without_label(self, number: int, first: Table) -> None:
         """Refuse files of which none has the label column, before any of them is read.
@@ -234,12 +234,12 @@ class Stream:
             "no labels yet, pass --no-labels."
         )
 
-    def _decide(self, events: Iterator[Event]) -> list[Event]:
+    def _decide(self, events: Iterator[ReadEvent]) -> list[ReadEvent]:
         """Read the rows of the first batch and let the check choose columns; return what was read.
 
         The columns are those of the first file that has rows.
         """
-        read: list[Event] = []
+        read: list[ReadEvent] = []
         tables: list[Any] = []
         first, names = -1, dict[str, None]()
         borders = Borders(*self._sizes_of_batches, warn=False)
@@ -259,7 +259,7 @@ class Stream:
             for rows in borders.cut(piece.borders, good, ""):
                 if rows is None:
                     break
-                tables.append(rows_of(features, rows))
+                tables.append(selected_rows(features, rows))
                 borders.held += rows.size
             else:
                 continue
@@ -269,7 +269,7 @@ class Stream:
         self._undecided = False
         return read
 
-    def _take(self, piece: Piece, event: Event) -> Iterator[tuple[StreamBatch, float]]:
+    def _take(self, piece: Piece, event: ReadEvent) -> Iterator[tuple[StreamBatch, float]]:
         """Hold the good rows of a piece; yield the batches that they complete.
 
         With each batch, yield the fraction of the piece that precedes its end.
@@ -297,13 +297,13 @@ class Stream:
             done = last
             if rows.size:
                 kept = {
-                    name: rows_of(table.select([name]), rows).column(0).to_pylist()
+                    name: selected_rows(table.select([name]), rows).column(0).to_pylist()
                     if name in table.column_names
                     else [None] * rows.size
                     for name in self._reader.kept
                 }
                 own = None if labels is None else labels.of(rows)
-                part = Part(rows_of(features, rows), kept, own, event.number, rows + first)
+                part = Part(selected_rows(features, rows), kept, own, event.number, rows + first)
                 self._held.append(part)
                 self._borders.held += rows.size
         self._advance(piece, done, size, bad, faults, cursor)

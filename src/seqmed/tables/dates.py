@@ -80,7 +80,7 @@ def date_cells(
     if not types.is_string(array.type):  # dates such as 20240131
         array = pa.array(cells.strings(array, missing), pa.string())
     array = cells.cleaned(array, missing)
-    times = parsed(array, form)
+    times = parsed_dates(array, form)
     bad = np.isnan(times) & cells.valid(array)
     return (
         without(times, missing_times(form, tuple(missing))),
@@ -96,11 +96,11 @@ def without(times: Array, marked: Array) -> Array:
 @lru_cache(maxsize=64)
 def missing_times(form: str, missing: tuple[str, ...]) -> Array:
     """Return the strings that mark a missing cell and are dates."""
-    times = parsed(pa.array([word.strip() for word in missing], pa.string()), form)
+    times = parsed_dates(pa.array([word.strip() for word in missing], pa.string()), form)
     return times[~np.isnan(times)]
 
 
-def parsed(strings: Any, form: str) -> Array:
+def parsed_dates(strings: Any, form: str) -> Array:
     """Return strings as seconds, NaN for those that are no date. ISO 8601 is always accepted."""
     if not form:
         return iso_dates(strings)
