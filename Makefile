@@ -6,15 +6,19 @@ BIN := .venv/bin
 READY := .venv/.ready
 # Two processes share two cores: more BLAS threads than that only wait for each other.
 WORKERS ?= 2
+# For test-installs: all, newest, or versions such as "3.11 3.12".
+PYTHONS ?= all
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-all test-browser screenshots check bench clean
+.PHONY: help demo paper test test-all test-browser test-installs screenshots check bench clean
 
 help:
 	@echo "make demo      SeqGraphMED beside other classifiers, and the paper's figures in short"
+	@echo "make paper     the paper's figures in full, and RESULTS.md: hours"
 	@echo "make test      run the tests, except those marked exhaustive (5 minutes on 2 cores)"
 	@echo "make test-all  run all tests, then the solver's without compilation"
 	@echo "make test-browser  run the tests of the labeling page in Chromium; as root, install it first"
+	@echo "make test-installs  install without constraints: every Python, lowest versions, no home (5 minutes)"
 	@echo "make screenshots   take the screenshots of docs/labeling.md"
 	@echo "make check     style, types, import rules"
 	@echo "make bench     speed, side by side with other libraries"
@@ -22,7 +26,10 @@ help:
 
 demo: $(READY)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python examples/digits_stream.py --out demo
-	$(BIN)/seqmed reproduce all --quick --out demo
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m paper all --quick --out demo
+
+paper: $(READY)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m paper all --ours --exact --trials 50 --report RESULTS.md
 
 test: $(READY)
 	$(PYTEST) -m "not exhaustive"
@@ -40,6 +47,9 @@ test-browser: $(READY)
 	mkdir -p $(AXE)
 	tests/browser/install.sh $(AXE)
 	$(BROWSER)
+
+test-installs:
+	$(PYTHON) tests/installs/check_installs.py $(PYTHONS)
 
 screenshots: $(READY)
 	mkdir -p $(AXE)

@@ -46,9 +46,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from threadpoolctl import threadpool_limits
 
+from paper import data
 from seqmed import SeqLapMED, SeqMED
 from seqmed.active import query
-from seqmed.experiments import isolet
 
 MODELS = {"SeqMED": SeqMED, "SeqLapMED": SeqLapMED}
 STREAMS = ("usps", "isolet", "sms_spam")
@@ -103,10 +103,10 @@ def load_usps(generator) -> Rows:
 
 def load_isolet(generator) -> Rows:
     """Return ISOLET's letters, five training speakers to a batch, speakers in a random order."""
-    arrays = isolet.load_arrays(data_file("isolet.npz").parent, download=False)
-    X, X_test = (arrays[name] * isolet.UNIT for name in ("X_train", "X_test"))
+    arrays = data.load_isolet(data_file("isolet.npz").parent, download=False)
+    X, X_test = (arrays[name] * data.UNIT for name in ("X_train", "X_test"))
     y, y_test = (arrays[name].astype(int) for name in ("y_train", "y_test"))
-    speakers = isolet.speakers()[: len(y)]
+    speakers = data.speakers()[: len(y)]
     groups = generator.permutation(np.unique(speakers)).reshape(-1, 5)
     batches = [generator.permutation(np.flatnonzero(np.isin(speakers, group))) for group in groups]
     bounds = tuple(np.cumsum([0, *map(len, batches)]).tolist())

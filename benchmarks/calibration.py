@@ -32,8 +32,8 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
+from paper import data
 from seqmed import SeqLapMED, SeqMED
-from seqmed.experiments import isolet
 
 N_BINS = 15
 BATCH, LABELED = 200, 0.1
@@ -58,8 +58,8 @@ class Part(NamedTuple):
 def load(name: str, seed: int, quick: bool) -> list[Part]:
     """Return the batches of a stream; ``seed`` draws the labels shown, and USPS's order."""
     if name == "isolet":
-        arrays = isolet.load_arrays(data_file("isolet.npz").parent, download=False)
-        batches = isolet.isolet_stream(arrays).batches
+        arrays = data.load_isolet(data_file("isolet.npz").parent, download=False)
+        batches = data.isolet_stream(arrays).batches
         parts = [Part(batch.X, batch.y, batch.shown) for batch in batches]
         return parts[:8] if quick else parts
     rng = np.random.default_rng(seed)

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ import numpy as np
 import sklearn
 
 import seqmed
+
+# For `paper`, whose data some programs use.
+sys.path.append(str(Path(__file__).parents[1]))
 
 
 def parse(doc: str) -> argparse.Namespace:

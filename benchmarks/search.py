@@ -73,16 +73,13 @@ def run(task: tuple[str, int], n_batches: int | None) -> dict[str, Any]:
         ]
         search = PrequentialSearch(estimator, grid)
         found, seconds = follow(search, parts)
-        mixture = PrequentialSearch(estimator, grid, combine="mixture")
-        mixed, _ = follow(mixture, parts)
     curves = np.array([curve for curve, _ in alone])
     half = curves.shape[1] // 2
     result: dict[str, Any] = {"stream": name, "seed": seed, "chosen": search.best_params_}
-    for title, curve in (("best", found), ("mixture", mixed)):
-        result[title] = {
-            "accuracy": curve.mean(), "behind": curves.mean(axis=1).max() - curve.mean(),
-            "behind_late": curves[:, half:].mean(axis=1).max() - curve[half:].mean(),
-        }  # fmt: skip
+    result |= {
+        "accuracy": found.mean(), "behind": curves.mean(axis=1).max() - found.mean(),
+        "behind_late": curves[:, half:].mean(axis=1).max() - found[half:].mean(),
+    }  # fmt: skip
     costs = [cost for _, cost in alone]
     return result | {
         "candidates": curves.mean(axis=1), "seconds": seconds, "seconds_alone": costs,
@@ -108,18 +105,16 @@ def main():
     for name in names:
         own = [each for each in runs if each["stream"] == name]
         row = [name]
-        for title in ("best", "mixture"):
-            for what in ("behind", "behind_late"):
-                value = mean_and_error([each[title][what] for each in own])
-                row.append(f"{value['mean']:+.2f} ± {value['error']:.2f}")
+        for what in ("behind", "behind_late"):
+            value = mean_and_error([each[what] for each in own])
+            row.append(f"{value['mean']:+.2f} ± {value['error']:.2f}")
         candidates = np.mean([each["candidates"] for each in own], axis=0)
         row.append(f"{candidates.min():.1f} to {candidates.max():.1f}")
         row.append(f"{np.mean([each['cost'] for each in own]):.1f}")
         row.append(f"{np.mean([each['dropped'] for each in own]):.1f}")
         rows.append([*row, "; ".join(as_text(each["chosen"]) for each in own)])
     header = (
-        "stream", "best behind", "second half", "mixture behind", "second half", "candidates",
-        "cost", "dropped", "chosen",
+        "stream", "behind", "second half", "candidates", "cost", "dropped", "chosen",
     )  # fmt: skip
     print_table(header, rows)
     write_json(options.out, {"quick": options.quick, "runs": runs})

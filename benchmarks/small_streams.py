@@ -18,7 +18,7 @@ import numpy as np
 from common import data_file
 from sklearn.feature_extraction.text import HashingVectorizer
 
-from seqmed.experiments import data, isolet
+from paper import data
 
 BATCH = 200
 MEASURED_BATCHES = 10
@@ -36,8 +36,8 @@ class Part(NamedTuple):
 def load(name: str, seed: int, n_batches: int | None = None) -> list[Part]:
     """Return the batches of a stream; ``seed`` draws orders and the labels shown."""
     if name == "isolet":
-        arrays = isolet.load_arrays(data_file("isolet.npz").parent, download=False)
-        batches = isolet.isolet_stream(arrays).batches
+        arrays = data.load_isolet(data_file("isolet.npz").parent, download=False)
+        batches = data.isolet_stream(arrays).batches
         return [Part(batch.X, batch.y, batch.shown) for batch in batches][:n_batches]
     if name in ("categorical", "sphere", *SHELLS):
         kind = data.categorical_stream if name == "categorical" else data.sphere_stream

@@ -50,9 +50,9 @@ from sklearn.semi_supervised import LabelSpreading
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
+from paper import data
 from seqmed import SeqLapMED, SeqMED
 from seqmed.dual import DualProblem, solve
-from seqmed.experiments import data, isolet
 from seqmed.graph import laplacian as graphs
 from seqmed.kernels import RBF, TfIdf
 
@@ -221,8 +221,8 @@ def letters(quick: bool) -> Iterator[Result]:
     if "SEQMED_DATA" not in os.environ:
         print("ISOLET is left out: SEQMED_DATA names no folder.", flush=True)
         return
-    arrays = isolet.load_arrays(data_file("isolet.npz").parent, download=False)
-    parts = isolet.isolet_stream(arrays).batches[: 6 if quick else 24]
+    arrays = data.load_isolet(data_file("isolet.npz").parent, download=False)
+    parts = data.isolet_stream(arrays).batches[: 6 if quick else 24]
 
     def ours(**options):
         model = SeqLapMED(

@@ -33,8 +33,8 @@ from common import data_file, mean_and_error, print_table, write_json
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from threadpoolctl import threadpool_limits
 
+from paper import data
 from seqmed import GraphPropagation, SeqGraphMED, SeqMED
-from seqmed.experiments import isolet
 
 TASKS = ("usps", "isolet-26", "elec2", "sms_spam")
 METHODS = {
@@ -82,8 +82,8 @@ def load_usps(quick: bool) -> Rows:
 
 def load_isolet(quick: bool) -> Rows:
     """Return ISOLET's 26 letters in their original order."""
-    arrays = isolet.load_arrays(data_file("isolet.npz").parent, download=False)
-    stream = isolet.isolet_stream(arrays)
+    arrays = data.load_isolet(data_file("isolet.npz").parent, download=False)
+    stream = data.isolet_stream(arrays)
     batches = stream.batches[: 12 if quick else None]
     bounds = tuple(np.cumsum([0, *(len(batch.y) for batch in batches)]).tolist())
     letters = arrays["y_train"].astype(int)[: bounds[-1]]

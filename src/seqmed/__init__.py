@@ -12,17 +12,15 @@ if TYPE_CHECKING:
     from seqmed.estimators.seqlapmed import SeqLapMED
     from seqmed.estimators.seqmed import SeqMED
     from seqmed.model_file import load, save
-    from seqmed.pipelines.stream_pipeline import InputDriftWarning, StreamPipeline
-    from seqmed.pipelines.table_pipeline import make_stream_pipeline
     from seqmed.selection.search import PrequentialSearch
     from seqmed.selection.splitting import SemiSupervisedSplit
     from seqmed.tables.encoder import TableEncoder
+    from seqmed.tables.stream_pipeline import StreamPipeline, make_stream_pipeline
 
 __version__ = "0.1.0"
 
 __all__ = [
     "GraphPropagation",
-    "InputDriftWarning",
     "PrequentialSearch",
     "SemiSupervisedSplit",
     "SeqGraphMED",
@@ -41,16 +39,15 @@ __all__ = [
 # takes about a second and would delay every shell completion.
 MODULES = {
     "GraphPropagation": "estimators.graph_propagation",
-    "InputDriftWarning": "pipelines.stream_pipeline",
     "PrequentialSearch": "selection.search",
     "SemiSupervisedSplit": "selection.splitting",
     "SeqGraphMED": "estimators.seqgraphmed",
     "SeqLapMED": "estimators.seqlapmed",
     "SeqMED": "estimators.seqmed",
-    "StreamPipeline": "pipelines.stream_pipeline",
+    "StreamPipeline": "tables.stream_pipeline",
     "TableEncoder": "tables.encoder",
     "load": "model_file",
-    "make_stream_pipeline": "pipelines.table_pipeline",
+    "make_stream_pipeline": "tables.stream_pipeline",
     "save": "model_file",
 }
 

@@ -9,7 +9,6 @@ at least b / (a + b).
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -135,9 +134,8 @@ def named_class(name: str, names: Mapping[str, Any]) -> Any:
 def parse_costs(texts: Sequence[str], names: Mapping[str, Any]) -> dict[tuple[Any, Any], float]:
     """Return costs by true and predicted class from texts TRUE:PREDICTED=NUMBER.
 
-    The number follows the last equal sign. A colon in the name of a class is recognised if only one
-    way to read the text has two known classes. Otherwise, write the names in double quotes, and a
-    double quote within a name twice.
+    The number follows the last equal sign. If a name contains colons, the text must be readable as
+    two known classes in one way only.
 
     Parameters
     ----------
@@ -168,30 +166,13 @@ def parse_cost(text: str, names: Mapping[str, Any]) -> tuple[tuple[Any, Any], fl
             f"a cost got {text!r}, expected TRUE:PREDICTED=NUMBER with a number of at least 0, for "
             "example spam:ham=5."
         )
-    splits = [quoted] if (quoted := split_quoted(pair)) else all_splits(pair)
+    parts = pair.split(":")
+    splits = [(":".join(parts[:n]), ":".join(parts[n:])) for n in range(1, len(parts))]
     known = [each for each in splits if each[0] in names and each[1] in names]
     if len(known) > 1:
-        ways = " or ".join(f'"{true}":"{predicted}"' for true, predicted in known)
         raise ValueError(
-            f"a cost got {text!r}, which can be read in {len(known)} ways: write the names in "
-            f"double quotes, as {ways}."
+            f"a cost got {text!r}, which can be read in {len(known)} ways, expected one: use "
+            "seqmed.decisions.DecisionRule in Python, which takes the classes one by one."
         )
     true, predicted = known[0] if known else splits[0]
     return (named_class(true, names), named_class(predicted, names)), cost
-
-
-def split_quoted(pair: str) -> tuple[str, str] | None:
-    """Return the two names of a pair that begins with a quoted name or ends with one."""
-    if '"' not in (pair[:1], pair[-1:]):
-        return None
-    try:
-        rows = list(csv.reader([pair], delimiter=":", strict=True))
-    except csv.Error:
-        return None
-    return (rows[0][0], rows[0][1]) if len(rows) == 1 and len(rows[0]) == 2 else None
-
-
-def all_splits(pair: str) -> list[tuple[str, str]]:
-    """Return all ways to split a pair of names at a colon."""
-    colons = [place for place, sign in enumerate(pair) if sign == ":"]
-    return [(pair[:place], pair[place + 1 :]) for place in colons]

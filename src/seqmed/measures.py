@@ -1,7 +1,8 @@
 """Measures of predictions, summed over batches in bounded memory.
 
-Every measure equals that of `sklearn.metrics` on all rows, except the ranking measures of many
-distinct probabilities (`seqmed.ranking`).
+Every measure equals that of `sklearn.metrics` on all rows, except the ranking measures: areas under
+the ROC curve, average precisions and precision-recall curves depend on the order of all
+probabilities. These are counted in bins, and the measures have a bound of their error.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import digamma, logit, ndtri
 
 from seqmed.arrays import Array
-from seqmed.ranking import RankedScores, Ranking
 
 # Number of bins of the calibration error, which divide the probabilities from 0 to 1 equally.
 BINS = 15
@@ -22,8 +22,11 @@ BINS = 15
 SMALLEST = float(np.finfo(np.float64).eps)
 # Level of confidence intervals.
 CONFIDENCE = 0.95
-# Distinct probabilities that are kept, of all classes together: 48 MB.
-KEPT = 2_000_000
+# Bins of a histogram of probabilities: equal in log odds from -LARGEST_LOGIT to LARGEST_LOGIT, so
+# that the odds of two rows in one bin differ by at most 0.05 %. A class takes 2 MB.
+SCORE_BINS, LARGEST_LOGIT = 2**17, 30.0
+# Points of a precision-recall curve.
+CURVE_POINTS = 1000
 # Largest number of classes whose ranking is measured.
 RANKED_CLASSES = 10
 # Largest number of classes that the model does not know. More of them are not classes.
@@ -68,6 +71,87 @@ def wilson_interval(correct: int, total: int, confidence: float = CONFIDENCE) ->
     return Interval(low, high)
 
 
+class Ranking(NamedTuple):
+    """How well the probabilities of one class rank its rows before the others.
+
+    Parameters
+    ----------
+    roc_auc : area under the ROC curve.
+    average_precision : average precision, as in scikit-learn: without interpolation.
+    roc_auc_error, average_precision_error : largest possible error of these numbers.
+    """
+
+    roc_auc: float
+    average_precision: float
+    roc_auc_error: float
+    average_precision_error: float
+
+
+class ScoreHistogram:
+    """Counts of positive and negative rows in bins of their score, a probability.
+
+    Rows in one bin count as ties. Their true order is unknown, which bounds the error: if a bin has
+    the fraction a of the positive rows and b of the negative ones, the area under the ROC curve is
+    wrong by at most a b / 2 per bin. For the average precision, the bounds are those with all
+    positive rows of a bin before its negative ones, and after them.
+
+    Parameters
+    ----------
+    positive, negative : numbers of rows of score 0.
+    """
+
+    def __init__(self, positive: int = 0, negative: int = 0) -> None:
+        self._counts: NDArray[np.int64] = np.zeros((SCORE_BINS, 2), dtype=np.int64)
+        self._counts[0] = positive, negative
+
+    def add(self, scores: Array, positive: NDArray[np.bool_]) -> None:
+        """Add rows with scores (n,) in [0, 1]."""
+        with np.errstate(divide="ignore"):
+            shares = (logit(scores) / LARGEST_LOGIT + 1.0) / 2.0
+        places = np.clip(shares * SCORE_BINS, 0, SCORE_BINS - 1).astype(np.intp)
+        np.add.at(self._counts, (places, np.where(positive, 0, 1)), 1)
+
+    def _descending(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the positive and negative rows of the filled bins, from the highest score down."""
+        filled = self._counts[self._counts.any(axis=1)][::-1]
+        return filled[:, 0], filled[:, 1]
+
+    def ranking(self) -> Ranking | None:
+        """Return the measures; None without a positive or without a negative row."""
+        positive, negative = self._descending()
+        n_positive, n_negative = int(positive.sum()), int(negative.sum())
+        if not n_positive or not n_negative:
+            return None
+        a, b = positive / n_positive, negative / n_negative
+        above = np.cumsum(a) - a
+        area = float(b @ (above + a / 2))
+        hits, misses = np.cumsum(positive), np.cumsum(negative)
+        average = float(a @ (hits / (hits + misses)))
+        first = float(a @ (hits / np.maximum(hits + misses - negative, 1)))
+        # the sum of k / (k + misses) over the positive rows k of a bin
+        tail = digamma(hits + misses + 1.0) - digamma(hits - positive + misses + 1.0)
+        last = float((positive - misses * tail).sum() / n_positive)
+        error = max(first - average, average - last)
+        return Ranking(area, average, float(a @ b / 2), max(error, 0.0))
+
+    def curve(self) -> tuple[Array, Array]:
+        """Return recall and precision, (m,) each, from the highest threshold to the lowest.
+
+        Recall begins at 0. There are at most `CURVE_POINTS` points, evenly spaced in recall.
+        """
+        positive, negative = self._descending()
+        hits, misses = np.cumsum(positive), np.cumsum(negative)
+        if not hits.size or not hits[-1]:
+            return np.zeros(0), np.zeros(0)
+        recall, precision = hits / hits[-1], hits / (hits + misses)
+        recall, precision = np.append(0.0, recall), np.append(precision[0], precision)
+        if recall.size > CURVE_POINTS:
+            wanted = np.linspace(0.0, 1.0, CURVE_POINTS)
+            chosen = np.unique(np.searchsorted(recall, wanted).clip(max=recall.size - 1))
+            recall, precision = recall[chosen], precision[chosen]
+        return recall, precision
+
+
 class ClassMeasures(NamedTuple):
     """Measures of one class; None where the denominator is 0.
 
@@ -95,25 +179,21 @@ class ClassMeasures(NamedTuple):
 class Measures:
     """Measures of predictions, from sums over all rows.
 
-    Parameters
-    ----------
-    kept : distinct probabilities that are kept, of all classes together.
-
     Attributes
     ----------
     confusion : numbers of rows by true and predicted class.
     size, correct : number of rows, and of correct predictions.
     """
 
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(self) -> None:
         self.confusion: Counter[tuple[Any, Any]] = Counter()
         self.size = self.correct = 0
         self._support: Counter[Any] = Counter()
         self._model_classes: set[Any] = set()
         self._counts, self._confidences, self._hits = np.zeros((3, BINS))
         self._log_loss = self._cost = 0.0
-        self._kept, self._ranked = kept, True
-        self._scores: dict[Any, RankedScores] = {}
+        self._ranked = True
+        self._scores: dict[Any, ScoreHistogram] = {}
 
     def add(
         self,
@@ -167,14 +247,11 @@ class Measures:
             self._ranked, self._scores = False, {}
         if not self._ranked:
             return
-        self._scores |= {label: RankedScores() for label in new}
-        limit = self._kept // len(self._scores)
-        for label in new if self.size else ():
+        for label in new:
             support = self._support[label]
-            counts = np.array([[support, self.size - support]], dtype=np.int64)
-            self._scores[label].add_counts(np.zeros(1), counts, limit)
+            self._scores[label] = ScoreHistogram(support, self.size - support)
         for place, label in enumerate(names):
-            self._scores[label].add(probabilities[:, place], columns == place, limit)
+            self._scores[label].add(probabilities[:, place], columns == place)
 
     def _refuse_strange_labels(self) -> None:
         strange = self._support.keys() - self._model_classes

@@ -105,8 +105,7 @@ MODELS = {
     "SeqGraphMED-SeqLapMED": lambda: SeqGraphMED(landmarks(lag=2), mixture=0.5, **GRAPH),
     "SeqGraphMED-change": lambda: SeqGraphMED(forgetting="auto", **GRAPH),
     "StreamPipeline": lambda: StreamPipeline(
-        [("scale", StandardScaler()), ("range", MinMaxScaler()), ("model", landmarks())],
-        incremental=["range"],
+        [("scale", StandardScaler()), ("range", MinMaxScaler()), ("model", landmarks())]
     ),
     "StreamPipeline-table": lambda: make_stream_pipeline(
         SeqMED(kernel="auto", random_state=0), label="kind", missing_values=["unknown"]
@@ -125,7 +124,6 @@ MODELS = {
     "PrequentialSearch": lambda: PrequentialSearch(
         StreamPipeline([("scale", MaxAbsScaler()), ("model", SeqMED(random_state=0))]),
         {"model__gamma": ["scale", 1e4]},
-        combine="mixture",
     ),
 }
 

@@ -436,8 +436,8 @@ def test_the_version_is_that_of_the_library(tmp_path):
 
 
 def test_help_joins_the_lines_of_a_paragraph(tmp_path):
-    wide = seqmed(tmp_path, "reproduce", "--help", columns=200).out
-    assert "interrupted, run it again: it resumes after the last finished trial." in wide
+    wide = seqmed(tmp_path, "label", "--help", columns=200).out
+    assert "If the command is interrupted, run it again: it continues with the same queue." in wide
 
 
 def test_columns_between_commas():

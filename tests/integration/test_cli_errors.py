@@ -289,22 +289,10 @@ def test_a_plot_without_matplotlib_is_refused_before_anything_is_read(folder, co
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.exhaustive
-def test_figures_are_reproduced_without_matplotlib_but_for_the_pictures(tmp_path):
-    options = ("--quick", "--trials", 1, "--jobs", 2, "--out", "out")
-    result = without_matplotlib(tmp_path, "seqmed", "reproduce", "figure1", *options)
-    assert result.returncode == 0, result.stderr
-    assert "pip install '.[plot]'" in " ".join(result.stdout.split())
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "RESULTS.md", "results.json", "work",
-    }  # fmt: skip
-    assert "figure1.png" not in (tmp_path / "out" / "RESULTS.md").read_text()
-
-
 def test_what_the_command_imports_is_installed_with_the_package():
     settings = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     needed = {each.split(">")[0] for each in settings["project"]["dependencies"]}
-    assert {"typer", "rich", "pyarrow", "unlzw3"} <= needed
+    assert {"typer", "rich", "pyarrow"} <= needed
     assert set(settings["project"]["optional-dependencies"]) == {"plot", "bench", "capymoa", "dev"}
 
 

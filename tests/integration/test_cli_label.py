@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from urllib.parse import quote
 
 import pytest
 
 from seqmed.labeling.log import LabelLog
 from seqmed.model_file import load_with_extra
+from seqmed.tables.cells import read_safe_cell
 from tests.support.command import seqmed
 from tests.support.labeling import Command, ForkedCommand, write_rows
 from tests.support.state import state_bits
@@ -120,9 +122,9 @@ def test_several_files_with_labels_are_continued(tmp_path):
     with ForkedCommand(tmp_path, "model", "rows.csv", "other") as command:
         ada = command.person()
         files = {ada.label(lambda row: "virginica")["file"] for _ in range(20)}
-        assert files == {"rows.csv", "rows.csv (2)"}
+        assert files == {"rows.csv", "other/rows.csv"}
         assert all(
-            event.row % 2 for event in events_of(tmp_path) if event.file == "rows.csv (2)"
+            event.row % 2 for event in events_of(tmp_path) if event.file == "other/rows.csv"
         )  # rows with a label are not asked
         command.end()
     _, extra = load_with_extra(tmp_path / "model")
@@ -186,3 +188,315 @@ def test_another_command_on_the_same_model_or_log_is_refused(tmp_path):
         result = seqmed(tmp_path, "label", "third", "rows.csv", "--port", port, "--no-browser")
         assert result.code == 2
         assert "is in use" in result.err
+
+
+# -- labels belong to rows -------------------------------------------------------------------------
+
+
+def rows_in(folder, path, n_rows, seed):
+    """Write rows whose classes show in their ids, which are the same in all files."""
+    (folder / path).parent.mkdir(exist_ok=True)
+    truth = write_rows(folder / path, n_rows, seed)
+    lines = (folder / path).read_text().splitlines()
+    own = [f"{line},{path} {label}" for line, label in zip(lines[1:], truth, strict=True)]
+    (folder / path).write_text("\n".join([f"{lines[0]},note", *own, ""]))
+
+
+def note_of(card):
+    return next(cell["text"] for cell in card["cells"] if cell["name"] == "note")
+
+
+def label_some(command, number):
+    """Label cards by their notes; return the notes of the rows with their labels."""
+    ada, found = command.person(), {}
+    for _ in range(number):
+        note = note_of(ada.cards[0])
+        found[(ada.cards[0]["file"], ada.cards[0]["row"])] = note
+        ada.label(lambda row, note=note: note.split()[1])
+    return found
+
+
+def labels_shown(command):
+    """Return the notes and labels of the rows in the history."""
+    found = []
+    for row in command.get("history")["rows"]:
+        cells = command.get(f"row?file={quote(row['file'])}&row={row['row']}")
+        found.append((note_of(cells), row["label"]))
+    return found
+
+
+def exported(folder, *arguments):
+    """Return the rows of the labels that are exported: file, row, label."""
+    result = seqmed(folder, "label", *arguments, "--export", "out.csv", "--force", columns=400)
+    assert result.code == 0, result.err
+    with (folder / "out.csv").open() as file:
+        rows = [(line["file"], int(line["row"]), line["label"]) for line in csv.DictReader(file)]
+    return rows, result.err
+
+
+MONTHS = ("january/rows.csv", "february/rows.csv")
+
+
+@pytest.fixture(scope="module")
+def labeled_months(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("months")
+    for seed, path in enumerate(MONTHS):
+        rows_in(folder, path, 40, seed)
+    with ForkedCommand(folder, "model", *MONTHS) as command:
+        notes = label_some(command, 24)
+        assert command.end()[1] == 0
+    assert {file for file, _ in notes} == set(MONTHS)
+    (folder / "page").unlink()
+    files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return folder, files, notes
+
+
+@pytest.fixture
+def months(labeled_months):
+    """The folder as it was after the labels, and the notes of the labeled rows."""
+    folder, files, notes = labeled_months
+    shutil.rmtree(folder)
+    for path, content in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder, notes
+
+
+def test_files_of_the_same_name_in_another_order_keep_their_labels(months):
+    folder, notes = months
+    with ForkedCommand(folder, "model", *MONTHS[::-1]) as command:
+        shown = labels_shown(command)
+        command.end()
+    assert len(shown) == 24
+    assert all(note.split()[1] == label for note, label in shown)
+    # and a model that learns them anew, in the other order, has each of them
+    labels = ("--labels", "model.labels.csv")
+    assert seqmed(folder, "label", "other", *MONTHS[::-1], *labels, "--replay").code == 0
+    assert load_with_extra(folder / "other")[1]["record"]["labeled"] == 24
+    found, err = exported(folder, "other", *MONTHS[::-1], *labels)
+    assert {(file, row): label for file, row, label in found} == {
+        place: note.split()[1] for place, note in notes.items()
+    }
+    assert "set aside" not in err
+
+
+def test_labels_of_another_file_of_the_same_name_are_set_aside(months):
+    folder, notes = months
+    here = sum(file == MONTHS[1] for file, _ in notes)
+    labels = ("--labels", "model.labels.csv")
+    log = (folder / "model.labels.csv").read_bytes()
+    result = seqmed(folder, "label", "other", MONTHS[1], *labels, "--replay", columns=400)
+    assert result.code == 0
+    assert f"model.labels.csv: {24 - here} of 24 events set aside" in result.err
+    assert "january/rows.csv" in result.err
+    assert "pass the files with these rows" in result.err
+    assert load_with_extra(folder / "other")[1]["record"]["labeled"] == here
+    assert len(exported(folder, "other", MONTHS[1], *labels)[0]) == here
+    assert (folder / "model.labels.csv").read_bytes() == log
+    with ForkedCommand(folder, "other", MONTHS[1], *labels) as command:
+        shown = labels_shown(command)
+        assert command.get("status")["labels"] == len(shown) == here
+        command.end()
+    assert all(note == f"{MONTHS[1]} {label}" for note, label in shown)
+
+
+def test_labels_of_one_month_are_not_those_of_the_next(tmp_path):
+    for seed, path in enumerate(MONTHS):
+        rows_in(tmp_path, path, 30, seed)
+    labels = ("--labels", "labels.csv")
+    with ForkedCommand(tmp_path, "january.model", MONTHS[0], *labels) as command:
+        label_some(command, 10)
+        command.end()
+    for replay in (True, False):
+        arguments = ("february.model", MONTHS[1], *labels)
+        if replay:
+            result = seqmed(tmp_path, "label", *arguments, "--replay", columns=400)
+            assert "february.model: 0 labeled rows" in result.out
+            assert "10 of 10 events set aside" in result.err
+        else:
+            with ForkedCommand(tmp_path, *arguments) as command:
+                assert labels_shown(command) == []
+                label_some(command, 5)
+                command.end()
+    for model, path, n_labels in (("january", MONTHS[0], 10), ("february", MONTHS[1], 5)):
+        found, err = exported(tmp_path, f"{model}.model", path, *labels)
+        assert len(found) == n_labels
+        assert f"{15 - n_labels} of 15 events set aside" in err
+
+
+def test_rows_that_have_changed_lose_their_labels(months):
+    folder, notes = months
+    (file, row), note = next(iter(notes.items()))
+    lines = (folder / file).read_text().splitlines()
+    assert lines[row].endswith(note)
+    lines[row] += "!"
+    (folder / file).write_text("\n".join([*lines, ""]))
+    before = (folder / "model").read_bytes()
+    # the model has learned the label of the row as it was
+    result = seqmed(folder, "label", "model", *MONTHS, "--replay", columns=400)
+    assert result.code == 2
+    assert "1 of 24 events set aside, because no row of the data has the cells" in result.err
+    assert f"(row {row} of {file})" in result.err
+    assert "or delete the model" in result.err
+    assert (folder / "model").read_bytes() == before
+    (folder / "model").unlink()
+    assert seqmed(folder, "label", "model", *MONTHS, "--replay").code == 0
+    found, _ = exported(folder, "model", *MONTHS)
+    assert {place[:2] for place in found} == set(notes) - {(file, row)}
+    # the row as it is now may be labeled, and the log knows both
+    with ForkedCommand(folder, "model", *MONTHS) as command:
+        label_some(command, 56 + 1)
+        command.end()
+    with LabelLog(folder / "model.labels.csv") as log:
+        assert sum(event.key[:2] == (file, row) for event in log.events) == 2
+    (folder / file).write_text("\n".join([*lines, ""]).replace("!", ""))
+    (folder / "model").unlink()
+    assert seqmed(folder, "label", "model", *MONTHS, "--replay").code == 0
+    found, _ = exported(folder, "model", *MONTHS)
+    assert (file, row, note.split()[1]) in found
+
+
+def test_files_that_were_moved_and_sorted_keep_their_labels(months):
+    folder, _ = months
+    lines = (folder / MONTHS[0]).read_text().splitlines()
+    (folder / MONTHS[0]).unlink()
+    (folder / "sorted.csv").write_text("\n".join([lines[0], *sorted(lines[1:]), ""]))
+    labels = ("--labels", "model.labels.csv")
+    data = (MONTHS[1], "sorted.csv")
+    found, err = exported(folder, "model", *data)
+    assert "set aside" not in err
+    assert {file for file, _, _ in found} == set(data)
+    with ForkedCommand(folder, "other", *data, *labels) as command:
+        shown = labels_shown(command)
+        assert len(shown) == 24
+        label_some(command, 8)
+        row = command.get("history?search=january")["rows"][-1]
+        assert row["file"] == "sorted.csv"
+        assert command.person().act("withdraw", row)[0] == 200  # of a row that has moved
+        command.end()
+    assert all(note.split()[1] == label for note, label in shown)
+    assert len(exported(folder, "other", *data, *labels)[0]) == 31
+
+
+def test_imported_labels_belong_to_rows(months):
+    folder, notes = months
+    assert seqmed(folder, "label", "model", *MONTHS, "--export", "all.jsonl").code == 0
+    # a colleague has the same rows elsewhere, and one month only
+    here = folder / "mine"
+    (here / "data").mkdir(parents=True)
+    shutil.copy(folder / MONTHS[0], here / "data" / "first.csv")
+    n_here = sum(file == MONTHS[0] for file, _ in notes)
+    data = ("data/first.csv",)
+    for added in (n_here, 0):
+        arguments = ("label", "model", *data, "--import", "../all.jsonl", "--replay")
+        result = seqmed(here, *arguments, columns=400)
+        assert result.code == 0, result.err
+        assert f"{added} event" in result.err
+        assert f"{24 - n_here} of 24 events not added" in result.err
+    found, _ = exported(here, "model", *data)
+    assert {(MONTHS[0], row): label for _, row, label in found} == {
+        place: note.split()[1] for place, note in notes.items() if place[0] == MONTHS[0]
+    }
+    # labels of both people are labels of the same row
+    text = (folder / "all.jsonl").read_text().replace('"Ada"', '"Bo"')
+    (here / "bo.jsonl").write_text(text)
+    result = seqmed(here, "label", "model", *data, "--import", "bo.jsonl", "--replay")
+    assert result.code == 0, result.err
+    with ForkedCommand(here, "model", *data) as command:
+        assert command.get("status")["agreement"][0]["n"] == n_here
+        command.end()
+
+
+def test_late_labels_of_a_log_belong_to_rows(months):
+    """Ids that start anew in every file join rows, but not to labels of other rows."""
+    folder, _ = months
+    data = MONTHS[1]
+    labels = ("--labels", "log.csv")
+    with ForkedCommand(folder, "own", *MONTHS, *labels, "--id", "id") as command:
+        found = label_some(command, 30)
+        command.end()
+    learn = ("learn", "other", data, "--label", "label")
+    assert seqmed(folder, *learn, "--no-labels").code == 0
+    rows = {file: {row for other, row in found if other == file} for file in MONTHS}
+    seqmed(folder, "label", "own", *MONTHS, *labels, "--id", "id", "--export", "now.csv")
+    for table in ("log.csv", "now.csv"):
+        (folder / "other").unlink()
+        assert seqmed(folder, *learn, "--no-labels").code == 0
+        result = seqmed(folder, *learn[:3], "--late", table, "--id", "id", columns=400)
+        assert result.code == 0, result.err
+        assert f"{len(rows[data])} late labels added" in result.out
+        others = rows[MONTHS[0]] - rows[data]
+        assert f"{len(others)} labels of {table} not learned, because" in result.err
+
+
+def test_a_log_without_digests_is_refused(tmp_path):
+    write_rows(tmp_path / "rows.csv", 30)
+    old = "event,time,person,file,row,id,label,why,guess,probability\n"
+    (tmp_path / "model.labels.csv").write_text(old)
+    result = seqmed(tmp_path, "label", "model", "rows.csv", "--replay", columns=400)
+    assert result.code == 2
+    assert "has the columns event, time" in result.err
+    assert "row, digest, id" in result.err
+    assert (tmp_path / "model.labels.csv").read_text() == old
+
+
+# -- formulas --------------------------------------------------------------------------------------
+
+ODD_IDS = [
+    "=1+1",
+    "+cmd|' /C calc'!A0",
+    "-2+3",
+    "@SUM(A1)",
+    "+1",
+    "-3.5",
+    "'=x",
+    "''=x",
+    "'tis",
+    "'",
+]
+
+
+def test_no_cell_of_an_output_is_a_formula_and_all_are_read_back(tmp_path):
+    truth = write_rows(tmp_path / "=rows.csv", 60)
+    lines = (tmp_path / "=rows.csv").read_text().splitlines()
+    ids = [*ODD_IDS, *(f"=row({number})" for number in range(60 - len(ODD_IDS)))]
+    own = [f"{each}{line[line.index(',') :]}" for each, line in zip(ids, lines[1:], strict=True)]
+    (tmp_path / "=rows.csv").write_text("\n".join([lines[0], *own, ""]))
+    learn = ("learn", "other", "=rows.csv", "--label", "label", "--drop", "id")
+    assert seqmed(tmp_path, *learn, "--no-labels").code == 0
+    label = ("label", "model", "=rows.csv", "--id", "id")
+    with ForkedCommand(tmp_path, *label[1:], "--classes", "=cmd()") as command:
+        ada = command.person()
+        for _ in range(60):
+            ada.label(lambda row: "=cmd()" if row % 2 else truth[row - 1])
+        assert command.get("status")["labels"] == 60
+        (tmp_path / "page.csv").write_bytes(command.request("GET", "export/labels.csv")[2])
+        command.end()
+    assert seqmed(tmp_path, *label, "--export", "labels.csv").code == 0
+    for table in ("model.labels.csv", "labels.csv"):
+        (tmp_path / "again").write_bytes((tmp_path / "other").read_bytes())
+        late = seqmed(tmp_path, "learn", "again", "=rows.csv", "--late", table, "--id", "id")
+        assert "60 late labels added" in late.out, late.err
+        assert "=cmd()" in load_with_extra(tmp_path / "again")[0].classes_.tolist()
+    names = ["id", "label", "guess", "file"]
+    for kind in ("csv", "tsv"):
+        predict = ("predict", "again", "=rows.csv", "--keep", "id", "-o", f"predicted.{kind}")
+        assert seqmed(tmp_path, *predict).code == 0
+        query = ("query", "other", "=rows.csv", "-n", 50, "--keep", "id", "-o", f"query.{kind}")
+        result = seqmed(tmp_path, *query)
+        assert result.code == 0, result.err
+    tables = sorted([*tmp_path.glob("*.tsv"), *tmp_path.glob("*.csv")])
+    assert len(tables) == 8
+    for table in tables:
+        if table.name == "=rows.csv":
+            continue
+        with table.open(newline="") as file:
+            rows = list(csv.DictReader(file, delimiter="\t" if table.suffix == ".tsv" else ","))
+        cells = [row[name] for row in rows for name in names if name in row]
+        assert "'=rows.csv" in cells
+        if table.name != "page.csv":
+            assert {cell for cell in cells if cell[:1] in ("+", "-")} <= {"+1", "-3.5"}
+        assert not any(cell[:1] in ("=", "@", "\t", "\r") for cell in cells)
+        found = {read_safe_cell(row["id"]) for row in rows}
+        assert found <= set(ids)
+        assert len(found) >= 50

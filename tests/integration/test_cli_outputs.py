@@ -149,28 +149,3 @@ def test_a_symbolic_link_that_leads_nowhere(folder):
         result = seqmed(folder, *arguments)
         assert (result.code, "Too many levels of symbolic links" in result.err) == (2, True)
     assert (folder / "loop.csv").is_symlink()
-
-
-@pytest.mark.exhaustive
-def test_reproduce_overwrites_its_own_files_only(tmp_path):
-    options = (
-        "reproduce",
-        "figure1",
-        "--quick",
-        "--trials",
-        "1",
-        "--jobs",
-        "2",
-        "--out",
-        "figures",
-    )
-    (tmp_path / "notes.md").write_text("mine\n")
-    (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "results.json").write_text('{"mine": 1}\n')
-    for more in ((), ("--report", "notes.md"), ("--report", "figures/figure1.png")):
-        result = seqmed(tmp_path, *options, *more)
-        assert (result.code, result.err.count("\n")) == (2, 1), result
-    assert (tmp_path / "figures" / "results.json").read_text() == '{"mine": 1}\n'
-    assert (tmp_path / "notes.md").read_text() == "mine\n"
-    assert seqmed(tmp_path, *options, "--force").code == 0
-    assert seqmed(tmp_path, *options).code == 0

@@ -38,7 +38,6 @@ NOT_RUN = {
     "kill": "tests/integration/test_cli_resume.py kills the command at random moments",
     "python": "benchmarks and figures take minutes",
     "seqmed label": "waits for people; tests/integration/test_cli_label.py runs it",
-    "seqmed reproduce": "takes minutes; tests/integration/test_reproduce.py runs it in short",
 }
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)

@@ -18,9 +18,10 @@ import pyarrow as pa
 from seqmed import SeqGraphMED, SeqMED, StreamPipeline, make_stream_pipeline
 from seqmed.labeling.background import Background
 from seqmed.labeling.desk import Desk
+from seqmed.labeling.events import RowKey
 from seqmed.labeling.learner import LabelLearner
 from seqmed.labeling.log import LabelLog
-from seqmed.labeling.rows import Pool, Rows
+from seqmed.labeling.rows import Pool, Rows, row_digests
 from seqmed.labeling.server import Server
 from tests.support import command
 
@@ -53,6 +54,11 @@ def new_model(table: pa.Table, window=None) -> StreamPipeline:
     """Return a model that has learned the rows of a table without labels."""
     final = SeqGraphMED(SeqMED(window=window, kernel="auto"), random_state=0)
     return make_stream_pipeline(final).partial_fit(table, np.full(table.num_rows, None))
+
+
+def key_at(table: pa.Table, number: int, file="rows.csv") -> RowKey:
+    """Return the key of the row with a number in a table."""
+    return RowKey(file, number, *row_digests(table.slice(number - 1, 1)))
 
 
 def replayed(table: pa.Table, events, model=None) -> LabelLearner:
@@ -162,11 +168,15 @@ class Person:
 class Site(Client):
     """A desk with its server, log and learner, in threads of this process."""
 
-    def __init__(self, folder: Path, table: pa.Table, model=None, file="rows.csv", **options: Any):
+    def __init__(
+        self, folder: Path, table: pa.Table, model=None, file="rows.csv",
+        save=lambda learner: None, **options: Any,
+    ):  # fmt: skip
         self.log = LabelLog(folder / "labels.csv")
         pool = Pool(TableRows(table, file), [event.key for event in self.log.events])
+        self.log.place(pool)
         learner = LabelLearner(new_model(table) if model is None else model, pool)
-        self.background = Background(learner, self.log.events, lambda learner: None)
+        self.background = Background(learner, self.log.placed, save)
         self.desk = Desk(self.log, pool, self.background, title=file, **options)
         self.server = Server(self.desk)
         super().__init__(self.server.address)

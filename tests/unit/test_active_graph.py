@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from seqmed import GraphPropagation, PrequentialSearch, SeqGraphMED, SeqMED, active, uncertainty
 from seqmed.active import expected_regret, query, regret
-from seqmed.pipelines.stream_pipeline import StreamPipeline
+from seqmed.tables.stream_pipeline import StreamPipeline
 
 MODELS = {
     "SeqGraphMED": SeqGraphMED(unlabeled=None, random_state=0),

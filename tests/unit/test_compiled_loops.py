@@ -1,10 +1,16 @@
-"""Compiled loops can be upgraded in place."""
+"""Compiled loops can be upgraded in place, and need no place for a cache."""
 
+import os
 import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import seqmed
 from seqmed import SeqGraphMED, SeqMED
 from seqmed.dual import loops as dual_loops
 from seqmed.graph import loops as graph_loops
@@ -34,3 +40,62 @@ def test_signatures_name_no_class_of_the_package(signatures):
     assert used >= {"take_steps", "insert_rows", "insert_queries", "measure", "drop"}
     for name, found in signatures.items():
         assert b"seqmed" not in pickle.dumps(found), name
+
+
+IMPORTS = "\n".join(f"import {module.__name__}" for module in MODULES)
+CALL = """
+import numpy as np
+matrix, difference = seqmed.linalg.symmetry.made_symmetric(np.arange(9.0).reshape(3, 3))
+assert difference == 4 and (matrix == matrix.T).all()
+"""
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """Runs code on a copy of the package; the folder of its cache is `tmp_path / "cache"`.
+
+    Files stand where other folders for a cache would be made: that stops a superuser, too.
+    """
+    root = tmp_path / "site-packages" / "seqmed"
+    shutil.copytree(seqmed.__path__[0], root, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in [root, *filter(Path.is_dir, root.rglob("*"))]:
+        (folder / "__pycache__").touch()
+    (tmp_path / "home").touch()
+    home = {name: str(tmp_path / "home") for name in ("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")}
+    environment = {
+        **os.environ, **home, "PYTHONPATH": str(root.parent), "NUMBA_DISABLE_JIT": "0",
+        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+    }  # fmt: skip
+
+    def run(code):
+        code += f"\nassert seqmed.__path__ == [{str(root)!r}]"
+        result = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+        )
+        assert result.returncode == 0, result.stderr
+        assert result.stderr == ""
+
+    return run
+
+
+def test_without_a_place_for_the_cache_functions_are_compiled_in_every_process(tmp_path, installed):
+    (tmp_path / "cache").touch()
+    installed(IMPORTS + CALL)
+
+
+def test_with_a_place_for_the_cache_functions_are_compiled_once(tmp_path, installed):
+    installed(IMPORTS + CALL)
+    first = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.nb?")}
+    assert len(first) == 4  # an index and the code of two functions
+    installed(IMPORTS + CALL)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.nb?")} == first
+
+
+def test_a_cache_that_can_no_longer_be_read_or_written_is_left_alone(tmp_path, installed):
+    lost = f"""
+import shutil
+from pathlib import Path
+shutil.rmtree({str(tmp_path / "cache")!r})
+Path({str(tmp_path / "cache")!r}).touch()
+"""
+    installed(IMPORTS + lost + CALL)

@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.active import query
-from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.selection.search import PrequentialSearch
+from seqmed.tables.stream_pipeline import StreamPipeline
 
 # Those whose reciprocal, square or product leaves the range; and the values between.
 VALUES = [5e-324, 1e-200, 1e200, 1e300] + [
@@ -58,7 +58,6 @@ PARAMETERS = {
     "SeqGraphMED": ("alpha", "forgetting", "mixture"),
     "GraphPropagation": ("alpha", "forgetting"),
     "PrequentialSearch": ("discount", "drop_limit"),
-    "StreamPipeline": ("drift_limit",),
 }
 OTHERS = {
     "gamma_A": {"gamma_I": 1e-3},

@@ -173,7 +173,6 @@ KNOWN = {
     "covariance.basis": "LARGEST",
     "covariance.low_rank": "LARGEST",
     "covariance.spectral": "svd of (n, p) rows, which has no symmetric product",
-    "experiments.curves": "lu_factor of a batch of the paper, which has no symmetric product",
     "graph.metrics": "randomized_svd of a few columns",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import os
 from pathlib import Path
@@ -13,12 +14,16 @@ from hypothesis import strategies as st
 from seqmed.labeling.events import Event, LabelingError, RowKey, checked_label, checked_name
 from seqmed.labeling.ledger import Ledger, current_labels
 from seqmed.labeling.log import LabelLog, from_json_lines, to_json_lines
+from seqmed.tables.cells import read_safe_cell, safe_cell
 
 TIME = "2026-01-01T00:00:00.000+00:00"
 
 
 def event(kind, row=1, person="Ada", label="", why="", guess="", probability=None):
-    return Event(kind, TIME, person, "rows.csv", row, f"r{row}", label, why, guess, probability)
+    digest = f"r{row:016x}"
+    return Event(
+        kind, TIME, person, "rows.csv", row, digest, f"r{row}", label, why, guess, probability
+    )
 
 
 EVENTS = [
@@ -39,7 +44,7 @@ def test_events_are_read_as_they_were_written(tmp_path):
     with LabelLog(tmp_path / "log.csv", "id", "kind") as log:
         assert log.events == EVENTS
         assert not log.repaired
-    assert (tmp_path / "log.csv").read_text().splitlines()[0].split(",")[5:7] == ["id", "kind"]
+    assert (tmp_path / "log.csv").read_text().splitlines()[0].split(",")[6:8] == ["id", "kind"]
 
 
 def test_a_log_that_ends_anywhere_keeps_all_whole_lines(tmp_path):
@@ -108,16 +113,19 @@ def test_every_event_is_synced(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("label,t,Ada,rows.csv,0,,cat,,,", "row is '0'"),
-        ("label,t,Ada,rows.csv,1,,,,,", "the label is empty"),
-        ("labeled,t,Ada,rows.csv,1,,cat,,,", "event is 'labeled'"),
-        ("skip,t,Ada,rows.csv,1,,cat,,,", "skip has the label"),
-        ("label,t,Ada,rows.csv,1,,cat", "7 fields"),
-        ("label,t,Ada,rows.csv,1,,cat,,,1.5", "probability is '1.5'"),
-        ("label,t,Ada,rows.csv,1,,cat,fun,,", "why is 'fun'"),
+        ("label,t,Ada,rows.csv,0,D,,cat,,,", "row is '0'"),
+        ("label,t,Ada,rows.csv,1,,,cat,,,", "digest is ''"),
+        ("label,t,Ada,rows.csv,1,0123456789abcdef,,cat,,,", "digest is '0123456789abcdef'"),
+        ("label,t,Ada,rows.csv,1,D,,,,,", "the label is empty"),
+        ("labeled,t,Ada,rows.csv,1,D,,cat,,,", "event is 'labeled'"),
+        ("skip,t,Ada,rows.csv,1,D,,cat,,,", "skip has the label"),
+        ("label,t,Ada,rows.csv,1,D,,cat", "8 fields"),
+        ("label,t,Ada,rows.csv,1,D,,cat,,,1.5", "probability is '1.5'"),
+        ("label,t,Ada,rows.csv,1,D,,cat,fun,,", "why is 'fun'"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path, line, reason):
+    line = line.replace("D", "r0123456789abcdef")
     path = tmp_path / "log.csv"
     LabelLog(path).close()
     with path.open("a") as file:
@@ -167,7 +175,7 @@ def test_usual_labels_are_accepted():
 
 def test_the_label_of_a_row():
     ledger = Ledger()
-    key = RowKey("rows.csv", 1)
+    key = RowKey("rows.csv", 1, "r0000000000000001")
     steps = [
         (event("label", label="cat"), "cat"),
         (event("label", person="Bo", label="cat"), "cat"),
@@ -183,6 +191,13 @@ def test_the_label_of_a_row():
         before = after
     assert ledger.n_labeled == 0
     assert ledger.returned["Ada"] == [key]
+
+
+def test_rows_are_told_apart_by_their_cells():
+    one, other = event("label", label="cat"), event("label", label="dog")
+    other = other._replace(digest="rffffffffffffffff")  # the file has changed since
+    ledger = Ledger([one, other])
+    assert [row.label for row in ledger.rows.values()] == ["cat", "dog"]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +247,47 @@ def test_replay_gives_the_same_state(found):
     assert dict(+ledger.classes) == {label: labels.count(label) for label in set(labels)}
 
 
+cells = st.text("=+-@\t\r'1.5ex ,\"\n", max_size=6)
+
+
+@given(cells)
+def test_a_cell_is_no_formula_and_is_read_back(text):
+    cell = safe_cell(text)
+    assert read_safe_cell(cell) == text
+    assert cell[:1] not in ("=", "@", "\t", "\r")
+    if cell[:1] in ("+", "-"):
+        float(cell)
+    if text[:1] not in ("=", "+", "-", "@", "\t", "\r", "'"):
+        assert cell == text
+
+
+@pytest.mark.parametrize("text", ["+1", "-3.5", "-1e-3", "+.5", "'tis", "", "'", "1=1", "-", "a"])
+def test_numbers_and_usual_texts_are_written_as_they_are(text):
+    assert safe_cell(text) == ("'-" if text == "-" else text)
+
+
+def test_the_log_is_no_formula_in_any_cell_and_is_read_back(tmp_path):
+    odd = ["=1+1", "+x", "-x", "@x", "'=x", "''@x", "-1", "+1.5", "'tis"]
+    events = [
+        event("label", row, label="cat", why="random", guess=text, probability=0.5)._replace(
+            file=f"{text}.csv", id=text, label=text
+        )
+        for row, text in enumerate(odd, 1)
+    ]
+    path = tmp_path / "log.csv"
+    with LabelLog(path, "=id") as log:
+        log.append(events)
+    with path.open(newline="") as file:
+        for row in csv.reader(file):
+            assert not any(cell[:1] in ("=", "+", "@") for cell in row if cell != "+1.5")
+            assert {cell for cell in row if cell[:1] == "-"} <= {"-1"}
+    with LabelLog(path, "=id") as log:
+        assert log.events == events
+        assert log.header[6] == "=id"
+
+
 def test_current_labels_have_one_line_per_row(tmp_path: Path):
     with LabelLog(tmp_path / "log.csv", "id", "kind") as log:
-        lines = b"".join(current_labels(log.header, Ledger(EVENTS))).decode().splitlines()
-    assert lines == ["file,row,id,kind", "rows.csv,1,r1,cat"]
+        found = current_labels(log.header, Ledger(EVENTS), lambda key: ("now.csv", key.row + 6))
+        lines = b"".join(found).decode().splitlines()
+    assert lines == ["file,row,digest,id,kind", "now.csv,7,r0000000000000001,r1,cat"]

@@ -6,13 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from seqmed.cli.label_rows import file_names
 from seqmed.labeling import queue
-from seqmed.labeling.events import Event, LabelingError, RowKey
+from seqmed.labeling.events import DIGEST, Event, LabelingError, RowKey
 from seqmed.labeling.learner import LabelLearner
 from seqmed.labeling.ledger import Ledger
 from seqmed.labeling.queue import Card, choose_round, due, round_at, why_asked
-from seqmed.labeling.rows import CHECK_SHARE, Pool, row_ranks
-from tests.support.labeling import TableRows, clouds, new_model, replayed
+from seqmed.labeling.rows import CHECK_SHARE, Pool, row_digests, row_ranks
+from tests.support.labeling import TableRows, clouds, key_at, new_model, replayed
 from tests.support.state import state_bits
 
 
@@ -50,6 +51,12 @@ def make_events(learner: LabelLearner, truth, n_events: int, seed=0) -> list[Eve
     return events
 
 
+def labels_of(table, truth, n_rows) -> list[Event]:
+    """Return the labels of the first rows of a table."""
+    keys = (key_at(table, number) for number in range(1, n_rows + 1))
+    return [Event("label", "t", "Ada", *key, "", truth[key.row - 1]) for key in keys]
+
+
 # -- the pool --------------------------------------------------------------------------------------
 
 
@@ -84,13 +91,97 @@ def test_the_pool_holds_a_limited_number_of_bytes():
 
 
 def test_labeled_rows_are_not_asked_and_wanted_rows_are_found():
-    wanted = [RowKey("rows.csv", 3), RowKey("rows.csv", 77)]
-    source = TableRows(numbered(100), labeled=[3])
+    table = numbered(100)
+    wanted = [key_at(table, 3), key_at(table, 77)]
+    source = TableRows(table, labeled=[3])
     pool = Pool(source, wanted, size=10)
     assert all(key in pool for key in wanted)
     assert wanted[0] not in keys(pool)
-    with pytest.raises(LabelingError, match=r"row 200 of rows\.csv, which is not in the data"):
-        Pool(source, [RowKey("rows.csv", 200)])
+
+
+class Files:
+    """Tables of several files."""
+
+    def __init__(self, **tables):
+        self.tables = tables
+
+    def __iter__(self):
+        for name, table in self.tables.items():
+            yield from TableRows(table, name, piece=7)
+
+
+def test_rows_of_labels_are_found_by_their_cells():
+    table = numbered(50)
+    wanted = [key_at(table, number, "old") for number in (1, 20, 50)]
+    order = np.random.default_rng(0).permutation(50)
+    sources = {
+        "as it was": (TableRows(table, "old"), {1, 20, 50}),
+        "renamed": (TableRows(table, "new"), {1, 20, 50}),
+        "other columns first": (TableRows(table.select(["text", "n"]), "old"), {1, 20, 50}),
+        "sorted": (TableRows(table.take(order), "new"), {1, 20, 50}),
+        "others first": (Files(old=numbered(9, "x"), new=table), {1, 20, 50}),
+        "other cells": (TableRows(numbered(50, "x"), "old"), set()),
+        "cut": (TableRows(table.slice(0, 30), "old"), {1, 20}),
+        "begins later": (TableRows(table.slice(1), "old"), {20, 50}),
+    }
+    for name, (source, there) in sources.items():
+        for size in (3, 100):  # in the sample, or beside it
+            pool = Pool(source, wanted, size=size)
+            assert {key.row for key in wanted if key in pool} == there, name
+            assert pool.lost == {key for key in wanted if key.row not in there}, name
+            for key in wanted:
+                if key in pool:
+                    assert pool.cells(key)["n"] == str(key.row - 1), name
+                    assert pool.at(*pool.where(key)) == key, name
+            assert len(set(pool.keys)) == len(pool), name
+
+
+def test_equal_rows_are_different_rows():
+    table = pa.table({"text": ["same", "other", "same", "same", "last"]})
+    wanted = [key_at(table, number, "old") for number in (3, 4)]
+    assert [Pool(TableRows(table, "old"), wanted).where(key) for key in wanted] == [
+        ("old", 3), ("old", 4),
+    ]  # fmt: skip
+    pool = Pool(TableRows(table, "new"), wanted)
+    assert [pool.where(key) for key in wanted] == [("new", 3), ("new", 4)]
+    pool = Pool(TableRows(table.slice(1), "new"), wanted)
+    assert sorted(pool.where(key) for key in wanted) == [("new", 2), ("new", 3)]
+    pool = Pool(TableRows(table.slice(3), "new"), wanted)
+    assert len(pool.lost) == 1
+
+
+def test_digests_of_rows():
+    table = pa.table({"a": ["1", None, "x"], "b": ["2.5", " y ", "2024-01-01"]})
+    digests = row_digests(table)
+    assert len(set(digests)) == 3
+    assert row_digests(table.select(["b", "a"])) == digests
+    assert [row_digests(table.slice(place, 1))[0] for place in range(3)] == digests
+    assert row_digests(table.append_column("c", pa.array(["", None, " "]))) == digests
+    numbers = pa.table({"a": [1.0], "b": [2.5]})  # the same cells in another format
+    assert row_digests(numbers) == digests[:1]
+    assert row_digests(pa.table({"a": [1], "b": ["2.5"]})) == digests[:1]
+    # a cell that is moved, joined or renamed is another row
+    others = [{"a": ["2.5"], "b": ["1"]}, {"a": ["12.5"]}, {"a": ["1"], "c": ["2.5"]}]
+    assert not {*digests} & {row_digests(pa.table(each))[0] for each in others}
+    assert all(DIGEST.fullmatch(each) for each in digests)
+
+
+def test_names_of_files_are_distinct_and_do_not_depend_on_their_order(tmp_path):
+    inside = ["rows.csv", "may/rows.csv", "data/rows.csv", "a\nb.csv", "a b.csv"]
+    outside = ["/x/rows.csv", "/x/data/rows.csv", "/y/data/rows.csv", "/rows.csv", "/y/b/c.csv"]
+    paths = [*(str(tmp_path / name) for name in inside), *outside]
+    names = file_names(paths, tmp_path)
+    assert len(set(names)) == len(paths)
+    assert names[:3] == inside[:3]
+    assert names[5:] == [
+        "x/rows.csv",
+        "x/data/rows.csv",
+        "y/data/rows.csv",
+        "/rows.csv",
+        "b/c.csv",
+    ]
+    assert file_names(paths[::-1], tmp_path) == names[::-1]
+    assert not any(str(tmp_path) in name for name in names)
 
 
 def test_reserved_rows_are_the_share_of_random_checks():
@@ -108,8 +199,8 @@ def test_files_that_store_a_column_in_other_types_are_joined():
             yield from TableRows(pa.table({"a": ["x", None], "b": [1.5, 2.0]}), "two.csv")
 
     pool = Pool(Two())
-    assert pool.cells(RowKey("one.csv", 2)) == {"a": "2"}
-    assert pool.cells(RowKey("two.csv", 1)) == {"a": "x", "b": "1.5"}
+    assert pool.cells(pool.at("one.csv", 2)) == {"a": "2"}
+    assert pool.cells(pool.at("two.csv", 1)) == {"a": "x", "b": "1.5"}
 
 
 # -- rounds ----------------------------------------------------------------------------------------
@@ -154,7 +245,7 @@ def test_all_rows_are_asked_at_last():
 
 
 def test_cards_survive_json():
-    card = Card(RowKey("rows.csv", 3), "random", (("a", 0.75), ("b", 0.25)))
+    card = Card(RowKey("rows.csv", 3, "r0123456789abcdef"), "random", (("a", 0.75), ("b", 0.25)))
     stored = queue.rounds_to_json({4: (card,)})
     assert queue.rounds_from_json(stored) == {4: (card,)}
 
@@ -232,9 +323,11 @@ def test_the_model_has_the_labels_of_the_ledger():
 
 def test_a_disputed_row_is_not_learned_until_it_is_settled():
     table, _ = clouds(60)
-    rows = [Event("label", "t", "Ada", "rows.csv", n, "", "x" if n % 2 else "y") for n in (1, 2, 3)]
-    dispute = Event("label", "t", "Bo", "rows.csv", 3, "", "y")
-    settled = Event("settle", "t", "Bo", "rows.csv", 3, "", "y")
+    rows = [
+        Event("label", "t", "Ada", *key_at(table, n), "", "x" if n % 2 else "y") for n in (1, 2, 3)
+    ]
+    dispute = Event("label", "t", "Bo", *key_at(table, 3), "", "y")
+    settled = Event("settle", "t", "Bo", *key_at(table, 3), "", "y")
     counts = []
     for events in (rows, [*rows, dispute], [*rows, dispute, settled]):
         learner = replayed(table, events)
@@ -244,7 +337,7 @@ def test_a_disputed_row_is_not_learned_until_it_is_settled():
 
 def test_a_label_that_has_left_the_window_is_kept_and_reported():
     table, truth = clouds(60)
-    events = [Event("label", "t", "Ada", "rows.csv", n, "", truth[n - 1]) for n in range(1, 21)]
+    events = labels_of(table, truth, 20)
     first = events[0]
     other = "setosa" if first.label != "setosa" else "virginica"
     events.append(first._replace(event="change", label=other))
@@ -257,9 +350,33 @@ def test_a_label_that_has_left_the_window_is_kept_and_reported():
     assert learner.model.steps[-1][1]._state.registry.counts.sum() == 20
 
 
+def test_a_label_that_the_model_refuses_is_left_out_and_reported(monkeypatch):
+    """As that of a row that is equal to one with another label may be."""
+    table, truth = clouds(60)
+    events = labels_of(table, truth, 12)
+    model = new_model(table)
+    learn, refused = model.partial_fit, events[4]
+
+    def partial_fit(X, y, **options):
+        if X.equals(table.slice(4, 1)):
+            raise ValueError("an equal row has another label: retract it first")
+        return learn(X, y, **options)
+
+    monkeypatch.setattr(model, "partial_fit", partial_fit)
+    events.append(refused._replace(event="withdraw", label=""))
+    learner = replayed(table, events[:12], model)
+    assert learner.kept_labels == {refused.key: None}
+    again = LabelLearner(learner.model, learner.pool)
+    again.resume(events, learner.progress())
+    assert again.kept_labels == learner.kept_labels
+    again.learn(events[12])
+    assert again.kept_labels == {}
+    assert again.model.steps[-1][1]._state.registry.counts.sum() == 11
+
+
 def test_probes_measure_what_labels_change():
     table, truth = clouds(150)
-    events = [Event("label", "t", "Ada", "rows.csv", n, "", truth[n - 1]) for n in range(1, 131)]
+    events = labels_of(table, truth, 130)
     learner = replayed(table, events)
     labels = [entry[0] for entry in learner.changes]
     assert labels == list(range(20, 131, 10))

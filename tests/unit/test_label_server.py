@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
-from seqmed.labeling import guard
+from seqmed.labeling import background, guard
 from seqmed.labeling.guard import Bucket, Guard
 from seqmed.labeling.ledger import Ledger
 from seqmed.labeling.log import LabelLog
@@ -49,7 +49,7 @@ def test_labels_are_on_the_disk_when_they_are_confirmed(site):
         card = ada.label(truth)
         with LabelLog(site.log.path) as log:
             assert len(log.events) == number
-            assert log.events[-1].key == (card["file"], card["row"])
+            assert log.events[-1].key[:2] == (card["file"], card["row"])
             assert log.events[-1].label == truth(card["row"])
 
 
@@ -148,6 +148,36 @@ def test_a_card_is_in_one_hand_only(site):
     assert len(set.union(*hands)) == 10
 
 
+def test_two_pages_of_one_person_do_not_block_each_other(site):
+    pages = [site.person("Ada"), site.person("Ada")]
+    row = pages[0].label(truth)["row"]
+    assert pages[0].act("undo")[0] == 200
+    for page in pages:
+        page.look()
+        assert page.cards[0]["row"] == row
+    assert pages[0].act("label", pages[0].cards[0], label="x")[0] == 200
+    status, answer = pages[1].act("label", pages[1].cards[0], label="y")
+    assert (status, answer["error"]) == (409, "you have answered this row on another page")
+    pages[1].look()
+    assert row not in [card["row"] for card in pages[1].cards]
+    assert pages[1].label(truth)["row"] != row
+    assert site.get("status")["labels"] == 2
+    assert site.get("status")["people"] == [["Ada", 2]]
+
+
+def test_people_who_only_joined_are_not_listed(site):
+    site.person("Bo")
+    site.person("Ada").label(truth)
+    assert site.get("status")["people"] == [["Ada", 1]]
+
+
+def test_classes_of_the_model_may_be_labels_whatever_their_names(tmp_path):
+    with Site(tmp_path, TABLE, classes=["=1+1", "@home"]) as site:
+        ada = site.person()
+        assert ada.act("label", ada.cards[0], label="@home")[0] == 200
+        assert ada.act("label", ada.cards[0], label="@work")[0] == 422
+
+
 def test_all_rows_are_asked_once_by_one_person(tmp_path):
     table, classes = clouds(23)
     with Site(tmp_path, table) as site:
@@ -164,7 +194,7 @@ def test_exports(site):
         ada.label(truth)
     ada.act("undo")
     lines = site.request("GET", "export/labels.csv")[2].decode().splitlines()
-    assert lines[0] == "file,row,id,label"
+    assert lines[0] == "file,row,digest,id,label"
     assert len(lines) == 5
     assert site.request("GET", "export/log.csv")[2] == content(site)
     objects = [json.loads(line) for line in site.request("GET", "export/log.jsonl")[2].splitlines()]
@@ -393,6 +423,49 @@ def test_a_learner_that_fails_is_reported_and_labels_are_still_saved(tmp_path, m
     with pytest.raises(RuntimeError, match="a defect"):
         work()
     assert content(site).count(b"\n") == 21
+
+
+def test_a_full_disk_stops_the_saves_only_while_it_is_full(tmp_path, monkeypatch):
+    monkeypatch.setattr(background, "PAUSE", 0.0)
+    full, saved = [True], []
+
+    def save(learner):
+        if full:
+            raise OSError(28, "No space left on device", "/some/where")
+        saved.append(learner.ledger.n_events)
+
+    def wait_for(holds):
+        while not holds(site.get("status")):
+            time.sleep(0.01)
+
+    with Site(tmp_path, TABLE, save=save) as site:
+        ada = site.person()
+        for _ in range(12):
+            ada.label(truth)
+        wait_for(lambda status: status["unsaved"])
+        for _ in range(8):
+            ada.label(truth)  # and the model goes on learning
+        wait_for(lambda status: not status["waiting"])
+        status = site.get("status")
+        assert status["unsaved"] == "No space left on device"
+        assert (status["saved"], status["trouble"]) == (0, False)
+        full.clear()
+        wait_for(lambda status: status["saved"] == 20 and not status["unsaved"])
+        full.append(True)
+        ada.label(truth)
+        wait_for(lambda status: status["unsaved"])
+        full.clear()
+    assert saved[-1] == 21  # Ctrl-C saves
+
+
+def test_a_disk_that_is_full_to_the_end_is_an_error(tmp_path):
+    def save(learner):
+        raise OSError(28, "No space left on device", "/some/where")
+
+    site = Site(tmp_path, TABLE, save=save)
+    with pytest.raises(OSError, match="No space left"), site:
+        site.person().label(truth)
+    assert content(site).count(b"\n") == 2
 
 
 def test_ids_and_classes_with_control_characters_leave_a_log_that_can_be_read(tmp_path):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from seqmed.labeling.dealer import IN_HAND, Dealer
-from seqmed.labeling.events import LABEL, RANDOM, UNCERTAIN, Event
+from seqmed.labeling.events import LABEL, RANDOM, SKIP, UNCERTAIN, UNDO, Event
 from seqmed.labeling.ledger import Ledger
 from seqmed.labeling.queue import BLOCK, LENGTH, Card, round_at
 from seqmed.labeling.rows import Pool
@@ -26,7 +26,7 @@ def make_dealer():
 
 
 def answer(ledger, person, key, why=UNCERTAIN):
-    ledger.apply(Event(LABEL, "2026-01-01", person, key.file, key.row, "", "a", why=why))
+    ledger.apply(Event(LABEL, "2026-01-01", person, *key, "", "a", why=why))
 
 
 # -- sessions --------------------------------------------------------------------------------------
@@ -114,3 +114,30 @@ def test_a_person_waits_while_a_round_is_chosen():
     rounds[round_at(0)] = cards
     assert dealer.deal(ada)
     assert list(ada.cards) == [card.key for card in cards[:IN_HAND]]
+
+
+def test_people_who_only_joined_are_not_listed():
+    open_sessions, ledger, pool, dealer = make_dealer()
+    answer(ledger, "Ada", pool.keys[0])
+    dealer.deal(open_sessions.find(open_sessions.begin("Bob")))
+    assert ledger.people == ["Ada"]
+
+
+@pytest.mark.parametrize("kind", [LABEL, SKIP])
+def test_a_card_that_was_answered_on_another_page_is_taken_away(kind):
+    open_sessions, ledger, _, dealer = make_dealer()
+    pages = [open_sessions.find(open_sessions.begin("Ada")) for _ in range(2)]
+    dealer.deal(pages[0])
+    key = next(iter(pages[0].cards))
+    answer(ledger, "Ada", key)
+    del pages[0].cards[key]
+    ledger.apply(Event(UNDO, "2026-01-01", "Ada", *key))
+    for page in pages:  # both show it again
+        assert dealer.deal(page)
+        assert next(iter(page.cards)) == key
+    event = Event(kind, "2026-01-01", "Ada", *key, "", "a" if kind == LABEL else "", why=UNCERTAIN)
+    ledger.apply(event)
+    del pages[0].cards[key]
+    assert dealer.deal(pages[1])
+    assert key not in pages[1].cards
+    assert len(pages[1].cards) == IN_HAND

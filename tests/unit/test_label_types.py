@@ -19,8 +19,8 @@ from sklearn.base import clone
 
 import seqmed
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
-from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.selection.search import PrequentialSearch
+from seqmed.tables.stream_pipeline import StreamPipeline
 
 BIG = 2**53  # from here on not every integer is a float
 INTEGERS, FLOATS, BOOLEANS = "integers", "floats", "booleans"
@@ -258,7 +258,7 @@ MODELS = {
     "SeqLapMED": SeqLapMED(gamma=0.1, n_neighbors=1, beta=0.0, random_state=0),
     "SeqGraphMED": SeqGraphMED(SeqMED(gamma=0.1), mixture=0.0, random_state=0),
     "GraphPropagation": GraphPropagation(n_neighbors=1, random_state=0),
-    "StreamPipeline": StreamPipeline([("model", SeqMED(gamma=0.1))], drift_limit=None),
+    "StreamPipeline": StreamPipeline([("model", SeqMED(gamma=0.1))]),
     "PrequentialSearch": PrequentialSearch(SeqMED(gamma=0.1), {"C": [5.0, 10.0]}),
 }
 

@@ -31,7 +31,6 @@ from seqmed import (
 )
 from seqmed.estimators.validation import equal_parameters
 from seqmed.kernels import RBF, DCMFisher, Polynomial
-from seqmed.pipelines.drift import InputDriftWarning
 from tests.support.configurations import CONFIGURATIONS, learned, make_batch, over
 from tests.support.saved_models import assert_refused, assert_same, bits, outputs, product, restored
 
@@ -215,8 +214,8 @@ def test_an_array_mapped_from_a_file(path, tmp_path):
 UNFITTED = [
     SeqMED(C=3.0),
     SeqLapMED(kernel=RBF("auto"), class_weight={0: 2.0, 1: 1.0}, unlabeled="?", random_state=0),
-    StreamPipeline([("scale", StandardScaler()), ("model", SeqMED())], incremental=["scale"]),
-    StreamPipeline([("none", "passthrough"), ("model", SeqMED())], drift_limit=None),
+    StreamPipeline([("scale", StandardScaler()), ("model", SeqMED())]),
+    StreamPipeline([("none", "passthrough"), ("model", SeqMED())]),
     PrequentialSearch(
         SeqMED(random_state=0), {"C": np.logspace(0.5, 1, 3), "kernel": ["rbf", RBF(2.0)]}
     ),
@@ -275,9 +274,9 @@ def test_foreign_byte_order_becomes_native(path):
 # -- pipelines and searches -----------------------------------------------------------------------
 
 
-def make_pipeline(scaler, model=None, **parameters):
+def make_pipeline(scaler, model=None):
     steps = [("scale", scaler), ("none", None), ("model", model or SeqMED(lag=2))]
-    return StreamPipeline(steps, **parameters)
+    return StreamPipeline(steps)
 
 
 def stretched(seed, n=24):
@@ -295,11 +294,10 @@ SCALERS = {
 }
 
 
-@pytest.mark.parametrize("incremental", [[], ["scale"]], ids=["frozen", "incremental"])
 @pytest.mark.parametrize("scaler", SCALERS.values(), ids=SCALERS)
-def test_pipelines_of_scalers(scaler, incremental, path):
-    model = make_pipeline(clone(scaler), incremental=incremental)
-    for seed in range(2):  # 24 rows at a time: those of the second batch wait to be compared
+def test_pipelines_of_scalers(scaler, path):
+    model = make_pipeline(clone(scaler))
+    for seed in range(2):
         model.partial_fit(*stretched(seed))
     loaded = restored(model, path)
     assert model_file.read(path).n_batches == 2
@@ -307,27 +305,23 @@ def test_pipelines_of_scalers(scaler, incremental, path):
         assert_same(model, loaded, stretched(9)[0])
         for each in (model, loaded):
             each.partial_fit(*stretched(seed))
-    assert model.drift_ is not None
 
 
-def test_a_pipeline_still_knows_its_first_batch(path):
-    X, y = stretched(0, n=60)
-    columns = ["width", "height", "depth"]
-    model = make_pipeline(StandardScaler()).fit(pd.DataFrame(X, columns=columns), y)
-    loaded = restored(model, path)
-    X, y = stretched(1, n=60)
-    X[:, 2] += 1e4
-    frame = pd.DataFrame(X, columns=columns)
-    with pytest.warns(InputDriftWarning, match="'depth'"):
-        loaded.partial_fit(frame, y)
-    loaded = restored(loaded, path)
-    loaded.partial_fit(frame, y)  # warned of once, for as long as it is away
+@pytest.mark.parametrize("fitted", [StandardScaler, SeqMED])
+def test_a_pipeline_of_which_a_part_is_fitted_is_refused(fitted, path):
+    model = make_pipeline(StandardScaler()).fit(*stretched(0))
+    steps = [
+        (name, clone(step, safe=False) if not isinstance(step, fitted) else step)
+        for name, step in model.steps
+    ]
+    with pytest.raises(ValueError, match="steps that are all fitted, or none"):
+        seqmed.save(StreamPipeline(steps), path)
 
 
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix, sp.csc_matrix, sp.coo_array])
 def test_a_sparse_pipeline(form, path):
     model = StreamPipeline([("scale", MaxAbsScaler()), ("model", SeqMED(lag=1))])
-    for seed in range(2):  # 20 rows wait to be compared, in the format they came in
+    for seed in range(2):
         X, y, _ = make_batch(seed)
         model.partial_fit(form(X), y)
     loaded = restored(model, path)
@@ -336,16 +330,14 @@ def test_a_sparse_pipeline(form, path):
         for each in (model, loaded):
             each.partial_fit(form(X), y)
         assert_same(model, loaded, make_batch(9, "csr").X)
-    assert repr(loaded.drift_) == repr(model.drift_)
 
 
-@pytest.mark.parametrize("combine", ["best", "mixture"])
 @pytest.mark.parametrize("piped", [False, True])
-def test_searches(combine, piped, path):
+def test_searches(piped, path):
     base = make_pipeline(StandardScaler(), SeqLapMED(lag=2)) if piped else SeqLapMED(lag=2)
     name = "model__" if piped else ""
     grid = [{f"{name}C": [1.1, 10.0]}, {f"{name}gamma": [1e4]}]  # the last one learns by heart
-    model = PrequentialSearch(base, grid, combine=combine)
+    model = PrequentialSearch(base, grid)
     for seed in range(4):
         model.partial_fit(*stretched(seed))
     assert any(model.record_.dropped)
@@ -503,7 +495,6 @@ REFUSED = {
         SeqMED(random_state=np.random.RandomState(np.random.PCG64(1))),
         "SeqMED.random_state uses the generator PCG64, expected MT19937: pass a seed",
     ),
-    "a cache": (make_pipeline(StandardScaler(), memory="cache"), "memory=None, because its cache"),
     "a marker": (SeqLapMED(unlabeled=pd.NaT), "SeqLapMED.unlabeled is NaT"),
     "a wrong parameter": (SeqMED(C=-1.0), "'C' parameter"),
 }

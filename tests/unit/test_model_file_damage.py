@@ -453,13 +453,6 @@ PLANS = {
     ),
     "a wrong parameter": (parameters(C=-1.0), "'C' parameter"),
     "a record for a kernel": (parameters(kernel=None), "a kernel by name"),
-    "a cache": (
-        made(document([
-            estimator("SeqMED"),
-            estimator("StreamPipeline", {"steps": [["m", {"node": 0}]], "memory": "/tmp"}),
-        ])),
-        "memory=None",
-    ),
     "an estimator for a number": (matryoshka(), r"SeqMED\.C holds an estimator"),
     "half a state": (
         made(document([estimator("SeqMED", state={"n_features_in_": 3})])), "missing: .*_state"

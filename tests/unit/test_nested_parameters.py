@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED
-from seqmed.pipelines.stream_pipeline import StreamPipeline
+from seqmed.tables.stream_pipeline import StreamPipeline
 from tests.support.state import state_bits
 
 
@@ -258,7 +258,7 @@ def test_a_change_that_is_refused_leaves_the_model_as_it_was(name, call, two_and
 def test_parameters_of_other_estimators_may_not_change(inner, change, message):
     inner = clone(inner)
     if isinstance(inner, Pipeline):
-        inner.set_params(model__random_state=np.random.RandomState(0), drift_limit=None)
+        inner.set_params(model__random_state=np.random.RandomState(0))
     model = learn(SeqGraphMED(inner, random_state=0), BATCHES[:2])
     before = model.decision_function(PROBES)
     given = {each: model.get_params()[each] for each in change}

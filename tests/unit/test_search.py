@@ -28,8 +28,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from seqmed import GraphPropagation, PrequentialSearch, SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.kernels import vectors
-from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.selection.race import Dropped, Record, empty_record
+from seqmed.tables.stream_pipeline import StreamPipeline
 from tests.support.configurations import make_batch
 from tests.support.sparse_rows import in_parts, unsorted
 from tests.support.state import assert_same_bits, bits, leaves, state_bits
@@ -513,18 +513,17 @@ def test_candidates_of_any_estimator():
     assert not hasattr(model, "retract")
 
 
-def make_pipe(model=None, **parameters):
+def make_pipe(model=None):
     steps = [
         ("scale", StandardScaler()),
         ("model", SeqMED(random_state=0) if model is None else model),
     ]
-    return StreamPipeline(steps, drift_limit=None, **parameters)
+    return StreamPipeline(steps)
 
 
-@pytest.mark.parametrize("incremental", [(), ("scale",)])
-def test_candidates_that_are_pipelines(incremental):
+def test_candidates_that_are_pipelines():
     grid = {"model__C": [1.1, 10.0], "scale": [StandardScaler(), "passthrough"]}
-    model = PrequentialSearch(make_pipe(incremental=incremental), grid, drop_limit=None)
+    model = PrequentialSearch(make_pipe(), grid, drop_limit=None)
     batches = [(10 * X + 3, y, None) for X, y, _ in make_stream(4)]
     candidates, record = naive(model, batches)
     learn(model, batches)
@@ -547,7 +546,7 @@ def test_candidates_that_are_pipelines(incremental):
 def test_candidates_of_different_kinds():
     """A step of a pipeline may be any classifier; each learns as it would alone."""
     kinds = [SeqMED(random_state=0), SeqGraphMED(random_state=0), GraphPropagation(random_state=0)]
-    pipeline = StreamPipeline([("scale", StandardScaler()), ("model", kinds[0])], drift_limit=None)
+    pipeline = StreamPipeline([("scale", StandardScaler()), ("model", kinds[0])])
     model = PrequentialSearch(pipeline, {"model": kinds}, drop_limit=None)
     batches = make_stream(4)
     learn(model, batches)
@@ -700,74 +699,6 @@ def test_an_interrupted_fit_leaves_everything_as_it_was(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     assert state_bits(model) == before
-
-
-# -- the mixture -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "n_best"), [("SeqMED", 1), ("SeqMED", 2), ("SeqMED", 50), ("tfidf", 1), ("tfidf", 3)]
-)
-def test_a_mixture_is_the_weighted_mean_of_the_best(name, n_best):
-    estimator, grid, form, _ = SEARCHES[name]
-    model = PrequentialSearch(estimator, grid, combine="mixture", n_best=n_best, drop_limit=1.0)
-    learn(model, make_stream(5, form))
-    assert model.record_.total > 0
-    probes = make_batch(99, form, 50).X
-    right = model.record_.correct
-    racing = [i for i, why in enumerate(model.record_.dropped) if why is None]
-    members = sorted(racing, key=lambda i: (-right[i], i))[:n_best]
-    weights = [np.exp(-((model.record_.total - right[i]) - errors_of_best(model))) for i in members]
-    expected = sum(
-        weight * model.candidates_[i].predict_proba(probes)
-        for weight, i in zip(weights, members, strict=True)
-    ) / sum(weights)
-    found = model.predict_proba(probes)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
-    assert bits(np.log(found)) == bits(model.predict_log_proba(probes))
-    np.testing.assert_array_equal(model.predict(probes), model.classes_[found.argmax(axis=1)])
-    if n_best == 1:
-        best = model.best_estimator_
-        np.testing.assert_allclose(found, best.predict_proba(probes), rtol=1e-15)
-        np.testing.assert_array_equal(model.predict(probes), best.predict(probes))
-    for method in ("decision_function", "decision_std"):
-        assert not hasattr(model, method)
-    model.set_params(combine="best")
-    assert bits(model.predict_proba(probes)) == bits(model.best_estimator_.predict_proba(probes))
-    assert model.decision_std(probes).shape == (50,)
-
-
-def errors_of_best(model):
-    return model.record_.total - model.record_.correct[model.best_index_]
-
-
-def test_a_mixture_by_hand():
-    model = begun(3, combine="mixture", n_best=2, discount=1.0, drop_limit=None)
-    X = np.array([[0.9, 0.2, 0.6]])
-    np.testing.assert_allclose(model.predict_proba(X), [[0.45, 0.55]])  # of equals the first two
-    model.partial_fit(*told([1, 1, 1], [0, 0, 0], [0, 1, 1]))
-    share = np.exp(-1) / (1 + np.exp(-1))
-    expected = (1 - share) * 0.9 + share * 0.6
-    np.testing.assert_allclose(model.predict_proba(X), [[1 - expected, expected]])
-
-
-def test_a_mixture_never_predicts_a_class_without_an_example():
-    model = PrequentialSearch(
-        SeqMED(random_state=0), {"C": [1.5, 10.0], "gamma": [0.01, 50.0]}, combine="mixture"
-    )
-    X, y, _ = make_batch(0)
-    y = np.where(y == 2, np.nan, y)
-    model.partial_fit(X, y, classes=list(range(12)))
-    assert model.predict_proba(X).shape == (20, 12)
-    assert set(model.predict(X)) <= {0.0, 1.0}
-
-
-def test_a_mixture_needs_probabilities():
-    model = PrequentialSearch(SGDClassifier(), {"alpha": [0.1, 1.0]}, combine="mixture")
-    with pytest.raises(ValueError, match=r"combine='mixture' got .* predict_proba: use combine="):
-        model.fit(*make_moons(20))
-    assert not hasattr(model, "candidates_")
 
 
 # -- labels and rows of all kinds ------------------------------------------------------------------
@@ -948,15 +879,13 @@ def test_input_is_neither_changed_nor_frozen_nor_part_of_the_model(form):
             assert bits(array) == bits(copied)
             array[...] = 7
         assert state_bits(model) == state
-    for combine in ("best", "mixture"):
-        model.set_params(combine=combine)
-        state = state_bits(model)
-        for method in ("predict", "predict_proba"):
-            result = getattr(model, method)(probes)
-            result[...] = 0  # what is returned is the caller's
-        model.score(probes, np.zeros(20))
-        assert model.results_.keys() == model.results_.keys()
-        assert state_bits(model) == state
+    state = state_bits(model)
+    for method in ("predict", "predict_proba"):
+        result = getattr(model, method)(probes)
+        result[...] = 0  # what is returned is the caller's
+    model.score(probes, np.zeros(20))
+    assert model.results_.keys() == model.results_.keys()
+    assert state_bits(model) == state
 
 
 def test_results_are_the_callers():
@@ -1110,10 +1039,8 @@ def test_a_candidate_that_refuses_between_batches():
 
 
 def test_candidates_that_read_labels_differently_are_refused():
-    """What is a class to one and unlabeled to the other cannot be compared, or mixed."""
-    model = PrequentialSearch(
-        SeqLapMED(random_state=0), {"unlabeled": [-1, None]}, combine="mixture"
-    )
+    """What is a class to one and unlabeled to the other cannot be compared."""
+    model = PrequentialSearch(SeqLapMED(random_state=0), {"unlabeled": [-1, None]})
     X, y, _ = make_batch(0)
     before = dict(vars(model))
     with pytest.raises(
@@ -1138,8 +1065,6 @@ BAD_PARAMETERS = {
     "cannot learn in batches": ({"estimator": SVC()}, "'estimator' parameter"),
     "discount": ({"discount": 0.0}, "'discount' parameter"),
     "discount above": ({"discount": 1.1}, "'discount' parameter"),
-    "combine": ({"combine": "mean"}, "'combine' parameter"),
-    "n_best": ({"n_best": 0}, "'n_best' parameter"),
     "drop_limit": ({"drop_limit": 0.0}, "'drop_limit' parameter"),
     "batch_size": ({"batch_size": 0}, "'batch_size' parameter"),
 }
@@ -1224,7 +1149,7 @@ def test_an_equal_grid_is_no_change():
 
 def test_everything_else_may_change_between_batches():
     model = learn(PrequentialSearch(SeqMED(random_state=0), {"C": [2.0, 10.0]}), make_stream(2))
-    model.set_params(discount=0.5, combine="mixture", n_best=2, drop_limit=None, batch_size=3)
+    model.set_params(discount=0.5, drop_limit=None, batch_size=3)
     before = model.record_
     learn(model, make_stream(1, start=2))
     assert model.record_.total == 0.5 * before.total + 24
@@ -1235,9 +1160,7 @@ def test_everything_else_may_change_between_batches():
 # Weights against repeated rows are compared to 1e-7: duals must be solved further than by default.
 CHECKED = [
     PrequentialSearch(SeqMED(tol=1e-10, random_state=0), {"C": [2.0, 10.0]}),
-    PrequentialSearch(
-        SeqLapMED(tol=1e-10, random_state=0), {"beta": [0.0, 0.1]}, combine="mixture"
-    ),
+    PrequentialSearch(SeqLapMED(tol=1e-10, random_state=0), {"beta": [0.0, 0.1]}),
 ]
 
 
@@ -1321,8 +1244,7 @@ def test_with_scikit_learns_tools():
     model = PrequentialSearch(SeqMED(random_state=0), {"C": [1.1, 10.0]}, batch_size=25)
     assert cross_val_score(model, X, y, cv=3).mean() > 0.85
     assert cross_val_score(make_pipeline(StandardScaler(), model), X, y, cv=3).mean() > 0.85
-    mixture = clone(model).set_params(combine="mixture")
-    assert cross_val_score(mixture, X, y, cv=3, scoring="roc_auc").mean() > 0.9
+    assert cross_val_score(model, X, y, cv=3, scoring="roc_auc").mean() > 0.9
     weights = np.linspace(0.5, 1.5, 120)
     scores = cross_val_score(model, X, y, cv=3, params={"sample_weight": weights})
     assert np.isfinite(scores).all()
@@ -1365,7 +1287,7 @@ COPIES = {
 def imputing():
     """A pipeline with NaN among its parameters, which is not equal to itself."""
     steps = [("impute", SimpleImputer()), ("model", SeqMED(random_state=0))]
-    return StreamPipeline(steps, drift_limit=None)
+    return StreamPipeline(steps)
 
 
 @pytest.mark.exhaustive
@@ -1382,7 +1304,7 @@ def imputing():
     ids=["landmarks", "kernel object", "pipeline", "dict", "mixture"],
 )
 def test_a_copy_goes_on_as_the_original_does(estimator, grid, kind):
-    model = PrequentialSearch(estimator, grid, combine="mixture", drop_limit=1.0)
+    model = PrequentialSearch(estimator, grid, drop_limit=1.0)
     learn(model, make_stream(3))
     probes = make_batch(99).X
     twin = COPIES[kind](model)

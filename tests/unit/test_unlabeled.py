@@ -12,9 +12,9 @@ from sklearn.datasets import load_digits
 
 import seqmed
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
-from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.selection.search import PrequentialSearch
 from seqmed.streams import LabelColumn, Stream, StreamError
+from seqmed.tables.stream_pipeline import StreamPipeline
 
 CLASSIFIERS = {
     "SeqMED": SeqMED(gamma=0.5),
@@ -23,7 +23,7 @@ CLASSIFIERS = {
     "GraphPropagation": GraphPropagation(random_state=0),
 }
 COMPOSED = {
-    "pipeline": lambda model: StreamPipeline([("model", model)], drift_limit=None),
+    "pipeline": lambda model: StreamPipeline([("model", model)]),
     "search": lambda model: PrequentialSearch(model, [{}]),
 }
 MODELS = CLASSIFIERS | {

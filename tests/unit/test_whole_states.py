@@ -17,8 +17,8 @@ from sklearn.preprocessing import StandardScaler
 
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, load, model_file, save
 from seqmed.active import expected_regret, query
-from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.selection.search import PrequentialSearch
+from seqmed.tables.stream_pipeline import StreamPipeline
 
 CENTRES = np.array([[0.0, 0.0, 0.0], [3.0, 0.0, 0.0], [0.0, 3.0, 0.0], [0.0, 0.0, 3.0]])
 X = np.vstack([CENTRES, CENTRES[::-1] + 0.7, CENTRES.mean(axis=0, keepdims=True)])
@@ -111,15 +111,12 @@ MODELS = {
     "SeqGraphMED-other": foreign,
     "pipeline": lambda i: StreamPipeline([("s", StandardScaler()), ("m", SeqMED(i.kernel()))]),
     "pipeline-transformer": lambda i: StreamPipeline(
-        [("s", Passing(i)), ("m", SeqMED())], incremental=["s"]
+        [("s", Passing(i)), ("m", SeqMED())]
     ),
     "pipeline-other": lambda i: StreamPipeline(
-        [("s", Passing(i)), ("m", SGDClassifier(random_state=0))], incremental=["s"]
+        [("s", Passing(i)), ("m", SGDClassifier(random_state=0))]
     ),
     "search": lambda i: PrequentialSearch(SeqMED(i.kernel()), {"C": [1.5, 10.0]}),
-    "search-mixture": lambda i: PrequentialSearch(
-        SeqMED(i.kernel()), {"C": [1.5, 10.0]}, combine="mixture"
-    ),
 }  # fmt: skip
 QUESTIONS = {
     "predict": lambda model: model.predict(X),
@@ -237,7 +234,7 @@ RACERS = {
     "SeqMED": (SeqMED, 45_000),
     "SeqGraphMED": (lambda: SeqGraphMED(random_state=0), 25_000),
     "StreamPipeline": (
-        lambda: StreamPipeline([("s", StandardScaler()), ("m", SeqMED())], incremental=["s"]),
+        lambda: StreamPipeline([("s", StandardScaler()), ("m", SeqMED())]),
         30_000,
     ),
 }

@@ -27,7 +27,6 @@ def main() -> None:
     from seqmed.cli.options import before_commands, with_option_groups
     from seqmed.cli.predict import predict
     from seqmed.cli.query import query
-    from seqmed.cli.reproduce import reproduce
     from seqmed.cli.signals import end_by_exception
     from seqmed.cli.standard_streams import prepare
 
@@ -36,8 +35,8 @@ def main() -> None:
         pretty_exceptions_enable=False, callback=before_commands, cls=Commands,
         rich_markup_mode="markdown",  # joins the lines of a paragraph
     )  # fmt: skip
-    for command in (learn, predict, evaluate, inspect, query, label, reproduce):
-        named = app.command(no_args_is_help=command is not reproduce, cls=Command)
+    for command in (learn, predict, evaluate, inspect, query, label):
+        named = app.command(no_args_is_help=True, cls=Command)
         named(with_common_options(with_option_groups(command)))
     prepare()
     end_by_exception()

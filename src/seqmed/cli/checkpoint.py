@@ -13,12 +13,11 @@ from seqmed.cli.log import PendingLines
 from seqmed.cli.reading import Reading
 from seqmed.labeling.progress import LabelProgress
 from seqmed.measures import Interval, wilson_interval
-from seqmed.pipelines.stream_pipeline import StreamPipeline
-from seqmed.pipelines.transformers import transformed
 from seqmed.streams import Dialect, EncoderCheck, LabelColumn, Position, Stream
 from seqmed.streams.label_column import BOOLEAN, INTEGER, STRING
 from seqmed.streams.positions import read_stored, refuse_stored
 from seqmed.tables.encoder import TableEncoder
+from seqmed.tables.stream_pipeline import StreamPipeline, transformed
 
 # Types of labels on the command line by the kind of their dtype.
 LABEL_TYPES = {"i": INTEGER, "b": BOOLEAN, "U": STRING, "T": STRING, "O": STRING}

@@ -15,6 +15,8 @@ FEW_CLASSES, WORST_PAIRS = 10, 10
 # Largest number of classes of which all are printed, and number of classes that are printed of
 # more.
 LISTED_CLASSES, WORST_CLASSES = 30, 10
+# Largest error that four decimals do not show.
+VISIBLE = 5e-5
 
 
 def results(measures: Measures, classes: Any, rule: DecisionRule) -> dict[str, Any]:
@@ -75,7 +77,8 @@ def show_measures(measures: Measures, found: dict[str, Any]) -> None:
     ]
     for name, title in (("roc_auc", "ROC AUC"), ("average_precision", "average precision")):
         if found[name] is not None:
-            error = f"error at most {found[f'{name}_error']:.1g}" * bool(found[f"{name}_error"])
+            bound = found[f"{name}_error"]
+            error = f"error at most {bound:.1g}" * (bound > VISIBLE)
             lines.append((f"{title} of {found['positive']}", f"{found[name]:.4f}", error))
     if found["mean_cost"] is not None:
         lines.append(("mean cost", f"{found['mean_cost']:.4f}", ""))

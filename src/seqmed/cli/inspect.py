@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from seqmed.cli.checkpoint import Progress
-    from seqmed.pipelines.stream_pipeline import StreamPipeline
+    from seqmed.tables.stream_pipeline import StreamPipeline
 
 # Largest number of names, classes or files that are printed.
 FEW = 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -104,9 +103,8 @@ def label(
     from seqmed.cli.label_model import Saver, begin_or_resume, learn_rows
     from seqmed.cli.label_rows import StreamRows, check_columns
     from seqmed.cli.lock import locked
-    from seqmed.labeling.learner import LabelLearner
+    from seqmed.labeling.learner import LabelLearner, learned_labels
     from seqmed.labeling.log import LabelLog
-    from seqmed.labeling.rows import Pool
 
     path = model.with_name(model.name + LOG_SUFFIX) if labels is None else labels
     outputs = {"MODEL": model, "--labels": path, "--export": export_file}
@@ -124,26 +122,31 @@ def label(
                     f"{path}: {counted(log.repaired, 'byte')} of an unfinished last line removed. "
                     "It was never confirmed."
                 )
-            label_log.check_log(log, label_log.label_check(progress))
+            check_label = label_log.label_check(progress)
+            label_log.check_log(log, check_label)
+            source = StreamRows(data, pipeline, progress, reading, path.parent)
             if import_file is not None:
-                label_log.add_labels(log, import_file, label_log.label_check(progress))
+                label_log.add_labels(log, import_file, source, check_label)
             if export_file is not None:
-                label_log.export(log, export_file)
+                label_log.export(log, export_file, source)
                 return
-            pipeline, progress = learn_rows(model, pipeline, progress, data, reading)
-            source = StreamRows(data, pipeline, progress, reading)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # given before, when the rows were learned
-                pool = Pool(source, [event.key for event in log.events])
+            if progress.labels is not None:  # refused before any row is learned
+                pool = label_log.place(log, source)
+                learned_labels(log.placed, progress.labels)
+                pipeline, progress = learn_rows(model, pipeline, progress, data, reading)
+            else:
+                pipeline, progress = learn_rows(model, pipeline, progress, data, reading)
+                source = StreamRows(data, pipeline, progress, reading, path.parent)
+                pool = label_log.place(log, source)
             shown = options.column_names(show_columns)
             check_columns(pool, [*shown, *filter(None, [id_column])])
             learner = LabelLearner(pipeline, pool, label_log.as_label(progress))
             if progress.labels is not None:
-                learner.resume(log.events, progress.labels)
+                learner.resume(log.placed, progress.labels)
             saver = Saver(model, progress, has_ids=id_column is not None)
             if replay:
                 learner.begin()
-                for event in log.events[learner.ledger.n_events :]:
+                for event in log.placed[learner.ledger.n_events :]:
                     learner.learn(event)
                 saver.save(learner)
             else:
@@ -185,7 +188,7 @@ def serve(
     from seqmed.labeling.queue import class_names
     from seqmed.labeling.server import Server
 
-    background = Background(learner, log.events, saver.save)
+    background = Background(learner, log.placed, saver.save)
     known = class_names(classifier_of(learner.model))
     classes = [*options.column_names(page.classes), *known]
     desk = Desk(log, learner.pool, background, classes=classes, goal=page.goal, **desk_options)

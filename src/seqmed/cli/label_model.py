@@ -12,9 +12,9 @@ from seqmed.cli.learn_options import FIRST_BATCH, ColumnOptions
 from seqmed.cli.prequential import Learner
 from seqmed.cli.reading import Reading
 from seqmed.labeling.learner import LabelLearner
-from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.streams import LabelColumn
 from seqmed.streams.label_column import STRING
+from seqmed.tables.stream_pipeline import StreamPipeline
 
 # Label column of a new model.
 DEFAULT_LABEL = "label"

@@ -4,6 +4,9 @@ A label that differs from the earlier label of its row is a correction: the earl
 retracted first. An empty label retracts an earlier late label. The ids and labels that were learned
 are saved with the model, so that a command that was interrupted, or is run twice, learns each label
 once.
+
+The label log of `seqmed label` and its exports have a digest of the cells of every row. A label of
+another row with the same id is then set aside.
 """
 
 from __future__ import annotations
@@ -16,16 +19,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqmed.cli import terminal
-from seqmed.cli.checkpoint import Progress, open_stream
+from seqmed.cli.checkpoint import Progress, encoder_of, open_stream
 from seqmed.cli.errors import CommandError, naming_rows
 from seqmed.cli.prequential import Learner, predict_labeled, score
 from seqmed.cli.reading import Reading
 from seqmed.cli.terminal import counted, tell_skipped
+from seqmed.labeling.events import DIGEST
+from seqmed.labeling.rows import row_digests
 from seqmed.streams import LabelColumn, Stream, StreamBatch
+from seqmed.streams.columns import AllColumnsCheck
 from seqmed.streams.faults import notice
+from seqmed.streams.inputs import find_inputs
 from seqmed.streams.label_column import Label, label_of, whole
-from seqmed.tables.cells import cell_text
+from seqmed.tables.cells import cell_text, read_safe_cell
 from seqmed.tables.messages import listed, shown
+
+# The column of digests in a label log, and formats whose cells `safe_cell` has written.
+DIGEST_COLUMN, DELIMITED = "digest", ("csv", "tsv", None)
 
 
 def learn_late(
@@ -46,16 +56,22 @@ def learn_late(
             f"{learner.path} has learned no rows, expected a model to which late labels are added: "
             "learn the rows first."
         )
-    labels, label = read_labels(late, learner.progress.known_label, id_column, reading)
+    given, label = read_labels(late, learner.progress.known_label, id_column, reading)
     learner.progress = replace(learner.progress, label=label)  # with the type of its labels
-    refuse_unlearned(data, learner, id_column, labels, reading)
+    labels, others = labels_of_rows(data, learner, id_column, given, reading)
     stream = data_stream(data, learner, id_column, reading)
     counts = Counts()
     for batch in stream:
         learn_batch(learner, batch, stream.names, labels, counts)
     tell_skipped(stream.skipped)
-    wanted = {name for name, given in labels.items() if given is not None}
-    unknown = sorted(wanted - counts.ids)
+    if others:
+        notice(
+            f"{counted(len(others), 'label')} of {late} not learned, because their rows had other "
+            f"cells when they were labeled: {listed([shown(each) for each in others])}. Pass the "
+            "rows as they were."
+        )
+    wanted = {name for name, each in given.items() if set(each.values()) != {None}}
+    unknown = sorted(wanted - labels.keys() - set(others))
     if unknown:
         notice(
             f"{counted(len(unknown), 'id')} of {late} not found in the data: "
@@ -82,35 +98,47 @@ class Counts:
     ----------
     added, corrected, same : new labels, corrections, and labels that were learned before.
     lost : ids of corrections whose earlier label is no longer stored.
-    ids : ids that were found.
     """
 
     added: int = 0
     corrected: int = 0
     same: int = 0
     lost: list[str] = field(default_factory=list)
-    ids: set[str] = field(default_factory=set)
+
+
+# The labels of an id, by the digest of their row; by an empty text if the table has no digests.
+GivenLabels = dict[str, Label | None]
 
 
 def read_labels(
     path: Path, label: LabelColumn, id_column: str, reading: Reading
-) -> tuple[dict[str, Label | None], LabelColumn]:
+) -> tuple[dict[str, GivenLabels], LabelColumn]:
     """Return the labels of a table by id, and the column of labels with their type.
 
-    An empty label is None. The last row of an id counts.
+    An empty label is None. The last row of an id and a digest counts.
     """
     arguments = {**reading.arguments(), "file_format": None}
-    stream = Stream([path], label=label, keep=[id_column], final=True, **arguments)
-    labels: dict[str, Label | None] = {}
+    more = [DIGEST_COLUMN] if DIGEST_COLUMN not in (id_column, label.name) else []
+    stream = Stream(
+        [path], label=label, keep=[id_column], keep_optional=more, final=True, **arguments
+    )
+    safe = find_inputs([path], None)[0].kind in DELIMITED
+    labels: dict[str, GivenLabels] = {}
     missing = changed = 0
     for batch in stream:
-        for value, given in zip(batch.kept[id_column], labels_of(batch), strict=True):
+        digests = map(digest_text, batch.kept.get(DIGEST_COLUMN) or [None] * batch.row.size)
+        pairs = zip(batch.kept[id_column], digests, labels_of(batch), strict=True)
+        for value, digest, given in pairs:
             text = id_text(value)
+            if safe:
+                text = text and read_safe_cell(text)
+                given = read_safe_cell(given) if isinstance(given, str) else given
             if text is None:
                 missing += 1
             else:
-                changed += text in labels and labels[text] != given
-                labels[text] = given
+                own = labels.setdefault(text, {})
+                changed += digest in own and own[digest] != given
+                own[digest] = given
     tell_skipped(stream.skipped)
     if missing:
         notice(f"{path}: {counted(missing, 'row')} without an id ignored.")
@@ -118,7 +146,7 @@ def read_labels(
         terminal.tell(
             f"{path}: {counted(changed, 'label')} replaced by a later one of the same id."
         )
-    if not any(each is not None for each in labels.values()):
+    if not any(each is not None for own in labels.values() for each in own.values()):
         raise CommandError(
             f"{path} has no labels in column {label.name!r}, expected ids and labels: check the "
             "file."
@@ -132,32 +160,51 @@ def id_text(value: Any) -> str | None:
     return None if text is None else whole(text)
 
 
+def digest_text(value: Any) -> str:
+    """Return the digest of a row in a label log or its export, an empty text for anything else."""
+    return value if isinstance(value, str) and DIGEST.fullmatch(value) else ""
+
+
 def labels_of(batch: StreamBatch) -> list[Label | None]:
     """Return the labels of a batch, None for unlabeled rows."""
     return [None] * batch.row.size if batch.y is None else batch.y.tolist()
 
 
-def data_stream(data: Sequence[Path], learner: Learner, id_column: str, reading: Reading) -> Stream:
+def data_stream(
+    data: Sequence[Path], learner: Learner, id_column: str, reading: Reading, **more: Any
+) -> Stream:
     """Return a stream over all rows of the data."""
     model, progress = learner.model, learner.progress
-    return open_stream(data, model, progress, reading, keep=[id_column], final=True)
+    return open_stream(data, model, progress, reading, keep=[id_column], final=True, **more)
 
 
-def refuse_unlearned(
+def labels_of_rows(
     data: Sequence[Path],
     learner: Learner,
     id_column: str,
-    labels: Mapping[str, Label | None],
+    given: Mapping[str, GivenLabels],
     reading: Reading,
-) -> None:
-    """Refuse rows that the model has not learned, and ids that occur twice."""
+) -> tuple[dict[str, Label | None], list[str]]:
+    """Return the labels of the rows of the data, and the ids whose rows have other cells.
+
+    Rows that the model has not learned, and ids that occur twice, are refused.
+    """
     learned = {each.path: each.rows for each in learner.progress.position.files}
-    stream, seen = data_stream(data, learner, id_column, reading), set()
+    digested = any(digest for own in given.values() for digest in own)
+    encoder = encoder_of(learner.model)
+    check = {"check": AllColumnsCheck(lambda: encoder)} if digested else {}
+    stream = data_stream(data, learner, id_column, reading, **check)
+    labels: dict[str, Label | None] = {}
+    others: list[str] = []
+    seen: set[str] = set()
     for batch in stream:
-        ids = map(id_text, batch.kept[id_column])
-        for text, file, row in zip(ids, batch.file.tolist(), batch.row.tolist(), strict=True):
-            if text not in labels:
-                continue
+        ids = [id_text(value) for value in batch.kept[id_column]]
+        wanted = [place for place, text in enumerate(ids) if text in given]
+        digests = [""] * len(wanted)
+        if digested:
+            digests = row_digests(batch.table.take(np.array(wanted, dtype=np.intp)))
+        for place, digest in zip(wanted, digests, strict=True):
+            text, file, row = str(ids[place]), int(batch.file[place]), int(batch.row[place])
             if text in seen:
                 raise CommandError(
                     f"{stream.names[file]}, row {row}: id {shown(text)} occurs twice, expected "
@@ -169,6 +216,12 @@ def refuse_unlearned(
                     f"{stream.names[file]}, row {row} has not been learned, expected rows that "
                     "were: learn the file first, without --late."
                 )
+            own = given[text]
+            if digest in own or "" in own:
+                labels[text] = own[digest if digest in own else ""]
+            elif set(own.values()) != {None}:
+                others.append(text)
+    return labels, others
 
 
 class Change(NamedTuple):
@@ -225,7 +278,6 @@ def learn_batch(
     counts.corrected += len(kept)
     counts.same += len(found) - len(new) - len(corrected)
     counts.lost += [each.name for each in corrected if each not in kept]
-    counts.ids.update(each.name for each in found)
 
 
 def corrects(model: Any, table: Any, change: Change) -> bool:

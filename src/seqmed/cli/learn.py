@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from seqmed.cli.checkpoint import Progress
     from seqmed.cli.prequential import Learner
-    from seqmed.pipelines.stream_pipeline import StreamPipeline
+    from seqmed.tables.stream_pipeline import StreamPipeline
 
 
 def learn(

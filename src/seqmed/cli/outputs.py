@@ -17,7 +17,7 @@ from seqmed.cli.options import STANDARD_OUTPUT, OutputFormat, OutputOptions
 from seqmed.model_file.files import is_pipe_or_device, write_output
 from seqmed.streams import StreamBatch
 from seqmed.streams.inputs import SUFFIXES as INPUT_SUFFIXES
-from seqmed.tables.cells import cell_text
+from seqmed.tables.cells import cell_text, safe_cell
 
 ColumnType = Literal["text", "integer", "boolean", "number"]
 Header = Mapping[str, ColumnType]
@@ -86,12 +86,19 @@ def write_table(path: Path, kind: OutputFormat, columns: Header, chunks: Iterabl
 
 
 def delimited_lines(delimiter: str, columns: Header, chunks: Iterable[Chunk]) -> Iterator[bytes]:
-    """Yield lines of fields, the header with the first rows: an early error writes nothing."""
+    """Yield lines of fields, the header with the first rows: an early error writes nothing.
+
+    No cell is a formula; see `safe_cell`.
+    """
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow(map(safe_cell, columns))
     for chunk in chunks:
-        writer.writerows(zip(*chunk, strict=True))
+        safe = [
+            [value and safe_cell(value) for value in values] if kind == "text" else values
+            for kind, values in zip(columns.values(), chunk, strict=True)
+        ]
+        writer.writerows(zip(*safe, strict=True))
         yield drained(text).encode()
     yield drained(text).encode()
 

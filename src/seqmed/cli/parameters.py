@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,10 +12,10 @@ from seqmed.estimators.graph_propagation import GraphPropagation
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.pipelines.stream_pipeline import StreamPipeline
-from seqmed.pipelines.table_pipeline import make_stream_pipeline
 from seqmed.streams.label_column import DEFAULT_MARKER
 from seqmed.tables.encoder import TableEncoder
+from seqmed.tables.messages import similar_name
+from seqmed.tables.stream_pipeline import StreamPipeline, make_stream_pipeline
 from seqmed.tables.words import COUNTS
 
 Classifier = SeqGraphMED | SeqMED | SeqLapMED | GraphPropagation
@@ -156,8 +155,8 @@ def full_names(model: Classifier, given: Mapping[str, Any]) -> dict[str, Any]:
         nested = NESTED + name
         if name not in known and nested not in known:
             plain = sorted({each.removeprefix(NESTED) for each in known})
-            close = difflib.get_close_matches(name, plain, 1)
-            meant = f"did you mean {close[0]}?" if close else f"it has {', '.join(plain)}."
+            similar = similar_name(name, plain)
+            meant = f"did you mean {similar}?" if similar else f"it has {', '.join(plain)}."
             raise CommandError(f"{type(model).__name__} has no parameter {name!r} to set: {meant}")
         if name in known:
             found[name] = value

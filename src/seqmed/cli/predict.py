@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from seqmed.cli.outputs import Chunk, ColumnType
     from seqmed.decisions import DecisionRule
-    from seqmed.pipelines.stream_pipeline import StreamPipeline
     from seqmed.streams import StreamBatch
+    from seqmed.tables.stream_pipeline import StreamPipeline
 
 
 def predict(

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seqmed.arrays import Points
-    from seqmed.pipelines.stream_pipeline import StreamPipeline
     from seqmed.streams import StreamBatch
+    from seqmed.tables.stream_pipeline import StreamPipeline
 
 # Rows in a batch. Large, because scoring has a fixed cost per batch.
 ROWS_AT_ONCE = 10_000

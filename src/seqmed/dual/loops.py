@@ -15,10 +15,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from seqmed.arrays import Array
+from seqmed.compiled import compiled
 from seqmed.dual.problem import ROUNDING
 
 # Smallest curvature of a direction, as a fraction of the largest variance. The limit applies if the
@@ -44,7 +44,7 @@ Rows = tuple[Any, ...]
 SOURCE, COLUMNS, VALUES, SLOTS, OWNERS, REFERENCED, HAND = range(7)
 
 
-@njit(cache=True)
+@compiled()
 def evict(rows: Rows, point: Index, kept: Index) -> Index:
     """Return a slot for the row of a point; its previous row is evicted. Never slot ``kept``."""
     slots, owners, referenced, hand = rows[SLOTS], rows[OWNERS], rows[REFERENCED], rows[HAND]
@@ -63,7 +63,7 @@ def evict(rows: Rows, point: Index, kept: Index) -> Index:
         return slot
 
 
-@njit(cache=True)
+@compiled()
 def fetch(rows: Rows, point: Index, kept: Index) -> Index:
     """Return the slot of the row of a point, -1 if the caller has to compute the row."""
     slot: Index = rows[SLOTS][point]
@@ -79,7 +79,7 @@ def fetch(rows: Rows, point: Index, kept: Index) -> Index:
     return slot
 
 
-@njit(cache=True)
+@compiled()
 def pair_step(
     bias_gap: float, curvature: float, shapes: Array, distances: Array, senses: Array, limit: float
 ) -> float:
@@ -135,7 +135,7 @@ def pair_step(
     return step
 
 
-@njit(cache=True)
+@compiled()
 def refresh_point(point: Index, traits: Array, multipliers: Array, shifts: Array) -> None:
     """Recompute the difference between the implied bias of ``point`` and its score error.
 
@@ -160,39 +160,39 @@ def refresh_point(point: Index, traits: Array, multipliers: Array, shifts: Array
     shifts[2, point] = traits[3, point] + curvature
 
 
-@njit(cache=True)
+@compiled()
 def refresh(traits: Array, multipliers: Array, shifts: Array) -> None:
     """Refresh all points."""
     for point in range(multipliers.size):
         refresh_point(point, traits, multipliers, shifts)
 
 
-@njit(cache=True)
+@compiled()
 def order(value: float) -> np.int64:
     """Return an integer that increases with a double of any sign."""
     bits = np.float64(value).view(np.int64)
     return bits ^ ((bits >> np.int64(63)) & np.int64(0x7FFFFFFFFFFFFFFF))
 
 
-@njit(cache=True)
+@compiled()
 def bits_of(value: float) -> np.int64:
     """Return an integer that increases with a nonnegative double."""
     return np.float64(value).view(np.int64)
 
 
-@njit(cache=True)
+@compiled()
 def single_bits_of(value: np.float32) -> np.int32:
     """Return an integer that increases with a nonnegative single-precision number."""
     return np.float32(value).view(np.int32)
 
 
-@njit(cache=True)
+@compiled()
 def double_of(bits: np.int64) -> np.float64:
     """Return the double with these bits."""
     return np.int64(bits).view(np.float64)
 
 
-@njit(cache=True)
+@compiled()
 def move(
     errors: Array,
     values: NDArray[np.floating],
@@ -225,7 +225,7 @@ def move(
     return -np.inf, np.intp(-1)
 
 
-@njit(cache=True)
+@compiled()
 def subtract_product(errors: Array, gram: Array, coefficients: Array) -> None:
     """Subtract ``gram @ coefficients`` from score errors, in place; rows of zeros are skipped."""
     n = np.uintp(errors.size)
@@ -244,7 +244,7 @@ def subtract_product(errors: Array, gram: Array, coefficients: Array) -> None:
             errors[k] -= (u * gram[a, k] + v * gram[b, k]) + (w * gram[c, k] + x * gram[d, k])
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def find_decreasing(
     errors: Array,
     values: NDArray[np.floating],
@@ -293,7 +293,7 @@ def find_decreasing(
     return double_of(widest), np.intp(-1)
 
 
-@njit(cache=True)
+@compiled()
 def take_steps(
     rows: Rows,
     traits: Array,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from seqmed.arrays import Indices, Mask
+from seqmed.compiled import compiled
 from seqmed.graph.neighbours import Single, Slots
 
 # The arrays of `seqmed.graph.neighbours.Lists`, and of `ComparedRows`.
@@ -25,7 +25,7 @@ WORD = 8
 LANES = 64
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@compiled(nogil=True, fastmath={"reassoc", "contract"})
 def squared_distance(first: Single, second: Single) -> np.float32:
     """Return the squared Euclidean distance of two rows; symmetric to the last bit."""
     total = np.float32(0.0)
@@ -35,7 +35,7 @@ def squared_distance(first: Single, second: Single) -> np.float32:
     return total
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(nogil=True, inline="always")
 def insert(
     slots: Slots, distances: Single, size: int, horizon: float, slot: int, distance: float
 ) -> tuple[int, float]:
@@ -60,7 +60,7 @@ def insert(
     return size, horizon
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def find_below(
     products: Single, norms: Single, limits: Single
 ) -> tuple[NDArray[np.uint32], Indices]:
@@ -100,7 +100,7 @@ def find_below(
     return found[:count], ends
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def compare(
     products: Single,
     queries: ComparedRows,
@@ -129,7 +129,7 @@ def compare(
     return distances
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def nearest_of_groups(products: Single, block: ComparedRows, values: Single, slots: Slots) -> None:
     """Update the row with the smallest ``norm - 2 product`` in each of g groups, for every query.
 
@@ -161,7 +161,7 @@ def nearest_of_groups(products: Single, block: ComparedRows, values: Single, slo
                 slots[query, row % n_groups] = block_slots[row]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def insert_rows(products: Single, queries: ComparedRows, block: ComparedRows, lists: Lists) -> None:
     """Insert the rows of a block in the lists of queries, except for a query itself.
 
@@ -189,7 +189,7 @@ def insert_rows(products: Single, queries: ComparedRows, block: ComparedRows, li
         start = ends[query]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def insert_queries(
     products: Single, queries: ComparedRows, block: ComparedRows, lists: Lists
 ) -> None:
@@ -214,7 +214,7 @@ def insert_queries(
         start = ends[query]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def measure(guesses: Slots, queries: ComparedRows, block: ComparedRows, distances: Single) -> None:
     """Write squared distances (m, g) between queries and the guessed rows of a block.
 
@@ -231,7 +231,7 @@ def measure(guesses: Slots, queries: ComparedRows, block: ComparedRows, distance
                 distances[query, place] = squared_distance(point, rows[slot - first])
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def drop(lists: Lists, gone: Mask) -> None:
     """Delete the entries of slots in the mask ``gone`` (n,) from all lists."""
     slots, distances, _, sizes = lists
@@ -249,7 +249,7 @@ def drop(lists: Lists, gone: Mask) -> None:
         sizes[row] = kept
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(nogil=True, fastmath={"contract"})
 def multiply(slots: Slots, weights: Single, values: Single, out: Single) -> None:
     """Add ``(A + A') values`` to ``out``, both (n, K), for a matrix A given by lists.
 
@@ -268,7 +268,7 @@ def multiply(slots: Slots, weights: Single, values: Single, out: Single) -> None
                     out[other, column] += weight * values[row, column]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(nogil=True, fastmath={"contract"})
 def take_step(
     values: Single, residual: Single, direction: Single, image: Single, step: Single
 ) -> Single:
@@ -289,7 +289,7 @@ def take_step(
     return squares
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(nogil=True, fastmath={"contract"})
 def update_direction(direction: Single, residual: Single, ratio: Single) -> None:
     """Replace a direction (n, K) by the residual plus ``ratio`` (K,) times itself."""
     for row in range(np.uint64(direction.shape[0])):

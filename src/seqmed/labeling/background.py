@@ -27,6 +27,8 @@ class Background:
     learner : the learner. Other threads may read its attributes, which are replaced as a whole.
     n_learned, n_saved : number of events learned, and in the saved model.
     trouble : the error that ended the learning, None if there was none.
+    unsaved : why the last save failed, such as a full disk; None if it did not. The learning goes
+        on, and the model is saved as soon as that is possible again.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Background:
         self.learner, self._events, self._save_learner = learner, events, save
         self.n_learned = self.n_saved = learner.ledger.n_events
         self.trouble: Exception | None = None
+        self.unsaved: str | None = None
         self._arrived = threading.Condition()
         self._ending = False
         self._last_save, self._cost = time.monotonic(), 0.0
@@ -53,7 +56,10 @@ class Background:
             self._arrived.notify()
 
     def finish(self) -> None:
-        """Learn and save everything, and end the thread; raise the error that ended it before."""
+        """Learn and save everything, and end the thread.
+
+        Raises the error that ended it before, or that of a last save that fails.
+        """
         with self._arrived:
             self._ending = True
             self._arrived.notify()
@@ -67,8 +73,8 @@ class Background:
             while self._wait():
                 self.learner.learn(self._events[self.n_learned])
                 self.n_learned += 1
-                if time.monotonic() - self._last_save >= max(PAUSE, WORK_PER_SAVE * self._cost):
-                    self._save()
+                if self._save_is_due():
+                    self._try_to_save()
             self._save()
         except Exception as error:
             self.trouble = error
@@ -81,15 +87,28 @@ class Background:
             with self._arrived:
                 if len(self._events) <= self.n_learned and not self._ending:
                     self._arrived.wait(PAUSE)
-            if len(self._events) <= self.n_learned and self.n_saved < self.n_learned:
-                self._save()
+            idle = len(self._events) <= self.n_learned and not self._ending
+            if idle and (self.unsaved is None or self._save_is_due()):
+                self._try_to_save()
         return True
+
+    def _save_is_due(self) -> bool:
+        return time.monotonic() - self._last_save >= max(PAUSE, WORK_PER_SAVE * self._cost)
+
+    def _try_to_save(self) -> None:
+        """Save; if the disk refuses, note why, and try again later."""
+        try:
+            self._save()
+        except OSError as error:
+            self.unsaved = error.strerror or "the disk does not answer"
 
     def _save(self) -> None:
         if self.n_saved == self.n_learned:
             return
         begin = time.monotonic()
-        self._save_learner(self.learner)
-        self.n_saved = self.n_learned
-        self._last_save = time.monotonic()
-        self._cost = self._last_save - begin
+        try:
+            self._save_learner(self.learner)
+            self.n_saved, self.unsaved = self.n_learned, None
+        finally:
+            self._last_save = time.monotonic()
+            self._cost = self._last_save - begin

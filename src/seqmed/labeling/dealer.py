@@ -35,9 +35,14 @@ class Dealer:
 
     def deal(self, session: Session) -> bool:
         """Fill the hand of a session; return False if it is empty until a round is chosen."""
-        first = [key for key in self._ledger.returned[session.person][::-1] if key in self._pool]
+        person, rows = session.person, self._ledger.row
+        first = [key for key in self._ledger.returned.get(person, [])[::-1] if key in self._pool]
         back = {key: session.cards.get(key) or self._card_again(key) for key in first}
-        rest = {key: card for key, card in session.cards.items() if key not in back}
+        rest = {  # without cards that the person has answered on another page
+            key: card
+            for key, card in session.cards.items()
+            if key not in back and person not in {*rows(key).given, *rows(key).skipped}
+        }
         session.cards = dict([*back.items(), *rest.items()][: max(IN_HAND, len(back))])
         waiting = False
         while len(session.cards) < IN_HAND:
@@ -57,7 +62,7 @@ class Dealer:
     def _next_card(self, session: Session) -> Card | None:
         """Return the next card of a person; None if there is none, or a round is missing."""
         person, taken = session.person, self._sessions.taken(session)
-        turn = len(self._ledger.answers[person]) + len(session.cards)
+        turn = len(self._ledger.answers.get(person, ())) + len(session.cards)
         if turn % BLOCK == BLOCK - 1:
             second = self._second_opinion(person, taken)
             if second is not None:

@@ -21,6 +21,7 @@ from seqmed.labeling.events import (
     as_one_line,
     checked_label,
     checked_name,
+    one_label,
 )
 from seqmed.labeling.ledger import Ledger, current_labels
 from seqmed.labeling.log import LabelLog
@@ -59,10 +60,10 @@ class Desk:
         shown: Sequence[str] | None = None,
         id_name: str | None = None,
         goal: int = 200,
-        check_label: Callable[[str], str] = checked_label,
+        check_label: Callable[[str], str] = one_label,
         title: str = "",
     ):
-        self.log, self.ledger = log, Ledger(log.events)
+        self.log, self.ledger = log, Ledger(log.placed)
         self._pool, self._background = pool, background
         self._id_name, self._check_label = id_name, check_label
         self._sessions = Sessions()
@@ -110,19 +111,27 @@ class Desk:
             session.number = number
             session.cards.pop(event.key, None)
             self._background.notify()
-            return {"number": number, "event": shown_event(event)}
+            file, row = self._pool.where(event.key)
+            shown = {"event": event.event, "file": file, "row": row, "label": event.label}
+            return {"number": number, "event": shown}
 
     def _event(self, session: Session, action: str, request: dict[str, Any]) -> Event:
         """Return the event of a request."""
         person = session.person
         if action == "undo":
-            answers = self.ledger.answers[person]
+            answers = self.ledger.answers.get(person)
             if not answers:
                 raise LabelingError("there is no answer to undo")
             return self._new_event(UNDO, person, answers[-1])
         key = self._key(request)
         row = self.ledger.row(key)
         if request.get("version") != row.version:
+            if (
+                action in ("label", "skip")
+                and key in session.cards
+                and (person in row.given or person in row.skipped)
+            ):
+                raise ConflictError("you have answered this row on another page")
             raise ConflictError("this row has changed since you saw it: look at it again")
         if action in ("label", "skip") and key in session.cards:
             card = session.cards[key]
@@ -144,7 +153,7 @@ class Desk:
         self, kind: str, person: str, key: RowKey, label: str = "", card: Card | None = None
     ) -> Event:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        event = Event(kind, now, person, key.file, key.row, self._id(key), label)
+        event = Event(kind, now, person, *key, self._id(key), label)
         if card is None:
             return event
         guess = as_one_line(card.guess)
@@ -158,16 +167,19 @@ class Desk:
 
     def _key(self, request: dict[str, Any]) -> RowKey:
         file, row = request.get("file"), request.get("row")
-        if not isinstance(file, str) or type(row) is not int or RowKey(file, row) not in self._pool:
+        key = self._pool.at(file, row) if isinstance(file, str) and type(row) is int else None
+        if key is None:
             raise LabelingError("there is no such row")
-        return RowKey(file, row)
+        return key
 
     def _label(self, request: dict[str, Any]) -> str:
         label = request.get("label")
         text: str = self._check_label(label if isinstance(label, str) else "")
-        if text not in self._page.classes and len(self._page.classes) >= MOST_CLASSES:
+        if text in self._page.classes:
+            return text
+        if len(self._page.classes) >= MOST_CLASSES:
             raise LabelingError(f"there are {MOST_CLASSES} classes already, the largest number")
-        return text
+        return checked_label(text)
 
     # -- what the page shows -----------------------------------------------------------------------
 
@@ -198,9 +210,4 @@ class Desk:
     def labels(self) -> bytes:
         """Return the current labels as CSV."""
         with self._lock:
-            return b"".join(current_labels(self.log.header, self.ledger))
-
-
-def shown_event(event: Event) -> dict[str, Any]:
-    """Return an event for JSON."""
-    return {"event": event.event, "file": event.file, "row": event.row, "label": event.label}
+            return b"".join(current_labels(self.log.header, self.ledger, self._pool.where))

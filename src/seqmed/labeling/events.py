@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from typing import Any, NamedTuple
 
@@ -20,8 +21,10 @@ WITH_LABEL = (LABEL, CHANGE, SETTLE)
 UNCERTAIN, UNLIKE, RANDOM = REASONS = ("uncertain", "unlike", "random")
 # Largest number of characters of names and labels.
 LONGEST_NAME, LONGEST_LABEL = 60, 200
-# Largest number of characters of ids and predicted classes.
-LONGEST_TEXT = 1000
+# Largest number of characters of ids and predicted classes, and of names of files.
+LONGEST_TEXT, LONGEST_PATH = 1000, 4096
+# A digest of a row. The letter before it keeps spreadsheets from reading a number.
+DIGEST = re.compile(r"r[0-9a-f]{16}")
 # A cell that begins with one of these is a formula in spreadsheets.
 FORMULAS = "=+@"
 
@@ -31,10 +34,19 @@ class LabelingError(ValueError):
 
 
 class RowKey(NamedTuple):
-    """A row: the name of its file, without folders, and its number, from 1."""
+    """A row in the label log.
+
+    A label belongs to the cells of a row. Where the row was is a hint where to look for them.
+
+    Attributes
+    ----------
+    file, row : name of the file and number of the row, from 1, when the row was first labeled.
+    digest : digest of its cells (`seqmed.labeling.rows.row_digests`).
+    """
 
     file: str
     row: int
+    digest: str
 
 
 class Event(NamedTuple):
@@ -45,7 +57,7 @@ class Event(NamedTuple):
     event : one of `EVENTS`.
     time : time in UTC, ISO 8601.
     person : name of the person.
-    file, row : the row.
+    file, row, digest : the row; see `RowKey`.
     id : value of the id column, empty without one.
     label : the label; empty for withdraw, undo and skip.
     why : one of `REASONS` if the row was asked for, else empty.
@@ -58,6 +70,7 @@ class Event(NamedTuple):
     person: str
     file: str
     row: int
+    digest: str
     id: str = ""
     label: str = ""
     why: str = ""
@@ -67,7 +80,7 @@ class Event(NamedTuple):
     @property
     def key(self) -> RowKey:
         """The row of the event."""
-        return RowKey(self.file, self.row)
+        return RowKey(self.file, self.row, self.digest)
 
     @property
     def is_answer(self) -> bool:
@@ -85,15 +98,16 @@ def checked_event(values: dict[str, Any]) -> Event:
         raise LabelingError(f"why is {why!r:.40}, expected one of {', '.join(REASONS)}, or nothing")
     label = str(values.get("label") or "")
     if event in WITH_LABEL:
-        label = checked_label(label)
+        label = one_label(label)
     elif label:
         raise LabelingError(f"{event} has the label {label!r:.40}, expected none")
     return Event(
         event,
         one_line(str(values.get("time") or ""), "time", 40),
         checked_name(str(values.get("person") or "")),
-        one_line(str(values.get("file") or ""), "file", 255),
+        one_line(str(values.get("file") or ""), "file", LONGEST_PATH),
         row_number(values.get("row")),
+        row_digest(values.get("digest")),
         one_line(str(values.get("id") or ""), "id", LONGEST_TEXT),
         label,
         why,
@@ -111,6 +125,17 @@ def row_number(value: Any) -> int:
     if not 1 <= number < 2**63:
         raise LabelingError(f"row is {value!r:.40}, expected a number from 1")
     return number
+
+
+def row_digest(value: Any) -> str:
+    """Return the digest of a row."""
+    text = str(value or "")
+    if not DIGEST.fullmatch(text):
+        raise LabelingError(
+            f"digest is {text!r:.40}, expected r and 16 hexadecimal digits, the digest of the "
+            "cells of the row"
+        )
+    return text
 
 
 def probability(value: Any) -> float | None:
@@ -148,14 +173,25 @@ def checked_name(text: str) -> str:
 
 
 def checked_label(text: str) -> str:
+    """Return the name of a new class without surrounding spaces."""
+    return not_a_formula(one_label(text), "the label")
+
+
+def one_label(text: str) -> str:
     """Return a label without surrounding spaces."""
-    return not_a_formula(one_line(text.strip(), "the label", LONGEST_LABEL), "the label")
+    return not_empty(one_line(text.strip(), "the label", LONGEST_LABEL), "the label")
+
+
+def not_empty(text: str, what: str) -> str:
+    """Return a text that is not empty."""
+    if not text:
+        raise LabelingError(f"{what} is empty, expected at least one character")
+    return text
 
 
 def not_a_formula(text: str, what: str) -> str:
     """Return a text that is not empty, and which no spreadsheet takes for a formula."""
-    if not text:
-        raise LabelingError(f"{what} is empty, expected at least one character")
+    not_empty(text, what)
     if text[0] in FORMULAS or (text[0] == "-" and not is_number(text)):
         raise LabelingError(
             f"{what} begins with {text[0]!r}, which spreadsheets read as a formula: begin with a "

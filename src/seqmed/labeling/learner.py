@@ -48,7 +48,8 @@ class LabelLearner:
     model : the model after the events so far.
     ledger : the labels after the events so far.
     rounds : the cards of the rounds that are still needed.
-    kept_labels : rows whose old label could not be retracted; the model keeps it.
+    kept_labels : rows of which the model has another label: the old one, if it could not be
+        retracted, or None, if the label was refused.
     changes : for every probe, number of labels, share of the predictions that the labels since the
         last probe changed, and share since `COMPARED_PROBES` probes ago (None before that).
     moved : the most frequent changes of predictions at the last probe: from, to, number of rows.
@@ -58,7 +59,7 @@ class LabelLearner:
         self.model, self.pool, self._as_label = model, pool, as_label
         self.ledger = Ledger()
         self.rounds: dict[int, tuple[Card, ...]] = {}
-        self.kept_labels: dict[RowKey, str] = {}
+        self.kept_labels: dict[RowKey, str | None] = {}
         self.changes: list[tuple[int, float, float | None]] = []
         self.moved: list[tuple[str, str, int]] = []
         self._n_steps = 0
@@ -91,7 +92,10 @@ class LabelLearner:
                 self.kept_labels[key] = held
                 return
         if after is not None and held != after:
-            self.model.partial_fit(table, labels(self._as_label(after)), new_points=False)
+            try:
+                self.model.partial_fit(table, labels(self._as_label(after)), new_points=False)
+            except ValueError:  # an equal row has another label
+                self.kept_labels[key] = None
 
     def _choose_rounds(self) -> None:
         while due(self._next_round) <= self.ledger.n_answers:
@@ -131,13 +135,7 @@ class LabelLearner:
 
     def resume(self, events: Sequence[Event], progress: LabelProgress) -> None:
         """Continue after the events that a saved model has learned."""
-        ledger = Ledger(events[: progress.n_events])
-        if ledger.digest != progress.digest:
-            raise LabelingError(
-                f"the model has learned {progress.n_events} events of another label log: name that "
-                "file with --labels, or delete the model to learn this one from the beginning."
-            )
-        self.restore(ledger, progress.state)
+        self.restore(learned_labels(events, progress), progress.state)
 
     def to_json(self) -> str:
         """Return everything but the model and the ledger."""
@@ -168,7 +166,10 @@ class LabelLearner:
                 for n, last, since in state["changes"]
             ]
             moved = [(str(old), str(new), int(count)) for old, new, count in state["moved"]]
-            kept = {RowKey(str(f), int(r)): str(label) for f, r, label in state["kept_labels"]}
+            kept = {
+                RowKey(str(file), int(row), str(digest)): None if label is None else str(label)
+                for file, row, digest, label in state["kept_labels"]
+            }
             probes = [[str(label) for label in probe] for probe in state["probes"]]
             numbers = int(state["next_round"]), int(state["n_steps"])
             pool = str(state["pool"])
@@ -182,6 +183,18 @@ class LabelLearner:
         self.ledger, self.rounds, self.changes, self.moved = ledger, rounds, changes, moved
         self.kept_labels, self._probes = kept, probes
         self._next_round, self._n_steps = numbers
+
+
+def learned_labels(events: Sequence[Event], progress: LabelProgress) -> Ledger:
+    """Return the labels that a saved model has learned; refuse events that it has not learned."""
+    ledger = Ledger(events[: progress.n_events])
+    if ledger.digest != progress.digest:
+        raise LabelingError(
+            f"the model has learned {progress.n_events} events of another label log, or of rows "
+            "that are not in the data: pass the files and the label log (--labels) of before, or "
+            "delete the model to learn these from the beginning."
+        )
+    return ledger
 
 
 def labels(label: Any) -> NDArray[np.object_]:

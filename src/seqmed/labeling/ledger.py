@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -97,8 +97,8 @@ class Ledger:
         self.rows: dict[RowKey, RowLabels] = {}
         self.n_events = self.n_answers = 0
         self.classes: Counter[str] = Counter()
-        self.answers: dict[str, list[RowKey]] = defaultdict(list)
-        self.returned: dict[str, list[RowKey]] = defaultdict(list)
+        self.answers: dict[str, list[RowKey]] = {}
+        self.returned: dict[str, list[RowKey]] = {}
         self.checks: dict[RowKey, None] = {}
         self.queried: dict[RowKey, None] = {}
         self._digest = hashlib.sha256()
@@ -112,7 +112,7 @@ class Ledger:
 
     @property
     def people(self) -> list[str]:
-        """People who have given a label, in the order of their first event."""
+        """People who have labeled or skipped a row, in the order of their first event."""
         return list(self.answers)
 
     @property
@@ -172,7 +172,8 @@ class Ledger:
 
     def _follow_cards(self, event: Event, row: RowLabels) -> None:
         """Keep the answers of a person in order, and note why the row was asked."""
-        key, answers, returned = event.key, self.answers[event.person], self.returned[event.person]
+        key, answers = event.key, self.answers.setdefault(event.person, [])
+        returned = self.returned.setdefault(event.person, [])
         if event.event in (LABEL, SKIP):
             answers.append(key)
             if key in returned:
@@ -195,13 +196,20 @@ class Ledger:
             self.classes[after] += 1
 
 
-def current_labels(header: Sequence[str], ledger: Ledger) -> Iterator[bytes]:
-    """Yield the lines of a CSV with the current label of every row: file, row, id, label.
+def current_labels(
+    header: Sequence[str], ledger: Ledger, where: Callable[[RowKey], tuple[str, int]]
+) -> Iterator[bytes]:
+    """Yield the lines of a CSV with the current label of every row: file, row, digest, id, label.
 
-    ``header`` are the columns of the label log.
+    Parameters
+    ----------
+    header : the columns of the label log.
+    ledger : the labels.
+    where : function that returns the file and the number of a row, where it is now.
     """
-    places = [Event._fields.index(name) for name in ("file", "row", "id", "label")]
+    places = [Event._fields.index(name) for name in ("file", "row", "digest", "id", "label")]
     yield line(header[place] for place in places)
     for key, row in ledger.rows.items():
         if row.label is not None:
-            yield line([key.file, str(key.row), row.id, row.label])
+            file, number = where(key)
+            yield line([file, str(number), key.digest, row.id, row.label])

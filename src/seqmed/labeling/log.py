@@ -11,12 +11,13 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from seqmed.labeling.events import Event, LabelingError, checked_event
+from seqmed.labeling.events import Event, LabelingError, RowKey, checked_event
 from seqmed.model_file.files import real_path, sync_folder
+from seqmed.tables.cells import read_safe_cell, safe_cell
 
 # Columns of a log. `id` and `label` have the names of these columns in the data.
 COLUMNS = Event._fields
@@ -34,6 +35,7 @@ class LabelLog:
     Attributes
     ----------
     events : all events on the disk, in order.
+    placed : those whose row is in the data; see `place`.
     repaired : number of bytes of an unfinished last line that was removed.
     """
 
@@ -46,6 +48,7 @@ class LabelLog:
         try:
             content = read_all(self._file)
             self.events, end = parse(content, self.header, path)
+            self.placed = list(self.events)
             self.repaired = len(content) - end
             if self.repaired:
                 os.ftruncate(self._file, end)
@@ -67,6 +70,12 @@ class LabelLog:
                 raise LabelingError(f"{event.event} of row {event.row} is not in its usual form")
         self._write(b"".join(line(as_cells(event)) for event in events))
         self.events.extend(events)
+        self.placed.extend(events)
+
+    def place(self, rows: Container[RowKey]) -> list[Event]:
+        """Set aside the events of all other rows, and return them. They stay in the file."""
+        self.placed = [event for event in self.events if event.key in rows]
+        return [event for event in self.events if event.key not in rows]
 
     def close(self) -> None:
         """Close the file."""
@@ -112,9 +121,9 @@ def parse(content: bytes, names: Sequence[str], path: Path) -> tuple[list[Event]
     lines = content[:end].removeprefix(BYTE_ORDER_MARK)
     rest = content[end:]
     try:
-        rows = list(csv.reader(io.StringIO(lines.decode(), newline="")))
+        rows = read_rows(lines.decode())
         if rest and b"\x00" not in rest:
-            tail = next(csv.reader([rest.decode("utf-8", "replace")]), [])
+            tail = next(iter(read_rows(rest.decode("utf-8", "replace"))), [])
             if len(tail) == len(names) and is_event(tail):
                 rows.append(tail)
                 end = len(content)
@@ -144,6 +153,11 @@ def parse(content: bytes, names: Sequence[str], path: Path) -> tuple[list[Event]
     return events, end
 
 
+def read_rows(text: str) -> list[list[str]]:
+    """Return the cells that `line` has written."""
+    return [[*map(read_safe_cell, row)] for row in csv.reader(io.StringIO(text, newline=""))]
+
+
 def whole_lines(content: bytes) -> int:
     """Return the number of bytes that are whole lines; zeros that a crash left are no line."""
     return content.rstrip(b"\x00").rfind(b"\n") + 1
@@ -164,9 +178,9 @@ def as_cells(event: Event) -> list[str]:
 
 
 def line(cells: Iterable[str]) -> bytes:
-    """Return a line of a CSV."""
+    """Return a line of a CSV, in which no cell is a formula."""
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerow(cells)
+    csv.writer(text, lineterminator="\n").writerow(map(safe_cell, cells))
     return text.getvalue().encode()
 
 

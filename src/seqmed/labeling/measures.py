@@ -13,15 +13,12 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from scipy.special import betaincinv
-
 from seqmed.labeling.events import RowKey
 from seqmed.labeling.ledger import Ledger
+from seqmed.measures import wilson_interval
 
 # Random checks in the current accuracy: the latest ones, because older models were worse.
 LATEST = 50
-# Coverage of the interval.
-CONFIDENCE = 0.95
 # Outcomes in the moving mean of the chart, at most and at least, and its largest number of points.
 WINDOW, LEAST, POINTS = 30, 5, 120
 # Share of changed predictions below which more labels are likely to change little.
@@ -59,19 +56,6 @@ class Agreement(NamedTuple):
     kappa: float | None
 
 
-def interval(correct: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the Clopper-Pearson interval of a share.
-
-    The rows may have different probabilities of being correct, as with a model that improves: the
-    variance of their sum is then smaller than that of a binomial distribution of the same mean, so
-    that the interval of their mean is conservative.
-    """
-    tail = (1.0 - confidence) / 2.0
-    low = float(betaincinv(correct, n - correct + 1, tail)) if correct else 0.0
-    high = float(betaincinv(correct + 1, n - correct, 1.0 - tail)) if correct < n else 1.0
-    return low, high
-
-
 class Outcome(NamedTuple):
     """Whether the prediction of a row was correct, and the number of the row among the answers."""
 
@@ -91,10 +75,15 @@ def outcomes(ledger: Ledger, keys: Iterable[RowKey]) -> list[Outcome]:
 
 
 def accuracy(found: Sequence[Outcome], latest: int = LATEST) -> Accuracy:
-    """Return the accuracy of the latest outcomes."""
+    """Return the accuracy of the latest outcomes.
+
+    They may have different probabilities of being correct, as with a model that improves. The
+    variance of their sum is then smaller than that of a binomial distribution of the same mean, so
+    that the interval of their mean is rather too wide than too narrow.
+    """
     found = found[-latest:]
     correct, n = sum(each.hit for each in found), len(found)
-    return Accuracy(correct, n, *interval(correct, n))
+    return Accuracy(correct, n, *wilson_interval(correct, n))
 
 
 def moving_means(found: Sequence[Outcome]) -> list[tuple[int, float]]:

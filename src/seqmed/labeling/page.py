@@ -64,20 +64,22 @@ class Page:
             background.n_learned,
             background.n_saved,
             int(background.trouble is not None),
+            int(background.unsaved is not None),
         )
 
     # -- cards -------------------------------------------------------------------------------------
 
     def card(self, card: Card, person: str) -> dict[str, Any]:
         """Return a card for JSON."""
+        file, number = self._pool.where(card.key)
         return {
-            "file": card.key.file,
-            "row": card.key.row,
+            "file": file,
+            "row": number,
             "why": card.why,
             "version": self._ledger.row(card.key).version,
             "probabilities": [list(each) for each in card.probabilities],
             "cells": self.cells(card.key),
-            "again": person in self._ledger.returned and card.key in self._ledger.returned[person],
+            "again": card.key in self._ledger.returned.get(person, ()),
         }
 
     def cells(self, key: RowKey) -> list[dict[str, Any]]:
@@ -135,6 +137,7 @@ class Page:
             "events": ledger.n_events,
             "kept": len(learner.kept_labels),
             "trouble": background.trouble is not None,
+            "unsaved": background.unsaved or "",
         }  # fmt: skip
 
     # -- history -----------------------------------------------------------------------------------
@@ -163,7 +166,8 @@ class Page:
         if not only and not row.answered:
             return False
         labels = [*row.given.values(), row.settled or ""]
-        text = " ".join([*labels, *row.given, key.file, str(key.row), row.id, self._snippet(key)])
+        where = map(str, self._pool.where(key))
+        text = " ".join([*labels, *row.given, *where, row.id, self._snippet(key)])
         return all(word in text.lower() for word in words)
 
     def _snippet(self, key: RowKey) -> str:
@@ -179,9 +183,10 @@ class Page:
     def _shown_row(self, key: RowKey) -> dict[str, Any]:
         row = self._ledger.rows[key]
         asked = row.asked
+        file, number = self._pool.where(key)
         return {
-            "file": key.file,
-            "row": key.row,
+            "file": file,
+            "row": number,
             "id": row.id,
             "version": row.version,
             "text": self._snippet(key),

@@ -74,14 +74,14 @@ class Card(NamedTuple):
 
     def to_list(self) -> list[Any]:
         """Return the card for JSON."""
-        return [self.key.file, self.key.row, self.why, [list(each) for each in self.probabilities]]
+        return [*self.key, self.why, [list(each) for each in self.probabilities]]
 
     @classmethod
     def from_list(cls, stored: Any) -> Card:
         """Return a card from `to_list`."""
-        file, row, why, probabilities = stored
+        file, row, digest, why, probabilities = stored
         pairs = tuple((str(label), float(share)) for label, share in probabilities)
-        return cls(RowKey(str(file), int(row)), str(why), pairs)
+        return cls(RowKey(str(file), int(row), str(digest)), str(why), pairs)
 
 
 def due(number: int) -> int:

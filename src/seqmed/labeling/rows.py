@@ -9,14 +9,16 @@ chosen for another reason, so that they remain a uniform sample of the files.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from seqmed.labeling.events import LabelingError, RowKey
+from seqmed.labeling.events import RowKey
+from seqmed.tables.cells import cell_text
 
 # Largest number of rows in the pool, and of bytes of their cells.
 LARGEST_POOL, LARGEST_BYTES = 20_000, 2**26
@@ -32,7 +34,7 @@ class Rows(NamedTuple):
 
     Attributes
     ----------
-    file : name of the file, without folders.
+    file : name of the file, different from those of all other files.
     numbers : (n,) numbers of the rows in the file, from 1.
     table : (n rows) raw cells by column name, with all columns of the file.
     labeled : (n,) mask of the rows that have a label in the file.
@@ -42,6 +44,14 @@ class Rows(NamedTuple):
     numbers: NDArray[np.int64]
     table: pa.Table
     labeled: NDArray[np.bool_]
+
+    def keys(self, chosen: NDArray[np.intp] | None = None) -> list[RowKey]:
+        """Return the keys of all rows, or of those with some indices."""
+        numbers, table = self.numbers, self.table
+        if chosen is not None:
+            numbers, table = numbers[chosen], table.take(pa.array(chosen))
+        pairs = zip(numbers.tolist(), row_digests(table), strict=True)
+        return [RowKey(self.file, number, digest) for number, digest in pairs]
 
 
 class RowSource(Protocol):
@@ -57,14 +67,15 @@ class Pool:
     Parameters
     ----------
     source : the files.
-    wanted : further rows that must be found, for example those of earlier labels.
+    wanted : rows of earlier labels, which are found by their cells if they have moved.
     seed : seed of the ranks.
     size, n_bytes : limits of the pool.
 
     Attributes
     ----------
     table : cells of all rows in the pool, wanted ones included.
-    keys : rows in the order of the table.
+    keys : rows in the order of the table. A row that has moved keeps its key of the label log.
+    lost : wanted rows that are not in the files, or whose cells have changed.
     candidates : (m,) indices of rows that can be asked, in the order of their rank.
     reserve, free : the candidates that are random checks, and all others.
     fingerprint : digest of the candidates.
@@ -80,37 +91,38 @@ class Pool:
         size: int = LARGEST_POOL,
         n_bytes: int = LARGEST_BYTES,
     ):
-        missing = set(wanted)
+        wanted = set(wanted)
+        places = {(key.file, key.row) for key in wanted}
         sample, others = Sample(size, n_bytes), Sample(None, None)
         self.n_rows = 0
         for rows in source:
             self.n_rows += rows.numbers.size
             ranks = row_ranks(rows.file, rows.numbers, seed)
             sample.add(rows, ranks, ~rows.labeled)
-            found = np.array([RowKey(rows.file, n) in missing for n in rows.numbers.tolist()], bool)
-            if found.any():
-                others.add(rows, ranks, found)
+            found = np.array([(rows.file, n) in places for n in rows.numbers.tolist()], bool)
+            others.add(rows, ranks, found)
         sample.shrink()
+        missing = wanted - set(others.keys)
+        moved = find_moved(source, missing, wanted - missing, others) if missing else {}
         keys, tables, ranks = sample.keys, sample.parts, sample.ranks
-        there = set(keys)
-        more = np.array([key not in there for key in others.keys], dtype=bool)
-        if more.any():
-            tables = [*tables, others.table.filter(pa.array(more))]
-            keys = [*keys, *(key for key in others.keys if key not in there)]
-        lost = missing - set(keys)
-        if lost:
-            key = min(lost)
-            raise LabelingError(
-                f"the label log has row {key.row} of {key.file}, which is not in the data: pass "
-                "the same files as before, or name another file with --labels."
-            )
+        more = dict.fromkeys(key for key in others.keys if key in wanted or key in moved)
+        for key in keys:
+            more.pop(key, None)
+        if more:
+            order = {key: place for place, key in enumerate(others.keys)}
+            tables = [*tables, others.table.take(pa.array([order[key] for key in more]))]
+            keys = [*keys, *more]
+        self.lost = missing - set(moved.values())
         self.table = joined(tables)
-        self.keys, self._places = keys, {key: place for place, key in enumerate(keys)}
+        self._where = [(key.file, key.row) for key in keys]
+        self.keys = keys = [moved.get(key, key) for key in keys]
+        self._places = {key: place for place, key in enumerate(keys)}
+        self._keys_at = dict(zip(self._where, keys, strict=True))
         self.candidates = np.argsort(ranks, kind="stable")
         n_reserved = int(np.ceil(CHECK_SHARE * self.candidates.size))
         self.reserve, self.free = np.split(self.candidates, [n_reserved])
         self.text_columns = text_columns(self.table)
-        names = "\n".join(f"{keys[place].row} {keys[place].file}" for place in self.candidates)
+        names = "\n".join(map(repr, (tuple(keys[place]) for place in self.candidates)))
         self.fingerprint = hashlib.sha256(names.encode()).hexdigest()
 
     def __len__(self) -> int:
@@ -119,6 +131,14 @@ class Pool:
     def place(self, key: RowKey) -> int:
         """Return the index of a row."""
         return self._places[key]
+
+    def where(self, key: RowKey) -> tuple[str, int]:
+        """Return the file and the number of a row, where it is now."""
+        return self._where[self._places[key]]
+
+    def at(self, file: str, row: int) -> RowKey | None:
+        """Return the row with some number in a file, None if it is not in the pool."""
+        return self._keys_at.get((file, row))
 
     def __contains__(self, key: object) -> bool:
         return key in self._places
@@ -161,7 +181,7 @@ class Sample:
         if not chosen.size:
             return
         self.parts.append(rows.table.take(pa.array(chosen)))
-        self.keys += [RowKey(rows.file, number) for number in rows.numbers[chosen].tolist()]
+        self.keys += rows.keys(chosen)
         self.ranks = np.concatenate([self.ranks, ranks[chosen]])
         full = self._size is not None and len(self.keys) > 2 * self._size
         heavy = self._n_bytes is not None and sum(p.nbytes for p in self.parts) > 2 * self._n_bytes
@@ -184,6 +204,76 @@ class Sample:
         self.parts = [table.take(pa.array(kept)).combine_chunks()]
         self.keys = [self.keys[place] for place in kept.tolist()]
         self.ranks = self.ranks[kept]
+
+
+def find_moved(
+    source: RowSource, missing: Iterable[RowKey], taken: Collection[RowKey], others: Sample
+) -> dict[RowKey, RowKey]:
+    """Return the missing rows that are somewhere else, by the keys that they have there.
+
+    Every row of the files stands for one missing row of the same cells, if possible for the one
+    with the same number.
+
+    Parameters
+    ----------
+    source : the files.
+    missing : rows that are not where they were.
+    taken : rows of the files that stand for themselves.
+    others : the rows that are found are added to this sample.
+    """
+    left: dict[str, list[RowKey]] = {}
+    for key in sorted(missing):
+        left.setdefault(key.digest, []).append(key)
+    found: dict[RowKey, RowKey] = {}
+    spare: dict[str, list[RowKey]] = {digest: [] for digest in left}
+    for rows in source:
+        chosen = np.zeros(rows.numbers.size, dtype=bool)
+        for place, key in enumerate(rows.keys()):
+            same = left.get(key.digest)
+            if not same or key in taken:
+                continue
+            meant = next((each for each in same if each.row == key.row), None)
+            if meant is not None:
+                same.remove(meant)
+                found[key] = meant
+            elif len(spare[key.digest]) < len(same):
+                spare[key.digest].append(key)
+            else:
+                continue
+            chosen[place] = True
+        others.add(rows, np.zeros(chosen.size), chosen)
+    for digest, same in left.items():
+        found |= dict(zip(spare[digest], same, strict=False))
+    return found
+
+
+def row_digests(table: pa.Table) -> list[str]:
+    """Return a digest of the cells of every row.
+
+    It does not depend on the order of the columns, nor on how a value is stored. Empty cells do not
+    count.
+    """
+    names = sorted(table.column_names)
+    encode, found = json.JSONEncoder().encode, []
+    whole = encode(names)
+    for row in zip(*(cell_texts(table.column(name)) for name in names), strict=True):
+        if None in row:
+            filled = [pair for pair in zip(names, row, strict=True) if pair[1] is not None]
+            head, row = encode([name for name, _ in filled]), tuple(text for _, text in filled)
+        else:
+            head = whole
+        text = head + encode(row)
+        found.append(f"r{hashlib.sha256(text.encode()).hexdigest()[:16]}")
+    return found
+
+
+def cell_texts(column: pa.ChunkedArray) -> list[str | None]:
+    """Return the cells of a column as texts, None for empty cells; see `cell_text`."""
+    if is_text(column.type):
+        return [(text.strip() or None) if text else None for text in column.to_pylist()]
+    if pa.types.is_temporal(column.type):
+        column = column.cast(pa.string())
+    return [cell_text(value) for value in column.to_pylist()]
 
 
 def row_ranks(file: str, numbers: NDArray[np.int64], seed: int) -> NDArray[np.float64]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from seqmed.arrays import Array
+from seqmed.compiled import compiled
 
 # Side of a square tile (32 kB). Without tiles, a pass along the columns would miss the cache at
 # each step.
 TILE = 64
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def largest_difference(matrix: Array, tile: int) -> float:
     """Return the largest difference between a matrix (n, n) and its transpose."""
     n, difference = matrix.shape[0], 0.0
@@ -24,7 +24,7 @@ def largest_difference(matrix: Array, tile: int) -> float:
     return difference
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def copy_upper_half(matrix: Array, tile: int) -> None:
     """Copy the upper triangle of a matrix (n, n) to the lower triangle, in place."""
     n = matrix.shape[0]

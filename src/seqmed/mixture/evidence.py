@@ -7,9 +7,9 @@ For scores s and true classes y, the cost of a temperature ``T = 2^t`` is the we
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from seqmed.arrays import Array
+from seqmed.compiled import compiled
 
 # Newton's method: largest step in octaves, precision, and number of steps.
 LARGEST_STEP, PRECISION, STEPS = 2.0, 1e-3, 40
@@ -22,7 +22,7 @@ STARTS = (3.0, 6.0, 9.0, 12.0)
 ROUNDING = 1e-12
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def cost(margins: Array, weights: Array, octave: float) -> tuple[float, float, float]:
     """Return the cost of a temperature, and its first two derivatives in t.
 
@@ -54,7 +54,7 @@ def cost(margins: Array, weights: Array, octave: float) -> tuple[float, float, f
     return total + octave * octave, first + 2.0 * octave, second + 2.0
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def descend(margins: Array, weights: Array, octave: float) -> tuple[float, float]:
     """Return the cost at the minimum that Newton's method finds below an octave, and its t."""
     lowest, slope, curvature = cost(margins, weights, octave)
@@ -73,7 +73,7 @@ def descend(margins: Array, weights: Array, octave: float) -> tuple[float, float
     return lowest, octave
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def best_octave(margins: Array, weights: Array) -> tuple[float, float]:
     """Return the smallest cost of ``margins`` (r, K), and its t."""
     lowest, octave = descend(margins, weights, 0.0)

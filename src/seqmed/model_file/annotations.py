@@ -85,8 +85,18 @@ def check_fields(given: Any, types: dict[str, Any], what: str, optional: Any = (
             raise ValueError(f"{name} of a {what} is a {got}, expected {types[name]}")
 
 
+def written_out(hint: Any) -> Any:
+    """Return the type that an alias stands for. From numpy 2.5 on, NDArray is an alias."""
+    while hasattr(hint, "__value__"):
+        parameters, meant = hint.__type_params__, hint.__value__
+        given = dict(zip(parameters, get_args(hint), strict=True))
+        hint = meant[tuple(given[each] for each in meant.__parameters__)] if given else meant
+    return hint
+
+
 def of_type(value: Any, hint: Any) -> bool:
     """Whether a value is of an annotated type; in records, Any means rows of data."""
+    hint = written_out(hint)
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
         return isinstance(value, np.ndarray) or sp.issparse(value)

@@ -15,9 +15,9 @@ from seqmed.model_file.declarations import (
     declare,
 )
 from seqmed.model_file.pipelines import CLASSIFIERS
-from seqmed.pipelines.stream_pipeline import StreamPipeline
 from seqmed.selection.race import Record
 from seqmed.selection.search import PrequentialSearch
+from seqmed.tables.stream_pipeline import StreamPipeline
 
 declare(
     Record, correct="c >= 0", wins="c c >= 0", squared_wins="c c >= 0", total=">= 0",

@@ -7,25 +7,42 @@ of these predictions ranks the candidates, without a validation set and without 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.model_selection import ParameterGrid
-from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.validation import _num_samples
+from sklearn.utils import _safe_indexing, indexable, metaestimators
+from sklearn.utils._param_validation import HasMethods, Interval
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from seqmed.arrays import Array
 from seqmed.estimators.validation import MatrixLike, equal_parameters, refuse_plain_pipeline
-from seqmed.selection.candidates import can_predict, labels_of, make_candidates, row_weights
-from seqmed.selection.prediction import CandidatePredictor, if_estimator_has
-from seqmed.selection.race import Record, empty_record
+from seqmed.selection.race import (
+    Record,
+    can_predict,
+    empty_record,
+    labels_of,
+    make_candidates,
+    row_weights,
+)
 from seqmed.snapshots import copy_to_fit, snapshot
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 
-class PrequentialSearch(CandidatePredictor):
+
+def if_estimator_has(name: str) -> Callable[[Method], Method]:
+    """Return a decorator for methods that need a method ``name`` of the estimator."""
+    available: Callable[[Method], Method] = metaestimators.available_if(
+        lambda search: hasattr(search.estimator, name)
+    )
+    return available
+
+
+class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """Search over parameters on a stream, by prequential accuracy.
 
     There is one candidate for each combination of parameters. Every candidate predicts the labeled
@@ -46,12 +63,6 @@ class PrequentialSearch(CandidatePredictor):
         Factor by which earlier predictions are discounted at every batch with labels. With a value
         below 1 the best candidate is the best of recent batches. Late labels do not discount
         earlier predictions.
-    combine : {"best", "mixture"}, default="best"
-        "best" predicts with the best candidate. "mixture" averages the probabilities of the
-        ``n_best`` best candidates. The weight of a candidate is ``exp(-d)`` if it has d more
-        discounted errors than the best one.
-    n_best : int >= 1, default=3
-        Number of candidates in a mixture.
     drop_limit : float > 0 or None, default=3.0
         Number of standard deviations by which a candidate must be worse than the best one to be
         dropped permanently. See Notes. None drops no candidate; choose it for long streams with
@@ -126,12 +137,18 @@ class PrequentialSearch(CandidatePredictor):
         "estimator": [HasMethods(["partial_fit", "predict"])],
         "param_grid": [dict, list],
         "discount": [Interval(Real, 0.0, 1.0, closed="right")],
-        "combine": [StrOptions({"best", "mixture"})],
-        "n_best": [Interval(Integral, 1, None, closed="left")],
         "drop_limit": [Interval(Real, 0.0, None, closed="neither"), None],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
     }
 
+    candidates_: list[Any]
+    record_: Record
+    n_batches_: int
+    best_index_: int
+    best_params_: dict[str, Any]
+    best_estimator_: Any
+    best_score_: float
+    classes_: NDArray[Any]
     _begun: dict[str, Any]
 
     def __init__(
@@ -140,16 +157,12 @@ class PrequentialSearch(CandidatePredictor):
         param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
         *,
         discount: float = 0.98,
-        combine: str = "best",
-        n_best: int = 3,
         drop_limit: float | None = 3.0,
         batch_size: int = 200,
     ) -> None:
         self.estimator = estimator
         self.param_grid = param_grid
         self.discount = discount
-        self.combine = combine
-        self.n_best = n_best
         self.drop_limit = drop_limit
         self.batch_size = batch_size
 
@@ -308,9 +321,7 @@ class PrequentialSearch(CandidatePredictor):
                 f"param_grid got {self.param_grid!r}, expected at least one combination: list the "
                 "values to try, as in {'C': [1.5, 10.0]}."
             )
-        candidates = make_candidates(self.estimator, grid)
-        self._check_mixture(candidates)
-        return candidates
+        return make_candidates(self.estimator, grid)
 
     def _settings(self) -> dict[str, Any]:
         """Return the parameter combinations, and the type and parameters of the estimator."""
@@ -386,6 +397,12 @@ class PrequentialSearch(CandidatePredictor):
                 state[name] = getattr(leader, name)
         self.__dict__.update(state)
 
+    def _snapshot(self) -> Self:
+        """Return a shallow copy of the fitted search."""
+        search = snapshot(self)
+        check_is_fitted(search, "candidates_")
+        return search
+
     @property
     def results_(self) -> dict[str, list[Any]]:
         """Results of the candidates, one entry per candidate in every list."""
@@ -403,3 +420,122 @@ class PrequentialSearch(CandidatePredictor):
                 "rank": ranks.tolist(),
                 "dropped": list(record.dropped),
             }
+
+    # -- predictions by the best candidate -------------------------------------------------------
+
+    def predict(self, X: MatrixLike) -> NDArray[Any]:
+        """Return the predicted label of every row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to classify.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Labels predicted by the best candidate.
+        """
+        labels: NDArray[Any] = self._snapshot().best_estimator_.predict(X)
+        return labels
+
+    @if_estimator_has("predict_proba")
+    def predict_proba(self, X: MatrixLike) -> Array:
+        """Return the probability of every class at every row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to classify.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`. Each row sums to 1.
+        """
+        probabilities: Array = self._snapshot().best_estimator_.predict_proba(X)
+        return probabilities
+
+    @if_estimator_has("predict_proba")
+    def predict_log_proba(self, X: MatrixLike) -> Array:
+        """Return the logarithm of the probability of every class at every row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to classify.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+            Logarithms of `predict_proba`.
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    @if_estimator_has("decision_function")
+    def decision_function(self, X: MatrixLike) -> Array:
+        """Return the class scores of every row by the best candidate.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to score.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores as described in the estimator.
+        """
+        scores: Array = self._snapshot().best_estimator_.decision_function(X)
+        return scores
+
+    @if_estimator_has("decision_std")
+    def decision_std(self, X: MatrixLike) -> Array:
+        """Return the standard deviation of every score of the best candidate.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to score.
+
+        Returns
+        -------
+        standard_deviations : ndarray of shape (n_samples,)
+            See `SeqMED.decision_std`.
+        """
+        deviations: Array = self._snapshot().best_estimator_.decision_std(X)
+        return deviations
+
+    @if_estimator_has("score")
+    def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the accuracy on the labeled rows.
+
+        Unlabeled rows are ignored.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to classify.
+        y : array-like of shape (n_samples,)
+            True labels, some of them missing.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows. None gives every row the weight 1.
+
+        Returns
+        -------
+        accuracy : float in [0, 1]
+            Weighted fraction of labeled rows that are predicted correctly.
+        """
+        search = self._snapshot()
+        labeled, labels = labels_of(search.estimator, y, search.classes_)
+        rows = np.flatnonzero(labeled)
+        if not rows.size:
+            raise ValueError(
+                f"score got no labeled row among {labeled.size}, expected at least one: pass true "
+                "labels."
+            )
+        weights = None if sample_weight is None else row_weights(sample_weight, labeled.size)[rows]
+        X, _ = indexable(X, labeled)
+        hits = search.predict(_safe_indexing(X, rows)) == labels
+        return float(np.average(hits, weights=weights))

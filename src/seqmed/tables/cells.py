@@ -32,6 +32,8 @@ MISSING_SIGNS = ("?", "-", ".")
 # Codes, such as 01234, which are not numbers.
 CODE = "^0[0-9]+$"
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+# Cells that a spreadsheet runs, with any apostrophes before them. It runs no numbers.
+FORMULA = re.compile(r"'*[=+\-@\t\r]")
 INFINITY = re.compile(r"[+-]?(?:inf|infinity)", re.IGNORECASE)
 BOOLEANS = {"true": 1.0, "false": 0.0}
 # Whole numbers and other numbers as levels. Codes with leading zeros, such as 007, are no numbers.
@@ -344,3 +346,19 @@ def iso_date(text: str) -> float:
         return moment.timestamp()
     except (OverflowError, ValueError):
         return math.nan
+
+
+def safe_cell(text: str) -> str:
+    """Return a cell of a CSV that no spreadsheet runs; `read_safe_cell` gives the text back.
+
+    A text that begins with =, +, -, @, a tab or a carriage return gets a leading apostrophe, unless
+    it is a number. So does such a text after apostrophes, which would else be read as another one.
+    """
+    if FORMULA.match(text) and not NUMBER.fullmatch(text):
+        return f"'{text}"
+    return text
+
+
+def read_safe_cell(cell: str) -> str:
+    """Return the text of a cell that `safe_cell` has written."""
+    return cell[1:] if cell[:1] == "'" and FORMULA.match(cell) else cell

@@ -185,6 +185,14 @@ async function prefetch() {
   try { await fetchCards(); } catch { /* the next answer shows the error */ }
 }
 
+// Takes away a card that the same person has answered on another page.
+async function lookAgain() {
+  if (state.session === null || !state.cards.length || state.sent.size) return;
+  const shown = keyOf(current());
+  try { await fetchCards(); } catch { return; }
+  if (!current() || keyOf(current()) !== shown) showCard();
+}
+
 async function fetchCards() {
   const { cards, number } = await ask(`cards?session=${encodeURIComponent(state.session)}`);
   state.number = number;  // of the last action that the server knows
@@ -318,7 +326,8 @@ function showStatus(status) {
   const learned = status.events - status.waiting;
   const parts = [`${plural(status.events, "answer")} on the disk.`];
   parts.push(status.waiting ? `The model has learned ${learned}.` : "The model has learned all of them.");
-  if (status.kept) parts.push(`The model keeps the old label of ${plural(status.kept, "row")}: they were learned too long ago. Delete the model and run the command again to learn all labels anew.`);
+  if (status.kept) parts.push(`The model has another label of ${plural(status.kept, "row")}: they were learned too long ago, or equal rows have other labels. Delete the model and run the command again to learn all labels anew.`);
+  if (status.unsaved) parts.push(`The model cannot be saved (${status.unsaved}); it is tried again. Free some space. Labels marked as saved are on the disk.`);
   if (status.trouble) parts.push("The model has stopped learning because of an error: end the command to see it. Labels are still saved.");
   $("saved").textContent = parts.join(" ");
   if (JSON.stringify(status.classes.map(([name]) => name)) !== classes) showClasses();
@@ -327,8 +336,9 @@ function showStatus(status) {
 function follow() {
   const live = new EventSource("live");
   live.addEventListener("status", (event) => {
-    const status = JSON.parse(event.data);
-    if (!state.status || status.events >= state.status.events) showStatus(status);
+    const status = JSON.parse(event.data), before = state.status;
+    if (!before || status.events >= before.events) showStatus(status);
+    if (before && status.events > before.events && !state.sent.size) state.chain = state.chain.then(lookAgain);
     if (state.lost) { state.lost = false; alarm(""); }
   });
   live.addEventListener("error", () => {

@@ -24,9 +24,10 @@ from joblib.externals.loky import get_reusable_executor
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from seqmed.experiments.curves import Parameters
-from seqmed.experiments.figures import Figure
-from seqmed.model_file.files import replace_file
+import seqmed
+from paper.curves import Parameters
+from paper.data import write_file
+from paper.figures import Figure
 
 Report = Callable[[str, int, int], None]
 """Called with the name of the step, the number of finished tasks and the number of all tasks."""
@@ -223,11 +224,11 @@ def run_task(figure: Figure, task: Task, path: Path) -> tuple[Task, TaskResult]:
 
 @cache
 def fingerprint() -> str:
-    """Return a hash of the code of this package and the versions of its dependencies."""
+    """Return a hash of the code of the experiments and of seqmed, and of the versions."""
     digest = hashlib.sha256()
-    package = Path(__file__).parents[1]
-    for path in sorted(package.rglob("*.py")):
-        digest.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
+    for package in (Path(__file__).parent, Path(seqmed.__file__).parent):
+        for path in sorted(package.rglob("*.py")):
+            digest.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
     digest.update(json.dumps(versions(), sort_keys=True).encode())
     return digest.hexdigest()[:16]
 
@@ -257,6 +258,5 @@ def read_all(figure: Figure, tasks: list[Task], folder: Path) -> Results:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON to a file, completely or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, [(json.dumps(content, indent=1) + "\n").encode()])
+    """Write JSON to a file."""
+    write_file(path, (json.dumps(content, indent=1) + "\n").encode())

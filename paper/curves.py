@@ -16,9 +16,8 @@ import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 from sklearn.svm import SVC
 
+from paper.data import Array, TrialBatch, TrialStream
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED
-from seqmed.arrays import Array, distinct_rows
-from seqmed.experiments.data import TrialBatch, TrialStream
 from seqmed.graph.laplacian import GraphParameters, find_neighbours, measure_heat_width, smoothness
 from seqmed.kernels import RBF, Kernel, TfIdf
 
@@ -122,7 +121,7 @@ def laplacian_machine(
     """
     options = dict(parameters)
     bound, beta = options.pop("C"), options.pop("beta")
-    rows = distinct_rows(batch.X)
+    rows = np.sort(np.unique(batch.X, axis=0, return_index=True)[1])
     batch = TrialBatch(batch.X[rows], batch.y[rows], batch.shown[rows])
     kernel = RBF(options.pop("gamma")).freeze(batch.X, np.ones(len(batch.y)))
     width = options.pop("heat_width")

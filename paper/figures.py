@@ -14,9 +14,9 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from seqmed.experiments import curves, isolet
-from seqmed.experiments.curves import Curve, Parameters
-from seqmed.experiments.data import TrialStream, categorical_stream, sphere_stream
+from paper import curves, data
+from paper.curves import Curve, Parameters
+from paper.data import TrialStream, categorical_stream, sphere_stream
 
 # Second number in the seed of a stream.
 TRIALS, VALIDATION = 0, 1
@@ -281,10 +281,10 @@ def figure3b(data_dir: Path | None = None) -> Figure:
 
 
 def _isolet(data_dir: Path | None, seed: tuple[int, ...], reordered: bool = False) -> TrialStream:
-    arrays = isolet.load_arrays(data_dir, download=False)
+    arrays = data.load_isolet(data_dir, download=False)
     if seed[1] == VALIDATION:
-        return isolet.validation_stream(arrays)
-    return isolet.random_stream(arrays, seed) if reordered else isolet.isolet_stream(arrays)
+        return data.isolet_validation_stream(arrays)
+    return data.isolet_random_stream(arrays, seed) if reordered else data.isolet_stream(arrays)
 
 
 # A quick run: trials, step through a grid, batches of a validation stream, and batches between two

@@ -1,35 +1,27 @@
-"""StreamPipeline: frozen transformers in front of a stream classifier."""
+"""Pipelines of a stream: frozen transformers, such as an encoder of tables, and a classifier."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from numbers import Real
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils import metaestimators
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from seqmed import active
 from seqmed.arrays import Array, Indices
-from seqmed.pipelines.column_statistics import numeric_columns
-from seqmed.pipelines.drift import Comparison, DriftMonitor, InputDriftWarning, first_monitor
-from seqmed.pipelines.transformers import (
-    Steps,
-    check_incremental,
-    feature_names,
-    learn_and_transform,
-    transformed,
-)
+from seqmed.estimators.seqgraphmed import SeqGraphMED
+from seqmed.estimators.seqmed import SeqMED
 from seqmed.snapshots import copy_to_fit, snapshot
+from seqmed.tables.encoder import TableEncoder
 
-__all__ = ["InputDriftWarning", "StreamPipeline"]
-
+Steps: TypeAlias = list[tuple[str, Any]]
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -65,41 +57,20 @@ def _reading(name: str) -> Any:
 
 
 class StreamPipeline(Pipeline):
-    """A scikit-learn Pipeline with `partial_fit` and a check for drift of the input.
+    """A scikit-learn Pipeline with `partial_fit`.
 
     The first batch fits the transformers. Later batches are transformed with the same statistics. A
     kernel classifier keeps rows of earlier batches as support vectors. If the statistics changed,
     these rows and new rows would be in different feature spaces.
-
-    Every batch is compared with the first one, column by column. An `InputDriftWarning` names the
-    columns that have drifted, because the frozen statistics may no longer suit them.
 
     Parameters
     ----------
     steps : list of (str, estimator)
         Names and estimators, transformers first. The final estimator needs `partial_fit`. Learning
         replaces the estimators by fitted copies.
-    incremental : list or tuple of str, default=()
-        Names of transformers that learn every batch with their own `partial_fit` before they
-        transform it. All others are frozen after the first batch. See Notes for when this is safe.
-    drift_limit : float > 0 or None, default=1.0
-        Largest accepted shift of a column's mean, in standard deviations of the first batch. The
-        mean absolute deviation may change by a factor of up to ``1 + 2 drift_limit``. Larger
-        changes cause a warning if they are significant. None disables the comparison.
-    transform_input : list of str or None, default=None
-        Metadata parameters that the steps transform before they are passed on; see
-        `sklearn.pipeline.Pipeline`. Used by `fit` only.
-    memory : str, object with the joblib.Memory interface or None, default=None
-        Cache of the fitted transformers. Used by `fit` only.
-    verbose : bool, default=False
-        Whether `fit` prints the time of each step.
 
     Attributes
     ----------
-    drift_ : Comparison or None
-        Last comparison with the first batch: arrays ``mean_shift``, ``scale_ratio`` and ``drifted``
-        of shape (n_columns,). None before the first comparison. Batches of less than 30 rows are
-        collected until there are 30.
     named_steps : Bunch
         The steps, by name.
     classes_ : ndarray of shape (n_classes,)
@@ -111,19 +82,8 @@ class StreamPipeline(Pipeline):
 
     See Also
     --------
+    make_stream_pipeline : A pipeline that takes raw tables.
     sklearn.pipeline.Pipeline : Pipeline on a single batch.
-    InputDriftWarning : The warning about columns that have drifted.
-
-    Notes
-    -----
-    The comparison uses the input if it is a numeric matrix, dense or sparse, or the numeric columns
-    of a data frame. Otherwise, as for texts, it uses the features that reach the final estimator.
-    Missing values are left out.
-
-    An incremental transformer is safe if the final estimator keeps no rows and can follow features
-    that change slowly, for example SGDClassifier behind StandardScaler. It is not safe if the
-    meaning of the transformed columns changes, as with IncrementalPCA. It is also not safe with
-    late labels and `retract`, because these rows must be transformed in the same way as before.
 
     Examples
     --------
@@ -138,34 +98,18 @@ class StreamPipeline(Pipeline):
     ...     pipeline = pipeline.partial_fit(X, y)
     >>> pipeline.predict([[0.0, 0.0], [300.0, 300.0]])
     array([0, 1])
-    >>> pipeline.drift_.drifted
-    array([False, False])
     """
 
-    drift_: Comparison | None
-    _monitor: tuple[bool, DriftMonitor] | None
-
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **Pipeline._parameter_constraints,
-        "incremental": [list, tuple],
-        "drift_limit": [Interval(Real, 0.0, None, closed="neither"), None],
+        "steps": Pipeline._parameter_constraints["steps"]
     }
 
-    def __init__(
-        self,
-        steps: Steps,
-        *,
-        incremental: Sequence[str] = (),
-        drift_limit: float | None = 1.0,
-        transform_input: list[str] | None = None,
-        memory: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        super().__init__(steps, transform_input=transform_input, memory=memory, verbose=verbose)
-        self.incremental = incremental
-        self.drift_limit = drift_limit
+    def __init__(self, steps: Steps) -> None:
+        super().__init__(steps)
 
-    # -- learning ------------------------------------------------------------------------------
+    def __getitem__(self, place: Any) -> Any:
+        """Return a step by its place or name, or some steps as a `Pipeline` of scikit-learn."""
+        return Pipeline(self.steps)[place]
 
     def fit(self, X: Any, y: ArrayLike | None = None, **params: Any) -> Self:
         """Fit all steps to one batch and discard everything learned before.
@@ -189,15 +133,14 @@ class StreamPipeline(Pipeline):
         self._check_parameters()
         fitted = clone(self)  # the steps themselves are unchanged if one of them raises an error
         Pipeline.fit(fitted, X, y, **params)
-        monitor = self._begin_monitor(X, None, fitted.steps[:-1])
-        self.__dict__.update(steps=fitted.steps, _monitor=monitor, drift_=None)
+        self.steps = fitted.steps
         return self
 
     @_if_final_has("partial_fit")
     def partial_fit(self, X: Any, y: ArrayLike | None = None, **params: Any) -> Self:
         """Learn the next batch of a stream.
 
-        The first batch fits clones of all steps, unless `fit` was called before.
+        If the final estimator is not fitted, the batch fits clones of all steps.
 
         Parameters
         ----------
@@ -208,8 +151,6 @@ class StreamPipeline(Pipeline):
         **params : dict
             Further arguments for `partial_fit` of the final estimator: classes, sample_weight,
             new_points. ``new_points=False`` is for late labels of rows that were learned before.
-            Such rows are only transformed: incremental steps do not learn them, and they are not
-            compared with the first batch.
 
         Returns
         -------
@@ -217,27 +158,19 @@ class StreamPipeline(Pipeline):
             The pipeline after the batch. If a step raises an error, the pipeline is unchanged.
         """
         self._check_parameters()
-        first = not hasattr(self, "_monitor")
-        seen = not params.get("new_points", True)
-        if first and seen:
+        *steps, (name, final) = self.steps
+        if is_fitted(final):
+            final, features = copy_to_fit(final), transformed(steps, X)
+        elif params.get("new_points", True):
+            final = clone(final)
+            steps, features = fitted_and_transformed(steps, X, y)
+        else:
             raise ValueError(
                 "partial_fit got new_points=False in its first call, expected rows that were "
                 "learned before: learn the rows first, with the labels available."
             )
-        steps = self.steps[:-1]
-        if seen:
-            features = transformed(steps, X)
-        else:
-            steps, features = learn_and_transform(steps, self.incremental, X, y, first=first)
-        name, final = self.steps[-1]
-        state: dict[str, Any] = {}
-        final = clone(final) if first else copy_to_fit(final)
-        if first:
-            state.update(_monitor=self._begin_monitor(X, features, steps), drift_=None)
-        elif not seen:
-            state.update(self._compare(X, features))
         final.partial_fit(features, y, **params)
-        self.__dict__.update(state, steps=[*steps, (name, final)])
+        self.steps = [*steps, (name, final)]
         return self
 
     @_if_final_has("retract")
@@ -261,7 +194,7 @@ class StreamPipeline(Pipeline):
         pipeline = self._snapshot()
         *steps, (name, final) = pipeline.steps
         final = copy_to_fit(final).retract(transformed(steps, X), y)
-        self.__dict__.update(steps=[*steps, (name, final)])
+        self.steps = [*steps, (name, final)]
         return self
 
     # -- predictions ---------------------------------------------------------------------------
@@ -317,46 +250,87 @@ class StreamPipeline(Pipeline):
     def _check_parameters(self) -> None:
         self._validate_params()
         self._validate_steps()
-        check_incremental(self.steps[:-1], self.incremental)
 
-    # -- drift of the input --------------------------------------------------------------------
 
-    def _begin_monitor(
-        self, X: Any, features: Any, steps: Steps
-    ) -> tuple[bool, DriftMonitor] | None:
-        """Return whether the input itself is compared, and the monitor; None without a monitor."""
-        if self.drift_limit is None:
-            return None
-        columns = numeric_columns(X)
-        if columns is not None:
-            return True, first_monitor(*columns)
-        columns = numeric_columns(transformed(steps, X) if features is None else features)
-        if columns is None:
-            return None
-        rows, names = columns
-        return False, first_monitor(rows, names or feature_names(steps, rows.shape[1]))
+def is_fitted(estimator: Any) -> bool:
+    """Whether an estimator is fitted."""
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    return True
 
-    def _compare(self, X: Any, features: Any) -> dict[str, Any]:
-        """Compare a batch with the first one, warn about drift, and return the new attributes."""
-        if self._monitor is None or self.drift_limit is None:
-            return {}
-        on_input, monitor = self._monitor
-        columns = numeric_columns(X if on_input else features)
-        if columns is None:
-            return {}
-        rows, names = columns
-        monitor, comparison, message = monitor.update(
-            rows, names if on_input else monitor.names, self.drift_limit
-        )
-        if message:
-            warnings.warn(
-                f"the input has drifted from the first batch by more than "
-                f"drift_limit={self.drift_limit:g}: {message}. The transformers still use the "
-                "statistics of the first batch. Check for changed units or columns. If the change "
-                "is permanent, fit a new pipeline to recent rows. If it does no harm, raise "
-                "drift_limit or set it to None.",
-                InputDriftWarning,
-                stacklevel=3,
-            )
-        state: dict[str, Any] = {"_monitor": (on_input, monitor)}
-        return state if comparison is None else {**state, "drift_": comparison}
+
+def is_passing(step: Any) -> bool:
+    """Whether a step of a pipeline is "passthrough" or None."""
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+def transformed(steps: Steps, X: Any) -> Any:
+    """Return rows transformed by fitted transformers."""
+    for _, step in steps:
+        X = X if is_passing(step) else step.transform(X)
+    return X
+
+
+def fitted_and_transformed(steps: Steps, X: Any, y: ArrayLike | None) -> tuple[Steps, Any]:
+    """Return clones of transformers, fitted to a batch, and the transformed batch."""
+    fitted = []
+    for name, step in steps:
+        if not is_passing(step):
+            step = clone(step)
+            if hasattr(step, "fit_transform"):
+                X = step.fit_transform(X, y)
+            else:
+                X = step.fit(X, y).transform(X)
+        fitted.append((name, step))
+    return fitted, X
+
+
+def make_stream_pipeline(
+    estimator: Any = None,
+    *,
+    kinds: Mapping[str, str] | None = None,
+    features: Sequence[str] | None = None,
+    label: str | None = None,
+    scale: bool = True,
+    missing_values: Sequence[str] = (),
+    random_state: int | np.random.RandomState | None = None,
+) -> StreamPipeline:
+    """Return a pipeline of a `TableEncoder` and a stream classifier.
+
+    `partial_fit`, `predict`, `predict_proba`, `score`, `retract` and `query` take raw tables: data
+    frames of pandas or polars, tables of pyarrow, lists of dictionaries, dictionaries of columns,
+    and arrays of numbers. `seqmed learn` makes the same pipeline.
+
+    Parameters
+    ----------
+    estimator : estimator with `partial_fit`, default=None
+        The classifier. None is `SeqGraphMED` with a `SeqMED` of ``kernel="auto"``: a linear margin
+        for tables with text, and an RBF kernel for other tables.
+    kinds, features, label, scale, missing_values
+        See `TableEncoder`.
+    random_state : int, RandomState or None, default=None
+        Seed of the default classifier.
+
+    Returns
+    -------
+    pipeline : StreamPipeline
+        The steps are "table" and "model".
+
+    Examples
+    --------
+    >>> from seqmed import make_stream_pipeline
+    >>> rows = [{"body": "win a free prize now"}, {"body": "see you at lunch"}] * 20
+    >>> labels = ["spam", "ham"] * 2 + [None] * 36
+    >>> pipeline = make_stream_pipeline(kinds={"body": "text"}, random_state=0)
+    >>> pipeline.partial_fit(rows, labels).predict([{"body": "free prize"}]).tolist()
+    ['spam']
+    """
+    if estimator is None:
+        margin = SeqMED(kernel="auto", random_state=random_state)
+        estimator = SeqGraphMED(margin, random_state=random_state)
+    encoder = TableEncoder(
+        kinds, features=features, label=label, scale=scale, missing_values=missing_values
+    )
+    return StreamPipeline([("table", encoder), ("model", estimator)])

@@ -7,10 +7,10 @@ import zipfile
 import numpy as np
 import pytest
 
+from paper import curves, data, figures, report, trials
+from paper.data import UNLABELED, categorical_stream, sphere_stream
+from paper.figures import Figure, Method
 from seqmed import SeqGraphMED, SeqLapMED
-from seqmed.experiments import claims, curves, figures, isolet, reports, runner
-from seqmed.experiments.data import UNLABELED, categorical_stream, sphere_stream
-from seqmed.experiments.figures import Figure, Method
 
 LABEL_COLUMN = 3
 
@@ -138,7 +138,7 @@ class TestCurves:
 
 class TestRunning:
     def test_parameters_are_chosen_on_validation_streams_only(self, tmp_path):
-        outcome = runner.run(tiny_figure(), trials=2, jobs=1, folder=tmp_path, report=silent)
+        outcome = trials.run(tiny_figure(), trials=2, jobs=1, folder=tmp_path, report=silent)
         assert outcome.chosen["made_up"] == {"C": 3.0}
         assert [entry["parameters"]["C"] for entry in outcome.validation["made_up"]] == [1, 3, 2]
         assert outcome.curves["landmarks"].shape == (2, 4)
@@ -149,7 +149,7 @@ class TestRunning:
     @pytest.mark.exhaustive
     def test_one_process_and_two_give_the_same_numbers(self, tmp_path):
         one, two = (
-            runner.run(
+            trials.run(
                 tiny_figure(), trials=2, jobs=jobs, folder=tmp_path / str(jobs), report=silent
             )
             for jobs in (1, 2)
@@ -159,45 +159,45 @@ class TestRunning:
 
     def test_finished_work_is_not_done_again(self, tmp_path):
         figure = tiny_figure()
-        first = runner.run(figure, trials=1, jobs=1, folder=tmp_path, report=silent)
+        first = trials.run(figure, trials=1, jobs=1, folder=tmp_path, report=silent)
         stamps = {path: path.stat().st_mtime_ns for path in tmp_path.glob("figure2/*.json")}
-        second = runner.run(figure, trials=2, jobs=1, folder=tmp_path, report=silent)
+        second = trials.run(figure, trials=2, jobs=1, folder=tmp_path, report=silent)
         assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
         assert np.array_equal(first.curves["landmarks"][0], second.curves["landmarks"][0])
         assert second.trials == 2
 
     def test_an_interrupted_run_leaves_its_finished_trials(self, tmp_path):
         figure = tiny_figure()
-        assert runner.collect(figure, trials=2, folder=tmp_path) is None
-        whole = runner.run(figure, trials=2, jobs=1, folder=tmp_path, report=silent)
-        task = runner.trial_tasks(figure, whole.chosen, 2)[-1]
-        runner.path_of(tmp_path, figure, task).unlink()
-        part = runner.collect(figure, trials=2, folder=tmp_path)
+        assert trials.collect(figure, trials=2, folder=tmp_path) is None
+        whole = trials.run(figure, trials=2, jobs=1, folder=tmp_path, report=silent)
+        task = trials.trial_tasks(figure, whole.chosen, 2)[-1]
+        trials.path_of(tmp_path, figure, task).unlink()
+        part = trials.collect(figure, trials=2, folder=tmp_path)
         assert part.trials == 1
         assert np.array_equal(part.curves["landmarks"], whole.curves["landmarks"][:1])
 
     def test_changed_settings_are_other_results(self, tmp_path, monkeypatch):
-        task = runner.make_task("made_up", {"C": 1.0}, False, 0, (0, 1))
+        task = trials.make_task("made_up", {"C": 1.0}, False, 0, (0, 1))
         paths = {
-            runner.path_of(tmp_path, tiny_figure(), task),
-            runner.path_of(tmp_path, tiny_figure(), task._replace(parameters=(("C", 2.0),))),
-            runner.path_of(tmp_path, tiny_figure(), task._replace(stream=1)),
-            runner.path_of(tmp_path, tiny_figure(), task._replace(validation=True)),
-            runner.path_of(tmp_path, tiny_figure(), task._replace(wanted=(0,))),
-            runner.path_of(tmp_path, tiny_figure(seed=10), task),
+            trials.path_of(tmp_path, tiny_figure(), task),
+            trials.path_of(tmp_path, tiny_figure(), task._replace(parameters=(("C", 2.0),))),
+            trials.path_of(tmp_path, tiny_figure(), task._replace(stream=1)),
+            trials.path_of(tmp_path, tiny_figure(), task._replace(validation=True)),
+            trials.path_of(tmp_path, tiny_figure(), task._replace(wanted=(0,))),
+            trials.path_of(tmp_path, tiny_figure(seed=10), task),
         }
-        monkeypatch.setattr(runner, "fingerprint", lambda: "other code")
-        paths.add(runner.path_of(tmp_path, tiny_figure(), task))
+        monkeypatch.setattr(trials, "fingerprint", lambda: "other code")
+        paths.add(trials.path_of(tmp_path, tiny_figure(), task))
         assert len(paths) == 7
 
     def test_a_failing_curve_is_reported(self, tmp_path):
         broken = tiny_figure(methods={"landmarks": Method("x", curves.full_lapsvm, {"C": 1.0})})
         with pytest.raises(KeyError, match="beta"):
-            runner.run(broken, trials=1, jobs=1, folder=tmp_path, report=silent)
+            trials.run(broken, trials=1, jobs=1, folder=tmp_path, report=silent)
 
 
 class TestReporting:
-    def outcome(self, trials):
+    def outcome(self, count):
         rng = np.random.default_rng(0)
         figure = figures.figure2(ours=True)
         levels = {
@@ -205,18 +205,17 @@ class TestReporting:
             "ours_landmarks": 0.9, "ours_mixture": 0.945,
         }  # fmt: skip
         runs = {
-            name: levels.get(name, 0.95) + 0.01 * rng.random((trials, 30))
-            for name in figure.methods
+            name: levels.get(name, 0.95) + 0.01 * rng.random((count, 30)) for name in figure.methods
         }
         chosen = {
             name: {**method.fixed, **method.grid[0]} for name, method in figure.methods.items()
         }
-        times = {name: np.full((trials, 30), 0.1) for name in figure.methods}
+        times = {name: np.full((count, 30), 0.1) for name in figure.methods}
         times["ours"][:] = 0.02
-        return runner.FigureResult(figure, chosen, {}, runs, times, 60.0)
+        return trials.FigureResult(figure, chosen, {}, runs, times, 60.0)
 
     def test_claims_tell_what_is_there(self):
-        told = {claim.text: claim for claim in claims.claims(self.outcome(20))}
+        told = {claim.text: claim for claim in report.claims(self.outcome(20))}
         holds = [claim.holds for claim in told.values()]
         assert holds == [True, False, True, False, True, False, True]
         ours = next(claim for text, claim in told.items() if text.startswith("seqmed: averaged"))
@@ -224,31 +223,31 @@ class TestReporting:
         landmarks = next(claim for text, claim in told.items() if "landmarks" in text)
         assert landmarks.numbers.startswith("+10.")
 
-    @pytest.mark.parametrize("trials", [1, 3])
-    def test_files_are_written(self, tmp_path, trials):
-        outcome = self.outcome(trials)
-        paths = reports.draw_figure(outcome, tmp_path / "out")
+    @pytest.mark.parametrize("count", [1, 3])
+    def test_files_are_written(self, tmp_path, count):
+        outcome = self.outcome(count)
+        paths = report.draw_figure(outcome, tmp_path / "out")
         assert [path.suffix for path in paths] == [".png", ".svg"]
         assert all(path.stat().st_size > 10_000 for path in paths)
-        reports.write_numbers([outcome], tmp_path / "out" / "results.json")
+        report.write_numbers([outcome], tmp_path / "out" / "results.json")
         missing = ["figure3 not run: no data"]
-        reports.write_report([outcome], missing, tmp_path / "out", tmp_path / "RESULTS.md")
-        report = (tmp_path / "RESULTS.md").read_text()
-        assert missing[0] in report
-        assert ("not testable with one run" in report) == (trials == 1)
-        assert "(out/figure2.png)" in report
-        assert "nan" not in report
-        assert "| ms per update |" in report
+        report.write_report([outcome], missing, tmp_path / "out", tmp_path / "RESULTS.md")
+        text = (tmp_path / "RESULTS.md").read_text()
+        assert missing[0] in text
+        assert ("not testable with one run" in text) == (count == 1)
+        assert "(out/figure2.png)" in text
+        assert "nan" not in text
+        assert "| ms per update |" in text
 
     def test_a_choice_at_the_end_of_its_grid_is_marked(self):
         grid = figures.grid(C=(1.0, 2.0, 3.0), beta=(0.5,))
-        assert reports.choices(grid, {"C": 3.0, "beta": 0.5}) == ["C=3*", "beta=0.5"]
-        assert reports.choices(grid, {"C": 2.0, "beta": 0.5}) == ["C=2", "beta=0.5"]
+        assert report.choices(grid, {"C": 3.0, "beta": 0.5}) == ["C=3*", "beta=0.5"]
+        assert report.choices(grid, {"C": 2.0, "beta": 0.5}) == ["C=2", "beta=0.5"]
 
     def test_drawing_twice_gives_the_same_picture(self, tmp_path):
         outcome = self.outcome(3)
-        first = reports.draw_figure(outcome, tmp_path / "a")[1].read_bytes()
-        assert reports.draw_figure(outcome, tmp_path / "b")[1].read_bytes() == first
+        first = report.draw_figure(outcome, tmp_path / "a")[1].read_bytes()
+        assert report.draw_figure(outcome, tmp_path / "b")[1].read_bytes() == first
 
 
 def lzw(content: bytes) -> bytes:
@@ -276,31 +275,31 @@ class TestIsolet:
         with zipfile.ZipFile(held, "w") as archive:
             archive.writestr("isolet1+2+3+4.data.Z", lzw(rows.encode()))
             archive.writestr("isolet5.data.Z", lzw(rows.splitlines()[0].encode()))
-        arrays = isolet.from_archive(held.getvalue())
+        arrays = data.from_archive(held.getvalue())
         assert arrays["X_train"].tolist() == [[1234, -10000, 5000], [-1, 10000, 2500]]
         assert arrays["y_train"].tolist() == [1, 26]
         assert arrays["X_test"].tolist() == [[1234, -10000, 5000]]
-        assert {name: arrays[name].dtype for name in arrays} == isolet.TYPES
+        assert {name: arrays[name].dtype for name in arrays} == data.TYPES
 
     def test_other_data_are_refused(self, tmp_path):
         arrays = {
             "X_train": np.zeros((2, 3), np.int16), "y_train": np.zeros(2, np.int8),
             "X_test": np.zeros((1, 3), np.int16), "y_test": np.zeros(1, np.int8),
         }  # fmt: skip
-        isolet.store(arrays, tmp_path / isolet.FILE)
+        data.store(arrays, tmp_path / data.FILE)
         with pytest.raises(ValueError, match=r"X_train differs from the published ISOLET.*order"):
-            isolet.load_arrays(tmp_path, download=False)
+            data.load_isolet(tmp_path, download=False)
 
     def test_a_damaged_file_is_refused(self, tmp_path):
-        (tmp_path / isolet.FILE).write_bytes(b"PK not really")
+        (tmp_path / data.FILE).write_bytes(b"PK not really")
         with pytest.raises(ValueError, match="cannot be read"):
-            isolet.load_arrays(tmp_path, download=False)
+            data.load_isolet(tmp_path, download=False)
 
     def test_missing_data_are_named(self, tmp_path, monkeypatch):
         monkeypatch.delenv("SEQMED_DATA", raising=False)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        with pytest.raises(isolet.NoDataError, match=r"isolet\.npz"):
-            isolet.load_arrays(None, download=False)
+        with pytest.raises(data.NoDataError, match=r"isolet\.npz"):
+            data.load_isolet(None, download=False)
 
     def test_no_network_is_said(self, tmp_path, monkeypatch):
         monkeypatch.delenv("SEQMED_DATA", raising=False)
@@ -309,13 +308,13 @@ class TestIsolet:
         def unreachable():
             raise OSError("network is unreachable")
 
-        monkeypatch.setattr(isolet, "from_uci", unreachable)
-        with pytest.raises(isolet.NoDataError, match="UCI: network is unreachable"):
-            isolet.load_arrays(None)
+        monkeypatch.setattr(data, "from_uci", unreachable)
+        with pytest.raises(data.NoDataError, match="UCI: network is unreachable"):
+            data.load_isolet(None)
         assert not list(tmp_path.rglob("*.npz"))
 
     def test_speakers_fill_the_rows(self):
-        speaker = isolet.speakers()
+        speaker = data.speakers()
         assert speaker.size == 6238 + 1559
         assert speaker[6237] == 119
         assert speaker[6238] == 120
@@ -324,7 +323,7 @@ class TestIsolet:
         "SEQMED_DATA" not in os.environ, reason="needs ISOLET; SEQMED_DATA names its folder"
     )
     def test_the_stream_of_the_paper(self):
-        stream = isolet.isolet_stream(isolet.load_arrays(download=False))
+        stream = data.isolet_stream(data.load_isolet(download=False))
         sizes = [len(batch.y) for batch in stream.batches]
         assert [number for number, size in enumerate(sizes, 1) if size != 260] == [21, 23]
         assert sum(sizes) == 6238
@@ -333,10 +332,10 @@ class TestIsolet:
             assert labels.size == 52
             assert labels.mean() == 0.5
         assert stream.X_test.shape == (1559, 617)
-        held_out = isolet.validation_stream(isolet.load_arrays(download=False))
+        held_out = data.isolet_validation_stream(data.load_isolet(download=False))
         assert len(held_out.batches) == 18
         assert np.array_equal(held_out.batches[17].X, stream.batches[17].X)
         assert np.array_equal(held_out.X_test[:260], stream.batches[18].X)
-        shuffled = isolet.random_stream(isolet.load_arrays(download=False), (0, 1))
+        shuffled = data.isolet_random_stream(data.load_isolet(download=False), (0, 1))
         assert sum(len(batch.y) for batch in shuffled.batches) + len(shuffled.y_test) == 7797
         assert np.abs(stream.X_test).max() <= 1.0

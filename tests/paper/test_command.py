@@ -1,18 +1,22 @@
-"""`seqmed reproduce` as a user runs it, in a process of its own."""
+"""`python -m paper` as a user runs it, in a process of its own."""
 
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
 
-def seqmed(*arguments, **environment):
+
+def paper(*arguments, **environment):
     """Run the command with an environment in which no data can be found unless given."""
     inherited = {name: value for name, value in os.environ.items() if name != "SEQMED_DATA"}
     return subprocess.run(
-        [sys.executable, "-c", "from seqmed.cli import main; main()", *map(str, arguments)],
+        [sys.executable, "-m", "paper", *map(str, arguments)],
+        cwd=ROOT,
         env={**inherited, "COLUMNS": "200", **environment},
         capture_output=True,
         text=True,
@@ -32,7 +36,7 @@ def offline(tmp_path):
 
 
 def test_help_names_the_options():
-    result = seqmed("reproduce", "--help")
+    result = paper("--help")
     assert result.returncode == 0
     for option in ("--trials", "--jobs", "--out", "--quick", "--data-dir", "--exact"):
         assert option in result.stdout
@@ -41,9 +45,9 @@ def test_help_names_the_options():
 @pytest.mark.exhaustive
 def test_figure_one_leaves_pictures_numbers_and_a_report(tmp_path):
     arguments = (
-        "reproduce", "figure1", "--quick", "--trials", 1, "--jobs", 2, "--out", tmp_path / "out",
+        "figure1", "--quick", "--trials", 1, "--jobs", 2, "--out", tmp_path / "out",
     )  # fmt: skip
-    result = seqmed(*arguments)
+    result = paper(*arguments)
     assert result.returncode == 0, result.stderr
     assert "SeqMED" in result.stdout
     for name in ("figure1.png", "figure1.svg", "results.json", "RESULTS.md"):
@@ -54,14 +58,14 @@ def test_figure_one_leaves_pictures_numbers_and_a_report(tmp_path):
     assert figure["chosen"]["seqmed"]["C"] > 1
     assert {"numpy", "python", "seqmed"} <= set(numbers["versions"])
 
-    again = seqmed(*arguments)
+    again = paper(*arguments)
     assert again.returncode == 0
     repeated = json.loads((tmp_path / "out" / "results.json").read_text())
     assert repeated["figures"]["figure1"]["accuracies"] == figure["accuracies"]
 
 
 def test_without_data_figure_three_is_refused_by_name(offline, tmp_path):
-    result = seqmed("reproduce", "figure3", "--quick", "--out", tmp_path, **offline)
+    result = paper("figure3", "--quick", "--out", tmp_path, **offline)
     assert result.returncode == 1
     assert "figure3 not run: no data" in result.stdout
     assert "--data-dir" in result.stdout
@@ -72,6 +76,6 @@ def test_without_data_figure_three_is_refused_by_name(offline, tmp_path):
 
 
 def test_an_unknown_figure_is_refused():
-    result = seqmed("reproduce", "figure4")
+    result = paper("figure4")
     assert result.returncode == 2
     assert "figure4" in result.stderr

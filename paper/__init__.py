@@ -1,0 +1,1 @@
+"""The three experiments of the paper: python -m paper."""

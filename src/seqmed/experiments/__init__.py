@@ -1,1 +1,0 @@
-"""The three experiments of the paper: data, curves, figures, runs and reports."""

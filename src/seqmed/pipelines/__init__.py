@@ -1,1 +1,0 @@
-"""Pipelines for streams, and drift of their input."""
