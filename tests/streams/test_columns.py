@@ -339,6 +339,13 @@ def test_columns_that_are_kept_come_as_they_are(tmp_path):
 # -- labels ---------------------------------------------------------------------------------------
 
 
+def test_missing_words_are_those_of_cells_but_signs_may_be_classes(tmp_path):
+    words = [word for word in cells.MISSING_WORDS if word]
+    rows = "".join(f"1,{word}\n" for word in (*words, *cells.MISSING_SIGNS))
+    path = write_csv(tmp_path / "a.csv", "x,y\n" + rows)
+    assert labels_of(path) == [None] * len(words) + ["?", "-", "."]
+
+
 def test_a_class_is_the_same_however_it_is_written(tmp_path):
     """1, "1", 1.0 and "1.0", as text, number or float with gaps, in every format."""
     write_csv(tmp_path / "a.csv", "x,y\n1,1\n2,2.0\n3,\n4, 1 \n")

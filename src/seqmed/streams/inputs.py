@@ -1,6 +1,6 @@
 """Input files and pipes: their order and formats, their bytes as UTF-8, and the limits on them.
 
-Limits are checked before memory is taken.
+Limits are checked before memory is taken, except the size of a compressed record batch of Arrow.
 """
 
 from __future__ import annotations
