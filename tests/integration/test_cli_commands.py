@@ -17,8 +17,8 @@ from seqmed import plotting
 from seqmed.cli import checkpoint, learn_options, options, outputs, parameters, query, reading
 from seqmed.measures import wilson_interval
 from seqmed.streams import EncoderCheck, LabelColumn, Stream
-from seqmed.streams.files import FORMATS
-from seqmed.streams.labels import LABEL_TYPES
+from seqmed.streams.inputs import FORMATS
+from seqmed.streams.label_column import LABEL_TYPES
 from tests.support.command import LEARN, NAMES, log_lines, make_rows, seqmed
 from tests.support.state import state_bits
 

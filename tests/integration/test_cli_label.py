@@ -11,7 +11,7 @@ import pytest
 
 from seqmed.labeling.log import LabelLog
 from seqmed.model_file import load_with_extra
-from seqmed.tables.texts import read_safe_cell
+from seqmed.tables.cells import read_safe_cell
 from tests.support.command import seqmed
 from tests.support.labeling import Command, ForkedCommand, write_rows
 from tests.support.state import state_bits

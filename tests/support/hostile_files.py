@@ -7,12 +7,10 @@ import io
 import json
 import random
 import struct
-import zipfile
 import zlib
 
 import numpy as np
 import pyarrow as pa
-from numpy.lib import format as npy
 from pyarrow import ipc, parquet
 
 LARGE = 2**27
@@ -100,7 +98,7 @@ def long_cells(chance):
 
 
 def noise(chance):
-    kind = chance.choice(("csv", "tsv", "jsonl", "parquet", "arrow", "npz", "csv.gz"))
+    kind = chance.choice(("csv", "tsv", "jsonl", "parquet", "arrow", "csv.gz"))
     return kind, bytes(chance.randrange(256) for _ in range(chance.choice((1, 100, 5000))))
 
 
@@ -145,63 +143,6 @@ def strange_json(chance):
     )
     rows = [f'{{"a": {chance.choice(values)}, "y": 1}}\n' for _ in range(20)]
     return "jsonl", "".join(rows).encode()
-
-
-# -- numpy ----------------------------------------------------------------------------------------
-
-
-def npy_file(shape, kind, by_column=False, data=b""):
-    """An .npy file with a header that says what it is told to, and any data."""
-    file = io.BytesIO()
-    header = {"descr": kind, "fortran_order": by_column, "shape": shape}
-    npy.write_array_header_2_0(file, header)
-    return file.getvalue() + data
-
-
-def archive(members, compressed=True):
-    file = io.BytesIO()
-    method = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
-    with zipfile.ZipFile(file, "w", method) as found:
-        for name, data in members.items():
-            found.writestr(f"{name}.npy", data)
-    return file.getvalue()
-
-
-def lying_shape(chance):
-    shape = chance.choice(
-        ((0, 10**9), (10**9, 3), (3, 10**9), (2**62, 2**62), (-1, 3), (10**9,), (0, 0), (3, 0))
-    )
-    members = {"X": npy_file(shape, chance.choice(("<f8", "|b1", "<U1")))}
-    return "npz", archive(members, chance.random() < 0.5)
-
-
-def lying_size(chance):
-    """The directory of the archive says what the header says, and there is nothing behind it."""
-    rows = chance.choice((10**6, 10**9))
-    member = npy_file((rows, 2), "<f8")
-    data = archive({"X": member}, chance.random() < 0.5)
-    size = struct.pack("<I", len(member))
-    told = struct.pack("<I", (len(member) + 16 * rows) % 2**32)
-    return "npz", data.replace(size, told)
-
-
-def zeros_archive(chance):
-    shape = chance.choice(((LARGE // 8, 1), (1, LARGE // 8), (64, LARGE // 512), (1000, 16_000)))
-    by_column = chance.random() < 0.5
-    return "npz", archive({"X": npy_file(shape, "<f8", by_column, bytes(8 * shape[0] * shape[1]))})
-
-
-def long_labels(chance):
-    length, rows = chance.choice(((100_000, 300), (10**6, 3), (10**9, 1)))
-    data = bytes(4 * length * rows) if length < 10**9 else b""
-    members = {"X": npy_file((rows, 1), "<f8", data=bytes(8 * rows))}
-    return "npz", archive(members | {"y": npy_file((rows,), f"<U{length}", data=data)})
-
-
-def long_header(chance):
-    header = chance.choice((b"(" * 5000, b"{" + b"'a':" * 2000, b"9" * 60_000))
-    member = b"\x93NUMPY\x02\x00" + struct.pack("<I", chance.choice((len(header), 2**31))) + header
-    return "npz", archive({"X": member})
 
 
 # -- parquet and arrow ----------------------------------------------------------------------------
@@ -303,7 +244,6 @@ def plain_rows(chance):
 MAKERS = (
     unclosed_quote, many_quotes, many_columns, many_separators, no_line_end, blank_lines, many_rows,
     long_cells, noise, other_encodings, deep_json, nested_json, many_keys, other_keys, strange_json,
-    lying_shape, lying_size, zeros_archive, long_labels, long_header, expanding_parquet,
-    zeros_parquet, wide_parquet, expanding_arrow, zeros_arrow, shared_views, nothing_but_rows,
-    run_ends, lying_lengths, plain_rows,
+    expanding_parquet, zeros_parquet, wide_parquet, expanding_arrow, zeros_arrow, shared_views,
+    nothing_but_rows, run_ends, lying_lengths, plain_rows,
 )  # fmt: skip

@@ -13,10 +13,11 @@ from pyarrow import feather, ipc, parquet
 
 from seqmed.streams import Fault, LabelColumn, Stream
 from seqmed.streams.dialects import NUMBER
-from seqmed.streams.errors import NOT_A_NUMBER, NOT_FINITE, shown
+from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE
+from seqmed.tables.messages import shown
 
 TEXTS = ("csv", "csv.gz", "tsv", "jsonl", "jsonl.gz")
-BINARIES = ("parquet", "feather", "arrow", "npz")
+BINARIES = ("parquet", "feather", "arrow")
 FORMATS = TEXTS + BINARIES
 # Larger numbers are bad cells of `NumberCheck`.
 LARGEST = 1e70
@@ -56,7 +57,7 @@ def as_bytes(columns, kind, start=0):
 def write(path, columns, chunk=5):
     """Write a table in the format that the name of the file says; binary ones in small chunks."""
     kind = path.name.split(".", 1)[1]
-    table = pa.table(columns) if kind != "npz" else None
+    table = pa.table(columns)
     if kind in TEXTS:
         data = as_bytes(columns, kind)
         path.write_bytes(gzip.compress(data) if kind.endswith(".gz") else data)
@@ -64,13 +65,9 @@ def write(path, columns, chunk=5):
         parquet.write_table(table, path, row_group_size=chunk)
     elif kind == "feather":
         feather.write_feather(table, path, chunksize=chunk)
-    elif kind == "arrow":
+    else:
         with ipc.new_stream(path, table.schema) as writer:
             writer.write_table(table, max_chunksize=chunk)
-    else:
-        labels = np.array([np.nan if each is None else each for each in columns["y"]])
-        features = [column for name, column in columns.items() if name != "y"]
-        np.savez(path, X=np.array(features).T.copy(), y=labels)
     return path
 
 

@@ -201,20 +201,6 @@ def test_the_marker_may_be_any_label(reference, marker, labels, container):
     )
 
 
-@pytest.mark.parametrize("unit", ["D", "h", "s"])
-@pytest.mark.parametrize("container", [np.asarray, as_objects])
-def test_a_date_as_the_marker_is_found_in_any_unit(blobs, unit, container):
-    X, codes = blobs
-    days = np.array(["2020-01-01", "2021-06-01", "1900-01-01"], dtype="datetime64[D]")
-    codes = np.where(np.arange(codes.size) % 5 == 0, 2, codes)
-    y = container(days[codes].astype(f"datetime64[{unit}]"))
-    marker = np.datetime64("1900-01-01T00", "h")
-    model = SeqMED(unlabeled=marker).partial_fit(X, y)
-    assert model.classes_.astype("datetime64[D]").tolist() == days[:2].tolist()
-    never = SeqMED(unlabeled=np.datetime64("1900-01-01T12", "h")).partial_fit(X, y)
-    assert never.classes_.size == 3
-
-
 def test_a_list_of_rows_with_one_label_each_is_a_column(blobs):
     X, codes = blobs
     with pytest.warns(DataConversionWarning, match="column-vector"):

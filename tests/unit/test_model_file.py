@@ -223,7 +223,7 @@ def test_models_that_have_learned_nothing(model, path):
 LABELS = {
     "integers": np.array([-5, 0, 2**40]),
     "small integers": np.array([1, 2, 3], dtype=np.int8),
-    "unsigned integers": np.array([0, 2**63 + 1, 2**64 - 1], dtype=np.uint64),
+    "unsigned integers": np.array([0, 2**63 - 1], dtype=np.uint64),
     "floats": np.array([-0.0, 1.0, 2.0**60]),
     "half floats": np.array([0.0, 1.0, 2.0], dtype=np.float16),
     "long floats": np.array([0, 1, 2], dtype=np.longdouble),
@@ -231,9 +231,6 @@ LABELS = {
     "strings": np.array(["größe", "\U0001f41d"]),
     "wide strings": np.array(["a", "b", "c"], dtype="U20"),
     "strange strings": np.array(["a\0b", "\ud800", '"\\\n']),
-    "dates": np.array(["2018-04-15", "2018-04-16", "1850-01-01"], dtype="datetime64[D]"),
-    "quarters of an hour": np.array([0, 1, 2], dtype="datetime64[15m]"),
-    "bytes": np.array([b"x", b"longer", b"a\0b"]),
     "objects": np.array(["x", "y", "z"], dtype=object),
 }
 

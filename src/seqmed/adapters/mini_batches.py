@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array, check_consistent_length
 from seqmed.arrays import Array
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
-from seqmed.label_dtypes import as_objects
+from seqmed.labels import as_objects
 from seqmed.snapshots import copy_to_fit
 
 

@@ -14,8 +14,8 @@ from seqmed.cli.reading import Reading
 from seqmed.labeling.progress import LabelProgress
 from seqmed.measures import Interval, wilson_interval
 from seqmed.streams import Dialect, EncoderCheck, LabelColumn, Position, Stream
-from seqmed.streams.labels import BOOLEAN, INTEGER, STRING
-from seqmed.streams.stored import read_stored, refuse_stored
+from seqmed.streams.label_column import BOOLEAN, INTEGER, STRING
+from seqmed.streams.positions import read_stored, refuse_stored
 from seqmed.tables.encoder import TableEncoder
 from seqmed.tables.stream_pipeline import StreamPipeline, transformed
 

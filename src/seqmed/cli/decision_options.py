@@ -41,7 +41,7 @@ class DecisionOptions:
         positive_alone : whether --positive has a use without --threshold.
         """
         from seqmed.decisions import DecisionRule, named_class, parse_costs, positive_place
-        from seqmed.tables.texts import cell_text
+        from seqmed.tables.cells import cell_text
 
         threshold, positive, costs = self.threshold, self.positive, self.cost
         names = {str(cell_text(label)): label for label in classes.tolist()}

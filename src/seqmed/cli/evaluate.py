@@ -141,11 +141,10 @@ def learned_files(data: Sequence[Path], progress: Progress, reading: Reading) ->
 
     Texts are compared with learned files of the same size by their content.
     """
-    from seqmed.streams.files import find_inputs, shown_path
+    from seqmed.streams.inputs import find_inputs, shown_path
     from seqmed.streams.positions import resumed, stamp
-    from seqmed.streams.tables import ReadOptions
 
-    how = ReadOptions(reading.dialect.over(progress.dialect), reading.limits)
+    encoding = reading.dialect.over(progress.dialect).encoding
     records = [each for each in progress.position.files if each.rows]
     paths = {each.path for each in records}
     found = []
@@ -154,14 +153,15 @@ def learned_files(data: Sequence[Path], progress: Progress, reading: Reading) ->
             continue
         size = stamp(Path(source.key)).size
         alike = (each for each in records if each.size == size)
-        if source.key in paths or any(resumed(source, each, how) for each in alike):
+        if source.key in paths or any(resumed(source, each, encoding) for each in alike):
             found.append(shown_path(source.key))
     return found
 
 
 def warn_of_learned_files(learned: Sequence[str]) -> None:
     """Warn of files whose rows the model has learned."""
-    from seqmed.streams.errors import listed, notice
+    from seqmed.streams.faults import notice
+    from seqmed.tables.messages import listed
 
     if learned:
         notice(

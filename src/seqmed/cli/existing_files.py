@@ -11,7 +11,7 @@ from pathlib import Path
 from seqmed.cli.errors import CommandError
 from seqmed.cli.options import STANDARD_OUTPUT
 from seqmed.model_file.files import is_pipe_or_device
-from seqmed.streams.files import STANDARD_INPUT, is_readable
+from seqmed.streams.inputs import STANDARD_INPUT, is_readable
 
 # Identity of a file: its device and inode, or its path without links if it does not exist.
 Identity = str | tuple[int, int]

@@ -35,7 +35,7 @@ def description(path: Path, pipeline: StreamPipeline, progress: Progress) -> dic
     """Return a description of a model as plain values."""
     from seqmed import model_file
     from seqmed.cli import checkpoint, parameters
-    from seqmed.streams.files import shown_path
+    from seqmed.streams.inputs import shown_path
 
     contents, record, label = model_file.read(path), progress.record, progress.label
     model, encoding = checkpoint.classifier_of(pipeline), checkpoint.encoder_of(pipeline).encoding_

@@ -161,7 +161,7 @@ def label(
 def refuse_pipes(data: Sequence[Path]) -> None:
     """Refuse inputs that cannot be read again."""
     from seqmed.model_file.files import is_pipe_or_device
-    from seqmed.streams.files import STANDARD_INPUT
+    from seqmed.streams.inputs import STANDARD_INPUT
 
     for path in data:
         if str(path) == STANDARD_INPUT or is_pipe_or_device(path):

@@ -15,8 +15,9 @@ from seqmed.labeling.ledger import Ledger, current_labels
 from seqmed.labeling.log import LabelLog, from_json_lines, to_json_lines
 from seqmed.labeling.rows import Pool, RowSource, shown_text
 from seqmed.model_file.files import read_file, write_output
-from seqmed.streams.errors import listed, notice
-from seqmed.streams.labels import STRING, label_of, text_label
+from seqmed.streams.faults import notice
+from seqmed.streams.label_column import STRING, label_of, text_label
+from seqmed.tables.messages import listed
 
 
 def as_label(progress: Progress) -> Callable[[str], Any]:

@@ -13,7 +13,7 @@ from seqmed.cli.prequential import Learner
 from seqmed.cli.reading import Reading
 from seqmed.labeling.learner import LabelLearner
 from seqmed.streams import LabelColumn
-from seqmed.streams.labels import STRING
+from seqmed.streams.label_column import STRING
 from seqmed.tables.stream_pipeline import StreamPipeline
 
 # Label column of a new model.

@@ -16,9 +16,9 @@ from seqmed.cli.terminal import counted
 from seqmed.labeling.events import LONGEST_PATH, as_one_line
 from seqmed.labeling.rows import Pool, Rows
 from seqmed.streams import Stream
-from seqmed.streams.cell_checks import AllColumnsCheck
-from seqmed.streams.errors import listed
-from seqmed.streams.files import shown_path
+from seqmed.streams.columns import AllColumnsCheck
+from seqmed.streams.inputs import shown_path
+from seqmed.tables.messages import listed
 from seqmed.tables.stream_pipeline import StreamPipeline
 
 # Rows that are read at once.

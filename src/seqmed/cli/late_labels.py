@@ -28,11 +28,12 @@ from seqmed.labeling.events import DIGEST
 from seqmed.labeling.rows import row_digests
 from seqmed.late_rows import identified_rows
 from seqmed.streams import LabelColumn, Stream, StreamBatch
-from seqmed.streams.cell_checks import AllColumnsCheck
-from seqmed.streams.errors import listed, notice, shown
-from seqmed.streams.files import find_inputs
-from seqmed.streams.labels import Label, label_of, whole
-from seqmed.tables.texts import cell_text, read_safe_cell
+from seqmed.streams.columns import AllColumnsCheck
+from seqmed.streams.faults import notice
+from seqmed.streams.inputs import find_inputs
+from seqmed.streams.label_column import Label, label_of, whole
+from seqmed.tables.cells import cell_text, read_safe_cell
+from seqmed.tables.messages import listed, shown
 
 # The column of digests in a label log, and formats whose cells `safe_cell` has written.
 DIGEST_COLUMN, DELIMITED = "digest", ("csv", "tsv", None)

@@ -75,9 +75,8 @@ def learn(
             first_batch_size=batches.first_batch,
             again=batches.again,
             final=batches.final,
+            label_required=not learner.n_batches and not columns.no_labels,
         )
-        if not learner.n_batches and not columns.no_labels:
-            stream.refuse_without_label()
         if not stream.resumable:
             tell("a pipe cannot be resumed: after an interruption, send only the remaining rows.")
             learner.save_every_batch()

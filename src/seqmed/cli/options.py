@@ -21,7 +21,7 @@ Data = Annotated[
     list[Path],
     typer.Argument(
         metavar="DATA",
-        help="CSV, TSV, JSON lines, Parquet, Feather or .npz files, folders of them, or - for "
+        help="CSV, TSV, JSON lines, Parquet or Feather files, folders of them, or - for "
         "standard input.",
     ),
 ]

@@ -16,8 +16,8 @@ from seqmed.cli.existing_files import refuse_existing, refuse_shared
 from seqmed.cli.options import STANDARD_OUTPUT, OutputFormat, OutputOptions
 from seqmed.model_file.files import is_pipe_or_device, write_output
 from seqmed.streams import StreamBatch
-from seqmed.streams.files import SUFFIXES as INPUT_SUFFIXES
-from seqmed.tables.texts import cell_text, safe_cell
+from seqmed.streams.inputs import SUFFIXES as INPUT_SUFFIXES
+from seqmed.tables.cells import cell_text, safe_cell
 
 ColumnType = Literal["text", "integer", "boolean", "number"]
 Header = Mapping[str, ColumnType]

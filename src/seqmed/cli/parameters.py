@@ -12,9 +12,9 @@ from seqmed.estimators.graph_propagation import GraphPropagation
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.streams.labels import DEFAULT_MARKER
-from seqmed.streams.spelling import similar_name
+from seqmed.streams.label_column import DEFAULT_MARKER
 from seqmed.tables.encoder import TableEncoder
+from seqmed.tables.messages import similar_name
 from seqmed.tables.stream_pipeline import StreamPipeline, make_stream_pipeline
 from seqmed.tables.words import COUNTS
 

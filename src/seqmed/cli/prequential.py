@@ -30,8 +30,9 @@ from seqmed.cli.errors import CommandError, naming_rows
 from seqmed.cli.log import PendingLines
 from seqmed.cli.reading import Reading
 from seqmed.cli.terminal import counted, percent, tell_skipped
-from seqmed.streams import Stream, StreamBatch, likely_typo
-from seqmed.streams.errors import notice
+from seqmed.streams import Stream, StreamBatch
+from seqmed.streams.faults import notice
+from seqmed.tables.messages import likely_typo
 from seqmed.tables.stream_pipeline import StreamPipeline
 
 # Seconds of work for every second of saving.

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from seqmed.cli.options import option
 
 if TYPE_CHECKING:
-    from seqmed.streams import Dialect, Limits
+    from seqmed.streams import Dialect
 
-Format = Literal["csv", "tsv", "jsonl", "parquet", "feather", "npz"]
+Format = Literal["csv", "tsv", "jsonl", "parquet", "feather"]
 
 text = partial(option, rich_help_panel="Text files")
-limit = partial(option, rich_help_panel="Limits", min=1, metavar="N")
 
 
 @dataclass(frozen=True)
@@ -35,15 +34,9 @@ class Reading:
     )
     thousands: str | None = text(metavar="CHAR", help="Thousands separator (default: detected).")
     encoding: str | None = text(metavar="NAME", help="Encoding, such as cp1252 (default: utf-8).")
-    max_columns: int | None = limit(help="Largest number of columns (default: 100000).")
-    max_row_bytes: int | None = limit(help="Largest size of a row (default: 16777216).")
-    max_cell_bytes: int | None = limit(help="Largest size of a cell (default: 1048576).")
-    max_expansion: int | None = limit(
-        help="Largest expansion of compressed data, as a factor (default: 200)."
-    )
 
     def __post_init__(self) -> None:
-        _ = self.limits, self.dialect  # refuse wrong values
+        _ = self.dialect  # refuse wrong values
 
     @cached_property
     def dialect(self) -> Dialect:
@@ -51,14 +44,6 @@ class Reading:
         from seqmed.streams import Dialect
 
         return Dialect(self.sep, self.decimal, self.thousands, self.encoding)
-
-    @cached_property
-    def limits(self) -> Limits:
-        """Limits on an input."""
-        from seqmed.streams import Limits
-
-        given = {name: getattr(self, f"max_{name}") for name in Limits.__dataclass_fields__}
-        return Limits(**{name: size for name, size in given.items() if size is not None})
 
     def arguments(self, dialect: Dialect | None = None) -> dict[str, Any]:
         """Return arguments for a `Stream`.
@@ -71,6 +56,5 @@ class Reading:
             "file_format": self.file_format,
             "on_error": self.on_error,
             "dialect": self.dialect if dialect is None else self.dialect.over(dialect),
-            "limits": self.limits,
             "tell": terminal.tell,
         }

@@ -30,7 +30,6 @@ from seqmed.estimators.validation import (
     in_format,
     rows_of_weight,
 )
-from seqmed.label_dtypes import aligned
 from seqmed.labels import are_plus_one, find
 from seqmed.late_rows import KeptLabels, LateLabels, are_identified
 from seqmed.snapshots import snapshot
@@ -428,7 +427,7 @@ def accuracy(
     if not labeled.all():
         warn_of_unlabeled_rows()
         X = _safe_indexing(*indexable(X), np.flatnonzero(labeled))
-    predicted, labels = aligned(predict(X), labels)
+    predicted = predict(X)
     return float(np.average(predicted == labels, weights=weights))
 
 

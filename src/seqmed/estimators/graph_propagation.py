@@ -18,7 +18,6 @@ from seqmed.estimators.validation import MatrixLike
 from seqmed.graph import propagation
 from seqmed.graph.propagation import GraphInfo
 from seqmed.kernels import Kernel
-from seqmed.label_dtypes import canonical
 from seqmed.late_rows import KeptLabels
 from seqmed.propagation_state import PropagationState
 
@@ -181,7 +180,7 @@ class GraphPropagation(GraphClassifier):
                 "with the values and the label it was learned with: correct the row or its label, "
                 "or leave it out."
             )
-        self._commit(state, info, canonical(self.classes_[kept]))
+        self._commit(state, info, self.classes_[kept])
 
     # -- predictions -----------------------------------------------------------------------------
 

@@ -22,7 +22,6 @@ from seqmed.estimators.sequential import SequentialClassifier
 from seqmed.estimators.validation import MatrixLike
 from seqmed.kernels import Kernel
 from seqmed.kernels.bounded import check_overflow
-from seqmed.label_dtypes import canonical
 from seqmed.late_rows import KeptLabels
 from seqmed.mixture import column_scales
 from seqmed.mixture import state as mixture_state
@@ -385,7 +384,7 @@ class SeqGraphMED(GraphClassifier):
     def _retract(self, points: Points, codes: Indices | None) -> None:
         parameters = self._parameters(self.classes_)
         state, info, kept = mixture_update.retract(self._state, points, codes, parameters)
-        self._commit(state, info, canonical(self.classes_[kept]))
+        self._commit(state, info, self.classes_[kept])
 
     # -- fitted attributes -----------------------------------------------------------------------
 

@@ -21,7 +21,6 @@ from seqmed.estimators.batch_validation import ClassifiedRows, Started
 from seqmed.estimators.validation import MatrixLike, Registered, square_gram
 from seqmed.kernels import Expansion, Kernel, make_kernel
 from seqmed.kernels.bounded import check_overflow
-from seqmed.label_dtypes import canonical
 from seqmed.late_rows import KeptLabels, compare_labels, equal_rows
 from seqmed.margin_state import MarginParameters, MarginState, Smoothing
 from seqmed.posterior import Posterior
@@ -135,7 +134,7 @@ class SequentialClassifier(StreamClassifier):
         found = margin_state.find_labels(self._state, points, codes, parameters)
         state, info, kept = margin_state.retract(self._state, found, parameters)
         info = info._replace(C=last.C, beta=last.beta)
-        self._commit(state, info, canonical(self.classes_[kept]))
+        self._commit(state, info, self.classes_[kept])
 
     def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
         kept, counts = self._state.posterior.window, self._state.counts

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from seqmed.labeling.events import Event, LabelingError, RowKey, checked_event
 from seqmed.model_file.files import real_path, sync_folder
-from seqmed.tables.texts import read_safe_cell, safe_cell
+from seqmed.tables.cells import read_safe_cell, safe_cell
 
 # Columns of a log. `id` and `label` have the names of these columns in the data.
 COLUMNS = Event._fields

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from seqmed.labeling.events import RowKey
-from seqmed.tables.texts import cell_text
+from seqmed.tables.cells import cell_text
 
 # Largest number of rows in the pool, and of bytes of their cells.
 LARGEST_POOL, LARGEST_BYTES = 20_000, 2**26

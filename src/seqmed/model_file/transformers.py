@@ -18,14 +18,11 @@ from seqmed.model_file.declarations import (
 )
 from seqmed.tables import kinds
 from seqmed.tables.categories import HashedColumn, OneHotColumn
-from seqmed.tables.date_formats import FORMATS
-from seqmed.tables.dates import CYCLES, DateColumn
-from seqmed.tables.encoder import TableEncoder
-from seqmed.tables.encoding import Encoding, weight_beside_words
+from seqmed.tables.cells import level_text
+from seqmed.tables.dates import CYCLES, FORMATS, DateColumn
+from seqmed.tables.encoder import REASONS, TableEncoder
+from seqmed.tables.encoding import Encoding, NumberColumns, weight_beside_words
 from seqmed.tables.kinds import ColumnKind
-from seqmed.tables.messages import REASONS
-from seqmed.tables.numbers import NumberColumns
-from seqmed.tables.texts import level_text
 from seqmed.tables.words import COUNTS, LARGEST_SIZE, WordColumn
 
 declare(NumberColumns, medians="p >= -1e70 <= 1e70", scales="p > 0", flagged="p")

@@ -1,30 +1,31 @@
-"""Tables of binary formats: record batches of pyarrow."""
+"""Parquet and Arrow: record batches of pyarrow, checked and cut into pieces.
+
+Rows of these formats are not hashed: a file is identified by its size and modification time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import io
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import compute, types
+from pyarrow import compute, ipc, parquet, types
 
-from seqmed.streams.errors import (
-    INVALID_TEXT,
-    LONG_CELL,
-    Fault,
-    StreamError,
-    listed,
-    notice,
-    refusing,
-    shown,
-)
-from seqmed.streams.limits import BLOCK, MOST, Allowance
-from seqmed.streams.row_codes import row_codes
-from seqmed.streams.tables import Cells, Piece, Start, Wanted, check_column_names
+from seqmed.streams import inputs
+from seqmed.streams.faults import Fault, StreamError, notice, refusing
+from seqmed.streams.inputs import Allowance, Bytes, check_limit, counting, read_exactly
+from seqmed.streams.pieces import Cells, Piece, Start, Wanted, check_column_names, decoded_texts
+from seqmed.tables.messages import listed, shown
 
+# First bytes of an Arrow file, and of a stream of record batches.
+FILE_MARK, CONTINUES = b"ARROW1\0\0", b"\xff\xff\xff\xff"
 # Strings are read as bytes: in a damaged file they may not be UTF-8.
 AS_BYTES = {
     pa.string(): pa.binary(),
@@ -46,7 +47,7 @@ class Columnar:
     names : its columns.
     batches : record batches of pyarrow, each with the fraction of the file that has been read.
     kind : its format in messages.
-    allowance : counts the decoded bytes; with the limits and the name of the file.
+    allowance : counts the decoded bytes; with the name of the file.
     """
 
     complete = True
@@ -59,9 +60,8 @@ class Columnar:
         kind: str,
         allowance: Allowance,
     ):
-        self._name, self._limits = allowance.source, allowance.limits
-        self._kind, self._allowance = kind, allowance
-        self.names = check_column_names(names, self._name, self._limits)
+        self._name, self._kind, self._allowance = allowance.source, kind, allowance
+        self.names = check_column_names(names, self._name)
         self._batches = batches
         self._fraction = 0.0
         self._told = False
@@ -88,8 +88,8 @@ class Columnar:
             ends, start = np.cumsum(sizes), 0
             while start < batch.num_rows:
                 before = ends[start - 1] if start else 0
-                stop = int(np.searchsorted(ends, before + BLOCK, side="right"))
-                stop = min(max(stop, start + 1), start + MOST)
+                stop = int(np.searchsorted(ends, before + inputs.BLOCK, side="right"))
+                stop = min(max(stop, start + 1), start + inputs.MOST)
                 yield batch.slice(start, stop - start)
                 start = stop
             self._fraction = fraction
@@ -100,21 +100,23 @@ class Columnar:
         sizes = np.full(batch.num_rows, ROW, dtype=np.int64)
         sizes += sum(cell_sizes(column) for column in batch.columns)
         if sizes.size:
-            self._limits.check("row_bytes", self._name, int(sizes.max()) - ROW)
+            largest = int(sizes.max()) - ROW
+            check_limit("a row of {} bytes", largest, inputs.ROW_BYTES, self._name)
         self._allowance.spend(int(sizes.sum()))
         return sizes
 
     def _piece(self, batch: Any) -> Piece:
-        """Return rows as a piece, hashed by the codes of all columns."""
+        """Return rows as a piece."""
         columns: dict[str, Any] = {}
         faults: list[tuple[int, Fault]] = []
         with refusing(self._name, self._kind):
             for name, column in zip(self.names, batch.columns, strict=True):
                 if is_single(column.type):
-                    columns[name] = self._readable(sound(column), name, faults)
-            codes = row_codes(columns, batch.num_rows)
-        ends = np.arange(1, batch.num_rows + 1, dtype=np.int64) * codes.itemsize
-        return Piece(partial(self._cells, columns, faults), codes.tobytes(), ends)
+                    column, bad = readable(sound(column), name)
+                    columns[name] = column
+                    faults += bad
+        ends = np.zeros(batch.num_rows, dtype=np.int64)
+        return Piece(partial(self._cells, columns, faults), b"", ends)
 
     def _cells(
         self, columns: dict[str, Any], faults: list[tuple[int, Fault]], wanted: Wanted
@@ -135,36 +137,16 @@ class Columnar:
                 f"{listed([shown(name) for name in nested])}."
             )
         chosen = [name for name in names if name in columns]
-        found: dict[int, Fault] = {}
-        for row, fault in faults:
-            if fault.column in chosen:
-                found.setdefault(row, fault)
+        found = [(row, fault) for row, fault in faults if fault.column in chosen]
         return Cells(pa.table([columns[name] for name in chosen], names=chosen), found)
 
-    def _readable(self, column: Any, name: str, faults: list[tuple[int, Fault]]) -> Any:
-        """Return a column with its bytes as texts; bad cells are null and added to the faults."""
-        if not types.is_binary(column.type):
-            return column
-        bad: dict[int, Fault] = {}
-        lengths = compute.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
-        for row in np.flatnonzero(lengths > self._limits.cell_bytes).tolist():
-            bad[row] = Fault(LONG_CELL, name, f"{lengths[row]} bytes")
-        try:
-            texts = column.cast(pa.string())
-        except pa.ArrowInvalid:
-            texts = None
-            for row, value in enumerate(column.to_pylist()):
-                try:
-                    None if value is None else value.decode()
-                except UnicodeDecodeError:
-                    bad.setdefault(row, Fault(INVALID_TEXT, name, shown(value)))
-        if bad:
-            faults += bad.items()
-            mask = np.zeros(len(column), dtype=bool)
-            mask[list(bad)] = True
-            column = compute.if_else(pa.array(mask), pa.scalar(None, pa.binary()), column)
-            texts = column.cast(pa.string())
-        return texts
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def readable(column: Any, name: str) -> tuple[Any, list[tuple[int, Fault]]]:
+    """Return a column with its bytes as texts, and its bad cells, which are null."""
+    return decoded_texts(column, name) if types.is_binary(column.type) else (column, [])
 
 
 def has_width(kind: Any) -> bool:
@@ -217,7 +199,7 @@ def cell_sizes(column: Any) -> Any:
     return lengths
 
 
-def valid(column: Any) -> Any:
+def as_valid_bytes(column: Any) -> Any:
     """Return a column with strings as bytes, without a copy; refuse a damaged one."""
     column.validate()
     if column.type in AS_BYTES:
@@ -232,8 +214,8 @@ def sound(column: Any) -> Any:
         column = column.storage
     column.validate()
     if types.is_dictionary(column.type):
-        return sound(valid(column.dictionary).take(valid(column.indices)))
-    column = valid(column)
+        return sound(as_valid_bytes(column.dictionary).take(as_valid_bytes(column.indices)))
+    column = as_valid_bytes(column)
     kind = column.type
     if types.is_large_binary(kind) or kind in VIEWS or types.is_fixed_size_binary(kind):
         return column.cast(pa.binary())
@@ -242,3 +224,90 @@ def sound(column: Any) -> Any:
     if types.is_decimal(kind):
         return column.cast(pa.float64(), safe=False)
     return column
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_parquet(path: Path, name: str) -> Iterator[Columnar]:
+    """Open a Parquet file; columns are buffered, not read as a whole.
+
+    Strings are read as dictionaries, because a dictionary can expand to any size.
+    """
+    with refusing(name, "Parquet"):
+        metadata, texts = checked_metadata(path, name)
+        file = parquet.ParquetFile(
+            pa.OSFile(os.fsencode(path)),
+            metadata=metadata,
+            buffer_size=inputs.BLOCK // 16,
+            pre_buffer=False,
+            read_dictionary=texts,
+        )
+    with file:
+        names = file.schema_arrow.names
+
+        def batches() -> Iterator[tuple[Any, float]]:
+            seen = 0
+            size = min(max(inputs.BLOCK // (8 * max(len(names), 1)), 1), inputs.MOST)
+            for batch in file.iter_batches(size, use_threads=False):
+                seen += batch.num_rows
+                yield batch, seen / max(file.metadata.num_rows, 1)
+
+        allowance = Allowance(name, path.stat().st_size)
+        yield Columnar(names, batches(), "Parquet", allowance)
+
+
+def checked_metadata(path: Path, name: str) -> tuple[Any, list[str]]:
+    """Return the metadata of a Parquet file, and its columns of strings; refuse too large ones."""
+    with parquet.ParquetFile(pa.OSFile(os.fsencode(path))) as file:
+        metadata = file.metadata
+        check_limit("{} columns", metadata.num_columns, inputs.COLUMNS, name)
+        groups = (metadata.row_group(place) for place in range(metadata.num_row_groups))
+        decoded = sum(abs(group.total_byte_size) for group in groups)
+        Allowance(name, path.stat().st_size).spend(decoded)
+        texts = (*AS_BYTES, *AS_BYTES.values())
+        return metadata, [field.name for field in file.schema_arrow if field.type in texts]
+
+
+@contextmanager
+def open_arrow(content: Bytes, name: str, size: int | None) -> Iterator[Columnar]:
+    """Open an Arrow or Feather file or stream; one record batch is in memory at a time.
+
+    A file is a stream with a mark before it, and is read as one. A compressed record batch is
+    decompressed before its size is known.
+
+    Parameters
+    ----------
+    content : the file or pipe.
+    name : its name in messages.
+    size : bytes of the file; None for a pipe.
+    """
+    allowance = Allowance(name, size or 0)
+    read = content.read if size is not None else counting(content.read, allowance.store)
+    with refusing(name, "Arrow"):
+        if content.start.startswith(FILE_MARK[:6]):
+            read_exactly(read, len(FILE_MARK))
+        source = pa.PythonFile(Exactly(read), "r")
+        reader = ipc.open_stream(source, options=ipc.IpcReadOptions(use_threads=False))
+        names = reader.schema.names
+
+    def batches() -> Iterator[tuple[Any, float]]:
+        for batch in reader:
+            yield batch, content.fraction()
+
+    yield Columnar(names, batches(), "Arrow", allowance)
+
+
+class Exactly(io.RawIOBase):
+    """A file of which as many bytes are read as are asked for, if it has them."""
+
+    def __init__(self, read: Callable[[int], bytes]):
+        self._read = read
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next ``size`` bytes, fewer at the end."""
+        return read_exactly(self._read, size)

@@ -1,28 +1,49 @@
 """Comma-separated values, and other separators.
 
 pyarrow reads many rows at once. Rows that it cannot read, or would read differently from `Grammar`,
-are read one by one, to find the fault. Both ways give the same values for a good row.
+are found first and read one by one. Both ways give the same values for a good row. The
+`invalid_row_handler` of pyarrow sees only rows with a wrong number of fields, which are as quickly
+counted here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import compute, csv
+from pyarrow import csv
 
-from seqmed.streams.detection import find_number_style, find_separator, take_excel_line
-from seqmed.streams.dialects import COMMA, NUMBER, POINT, TAB, Dialect, usual_numbers
-from seqmed.streams.encodings import UTF8
-from seqmed.streams.errors import FIELDS, INVALID_TEXT, LONG_CELL, QUOTES, Fault, StreamError, shown
-from seqmed.streams.grammar import Grammar
-from seqmed.streams.tables import Cells, ReadOptions, Wanted, check_column_names
-from seqmed.streams.text import MARK, Chunk, Text, TextTable
-
-# Groups of at most this many rows with a bad row are read one by one; larger ones are halved.
-FEW = 32
+from seqmed.streams import inputs
+from seqmed.streams.dialects import (
+    COMMA,
+    NUMBER,
+    POINT,
+    TAB,
+    Dialect,
+    Grammar,
+    find_number_style,
+    find_separator,
+    take_excel_line,
+    usual_numbers,
+)
+from seqmed.streams.faults import FIELDS, QUOTES, Fault, StreamError
+from seqmed.streams.inputs import UTF8, check_limit
+from seqmed.streams.pieces import (
+    MARK,
+    Cells,
+    Chunk,
+    Text,
+    TextTable,
+    Wanted,
+    check_column_names,
+    column_of,
+    decoded_texts,
+    places,
+)
+from seqmed.tables.messages import shown
 
 
 class Delimited(TextTable):
@@ -33,13 +54,16 @@ class Delimited(TextTable):
     text : the text from its beginning.
     kind : "csv" or "tsv", which determines the default separator.
     encoding : its encoding.
-    options : dialect and limits.
+    chosen : the parts of the dialect that the user has chosen.
+    tell : receives a line if the detected dialect is not the default.
     """
 
     complete = True
 
-    def __init__(self, text: Text, kind: str, encoding: str, options: ReadOptions):
-        chosen, default = options.dialect, TAB if kind == "tsv" else COMMA
+    def __init__(
+        self, text: Text, kind: str, encoding: str, chosen: Dialect, tell: Callable[[str], None]
+    ):
+        default = TAB if kind == "tsv" else COMMA
         while not (text.at_end or text.buffer.count(b"\n") > 1 or len(text.buffer) > 2**16):
             text.fill()  # a header and a row, from which the dialect is detected
         excel, named = take_excel_line(text)
@@ -48,7 +72,7 @@ class Delimited(TextTable):
         super().__init__(text, self._grammar.split)
         self._style = self._number_style(chosen)
         first = text.peek(self._grammar.split, 1)
-        record = first.record(0) if first.ends.size else text.buffer[: text.limits.row_bytes]
+        record = first.record(0) if first.ends.size else text.buffer[: inputs.ROW_BYTES]
         self._check_width(record)
         self._head = text.mark + excel + text.take(len(first.raw))
         if b"\r" in record.strip(b"\r\n") and self._grammar.fields(record) is None:
@@ -64,7 +88,7 @@ class Delimited(TextTable):
             None if encoding in (UTF8, chosen.encoding) else encoding,
         )
         if detected != Dialect():
-            options.tell(f"{text.name}: read with {detected} (detected from the first lines).")
+            tell(f"{text.name}: read with {detected} (detected from the first lines).")
 
     def _number_style(self, chosen: Dialect) -> tuple[str, str]:
         """Return the decimal character and the thousands separator, chosen or detected."""
@@ -79,9 +103,9 @@ class Delimited(TextTable):
     def _check_width(self, record: bytes) -> None:
         """Refuse a header with too many fields before it is split."""
         count = record.count(self._grammar.delimiter.encode()) + 1
-        if count > self._text.limits.columns and b'"' in record:
+        if count > inputs.COLUMNS and b'"' in record:
             count = int(self._grammar.separators(record).size) + 1
-        self._text.limits.check("columns", self._text.name, count)
+        check_limit("{} columns", count, inputs.COLUMNS, self._text.name)
 
     def _read_header(self, record: bytes) -> tuple[str, ...]:
         where = f"{self._text.name}: the first line"
@@ -109,14 +133,11 @@ class Delimited(TextTable):
                 f"{where} holds numbers ({shown(names[0])}, ...), expected column names: add a "
                 "header line."
             )
-        return check_column_names(names, self._text.name, self._text.limits)
+        return check_column_names(names, self._text.name)
 
     def _cells(self, chunk: Chunk, wanted: Wanted) -> Cells:
-        rows = Rows(self._grammar, self.names, wanted.of(self.names), chunk)
-        table, faults = rows.read()
-        sizes = np.diff(chunk.ends, prepend=0)
-        if sizes.size and sizes.max() > self._text.limits.cell_bytes:
-            table = self._without_long_cells(table, faults, chunk)
+        names = wanted.of(self.names)
+        table, faults = Records(self._grammar, self.names, names, chunk).read()
         if self._style != (POINT, ""):
             for place, name in enumerate(table.column_names):
                 if name not in wanted.others:
@@ -124,20 +145,8 @@ class Delimited(TextTable):
                     table = table.set_column(place, name, usual)
         return Cells(table, faults)
 
-    def _without_long_cells(self, table: Any, faults: dict[int, Fault], chunk: Chunk) -> Any:
-        """Return a table with cells above the limit as null; their rows are added to the faults."""
-        for place, name in enumerate(table.column_names):
-            column, limit = table.column(place), self._text.limits.cell_bytes
-            long = compute.greater(compute.binary_length(column), limit).fill_null(False)
-            for row in np.flatnonzero(long.to_numpy()).tolist():
-                got = f"{len(column[row].as_py().encode())} bytes"
-                faults.setdefault(row, Fault(LONG_CELL, name, got, chunk.line_of(row)))
-            short = compute.if_else(long, pa.scalar(None, pa.string()), column)
-            table = table.set_column(place, name, short)
-        return table
 
-
-class Rows:
+class Records:
     """Reads the records of a chunk.
 
     Parameters
@@ -151,107 +160,123 @@ class Rows:
     def __init__(self, grammar: Grammar, names: tuple[str, ...], chosen: list[str], chunk: Chunk):
         self._grammar, self._names, self._chosen = grammar, names, chosen
         self._chunk = chunk
-        self._tables: list[Any] = []
-        self._order: list[NDArray[np.intp]] = []
-        self._faults: dict[int, Fault] = {}
 
-    def read(self) -> tuple[Any, dict[int, Fault]]:
+    def read(self) -> Cells:
         """Return all rows as a table, and the faults of bad ones."""
-        rows = np.arange(self._chunk.ends.size)
-        if not rows.size or not self._chosen or not self._read_at_once(rows):
-            misshapen = self._misshapen()
-            self._read_each(rows[misshapen])
-            self._read(rows[~misshapen])
-        if len(self._tables) == 1:
-            return self._tables[0], self._faults
-        table = pa.concat_tables(self._tables or [self._schema.empty_table()])
-        order = np.concatenate([*self._order, rows[:0]])
-        return table.take(pa.array(np.argsort(order))), self._faults
+        sizes = np.diff(self._chunk.ends, prepend=0)
+        if sizes.size and self._chosen and sizes.max() <= inputs.CELL_BYTES:
+            table = self._read_at_once(self._chunk.raw, self._chunk.ends, pa.string())
+            if table is not None:
+                return Cells(table, [])
+        return self._read_with_faults()
 
-    @property
-    def _schema(self) -> Any:
-        return pa.schema([(name, pa.string()) for name in self._chosen])
-
-    def _misshapen(self) -> NDArray[np.bool_]:
-        """Return a mask of records with a wrong number of fields; none if quotes are broken."""
-        raw, ends = self._chunk.raw, self._chunk.ends
-        if not self._grammar.is_closed(raw):
-            return np.zeros(ends.size, dtype=bool)
-        counts = np.diff(np.searchsorted(self._grammar.separators(raw), ends), prepend=0) + 1
-        return np.asarray(counts != len(self._names))
-
-    def _read(self, rows: NDArray[np.intp]) -> None:
-        """Read some rows, as many as possible at once."""
-        if rows.size <= FEW:
-            self._read_each(rows)
-        elif not self._read_at_once(rows):
-            for half in np.array_split(rows, 2):
-                self._read(half)
-
-    def _read_each(self, rows: NDArray[np.intp]) -> None:
-        """Read rows one by one; a bad cell is None, and so are all cells of a broken row."""
+    def _read_with_faults(self) -> Cells:
+        """Return all rows as a table, those that pyarrow cannot read one by one."""
+        strange, chunk = self._strange(), self._chunk
+        rows = np.flatnonzero(~strange)
+        records = list(map(chunk.record, rows.tolist()))
+        raw, ends = b"".join(records), np.cumsum([0, *map(len, records)])[1:]
         if rows.size:
-            cells = [self._read_one(row) for row in rows.tolist()]
-            columns = zip(*cells, strict=True) if self._chosen else ()
-            arrays = [pa.array(column, pa.string()) for column in columns]
-            self._tables.append(pa.table(arrays, schema=self._schema))
-            self._order.append(rows)
+            wrong = self._field_counts(raw, ends) != len(self._names)
+            if wrong.any():
+                strange[rows[wrong]] = True
+                rows = rows[~wrong]
+                raw = b"".join(
+                    record for record, bad in zip(records, wrong, strict=True) if not bad
+                )
+        table = self._read_at_once(raw, ends[: rows.size], pa.binary()) if self._chosen else None
+        if table is None and self._chosen:
+            strange[:] = True
+        alone = np.flatnonzero(strange)
+        cells, faults = self._read_each(alone)
+        if table is not None:
+            order = np.argsort(np.concatenate([rows, alone]))
+            cells = pa.concat_tables([table, cells]).take(pa.array(order))
+        columns = []
+        for name in self._chosen:
+            column, bad = decoded_texts(column_of(cells, name, cells.num_rows), name)
+            columns.append(column)
+            faults += bad
+        return Cells(pa.table(columns, schema=self._schema(pa.string())), faults)
 
-    def _read_one(self, row: int) -> list[str | None]:
-        record, chunk = self._chunk.record(row), self._chunk
-        empty: list[str | None] = [None] * len(self._chosen)
-        width = len(self._names)
-        separator = self._grammar.delimiter.encode()
+    def _schema(self, kind: Any) -> Any:
+        return pa.schema([(name, kind) for name in self._chosen])
+
+    def _strange(self) -> NDArray[np.bool_]:
+        """Return a mask of the records that pyarrow would read differently from `Grammar`."""
+        raw, ends = self._chunk.raw, self._chunk.ends
+        strange = np.zeros(ends.size, dtype=bool)
+        for character in ('"', "\r"):
+            found = np.searchsorted(ends, places(raw, character), side="right")
+            strange[np.unique(found[found < ends.size])] = True
+        if MARK in raw:
+            strange[:] = True
+        for row in np.flatnonzero(strange).tolist():
+            record = self._chunk.record(row)
+            strange[row] = not self._grammar.is_regular(record) or record.startswith(MARK)
+        return strange
+
+    def _field_counts(self, raw: bytes, ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of fields of records with regular quotes."""
+        return np.diff(np.searchsorted(self._grammar.separators(raw), ends), prepend=0) + 1
+
+    def _read_each(self, rows: NDArray[np.intp]) -> tuple[Any, list[tuple[int, Fault]]]:
+        """Return rows read one by one, of bytes; all cells of a broken row are null."""
+        faults: list[tuple[int, Fault]] = []
+        columns: list[list[bytes | None]] = [[] for _ in self._chosen]
+        for row in rows.tolist():
+            fields, fault = self._read_one(self._chunk.record(row))
+            if fault is not None:
+                faults.append((row, fault))
+            found = dict(zip(self._names, fields, strict=True)) if fields else {}
+            for name, column in zip(self._chosen, columns, strict=True):
+                column.append(found.get(name) or None)
+        arrays = [pa.array(column, pa.binary()) for column in columns]
+        return pa.table(arrays, schema=self._schema(pa.binary())), faults
+
+    def _read_one(self, record: bytes) -> tuple[list[bytes], Fault | None]:
+        """Return the fields of a record, none if it is broken, and the fault."""
+        separator, width = self._grammar.delimiter.encode(), len(self._names)
         simple = b'"' not in record and b"\r" not in record.removesuffix(b"\r\n")
         count = record.count(separator) + 1
         fields = None if simple and count != width else self._grammar.fields(record)
         if fields is None and not simple:
-            self._faults[row] = Fault(QUOTES, None, shown(record), chunk.line_of(row))
-            return empty
+            return [], Fault(QUOTES, None, shown(record))
         if fields is None or len(fields) != width:
             got = f"{count if fields is None else len(fields)} for {width} columns: {shown(record)}"
-            self._faults[row] = Fault(FIELDS, None, got, chunk.line_of(row))
-            return empty
-        found = dict(zip(self._names, fields, strict=True))
-        for place, name in enumerate(self._chosen):
-            try:
-                empty[place] = found[name].decode() or None
-            except UnicodeDecodeError:
-                fault = Fault(INVALID_TEXT, name, shown(found[name]), chunk.line_of(row))
-                self._faults.setdefault(row, fault)
-        return empty
+            return [], Fault(FIELDS, None, got)
+        return fields, None
 
-    def _read_at_once(self, rows: NDArray[np.intp]) -> bool:
-        """Read some rows with pyarrow; return False if it would read them unlike `Grammar`."""
-        chunk = self._chunk
-        whole = rows.size == chunk.ends.size
-        raw = chunk.raw if whole else b"".join(map(chunk.record, rows.tolist()))
-        if raw.startswith(MARK) or (b"\r" in raw and raw.count(b"\r") > raw.count(b"\r\n")):
-            return False
+    def _read_at_once(self, raw: bytes, ends: NDArray[np.int64], kind: Any) -> Any:
+        """Return records as a table; None if pyarrow would read them unlike `Grammar`.
+
+        Parameters
+        ----------
+        raw : the records.
+        ends : (n,) the end of every record.
+        kind : type of the columns: texts, or bytes if they may not be UTF-8.
+        """
+        if not ends.size or raw.startswith(MARK):
+            return None
+        if b"\r" in raw and raw.count(b"\r") > raw.count(b"\r\n"):
+            return None
         quoted = b'"' in raw
-        if quoted and not self._grammar.is_closed(raw):
-            return False
-        try:
-            table = csv.read_csv(pa.BufferReader(raw), *self._options(len(raw), quoted))
-        except pa.ArrowException:
-            return False
-        if table.num_rows != rows.size:
-            return False
-        self._tables.append(table)
-        self._order.append(rows)
-        return True
-
-    def _options(self, size: int, quoted: bool) -> tuple[Any, Any, Any]:
-        read = csv.ReadOptions(use_threads=False, block_size=size + 1, column_names=self._names)
+        if quoted and not self._grammar.are_closed(raw):
+            return None
+        read = csv.ReadOptions(use_threads=False, block_size=len(raw) + 1, column_names=self._names)
         parse = csv.ParseOptions(
             delimiter=self._grammar.delimiter,
             quote_char='"' if quoted else False,
             newlines_in_values=quoted,
         )
         convert = csv.ConvertOptions(
-            column_types=self._schema,
+            column_types=self._schema(kind),
             include_columns=self._chosen,
             null_values=[""],
             strings_can_be_null=True,
         )
-        return read, parse, convert
+        try:
+            table = csv.read_csv(pa.BufferReader(raw), read, parse, convert)
+        except pa.ArrowException:
+            return None
+        return table if table.num_rows == ends.size else None

@@ -15,12 +15,21 @@ import pyarrow as pa
 from pyarrow import compute
 from pyarrow import json as arrow_json
 
-from seqmed.streams.encodings import encodable
-from seqmed.streams.errors import INVALID_TEXT, JSON, LONG_CELL, NESTED, Fault, StreamError, shown
-from seqmed.streams.limits import Allowance, Limits
-from seqmed.streams.tables import Cells, ReadOptions, Wanted, check_column_names
-from seqmed.streams.text import SAMPLE, Chunk, Text, TextTable, line_ends
-from seqmed.tables.texts import cell_text
+from seqmed.streams import inputs
+from seqmed.streams.faults import INVALID_TEXT, JSON, LONG_CELL, NESTED, Fault, StreamError
+from seqmed.streams.inputs import Allowance, check_limit, encodable
+from seqmed.streams.pieces import (
+    SAMPLE,
+    Cells,
+    Chunk,
+    Text,
+    TextTable,
+    Wanted,
+    check_column_names,
+    line_ends,
+)
+from seqmed.tables.cells import cell_text
+from seqmed.tables.messages import shown
 
 # Larger integers are not exact as floats.
 EXACT = 2**53
@@ -34,7 +43,7 @@ class JsonLines(TextTable):
 
     complete = False
 
-    def __init__(self, text: Text, options: ReadOptions):
+    def __init__(self, text: Text):
         super().__init__(text, line_ends)
         text.peek(line_ends, 1)
         if text.buffer.lstrip(b"\r\n").startswith(b"["):
@@ -42,17 +51,15 @@ class JsonLines(TextTable):
                 f"{text.name} begins with '[', expected an object on every line: convert the "
                 "array, for example with jq -c '.[]'."
             )
-        first = Rows(text.buffered(line_ends, SAMPLE), Wanted(), text.name, options.limits)
-        names = first.read().table.column_names
-        self.names = check_column_names(names, text.name, options.limits)
-        self._limits = options.limits
+        first = Objects(text.buffered(line_ends, SAMPLE), Wanted(), text.name)
+        self.names = check_column_names(first.read().table.column_names, text.name)
         self._types: dict[str, Any] = {}
 
     def _cells(self, chunk: Chunk, wanted: Wanted) -> Cells:
         table = self._read_at_once(chunk, wanted)
         if table is not None:
-            return Cells(table, {})
-        cells = Rows(chunk, wanted, self._text.name, self._limits).read()
+            return Cells(table, [])
+        cells = Objects(chunk, wanted, self._text.name).read()
         for field in cells.table.schema:
             both = {field.type, self._types.get(field.name, field.type)}
             wide = pa.float64() if both == {pa.int64(), pa.float64()} else field.type
@@ -67,7 +74,7 @@ class JsonLines(TextTable):
         if not names or not all(name in self._types for name in names):
             return None
         sizes = np.diff(chunk.ends, prepend=0)
-        if not sizes.size or sizes.max() > self._limits.cell_bytes:
+        if not sizes.size or sizes.max() > inputs.CELL_BYTES:
             return None
         raw = whole_objects(chunk)
         if raw is None:
@@ -119,7 +126,7 @@ def exact_numbers(column: Any) -> bool:
     return largest is None or not largest >= EXACT
 
 
-class Rows:
+class Objects:
     """Reads the records of a chunk one by one.
 
     Parameters
@@ -127,30 +134,29 @@ class Rows:
     chunk : the records.
     wanted : the columns to read.
     source : name of the text for messages.
-    limits : limits on columns, cells and expansion.
     """
 
-    def __init__(self, chunk: Chunk, wanted: Wanted, source: str, limits: Limits):
-        self._chunk, self._limits, self._source = chunk, limits, source
+    def __init__(self, chunk: Chunk, wanted: Wanted, source: str):
+        self._chunk, self._source = chunk, source
         names = () if wanted.columns is None else (*wanted.columns, *wanted.others)
         self._all = wanted.columns is None
         self._columns: dict[str, list[Any]] = {name: [] for name in names}
-        self._faults: dict[int, Fault] = {}
-        self._cells = Allowance(limits, source, len(chunk.raw))
+        self._faults: list[tuple[int, Fault]] = []
+        self._cells = Allowance(source, len(chunk.raw))
         sizes = np.diff(chunk.ends, prepend=0)
-        self._long = bool(sizes.size) and int(sizes.max()) > limits.cell_bytes
+        self._long = bool(sizes.size) and int(sizes.max()) > inputs.CELL_BYTES
 
     def read(self) -> Cells:
         """Return all rows as a table, and the faults of bad ones."""
         size = self._chunk.ends.size
         for row in range(size):
             found = self._object(row)
-            self._limits.check("columns", self._source, len(found))
+            check_limit("{} columns", len(found), inputs.COLUMNS, self._source)
             for name, value in found.items():
                 column = self._columns.get(name)
                 if column is None and self._all:
                     column = self._columns[name] = []
-                    self._limits.check("columns", self._source, len(self._columns))
+                    check_limit("{} columns", len(self._columns), inputs.COLUMNS, self._source)
                 if column is not None:
                     self._pad(column, row)
                     column.append(value)
@@ -169,7 +175,7 @@ class Rows:
     def _object(self, row: int) -> dict[str, Any]:
         """Return the object on a line, an empty one if the line is bad."""
         record, found, reason = self._chunk.record(row), None, JSON
-        long = len(record) > self._limits.cell_bytes
+        long = len(record) > inputs.CELL_BYTES
         if long and record.count(b"[") + record.count(b"{") > BRACKETS:
             self._add_fault(row, NESTED, None, shown(record[:100]))
             return {}
@@ -185,12 +191,12 @@ class Rows:
         return found
 
     def _add_fault(self, row: int, reason: str, column: str | None, got: str) -> None:
-        self._faults.setdefault(row, Fault(reason, column, got, self._chunk.line_of(row)))
+        self._faults.append((row, Fault(reason, column, got)))
 
     def _array(self, name: str, values: list[Any]) -> Any:
         """Return the values of a column as an array of pyarrow; a bad cell is null."""
         if not encodable(name):
-            check_column_names([name], self._source, self._limits)
+            check_column_names([name], self._source)
         kinds = set(map(type, values)) - {type(None)}
         if not (kinds & {list, dict} or (str in kinds and self._long)):
             try:
@@ -208,8 +214,8 @@ class Rows:
             reason = INVALID_TEXT
         elif (
             isinstance(value, str)
-            and len(value) > self._limits.cell_bytes // 4
-            and (len(value.encode()) > self._limits.cell_bytes)
+            and len(value) > inputs.CELL_BYTES // 4
+            and (len(value.encode()) > inputs.CELL_BYTES)
         ):
             self._add_fault(row, LONG_CELL, name, f"{len(value.encode())} bytes")
             return None

@@ -1,8 +1,8 @@
 """Positions in files, and where to resume reading in each file.
 
-A file is recognised by its content: the part that was read must still be there, unchanged. A file
-at a known path with other content is refused. A file that was moved or renamed is recognised if its
-old path has no file, or a file with other content.
+A file is identified by its path. The rows that were read must still be there, unchanged: a text has
+the same bytes at its beginning, a file of a binary format the same size and modification time.
+Otherwise the file is refused. A file that was moved or renamed is a new one.
 """
 
 from __future__ import annotations
@@ -12,22 +12,25 @@ import os
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from types import UnionType
+from typing import Any, NamedTuple, Self, TypeVar, get_args, get_origin
 
-from seqmed.streams.errors import StreamError, listed, notice, refusing
-from seqmed.streams.files import Input, accessing, as_utf8, opened
-from seqmed.streams.formats import BINARY, open_table
-from seqmed.streams.limits import BLOCK
-from seqmed.streams.stored import read_stored, refuse_stored
-from seqmed.streams.tables import ReadOptions, Start
+from seqmed.model_file.annotations import field_types, is_record, of_type
+from seqmed.streams import inputs
+from seqmed.streams.faults import StreamError, notice, refusing
+from seqmed.streams.inputs import ARROW, PARQUET, Input, accessing, as_utf8, opened
+from seqmed.streams.pieces import Start
+from seqmed.tables.messages import shown
 
 # Clocks of file systems are coarse: a file modified less than this many ns ago may be modified
 # again without a change of its modification time.
 CLOCK_TICK = 2 * 10**9
 DIGEST = re.compile(r"[0-9a-f]{64}")
 COUNTS = ("rows", "offset", "size", "modified")
+BINARY = (PARQUET, ARROW)
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,10 @@ class FilePosition:
     ----------
     path : the file, absolute and without links.
     rows : rows read, including bad ones.
-    offset : bytes read, of the uncompressed text in UTF-8 or of the codes of the rows.
-    digest : SHA-256 of the first ``offset`` bytes of a text, header included. In binary formats,
-        SHA-256 of the codes of the rows (`row_codes`), because the same rows can be stored in many
-        ways.
-    size, modified : size and modification time in ns of the file when it was opened. A time of 0
-        means that the content has to be compared.
+    offset : bytes read of the uncompressed text in UTF-8; 0 in binary formats.
+    digest : SHA-256 of these bytes, header included.
+    size, modified : size and modification time in ns of the file when it was opened. For a text, a
+        time of 0 means that the content has to be compared.
     finished : whether the file was read to its end.
     """
 
@@ -99,8 +100,7 @@ def stamp(path: Path) -> Stamp:
     """Return the stamp of a file as it is now."""
     with accessing(path):
         status = path.stat()
-    old = time.time_ns() - status.st_mtime_ns > CLOCK_TICK
-    return Stamp(status.st_size, max(status.st_mtime_ns, 0) if old else 0)
+    return Stamp(status.st_size, max(status.st_mtime_ns, 0))
 
 
 class Cursor:
@@ -117,9 +117,12 @@ class Cursor:
         self.rows, self._offset = start.rows, start.offset
         self._path, self._content = source.key, content
         self._stamp = stamp(Path(source.key)) if source.resumable else Stamp(0, 0)
+        recent = time.time_ns() - self._stamp.modified < CLOCK_TICK
+        if recent and source.kind not in BINARY:
+            self._stamp = self._stamp._replace(modified=0)
 
     def advance(self, rows: int, raw: memoryview) -> None:
-        """Move forward by some rows, whose hashed bytes are ``raw``."""
+        """Move forward by some rows, whose bytes in a text are ``raw``."""
         self._content.update(raw)
         self._offset += len(raw)
         self.rows += rows
@@ -150,104 +153,91 @@ class PlannedRead(NamedTuple):
 
 
 def plan(
-    inputs: Sequence[Input], position: Position, again: bool, options: ReadOptions
+    sources: Sequence[Input], position: Position, again: bool, encoding: str | None
 ) -> tuple[list[PlannedRead], Position]:
     """Return the planned reads, and a position that includes new files, at their beginning.
 
     Parameters
     ----------
-    inputs : the files and pipes of the stream.
+    sources : the files and pipes of the stream.
     position : position of the previous run.
     again : whether to read finished files again, and changed files from their beginning. If the
         previous run was interrupted, that run is completed instead.
-    options : how inputs are read.
+    encoding : encoding of texts that the user has chosen.
     """
-    files = [each for each in inputs if each.resumable]
-    known = {each.path: each for each in position.files}
-    reads, places = recognise(files, known, options)
-    changed = [each for each in files if each.key in known and each.key not in places]
-    found = [known[path] for path in (*places, *(each.key for each in changed))]
-    if again and all(each.finished for each in found):
-        reads, places, changed = {}, {}, []
-        keys = {each.key for each in files}
-        position = Position(tuple(each for each in position.files if each.path not in keys))
-    if changed:
-        name, rows = changed[0].name, known[changed[0].key].rows
-        raise StreamError(
-            f"{name} has changed within the first {rows} rows, which have been read: restore it, "
-            "put new rows in a new file, or start a new model."
-        )
-    moved = [f"{new} (before: {old})" for old, new in places.items() if old != new]
-    if moved:
-        notice(f"moved or renamed files are not read again: {listed(moved)}.")
-    records = {}
-    for record in position.files:
-        path = places.get(record.path, record.path)
-        if record.rows or os.path.exists(path):
-            records[path] = replace(record, path=path)
-    for each in files:
-        if each.key not in reads:
-            records[each.key] = FilePosition(each.key)
-    begun = {each.key: PlannedRead(each, Start(), hashlib.sha256()) for each in inputs} | reads
-    return [begun[each.key] for each in inputs], Position(tuple(records.values()))
+    files = {each.key: each for each in sources if each.resumable}
+    records = {each.path: each for each in position.files}
+    known = [each for key, each in records.items() if key in files]
+    if again and all(each.finished for each in known):
+        records = {path: each for path, each in records.items() if path not in files}
+        known = []
+    reads = {}
+    for record in known:
+        source = files[record.path]
+        read = resumed(source, record, encoding)
+        if read is None:
+            time_too = " with its modification time" if source.kind in BINARY else ""
+            raise StreamError(
+                f"{source.name} has changed within the first {record.rows} rows, which have been "
+                f"read: restore it{time_too}, put new rows in a new file, or start a new model."
+            )
+        reads[record.path] = read
+    warn_of_moved([each for key, each in files.items() if key not in records], position)
+    records = {path: each for path, each in records.items() if each.rows or os.path.exists(path)}
+    records |= {key: FilePosition(key) for key in files if key not in records}
+    begun = {each.key: PlannedRead(each, Start(), hashlib.sha256()) for each in sources} | reads
+    return [begun[each.key] for each in sources], Position(tuple(records.values()))
 
 
-def recognise(
-    files: Sequence[Input], known: dict[str, FilePosition], options: ReadOptions
-) -> tuple[dict[str, PlannedRead], dict[str, str]]:
-    """Return the reads that resume known files, and new paths of moved files by their old path."""
-    reads: dict[str, PlannedRead] = {}
-    places: dict[str, str] = {}
-    for each in files:
-        if each.key in known and (read := resumed(each, known[each.key], options)):
-            reads[each.key], places[each.key] = read, each.key
-    others = {each.key: each for each in files if each.key not in reads}
-    vacant = {
-        path: record
-        for path, record in known.items()
-        if others and record.rows and (path in others or not os.path.exists(path))
+def warn_of_moved(new: Sequence[Input], position: Position) -> None:
+    """Tell of new files that may be moved ones, whose rows are read again."""
+    gone = {
+        each.size: each.path
+        for each in position.files
+        if each.rows and not os.path.exists(each.path)
     }
-    for each in others.values():
-        for path, record in vacant.items():
-            if may_be(each, record) and (read := resumed(each, record, options)):
-                reads[each.key], places[path] = read, each.key
-                del vacant[path]
-                break
-    return reads, places
+    for each in new:
+        old = gone.get(stamp(Path(each.key)).size)
+        if old is not None:
+            notice(
+                f"{each.name} is a new file and is read from its beginning. It has the size of "
+                f"{old}, which was read and is no longer there: if it was moved, move it back."
+            )
 
 
-def may_be(source: Input, record: FilePosition) -> bool:
-    """Whether a file has the name, with or without .gz, or the size of a known file."""
-    path = Path(source.key)
-    names = {Path(each).name.removesuffix(".gz") for each in (path, record.path)}
-    return len(names) == 1 or stamp(path).size == record.size
+def resumed(source: Input, record: FilePosition, encoding: str | None) -> PlannedRead | None:
+    """Return the read that resumes a file; None if the part that was read has changed.
 
-
-def resumed(source: Input, record: FilePosition, options: ReadOptions) -> PlannedRead | None:
-    """Return the read that resumes a file; None if the part that was read has changed."""
+    Parameters
+    ----------
+    source : the file.
+    record : the position in it.
+    encoding : encoding of a text that the user has chosen.
+    """
     untouched = record.modified and stamp(Path(source.key)) == (record.size, record.modified)
-    if record.finished and untouched and source.key == record.path:
+    if record.finished and untouched:
         return PlannedRead(source, Start(), None)
-    lines = 0
+    content, lines = hashlib.sha256(), 0
     if source.kind in BINARY:
-        content = hash_of_rows(source, record.rows, options)
+        if record.rows and not untouched:
+            return None
     else:
-        content, lines = hash_of_text(source, record.offset, options)
-    if content is None or content.hexdigest() != record.digest:
-        return None
+        content, lines = hash_of_text(source, record.offset, encoding)
+        if content is None or content.hexdigest() != record.digest:
+            return None
     return PlannedRead(source, Start(record.rows, record.offset, lines), content)
 
 
-def hash_of_text(source: Input, size: int, options: ReadOptions) -> tuple[Any, int]:
+def hash_of_text(source: Input, size: int, encoding: str | None) -> tuple[Any, int]:
     """Return the hash of the first ``size`` bytes of a text, and the number of lines in them.
 
     The hash is None if the text is shorter, or if the line at the end has become longer.
     """
     content, lines, last = hashlib.sha256(), 0, b"\n"
-    with opened(source, options.limits) as file, refusing(source.name, "text"):
-        handle, _ = as_utf8(file, options.dialect.encoding, source.name)
+    with opened(source) as file, refusing(source.name, "text"):
+        handle, _ = as_utf8(file, encoding, source.name)
         while size:
-            block = handle.read(min(size, BLOCK))
+            block = handle.read(min(size, inputs.BLOCK))
             if not block:
                 return None, 0
             content.update(block)
@@ -257,16 +247,42 @@ def hash_of_text(source: Input, size: int, options: ReadOptions) -> tuple[Any, i
     return (None, 0) if longer else (content, lines)
 
 
-def hash_of_rows(source: Input, rows: int, options: ReadOptions) -> Any:
-    """Return the hash of the first rows of a binary file, None if there are fewer."""
-    content = hashlib.sha256()
-    if not rows:
-        return content
-    with open_table(source, options) as table:
-        for piece in table.pieces(Start()):
-            size = min(rows, piece.ends.size)
-            content.update(piece.part(0, size))
-            rows -= size
-            if not rows:
-                return content
-    return None
+# -- what is stored with a model -------------------------------------------------------------------
+
+
+def read_stored(kind: type[Kind], data: Any, what: str) -> Kind:
+    """Return a dataclass from a stored result of `dataclasses.asdict`.
+
+    Fields are refused unless they are of their annotated types. Lists are read as tuples.
+    """
+    types = field_types(kind)
+    if not isinstance(data, dict) or set(data) != set(types):
+        got = sorted(map(str, data)) if isinstance(data, dict) else type(data).__name__
+        raise StreamError(
+            f"the stored {what} has {got}, expected {sorted(types)}: the file is damaged or of "
+            "another version. Start a new model."
+        )
+    found = {name: nested(types[name], data[name], what) for name in types}
+    for name, value in found.items():
+        if not of_type(value, types[name]):
+            refuse_stored(what, name, value)
+    return kind(**found)
+
+
+def nested(hint: Any, value: Any, what: str) -> Any:
+    """Return a stored value with its lists as tuples and its dictionaries as records."""
+    for each in get_args(hint) if get_origin(hint) is UnionType else (hint,):
+        if is_record(each) and value is not None:
+            read = getattr(each, "from_dict", None)
+            return read(value) if read else read_stored(each, value, what)
+        if get_origin(each) is tuple and isinstance(value, list | tuple):
+            return tuple(nested(get_args(each)[0], part, what) for part in value)
+    return value
+
+
+def refuse_stored(what: str, name: str, value: Any) -> None:
+    """Refuse a stored value."""
+    raise StreamError(
+        f"the stored {what} has {name}={shown(value)}, which is not valid: the model file is "
+        "damaged. Restore it from a copy, or start a new model."
+    )

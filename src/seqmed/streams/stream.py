@@ -5,33 +5,33 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from contextlib import contextmanager
+from functools import partial
 from heapq import heappop, heappush
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqmed.streams.batch import Part, StreamBatch, joined
-from seqmed.streams.borders import Borders
-from seqmed.streams.cell_checks import CellCheck
-from seqmed.streams.checked_pieces import PieceReader
-from seqmed.streams.columns import rows_of, stacked
+from seqmed.streams.batches import Borders, Part, StreamBatch, as_batch, selected_rows, stacked
+from seqmed.streams.columnar import CONTINUES, FILE_MARK, open_arrow, open_parquet
+from seqmed.streams.columns import CellCheck, InputColumns, PieceReader
+from seqmed.streams.delimited import Delimited
 from seqmed.streams.dialects import Dialect
-from seqmed.streams.errors import BadRow, Fault, Skipped, StreamError, listed, shown
-from seqmed.streams.files import find_inputs
-from seqmed.streams.formats import open_table
-from seqmed.streams.input_columns import InputColumns
-from seqmed.streams.labels import LabelColumn
-from seqmed.streams.limits import Limits
+from seqmed.streams.faults import BadRow, Fault, Skipped, StreamError, refusing
+from seqmed.streams.inputs import ARROW, PARQUET, Bytes, Input, as_utf8, find_inputs, opened
+from seqmed.streams.jsonlines import JsonLines
+from seqmed.streams.label_column import LabelColumn
+from seqmed.streams.pieces import Piece, Table, Text
 from seqmed.streams.positions import Cursor, Position, plan, stamp
-from seqmed.streams.spelling import similar_name
-from seqmed.streams.tables import Piece, ReadOptions, Table
+from seqmed.tables.messages import listed, shown, similar_name
 
 DEFAULT_BATCH_SIZE = 500
+# First bytes of formats that cannot be read from a pipe.
+SIGNATURES = {b"PAR1": "a Parquet file", b"\x1f\x8b": "compressed"}
 
 
-class Event(NamedTuple):
+class ReadEvent(NamedTuple):
     """Something read from an input.
 
     Parameters
@@ -76,12 +76,13 @@ class Stream:
         always read.
     dialect : separator, decimal character, thousands separator and encoding; by default they are
         detected for each file.
-    limits : limits on columns, rows, cells and expansion.
     file_format : format of all inputs; None to infer it from the names of files and the first
         character of pipes.
     keep : columns to return unchanged with each batch.
     keep_optional : further such columns, which are None where a file does not have them.
     tell : receives a line about each file whose detected dialect is not the default.
+    label_required : whether files are refused of which none has the label column; pipes are not
+        checked.
 
     Attributes
     ----------
@@ -107,11 +108,11 @@ class Stream:
         again: bool = False,
         final: bool = False,
         dialect: Dialect | None = None,
-        limits: Limits | None = None,
         file_format: str | None = None,
         keep: Sequence[str] = (),
         keep_optional: Sequence[str] = (),
         tell: Callable[[str], None] = lambda line: None,
+        label_required: bool = False,
     ):
         if on_error not in ("stop", "skip"):
             raise StreamError(f"on_error={on_error!r}, expected 'stop' or 'skip'.")
@@ -135,9 +136,13 @@ class Stream:
         self.skipped = Skipped()
         self.label = label
         self._check, self._stop = check, on_error == "stop"
+        self._label_required = label_required and label is not None and self.resumable
         self._reader = PieceReader(label, check, batch_by, keep, keep_optional)
-        self._options = ReadOptions(dialect or Dialect(), limits or Limits(), final, tell)
-        self._reads, self.position = plan(inputs, position or Position(), again, self._options)
+        dialect = dialect or Dialect()
+        self._open = partial(open_table, dialect=dialect, final=final)
+        self._tell = tell
+        position = position or Position()
+        self._reads, self.position = plan(inputs, position, again, dialect.encoding)
         self._files = self.position  # in the files that have been closed
         self._sizes = [stamp(each.path).size if each.path else 0 for each in inputs]
         self._number, self._read_fraction = 0, 0.0
@@ -188,57 +193,64 @@ class Stream:
             yield self._finish_batch(self._files)
         self.position = self._files
 
-    def refuse_without_label(self) -> None:
-        """Refuse files of which none has the label column; pipes are not checked."""
-        if self.label is None or not self.resumable:
-            return
-        options = replace(self._options, tell=lambda line: None)
-        first: tuple[str, ...] = ()
-        for read in self._reads:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                with open_table(read.source, options) as table:
-                    if self.label.name in table.names or not table.complete:
-                        return
-                    first = first or table.names
-        meant = similar_name(self.label.name, first)
-        found = (
-            f"did you mean {meant!r}?" if meant else f"it has {listed(list(map(shown, first)))}."
-        )
-        raise StreamError(
-            f"{self.names[0]} has no column {self.label.name!r}, and no other file has: {found} If "
-            "there are no labels yet, pass --no-labels."
-        )
-
-    def _events(self) -> Iterator[Event]:
+    def _events(self) -> Iterator[ReadEvent]:
         """Yield the pieces and the end of every input, in order."""
         for number, read in enumerate(self._reads):
             if read.content is None:
-                yield Event(number)
+                yield ReadEvent(number)
                 continue
             cursor = Cursor(*read)
-            with open_table(read.source, self._options) as table:
+            with self._open(read.source, tell=self._tell) as table:
+                if self._label_required:
+                    self._refuse_without_label(number, table)
                 for piece in table.pieces(read.start):
-                    yield Event(number, cursor, table, piece, table.fraction())
-            yield Event(number, cursor, table)
+                    yield ReadEvent(number, cursor, table, piece, table.fraction())
+            yield ReadEvent(number, cursor, table)
 
-    def _decide(self, events: Iterator[Event]) -> list[Event]:
+    def _refuse_without_label(self, number: int, first: Table) -> None:
+        """Refuse files of which none has the label column, before any of them is read.
+
+        Later files are opened only if the first one does not have the column.
+        """
+        self._label_required = False
+        assert self.label is not None
+        name = self.label.name
+        if name in first.names or not first.complete:
+            return
+        for read in self._reads[number + 1 :]:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                with self._open(read.source, tell=lambda line: None) as table:
+                    if name in table.names or not table.complete:
+                        return
+        meant = similar_name(name, first.names)
+        found = (
+            f"did you mean {meant!r}?"
+            if meant
+            else f"it has {listed(list(map(shown, first.names)))}."
+        )
+        raise StreamError(
+            f"{self.names[0]} has no column {name!r}, and no other file has: {found} If there are "
+            "no labels yet, pass --no-labels."
+        )
+
+    def _decide(self, events: Iterator[ReadEvent]) -> list[ReadEvent]:
         """Read the rows of the first batch and let the check choose columns; return what was read.
 
-        The columns are those of the first file that has rows. The rows are read again afterwards,
-        with the chosen columns only.
+        The columns are those of the first file that has rows.
         """
-        read: list[Event] = []
+        read: list[ReadEvent] = []
         tables: list[Any] = []
         first, names = -1, dict[str, None]()
         borders = Borders(*self._sizes_of_batches, warn=False)
         for event in events:
-            read.append(event)
             if event.table is None or event.piece is None:
+                read.append(event)
                 continue
             self._columns.check_label(event.number, event.table.names)
-            piece = self._reader.read_unchosen(event.piece)
-            good = np.delete(np.arange(event.piece.ends.size), list(piece.faults))
+            piece, kept = self._reader.read_unchosen(event.piece)
+            read.append(event._replace(piece=kept))
+            good = np.delete(np.arange(kept.ends.size), list(piece.faults))
             features = piece.features
             if good.size and first in (-1, event.number):
                 first = event.number
@@ -247,7 +259,7 @@ class Stream:
             for rows in borders.cut(piece.borders, good, ""):
                 if rows is None:
                     break
-                tables.append(rows_of(features, rows))
+                tables.append(selected_rows(features, rows))
                 borders.held += rows.size
             else:
                 continue
@@ -257,7 +269,7 @@ class Stream:
         self._undecided = False
         return read
 
-    def _take(self, piece: Piece, event: Event) -> Iterator[tuple[StreamBatch, float]]:
+    def _take(self, piece: Piece, event: ReadEvent) -> Iterator[tuple[StreamBatch, float]]:
         """Hold the good rows of a piece; yield the batches that they complete.
 
         With each batch, yield the fraction of the piece that precedes its end.
@@ -285,13 +297,13 @@ class Stream:
             done = last
             if rows.size:
                 kept = {
-                    name: rows_of(table.select([name]), rows).column(0).to_pylist()
+                    name: selected_rows(table.select([name]), rows).column(0).to_pylist()
                     if name in table.column_names
                     else [None] * rows.size
                     for name in self._reader.kept
                 }
                 own = None if labels is None else labels.of(rows)
-                part = Part(rows_of(features, rows), kept, own, event.number, rows + first)
+                part = Part(selected_rows(features, rows), kept, own, event.number, rows + first)
                 self._held.append(part)
                 self._borders.held += rows.size
         self._advance(piece, done, size, bad, faults, cursor)
@@ -328,4 +340,62 @@ class Stream:
         if self.label is not None:
             self.label = self.label.of_first([each.labels for each in parts if each.labels])
         self.position = position
-        return joined(parts, self.label, position, self.skipped.total)
+        return as_batch(parts, self.label, position, self.skipped.total)
+
+
+# -- formats ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_table(
+    source: Input, dialect: Dialect, *, final: bool, tell: Callable[[str], None]
+) -> Iterator[Table]:
+    """Open a file or pipe of any format as a table; see the parameters of `Stream`."""
+    if source.kind == PARQUET:
+        if source.path is None or not source.resumable:
+            raise StreamError(
+                f"{source.name} is a pipe and cannot be read as {source.kind}, expected csv, tsv, "
+                "jsonl or feather: save it to a file first."
+            )
+        with open_parquet(source.path, source.name) as table:
+            yield table
+        return
+    with opened(source) as content:
+        kind = source.kind or pipe_format(content, source.name)
+        if kind == ARROW:
+            size = None
+            if source.path is not None and source.resumable:
+                size = os.stat(source.path).st_size
+            with open_arrow(content, source.name, size) as table:
+                yield table
+            return
+        grows = source.resumable and not final
+        utf8, encoding = as_utf8(content, dialect.encoding, source.name)
+        text = Text(utf8, source.name, grows)
+        if kind is not None and kind != "jsonl":
+            yield Delimited(text, kind, encoding, dialect, tell)
+        elif kind == "jsonl" or text_format(text) == "jsonl":
+            yield JsonLines(text)
+        else:
+            yield Delimited(text, "csv", encoding, dialect, tell)
+
+
+def pipe_format(content: Bytes, name: str) -> str | None:
+    """Return the format of a pipe, inferred from its first bytes; None for a text."""
+    if content.start.startswith((CONTINUES, FILE_MARK[:6])):
+        return ARROW
+    for signature, kind in SIGNATURES.items():
+        if content.start.startswith(signature):
+            raise StreamError(
+                f"{name} is {kind}, expected CSV, JSON lines or an Arrow stream from a pipe: save "
+                "it to a file, or convert it."
+            )
+    return None
+
+
+def text_format(text: Text) -> str:
+    """Return the format of a text from a pipe, inferred from its first character."""
+    with refusing(text.name, "text"):
+        while not (start := text.buffer.lstrip()) and not text.at_end:
+            text.fill()
+    return "jsonl" if start.startswith((b"{", b"[")) else "csv"

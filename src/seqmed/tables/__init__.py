@@ -1,7 +1,7 @@
 """Raw tables: columns of any kind become features.
 
 Columns are found by name. The first batch decides what becomes of each of them (`kinds`), and
-measures it (`numbers`, `dates`, `categories`, `words`). `TableEncoder` is the transformer, and
+measures it (`encoding`, `dates`, `categories`, `words`). `TableEncoder` is the transformer, and
 `stream_pipeline` puts it before a classifier.
 """
 

@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from sklearn.feature_extraction import FeatureHasher
 
 from seqmed.arrays import Array
-from seqmed.tables.cells import CODE, Levels
-from seqmed.tables.texts import BOOLEANS
+from seqmed.tables.cells import BOOLEANS, CODE, Levels
 
 # A level has its own column if at least this fraction of the first batch has it, and two rows.
 SMALLEST_SHARE, FEWEST = 0.002, 2

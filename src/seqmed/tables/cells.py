@@ -2,14 +2,16 @@
 
 A cell may be stored as a string or as a typed value. "1", 1 and 1.0 are the same cell. Strings such
 as "" and "NA" are missing cells, and so are null and NaN. All functions take a column of pyarrow
-and return arrays of the same length. A result depends on the cell only, not on the type of storage
-or on the other cells.
+and return arrays of the same length, except those of single values at the end. A result depends on
+the cell only, not on the type of storage or on the other cells.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,17 +22,25 @@ from pyarrow import compute, types
 
 from seqmed.arrays import Array, Mask
 from seqmed.estimators.validation import LARGEST_FEATURE
-from seqmed.tables.texts import BOOLEANS, cell_text, level_text
 
-# Strings that mark a missing cell.
+# Words that mark a missing cell or label, and signs that mark a missing cell but may be labels.
 MISSING_WORDS = (
     "", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "-nan", "-NaN", "null", "NULL", "None",
-    "<NA>", "NaT", "?", "-", ".",
+    "<NA>", "NaT",
 )  # fmt: skip
+MISSING_SIGNS = ("?", "-", ".")
 # Codes, such as 01234, which are not numbers.
 CODE = "^0[0-9]+$"
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+# Cells that a spreadsheet runs, with any apostrophes before them. It runs no numbers.
+FORMULA = re.compile(r"'*[=+\-@\t\r]")
 INFINITY = re.compile(r"[+-]?(?:inf|infinity)", re.IGNORECASE)
+BOOLEANS = {"true": 1.0, "false": 0.0}
+# Whole numbers and other numbers as levels. Codes with leading zeros, such as 007, are no numbers.
+WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,300}))(?:\.0*)?")
+DECIMAL = re.compile(r"[+-]?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?")
+ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?")
+EPOCH = datetime(1970, 1, 1)
 # Type of dates: microseconds since 1970, without a time zone (UTC).
 MICROSECONDS = pa.timestamp("us")
 # Reasons why a cell is bad.
@@ -79,7 +89,7 @@ class Marks(NamedTuple):
 def marks(missing: tuple[str, ...]) -> Marks:
     """Return the marks of missing cells: the usual ones, and further strings."""
     further = tuple(word.strip() for word in missing)
-    words = (*MISSING_WORDS, *further)
+    words = (*MISSING_WORDS, *MISSING_SIGNS, *further)
     known = tuple(float(word) for word in further if NUMBER.fullmatch(word))
     return Marks(words, frozenset(map(level_text, words)), known)
 
@@ -270,3 +280,85 @@ def strings(column: Any, missing: Sequence[str] = ()) -> list[str]:
     found = levels(column, missing)
     texts = [*found.texts, ""]
     return [texts[code] for code in found.codes.tolist()]
+
+
+# -- single values ---------------------------------------------------------------------------------
+
+
+def cell_text(value: Any) -> str | None:
+    """Return a value as text, the same for every type of storage; None for a missing value.
+
+    1, 1.0 and "1" have the same text, and so do True and "true".
+    """
+    if isinstance(value, str):
+        return value.strip() or None
+    if value is None or value != value:  # NaN, NaT
+        return None
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace").strip() or None
+    if isinstance(value, float | np.floating):
+        return whole_or_float(float(value))
+    if isinstance(value, datetime):
+        moment = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+        return date_text(moment)
+    return str(value)
+
+
+def whole_or_float(value: float) -> str:
+    """Return a number as text: a whole number without a decimal point."""
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def date_text(moment: datetime) -> str:
+    """Return a date as text, without a time if it is midnight."""
+    text = moment.isoformat(" ")
+    return text.removesuffix(" 00:00:00")
+
+
+def level_text(text: str) -> str:
+    """Return a level in its usual notation: numbers, true and false, and dates in ISO 8601."""
+    if text[:1] in "tTfF" and text.lower() in BOOLEANS:
+        return text.lower()
+    if not text or text[0] not in "+-.0123456789":
+        return text
+    match = WHOLE.fullmatch(text)
+    if match:
+        return str(int(match[1]))
+    if DECIMAL.fullmatch(text) and any(map(str.isdigit, text)):
+        value = float(text)
+        return whole_or_float(value) if math.isfinite(value) else text
+    if ISO_DATE.fullmatch(text):
+        try:
+            return date_text(EPOCH + timedelta(microseconds=round(iso_date(text) * 1e6)))
+        except (OverflowError, ValueError):  # NaN, or beyond the years 1 to 9999
+            return text
+    return text
+
+
+def iso_date(text: str) -> float:
+    """Return a text in ISO 8601 as seconds since 1970, NaN for any other text."""
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return moment.timestamp()
+    except (OverflowError, ValueError):
+        return math.nan
+
+
+def safe_cell(text: str) -> str:
+    """Return a cell of a CSV that no spreadsheet runs; `read_safe_cell` gives the text back.
+
+    A text that begins with =, +, -, @, a tab or a carriage return gets a leading apostrophe, unless
+    it is a number. So does such a text after apostrophes, which would else be read as another one.
+    """
+    if FORMULA.match(text) and not NUMBER.fullmatch(text):
+        return f"'{text}"
+    return text
+
+
+def read_safe_cell(cell: str) -> str:
+    """Return the text of a cell that `safe_cell` has written."""
+    return cell[1:] if cell[:1] == "'" and FORMULA.match(cell) else cell

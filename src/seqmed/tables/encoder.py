@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -15,19 +16,29 @@ from sklearn.utils.validation import check_is_fitted
 
 from seqmed.arrays import Array, Points
 from seqmed.estimators.validation import LARGEST_FEATURE
+from seqmed.tables import cells, kinds
 from seqmed.tables import encoding as encodings
-from seqmed.tables import kinds
-from seqmed.tables.cells import TableError
-from seqmed.tables.encoding import BadCell, Choices, Encoding, column_kinds, listed, typed
+from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE, TableError
+from seqmed.tables.dates import NOT_A_DATE, other_order
+from seqmed.tables.encoding import BadCell, Choices, Encoding, column_kinds, quoted, typed
 from seqmed.tables.frames import as_array, as_table, is_array
 from seqmed.tables.kinds import ColumnKind
-from seqmed.tables.messages import (
-    refuse_bad,
-    refuse_numbers_for_codes,
-    warn_of_doubts,
-    warn_of_unused,
-)
+from seqmed.tables.messages import listed
 from seqmed.tables.words import LARGEST_SIZE, TFIDF, WEIGHTS
+
+# Why a column is left out, in words.
+REASONS = {
+    "empty": "no cell has a value",
+    "constant": "all cells are equal",
+    "id": "a different value in every row",
+    "nested": "lists or other nested values",
+}
+# Expected value and remedy of a bad cell.
+REMEDIES = {
+    NOT_A_NUMBER: "a number",
+    NOT_FINITE: "a finite number of at most 1e70",
+    NOT_A_DATE: "a date in the format of the first batch",
+}
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -170,12 +181,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             )
         if not table.num_rows:
             raise TableError("the first batch has no rows, expected at least one: pass some.")
-        columns = column_kinds(table, choices)
+        known = encodings.known_kinds(table, choices)
+        columns = column_kinds(table, choices) if known is None else known
         batch, bad = typed(columns, choices.missing_values, table)
         refuse_bad(bad)
         encoding = encodings.fit_encoding(columns, batch, choices)
-        warn_of_unused(encoding.columns)
-        warn_of_doubts(table, encoding.columns, choices)
+        warn_of_unused(columns)
+        if known is None:
+            warn_of_doubts(table, columns, choices)
         self.encoding_ = encoding
         return self
 
@@ -192,7 +205,32 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         kinds : tuple of ColumnKind
             The kinds that `fit` would use.
         """
-        return column_kinds(as_table(X), self._choices())
+        table, choices = as_table(X), self._choices()
+        columns = column_kinds(table, choices)
+        warn_of_doubts(table, columns, choices)
+        return columns
+
+    def typed_first(
+        self, X: Any, columns: Sequence[ColumnKind]
+    ) -> tuple[pa.Table, dict[int, BadCell]]:
+        """Return rows of a first batch with their types, and the first bad cell of each bad row.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_columns)
+            See `fit`.
+        columns : sequence of ColumnKind
+            Kinds from `decided_kinds`.
+
+        Returns
+        -------
+        table : pyarrow.Table
+            All columns, those that are used as `typed` returns them. `fit` neither infers their
+            kinds nor converts their cells again.
+        bad : dict of int to BadCell
+            Bad cells by the index of their row.
+        """
+        return encodings.typed_first(columns, self._choices(), as_table(X))
 
     def _choices(self) -> Choices:
         """Return the valid parameters."""
@@ -288,7 +326,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return encoding.needed
         raise TableError(
             f"X has {width} features, but TableEncoder is expecting {len(names)} features as "
-            f"input, or the {len(encoding.needed)} that are used: {listed(encoding.needed)}."
+            f"input, or the {len(encoding.needed)} that are used: {quoted(encoding.needed)}."
         )
 
     def typed(self, X: Any) -> tuple[pa.Table, dict[int, BadCell]]:
@@ -356,3 +394,78 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
         return tags
+
+
+# -- warnings and errors ---------------------------------------------------------------------------
+
+
+class TableWarning(UserWarning):
+    """A warning about the columns of a table."""
+
+
+def warn_of_doubts(table: pa.Table, columns: Sequence[ColumnKind], choices: Choices) -> None:
+    """Warn of dates in an ambiguous order, and of numbers with a unit that are categories."""
+    for column in columns:
+        name, form = column.name, column.form
+        if name in choices.kinds and choices.kinds[name] != kinds.DATE:
+            continue
+        other = None
+        if column.kind == kinds.DATE and form:
+            texts = cells.levels(table.column(name), choices.missing_values).texts
+            other = other_order(texts, form)
+        if other is not None:
+            warnings.warn(
+                f"column {name!r}: dates are read as {form}, and could be {other}. To choose, use "
+                f"--date '{name}={other}' or kinds={{{name!r}: 'date:{other}'}}.",
+                TableWarning,
+                stacklevel=3,
+            )
+        if column.kind == kinds.HASHED or column.reason == "id":
+            example = kinds.number_with_unit(table.column(name), choices.missing_values)
+            if example is not None:
+                warnings.warn(
+                    f"column {name!r} looks like numbers with a unit, for example {example!r}, and "
+                    "is not used as numbers: remove the unit from its cells.",
+                    TableWarning,
+                    stacklevel=3,
+                )
+
+
+def warn_of_unused(columns: Sequence[ColumnKind]) -> None:
+    """Warn of columns that are left out, except by choice."""
+    unused = [each for each in columns if each.kind == kinds.DROP and each.reason in REASONS]
+    if unused:
+        texts = listed([f"{each.name!r} ({REASONS[each.reason]})" for each in unused])
+        name = unused[0].name
+        warnings.warn(
+            f"columns that are not used: {texts}. To use one, choose its kind, "
+            f"for example --numeric {name} or kinds={{{name!r}: 'numeric'}}; drop it to hide this "
+            "warning.",
+            TableWarning,
+            stacklevel=3,
+        )
+
+
+def refuse_numbers_for_codes(encoding: Encoding, table: pa.Table) -> None:
+    """Refuse numbers in a column of codes such as 01234, whose leading zeros they have lost."""
+    for column in encoding.one_hot:
+        if column.name not in table.column_names or not column.has_codes:
+            continue
+        kind = table.column(column.name).type
+        if cells.is_number_type(kind) and not pa.types.is_null(kind):
+            raise TableError(
+                f"column {column.name!r} holds {kind}, expected texts such as "
+                f"{column.levels[0]!r}: read it as text, for example with dtype=str in pandas."
+            )
+
+
+def refuse_bad(bad: Mapping[int, BadCell]) -> None:
+    """Refuse a table with a bad cell."""
+    if bad:
+        row = min(bad)
+        reason, column, got = bad[row]
+        more = f" ({len(bad)} rows have such cells)" if len(bad) > 1 else ""
+        raise TableError(
+            f"row {row}, column {column!r}: {got} is {reason}{more}, expected {REMEDIES[reason]}: "
+            f"correct it, add it to missing_values, or choose another kind for the column."
+        )

@@ -1,35 +1,39 @@
 """Encoding of a raw table: what became of every column, and the features of rows.
 
 `fit_encoding` measures the first batch. `typed` converts cells, and finds those that cannot be
-converted. `encode` returns features, in this order: numbers and their indicators of missing cells,
-dates, one-hot levels, hashed levels, words.
+converted; a table from it says so in its metadata, and is not converted again. `encode` returns
+features, in this order: numbers and their indicators of missing cells, dates, one-hot levels,
+hashed levels, words.
 """
 
 from __future__ import annotations
 
-import difflib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
+from sklearn.impute import SimpleImputer
 
-from seqmed.arrays import Array, Points
+from seqmed.arrays import Array, Mask, Points
+from seqmed.mixture.column_scales import column_deviations
 from seqmed.tables import cells, kinds
 from seqmed.tables.categories import HashedColumn, OneHotColumn
 from seqmed.tables.cells import TableError
-from seqmed.tables.date_formats import dates
-from seqmed.tables.dates import DateColumn
+from seqmed.tables.dates import DateColumn, date_cells
 from seqmed.tables.kinds import ColumnKind
-from seqmed.tables.numbers import NumberColumns
+from seqmed.tables.messages import LISTED, listed, shown, similar_name
 from seqmed.tables.words import COUNTS, WordColumn
 
-# Number of names in a message, and characters of a cell.
-LISTED, SHOWN = 10, 40
+# Standardised numbers are clipped at this size: a wrong unit in one cell is no reason to overflow.
+LARGEST_SCORE = 1e6
+# Metadata of tables from `typed`, and from `typed_first` besides.
+TYPED, FIRST = b"seqmed.typed", b"seqmed.first"
 
 
 class Choices(NamedTuple):
@@ -50,6 +54,69 @@ class BadCell(NamedTuple):
     reason: str
     column: str
     got: str
+
+
+@dataclass(frozen=True, eq=False)
+class NumberColumns:
+    """All columns of numbers.
+
+    Parameters
+    ----------
+    names : the p columns.
+    medians : (p,) medians of the first batch, which replace missing cells.
+    scales : (p,) robust standard deviations of the first batch, or 1.
+    flagged : (p,) mask of the columns with an additional indicator of missing cells.
+    centred : whether the medians are subtracted.
+    """
+
+    names: tuple[str, ...]
+    medians: Array
+    scales: Array
+    flagged: Mask
+    centred: bool
+
+    @classmethod
+    def fit(cls, names: tuple[str, ...], cells: Array, *, scale: bool) -> Self:
+        """Measure the columns of the first batch, (n, p) with NaN for missing cells.
+
+        Scales are root mean squares of the deviations from the median, outliers clipped. The
+        interquartile range of RobustScaler is 0 if more than half of the cells are equal.
+        """
+        absent = np.isnan(cells)
+        if not names:
+            return cls(names, np.zeros(0), np.zeros(0), np.zeros(0, dtype=bool), scale)
+        imputer = SimpleImputer(strategy="median", keep_empty_features=True).fit(cells)
+        medians = np.asarray(imputer.statistics_, dtype=np.float64)
+        scales = np.ones(medians.size)
+        if scale:
+            sizes = column_deviations(np.where(absent, medians, cells)).sizes
+            scales = np.where(sizes > 0, sizes, 1.0)
+        return cls(names, medians, scales, np.asarray(absent.any(axis=0)), scale)
+
+    def encode(self, cells: Array, features: Array) -> None:
+        """Write the features of cells (n, p), then the indicators, (n, width)."""
+        p, absent = len(self.names), np.isnan(cells)
+        numbers = features[:, :p]
+        numbers[:] = cells
+        if absent.any():
+            np.copyto(numbers, self.medians, where=absent)
+        if self.centred:
+            numbers -= self.medians
+            with np.errstate(over="ignore"):
+                numbers /= self.scales
+            np.clip(numbers, -LARGEST_SCORE, LARGEST_SCORE, out=numbers)
+        features[:, p:] = absent[:, self.flagged]
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return len(self.names) + int(np.count_nonzero(self.flagged))
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The names of the features."""
+        flagged = [name for name, flag in zip(self.names, self.flagged, strict=True) if flag]
+        return [*self.names, *(f"{name}_missing" for name in flagged)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,12 +182,6 @@ def distinct(names: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return quoted names separated by commas, shortened if there are many."""
-    more = f" and {len(names) - LISTED} others" if len(names) > LISTED else ""
-    return ", ".join(map(repr, names[:LISTED])) + more
-
-
 def column_kinds(table: pa.Table, choices: Choices) -> tuple[ColumnKind, ...]:
     """Return the kind of every column of the first batch, chosen or inferred."""
     names = [name for name in table.column_names if name != choices.label]
@@ -164,10 +225,14 @@ def refuse_missing(wanted: Sequence[str], names: Sequence[str]) -> None:
     known = set(names)
     for name in wanted:
         if name not in known:
-            folded = {each.casefold(): each for each in names}
-            close = difflib.get_close_matches(name.casefold(), folded, 1)
-            meant = f"did you mean {folded[close[0]]!r}?" if close else f"it has {listed(names)}."
-            raise TableError(f"the table has no column {name!r}: {meant}")
+            meant = similar_name(name, names)
+            found = f"did you mean {meant!r}?" if meant else f"it has {quoted(names)}."
+            raise TableError(f"the table has no column {name!r}: {found}")
+
+
+def quoted(names: Sequence[str]) -> str:
+    """Return quoted names separated by commas, shortened if there are many."""
+    return listed(list(map(repr, names)))
 
 
 def fit_encoding(columns: tuple[ColumnKind, ...], table: pa.Table, choices: Choices) -> Encoding:
@@ -216,6 +281,9 @@ def number_matrix(table: pa.Table, names: Sequence[str]) -> Array:
     return matrix
 
 
+# -- cells with their types ------------------------------------------------------------------------
+
+
 def typed(
     columns: Sequence[ColumnKind], missing: Sequence[str], table: pa.Table
 ) -> tuple[pa.Table, dict[int, BadCell]]:
@@ -224,37 +292,82 @@ def typed(
     Numbers become floats, dates become timestamps, other columns are unchanged. Bad cells are null.
     """
     used = [each for each in columns if each.kind != kinds.DROP]
-    refuse_missing([each.name for each in used], table.column_names)
-    arrays, bad = [], {}
+    names = [each.name for each in used]
+    refuse_missing(names, table.column_names)
+    mark = str(hash((tuple(columns), tuple(missing)))).encode()
+    table = table.select(names)
+    if (table.schema.metadata or {}).get(TYPED) == mark and have_types(used, table):
+        return table, {}
+    arrays = []
+    bad: dict[int, BadCell] = {}
     for each in used:
-        raw = table.column(each.name)
-        array = raw
-        faults: dict[int, str] = {}
-        with naming(each.name):
-            if each.kind == kinds.NUMERIC:
-                values, faults = cells.numbers(raw, missing)
-                array = pa.array(values)
-            elif each.kind == kinds.DATE:
-                values, faults = dates(raw, each.form, missing)
-                moments = np.rint(np.nan_to_num(values) * 1e6).astype(np.int64)
-                array = pa.array(moments, mask=np.isnan(values)).cast(cells.MICROSECONDS)
-            else:
-                array = cells.plain(raw)
+        array, faults = typed_column(each, table.column(each.name), missing)
         for row, reason in faults.items():
             if row not in bad:
-                bad[row] = BadCell(reason, each.name, shown(raw[row]))
+                bad[row] = BadCell(reason, each.name, shown_cell(table.column(each.name)[row]))
         arrays.append(array)
-    return pa.Table.from_arrays(arrays, [each.name for each in used]), bad
+    return pa.Table.from_arrays(arrays, names, metadata={TYPED: mark}), bad
 
 
-def shown(cell: Any) -> str:
-    """Return a cell of pyarrow for a message: on one line, and shortened."""
+def typed_first(
+    columns: Sequence[ColumnKind], choices: Choices, table: pa.Table
+) -> tuple[pa.Table, dict[int, BadCell]]:
+    """Return a first batch with all its columns, those that are used as from `typed`.
+
+    `known_kinds` returns the kinds of its columns.
+    """
+    found, bad = typed(columns, choices.missing_values, table)
+    for name in found.column_names:
+        table = table.set_column(table.column_names.index(name), name, found.column(name))
+    first = json.dumps([*deciding(choices), list(map(asdict, columns))])
+    return table.replace_schema_metadata({**found.schema.metadata, FIRST: first}), bad
+
+
+def known_kinds(table: pa.Table, choices: Choices) -> tuple[ColumnKind, ...] | None:
+    """Return the kinds of the columns of a table from `typed_first`; None for other tables."""
+    first = (table.schema.metadata or {}).get(FIRST)
+    if first is None:
+        return None
+    *decided, columns = json.loads(first)
+    same = decided == json.loads(json.dumps(deciding(choices)))
+    return tuple(ColumnKind(**each) for each in columns) if same else None
+
+
+def deciding(choices: Choices) -> list[Any]:
+    """Return the choices that decide the kinds of columns."""
+    return [dict(choices.kinds), choices.features, choices.label, choices.missing_values]
+
+
+def have_types(columns: Sequence[ColumnKind], table: pa.Table) -> bool:
+    """Whether numbers are floats and dates are timestamps."""
+    types = {kinds.NUMERIC: pa.float64(), kinds.DATE: cells.MICROSECONDS}
+    return all(types.get(each.kind) in (None, table.field(each.name).type) for each in columns)
+
+
+def typed_column(
+    column: ColumnKind, raw: Any, missing: Sequence[str]
+) -> tuple[Any, dict[int, str]]:
+    """Return a column with its type, and the reasons of bad cells by index."""
+    with naming(column.name):
+        if column.kind == kinds.NUMERIC:
+            values, faults = cells.numbers(raw, missing)
+            return pa.array(values), faults
+        if column.kind == kinds.DATE:
+            values, faults = date_cells(raw, column.form, missing)
+            moments = np.rint(np.nan_to_num(values) * 1e6).astype(np.int64)
+            return pa.array(moments, mask=np.isnan(values)).cast(cells.MICROSECONDS), faults
+        return cells.plain(raw), {}
+
+
+def shown_cell(cell: Any) -> str:
+    """Return a cell of pyarrow for a message."""
     try:
-        value = cell.as_py()
+        return shown(cell.as_py())
     except (ValueError, OverflowError):  # dates beyond those of Python
-        value = str(cell)
-    text = repr(value[: SHOWN + 1] if isinstance(value, str) else value)
-    return text if len(text) <= SHOWN + 2 else f"{text[:SHOWN]}..."
+        return shown(str(cell))
+
+
+# -- features --------------------------------------------------------------------------------------
 
 
 def encode_numbers(encoding: Encoding, numbers: Array) -> Array:

@@ -11,8 +11,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed.tables.cells import TableError
-from seqmed.tables.texts import cell_text
+from seqmed.tables.cells import TableError, cell_text
 
 ACCEPTED = (
     "a data frame of pandas or polars, a table of pyarrow, a list of dictionaries, a dictionary of "

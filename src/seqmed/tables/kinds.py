@@ -13,9 +13,8 @@ from pyarrow import compute, types
 
 from seqmed.arrays import Array
 from seqmed.tables import cells
-from seqmed.tables.cells import Levels
-from seqmed.tables.date_formats import FORMATS, date_format
-from seqmed.tables.texts import BOOLEANS
+from seqmed.tables.cells import BOOLEANS, Levels
+from seqmed.tables.dates import FORMATS, date_format
 
 NUMERIC, CATEGORICAL, TEXT, DATE, DROP = CHOICES = (
     "numeric", "categorical", "text", "date", "drop",

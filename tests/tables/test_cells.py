@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqmed.tables import cells
-from seqmed.tables import date_formats as dates
+from seqmed.tables import cells, dates
 from seqmed.tables.cells import TableError
 from tests.reference import table_cells as reference
 
@@ -45,14 +44,14 @@ def test_levels_are_those_of_the_reference(cell):
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_dates_are_those_of_the_reference(cell):
-    assert single(dates.dates, cell) == reference.date_of(cell)
+    assert single(dates.date_cells, cell) == reference.date_of(cell)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.lists(st.sampled_from(CELLS), min_size=1, max_size=12))
 def test_a_cell_does_not_depend_on_the_others(column):
     array = pa.array(column)
-    for function in (cells.numbers, dates.dates):
+    for function in (cells.numbers, dates.date_cells):
         values, bad = function(array)
         for place, cell in enumerate(column):
             alone, alone_bad = function(pa.array([cell]))
@@ -83,7 +82,7 @@ TYPED = {
 def test_one_cell_has_one_meaning_in_every_type(level):
     columns = [pa.array([value]) for value in TYPED[level]]
     numbers = {np.asarray(cells.numbers(column)[0]).tobytes() for column in columns}
-    times = {np.asarray(dates.dates(column, "%H:%M:%S")[0]).tobytes() for column in columns}
+    times = {np.asarray(dates.date_cells(column, "%H:%M:%S")[0]).tobytes() for column in columns}
     assert [cells.levels(column).texts for column in columns] == [[level]] * len(columns)
     assert [cells.strings(column) for column in columns] == [[level]] * len(columns)
     assert len(numbers) == len(times) == 1
@@ -99,7 +98,7 @@ def test_decimals_are_rounded_as_their_digits_are():
 
 def test_nanoseconds_are_cut_off_as_in_texts():
     moments = np.array([-1, 1, 999, -1001, 1_700_000_000_123_456_789], dtype="datetime64[ns]")
-    values, _ = dates.dates(pa.array(moments))
+    values, _ = dates.date_cells(pa.array(moments))
     expected = [moments[place].astype("datetime64[us]").astype(int) / 1e6 for place in range(5)]
     assert values.tolist() == expected
 
@@ -116,7 +115,7 @@ def test_formats_of_dates(form):
                for d in (1, 12, 28) for h in (0, 11, 12, 23)]  # fmt: skip
     texts = [moment.strftime(form) for moment in moments]
     texts += ["", None, "abc", "31.02.2024", "02/30/2024", "13/13/2024", "25:00", "10:61", "1.1.1"]
-    values, bad = dates.dates(pa.array(texts), form)
+    values, bad = dates.date_cells(pa.array(texts), form)
     for place, text in enumerate(texts):
         expected = reference.date_of(text, form)
         if text == "1.1.1":
@@ -127,7 +126,7 @@ def test_formats_of_dates(form):
 
 def test_names_of_months_do_not_depend_on_the_locale():
     texts = ["Sep 5, 2024", "sept. 5, 2024", "SEPTEMBER 5, 2024", "Okt 5, 2024"]
-    values, bad = dates.dates(pa.array(texts), "%b %d, %Y")
+    values, bad = dates.date_cells(pa.array(texts), "%b %d, %Y")
     assert values[:3].tolist() == [reference.date_of("2024-09-05")] * 3
     assert [*bad] == [3]
 
@@ -144,7 +143,7 @@ def test_marks_of_missing_cells_apply_to_every_type():
         "Unknown",
     ]
     for column in (["1900-01-01", "2024-01-01"], [dt.date(1900, 1, 1), dt.date(2024, 1, 1)]):
-        times, bad = dates.dates(pa.array(column), "", marked)
+        times, bad = dates.date_cells(pa.array(column), "", marked)
         assert np.isnan(times).tolist() == [True, False]
         assert not bad
 
@@ -158,7 +157,7 @@ TYPES = (
 @pytest.mark.parametrize("kind", TYPES, ids=str)
 def test_columns_without_cells(kind):
     for column in (pa.array([], kind), pa.chunked_array([], kind)):
-        assert cells.numbers(column)[0].shape == dates.dates(column)[0].shape == (0,)
+        assert cells.numbers(column)[0].shape == dates.date_cells(column)[0].shape == (0,)
         assert cells.levels(column).texts == cells.strings(column) == []
     column = pa.nulls(3, kind)
     assert np.isnan(cells.numbers(column)[0]).all()

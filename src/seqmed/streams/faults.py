@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-# Characters shown of a bad value, names in a list, and examples of bad rows for each reason.
-SHOWN, LISTED, EXAMPLES = 40, 10, 3
+from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE
+from seqmed.tables.dates import NOT_A_DATE
+
+# Examples of bad rows that are kept for each reason.
+EXAMPLES = 3
 
 FIELDS = "wrong number of fields"
 INVALID_TEXT = "invalid UTF-8"
@@ -17,9 +20,6 @@ JSON = "broken JSON"
 LABEL = "label of another type"
 LONG_CELL = "cell too long"
 NESTED = "not a single value"
-NOT_A_DATE = "not a date"
-NOT_A_NUMBER = "not a number"
-NOT_FINITE = "not finite or too large"
 QUOTES = "broken quotes or line end"
 
 # Expected value and remedy for each reason.
@@ -29,7 +29,7 @@ REMEDIES = {
     JSON: "one JSON object on every line: correct the line",
     LABEL: "a label of the same type as before: correct it, or start a new model with "
     "--label-type string",
-    LONG_CELL: "at most the bytes of --max-cell-bytes: raise this limit",
+    LONG_CELL: "at most 1 MiB: shorten the cell, or leave the column out of the file",
     NESTED: "a text, a number, true, false or null: correct the line",
     NOT_A_DATE: "a date in the format of the first batch: correct it, or make the model with "
     "--date COLUMN=FORMAT, --na WORD if it is a missing cell, --categorical or --drop",
@@ -116,20 +116,6 @@ class Skipped:
         kept = self.examples.setdefault(reason, [])
         if len(kept) < EXAMPLES:
             kept.append(bad)
-
-
-def shown(value: Any) -> str:
-    """Return a value for a message: on one line, and shortened."""
-    if isinstance(value, bytes):
-        value = value[: 4 * SHOWN].decode("utf-8", "replace")
-    text = repr(value[: SHOWN + 1] if isinstance(value, str) else value)
-    return text if len(text) <= SHOWN + 2 else f"{text[:SHOWN]}..."
-
-
-def listed(texts: Sequence[str]) -> str:
-    """Return texts separated by commas, shortened if there are many."""
-    more = f" and {len(texts) - LISTED} others" if len(texts) > LISTED else ""
-    return ", ".join(texts[:LISTED]) + more
 
 
 @contextmanager

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.streams.columns import levels
-from seqmed.streams.dialects import MISSING_WORDS, NUMBER
-from seqmed.streams.errors import LABEL, Fault, StreamError, shown
-from seqmed.streams.stored import read_stored, refuse_stored
-from seqmed.tables.texts import cell_text
+from seqmed.streams.dialects import NUMBER
+from seqmed.streams.faults import LABEL, Fault, StreamError
+from seqmed.streams.pieces import coded
+from seqmed.streams.positions import read_stored, refuse_stored
+from seqmed.tables.cells import MISSING_WORDS, cell_text
+from seqmed.tables.messages import shown
 
 WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,18}))(?:\.0*)?")
 INTEGER, BOOLEAN, STRING = LABEL_TYPES = ("integer", "boolean", "string")
@@ -33,8 +34,8 @@ class LabelColumn:
     Parameters
     ----------
     name : its name.
-    unlabeled : marker of unlabeled rows besides an empty cell, NA, NaN, null and None. None means
-        -1, as in the estimators; with the empty string only empty cells are unlabeled.
+    unlabeled : marker of unlabeled rows besides `MISSING_WORDS`. None means -1, as in the
+        estimators; with the empty string only empty cells are unlabeled.
     type : "integer", "boolean" or "string"; None to infer it from the first labels.
     """
 
@@ -76,7 +77,7 @@ class LabelColumn:
                     f"the model was made {fixed}: leave the option out, or start a new model."
                 )
 
-    def of_first(self, labels: Sequence[Labels]) -> LabelColumn:
+    def of_first(self, labels: Sequence[TextLabels]) -> LabelColumn:
         """Return the column with the type of the first labels; unchanged if there are none."""
         texts = {each.texts[code] for each in labels for code in np.unique(each.codes).tolist()}
         found = [text for text in texts if text is not None]
@@ -86,7 +87,7 @@ class LabelColumn:
             refuse_signs(found, self.name)
         return replace(self, type=label_type(found, self.name))
 
-    def values(self, labels: Sequence[Labels]) -> NDArray[np.object_]:
+    def values(self, labels: Sequence[TextLabels]) -> NDArray[np.object_]:
         """Return labels of one type, None for unlabeled rows, (n,)."""
         parts = []
         for each in labels:
@@ -96,7 +97,7 @@ class LabelColumn:
         return np.concatenate(parts)
 
 
-class Labels(NamedTuple):
+class TextLabels(NamedTuple):
     """Labels of consecutive rows as texts.
 
     Parameters
@@ -110,7 +111,7 @@ class Labels(NamedTuple):
     texts: list[str | None]
     signs: bool
 
-    def of(self, rows: NDArray[np.intp]) -> Labels:
+    def of(self, rows: NDArray[np.intp]) -> TextLabels:
         """Return the labels of some rows."""
         return self._replace(codes=self.codes[rows])
 
@@ -129,12 +130,12 @@ class Labels(NamedTuple):
         }
 
 
-def read_labels(cells: Any, column: LabelColumn) -> Labels:
+def labels_in(cells: Any, column: LabelColumn) -> TextLabels:
     """Return the labels in an array of cells."""
-    codes, values = levels(cells)
+    codes, values = coded(cells)
     texts = [label_text(value, column.unlabeled) for value in values]
     signs = any(label_text(value, "") == DEFAULT_MARKER for value in values)
-    return Labels(codes, texts, signs)
+    return TextLabels(codes, texts, signs)
 
 
 def label_text(value: Any, unlabeled: str | None) -> str | None:

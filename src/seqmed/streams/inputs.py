@@ -1,7 +1,11 @@
-"""Input files and pipes: their order, formats and bytes."""
+"""Input files and pipes: their order and formats, their bytes as UTF-8, and the limits on them.
+
+Limits are checked before memory is taken, except the size of a compressed record batch of Arrow.
+"""
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import os
@@ -11,11 +15,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqmed.streams.encodings import LONGEST_MARK, UTF8, Transcoded, encoding_of
-from seqmed.streams.errors import StreamError, listed, notice, refusing
-from seqmed.streams.limits import BLOCK, Allowance, Limits
+from seqmed.streams.faults import StreamError, notice, refusing
+from seqmed.tables.messages import listed
 
-FORMATS = ("csv", "tsv", "jsonl", "parquet", "feather", "npz")
+# Bytes read at once, of a text or of the values in a binary format; largest number of rows.
+BLOCK, MOST = 2**20, 2**13
+# Largest number of columns, and largest size of a row and of a cell in bytes.
+COLUMNS, ROW_BYTES, CELL_BYTES = 100_000, 2**24, 2**20
+# Largest ratio of decoded to stored bytes, and bytes that any input may expand to.
+EXPANSION, ALWAYS_ALLOWED = 200, 2**26
+
+PARQUET, ARROW = "parquet", "feather"
+FORMATS = ("csv", "tsv", "jsonl", PARQUET, ARROW)
 TEXT_FORMATS = ("csv", "tsv", "jsonl")
 SUFFIXES = {
     ".csv": "csv",
@@ -24,15 +35,23 @@ SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".feather": "feather",
-    ".arrow": "feather",
-    ".ipc": "feather",
-    ".npz": "npz",
+    ".parquet": PARQUET,
+    ".pq": PARQUET,
+    ".feather": ARROW,
+    ".arrow": ARROW,
+    ".ipc": ARROW,
 }
 STANDARD_INPUT = "-"
 HIDDEN = (".", "_")
+UTF8 = "utf-8"
+# Byte order marks besides that of UTF-8, longest first.
+MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+LONGEST_MARK = 4
 # Bytes that show the format or the encoding of an input.
 LONGEST_START = max(LONGEST_MARK, 6)
 
@@ -152,6 +171,9 @@ def is_readable(path: Path, kind: str | None) -> bool:
     return path.is_file() and not path.name.startswith(HIDDEN) and (kind is not None or known)
 
 
+# -- bytes -----------------------------------------------------------------------------------------
+
+
 class Bytes(NamedTuple):
     """An open file or pipe.
 
@@ -171,7 +193,7 @@ class Bytes(NamedTuple):
 
 
 @contextmanager
-def opened(source: Input, limits: Limits) -> Iterator[Bytes]:
+def opened(source: Input) -> Iterator[Bytes]:
     """Open a file or pipe, and decompress it if necessary."""
     if source.path is None:
         yield from_pipe(sys.stdin.buffer)
@@ -186,14 +208,14 @@ def opened(source: Input, limits: Limits) -> Iterator[Bytes]:
         with gzip.GzipFile(fileobj=handle) if source.compressed else handle as content:
             read: Callable[[int], bytes] = content.read
             if source.compressed:
-                read = counted(read, Allowance(limits, source.name, size).spend)
+                read = counting(read, Allowance(source.name, size).spend)
             with refusing(source.name, "text"):
                 start = content.read(LONGEST_START)
                 content.seek(0)
             yield Bytes(read, content.seek, lambda: min(handle.tell() / max(size, 1), 1.0), start)
 
 
-def counted(read: Callable[[int], bytes], count: Callable[[int], None]) -> Callable[[int], bytes]:
+def counting(read: Callable[[int], bytes], count: Callable[[int], None]) -> Callable[[int], bytes]:
     """Return a function like ``read`` that calls ``count`` with the number of bytes."""
 
     def read_and_count(size: int) -> bytes:
@@ -224,6 +246,9 @@ def from_pipe(handle: Any) -> Bytes:
     )
 
 
+# -- encodings -------------------------------------------------------------------------------------
+
+
 def as_utf8(content: Bytes, chosen: str | None, source: str) -> tuple[Bytes, str]:
     """Return a text as UTF-8, and its encoding.
 
@@ -238,3 +263,144 @@ def as_utf8(content: Bytes, chosen: str | None, source: str) -> tuple[Bytes, str
         return content, encoding
     text = Transcoded(content.read, lambda: content.seek(0), encoding, source)
     return Bytes(text.read, text.seek, content.fraction), encoding
+
+
+def known_encoding(name: str) -> str:
+    """Return the usual name of an encoding; refuse one that Python does not know."""
+    try:
+        "a".encode(name)  # refuses codecs that are not of text, such as zip
+        found = codecs.lookup(name).name
+    except (LookupError, ValueError, TypeError):
+        raise StreamError(
+            f"encoding={name!r} is not known, expected for example utf-8, cp1252, latin-1 or "
+            "utf-16: correct the name."
+        ) from None
+    return UTF8 if found == "utf-8-sig" else found
+
+
+def encoding_of(start: bytes, chosen: str | None, source: str) -> str:
+    """Return the encoding of a text, by its byte order mark, the user's choice or the default.
+
+    Parameters
+    ----------
+    start : the first bytes, at least `LONGEST_MARK` unless the text is shorter.
+    chosen : encoding that the user has chosen.
+    source : name of the text for messages.
+    """
+    if start.startswith(codecs.BOM_UTF8):
+        return UTF8
+    for mark, name in MARKS.items():
+        if start.startswith(mark):
+            return name
+    if chosen is not None:
+        return known_encoding(chosen)
+    if len(start) >= 2 and start[:2].count(0) == 1:
+        name = "utf-16-le" if start[1] == 0 else "utf-16-be"
+        raise StreamError(
+            f"{source} looks like UTF-16 without a byte order mark, expected UTF-8: name its "
+            f"encoding with --encoding {name}."
+        )
+    return UTF8
+
+
+def encodable(value: Any) -> bool:
+    """Whether a value can be encoded as UTF-8; JSON allows strings that cannot."""
+    if not isinstance(value, str) or value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class Transcoded:
+    """Bytes of a text in another encoding, read as UTF-8.
+
+    Parameters
+    ----------
+    read : returns at most the given number of bytes, none at the end.
+    rewind : moves to the beginning of the text.
+    encoding : encoding of the text.
+    source : name of the text for messages.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int], bytes],
+        rewind: Callable[[], object],
+        encoding: str,
+        source: str,
+    ):
+        self._read, self._rewind = read, rewind
+        self._encoding, self._source = encoding, source
+        self._begin()
+
+    def _begin(self) -> None:
+        self._decoder = codecs.getincrementaldecoder(self._encoding)()
+        self._ready, self._ended = b"", False
+
+    def read(self, size: int) -> bytes:
+        """Return at most ``size`` bytes of UTF-8, none at the end."""
+        while not self._ready and not self._ended:
+            block = self._read(size)
+            self._ended = not block
+            try:
+                text = self._decoder.decode(block, final=self._ended)
+                self._ready = text.encode()
+            except UnicodeError as error:
+                raise StreamError(
+                    f"{self._source} is not in {self._encoding} ({error.__class__.__name__}): name "
+                    "its encoding with --encoding, for example cp1252 or utf-8."
+                ) from None
+        taken, self._ready = self._ready[:size], self._ready[size:]
+        return taken
+
+    def seek(self, offset: int) -> None:
+        """Move to an offset in the bytes of UTF-8."""
+        self._rewind()
+        self._begin()
+        while offset:
+            taken = self.read(offset if offset < 2**20 else 2**20)
+            if not taken:
+                return
+            offset -= len(taken)
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+def check_limit(what: str, got: int, limit: int, source: str) -> None:
+    """Refuse an input that has more columns, or larger rows, than a limit allows."""
+    if got > limit:
+        raise StreamError(
+            f"{source} has {what.format(got)}, expected at most {limit}: check the file and its "
+            "format."
+        )
+
+
+class Allowance:
+    """Counts the decoded bytes of one input.
+
+    Parameters
+    ----------
+    source : name of the input for messages.
+    stored : size of the input in bytes.
+    """
+
+    def __init__(self, source: str, stored: int):
+        self.source = source
+        self._stored, self._decoded = stored, 0
+
+    def store(self, size: int) -> None:
+        """Add bytes that were read from a pipe, whose size is not known beforehand."""
+        self._stored += size
+
+    def spend(self, size: int) -> None:
+        """Count decoded bytes; refuse the input if there are too many."""
+        self._decoded += size
+        if self._decoded > max(ALWAYS_ALLOWED, EXPANSION * self._stored):
+            raise StreamError(
+                f"{self.source} expands to more than {EXPANSION} times its {self._stored} bytes: "
+                "check the file, or write it without compression."
+            )

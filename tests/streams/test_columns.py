@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +11,18 @@ import pytest
 from pyarrow import parquet
 
 from seqmed import SeqMED
-from seqmed.streams import LabelColumn, Stream, StreamError, StreamWarning, likely_typo
-from seqmed.tables.texts import cell_text
+from seqmed.streams import (
+    EncoderCheck,
+    LabelColumn,
+    Stream,
+    StreamError,
+    StreamWarning,
+    delimited,
+)
+from seqmed.streams import stream as stream_module
+from seqmed.tables import TableEncoder, TableError, cells, encoding, kinds
+from seqmed.tables.cells import cell_text
+from seqmed.tables.messages import likely_typo
 from tests.support.stream_files import (
     FORMATS,
     NumberCheck,
@@ -80,7 +91,7 @@ def test_json_rows_read_together_and_alone_are_the_same(tmp_path, monkeypatch):
     (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
 
     def cells(block):
-        monkeypatch.setattr("seqmed.streams.text.BLOCK", block)
+        monkeypatch.setattr("seqmed.streams.inputs.BLOCK", block)
         batches = list(Stream(tmp_path / "a.jsonl", batch_size=1))
         rows = [row for batch in batches for row in batch.table.to_pylist()]
         return [
@@ -99,8 +110,7 @@ def test_json_rows_read_together_and_alone_are_the_same(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("block", [64, 2**20])
 def test_the_first_batch_has_enough_rows_across_files(tmp_path, monkeypatch, kind, block):
-    for module in ("text", "numpy_archive", "columnar", "parquet", "files"):
-        monkeypatch.setattr(f"seqmed.streams.{module}.BLOCK", block)
+    monkeypatch.setattr("seqmed.streams.inputs.BLOCK", block)
     for place in range(5):
         part = {name: column[4 * place : 4 * place + 4] for name, column in COLUMNS.items()}
         write(tmp_path / f"{place}.{kind}", part)
@@ -114,6 +124,70 @@ def test_the_first_batch_has_enough_rows_across_files(tmp_path, monkeypatch, kin
         rest, later = read(tmp_path, batch_size=3, first_batch_size=10, **options)
         assert same_rows(rest, batches[place:])
         assert later.position == stream.position
+
+
+def test_the_first_batch_is_opened_parsed_and_typed_once(tmp_path, monkeypatch):
+    """Kinds are inferred once, and no cell is converted again by `fit` or `transform`."""
+    rows = "".join(f"{row / 7},w{row % 3},31.12.{2000 + row % 20},{row % 2}\n" for row in range(40))
+    path = write_csv(tmp_path / "a.csv", "a,t,d,y\n" + rows + "bad,w1,31.12.2000,0\n")
+    counts = Counter()
+
+    def counted(owner, name):
+        real = getattr(owner, name)
+
+        def call(*arguments, **named):
+            counts[name] += 1
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, call)
+
+    counted(stream_module, "opened")
+    counted(delimited.Records, "read")
+    counted(kinds, "infer")
+    counted(cells, "parsed_numbers")
+    counted(encoding, "date_cells")
+    encoder = TableEncoder(label="y")
+    stream = Stream(
+        path, label=LabelColumn("y"), check=EncoderCheck(lambda: encoder), on_error="skip",
+        label_required=True,
+    )  # fmt: skip
+    (batch,) = stream
+    features = encoder.fit(batch.table).transform(batch.table)
+    # the numbers of each of three columns are parsed to infer their kinds, and of one to be typed
+    assert counts == {
+        "opened": 1, "read": 1, "infer": 3, "parsed_numbers": 4, "date_cells": 1,
+    }  # fmt: skip
+    assert stream.skipped.counts == {"not a number": 1}
+    raw = pa.Table.from_pylist(
+        [dict(zip("atd", row.split(","), strict=False)) for row in rows.split()]
+    )
+    expected = TableEncoder().fit(raw)
+    assert encoder.encoding_.columns == expected.encoding_.columns
+    np.testing.assert_array_equal(features, expected.transform(raw))
+
+
+def test_a_table_is_typed_for_one_encoder_only(tmp_path):
+    """Another encoder, or one with other parameters, converts the cells itself."""
+    rows = [{"a": str(row % 7), "t": f"w{row % 3}"} for row in range(40)]
+    first = TableEncoder()
+    table, _ = first.typed_first(rows, first.decided_kinds(rows))
+    assert table.schema.field("a").type == pa.float64()
+    for other in (TableEncoder({"a": "categorical"}), TableEncoder(features=["t"])):
+        names = other.fit(table).get_feature_names_out().tolist()
+        assert names == other.fit(rows).get_feature_names_out().tolist()
+    changed = table.set_column(0, "a", pa.array(["x"] * 40))
+    with pytest.raises(TableError, match="'x' is not a number"):
+        first.fit(table).transform(changed)
+
+
+def test_a_row_with_bad_cells_in_used_and_other_columns_is_bad(tmp_path):
+    """The first batch is read before its columns are chosen: no fault hides another."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"t,a,y\n" + b"k,1,p\n" * 40 + b"\xff,\xff,p\n\xff,2,q\n")
+    batches, stream = read(path, on_error="skip")
+    assert joined(batches)[3] == [*range(1, 41), 42]
+    (bad,) = stream.skipped.examples["invalid UTF-8"]
+    assert (bad.fault.column, bad.fault.line) == ("a", 42)
 
 
 def test_a_larger_batch_is_not_made_smaller_and_few_rows_are_enough(tmp_path):
@@ -165,7 +239,7 @@ def test_a_few_bad_cells_do_not_make_a_column_another_kind(tmp_path):
     assert stream.skipped.total == 1
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
 def test_columns_that_are_not_there(tmp_path, kind):
     path = write(tmp_path / f"a.{kind}", COLUMNS)
     with pytest.raises(StreamError, match=r"has no column 'q' \(it has 'x0', 'x1', 'x2', 'y'\)"):
@@ -184,7 +258,7 @@ def test_other_columns_that_are_not_there(tmp_path, option):
 
 
 @pytest.mark.parametrize("batch_size", [5, 500])
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "feather", "npz"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "feather"])
 def test_later_files_must_have_the_columns_of_the_first(tmp_path, kind, batch_size):
     first = write(tmp_path / "a.csv", COLUMNS)
     less = {name: column for name, column in COLUMNS.items() if name != "x2"}
@@ -196,7 +270,7 @@ def test_later_files_must_have_the_columns_of_the_first(tmp_path, kind, batch_si
         with pytest.raises(StreamError, match=rf"b\.{kind} has no column 'x2'"):
             read([first, write(tmp_path / f"b.{kind}", less)], batch_size=batch_size)
     more = COLUMNS | {"x3": COLUMNS["x0"]}
-    if kind not in ("npz", "jsonl"):
+    if kind != "jsonl":
         with pytest.warns(StreamWarning, match=rf"b\.{kind}: .* ignored.*x3"):
             batches, _ = read([first, write(tmp_path / f"b.{kind}", more)], batch_size=batch_size)
         assert joined(batches)[0].tobytes() == MATRIX.tobytes() * 2
@@ -219,15 +293,11 @@ def test_numbers_stored_as_texts_are_numbers(tmp_path):
         assert joined(batches)[0].tobytes() == MATRIX.tobytes() * 2
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl", "npz"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
 def test_a_file_without_the_label_column_is_unlabeled(tmp_path, kind):
     first = write(tmp_path / "a.csv", COLUMNS)
     bare = {name: column for name, column in COLUMNS.items() if name != "y"}
-    second = tmp_path / f"b.{kind}"
-    if kind == "npz":
-        np.savez(second, X=MATRIX)
-    else:
-        write(second, bare)
+    second = write(tmp_path / f"b.{kind}", bare)
     for paths, labels in (
         ([first, second], COLUMNS["y"] + [None] * 23),
         ([second, first], [None] * 23 + COLUMNS["y"]),
@@ -262,11 +332,18 @@ def test_columns_that_are_kept_come_as_they_are(tmp_path):
         "y": ["p", "q"],
     }
     assert batch.X.tolist() == [[1.5], [2]]
-    (batch,), _ = read(write(tmp_path / "a.npz", COLUMNS), keep=["x1"])
+    (batch,), _ = read(write(tmp_path / "a.parquet", COLUMNS), keep=["x1"])
     assert batch.kept == {"x1": COLUMNS["x1"]}
 
 
 # -- labels ---------------------------------------------------------------------------------------
+
+
+def test_missing_words_are_those_of_cells_but_signs_may_be_classes(tmp_path):
+    words = [word for word in cells.MISSING_WORDS if word]
+    rows = "".join(f"1,{word}\n" for word in (*words, *cells.MISSING_SIGNS))
+    path = write_csv(tmp_path / "a.csv", "x,y\n" + rows)
+    assert labels_of(path) == [None] * len(words) + ["?", "-", "."]
 
 
 def test_a_class_is_the_same_however_it_is_written(tmp_path):
@@ -277,7 +354,6 @@ def test_a_class_is_the_same_however_it_is_written(tmp_path):
     )
     for name, y in (("c", [1, 2]), ("d", [1.0, None]), ("e", ["1", "2.0"])):
         parquet.write_table(pa.table({"x": [1.0, 2.0], "y": y}), tmp_path / f"{name}.parquet")
-    np.savez(tmp_path / "f.npz", X=[[1.0], [2.0]], y=[1.0, np.nan])
     paths = [
         tmp_path / name for name in ("a.csv", "b.jsonl", "c.parquet", "d.parquet", "e.parquet")
     ]

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc
 
-from seqmed.streams import LabelColumn, Limits, Stream, StreamError, StreamWarning, text
-from seqmed.streams.files import Bytes
-from seqmed.streams.grammar import Grammar
+from seqmed.streams import LabelColumn, Stream, StreamError, StreamWarning, inputs
+from seqmed.streams.dialects import Grammar
+from seqmed.streams.inputs import Bytes
+from seqmed.streams.pieces import Text
 from tests.support.stream_files import (
     FORMATS,
     TEXTS,
@@ -80,8 +81,7 @@ def check(stream):
 @pytest.mark.parametrize("kind", FORMATS)
 def test_damaged_files_are_read_or_refused(tmp_path, kind, on_error):
     columns = make_columns(40)
-    if kind != "npz":
-        columns["y"] = [f"class {label}" if label else None for label in columns["y"]]
+    columns["y"] = [f"class {label}" if label else None for label in columns["y"]]
     whole = write(tmp_path / f"whole.{kind}", columns)
     chance, refused, before = random.Random(f"{kind} {on_error}"), [], peak()
     for number in range(MUTANTS):
@@ -124,7 +124,7 @@ def test_records_do_not_depend_on_the_blocks_they_come_in(monkeypatch, delimiter
         assert final[: len(growing)] == growing
         assert (final == growing) == (content.rstrip(b"\r")[-1:] in (b"\n", b""))
         for block in (1, 2, 3, 7, 20):
-            monkeypatch.setattr(text, "BLOCK", block)
+            monkeypatch.setattr(inputs, "BLOCK", block)
             assert records(content, grammar, False) == final
             assert records(content, grammar, True) == growing
         monkeypatch.undo()
@@ -133,7 +133,7 @@ def test_records_do_not_depend_on_the_blocks_they_come_in(monkeypatch, delimiter
 def records(content, grammar, grows):
     """The records of a text, each with its line."""
     file = io.BytesIO(content)
-    source = text.Text(Bytes(file.read, file.seek, lambda: 0.0), "text", Limits(), grows)
+    source = Text(Bytes(file.read, file.seek, lambda: 0.0), "text", grows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StreamWarning)
         chunks = list(source.chunks(grammar.split, 1))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import io
 import json
 import os
 import subprocess
 import sys
 import threading
 import tracemalloc
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +18,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from seqmed import SeqLapMED, SeqMED
-from seqmed.streams import LabelColumn, Limits, Stream, StreamError, StreamWarning, delimited, text
+from seqmed.streams import LabelColumn, Stream, StreamError, StreamWarning, delimited, inputs
 from tests.support.stream_files import (
     FORMATS,
     TEXTS,
@@ -44,8 +42,7 @@ def read_text(tmp_path, content, name="data.csv", **options):
 
 def set_block(monkeypatch, block):
     """Let files be read in blocks of this many bytes."""
-    for module in ("text", "numpy_archive", "columnar", "parquet", "files"):
-        monkeypatch.setattr(f"seqmed.streams.{module}.BLOCK", block)
+    monkeypatch.setattr(inputs, "BLOCK", block)
 
 
 # -- every format ---------------------------------------------------------------------------------
@@ -92,7 +89,7 @@ def test_estimators_learn_the_batches(tmp_path, model):
 
 def test_files_follow_one_another_in_one_stream(tmp_path):
     """A folder is read in the order of names, batches go on from file to file, formats mix."""
-    order = ["a.csv", "b.parquet", "c.jsonl.gz", "d.npz"]
+    order = ["a.csv", "b.parquet", "c.jsonl.gz", "d.arrow"]
     for place, name in reversed(list(enumerate(order))):
         part = {key: column[5 * place : 5 * place + 5] for key, column in COLUMNS.items()}
         write(tmp_path / name, part)
@@ -239,21 +236,6 @@ def test_typed_columns_of_arrow_files(tmp_path):
         assert labels == ["1970-01-02", "1970-01-03", "1970-01-04"]
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_arrays_of_any_layout_and_type(tmp_path, save, order):
-    for X in (MATRIX, MATRIX.astype(np.float32), np.arange(69).reshape(23, 3)):
-        for y in (
-            np.arange(23) % 2,
-            np.array(["p", "", "qü"] * 7 + ["p", "p"]),
-            np.arange(23) % 2 == 0,
-        ):
-            save(tmp_path / "data.npz", X=np.asarray(X, order=order), y=y)
-            found, labels, _, _ = joined(read(tmp_path / "data.npz", batch_size=6)[0])
-            assert found.tolist() == X.astype(float).tolist()
-            assert labels == [None if label == "" else label for label in y.tolist()]
-
-
 def test_a_compressed_text_may_consist_of_several_members(tmp_path):
     data = as_bytes(COLUMNS, "csv")
     (tmp_path / "data.csv.gz").write_bytes(gzip.compress(data[:100]) + gzip.compress(data[100:]))
@@ -293,11 +275,10 @@ def test_rows_come_out_the_same_alone_and_together(tmp_path, monkeypatch, seed):
         return joined(batches), kept, stream.skipped
 
     (X, *rest), kept, skipped = rows()
-    for few, block in ((0, 2**20), (10**9, 2**20), (32, 100)):
-        monkeypatch.setattr(delimited, "FEW", few if few else 1)
-        monkeypatch.setattr(text, "BLOCK", block)
-        if few > 32:
-            monkeypatch.setattr(delimited.Rows, "_read_at_once", lambda *_: False)
+    for alone, block in ((True, 2**20), (False, 100), (True, 100)):
+        monkeypatch.setattr(inputs, "BLOCK", block)
+        if alone:
+            monkeypatch.setattr(delimited.Records, "_read_at_once", lambda *_: None)
         (again, *others), kept_again, skipped_again = rows()
         assert again.tobytes() == X.tobytes()
         assert others == rest
@@ -360,7 +341,7 @@ def test_standard_input(tmp_path, piped, kind, named):
     assert stream.fraction is None
 
 
-@pytest.mark.parametrize("kind", ["parquet", "npz", "csv.gz"])
+@pytest.mark.parametrize("kind", ["parquet", "csv.gz"])
 def test_what_cannot_come_through_a_pipe_is_refused(tmp_path, piped, kind):
     piped(write(tmp_path / f"data.{kind}", COLUMNS).read_bytes())
     with pytest.raises(StreamError, match=r"^standard input is"):
@@ -400,11 +381,7 @@ def test_a_named_pipe_is_read_among_files(tmp_path):
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_files_without_rows_have_no_batches(tmp_path, kind):
-    empty = {name: [] for name in COLUMNS}
-    if kind == "npz":
-        np.savez(tmp_path / "a.npz", X=np.zeros((0, 3)), y=np.zeros(0))
-    else:
-        write(tmp_path / f"a.{kind}", empty)
+    write(tmp_path / f"a.{kind}", {name: [] for name in COLUMNS})
     batches, stream = read(tmp_path)
     assert batches == []
     assert stream.check.features is None
@@ -433,7 +410,6 @@ def test_empty_texts(tmp_path):
         ("a.jsonl", b'{"\\ud800": 1, "y": 1}\n', "not UTF-8"),
         ("a.parquet", b"a,b\n1,2\n", "cannot be read as Parquet"),
         ("a.feather", b"a,b\n1,2\n", "cannot be read as Arrow"),
-        ("a.npz", b"a,b\n1,2\n", "cannot be read as a numpy archive"),
         ("a.txt", b"a,b\n1,2\n", "ends in '.txt'"),
         ("a.parquet.gz", b"", "ends in '.gz'"),
     ],
@@ -443,33 +419,6 @@ def test_files_that_are_not_what_their_names_say(tmp_path, name, content, messag
         read_text(tmp_path, content, name)
     assert str(tmp_path / name) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"data": MATRIX}, "expected arrays X and y"),
-        ({"X": MATRIX[:, 0]}, "expected a table"),
-        ({"X": MATRIX * 1j}, "expected a table"),
-        ({"X": MATRIX, "y": np.zeros(3)}, "expected a label for each of 23 rows"),
-        ({"X": MATRIX, "y": np.array([None] * 23)}, "cannot be read as a numpy archive"),
-        ({"X": np.zeros((3, 0))}, "cannot be read as a numpy archive"),
-    ],
-)
-def test_archives_of_other_arrays(tmp_path, arrays, message):
-    np.savez(tmp_path / "data.npz", **arrays)
-    with pytest.raises(StreamError, match=message):
-        read(tmp_path / "data.npz")
-
-
-def test_an_archive_whose_array_is_not_as_long_as_it_says(tmp_path):
-    file = io.BytesIO()
-    np.save(file, MATRIX)
-    for rows in (b"(22, 3)", b"(24, 3)", b"(23, 9)"):
-        with zipfile.ZipFile(tmp_path / "data.npz", "w") as archive:
-            archive.writestr("X.npy", file.getvalue().replace(b"(23, 3)", rows))
-        with pytest.raises(StreamError, match="bytes for shape"):
-            read(tmp_path / "data.npz", label=None)
 
 
 def test_labels_must_be_single_values(tmp_path):
@@ -513,27 +462,27 @@ def test_a_stream_is_read_once(tmp_path):
 
 
 def test_rows_without_end_are_refused(tmp_path, monkeypatch):
-    limits = Limits(row_bytes=1000)
-    monkeypatch.setattr(text, "BLOCK", 64)
+    monkeypatch.setattr(inputs, "ROW_BYTES", 1000)
+    monkeypatch.setattr(inputs, "BLOCK", 64)
     with pytest.raises(StreamError, match="line 3: no line end in 1000 bytes"):
-        read_text(tmp_path, "a,y\n1,p\n" + "1" * 5000, limits=limits)
-    batches, _ = read_text(tmp_path, "a,y\n1,p\n" + "\n" * 5000 + "2,q\n", limits=limits)
+        read_text(tmp_path, "a,y\n1,p\n" + "1" * 5000)
+    batches, _ = read_text(tmp_path, "a,y\n1,p\n" + "\n" * 5000 + "2,q\n")
     assert joined(batches)[1] == ["p", "q"]
-    batches, _ = read_text(tmp_path, "a,y\n" + "\n" * 5000 + "1,p\n", features=["a"], limits=limits)
+    batches, _ = read_text(tmp_path, "a,y\n" + "\n" * 5000 + "1,p\n", features=["a"])
     assert joined(batches)[0].tolist() == [[1]]
 
 
 @pytest.mark.parametrize("block", [64, 2**20])
 def test_a_quote_that_is_never_closed_costs_its_own_line(tmp_path, monkeypatch, block):
-    limits = Limits(row_bytes=1000)
-    monkeypatch.setattr(text, "BLOCK", block)
+    monkeypatch.setattr(inputs, "ROW_BYTES", 1000)
+    monkeypatch.setattr(inputs, "BLOCK", block)
     lines = [
         "a,y",
         *(f"{row},p" for row in range(50)),
         '50,"p',
         *(f"{row},q" for row in range(500)),
     ]
-    batches, stream = read_text(tmp_path, "\n".join(lines) + "\n", limits=limits, on_error="skip")
+    batches, stream = read_text(tmp_path, "\n".join(lines) + "\n", on_error="skip")
     assert joined(batches)[0].ravel().tolist() == [*range(50), *range(500)]
     assert stream.skipped.counts == {"broken quotes or line end": 1}
     assert stream.skipped.examples["broken quotes or line end"][0].fault.line == 52

@@ -1,20 +1,30 @@
-"""Records of a text, read block by block."""
+"""Rows of an input, piece by piece: the interface of all formats, and the records of a text."""
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import compute, types
 
-from seqmed.streams.errors import StreamError, notice, refusing
-from seqmed.streams.files import Bytes
-from seqmed.streams.limits import BLOCK, Limits, option
-from seqmed.streams.tables import Cells, Piece, Start, Wanted
+from seqmed.streams import inputs
+from seqmed.streams.faults import (
+    INVALID_TEXT,
+    LONG_CELL,
+    Fault,
+    StreamError,
+    notice,
+    refusing,
+)
+from seqmed.streams.inputs import Bytes, check_limit, encodable
+from seqmed.tables.messages import shown
 
 # Rows that are read first, to detect the dialect or the columns.
 SAMPLE = 100
@@ -25,6 +35,165 @@ Ends = NDArray[np.int64]
 Split = Callable[[bytes, bool], Ends]
 """Function of bytes and a flag that returns the end of each record, without blank lines. The flag
 means that no bytes follow; an incomplete last record is then included."""
+
+
+class Wanted(NamedTuple):
+    """The columns to read.
+
+    Parameters
+    ----------
+    columns : raw columns; None for all.
+    others : the label column, the border column and the columns to keep: their cells stay as they
+        are written.
+    """
+
+    columns: tuple[str, ...] | None = None
+    others: tuple[str, ...] = ()
+
+    def of(self, names: Sequence[str]) -> list[str]:
+        """Return the wanted columns among some, in their order."""
+        if self.columns is None:
+            return list(names)
+        chosen = {*self.columns, *self.others}
+        return [name for name in names if name in chosen]
+
+
+class Start(NamedTuple):
+    """Where to begin in a file: rows, bytes and lines before it; see `FilePosition`."""
+
+    rows: int = 0
+    offset: int = 0
+    lines: int = 0
+
+
+class Cells(NamedTuple):
+    """The values of consecutive rows.
+
+    Parameters
+    ----------
+    table : pyarrow table of the wanted columns that the file has, (n rows). A bad cell is null, and
+        so are all cells of a row that is bad as a whole.
+    faults : rows of bad cells and bad rows, in 0..n-1, with the fault. A row may have several.
+    """
+
+    table: Any
+    faults: list[tuple[int, Fault]]
+
+
+class Piece(NamedTuple):
+    """Consecutive rows of a file, including bad ones.
+
+    Parameters
+    ----------
+    read : function from the wanted columns to the values of the rows.
+    raw : the bytes that are hashed to recognise the rows of a text; none in binary formats.
+    ends : (n,) the end of every row in ``raw``; bytes after the last one belong to no row.
+    line_of : returns the first line of a row, None in formats without lines.
+    """
+
+    read: Callable[[Wanted], Cells]
+    raw: bytes
+    ends: NDArray[np.int64]
+    line_of: Callable[[int], int | None] = lambda place: None
+
+    def part(self, first: int, last: int) -> memoryview:
+        """Return the bytes of rows ``first`` to ``last - 1``, with those after the last row."""
+        start = self.ends[first - 1] if first else 0
+        stop = len(self.raw) if last == self.ends.size else self.ends[last - 1]
+        return memoryview(self.raw)[start:stop]
+
+
+class Table(Protocol):
+    """An open file or pipe.
+
+    Parameters
+    ----------
+    names : its columns, in order.
+    complete : whether these are all columns; JSON lines may have others later.
+    deferred : whether a last row without a line end was left for the next run.
+    """
+
+    names: tuple[str, ...]
+    complete: bool
+
+    @property
+    def deferred(self) -> bool: ...
+
+    def pieces(self, start: Start) -> Iterator[Piece]:
+        """Yield the rows from ``start`` to the end; nothing if the file has no row. Called once."""
+
+    def fraction(self) -> float:
+        """Return the approximate fraction of the file that has been read, 0 to 1."""
+
+
+def column_of(table: Any, name: str, size: int) -> Any:
+    """Return a column as one array, of nulls if the table does not have it."""
+    if name not in table.column_names:
+        return pa.nulls(size)
+    column = table.column(name)
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+
+
+def coded(column: Any) -> tuple[NDArray[np.intp], list[Any]]:
+    """Return the code of every cell, (n,), and the distinct values; the last one is None."""
+    if types.is_null(column.type):
+        return np.zeros(len(column), dtype=np.intp), [None]
+    if types.is_temporal(column.type):
+        column = column.cast(pa.string())
+    encoded = column.dictionary_encode()
+    values = [*encoded.dictionary.to_pylist(), None]
+    codes = np.asarray(encoded.indices.fill_null(len(values) - 1)).astype(np.intp)
+    return codes, values
+
+
+def decoded_texts(column: Any, name: str) -> tuple[Any, list[tuple[int, Fault]]]:
+    """Return a column of bytes as texts, null where they are too long or not UTF-8, and the faults.
+
+    Parameters
+    ----------
+    column : pyarrow array of binary values.
+    name : its name.
+    """
+    bad: dict[int, Fault] = {}
+    lengths = compute.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+    for row in np.flatnonzero(lengths > inputs.CELL_BYTES).tolist():
+        bad[row] = Fault(LONG_CELL, name, f"{lengths[row]} bytes")
+    try:
+        texts = column.cast(pa.string())
+    except pa.ArrowInvalid:
+        for row, value in enumerate(column.to_pylist()):
+            try:
+                None if value is None else value.decode()
+            except UnicodeDecodeError:
+                bad.setdefault(row, Fault(INVALID_TEXT, name, shown(value)))
+    if bad:
+        mask = np.zeros(len(column), dtype=bool)
+        mask[list(bad)] = True
+        texts = compute.if_else(pa.array(mask), None, column).cast(pa.string())
+    return texts, list(bad.items())
+
+
+def check_column_names(names: Sequence[str], source: str) -> tuple[str, ...]:
+    """Return the column names of a file; refuse duplicates and names that are not UTF-8."""
+    check_limit("{} columns", len(names), inputs.COLUMNS, source)
+    seen: set[str] = set()
+    for name in names:
+        if not encodable(name):
+            raise StreamError(
+                f"{source} has a column named {shown(name)}, which is not UTF-8: rename it."
+            )
+        if name in seen:
+            raise StreamError(
+                f"{source} has two columns named {shown(name)}, expected every name once: rename "
+                "one of them."
+            )
+        seen.add(name)
+    return tuple(names)
+
+
+# -- records of a text -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +229,13 @@ class Chunk:
 class Text:
     """A buffered reader of records.
 
+    A record is at most `inputs.ROW_BYTES` long. Only a file without line ends, or with a quote that
+    is never closed, has longer ones.
+
     Parameters
     ----------
     source : the open file, in UTF-8.
     name : name of the file in messages.
-    limits : the limit on the bytes of a row. Only a file without line ends, or with a quote that is
-        never closed, has longer rows.
     grows : whether more may be written to the file. Then a last record without a line end may be
         incomplete, and is left for the next run.
 
@@ -74,8 +244,8 @@ class Text:
     deferred : whether a last record was left for the next run.
     """
 
-    def __init__(self, source: Bytes, name: str, limits: Limits, grows: bool):
-        self.name, self.limits = name, limits
+    def __init__(self, source: Bytes, name: str, grows: bool):
+        self.name = name
         self.deferred = False
         self._grows = grows
         self.buffer = b""
@@ -88,7 +258,7 @@ class Text:
     def fill(self) -> None:
         """Read another block; as much as is buffered, so that long rows are read in linear time."""
         with refusing(self.name, "text"):
-            block = self._source.read(min(max(BLOCK, len(self.buffer)), self.limits.row_bytes))
+            block = self._source.read(min(max(inputs.BLOCK, len(self.buffer)), inputs.ROW_BYTES))
         self.at_end = not block
         self.buffer += block
 
@@ -115,7 +285,7 @@ class Text:
         """Return the first records that are in the buffer, at most ``count``."""
         last = self._ended or self._full
         blank = self._blank
-        ends = split(self.buffer[blank : max(self.limits.row_bytes, blank)], last)[:count] + blank
+        ends = split(self.buffer[blank : max(inputs.ROW_BYTES, blank)], last)[:count] + blank
         return Chunk(self.buffer[: ends[-1] if ends.size else 0], ends, 1)
 
     @property
@@ -128,7 +298,7 @@ class Text:
     @property
     def _full(self) -> bool:
         """Whether the buffer holds as much as a row may."""
-        return len(self.buffer) >= self.limits.row_bytes
+        return len(self.buffer) >= inputs.ROW_BYTES
 
     def has_records(self, split: Split) -> bool:
         """Return whether there is a record, or more bytes than are buffered."""
@@ -158,10 +328,10 @@ class Text:
 
         A record that is too long is cut at the end of its first line.
         """
-        longest = self.limits.row_bytes
+        longest = inputs.ROW_BYTES
         while self.buffer or not self.at_end:
             blank = self._blank
-            if blank > BLOCK:
+            if blank > inputs.BLOCK:
                 raw = self.take(blank)
                 yield Chunk(raw, np.zeros(0, dtype=np.int64), line)
                 line += raw.count(b"\n")
@@ -171,7 +341,7 @@ class Text:
             if (ends[0] if ends.size else size) > longest:
                 ends = split(self.buffer[:longest], True)[:1]
                 size = int(ends[-1]) if ends.size else longest
-            elif ends.size and not (self._ended and size <= 2 * BLOCK):
+            elif ends.size and not (self._ended and size <= 2 * inputs.BLOCK):
                 size = int(ends[-1])
             elif not self._ended:
                 if self.at_end:
@@ -185,18 +355,17 @@ class Text:
 
     def _refuse_endless(self, line: int) -> None:
         """Refuse a text whose next line is longer than a row may be, before it is split."""
-        longest = self.limits.row_bytes
+        longest = inputs.ROW_BYTES
         if len(self.buffer) > longest and self.buffer.find(b"\n", 0, longest) < 0:
             raise StreamError(
                 f"{self.name}, line {line}: no line end in {longest} bytes, expected rows: check "
-                "the format, convert the line ends, or raise the limit with "
-                f"{option('row_bytes')}."
+                "the format, or convert the line ends."
             )
 
     def _next_ends(self, split: Split) -> Ends:
         """Return the ends of the next records: of one block, if it holds any."""
-        if len(self.buffer) > 2 * BLOCK:
-            ends = split(self.buffer[:BLOCK], False)
+        if len(self.buffer) > 2 * inputs.BLOCK:
+            ends = split(self.buffer[: inputs.BLOCK], False)
             if ends.size:
                 return ends
         return split(self.buffer, self._ended)

@@ -1,0 +1,238 @@
+"""Rows that are learned or predicted together: where a batch ends, and its parts as one table."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import compute, types
+
+from seqmed.streams.faults import notice
+from seqmed.streams.label_column import LabelColumn, TextLabels
+from seqmed.streams.pieces import coded
+from seqmed.streams.positions import Position
+from seqmed.tables.cells import cell_text
+from seqmed.tables.messages import shown
+
+# Recent values of the border column that are compared, to warn of rows that are not sorted.
+REMEMBERED = 1000
+
+
+class StreamBatch(NamedTuple):
+    """Rows to be learned or predicted together.
+
+    Parameters
+    ----------
+    table : pyarrow table of raw columns, (n rows), without the label column. Cells of CSV are
+        texts, null if empty; those of other formats have their types.
+    y : (n,) object array of labels of one type, None for unlabeled rows; None without a label
+        column.
+    file, row : (n,) the origin of each row: an index in `Stream.names`, and the number of the row
+        in the file, from 1, without the header.
+    kept : the columns of ``keep`` by name, n values each.
+    position : position after the batch; save it with the model to resume.
+    skipped : bad rows skipped so far.
+    """
+
+    table: Any
+    y: NDArray[np.object_] | None
+    file: NDArray[np.intp]
+    row: NDArray[np.int64]
+    kept: dict[str, list[Any]]
+    position: Position
+    skipped: int
+
+    @property
+    def labeled(self) -> NDArray[np.bool_]:
+        """A mask (n,) of the rows that have a label."""
+        if self.y is None:
+            return np.zeros(self.row.size, dtype=bool)
+        return np.array([label is not None for label in self.y], dtype=bool)
+
+
+class Part(NamedTuple):
+    """Good rows of one piece for the next batch.
+
+    Parameters
+    ----------
+    table : pyarrow table of raw columns, (n rows).
+    kept : the columns to return unchanged by name, n values each.
+    labels : labels of the rows; None without a label column.
+    file : index of the input.
+    rows : (n,) numbers of the rows in the file, from 1.
+    """
+
+    table: Any
+    kept: dict[str, list[Any]]
+    labels: TextLabels | None
+    file: int
+    rows: NDArray[np.int64]
+
+
+def as_batch(
+    parts: Sequence[Part], label: LabelColumn | None, position: Position, skipped: int
+) -> StreamBatch:
+    """Return parts as one batch; ``position`` and ``skipped`` are those after it."""
+    y = None
+    if label is not None:
+        y = label.values([part.labels for part in parts if part.labels is not None])
+    return StreamBatch(
+        stacked([part.table for part in parts]),
+        y,
+        np.concatenate([np.full(part.rows.size, part.file) for part in parts]),
+        np.concatenate([part.rows for part in parts]),
+        {name: [value for part in parts for value in part.kept[name]] for name in parts[0].kept},
+        position,
+        skipped,
+    )
+
+
+# -- borders ---------------------------------------------------------------------------------------
+
+
+class Borders:
+    """Cuts rows into batches.
+
+    Parameters
+    ----------
+    batch_by : a column; a batch ends where its value changes. None for no such column.
+    batch_size : largest number of rows in a batch; None for no limit.
+    first : smallest number of rows in the first batch.
+    warn : whether to warn of a value that occurs again.
+
+    Attributes
+    ----------
+    held : rows of the current batch, counted by the caller.
+    """
+
+    def __init__(self, batch_by: str | None, batch_size: int | None, first: int, warn: bool = True):
+        self._column, self._batch_size, self._first = batch_by, batch_size, first
+        self._recent: deque[str | None] = deque(maxlen=REMEMBERED)
+        self._warn = warn
+        self.held = 0
+
+    def next_batch(self) -> None:
+        """Begin another batch."""
+        self.held = self._first = 0
+
+    def cut(
+        self, cells: Any, good: NDArray[np.intp], name: str
+    ) -> Iterator[NDArray[np.intp] | None]:
+        """Yield rows for the current batch, and None where it is complete.
+
+        Parameters
+        ----------
+        cells : array of the border column, ignored if there is none.
+        good : the rows that may be used.
+        name : name of the input in messages.
+        """
+        for key, run in self._runs(cells, good):
+            if self._changes(key, name) and self.held and self.held >= self._first:
+                yield None
+            while run.size:
+                free = run.size
+                if self._batch_size is not None:
+                    free = max(self._batch_size, self._first) - self.held
+                rows, run = run[:free], run[free:]
+                yield rows
+                if self._batch_size and self.held >= max(self._batch_size, self._first):
+                    yield None
+
+    def _runs(
+        self, cells: Any, good: NDArray[np.intp]
+    ) -> Iterator[tuple[str | None, NDArray[np.intp]]]:
+        """Yield the good rows, split where the value of the column changes."""
+        if not good.size:
+            return
+        if self._column is None:
+            yield None, good
+            return
+        codes, values = coded(cells)
+        keys = [cell_text(value) for value in values]
+        distinct = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+        codes = np.array([distinct[key] for key in keys])[codes][good]
+        for run in np.split(np.arange(good.size), np.flatnonzero(np.diff(codes)) + 1):
+            yield list(distinct)[codes[run[0]]], good[run]
+
+    def _changes(self, key: str | None, name: str) -> bool:
+        """Whether a value of the column differs from the one before."""
+        if self._column is None or (self._recent and key == self._recent[-1]):
+            return False
+        if key in self._recent and self._warn:
+            self._warn = False
+            notice(
+                f"{name}: {shown(key)} occurs again in column {self._column!r} and begins another "
+                "batch: sort the rows by this column to have one batch for each value."
+            )
+        self._recent.append(key)
+        return True
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def selected_rows(table: Any, rows: NDArray[np.intp]) -> Any:
+    """Return some rows of a table, without a copy if they follow one another."""
+    if rows.size and rows[-1] - rows[0] + 1 == rows.size:
+        return table.slice(int(rows[0]), rows.size)
+    return table.take(pa.array(rows))
+
+
+def stacked(tables: Sequence[Any]) -> Any:
+    """Return the rows of some tables as one.
+
+    The columns are those of all tables, null where a table does not have them. A column of
+    integers and floats is one of floats; other columns of several types become texts. Metadata are
+    those of the first table.
+    """
+    first = tables[0].schema
+    if all(table.schema.equals(first) for table in tables[1:]):
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+    names = dict.fromkeys(name for table in tables for name in table.column_names)
+    kinds: dict[str, set[Any]] = {name: set() for name in names}
+    for table in tables:
+        for field in table.schema:
+            if not types.is_null(field.type):
+                kinds[field.name].add(field.type)
+    columns = []
+    for name in names:
+        kind = common_type(kinds[name])
+        arrays = [
+            as_type(chunk, kind)
+            for table in tables
+            for chunk in (
+                table.column(name).chunks
+                if name in table.column_names
+                else [pa.nulls(table.num_rows)]
+            )
+        ]
+        columns.append(pa.chunked_array(arrays, kind))
+    return pa.table(columns, names=list(names)).replace_schema_metadata(first.metadata)
+
+
+def common_type(kinds: set[Any]) -> Any:
+    """Return the type of a column that has cells of some types."""
+    if len(kinds) <= 1:
+        return next(iter(kinds), pa.null())
+    if all(types.is_integer(kind) for kind in kinds) and pa.uint64() not in kinds:
+        return pa.int64()
+    if all(types.is_floating(kind) or types.is_integer(kind) for kind in kinds):
+        return pa.float64()  # large integers are rounded
+    return pa.string()
+
+
+def as_type(column: Any, kind: Any) -> Any:
+    """Return a column in the common type of several; see `cell_text` for texts."""
+    if column.type == kind:
+        return column
+    if types.is_null(column.type):
+        return pa.nulls(len(column), kind)
+    if not types.is_string(kind):
+        return column.cast(kind, safe=False)
+    codes, values = coded(column)
+    texts = pa.array([cell_text(value) for value in values], pa.string())
+    return compute.take(texts, pa.array(codes))
