@@ -123,7 +123,6 @@ def test_the_same_choices_again_are_accepted(tmp_path):
         (("--mixture", "2"), "mixture"),
         (("--graph-memory", "1"), "graph_memory"),
         (("--C", "0.5", "--param", "slack_shape=1"), "C=0.5, expected C > slack_shape=1"),
-        (("--param", "bias_variance=1"), "bias='auto' requires bias_variance=inf"),
         (("--features", "a,z"), "no column 'z'"),
         (("--drop", "a", "--features", "a"), "named twice"),
     ],

@@ -232,12 +232,11 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("kernel", ["tfidf", "dcm"])
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_words_from_a_count_vectorizer(estimator, kernel):
+def test_words_from_a_count_vectorizer(estimator):
     texts = TEXTS["ham"] + TEXTS["spam"]
     labels = ["ham"] * 4 + ["spam"] * 4
-    pipeline = make_pipeline(CountVectorizer(), estimator(kernel=kernel)).fit(texts, labels)
+    pipeline = make_pipeline(CountVectorizer(), estimator(kernel="tfidf")).fit(texts, labels)
     assert pipeline.predict(["the lunch report", "cheap free offer"]).tolist() == ["ham", "spam"]
 
 

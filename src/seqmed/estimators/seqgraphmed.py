@@ -48,13 +48,10 @@ class SeqGraphMED(GraphClassifier):
 
     Parameters
     ----------
-    estimator : classifier or None, default=None
-        Margin expert. None is a `SeqMED` with the `class_weight`, `forgetting` and `random_state`
-        of this classifier. Any classifier with `partial_fit`, and `decision_function` or
-        `predict_proba`, is accepted; it uses its own parameters. A classifier that has a parameter
-        `unlabeled` receives all rows; a `SeqMED` uses the unlabeled ones only to measure its
-        kernel. All other classifiers receive only the labeled rows. The estimator is copied; the
-        fitted copy is `estimator_`.
+    estimator : SeqMED, SeqLapMED or None, default=None
+        Carries the parameters of the margin expert. None is a `SeqMED` with the `class_weight`,
+        `forgetting` and `random_state` of this classifier. The estimator is not fitted; the fitted
+        margin expert is `estimator_`.
     graph_memory : int >= 2, default=10000
         Largest number of rows kept for the graph. At most half of them are labeled.
     n_neighbors : int >= 1, default=10
@@ -62,16 +59,14 @@ class SeqGraphMED(GraphClassifier):
     alpha : float in [0, 1), default=0.97
         Weight of the neighbours relative to a row's own label.
     metric : {"auto", "euclidean", "cosine"} or callable, default="auto"
-        Distance of two rows in the graph. "auto" is the distance of the estimator's kernel if the
-        estimator is a `SeqMED` or `SeqLapMED` with a kernel other than "auto", "rbf" and
-        "linear". Otherwise it is "euclidean" for dense rows and "cosine" for sparse rows. A
+        Distance of two rows in the graph. "auto" is the distance of the estimator's kernel, if this
+        is not "auto", "rbf" or "linear". Otherwise it is "euclidean" for dense rows and "cosine" for sparse rows. A
         callable is a kernel: it maps arrays of shape (n, p) and (m, p) to an (n, m) matrix k, and
         the squared distance is ``k(x, x) + k(x', x') - 2 k(x, x')``. The metric used is `metric_`.
     scale : "auto" or None, default="auto"
         Whether columns are divided by their scales. "auto" does so with dense rows if the typical
         deviations of the columns differ by more than a factor of ten, the distance is "euclidean",
-        and the estimator is a `SeqMED` or `SeqLapMED` with ``kernel="rbf"`` or "auto" and
-        ``gamma="scale"``. The scales are measured again whenever the number of rows has doubled.
+        and the estimator has ``kernel="rbf"`` or "auto" and ``gamma="scale"``. The scales are measured again whenever the number of rows has doubled.
         None never scales. The scales used are `scale_`.
     mixture : "evidence" or float in [0, 1], default="evidence"
         Weight of the graph. "evidence" is the posterior mean of the weight, given the recorded
@@ -82,8 +77,7 @@ class SeqGraphMED(GraphClassifier):
         Whether classes with more labels are favoured. "evidence" favours them if this predicts the
         recorded labels better, which raises accuracy and lowers the recall of rare classes.
         "uniform" does not favour them. "auto" is "uniform" with ``class_weight="balanced"``, and
-        "evidence" otherwise. Only scores of a `SeqMED` or `SeqLapMED` with ``bias="auto"`` are
-        adjusted.
+        "evidence" otherwise. Only scores of an estimator with ``bias="auto"`` are adjusted.
     unlabeled : object, default=-1
         Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
     forgetting : "auto" or float in (0, 1], default="auto"
@@ -96,8 +90,8 @@ class SeqGraphMED(GraphClassifier):
     class_weight : {"balanced"}, dict or None, default=None
         Weights of the classes. A dict maps classes to weights > 0, which multiply C in the margin
         expert and the scores of the graph expert. "balanced" gives rare classes more weight in the
-        margin expert only. It is passed to an estimator that is a `SeqMED` or `SeqLapMED` with
-        ``class_weight=None``. With any other estimator it must be None.
+        margin expert only. With an estimator that has a ``class_weight`` of its own it must be
+        None.
     random_state : int, RandomState instance or None, default=None
         Seed of the choice of kept rows, of the order of the rows in `fit`, and of an estimator
         with ``random_state=None``.
@@ -112,8 +106,9 @@ class SeqGraphMED(GraphClassifier):
         Column names. Only available if the first batch has column names that are all strings.
     n_batches_ : int
         Number of batches learned; `fit` counts as one.
-    estimator_ : classifier
-        Fitted margin expert. Its rows are divided by `scale_`.
+    estimator_ : SeqMED or SeqLapMED
+        The margin expert as a fitted classifier, made anew at every access. Its rows are divided by
+        `scale_`. Its probabilities are not calibrated by the stream.
     graph_weight_ : float in [0, 1]
         Weight of the graph.
     expert_weights_ : dict of str to float
@@ -127,7 +122,7 @@ class SeqGraphMED(GraphClassifier):
     metric_ : {"euclidean", "cosine"} or Kernel
         Distance of the graph.
     duality_gap_ : float
-        Largest duality gap of the last batch of a `SeqMED` or `SeqLapMED`; NaN if there was none.
+        Largest duality gap of the margin expert in the last batch; NaN if there was none.
     n_iter_ : int
         Number of conjugate gradient iterations of the last batch.
     update_info_ : MixtureInfo
@@ -141,15 +136,14 @@ class SeqGraphMED(GraphClassifier):
     Notes
     -----
     `fit` shuffles the rows and learns them in mini-batches, all at once if the estimator learns
-    from unlabeled rows. The memory of the graph is bounded; that of a `SeqMED` is bounded by its
-    ``budget``.
+    from unlabeled rows. The memory of the graph is bounded; that of the margin expert is bounded by
+    its ``budget``.
 
-    `retract` applies to labeled rows in the window of the margin expert, which must be a `SeqMED`
-    or `SeqLapMED`.
+    `retract` applies to labeled rows in the window of the margin expert.
 
     All parameters but `graph_memory`, `n_neighbors`, `alpha`, `metric`, `scale` and the type of the
-    estimator may change between batches with `set_params`. Parameters of a `SeqMED` or `SeqLapMED`
-    may change if these classifiers allow it; those of other estimators may not.
+    estimator may change between batches with `set_params`. Parameters of the estimator may
+    change if `SeqMED` or `SeqLapMED` allows it.
 
     References
     ----------
@@ -279,6 +273,15 @@ class SeqGraphMED(GraphClassifier):
         parameters = given.get_params(deep=False)
         return type(given)(**{**parameters, "class_weight": self.class_weight})
 
+    def _learned_template(self) -> SequentialClassifier:
+        """Return an estimator with the parameters of the margin expert so far."""
+        fixed, prefix = self._started.fixed, "estimator__"
+        (kind,) = (each for each in MARGIN_CLASSIFIERS if each.__name__ == fixed["estimator"])
+        given = SeqMED() if self.estimator is None else self.estimator
+        others = given.get_params(deep=False) if type(given) is kind else {}
+        nested = {name: fixed[prefix + name] for name in kind._fixed_parameters}
+        return kind(**{**others, **nested})
+
     def _check_combinations(self) -> None:
         self._template()._check_parameters(None)
 
@@ -392,9 +395,8 @@ class SeqGraphMED(GraphClassifier):
     def estimator_(self) -> SequentialClassifier:
         """The margin expert as a fitted classifier; its rows are divided by `scale_`."""
         model = self._snapshot()
-        state, template = model._state, model._template()
-        view = type(template)(**template.get_params(deep=False))
-        view._started = Started(model._started.sparse, template._fixed())
+        state, view = model._state, model._learned_template()
+        view._started = Started(model._started.sparse, view._fixed())
         view.n_features_in_ = model.n_features_in_
         assert state.margin_info is not None
         view._commit(state.margin, state.margin_info, model.classes_)

@@ -36,7 +36,7 @@ __all__ = [
 
 AnyPath = str | os.PathLike[str]
 
-FORMAT = 1
+FORMAT = 2
 # Remedy for a file with a valid checksum and invalid content.
 ADVICE = (
     " Its checksum is valid, so it was written by another program or a newer version: use a file "
@@ -217,7 +217,7 @@ def open_header(content: bytes) -> tuple[dict[str, Any], Tensors]:
     if type(version) is not int or version != FORMAT:
         raise ValueError(
             f"it is of format {version!r}, written by seqmed {header.get('library')!r}, expected "
-            f"format {FORMAT}: install that version, or a newer one"
+            f"format {FORMAT}: read it with the version that wrote it, or learn the model again"
         )
     check_fields(header, HEADER, "header")
     check_fields(header["about"], ABOUT, "header")

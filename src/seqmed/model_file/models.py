@@ -85,10 +85,7 @@ def refuse_code(value: Any, where: str) -> None:
     if hasattr(value, "saving_remedy"):
         remedy = value.saving_remedy
     elif isinstance(value, BaseEstimator) and is_classifier(value):
-        remedy = (
-            f"Expected {' or '.join(kind.__name__ for kind in MARGINS)}: use one of these as the "
-            "estimator, or save the model with skops."
-        )
+        remedy = f"Expected {' or '.join(kind.__name__ for kind in MARGINS)}: use one of these."
     elif isinstance(value, BaseEstimator):
         remedy = (
             f"Expected {', '.join(CLASSES)}: transform the rows beforehand or by one of "
