@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from seqmed import calibration, covariance, update, window
 from seqmed.arrays import Array, Indices, Mask, Points, no_rows, take_rows
-from seqmed.batch import Batch, Rows, UpdateInfo
+from seqmed.batch import Batch, UpdateInfo
 from seqmed.calibration import Calibration
 from seqmed.callers import callers_level
 from seqmed.classes import UNLABELED, ClassCounts, no_classes
@@ -29,6 +29,7 @@ from seqmed.graph.laplacian import GraphParameters
 from seqmed.kernels import Kernel, Precomputed
 from seqmed.kernels.bounded import check_overflow
 from seqmed.posterior import Posterior
+from seqmed.rows import Rows
 from seqmed.settings import Settings
 from seqmed.threads import threads_for, threads_to_score
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from seqmed.arrays import Array, Indices, Mask, Points
-from seqmed.batch import Rows
 from seqmed.classes import UNLABELED, ClassCounts, no_classes
 from seqmed.graph import propagation
 from seqmed.graph.graph_state import GraphState
 from seqmed.graph.propagation import GraphInfo
+from seqmed.rows import Rows
 from seqmed.threads import one_thread
 
 

@@ -15,7 +15,6 @@ from sklearn.utils._param_validation import make_constraint
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
 from seqmed.arrays import Array, Indices, Mask, Points, take_rows
-from seqmed.batch import Rows
 from seqmed.callers import callers_level
 from seqmed.classes import UNLABELED, moved
 from seqmed.estimators.validation import MatrixLike, check_weights, checked_rows, in_format
@@ -29,6 +28,7 @@ from seqmed.labels import (
     split_labels,
     with_labels,
 )
+from seqmed.rows import Rows
 
 
 @cache

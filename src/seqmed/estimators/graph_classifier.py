@@ -13,13 +13,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import uncertainty
 from seqmed.arrays import Points
-from seqmed.batch import Rows
 from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.batch_validation import ClassifiedRows
 from seqmed.graph import propagation
 from seqmed.graph.graph_state import GraphState, empty_graph
 from seqmed.graph.metrics import make_metric
 from seqmed.kernels import Kernel, make_kernel
+from seqmed.rows import Rows
 from seqmed.uncertainty import Uncertainty
 
 DEFAULT_GRAPH_MEMORY = 10_000

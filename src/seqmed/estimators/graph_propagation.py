@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from seqmed import propagation_state
 from seqmed.arrays import Array, Indices, Points
-from seqmed.batch import Rows
 from seqmed.calibration import with_unseen
 from seqmed.estimators.batch_validation import ClassifiedRows
 from seqmed.estimators.graph_classifier import DEFAULT_GRAPH_MEMORY, GraphClassifier
@@ -20,6 +19,7 @@ from seqmed.graph.propagation import GraphInfo
 from seqmed.kernels import Kernel
 from seqmed.late_rows import KeptLabels
 from seqmed.propagation_state import PropagationState
+from seqmed.rows import Rows
 
 
 class GraphPropagation(GraphClassifier):

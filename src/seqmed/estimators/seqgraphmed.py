@@ -12,7 +12,6 @@ from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed.arrays import Array, Indices, Points
-from seqmed.batch import Rows
 from seqmed.calibration import with_unseen
 from seqmed.estimators.batch_validation import ClassifiedRows, Started
 from seqmed.estimators.graph_classifier import DEFAULT_GRAPH_MEMORY, GraphClassifier
@@ -27,6 +26,7 @@ from seqmed.mixture import column_scales
 from seqmed.mixture import state as mixture_state
 from seqmed.mixture import update as mixture_update
 from seqmed.mixture.state import MixtureInfo, MixtureParameters, MixtureState
+from seqmed.rows import Rows
 
 MARGIN_CLASSIFIERS = (SeqMED, SeqLapMED)
 # Kernels with which the graph uses Euclidean distances.
@@ -61,13 +61,15 @@ class SeqGraphMED(GraphClassifier):
     metric : {"auto", "euclidean", "cosine"} or callable, default="auto"
         Distance of two rows in the graph. "auto" is the distance of the estimator's kernel, if this
         is not "auto", "rbf" or "linear". Otherwise it is "euclidean" for dense rows and "cosine"
-        for sparse rows. A callable is a kernel: it maps arrays of shape (n, p) and (m, p) to an (n, m) matrix k, and
-        the squared distance is ``k(x, x) + k(x', x') - 2 k(x, x')``. The metric used is `metric_`.
+        for sparse rows. A callable is a kernel: it maps arrays of shape (n, p) and (m, p) to an (n,
+        m) matrix k, and the squared distance is ``k(x, x) + k(x', x') - 2 k(x, x')``. The metric
+        used is `metric_`.
     scale : "auto" or None, default="auto"
         Whether columns are divided by their scales. "auto" does so with dense rows if the typical
         deviations of the columns differ by more than a factor of ten, the distance is "euclidean",
         and the estimator has ``kernel="rbf"`` or "auto" and ``gamma="scale"``. The scales are
-        measured again whenever the number of rows has doubled. None never scales. The scales used are `scale_`.
+        measured again whenever the number of rows has doubled. None never scales. The scales used
+        are `scale_`.
     mixture : "evidence" or float in [0, 1], default="evidence"
         Weight of the graph. "evidence" is the posterior mean of the weight, given the recorded
         scores and a prior that favours the margin expert. The linear expert is added if this

@@ -12,7 +12,7 @@ import numpy as np
 
 from seqmed import margin_state
 from seqmed.arrays import Array, Points, found_among, no_indices, stack
-from seqmed.batch import Rows, UpdateInfo
+from seqmed.batch import UpdateInfo
 from seqmed.classes import UNLABELED
 from seqmed.graph import propagation
 from seqmed.graph.propagation import GraphInfo
@@ -24,6 +24,7 @@ from seqmed.mixture.recent_rows import RecentRows
 from seqmed.mixture.record import RECORD
 from seqmed.mixture.refitted import RefittedExpert
 from seqmed.mixture.state import MixtureParameters, MixtureState, measured_scales_of
+from seqmed.rows import Rows
 
 
 def restarted(

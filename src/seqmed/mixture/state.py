@@ -8,7 +8,7 @@ import numpy as np
 
 from seqmed import margin_state
 from seqmed.arrays import Array, Indices, Mask, Points, no_rows, take_rows
-from seqmed.batch import Rows, UpdateInfo
+from seqmed.batch import UpdateInfo
 from seqmed.classes import ClassCounts, moved, no_classes
 from seqmed.graph import propagation
 from seqmed.graph.graph_state import GraphState
@@ -31,6 +31,7 @@ from seqmed.mixture.record import (
 )
 from seqmed.mixture.refitted import REFITTED, RefittedExpert
 from seqmed.mixture.weighting import Choice
+from seqmed.rows import Rows
 
 # Number of unlabeled rows on which the scales of the scores are measured.
 PROBES = 50

@@ -22,7 +22,7 @@ import numpy as np
 
 from seqmed import margin_state
 from seqmed.arrays import Array, Indices, Mask, Points, found_among, no_indices, stack, take_rows
-from seqmed.batch import Rows, UpdateInfo
+from seqmed.batch import UpdateInfo
 from seqmed.classes import UNLABELED
 from seqmed.graph import propagation
 from seqmed.graph.graph_state import GraphState
@@ -45,6 +45,7 @@ from seqmed.mixture.state import (
     with_classes,
 )
 from seqmed.mixture.trial import compare
+from seqmed.rows import Rows
 from seqmed.threads import one_thread
 
 
