@@ -10,7 +10,7 @@ are learned as late ones, the very first batch included. Rules:
 
 - random: drawn at random;
 - margin: the smallest difference of the two best scores (at random until two classes are known);
-- query: `seqmed.active.query`.
+- query: `seqmed.selection.queries.query`.
 
 The learner is SeqMED with its defaults, or with --model SeqLapMED that one. A seed gives the order
 of rows, or of speakers, and the draws; rules are compared seed by seed. Printed are test accuracies
@@ -47,8 +47,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from threadpoolctl import threadpool_limits
 
 from paper import data
-from seqmed import SeqLapMED, SeqMED
-from seqmed.active import query
+from seqmed import SeqLapMED, SeqMED, query
 
 MODELS = {"SeqMED": SeqMED, "SeqLapMED": SeqLapMED}
 STREAMS = ("usps", "isolet", "sms_spam")

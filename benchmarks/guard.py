@@ -36,7 +36,7 @@ from sklearn.preprocessing import StandardScaler
 
 from seqmed import GraphPropagation, SeqGraphMED, SeqMED
 from seqmed.mixture import weighting
-from seqmed.mixture.state import expert_scores
+from seqmed.mixture.mixture_state import expert_scores
 
 # Targets, in points of accuracy unless said otherwise.
 BELOW_BETTER = 0.5  # the mixture below the better expert, overall, from 20 labels on

@@ -97,7 +97,7 @@ def learn() -> None:
     from seqmed import SeqGraphMED, cli, model_file
     from seqmed.cli import prequential
     from seqmed.graph import propagation
-    from seqmed.mixture import update as mixture_update
+    from seqmed.mixture import learning as mixture_update
     from seqmed.mixture import weighting
     from seqmed.mixture.sequential_expert import SequentialExpert
     from seqmed.streams import Stream

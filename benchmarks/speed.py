@@ -52,9 +52,9 @@ from threadpoolctl import threadpool_limits
 
 from paper import data
 from seqmed import SeqLapMED, SeqMED
-from seqmed.dual import DualProblem, solve
-from seqmed.graph import laplacian as graphs
 from seqmed.kernels import RBF, TfIdf
+from seqmed.margin import laplacian as graphs
+from seqmed.margin.dual import DualProblem, solve
 
 REPEATS = 5
 

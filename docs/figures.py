@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_digits, make_classification
 
-from seqmed import GraphPropagation, SeqGraphMED, SeqMED, plotting
-from seqmed.active import query
+from seqmed import GraphPropagation, SeqGraphMED, SeqMED, plotting, query
 
 IMAGES = Path(__file__).parent / "images"
 N_ROWS, BATCH = 1400, 100

@@ -18,8 +18,8 @@ from sklearn.svm import SVC
 
 from paper.data import Array, TrialBatch, TrialStream
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED
-from seqmed.graph.laplacian import GraphParameters, find_neighbours, measure_heat_width, smoothness
 from seqmed.kernels import RBF, Kernel, TfIdf
+from seqmed.margin.laplacian import GraphParameters, find_neighbours, measure_heat_width, smoothness
 
 Parameters = dict[str, Any]
 

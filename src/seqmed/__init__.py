@@ -6,12 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from seqmed import active
     from seqmed.estimators.graph_propagation import GraphPropagation
     from seqmed.estimators.seqgraphmed import SeqGraphMED
     from seqmed.estimators.seqlapmed import SeqLapMED
     from seqmed.estimators.seqmed import SeqMED
     from seqmed.model_file import load, save
+    from seqmed.selection.queries import expected_regret, query
     from seqmed.selection.search import PrequentialSearch
     from seqmed.selection.splitting import SemiSupervisedSplit
     from seqmed.tables.encoder import TableEncoder
@@ -29,9 +29,10 @@ __all__ = [
     "StreamPipeline",
     "TableEncoder",
     "__version__",
-    "active",
+    "expected_regret",
     "load",
     "make_stream_pipeline",
+    "query",
     "save",
 ]
 
@@ -46,8 +47,10 @@ MODULES = {
     "SeqMED": "estimators.seqmed",
     "StreamPipeline": "tables.stream_pipeline",
     "TableEncoder": "tables.encoder",
+    "expected_regret": "selection.queries",
     "load": "model_file",
     "make_stream_pipeline": "tables.stream_pipeline",
+    "query": "selection.queries",
     "save": "model_file",
 }
 

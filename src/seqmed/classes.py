@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Indices, Mask
+from seqmed.numeric.arrays import Array, Indices, Mask
 
 # Class of an unlabeled row.
 UNLABELED = -1

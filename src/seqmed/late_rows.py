@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Indices, Mask, Points, no_indices, row_keys
+from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_indices, row_keys
 
 # Differences that are attributed to rounding: relative to the value itself, and relative to the
 # largest value of the row.

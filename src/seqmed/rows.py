@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Indices, Mask, Points, take_rows
+from seqmed.numeric.arrays import Array, Indices, Mask, Points, take_rows
 
 
 class Rows(NamedTuple):

@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from seqmed.arrays import Array, Indices, Points, found_among, stack, take_rows
 from seqmed.classes import ClassCounts
-from seqmed.covariance.protocol import CovarianceFunction
 from seqmed.graph.graph_state import GraphState
 from seqmed.kernels import Kernel, blocks
-from seqmed.kernels.bounded import check_overflow
-from seqmed.linalg.factorisation import cholesky, solve_lower
-from seqmed.posterior import Posterior
+from seqmed.kernels.protocol import check_overflow
+from seqmed.margin.covariance.protocol import CovarianceFunction
+from seqmed.margin.posterior import Posterior
+from seqmed.numeric.arrays import Array, Indices, Points, found_among, stack, take_rows
+from seqmed.numeric.factors import cholesky, solve_lower
 
 # Noise variance that is added because of rounding, as a fraction of the largest variance.
 JITTER = 1e-10

@@ -20,8 +20,9 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from seqmed import GraphPropagation, SeqLapMED, SeqMED, dual
+from seqmed import GraphPropagation, SeqLapMED, SeqMED
 from seqmed.graph import propagation
+from seqmed.margin import dual
 from tests.support.configurations import (
     CONFIGURATIONS,
     FEW,

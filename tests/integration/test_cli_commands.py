@@ -15,7 +15,7 @@ from sklearn import metrics
 import seqmed as library
 from seqmed import plotting
 from seqmed.cli import checkpoint, learn_options, options, outputs, parameters, query, reading
-from seqmed.measures import wilson_interval
+from seqmed.selection.measures import wilson_interval
 from seqmed.streams import EncoderCheck, LabelColumn, Stream
 from seqmed.streams.inputs import FORMATS
 from seqmed.streams.label_column import LABEL_TYPES

@@ -30,7 +30,7 @@ from sklearn.exceptions import NotFittedError
 
 import seqmed
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
-from seqmed.active import query
+from seqmed.selection.queries import query
 from tests.support.state import state_bits
 
 SEQUENCES, BY_DEFAULT = 2000, 60

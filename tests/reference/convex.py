@@ -3,8 +3,8 @@
     minimise   1/2 a'YKYa - a'(1 - Ym) - sum_i e_i log(1 - a_i / C_i)
     subject to  y'a = t,  a >= 0  (and a <= C where e_i = 0)
 
-Nothing of `seqmed.dual` is used but the plain fields of a problem: objectives and gap are written
-out again here from their definitions.
+Nothing of `seqmed.margin.dual` is used but the plain fields of a problem: objectives and gap are
+written out again here from their definitions.
 """
 
 from __future__ import annotations

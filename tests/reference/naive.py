@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from seqmed.dual import DualProblem
+from seqmed.margin.dual import DualProblem
 from tests.reference import newton
 
 Matrix = np.ndarray

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed import theory
+from seqmed.margin import theory
 
 Matrix = NDArray[np.float64]
 

@@ -1,6 +1,6 @@
 """Primal-dual Newton solver for the dual: slow, plain, and independent of the pairwise one.
 
-It inverts nothing and skips nothing, costs O(n^3) a step, and exists to check `seqmed.dual.smo`.
+It inverts nothing and skips nothing, costs O(n^3) a step, and checks `seqmed.margin.dual.smo`.
 A finite bias variance is added to the covariance as the theory has it.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from seqmed.dual.certificate import DualSolution, certify, with_bias
-from seqmed.dual.problem import DualProblem
+from seqmed.margin.dual.certificate import DualSolution, certify, with_bias
+from seqmed.margin.dual.problem import DualProblem
 
 # Complementarity and stationarity at which the iteration ends, relative to the gradient's terms.
 TARGET_RESIDUAL = 1e-14

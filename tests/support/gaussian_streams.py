@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from seqmed import SeqLapMED, SeqMED
-from seqmed.covariance.spectral import spectrum_of
-from seqmed.graph.laplacian import Smoothness
+from seqmed.margin.covariance.unprojected import spectrum_of
+from seqmed.margin.laplacian import Smoothness
 from tests.reference import naive
 
 TOL = 1e-10

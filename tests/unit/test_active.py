@@ -12,8 +12,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 
-from seqmed import SeqLapMED, SeqMED, StreamPipeline, active
-from seqmed.active import expected_regret, query, regret
+from seqmed import SeqLapMED, SeqMED, StreamPipeline
+from seqmed.selection import queries
+from seqmed.selection.queries import expected_regret, query, regret
 from seqmed.uncertainty import conditional_covariance, conditional_variances
 
 MODELS = {
@@ -193,11 +194,11 @@ class TestChoice:
         assert given[2] == pytest.approx(1.0)  # far from every label, and undecided
         assert query(model, X, 1).tolist() == [2]
         for gaps in ([0.0, 0.5, 1.0], [0.3, 0.31, 5.0]):
-            values = active.label_values(np.eye(3), np.array(gaps), np.full(3, 1.1))
+            values = queries.label_values(np.eye(3), np.array(gaps), np.full(3, 1.1))
             assert (np.diff(values) < 0).all()
 
     def test_spread_decides_at_equal_margins(self):
-        values = active.label_values(
+        values = queries.label_values(
             np.diag([1.0, 4.0, 2.0]), np.full(3, 0.7), np.array([1.1, 4.1, 2.1])
         )
         assert values.argmax() == 1
@@ -256,7 +257,7 @@ class TestManyRows:
 
     @pytest.fixture(autouse=True)
     def short(self, monkeypatch):
-        monkeypatch.setattr(active, "SHORTLIST", 10)
+        monkeypatch.setattr(queries, "SHORTLIST", 10)
 
     def test_rows_of_large_regret_are_compared(self, name, stream):
         X, y = stream

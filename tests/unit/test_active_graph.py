@@ -10,8 +10,9 @@ from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
 from sklearn.preprocessing import StandardScaler
 
-from seqmed import GraphPropagation, PrequentialSearch, SeqGraphMED, SeqMED, active, uncertainty
-from seqmed.active import expected_regret, query, regret
+from seqmed import GraphPropagation, PrequentialSearch, SeqGraphMED, SeqMED, uncertainty
+from seqmed.selection import queries
+from seqmed.selection.queries import expected_regret, query, regret
 from seqmed.tables.stream_pipeline import StreamPipeline
 
 MODELS = {
@@ -106,7 +107,7 @@ def test_before_two_classes_rows_similar_to_others_are_queried(name):
     model = taught(name, labels=0)
     asked = np.vstack([make_rows(30, seed=1)[0], np.full((1, 4), 100.0)])
     assert expected_regret(model, asked) is None
-    values = active.label_values(*prior(model, asked))
+    values = queries.label_values(*prior(model, asked))
     assert values.argmin() == 30  # a row far from all others has no effect on them
     assert query(model, asked, 1).tolist() == [values.argmax()]
     model.partial_fit(asked[:1], [0])

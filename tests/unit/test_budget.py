@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from seqmed import SeqLapMED, SeqMED, covariance, mean, update
-from seqmed.batch import Batch
-from seqmed.graph.laplacian import GraphParameters
+from seqmed import SeqLapMED, SeqMED
 from seqmed.kernels import RBF
-from seqmed.settings import Settings
+from seqmed.margin import covariance, mean, update
+from seqmed.margin.batch import Batch, Settings
+from seqmed.margin.laplacian import GraphParameters
 from tests.support.gaussian_streams import (
     GAMMA,
     NEIGHBOURS,

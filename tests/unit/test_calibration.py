@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
 
-from seqmed import SeqLapMED, SeqMED, calibration
-from seqmed.calibration import LABEL_NOISE, PRIOR_DEVIATION, PRIOR_MEAN, SLOPES
+from seqmed import SeqLapMED, SeqMED
 from seqmed.classes import no_classes
+from seqmed.margin import calibration
+from seqmed.margin.calibration import LABEL_NOISE, PRIOR_DEVIATION, PRIOR_MEAN, SLOPES
 
 
 def counts_of(codes, n_classes):

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 import seqmed
 from seqmed import SeqGraphMED, SeqMED
 from seqmed.cli.parameters import new_classifier
-from seqmed.mixture import trial
+from seqmed.mixture import change
 from seqmed.mixture.change import FEWEST_LABELS, SIGNIFICANT, SMALLEST_SIDE, find_change
 from tests.reference.change import naive_change
 from tests.support.command import log_lines
@@ -153,8 +153,8 @@ def test_no_change_begins_before_the_rows_that_are_searched():
         (12, 6, 30, None),  # 6 more errors are less than 1.5 standard errors of 18 differences
         (12, 5, 30, False),
         (5, 12, 30, True),
-        (1, 0, trial.LONGEST, False),
-        (4, 4, trial.LONGEST, True),
+        (1, 0, change.LONGEST, False),
+        (4, 4, change.LONGEST, True),
         (0, 0, 0, None),
     ],
 )
@@ -162,7 +162,7 @@ def test_the_end_of_a_trial(n_new, n_old, n_labels, kept):
     """Errors at different rows decide, and the new start is kept if all labels decide nothing."""
     rows = np.arange(n_labels)
     new, old = rows < n_new, (rows >= n_new) & (rows < n_new + n_old)
-    assert trial.compare(new, old, n_labels) is kept
+    assert change.compare(new, old, n_labels) is kept
 
 
 def states_by_batch(model, **options):

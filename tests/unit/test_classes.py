@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import seqmed
-from seqmed import SeqLapMED, SeqMED, calibration
+from seqmed import SeqLapMED, SeqMED
 from seqmed.classes import no_classes
+from seqmed.margin import calibration
 from tests.reference import naive
 
 TIGHT = 1e-10

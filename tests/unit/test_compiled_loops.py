@@ -12,10 +12,10 @@ import pytest
 
 import seqmed
 from seqmed import SeqGraphMED, SeqMED
-from seqmed.dual import loops as dual_loops
-from seqmed.graph import loops as graph_loops
-from seqmed.linalg import symmetry
+from seqmed.graph import neighbour_loops as graph_loops
+from seqmed.margin.dual import steps as dual_loops
 from seqmed.mixture import evidence
+from seqmed.numeric import symmetry
 
 MODULES = (dual_loops, graph_loops, symmetry, evidence)
 
@@ -45,7 +45,7 @@ def test_signatures_name_no_class_of_the_package(signatures):
 IMPORTS = "\n".join(f"import {module.__name__}" for module in MODULES)
 CALL = """
 import numpy as np
-matrix, difference = seqmed.linalg.symmetry.made_symmetric(np.arange(9.0).reshape(3, 3))
+matrix, difference = seqmed.numeric.symmetry.made_symmetric(np.arange(9.0).reshape(3, 3))
 assert difference == 4 and (matrix == matrix.T).all()
 """
 

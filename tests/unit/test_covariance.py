@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from seqmed.arrays import stack
-from seqmed.covariance import make_recursion
-from seqmed.covariance.basis import REDUNDANT, Basis, whiten
-from seqmed.covariance.landmarks import LandmarkRecursion
-from seqmed.covariance.low_rank import LowRankCovariance, reduction_factor
-from seqmed.covariance.spectral import spectrum_of
-from seqmed.graph.laplacian import Smoothness
-from seqmed.kernels import RBF, Linear, Polynomial, bounded
+from seqmed.kernels import RBF, Linear, Polynomial, protocol
+from seqmed.margin.covariance import make_recursion
+from seqmed.margin.covariance.basis import REDUNDANT, Basis, whiten
+from seqmed.margin.covariance.landmarks import LandmarkRecursion
+from seqmed.margin.covariance.low_rank import LowRankCovariance, reduction_factor
+from seqmed.margin.covariance.unprojected import spectrum_of
+from seqmed.margin.laplacian import Smoothness
+from seqmed.numeric.arrays import stack
 from tests.reference import naive
 
 # Required precision of the exact recursion.
@@ -417,7 +417,7 @@ def test_a_projection_does_not_depend_on_the_blocks(values, monkeypatch):
     kernel = naive.rbf(0.4)
     nearest = np.linalg.solve(kernel(landmarks, landmarks), kernel(landmarks, points))
     rest = kernel(points, points) - kernel(points, landmarks) @ nearest
-    monkeypatch.setattr(bounded, "BLOCK_VALUES", values)
+    monkeypatch.setattr(protocol, "BLOCK_VALUES", values)
     found = state.project(points, coefficients)
     lost = np.diag(coefficients.T @ rest @ coefficients)
     np.testing.assert_allclose(found.coefficients, nearest @ coefficients, rtol=0, atol=1e-12)

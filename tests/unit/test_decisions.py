@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from seqmed.decisions import DecisionRule, parse_costs
+from seqmed.selection.decisions import DecisionRule, parse_costs
 
 CLASSES = np.array(["a", "b", "c", "d"])
 
@@ -104,7 +104,10 @@ def test_costs_are_read(text, pair, cost):
         (["spam:ham=nan"], "a number of at least 0"),
         (["spam:eggs=1"], "no class 'eggs': it has 'ham', 'spam'"),
         (["eggs:ham=1"], "no class 'eggs'"),
-        (["a:b:c=1"], "can be read in 2 ways, expected one: use seqmed.decisions.DecisionRule"),
+        (
+            ["a:b:c=1"],
+            "can be read in 2 ways, expected one: use seqmed.selection.decisions.DecisionRule",
+        ),
         (["spam:ham=1", "spam:ham=2"], "given twice, as 1 and 2"),
     ],
 )

@@ -9,10 +9,9 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
-from seqmed.dual import DualProblem, attainable_sum, feasible, loops, row_cache, smo, solve
-from seqmed.dual.certificate import duality_gap, exact_bias, kkt_residuals
-from seqmed.dual.problem import score_errors
-from seqmed.dual.row_cache import empty_row_cache
+from seqmed.margin.dual import DualProblem, attainable_sum, feasible, smo, solve, steps
+from seqmed.margin.dual.certificate import duality_gap, exact_bias, kkt_residuals
+from seqmed.margin.dual.problem import empty_row_cache, score_errors
 from tests.reference import newton
 from tests.reference.convex import dual_value, primal_value, solve_convex
 from tests.support.dual_problems import (
@@ -980,8 +979,8 @@ def test_computed_rows_give_the_same_optimum(case, request, monkeypatch):
     """Fetched two at a time, with a cache of eight: rows are replaced and computed again."""
     problem, expected, _ = outcome(case)
     request.getfixturevalue("eager")
-    monkeypatch.setattr(row_cache, "ROW_BYTES", 0)
-    monkeypatch.setattr(row_cache, "ROWS_AT_A_TIME", 2)
+    monkeypatch.setattr(problem, "ROW_BYTES", 0)
+    monkeypatch.setattr(problem, "ROWS_AT_A_TIME", 2)
     tol = 1e-6 * max(1.0, np.abs(problem.gram).max())
     solution = solve(replace(problem, gram=Computed(problem.gram)), tol=tol)
     assert solution.violation <= tol
@@ -1015,11 +1014,11 @@ def test_replaced_rows_are_those_not_referenced():
         owners=np.full(3, -1), referenced=np.zeros(3, dtype=bool)
     )
     for point in (0, 1, 2):
-        loops.evict(tuple(rows), point, -1)
+        steps.evict(tuple(rows), point, -1)
     rows.referenced[rows.slots[0]] = True
-    assert loops.evict(tuple(rows), 3, -1) == 1
+    assert steps.evict(tuple(rows), 3, -1) == 1
     assert rows.slots.tolist() == [0, -1, 2, 1, -1, -1]
-    assert loops.evict(tuple(rows), 4, 2) == 0
+    assert steps.evict(tuple(rows), 4, 2) == 0
     assert rows.slots.tolist() == [-1, -1, 2, 1, 4 - 4, -1]
     assert rows.owners.tolist() == [4, 3, 2]
 

@@ -20,12 +20,12 @@ from seqmed import (
     SeqMED,
     StreamPipeline,
 )
-from seqmed.covariance import low_rank
-from seqmed.dual.certificate import duality_gap
-from seqmed.dual.problem import DualProblem, score_errors
 from seqmed.estimators.base import warn_of_unlabeled_rows
 from seqmed.kernels import RBF
-from seqmed.threads import SMALL, threads_for
+from seqmed.margin.covariance import low_rank
+from seqmed.margin.dual.certificate import duality_gap
+from seqmed.margin.dual.problem import DualProblem, score_errors
+from seqmed.numeric.threads import SMALL, threads_for
 
 X, Y = make_moons(60, noise=0.1, random_state=0)
 LEARNERS = {

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from seqmed import SeqGraphMED, SeqLapMED, SeqMED, covariance, kernels
-from seqmed.covariance.exact import ExactRecursion
-from seqmed.covariance.protocol import FoldResult
+from seqmed import SeqGraphMED, SeqLapMED, SeqMED, kernels
 from seqmed.kernels.protocol import Pointwise
+from seqmed.margin import covariance
+from seqmed.margin.covariance.protocol import FoldResult
+from seqmed.margin.covariance.unprojected import ExactRecursion
 
 
 def rows(n=120, seed=0):

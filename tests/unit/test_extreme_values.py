@@ -13,7 +13,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
-from seqmed.active import query
+from seqmed.selection.queries import query
 from seqmed.selection.search import PrequentialSearch
 from seqmed.tables.stream_pipeline import StreamPipeline
 

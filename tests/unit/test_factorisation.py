@@ -12,9 +12,9 @@ from scipy.linalg import LinAlgError, lapack
 
 import seqmed
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED
-from seqmed.active import query
-from seqmed.covariance import basis, low_rank
-from seqmed.linalg import factorisation, triangular
+from seqmed.margin.covariance import basis, low_rank
+from seqmed.numeric import factors
+from seqmed.selection.queries import query
 
 SIZES = [0, 1, 5, 12, 13, 20, 37, 64]
 
@@ -22,9 +22,9 @@ SIZES = [0, 1, 5, 12, 13, 20, 37, 64]
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Let everything beyond 12 rows be done by blocks."""
-    monkeypatch.setattr(factorisation, "LARGEST", 12)
-    monkeypatch.setattr(factorisation, "BLOCK", 7)
-    monkeypatch.setattr(factorisation, "PANEL", 5)
+    monkeypatch.setattr(factors, "LARGEST", 12)
+    monkeypatch.setattr(factors, "BLOCK", 7)
+    monkeypatch.setattr(factors, "PANEL", 5)
 
 
 def semidefinite(n, rank, seed=0):
@@ -38,7 +38,7 @@ def test_cholesky_is_scipys(n, small_blocks):
     matrix = semidefinite(n, n + 3) + np.eye(n)
     before = matrix.copy()
     np.testing.assert_allclose(
-        factorisation.cholesky(matrix), linalg.cholesky(matrix, lower=True), rtol=1e-10, atol=1e-12
+        factors.cholesky(matrix), linalg.cholesky(matrix, lower=True), rtol=1e-10, atol=1e-12
     )
     assert np.array_equal(matrix, before)
 
@@ -48,7 +48,7 @@ def test_cholesky_refuses_a_matrix_that_is_not_positive_definite(place, small_bl
     matrix = np.eye(37)
     matrix[place, place] = -1.0
     with pytest.raises(LinAlgError):
-        factorisation.cholesky(matrix)
+        factors.cholesky(matrix)
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -57,14 +57,14 @@ def test_solve_lower_is_scipys(n, small_blocks):
     lower = np.tril(generator.normal(size=(n, n))) + 5.0 * np.eye(n)
     values = generator.normal(size=(n, 4))
     expected = linalg.solve_triangular(lower, values, lower=True)
-    np.testing.assert_allclose(factorisation.solve_lower(lower, values), expected, atol=1e-12)
+    np.testing.assert_allclose(factors.solve_lower(lower, values), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", SIZES)
 def test_symmetric_products(n, dtype, small_blocks):
     rows = np.random.default_rng(2).normal(size=(n, 3)).astype(dtype)
-    found = factorisation.symmetric_product(rows)
+    found = factors.symmetric_product(rows)
     assert found.dtype == dtype
     assert np.array_equal(found, found.T)
     np.testing.assert_allclose(found, rows @ rows.T, rtol=1e-5 if dtype == np.float32 else 1e-13)
@@ -73,7 +73,7 @@ def test_symmetric_products(n, dtype, small_blocks):
 @pytest.mark.parametrize(("n", "rank"), [(13, 13), (20, 4), (37, 36), (37, 6), (64, 1), (20, 0)])
 def test_pivoted_cholesky_finds_the_rank(n, rank, small_blocks):
     matrix = semidefinite(n, rank)
-    lower, order = factorisation.pivoted_cholesky(matrix)
+    lower, order = factors.pivoted_cholesky(matrix)
     assert lower.shape == (n, rank)
     assert np.array_equal(np.sort(order), np.arange(n))
     np.testing.assert_allclose(lower @ lower.T, matrix[np.ix_(order, order)], atol=1e-10)
@@ -85,14 +85,14 @@ def test_pivoted_cholesky_finds_the_rank(n, rank, small_blocks):
 def test_pivots_are_those_of_lapack(small_blocks):
     matrix = semidefinite(37, 20)
     _, pivots, rank, _ = lapack.dpstrf(matrix, lower=1)
-    _, order = factorisation.pivoted_cholesky(matrix)
+    _, order = factors.pivoted_cholesky(matrix)
     assert np.array_equal(order[:rank], pivots[:rank] - 1)
 
 
 @pytest.mark.parametrize("rank", [10, 37])
 def test_factors_of_larger_matrices(rank, small_blocks):
     matrix = semidefinite(37, rank)
-    factor = triangular.semidefinite_factor(matrix)
+    factor = factors.semidefinite_factor(matrix)
     assert factor.shape == (37, rank)
     np.testing.assert_allclose(factor @ factor.T, matrix, atol=1e-10)
     whitening = basis.whiten_gram(matrix)
@@ -127,7 +127,7 @@ MODELS = {
 
 CALLED = [
     (linalg, "cholesky"), (linalg, "solve_triangular"), (low_rank, "eigh"),
-    (triangular, "dpotrf"), (triangular, "dpstrf"), (basis, "dpotrf"), (basis, "dpstrf"),
+    (factors, "dpotrf"), (factors, "dpstrf"), (basis, "dpotrf"), (basis, "dpstrf"),
 ]  # fmt: skip
 
 
@@ -159,7 +159,7 @@ def bounded(function):
     """Return the function, refusing matrices beyond the largest size."""
 
     def checked(matrix, *arguments, **named):
-        assert matrix.shape[0] <= factorisation.LARGEST
+        assert matrix.shape[0] <= factors.LARGEST
         return function(matrix, *arguments, **named)
 
     return checked

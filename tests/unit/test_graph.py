@@ -5,8 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 from seqmed import SeqLapMED
-from seqmed.graph import laplacian
-from seqmed.graph.laplacian import (
+from seqmed.kernels import RBF, FromFunction, Linear, Precomputed, TfIdf, protocol
+from seqmed.margin import laplacian
+from seqmed.margin.laplacian import (
     GraphParameters,
     Smoothness,
     edge_lengths,
@@ -16,7 +17,6 @@ from seqmed.graph.laplacian import (
     smoothness,
     weight_matrix,
 )
-from seqmed.kernels import RBF, FromFunction, Linear, Precomputed, TfIdf, bounded
 from tests.reference import naive
 
 # A few dozen roundings of numbers near 1.
@@ -191,7 +191,7 @@ def test_tight_clusters_far_apart_keep_their_neighbours():
 
 
 def test_edge_lengths_in_several_blocks(monkeypatch):
-    monkeypatch.setattr("seqmed.graph.laplacian.EDGE_BLOCK", 7)
+    monkeypatch.setattr("seqmed.margin.laplacian.EDGE_BLOCK", 7)
     points = vectors(20, seed=8)
     distances = naive.squared_distances(points)
     indices = np.array(naive.nearest(distances, 3))
@@ -255,7 +255,7 @@ def test_neighbours_by_kernel_do_not_depend_on_the_blocks(values, monkeypatch):
     expected = np.diag(gram)[:, None] + np.diag(gram) - 2 * gram
     np.fill_diagonal(expected, np.inf)
     order = np.argsort(expected, axis=1)[:, :4]
-    monkeypatch.setattr(bounded, "BLOCK_VALUES", values)
+    monkeypatch.setattr(protocol, "BLOCK_VALUES", values)
     found = find_neighbours(kernel, points, 4)
     assert np.array_equal(found.indices, order)
     lengths = np.take_along_axis(expected, order, axis=1)

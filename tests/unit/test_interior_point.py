@@ -7,7 +7,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from seqmed import SeqMED
-from seqmed.dual import DualProblem, interior_point, smo, solve
+from seqmed.margin.dual import DualProblem, interior_point, smo, solve
 from tests.reference.convex import solve_convex
 from tests.support.dual_problems import (
     CASES,

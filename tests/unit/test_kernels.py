@@ -9,8 +9,7 @@ from scipy.spatial.distance import cdist
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
-from seqmed import SeqLapMED, SeqMED, threads
-from seqmed.covariance.computed_gram import ComputedGram
+from seqmed import SeqLapMED, SeqMED
 from seqmed.kernels import (
     RBF,
     Expansion,
@@ -19,12 +18,14 @@ from seqmed.kernels import (
     Polynomial,
     Precomputed,
     TfIdf,
-    bounded,
     linear_weights,
     make_kernel,
+    protocol,
 )
 from seqmed.kernels.counts import check_counts
 from seqmed.kernels.gaussians import NARROW
+from seqmed.margin.covariance.low_rank import ComputedGram
+from seqmed.numeric import threads
 from tests.reference import naive
 
 # A few dozen roundings of numbers near 1.
@@ -641,7 +642,7 @@ def test_a_matrix_that_is_computed_row_by_row(sparse, monkeypatch):
     held = RBF(0.3)(rows, rows)
     some = np.array([7, 0, 31])
     coefficients = np.where(np.arange(40) % 3 == 0, np.linspace(-1.0, 2.0, 40), 0.0)
-    monkeypatch.setattr(bounded, "BLOCK_VALUES", 50)
+    monkeypatch.setattr(protocol, "BLOCK_VALUES", 50)
     assert gram[some] == pytest.approx(held[some], abs=ROUNDING)
     assert gram @ coefficients == pytest.approx(held @ coefficients, abs=ROUNDING)
     assert (gram @ np.zeros(40) == 0).all()

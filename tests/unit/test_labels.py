@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from seqmed import SeqLapMED, SeqMED
 from seqmed.classes import no_classes
-from seqmed.labels import find, with_labels
+from seqmed.estimators.labels import find, with_labels
 
 NAMES = ("ham", "spam")
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from seqmed import SeqLapMED, SeqMED, dual, machines
+from seqmed import SeqLapMED, SeqMED
+from seqmed.margin import dual, update
 from tests.reference import naive
 from tests.support.gaussian_streams import (
     GAMMA,
@@ -242,7 +243,7 @@ def test_a_warm_start_finds_what_a_cold_one_finds(carrier, monkeypatch):
     stream = make_stream(seed=39)
     warm = learn(make(carrier, lag=None), stream)
     monkeypatch.setattr(
-        machines.dual, "feasible", lambda problem, start: np.zeros_like(problem.bounds)
+        update.dual, "feasible", lambda problem, start: np.zeros_like(problem.bounds)
     )
     cold = learn(make(carrier, lag=None), stream)
     assert_close(warm.decision_function(new_points()), cold.decision_function(new_points()))

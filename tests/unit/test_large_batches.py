@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqmed import SeqGraphMED, SeqLapMED, SeqMED, machines, margin_state
-from seqmed.dual import DualProblem
+from seqmed import SeqGraphMED, SeqLapMED, SeqMED
+from seqmed.margin import margin_state, update
+from seqmed.margin.dual import DualProblem
 
 BUDGET = 20
 KEPT = BUDGET // 2
@@ -29,7 +30,7 @@ def sizes(monkeypatch):
         found.append(fields["signs"].size)
         return DualProblem(**fields)
 
-    monkeypatch.setattr(machines, "DualProblem", counted)
+    monkeypatch.setattr(update, "DualProblem", counted)
     monkeypatch.setattr(margin_state, "FEWEST_AT_ONCE", AT_ONCE)
     return found
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seqmed import SeqLapMED, SeqMED, mean, window
+from seqmed import SeqLapMED, SeqMED
 from seqmed.kernels import FromFunction, evaluate
+from seqmed.margin import mean
 from tests.support.configurations import POSTERIORS, make_batch, over
 
 # Of values whose sums have a few hundred terms of up to 100.
@@ -119,10 +120,10 @@ def test_frozen_points_are_only_evaluated_at_new_points(begin):
 def test_freezing_points_without_coefficients_changes_nothing():
     model = SeqMED(lag=1).fit(*make_batch(0)[:2])
     posterior = model.posterior_
-    empty = window.as_terms(posterior.window.take(np.zeros(0, dtype=np.intp)))
+    empty = posterior.as_terms(posterior.window.take(np.zeros(0, dtype=np.intp)))
     assert mean.freeze(posterior, empty) is posterior
     without = replace(
-        window.as_terms(posterior.window),
+        posterior.as_terms(posterior.window),
         coefficients=np.zeros_like(posterior.window.coefficients),
     )
     assert mean.freeze(posterior, without).frozen is posterior.frozen

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import binomtest
 from sklearn import metrics
 
-from seqmed import measures
-from seqmed.measures import Measures, ScoreHistogram, wilson_interval
+from seqmed.selection import measures
+from seqmed.selection.measures import Measures, ScoreHistogram, wilson_interval
 
 
 def predictions(n_classes, n_rows, *, seed=0, digits=None, strength=1.5):
@@ -104,7 +104,7 @@ def test_the_error_of_the_ranking_is_bounded(seed):
 @pytest.mark.parametrize("bins", [1, 2, 7, 40])
 @pytest.mark.parametrize("digits", [1, 2, None])
 def test_the_bound_holds_with_few_bins(monkeypatch, bins, digits):
-    monkeypatch.setattr("seqmed.measures.SCORE_BINS", bins)
+    monkeypatch.setattr("seqmed.selection.measures.SCORE_BINS", bins)
     for seed in range(20):
         truth, classes, probabilities = predictions(2, 60, seed=seed, digits=digits)
         ranking = added(truth, classes, probabilities).ranking("class 1")

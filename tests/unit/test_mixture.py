@@ -12,8 +12,8 @@ from seqmed import SeqGraphMED, SeqMED
 from seqmed.graph.kept_rows import KeptRows
 from seqmed.mixture import record as mixture_record
 from seqmed.mixture import weighting
+from seqmed.mixture.learning import mini_batches
 from seqmed.mixture.record import Scores, ScoreScales, SummedSizes
-from seqmed.mixture.update import mini_batches
 from seqmed.mixture.weighting import Choice
 from tests.reference import naive_graph
 
@@ -389,7 +389,7 @@ def test_a_margin_of_weight_zero_is_not_evaluated(monkeypatch):
     def forbidden(*arguments, **keywords):
         raise AssertionError("the margin was asked")
 
-    monkeypatch.setattr("seqmed.margin_state.machine_scores", forbidden)
+    monkeypatch.setattr("seqmed.margin.margin_state.machine_scores", forbidden)
     assert (model.predict(X) == y).mean() > 0.8
     with pytest.raises(AssertionError, match="the margin was asked"):
         SeqGraphMED(mixture=0.5, random_state=0).partial_fit(X, labels)

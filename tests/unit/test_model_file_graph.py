@@ -31,9 +31,9 @@ from seqmed import (
     StreamPipeline,
     model_file,
 )
-from seqmed.arrays import distinct_arrays
 from seqmed.graph.kept_rows import BLOCK
 from seqmed.kernels import RBF, Polynomial, TfIdf
+from seqmed.numeric.arrays import distinct_arrays
 from tests.support.model_file_parts import document_of, with_document
 from tests.support.saved_models import assert_refused, assert_same, bits, product, restored
 

@@ -14,9 +14,9 @@ from typing_extensions import TypeAliasType
 
 import seqmed
 from seqmed import SeqLapMED, SeqMED
-from seqmed.covariance import RECURSIONS, ExactRecursion
 from seqmed.kernels import RBF, Precomputed, TfIdf
-from seqmed.mixture.state import Trial
+from seqmed.margin.covariance import RECURSIONS, ExactRecursion
+from seqmed.mixture.mixture_state import Trial
 from seqmed.model_file import ModelFileError
 from seqmed.model_file.annotations import field_types, of_type, written_out
 from seqmed.model_file.declarations import CONSTRAINTS

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from seqmed import SeqMED, machines
-from seqmed.covariance import NystroemRecursion
-from seqmed.covariance.nystroem import nystroem_covariance
-from seqmed.covariance.nystroem_gram import NystroemGram
+from seqmed import SeqMED
 from seqmed.kernels import RBF, Polynomial
-from seqmed.posterior import Posterior
+from seqmed.margin import update
+from seqmed.margin.covariance import NystroemRecursion
+from seqmed.margin.covariance.nystroem import NystroemGram, nystroem_covariance
+from seqmed.margin.posterior import Posterior
 from tests.support.gaussian_streams import (
     GAMMA,
     TOL,
@@ -109,7 +109,7 @@ def test_nothing_is_lost_while_every_label_is_a_landmark(name, n_classes):
 def test_leaving_points_out_at_first_changes_nothing(name, monkeypatch):
     stream = long_stream(2, seed=2)
     few = learn(bounded(**OPTIONS[name]), stream)
-    monkeypatch.setattr(machines, "SPARE", np.inf)
+    monkeypatch.setattr(update, "SPARE", np.inf)
     all_at_once = learn(bounded(**OPTIONS[name]), stream)
     assert_close(
         few.decision_function(new_points()), all_at_once.decision_function(new_points()), 1e-8

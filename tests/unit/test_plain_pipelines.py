@@ -7,8 +7,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 import seqmed
-from seqmed import PrequentialSearch, SeqMED, StreamPipeline, active
+from seqmed import PrequentialSearch, SeqMED, StreamPipeline
 from seqmed.adapters.mini_batches import MiniBatches
+from seqmed.selection import queries
 
 X = np.random.default_rng(0).normal(size=(30, 2))
 Y = np.arange(30) % 2
@@ -21,9 +22,9 @@ def searched(pipeline):
 
 USES = {
     "save": lambda model, path: seqmed.save(model, path),
-    "query": lambda model, path: active.query(model, X, 2),
-    "expected_regret": lambda model, path: active.expected_regret(model, X),
-    "query of a search": lambda model, path: active.query(searched(model), X, 2),
+    "query": lambda model, path: queries.query(model, X, 2),
+    "expected_regret": lambda model, path: queries.expected_regret(model, X),
+    "query of a search": lambda model, path: queries.query(searched(model), X, 2),
     "search, fit": lambda model, path: PrequentialSearch(model, {"model__C": [1.5]}).fit(X, Y),
     "search, partial_fit": lambda model, path: PrequentialSearch(
         model, {"model__C": [1.5]}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from seqmed import plotting
-from seqmed.measures import BINS, Measures, wilson_interval
 from seqmed.plotting.evaluations import short_count
+from seqmed.selection.measures import BINS, Measures, wilson_interval
 
 
 def records(right, *, size=1, start=0, changes=None):

@@ -10,7 +10,7 @@ import pytest
 from seqmed import SeqMED
 from seqmed.estimators import validation
 from seqmed.kernels import Precomputed
-from seqmed.linalg import symmetry
+from seqmed.numeric import symmetry
 
 GENERATOR = np.random.default_rng(0)
 

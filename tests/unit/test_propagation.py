@@ -15,8 +15,15 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from seqmed import GraphPropagation
-from seqmed.graph import conjugate_gradients, graph_state, kept_rows, loops, metrics, propagation
-from seqmed.graph.reservoir import choose_entering
+from seqmed.graph import (
+    conjugate_gradients,
+    graph_state,
+    kept_rows,
+    metrics,
+    neighbour_loops,
+    propagation,
+)
+from seqmed.graph.graph_state import choose_entering
 from seqmed.kernels import make_kernel
 from tests.reference import naive_graph
 
@@ -233,7 +240,7 @@ def test_a_search_finds_the_nearest_kept_rows(metric, make, n_neighbors):
     kept = put_new(kept, rng, make, 450, 0, 12)
     queries = kept.metric.store(make(rng, 30, 12))
     whole = kept_rows.no_kept_rows(kept.metric, n_neighbors)
-    joined = kept_rows.joined(kept.take(np.arange(450)), queries)
+    joined = kept_rows.joined_rows(kept.take(np.arange(450)), queries)
     whole = whole.put(np.arange(480), joined)
     distances = all_distances(whole)[450:, :450]
     for own in (None, np.arange(30)):
@@ -265,7 +272,7 @@ def test_rows_at_the_rounded_limit_are_found():
     norms = np.random.default_rng(0).random(999).astype(np.float32)
     horizons = np.nextafter(norm + norms, np.float32(np.inf))
     products = np.zeros((999, 999), dtype=np.float32)
-    found, ends = loops.find_below(products, norms, horizons - norm)
+    found, ends = neighbour_loops.find_below(products, norms, horizons - norm)
     for row, found_rows in enumerate(np.split(found, ends[:-1])):
         assert row in found_rows
 
@@ -465,7 +472,9 @@ def test_connected_rows_are_those_of_a_search():
         edges.eliminate_zeros()
         _, component = sp.csgraph.connected_components(edges, directed=False)
         expected = np.isin(component, component[rows])
-        np.testing.assert_array_equal(loops.connected_rows(slots, weights, rows), expected)
+        np.testing.assert_array_equal(
+            neighbour_loops.connected_rows(slots, weights, rows), expected
+        )
 
 
 def test_a_warm_start_saves_steps():

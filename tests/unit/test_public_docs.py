@@ -21,8 +21,8 @@ from seqmed import (
     SeqMED,
     StreamPipeline,
     TableEncoder,
-    active,
 )
+from seqmed.selection import queries
 from tests.support.documents import ROOT
 
 X = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 2)), columns=["a", "b"])
@@ -87,7 +87,7 @@ def public_methods(kind):
 
 
 METHODS = [method for kind in CLASSES for method in public_methods(kind)]
-FUNCTIONS = [pytest.param(getattr(active, name), id=name) for name in active.__all__]
+FUNCTIONS = [pytest.param(getattr(queries, name), id=name) for name in queries.__all__]
 
 
 @pytest.mark.parametrize("kind", CLASSES)

@@ -11,10 +11,9 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from seqmed import SeqGraphMED
+from seqmed.mixture import experts, weighting
 from seqmed.mixture import record as mixture_record
-from seqmed.mixture import refitted, weighting
-from seqmed.mixture.recent_rows import RecentRows
-from seqmed.mixture.refitted import WINDOW, no_linear_expert
+from seqmed.mixture.experts import WINDOW, RecentRows, no_linear_expert
 from tests.reference import naive_graph
 
 
@@ -104,15 +103,15 @@ def test_a_class_without_recent_labels_has_the_smallest_score():
 
 def test_it_is_fitted_again_if_enough_labels_are_new():
     recent, ones = labeled_rows(200), np.ones(3)
-    expert = refitted.fitted(no_linear_expert(), recent, ones, balanced=False)
+    expert = experts.fitted(no_linear_expert(), recent, ones, balanced=False)
     last = RecentRows(recent.points[-WINDOW:], recent.codes[-WINDOW:], recent.weights[-WINDOW:])
     expected = no_linear_expert().fit(last, 3)
     np.testing.assert_array_equal(expert.coef, expected.coef)
     for used, n_needed in ((True, 15), (False, 45)):
-        waiting = refitted.learn(expert, recent, n_needed - 1, ones, used=used, balanced=False)
+        waiting = experts.learned(expert, recent, n_needed - 1, ones, used=used, balanced=False)
         assert waiting.n_new == n_needed - 1
         assert waiting.coef is expert.coef
-        assert refitted.learn(waiting, recent, 1, ones, used=used, balanced=False).n_new == 0
+        assert experts.learned(waiting, recent, 1, ones, used=used, balanced=False).n_new == 0
 
 
 def test_balanced_classes_have_equal_weights():
@@ -121,7 +120,7 @@ def test_balanced_classes_have_equal_weights():
     recent = RecentRows(recent.points[rare], recent.codes[rare], np.ones(rare.size))
     ones = np.ones(2)
     plain, balanced = (
-        refitted.fitted(no_linear_expert(), recent, ones, balanced=each) for each in (False, True)
+        experts.fitted(no_linear_expert(), recent, ones, balanced=each) for each in (False, True)
     )
     found = [(each.scores(recent.points).argmax(axis=1) == 1).sum() for each in (plain, balanced)]
     assert found[1] > found[0]

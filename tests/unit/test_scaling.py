@@ -8,7 +8,8 @@ import scipy.sparse as sp
 from sklearn.datasets import load_digits
 
 import seqmed
-from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, margin_state
+from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
+from seqmed.margin import margin_state
 from seqmed.mixture import column_scales, restart
 from tests.reference import naive_graph
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from seqmed import dual
-from seqmed.dual import screening
+from seqmed.margin import dual
+from seqmed.margin.dual import screening
 from tests.support.dual_problems import (
     ALL_CASES,
     TIGHT,

@@ -16,11 +16,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
-from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, margin_state, update
+from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.estimators import graph_propagation, seqgraphmed
-from seqmed.estimators.graph_classifier import FIT_BATCH
+from seqmed.estimators.graph_propagation import FIT_BATCH
 from seqmed.graph.graph_state import GraphState
-from seqmed.mixture import update as mixture_update
+from seqmed.margin import margin_state, update
+from seqmed.mixture import learning as mixture_update
 
 BOTH = pytest.mark.parametrize("kind", [GraphPropagation, SeqGraphMED])
 
@@ -520,7 +521,7 @@ def test_an_estimator_that_learns_from_unlabeled_rows_gets_the_batch_as_one_grap
         seen.append(batch.points.shape[0])
         return step(posterior, batch, settings)
 
-    monkeypatch.setattr("seqmed.update.step", watched)
+    monkeypatch.setattr("seqmed.margin.update.step", watched)
     model = SeqGraphMED(SeqLapMED(random_state=0, n_landmarks=50), random_state=0)
     getattr(model, learn)(X, labels)
     assert model.update_info_.n_mini_batches > 1

@@ -1,10 +1,11 @@
-"""The equations of `seqmed.theory`, each against the fast path that names it."""
+"""The equations of `seqmed.margin.theory`, each against the fast path that names it."""
 
 import numpy as np
 import pytest
 
-from seqmed import SeqLapMED, SeqMED, theory
-from seqmed.dual import DualProblem, solve
+from seqmed import SeqLapMED, SeqMED
+from seqmed.margin import theory
+from seqmed.margin.dual import DualProblem, solve
 from tests.reference import naive, naive_graph
 
 GAMMA = 0.4

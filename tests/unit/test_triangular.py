@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from seqmed.linalg import triangular
-from seqmed.linalg.triangular import (
+from seqmed.numeric import factors
+from seqmed.numeric.factors import (
     is_upper,
     lower_times,
     semidefinite_factor,
@@ -84,7 +84,7 @@ def test_products_with_empty_matrices():
 
 @pytest.mark.parametrize("n", [1, 2, 6, 7, 13])
 def test_an_inverse_by_halves(n, monkeypatch):
-    monkeypatch.setattr(triangular, "SMALL_TRIANGLE", 2)
+    monkeypatch.setattr(factors, "SMALL_TRIANGLE", 2)
     lower = random(n, n) + n * np.eye(n)  # entries above the diagonal are ignored
     inverse = triangular_inverse(lower)
     assert is_upper(inverse.T)

@@ -16,7 +16,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import StandardScaler
 
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED, load, model_file, save
-from seqmed.active import expected_regret, query
+from seqmed.selection.queries import expected_regret, query
 from seqmed.selection.search import PrequentialSearch
 from seqmed.tables.stream_pipeline import StreamPipeline
 

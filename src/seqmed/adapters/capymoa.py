@@ -10,9 +10,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from seqmed.adapters.mini_batches import MiniBatches
-from seqmed.arrays import Array
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.validation import refuse_plain_pipeline
+from seqmed.numeric.arrays import Array
 
 
 class MiniBatchClassifierSSL(ClassifierSSL):

@@ -12,7 +12,7 @@ from seqmed.cli.errors import CommandError, naming_file
 from seqmed.cli.log import PendingLines
 from seqmed.cli.reading import Reading
 from seqmed.labeling.progress import LabelProgress
-from seqmed.measures import Interval, wilson_interval
+from seqmed.selection.measures import Interval, wilson_interval
 from seqmed.streams import Dialect, EncoderCheck, LabelColumn, Position, Stream
 from seqmed.streams.label_column import BOOLEAN, INTEGER, STRING
 from seqmed.streams.positions import read_stored, refuse_stored

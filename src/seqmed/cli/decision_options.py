@@ -10,7 +10,7 @@ from seqmed.cli.errors import CommandError
 from seqmed.cli.options import option
 
 if TYPE_CHECKING:
-    from seqmed.decisions import DecisionRule
+    from seqmed.selection.decisions import DecisionRule
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,12 @@ class DecisionOptions:
         classes : (n_classes,) the classes of the model.
         positive_alone : whether --positive has a use without --threshold.
         """
-        from seqmed.decisions import DecisionRule, named_class, parse_costs, positive_place
+        from seqmed.selection.decisions import (
+            DecisionRule,
+            named_class,
+            parse_costs,
+            positive_place,
+        )
         from seqmed.tables.cells import cell_text
 
         threshold, positive, costs = self.threshold, self.positive, self.cost

@@ -65,7 +65,7 @@ def evaluate(
     from seqmed import plotting
     from seqmed.cli import checkpoint, evaluation_report, plots
     from seqmed.cli.existing_files import refuse_shared
-    from seqmed.measures import Measures
+    from seqmed.selection.measures import Measures
 
     if plot is not None:
         refuse_shared({"--plot": plot}, model, data, reading.file_format)

@@ -6,8 +6,8 @@ from typing import Any
 
 from seqmed.cli import terminal
 from seqmed.cli.terminal import percent, percent_range
-from seqmed.decisions import DecisionRule, positive_place
-from seqmed.measures import CONFIDENCE, ClassMeasures, Measures, wilson_interval
+from seqmed.selection.decisions import DecisionRule, positive_place
+from seqmed.selection.measures import CONFIDENCE, ClassMeasures, Measures, wilson_interval
 
 # Largest number of classes for which the confusion matrix is printed, and number of confusions that
 # are printed for more classes.

@@ -92,8 +92,8 @@ def description(path: Path, pipeline: StreamPipeline, progress: Progress) -> dic
 
 def experts(model: Any) -> dict[str, Any]:
     """Describe the mixture, the graph and the margin classifier, if there are any."""
-    from seqmed.arrays import bytes_of
     from seqmed.mixture.record import PRIOR_EXPONENTS
+    from seqmed.numeric.arrays import bytes_of
 
     found: dict[str, Any] = {}
     state, info = model._state, model.update_info_

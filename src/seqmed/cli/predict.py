@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seqmed.cli.outputs import Chunk, ColumnType
-    from seqmed.decisions import DecisionRule
+    from seqmed.selection.decisions import DecisionRule
     from seqmed.streams import StreamBatch
     from seqmed.tables.stream_pipeline import StreamPipeline
 

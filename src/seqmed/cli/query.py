@@ -14,7 +14,7 @@ from seqmed.cli.terminal import counted, tell_skipped
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seqmed.arrays import Points
+    from seqmed.numeric.arrays import Points
     from seqmed.streams import StreamBatch
     from seqmed.tables.stream_pipeline import StreamPipeline
 
@@ -37,8 +37,8 @@ def query(
 
     Labeled rows of DATA are ignored.
     """
-    from seqmed import active
     from seqmed.cli import checkpoint, outputs
+    from seqmed.selection import queries
 
     to = outputs.checked_format(output, model, data, reading.file_format)
     pipeline, progress = checkpoint.load(model)
@@ -55,7 +55,7 @@ def query(
         keep_optional=ids,
     )
     classifier = checkpoint.classifier_of(pipeline)
-    shortlist, rows = Shortlist(classifier, max(active.SHORTLIST, CANDIDATES * number)), 0
+    shortlist, rows = Shortlist(classifier, max(queries.SHORTLIST, CANDIDATES * number)), 0
     with terminal.Reporter("reading") as bar:
         for batch in stream:
             rows += batch.row.size
@@ -63,7 +63,7 @@ def query(
             bar.report(stream.fraction, rows, counted(rows, "row"))
     tell_skipped(stream.skipped)
     refuse_too_few(len(shortlist.places), number, rows)
-    chosen = active.query(classifier, shortlist.points, number)
+    chosen = queries.query(classifier, shortlist.points, number)
     found = zip(*(shortlist.places[place] for place in chosen.tolist()), strict=True)
     columns = outputs.header([*names, *ids], {})
     outputs.write_table(output.path, to, columns, [[list(values) for values in found]])
@@ -106,12 +106,12 @@ class Shortlist:
         """Add rows (n, p) and their lines of output, and keep the best."""
         import numpy as np
 
-        from seqmed import active
-        from seqmed.arrays import distinct_rows, stack, take_rows
+        from seqmed.numeric.arrays import distinct_rows, stack, take_rows
+        from seqmed.selection import queries
 
         if not places:
             return
-        values = active.expected_regret(self._model, points)
+        values = queries.expected_regret(self._model, points)
         if values is None:
             values = self._random.random(len(places))
         every = points if self.points is None else stack(self.points, points)

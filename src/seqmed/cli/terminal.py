@@ -94,7 +94,7 @@ def percent_range(low: float, high: float) -> str:
 
 def percent_with_interval(correct: int, total: int) -> str:
     """Return a fraction in per cent with its 95 % interval."""
-    from seqmed.measures import wilson_interval
+    from seqmed.selection.measures import wilson_interval
 
     if not total:
         return "unknown"

@@ -19,20 +19,20 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
-from seqmed.arrays import Array, Indices, Mask, Points, take_rows
-from seqmed.callers import callers_level
 from seqmed.classes import UNLABELED
 from seqmed.estimators.batch_validation import BatchValidator, ClassifiedRows, Started
+from seqmed.estimators.labels import are_plus_one, find
 from seqmed.estimators.validation import (
     MatrixLike,
     checked_rows,
     generators_kept,
     in_format,
     rows_of_weight,
+    snapshot,
 )
-from seqmed.labels import are_plus_one, find
 from seqmed.late_rows import KeptLabels, LateLabels, are_identified
-from seqmed.snapshots import snapshot
+from seqmed.numeric.arrays import Array, Indices, Mask, Points, take_rows
+from seqmed.numeric.callers import callers_level
 from seqmed.uncertainty import Uncertainty
 
 

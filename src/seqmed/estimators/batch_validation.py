@@ -14,11 +14,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import make_constraint
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
-from seqmed.arrays import Array, Indices, Mask, Points, take_rows
-from seqmed.callers import callers_level
 from seqmed.classes import UNLABELED, moved
-from seqmed.estimators.validation import MatrixLike, check_weights, checked_rows, in_format
-from seqmed.labels import (
+from seqmed.estimators.labels import (
     are_plus_one,
     as_label_array,
     find,
@@ -28,6 +25,9 @@ from seqmed.labels import (
     split_labels,
     with_labels,
 )
+from seqmed.estimators.validation import MatrixLike, check_weights, checked_rows, in_format
+from seqmed.numeric.arrays import Array, Indices, Mask, Points, take_rows
+from seqmed.numeric.callers import callers_level
 from seqmed.rows import Rows
 
 

@@ -1,25 +1,159 @@
-"""GraphPropagation: label propagation over a stream."""
+"""GraphPropagation: label propagation over the kept rows of a stream."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 
-from seqmed import propagation_state
-from seqmed.arrays import Array, Indices, Points
-from seqmed.calibration import with_unseen
+from seqmed import uncertainty
+from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.batch_validation import ClassifiedRows
-from seqmed.estimators.graph_classifier import DEFAULT_GRAPH_MEMORY, GraphClassifier
 from seqmed.estimators.validation import MatrixLike
-from seqmed.graph import propagation
+from seqmed.graph import propagation, propagation_state
+from seqmed.graph.graph_state import GraphState, empty_graph
+from seqmed.graph.metrics import make_metric
 from seqmed.graph.propagation import GraphInfo
-from seqmed.kernels import Kernel
+from seqmed.graph.propagation_state import PropagationState
+from seqmed.kernels import Kernel, make_kernel
 from seqmed.late_rows import KeptLabels
-from seqmed.propagation_state import PropagationState
+from seqmed.margin.calibration import with_unseen
+from seqmed.numeric.arrays import Array, Indices, Points
 from seqmed.rows import Rows
+from seqmed.uncertainty import Uncertainty
+
+DEFAULT_GRAPH_MEMORY = 10_000
+# Number of rows in the mini-batches of `fit`.
+FIT_BATCH = 1000
+
+
+class GraphClassifier(StreamClassifier):
+    """A classifier with a graph over kept rows."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "graph_memory": [Interval(Integral, 2, None, closed="left")],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "alpha": [Interval(Real, 0.0, 1.0, closed="left")],
+        "metric": [StrOptions({"auto", "euclidean", "cosine"}), callable],
+        "unlabeled": "no_validation",
+        "forgetting": [Interval(Real, 0.0, 1.0, closed="right")],
+        "random_state": ["random_state"],
+    }
+
+    _fixed_parameters: tuple[str, ...] = (
+        "graph_memory",
+        "n_neighbors",
+        "alpha",
+        "metric",
+    )
+
+    graph_memory: int
+    n_neighbors: int
+    alpha: float
+    metric: Any
+    forgetting: float | str
+    random_state: Any
+
+    n_kept_: int
+    duality_gap_: float
+    n_iter_: int
+
+    # -- learning --------------------------------------------------------------------------------
+
+    def _learn_all(self, batch: ClassifiedRows) -> None:
+        """Learn the rows in random order, in mini-batches that count as one batch."""
+        seed, rows = self._drawn_seed(), batch.rows
+        order = np.random.default_rng(seed).permutation(rows.weights.size)
+        state, info = None, None
+        size = self._fit_batch(order.size)
+        for start in range(0, order.size, size):
+            part = rows.take(order[start : start + size])
+            if state is None:
+                state = self._with_classes(self._begin(part, seed), batch)
+            state, info = self._learn_rows(
+                state, part, batch.classes, new_points=True, new_batch=not start
+            )
+        self._commit(state, info, batch.classes)
+
+    def _learn_batch(self, batch: ClassifiedRows, state: Any, *, new_points: bool) -> None:
+        rows = batch.rows
+        if state is None:
+            state = self._begin(rows, self._drawn_seed())
+        elif not new_points:
+            rows = rows.take(rows.labeled)
+        state, info = self._learn_rows(
+            self._with_classes(state, batch),
+            rows,
+            batch.classes,
+            new_points=new_points,
+            new_batch=new_points,
+        )
+        self._commit(state, info, batch.classes)
+
+    def _fit_batch(self, n_rows: int) -> int:
+        """Return the size of the mini-batches in which `fit` learns n rows."""
+        return FIT_BATCH
+
+    def _drawn_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _begin_graph(self, rows: Rows, seed: int, kernel: Kernel | None) -> GraphState:
+        """Return an empty graph. ``metric="auto"`` uses the distance of ``kernel``, if not None."""
+        metric = self.metric
+        if callable(metric):
+            metric = make_kernel(metric, "scale", 3, 0.0).freeze(rows.points, rows.weights)
+        metric = make_metric(metric, rows.points, kernel)
+        return empty_graph(metric, self.graph_memory, self.n_neighbors, self.alpha, seed)
+
+    def _keeps_all_rows(self) -> bool:
+        return propagation.keeps_all_rows(self._state.graph)
+
+    # -- fitted attributes and label queries -----------------------------------------------------
+
+    @property
+    def metric_(self) -> Any:
+        """Distance of the graph: "euclidean", "cosine" or a Kernel."""
+        state = getattr(self, "_state", None)
+        if state is None:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first.")
+        metric = state.graph.rows.metric
+        return metric.name
+
+    def _n_support(self) -> int:
+        return uncertainty.CONDITIONED
+
+    def _uncertainty(self, points: Points) -> Uncertainty:
+        state = self._state
+        probabilities = np.zeros((points.shape[0], 0))
+        if state.counts.seen.sum() > 1:
+            probabilities = self._probabilities(points)
+        return uncertainty.of_graph(state.graph, state.counts, points, probabilities)
+
+    # -- methods of subclasses -------------------------------------------------------------------
+
+    @abstractmethod
+    def _begin(self, rows: Rows, seed: int) -> Any:
+        """Return the state before the first batch; ``rows`` is this batch."""
+
+    @abstractmethod
+    def _with_classes(self, state: Any, batch: ClassifiedRows) -> Any:
+        """Return the state with the classes of a batch."""
+
+    @abstractmethod
+    def _learn_rows(
+        self, state: Any, rows: Rows, classes: NDArray[Any], *, new_points: bool, new_batch: bool
+    ) -> tuple[Any, Any]:
+        """Return the next state and a report. With ``new_batch`` the rows count as a batch."""
+
+    @abstractmethod
+    def _commit(self, state: Any, info: Any, classes: NDArray[Any]) -> None:
+        """Store a new state and everything that is derived from it."""
 
 
 class GraphPropagation(GraphClassifier):

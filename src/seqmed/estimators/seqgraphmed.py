@@ -11,21 +11,20 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from seqmed.arrays import Array, Indices, Points
-from seqmed.calibration import with_unseen
 from seqmed.estimators.batch_validation import ClassifiedRows, Started
-from seqmed.estimators.graph_classifier import DEFAULT_GRAPH_MEMORY, GraphClassifier
+from seqmed.estimators.graph_propagation import DEFAULT_GRAPH_MEMORY, GraphClassifier
+from seqmed.estimators.margin_classifier import SequentialClassifier
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.estimators.sequential import SequentialClassifier
 from seqmed.estimators.validation import MatrixLike
 from seqmed.kernels import Kernel
-from seqmed.kernels.bounded import check_overflow
+from seqmed.kernels.protocol import check_overflow
 from seqmed.late_rows import KeptLabels
-from seqmed.mixture import column_scales
-from seqmed.mixture import state as mixture_state
-from seqmed.mixture import update as mixture_update
-from seqmed.mixture.state import MixtureInfo, MixtureParameters, MixtureState
+from seqmed.margin.calibration import with_unseen
+from seqmed.mixture import column_scales, mixture_state
+from seqmed.mixture import learning as mixture_update
+from seqmed.mixture.mixture_state import MixtureInfo, MixtureParameters, MixtureState
+from seqmed.numeric.arrays import Array, Indices, Points
 from seqmed.rows import Rows
 
 MARGIN_CLASSIFIERS = (SeqMED, SeqLapMED)

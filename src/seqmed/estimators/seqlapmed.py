@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from seqmed import covariance
-from seqmed.batch import UpdateInfo
-from seqmed.estimators.sequential import DEFAULT_C, DEFAULT_WINDOW, SequentialClassifier
+from seqmed.estimators.margin_classifier import DEFAULT_C, DEFAULT_WINDOW, SequentialClassifier
 from seqmed.estimators.validation import Registered
-from seqmed.graph.laplacian import GraphParameters
 from seqmed.kernels import Kernel
-from seqmed.margin_state import MarginState, Smoothing
+from seqmed.margin import covariance
+from seqmed.margin.batch import UpdateInfo
+from seqmed.margin.laplacian import GraphParameters
+from seqmed.margin.margin_state import MarginState, Smoothing
 
 DEFAULT_BETA = 0.01
 

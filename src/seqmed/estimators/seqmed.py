@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seqmed.estimators.sequential import SequentialClassifier
+from seqmed.estimators.margin_classifier import SequentialClassifier
 
 
 class SeqMED(SequentialClassifier):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,8 +18,8 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
-from seqmed.arrays import Array, Indices, Points, canonical
-from seqmed.labels import is_missing_value
+from seqmed.estimators.labels import is_missing_value
+from seqmed.numeric.arrays import Array, Indices, Points, canonical
 
 MatrixLike: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
 """Rows as a user passes them: array-like, data frame or sparse matrix, of shape (n, p)."""
@@ -76,7 +77,7 @@ def square_gram(gram: Points) -> Array:
             f"kernel='precomputed' got X of shape {gram.shape}, expected a square matrix: pass the "
             "kernel values between all training rows."
         )
-    from seqmed.linalg.symmetry import made_symmetric  # numba is imported by the first fit
+    from seqmed.numeric.symmetry import made_symmetric  # numba is imported by the first fit
 
     symmetric: Array
     symmetric, difference = made_symmetric(gram)
@@ -234,3 +235,21 @@ def equal_parameters(first: Any, second: Any) -> bool:
     if isinstance(first, np.ndarray):
         return np.array_equal(first, second)
     return bool(first == second)
+
+
+Estimator = TypeVar("Estimator")
+
+
+def snapshot(estimator: Estimator) -> Estimator:
+    """Return a shallow copy of an estimator, which later updates do not change."""
+    copied = object.__new__(type(estimator))
+    copied.__dict__.update(estimator.__dict__)  # one atomic operation
+    return copied
+
+
+def copy_to_fit(estimator: Any) -> Any:
+    """Return a copy that can learn without changing the estimator.
+
+    The copy is shallow for models of this package, and deep for all others.
+    """
+    return snapshot(estimator) if hasattr(estimator, "_snapshot") else deepcopy(estimator)

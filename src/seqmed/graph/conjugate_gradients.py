@@ -4,7 +4,7 @@ The matrix A has the entries ``exp(-4 d_ij^2 / d_i^2)`` for the k nearest neighb
 where d_i is the distance to the farthest of them. The edge weights are ``W = (A + A') / 2``, and D
 is the diagonal matrix of vertex degrees. With ``S = D^{-1/2} W D^{-1/2}`` and ``Z = D^{1/2} U`` the
 system is ``(I - alpha S) Z = D^{-1/2} Y``, whose eigenvalues lie between 1 - alpha and 1 + alpha.
-`seqmed.theory.propagated_labels` is the dense form.
+`seqmed.margin.theory.propagated_labels` is the dense form.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ class Graph(NamedTuple):
 
 def make_graph(lists: Lists, n_neighbors: int) -> Graph:
     """Return the graph of the nearest ``n_neighbors`` entries of every list."""
-    from seqmed.graph import loops  # numba is imported by the first update
+    from seqmed.graph import neighbour_loops  # numba is imported by the first update
 
     weights = edge_weights(lists.distances, lists.sizes, n_neighbors)
     slots = lists.slots[:, : weights.shape[1]]
     degrees = np.zeros((weights.shape[0], 1), dtype=np.float32)
-    loops.multiply(slots, weights, np.ones_like(degrees), degrees)
+    neighbour_loops.multiply(slots, weights, np.ones_like(degrees), degrees)
     degrees = np.float32(0.5) * degrees[:, 0]
     roots = np.zeros_like(degrees)
     np.divide(1.0, np.sqrt(degrees), out=roots, where=degrees > 0)
@@ -102,16 +102,16 @@ def solve(graph: Graph, labels: Single, alpha: float, start: Single) -> Solution
     alpha : in [0, 1).
     start : (n, K) float32, the starting point.
     """
-    from seqmed.graph import loops
+    from seqmed.graph import neighbour_loops
 
     n_columns = labels.shape[1]
     scale = np.where(graph.roots > 0, graph.roots, np.float32(1.0))
     target, values, weights = padded(scale[:, None] * labels), padded(start), graph.scaled(alpha)
     # without a path to a label the solution is 0, and no residual is a small share of it
     labeled = np.asarray(labels.any(axis=1))
-    values[~loops.connected_rows(graph.slots, graph.weights, labeled)] = 0.0
+    values[~neighbour_loops.connected_rows(graph.slots, graph.weights, labeled)] = 0.0
     image = values.copy()
-    loops.multiply(graph.slots, weights, values, image)
+    neighbour_loops.multiply(graph.slots, weights, values, image)
     residual = target - image
     direction = residual.copy()
     square, norms = column_squares(residual), column_squares(target)
@@ -120,16 +120,16 @@ def solve(graph: Graph, labels: Single, alpha: float, start: Single) -> Solution
     unsolved = 0
     while steps < LARGEST_NUMBER_OF_STEPS:
         if not (square > goal).any():
-            unsolved = loops.unsolved_row(values, residual, ROW_TOLERANCE, unsolved)
+            unsolved = neighbour_loops.unsolved_row(values, residual, ROW_TOLERANCE, unsolved)
             if unsolved < 0:
                 break
         image[:] = direction
-        loops.multiply(graph.slots, weights, direction, image)
+        neighbour_loops.multiply(graph.slots, weights, direction, image)
         curvature = np.einsum("ij,ij->j", direction, image)
         step = np.divide(square, curvature, out=np.zeros_like(square), where=curvature > 0)
-        new = loops.take_step(values, residual, direction, image, step)
+        new = neighbour_loops.take_step(values, residual, direction, image, step)
         ratio = np.divide(new, square, out=np.zeros_like(new), where=square > 0)
-        loops.update_direction(direction, residual, ratio)
+        neighbour_loops.update_direction(direction, residual, ratio)
         square, steps = new, steps + 1
     shares = np.divide(square, norms, out=np.zeros_like(square), where=norms > 0)
     return Solution(values[:, :n_columns], steps, float(np.sqrt(shares.max(initial=0.0))))

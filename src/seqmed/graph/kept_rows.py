@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.arrays import Indices, stack
 from seqmed.graph.metrics import Metric, Stored
 from seqmed.graph.neighbours import Lists, empty_lists
-from seqmed.threads import allowed_threads, run_in_threads
+from seqmed.numeric.arrays import Indices, stack
+from seqmed.numeric.threads import allowed_threads, run_in_threads
 
 # Number of rows in a block, and number of queries searched for at once. With many queries at once,
 # a block is read into the cache less often. If the number of rows were a power of two, products
@@ -150,12 +150,12 @@ def gather(blocks: tuple[Stored, ...], slots: Indices) -> Stored:
     order = np.argsort(slots, kind="stable")
     numbers, places = np.divmod(slots[order], BLOCK)
     rows: Stored = reduce(
-        joined, (blocks[n].take(places[numbers == n]) for n in np.unique(numbers))
+        joined_rows, (blocks[n].take(places[numbers == n]) for n in np.unique(numbers))
     )
     return rows.take(np.argsort(order, kind="stable"))
 
 
-def joined(first: Stored, second: Stored) -> Stored:
+def joined_rows(first: Stored, second: Stored) -> Stored:
     """Return the rows of both arguments, concatenated."""
     return Stored(
         stack(first.rows, second.rows),
@@ -178,5 +178,5 @@ def with_rows(blocks: tuple[Stored, ...], slots: Indices, entering: Stored) -> t
         size = max(old.size, int(places.max()) + 1)
         source = np.arange(size)
         source[places] = old.size + np.arange(places.size)
-        result[number] = joined(old, new).take(source)
+        result[number] = joined_rows(old, new).take(source)
     return tuple(result)

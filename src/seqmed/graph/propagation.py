@@ -1,7 +1,7 @@
 """Label propagation over a stream: one update of the state.
 
 An update replaces some of the kept rows. Then it solves for the influence of every class, starting
-from the last solution. `seqmed.theory.propagated_labels` is the solution as an equation.
+from the last solution. `seqmed.margin.theory.propagated_labels` is the solution as an equation.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Indices, Mask, Points, canonical, no_indices, row_keys
 from seqmed.classes import UNLABELED
 from seqmed.graph.conjugate_gradients import make_graph, solve
-from seqmed.graph.graph_state import GraphState
+from seqmed.graph.graph_state import Entering, GraphState, choose_entering, most_labeled
 from seqmed.graph.kept_rows import no_kept_rows
 from seqmed.graph.metrics import Euclidean, Stored, clipped
 from seqmed.graph.neighbours import Single
-from seqmed.graph.reservoir import Entering, choose_entering, most_labeled
 from seqmed.late_rows import KeptLabels, LateLabels, compare_labels
+from seqmed.numeric.arrays import Array, Indices, Mask, Points, canonical, no_indices, row_keys
 
 # Fraction of the kept rows that may change before the system is solved again without new labels.
 STALE_SHARE = 0.01

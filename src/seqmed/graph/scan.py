@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqmed.graph import loops
-from seqmed.graph.loops import drop
+from seqmed.graph import neighbour_loops
 from seqmed.graph.metrics import Metric, Stored
+from seqmed.graph.neighbour_loops import drop
 from seqmed.graph.neighbours import ComparedRows, Lists, Single, Slots, empty_lists
 
 __all__ = ["Scan", "drop"]
@@ -53,7 +53,7 @@ class Scan:
         receiving : lists of all kept rows, changed in place; None if the queries are not kept rows.
         """
         strip = self.side(queries, own)
-        shape = queries.size, -(-GROUPS * length // loops.LANES) * loops.LANES
+        shape = queries.size, -(-GROUPS * length // neighbour_loops.LANES) * neighbour_loops.LANES
         nearest = np.full(shape, np.inf, dtype=np.float32)
         slots = np.full(shape, -1, dtype=np.int32)
         compared, start = [], 0
@@ -62,17 +62,19 @@ class Scan:
             stop = start + queries.size * stored.size
             values = self.memory[start:stop].reshape(queries.size, stored.size)
             self.metric.products(queries, stored, values)
-            loops.nearest_of_groups(values, tuple(block), nearest, slots)
+            neighbour_loops.nearest_of_groups(values, tuple(block), nearest, slots)
             compared.append((values, block))
             start = stop
         found = empty_lists(queries.size, length, self.metric.limit)
         radii = self.radii(nearest, slots, strip, length)
         np.minimum(np.nextafter(radii, np.inf), found.horizons, out=found.horizons)
         for values, block in compared:
-            loops.insert_rows(values, tuple(strip), tuple(block), tuple(found), self.unit)
+            neighbour_loops.insert_rows(values, tuple(strip), tuple(block), tuple(found), self.unit)
             if receiving is not None:
                 part = receiving.take(slice(block.slots[0], block.slots[-1] + 1))
-                loops.insert_queries(values, tuple(strip), tuple(block), tuple(part), self.unit)
+                neighbour_loops.insert_queries(
+                    values, tuple(strip), tuple(block), tuple(part), self.unit
+                )
         return found
 
     def reserve(self, size: int) -> None:
@@ -85,7 +87,7 @@ class Scan:
 
         Parameters
         ----------
-        values, slots : (m, g) as written by `loops.nearest_of_groups`.
+        values, slots : (m, g) as written by `neighbour_loops.nearest_of_groups`.
         strip : the queries.
         length : number of rows.
         """
@@ -96,7 +98,7 @@ class Scan:
         distances = strip.norms[:, None] + np.take_along_axis(values, chosen, axis=1)
         if self.refines:
             for block in self.sides:
-                loops.measure(guesses, tuple(strip), tuple(block), distances, self.unit)
+                neighbour_loops.measure(guesses, tuple(strip), tuple(block), distances, self.unit)
         return np.maximum(np.partition(distances, length - 1, axis=1)[:, length - 1], 0.0)
 
 

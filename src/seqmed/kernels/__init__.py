@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from seqmed.kernels.bounded import blocks
 from seqmed.kernels.counts import TfIdf
 from seqmed.kernels.given import FromFunction, Precomputed
-from seqmed.kernels.protocol import Expansion, Kernel, evaluate
+from seqmed.kernels.protocol import Expansion, Kernel, blocks, evaluate
 from seqmed.kernels.vectors import RBF, ByFormat, Linear, Polynomial, linear_weights
 
 # Kernels by name, each made from gamma, degree and coef0.

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import safe_sparse_dot
 
-from seqmed.arrays import Array, Points, row_norms_squared
 from seqmed.kernels.protocol import Expansion, Pointwise
+from seqmed.numeric.arrays import Array, Points, row_norms_squared
 
 
 @dataclass(frozen=True, eq=False)

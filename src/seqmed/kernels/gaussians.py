@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from seqmed.arrays import Array, Indices, row_norms_squared
-from seqmed.threads import run_in_threads
+from seqmed.numeric.arrays import Array, Indices, row_norms_squared
+from seqmed.numeric.threads import run_in_threads
 
 # Largest |x - centre|^2, in units of 1/gamma, for which distances are computed from inner products.
 # The error of such a distance is about 1e-15 of this value. For larger values, distances are

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from seqmed.arrays import Array, Points
 from seqmed.kernels.protocol import Pointwise
+from seqmed.numeric.arrays import Array, Points
 
 # Number of rows evaluated at once if only the diagonal is needed.
 DIAGONAL_BLOCK = 128

@@ -1,4 +1,4 @@
-"""The interface of a kernel.
+"""The interface of a kernel, expansions, and blocks of bounded size.
 
 A kernel is a frozen object. Parameters that depend on data (``gamma="scale"``, idf weights) are
 learned once, by `Kernel.freeze` on the first batch. They never change, because a change would
@@ -11,12 +11,13 @@ format.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Points, stack
-from seqmed.kernels.bounded import blocks
+from seqmed.numeric.arrays import Array, Points, stack
 
 
 class Expansion(NamedTuple):
@@ -104,3 +105,24 @@ def evaluate(kernel: Kernel, parts: tuple[Expansion, ...], points: Points) -> Ar
         if part.points.shape[0]:
             scores += kernel.sums(points, part)
     return scores
+
+
+# Number of kernel values held at once while scores are computed: 16 MB, which are reused.
+BLOCK_VALUES = 2**21
+
+
+def blocks(n_rows: int, width: int) -> Iterator[slice]:
+    """Yield slices of rows whose products with ``width`` columns stay within `BLOCK_VALUES`."""
+    size = max(1, BLOCK_VALUES // max(width, 1))
+    for start in range(0, n_rows, size):
+        yield slice(start, start + size)
+
+
+def check_overflow(values: NDArray[np.floating]) -> None:
+    """Refuse rows on which the kernel overflows."""
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values.reshape(values.shape[0], -1)).all(axis=1))[0])
+        raise ValueError(
+            f"the kernel overflows on row {row} of X, expected finite values: scale the features "
+            "as in the batches the model has learned."
+        )

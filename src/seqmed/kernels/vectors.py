@@ -9,10 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import safe_sparse_dot
 
-from seqmed.arrays import Array, Points, row_norms_squared
 from seqmed.kernels.gaussians import Gaussians, differenced, lengths_of
 from seqmed.kernels.protocol import Expansion, Pointwise
-from seqmed.linalg.factorisation import symmetric_product
+from seqmed.numeric.arrays import Array, Points, row_norms_squared
+from seqmed.numeric.factors import symmetric_product
 
 # Largest |x|^2, in units of 1/gamma, for which the data are not centred.
 NEAR_ZERO = 10.0

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from seqmed.labeling.events import RowKey
 from seqmed.labeling.ledger import Ledger
-from seqmed.measures import wilson_interval
+from seqmed.selection.measures import wilson_interval
 
 # Random checks in the current accuracy: the latest ones, because older models were worse.
 LATEST = 50

@@ -6,8 +6,7 @@ to choose a round, and the card at a position depends on the label log only, not
 learning takes.
 
 One card in `BLOCK` is a random check, the next row of the reserve of the pool (`seqmed.labeling.
-rows`). All others are chosen by `seqmed.active.query` from the candidates of largest expected
-regret.
+rows`). All others are chosen by `seqmed.query` from the candidates of largest expected regret.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from seqmed import active
 from seqmed.labeling.events import RANDOM, UNCERTAIN, UNLIKE, RowKey
 from seqmed.labeling.rows import CHECK_SHARE, Pool, shown_text
+from seqmed.selection import queries
 
 # Answers from one round to the next, and from the choice of a round to its first card.
 ROUND, LAG = 5, 5
@@ -159,13 +158,13 @@ def choose_queried(
         chosen = np.random.default_rng((number, 0)).choice(left.size, SCORED, replace=False)
         left = left[np.sort(chosen)]
     table = pool.take(left)
-    margins, deviations = active.margins_and_deviations(model, table)
+    margins, deviations = queries.margins_and_deviations(model, table)
     short = np.arange(left.size)
     if left.size > COMPARED:
-        values = active.regret(margins, deviations) if margins.any() else -short.astype(float)
+        values = queries.regret(margins, deviations) if margins.any() else -short.astype(float)
         short = np.sort(np.argsort(-values, kind="stable")[:COMPARED])
         table = table.take(pa.array(short))
-    rows = active.query(model, table, wanted)
+    rows = queries.query(model, table, wanted)
     chosen = short[rows]
     reasons = why_asked(margins, deviations, chosen)
     return left[chosen].tolist(), reasons

@@ -1,9 +1,13 @@
-"""Changes of the concept: a test on the record.
+"""Changes of the concept: a test on the record, and the trial of a new start.
 
 The record holds scores of labeled rows before they were learned. If the mixture is wrong more often
 on its newer rows than on its older ones, for any division in two, the concept has changed. The test
 statistic of a division is the difference of the two error rates in units of its standard error; one
 error of the newer rows is not counted, as the normal approximation fails where errors are rare.
+
+Errors that come in groups look like a change, but the labels before the group stay valid. Only the
+next labels can tell. The state with the new start and the state without it predict them before they
+learn them, and the new start is revoked if it predicts them worse.
 """
 
 from __future__ import annotations
@@ -12,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqmed.arrays import Mask
 from seqmed.mixture.record import RECORD
+from seqmed.numeric.arrays import Mask
 
 # Rows at least on both sides of a division, and standard errors from which on it is a change. The
 # threshold is high because all divisions are tested at every batch.
@@ -61,3 +65,27 @@ def find_change(wrong: Mask, n_searched: int = RECORD) -> Change | None:
         return None
     best = int(np.argmax(statistic))
     return Change(int(newer[best]), float(before[best]), float(after[best]))
+
+
+# The trial ends if the numbers of errors differ by this many standard errors, and by this many
+# errors at least.
+DECISIVE, FEWEST_ERRORS = 1.5, 3
+# The trial ends after this many labels; the state with fewer errors is kept, the new one if equal.
+LONGEST = 100
+
+
+def compare(wrong: Mask, wrong_before: Mask, n_labels: int) -> bool | None:
+    """Return whether the new start is kept; None if the trial goes on.
+
+    Parameters
+    ----------
+    wrong, wrong_before : (m,) labels since the new start that are predicted wrongly, with and
+        without it.
+    n_labels : number of labels since the new start.
+    """
+    more = int(wrong.sum()) - int(wrong_before.sum())
+    # the standard error of a difference of paired errors
+    error = np.sqrt(np.count_nonzero(wrong != wrong_before))
+    if abs(more) >= max(FEWEST_ERRORS, DECISIVE * error) or n_labels >= LONGEST:
+        return more <= 0
+    return None

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqmed.arrays import Array, Mask, Points
+from seqmed.numeric.arrays import Array, Mask, Points
 
 # Columns are scaled if the 90th percentile of their scales is more than this multiple of the 10th.
 LARGEST_RATIO = 10.0

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.arrays import Array, Indices, Mask
 from seqmed.classes import moved
+from seqmed.numeric.arrays import Array, Indices, Mask
 
 PRIOR_EXPONENTS = np.array([0.0, 0.25, 0.5])
 # Largest number of labeled rows in the record.

@@ -10,20 +10,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from seqmed import margin_state
-from seqmed.arrays import Array, Points, found_among, no_indices, stack
-from seqmed.batch import UpdateInfo
 from seqmed.classes import UNLABELED
 from seqmed.graph import propagation
 from seqmed.graph.propagation import GraphInfo
-from seqmed.margin_state import MarginState
-from seqmed.mixture import column_scales, refitted
+from seqmed.margin import margin_state
+from seqmed.margin.batch import UpdateInfo
+from seqmed.margin.margin_state import MarginState
+from seqmed.mixture import column_scales, experts
 from seqmed.mixture.change import Change
 from seqmed.mixture.column_scales import MEASURED
-from seqmed.mixture.recent_rows import RecentRows
+from seqmed.mixture.experts import RecentRows, RefittedExpert
+from seqmed.mixture.mixture_state import MixtureParameters, MixtureState, measured_scales_of
 from seqmed.mixture.record import RECORD
-from seqmed.mixture.refitted import RefittedExpert
-from seqmed.mixture.state import MixtureParameters, MixtureState, measured_scales_of
+from seqmed.numeric.arrays import Array, Points, found_among, no_indices, stack
 from seqmed.rows import Rows
 
 
@@ -110,7 +109,7 @@ def rescaled(
 
 
 def kept_rows(state: MixtureState, factors: Array) -> Rows:
-    """Return the kept rows from which the margin expert can learn, columns times ``factors``.
+    """Return the kept rows from which the margin expert can learned, columns times ``factors``.
 
     These are the rows of its window, which are exact, and some other labeled and unlabeled rows of
     the graph, which have single precision.
@@ -153,6 +152,6 @@ def refitted_now(
     ``balanced`` is whether all classes have the same total weight.
     """
     return tuple(
-        refitted.fitted(expert, recent, state.class_weights, balanced=balanced)
+        experts.fitted(expert, recent, state.class_weights, balanced=balanced)
         for expert in state.refitted
     )

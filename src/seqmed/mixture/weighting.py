@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqmed.arrays import Array, Mask
 from seqmed.mixture.record import ScoreRecord, Scores, ScoreScales, class_factors
+from seqmed.numeric.arrays import Array, Mask
 
 WEIGHTS = np.linspace(0.0, 1.0, 11)
 # Difference in log prior between a weight of 0 and a weight of 1, in nats.

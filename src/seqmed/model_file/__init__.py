@@ -15,14 +15,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from seqmed.estimators.validation import refuse_plain_pipeline
+from seqmed.estimators.validation import refuse_plain_pipeline, snapshot
 from seqmed.model_file.annotations import check_fields
 from seqmed.model_file.container import Tensors, pack, unpack
 from seqmed.model_file.files import read_file, remove_leftovers, replace_file
 from seqmed.model_file.models import ModelDecoder, ModelEncoder, Outline
 from seqmed.model_file.registry import MODELS, estimator_class
 from seqmed.model_file.values import Decoder, Encoder, checked, in_range, tagged
-from seqmed.snapshots import snapshot
 
 __all__ = [
     "Contents",

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from seqmed.classes import ClassCounts
 from seqmed.estimators.batch_validation import Started
+from seqmed.estimators.labels import is_label_dtype
 from seqmed.estimators.seqgraphmed import MARGIN_CLASSIFIERS
 from seqmed.kernels import KERNELS, RBF, Kernel, Polynomial, Precomputed, TfIdf
-from seqmed.labels import is_label_dtype
 from seqmed.model_file.annotations import INTERFACES
 from seqmed.model_file.declarations import COLUMNS, Kept, Rules, column_rules, declare
 

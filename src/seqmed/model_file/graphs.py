@@ -12,12 +12,12 @@ from seqmed.graph.graph_state import GraphState
 from seqmed.graph.kept_rows import KeptRows
 from seqmed.graph.metrics import Cosine, Euclidean, KernelDistance, Metric, make_metric
 from seqmed.graph.propagation import GraphInfo
+from seqmed.graph.propagation_state import PropagationState
 from seqmed.kernels import Kernel
 from seqmed.model_file.annotations import INTERFACES, WRITTEN_AS
 from seqmed.model_file.classifiers import classifier
 from seqmed.model_file.declarations import Kept, Rules, check_records, declare
 from seqmed.model_file.saved_rows import SavedRows
-from seqmed.propagation_state import PropagationState
 
 INTERFACES[Metric] = lambda: (Euclidean, Cosine, KernelDistance)
 WRITTEN_AS[KeptRows] = SavedRows

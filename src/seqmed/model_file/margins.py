@@ -7,28 +7,26 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from seqmed import covariance, margin_state
-from seqmed.arrays import Points
-from seqmed.batch import UpdateInfo
-from seqmed.calibration import SLOPES, Calibration
-from seqmed.covariance import LandmarkRecursion, NystroemRecursion, SpectralRecursion
-from seqmed.covariance.basis import Basis
-from seqmed.covariance.low_rank import Reduction
-from seqmed.covariance.nystroem import NystroemCovariance
-from seqmed.covariance.protocol import Recursion
-from seqmed.covariance.spectral import Spectrum
-from seqmed.dual import DualSolution
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.graph.laplacian import GraphParameters
 from seqmed.kernels import RBF, ByFormat, Expansion, Kernel, Linear, Precomputed
-from seqmed.margin_state import MarginState
+from seqmed.margin import covariance, margin_state
+from seqmed.margin.batch import UpdateInfo
+from seqmed.margin.calibration import SLOPES, Calibration
+from seqmed.margin.covariance import LandmarkRecursion, NystroemRecursion, SpectralRecursion
+from seqmed.margin.covariance.basis import Basis
+from seqmed.margin.covariance.low_rank import Reduction
+from seqmed.margin.covariance.nystroem import NystroemCovariance
+from seqmed.margin.covariance.protocol import Recursion
+from seqmed.margin.covariance.unprojected import Spectrum
+from seqmed.margin.dual import DualSolution
+from seqmed.margin.laplacian import GraphParameters
+from seqmed.margin.margin_state import MarginState
+from seqmed.margin.posterior import Posterior, ScoredTerms, Terms, Window
 from seqmed.model_file.annotations import INTERFACES
 from seqmed.model_file.classifiers import classifier
 from seqmed.model_file.declarations import SIZES, Kept, Rules, check_records, declare, points_in
-from seqmed.posterior import Posterior
-from seqmed.terms import ScoredTerms, Terms
-from seqmed.window import Window
+from seqmed.numeric.arrays import Points
 
 SIZES["slopes"] = SLOPES.size
 TERMS = {"points": "n p", "coefficients": "n machines", "averages": "n machines"}

@@ -8,12 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from seqmed.estimators.seqgraphmed import EUCLIDEAN_KERNELS, SeqGraphMED
-from seqmed.mixture.change import Change
-from seqmed.mixture.recent_rows import RecentRows
+from seqmed.mixture.change import LONGEST, Change
+from seqmed.mixture.experts import REFITTED, LinearExpert, RecentRows, RefittedExpert
+from seqmed.mixture.mixture_state import PROBES, MixtureInfo, MixtureState
 from seqmed.mixture.record import PRIOR_EXPONENTS, RECORD, ScoreRecord, ScoreScales
-from seqmed.mixture.refitted import REFITTED, LinearExpert, RefittedExpert
-from seqmed.mixture.state import PROBES, MixtureInfo, MixtureState
-from seqmed.mixture.trial import LONGEST
 from seqmed.mixture.weighting import Choice
 from seqmed.model_file.annotations import INTERFACES
 from seqmed.model_file.classifiers import classifier, classifier_parameters

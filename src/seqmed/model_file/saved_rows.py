@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from seqmed.arrays import Points
 from seqmed.graph.kept_rows import BLOCK, SPARE, KeptRows
 from seqmed.graph.metrics import Metric, without_sketch
 from seqmed.graph.neighbours import Lists, Single
 from seqmed.model_file.declarations import Rules, check_records, declare
+from seqmed.numeric.arrays import Points
 
 
 class SavedRows(NamedTuple):

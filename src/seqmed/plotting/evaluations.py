@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqmed.arrays import Array
-from seqmed.measures import BINS, Measures, wilson_interval
+from seqmed.numeric.arrays import Array
 from seqmed.plotting.figures import (
     PALETTE,
     PANEL,
@@ -18,6 +17,7 @@ from seqmed.plotting.figures import (
     new_figure,
 )
 from seqmed.plotting.logs import Record, prequential_accuracy
+from seqmed.selection.measures import BINS, Measures, wilson_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

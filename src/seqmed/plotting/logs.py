@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqmed.arrays import Array
-from seqmed.measures import wilson_interval
+from seqmed.numeric.arrays import Array
 from seqmed.plotting.figures import (
     PALETTE,
     curve_style,
@@ -19,6 +18,7 @@ from seqmed.plotting.figures import (
     new_figure,
     require_matplotlib,
 )
+from seqmed.selection.measures import wilson_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from seqmed.arrays import Array, Indices, Mask
-from seqmed.labels import split_labels
+from seqmed.estimators.labels import split_labels
+from seqmed.numeric.arrays import Array, Indices, Mask
 
 # Smallest number of disagreements between two candidates before one may be dropped. Rows of unequal
 # weight count by their effective number, ``(sum of weights)^2 / sum of squared weights``.

@@ -19,9 +19,15 @@ from sklearn.utils import _safe_indexing, indexable, metaestimators
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from seqmed.arrays import Array
 from seqmed.estimators.base import accuracy
-from seqmed.estimators.validation import MatrixLike, equal_parameters, refuse_plain_pipeline
+from seqmed.estimators.validation import (
+    MatrixLike,
+    copy_to_fit,
+    equal_parameters,
+    refuse_plain_pipeline,
+    snapshot,
+)
+from seqmed.numeric.arrays import Array
 from seqmed.selection.race import (
     Record,
     can_predict,
@@ -30,7 +36,6 @@ from seqmed.selection.race import (
     make_candidates,
     row_weights,
 )
-from seqmed.snapshots import copy_to_fit, snapshot
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

@@ -13,9 +13,9 @@ from sklearn.model_selection import BaseCrossValidator, PredefinedSplit, Stratif
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_consistent_length
 
-from seqmed.arrays import Indices, Mask
+from seqmed.estimators.labels import as_label_array, holds_only_signs, is_missing, split_labels
 from seqmed.estimators.validation import MatrixLike
-from seqmed.labels import as_label_array, holds_only_signs, is_missing, split_labels
+from seqmed.numeric.arrays import Indices, Mask
 
 Fold: TypeAlias = tuple[Indices, Indices]
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction import FeatureHasher
 
-from seqmed.arrays import Array
+from seqmed.numeric.arrays import Array
 from seqmed.tables.cells import BOOLEANS, CODE, Levels
 
 # A level has its own column if at least this fraction of the first batch has it, and two rows.

@@ -20,8 +20,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute, types
 
-from seqmed.arrays import Array, Mask
 from seqmed.estimators.validation import LARGEST_FEATURE
+from seqmed.numeric.arrays import Array, Mask
 
 # Words that mark a missing cell or label, and signs that mark a missing cell but may be labels.
 MISSING_WORDS = (

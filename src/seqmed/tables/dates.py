@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from pyarrow import compute, types
 from scipy.stats import rankdata
 
-from seqmed.arrays import Array, Indices
 from seqmed.mixture.column_scales import column_deviations
+from seqmed.numeric.arrays import Array, Indices
 from seqmed.tables import cells
 
 # Formats of dates besides ISO 8601, in the notation of `strptime`. A date that fits two formats is

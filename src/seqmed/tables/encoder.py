@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from seqmed.arrays import Array, Points
 from seqmed.estimators.validation import LARGEST_FEATURE
+from seqmed.numeric.arrays import Array, Points
 from seqmed.tables import cells, kinds
 from seqmed.tables import encoding as encodings
 from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE, TableError

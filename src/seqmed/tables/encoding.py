@@ -20,8 +20,8 @@ import pyarrow as pa
 import scipy.sparse as sp
 from sklearn.impute import SimpleImputer
 
-from seqmed.arrays import Array, Mask, Points
 from seqmed.mixture.column_scales import column_deviations
+from seqmed.numeric.arrays import Array, Mask, Points
 from seqmed.tables import cells, kinds
 from seqmed.tables.categories import HashedColumn, OneHotColumn
 from seqmed.tables.cells import TableError

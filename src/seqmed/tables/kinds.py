@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute, types
 
-from seqmed.arrays import Array
+from seqmed.numeric.arrays import Array
 from seqmed.tables import cells
 from seqmed.tables.cells import BOOLEANS, Levels
 from seqmed.tables.dates import FORMATS, date_format

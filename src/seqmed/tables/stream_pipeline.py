@@ -14,11 +14,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import metaestimators
 from sklearn.utils.validation import check_is_fitted
 
-from seqmed import active
-from seqmed.arrays import Array, Indices
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.snapshots import copy_to_fit, snapshot
+from seqmed.estimators.validation import copy_to_fit, snapshot
+from seqmed.numeric.arrays import Array, Indices
+from seqmed.selection import queries
 from seqmed.tables.encoder import TableEncoder
 
 Steps: TypeAlias = list[tuple[str, Any]]
@@ -231,9 +231,9 @@ class StreamPipeline(Pipeline):
         Returns
         -------
         rows : ndarray of shape (n,)
-            Distinct indices into X; see `seqmed.active.query`.
+            Distinct indices into X; see `seqmed.selection.queries.query`.
         """
-        return active.query(self, X, n)
+        return queries.query(self, X, n)
 
     predict = _reading("predict")
     predict_proba = _reading("predict_proba")

@@ -1,0 +1,329 @@
+"""The sequential update shared by SeqMED and SeqLapMED: the posterior is the next prior."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from seqmed import kernels, uncertainty
+from seqmed.classes import ClassCounts
+from seqmed.estimators.base import StreamClassifier
+from seqmed.estimators.batch_validation import ClassifiedRows, Started
+from seqmed.estimators.validation import MatrixLike, Registered, square_gram
+from seqmed.kernels import Expansion, Kernel, make_kernel
+from seqmed.kernels.protocol import check_overflow
+from seqmed.late_rows import KeptLabels, compare_labels, equal_rows
+from seqmed.margin import calibration, margin_state
+from seqmed.margin.batch import UpdateInfo
+from seqmed.margin.calibration import Calibration
+from seqmed.margin.margin_state import MarginParameters, MarginState, Smoothing
+from seqmed.margin.posterior import Posterior
+from seqmed.numeric.arrays import Array, Indices, Points
+from seqmed.numeric.threads import threads_to_score
+from seqmed.uncertainty import Uncertainty
+
+DEFAULT_C = 10.0
+# Chosen by prequential accuracy: docs/decisions, 0016 and 0027.
+DEFAULT_WINDOW = 500
+
+
+class SequentialClassifier(StreamClassifier):
+    """A classifier whose posterior after one batch is the prior of the next."""
+
+    C_: float
+    intercept_: Array
+    duality_gap_: float
+    n_iter_: int
+    update_info_: UpdateInfo
+    posterior_: Posterior
+    _state: MarginState
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "kernel": [Registered(kernels.KERNELS, *kernels.SPECIAL), callable],
+        "gamma": [StrOptions({"scale", "auto"}), Interval(Real, 0.0, None, closed="neither")],
+        "degree": [Interval(Integral, 1, None, closed="left")],
+        "coef0": [Interval(Real, 0.0, None, closed="left")],
+        "C": [Interval(Real, 0.0, None, closed="neither")],
+        "slack_shape": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="left")],
+        "bias": [StrOptions({"auto", "exact", "median"})],
+        "window": [Interval(Integral, 1, None, closed="left"), None],
+        "lag": [Interval(Integral, 1, None, closed="left"), None],
+        "averaging": ["boolean"],
+        "forgetting": [Interval(Real, 0.0, 1.0, closed="right")],
+        "budget": [Interval(Integral, 2, None, closed="left"), None],
+        "unlabeled": "no_validation",
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "tol": [Interval(Real, 0.0, None, closed="neither")],
+        "max_iter": [Interval(Integral, -1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    # "exact" and "median" may replace each other as the bias; "auto" may not.
+    _fixed_parameters: tuple[str, ...] = (
+        "kernel", "gamma", "degree", "coef0", "bias", "averaging", "budget",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        kernel: str | Callable[[Any, Any], Any] | Kernel = "rbf",
+        *,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        C: float = DEFAULT_C,
+        bias: str = "auto",
+        window: int | None = DEFAULT_WINDOW,
+        lag: int | None = None,
+        averaging: bool = False,
+        forgetting: float = 1.0,
+        budget: int | None = None,
+        unlabeled: Any = -1,
+        class_weight: str | dict[Any, float] | None = None,
+        tol: float = 1e-3,
+        max_iter: int = -1,
+        random_state: int | np.random.RandomState | None = None,
+        # for comparison with the paper
+        slack_shape: float | str = "auto",
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.C = C
+        self.bias = bias
+        self.window = window
+        self.lag = lag
+        self.averaging = averaging
+        self.forgetting = forgetting
+        self.budget = budget
+        self.unlabeled = unlabeled
+        self.class_weight = class_weight
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.slack_shape = slack_shape
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.input_tags.positive_only = self.kernel == "tfidf"
+        return tags
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def _learn_all(self, batch: ClassifiedRows) -> None:
+        self._learn_batch(batch, None, new_points=True)
+
+    def _learn_batch(
+        self, batch: ClassifiedRows, state: MarginState | None, *, new_points: bool
+    ) -> None:
+        parameters = self._parameters(batch.classes)
+        if state is None:
+            state = margin_state.begin(parameters, batch.rows, self._drawn_seed())
+        state = margin_state.with_classes(state, batch.places, batch.declared)
+        state, info = margin_state.learn(state, batch.rows, parameters, new_points=new_points)
+        self._commit(state, info, batch.classes)
+
+    def _retract(self, points: Points, codes: Indices | None) -> None:
+        parameters, last = self._parameters(self.classes_), self.update_info_
+        found = margin_state.find_labels(self._state, points, codes, parameters)
+        state, info, kept = margin_state.retract(self._state, found, parameters)
+        info = info._replace(C=last.C, beta=last.beta)
+        self._commit(state, info, self.classes_[kept])
+
+    def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
+        kept, counts = self._state.posterior.window, self._state.counts
+        equal = equal_rows(kept.points, points)
+        return compare_labels(equal, counts.own_classes(kept.signs), codes)
+
+    def _commit(self, state: MarginState, info: UpdateInfo, classes: NDArray[Any]) -> None:
+        """Store a new state and everything that is derived from it."""
+        posterior = state.posterior
+        self.__dict__.update(
+            _state=state,
+            classes_=classes,
+            n_batches_=posterior.n_batches,
+            posterior_=posterior,
+            update_info_=info,
+            intercept_=posterior.intercepts.copy(),
+            C_=info.C,
+            duality_gap_=info.gap,
+            n_iter_=info.n_iter,
+        )
+
+    def _format_rows(self, X: Points, before: Started | None) -> tuple[Points, Array | None]:
+        if self.kernel != "precomputed":
+            return super()._format_rows(X, before)
+        gram = square_gram(X)
+        return np.arange(gram.shape[0])[:, None], gram
+
+    # -- parameters ----------------------------------------------------------------------------
+
+    def _parameters(self, classes: NDArray[Any]) -> MarginParameters:
+        """Return the parameters of an update after which there are these classes."""
+        return MarginParameters(
+            kernel=None if self.kernel == "precomputed" else self._kernel(),
+            C=self.C,
+            slack_shape=None if self.slack_shape == "auto" else float(self.slack_shape),
+            bias=self.bias,
+            window=self.window,
+            lag=self.lag,
+            averaging=self.averaging,
+            forgetting=float(self.forgetting),
+            budget=self.budget,
+            class_weight=self._class_weights(classes),
+            tol=self.tol,
+            max_iter=self.max_iter,
+            smoothing=self._smoothing(),
+        )
+
+    def _kernel(self) -> Kernel:
+        """Return the kernel before the first batch."""
+        return make_kernel(self.kernel, self.gamma, self.degree, self.coef0)
+
+    def _smoothing(self) -> Smoothing | None:
+        """Return the parameters of the smoothness term, None without it."""
+        return None
+
+    def _drawn_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _may_change(self, name: str, before: Any, now: Any) -> bool:
+        """Whether only the bias changes between "exact" and "median", which have the same state."""
+        return name == "bias" and "auto" not in (before, now)
+
+    def _check_kernel(self, method: str) -> None:
+        if self.kernel == "precomputed":
+            raise ValueError(
+                f"{method} got kernel='precomputed', expected a kernel that can be evaluated "
+                "between any two rows: pass the kernel as a callable, or call fit with the kernel "
+                "matrix of all rows."
+            )
+
+    # -- predictions ---------------------------------------------------------------------------
+
+    def _class_scores(self, points: Points) -> Array:
+        state = self._state
+        return state.counts.class_scores(margin_state.machine_scores(state, points))
+
+    def _probabilities(self, points: Points) -> Array:
+        state = self._state
+        scores = margin_state.machine_scores(state, points)
+        record = state.calibration or Calibration()
+        return calibration.probabilities(record, state.counts, scores)
+
+    def _n_support(self) -> int:
+        return self._state.posterior.size
+
+    def _uncertainty(self, points: Points) -> Uncertainty:
+        self._check_kernel("query")
+        state = self._state
+        return uncertainty.of_posterior(state.posterior, state.counts, points, self.C)
+
+    def decision_std(self, X: MatrixLike) -> Array:
+        """Return the posterior standard deviation of the score of every row.
+
+        Unlabeled rows shrink it and labels do not, so it is not a calibrated error bar.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to score.
+
+        Returns
+        -------
+        standard_deviations : ndarray of shape (n_samples,)
+            ``sqrt(k_t(x, x))``, the same for all classes; k_t is the posterior covariance.
+        """
+        model = self._snapshot()
+        points, posterior = model._points(X), model._state.posterior
+        with (
+            threads_to_score(points.shape[0], posterior.size),
+            np.errstate(over="ignore", invalid="ignore"),
+        ):
+            deviations = posterior.standard_deviation(points)
+        check_overflow(deviations)
+        return deviations
+
+    def predict_proba(self, X: MatrixLike) -> Array:
+        """Return the probability of every class at every row.
+
+        `partial_fit` scores the labeled rows of every batch before it learns them. These scores
+        calibrate the probabilities. The first batch, or `fit` alone, gives no such scores;
+        probabilities then depend on a prior and are less reliable.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to classify.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`. Each row sums to 1, and its largest entry belongs to the
+            class that `predict` returns. A declared class without a label has the probability
+            ``1 / (n_labels + n_classes)``.
+        """
+        return super().predict_proba(X)
+
+    # -- fitted attributes ---------------------------------------------------------------------
+
+    @property
+    def class_scale_(self) -> Array:
+        """Factors of the class scores with ``bias="auto"``, (n_classes,); 0 without a label."""
+        counts: ClassCounts = self._snapshot()._state.counts
+        if not counts.per_class:
+            raise AttributeError("class_scale_ is only available with bias='auto'.")
+        return counts.scale
+
+    @property
+    def gamma_(self) -> float:
+        """Coefficient of an "rbf" or "poly" kernel, resolved on the first batch."""
+        kernel = self._fitted_posterior().covariance.kernel
+        if not hasattr(kernel, "gamma"):
+            raise AttributeError("gamma_ is only available with kernel='rbf' or kernel='poly'.")
+        return float(kernel.gamma)
+
+    @property
+    def n_landmarks_(self) -> int:
+        """Number of landmarks in use."""
+        return self._fitted_posterior().landmarks.size
+
+    @property
+    def support_vectors_(self) -> Points:
+        """Rows with a nonzero multiplier, (n_support, n_features), newest last."""
+        return self._support().points.copy()
+
+    @property
+    def dual_coef_(self) -> Array:
+        """Signed multipliers of the support vectors, (n_machines, n_support)."""
+        return self._support().coefficients.T.copy()
+
+    @property
+    def coef_(self) -> Array:
+        """Explicit weights of a linear kernel, (n_machines, n_features)."""
+        posterior = self._fitted_posterior()
+        if not posterior.covariance.kernel.compact:
+            raise AttributeError("coef_ is only available with kernel='linear'.")
+        return kernels.linear_weights(posterior.mean_parts[0])
+
+    def _support(self) -> Expansion:
+        posterior = self._fitted_posterior()
+        if posterior.covariance.kernel.compact:
+            raise AttributeError(
+                "support vectors are not available with kernel='linear', which keeps explicit "
+                "weights: use coef_."
+            )
+        return posterior.support
+
+    def _fitted_posterior(self) -> Posterior:
+        posterior: Posterior | None = getattr(self, "posterior_", None)
+        if posterior is None:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first.")
+        return posterior

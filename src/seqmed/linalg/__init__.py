@@ -1,1 +1,0 @@
-"""Factorisations and triangular products."""

@@ -1,0 +1,1 @@
+"""The margin learner: maximum entropy discrimination, carried from batch to batch."""

@@ -1,0 +1,231 @@
+"""Theorem 2: a covariance that a smoothness penalty reduces by a matrix of low rank.
+
+Every recursion that uses smoothness gives a covariance of the form
+
+    k_t(x, x') = k(x, x') - psi(x) . psi(x'),      psi(x) = k(x, Z) Q,
+
+with landmarks Z and a factor Q. `seqmed.margin.theory.smoothed_kernel` is the equation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.linalg import LinAlgError, eigh
+
+from seqmed.kernels import Expansion, Kernel, evaluate
+from seqmed.margin.laplacian import Smoothness
+from seqmed.numeric import factors
+from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared, stack, take_rows
+from seqmed.numeric.factors import cholesky, solve_lower, symmetric_product, times_upper
+
+
+@dataclass(frozen=True)
+class ComputedGram:
+    """The symmetric covariance matrix (n, n) of n points, computed row by row.
+
+    Parameters
+    ----------
+    kernel : the base kernel.
+    points : (n, p).
+    features : (n, r) psi of the points, for the covariance ``k - psi . psi``; None if the
+        covariance is the kernel k.
+    """
+
+    kernel: Kernel
+    points: Points
+    features: Array | None = None
+
+    def __getitem__(self, rows: Indices) -> Array:
+        values = self.kernel(take_rows(self.points, rows), self.points)
+        return values if self.features is None else values - self.features[rows] @ self.features.T
+
+    def __matmul__(self, coefficients: Array) -> Array:
+        """Return the product with ``coefficients`` (n,); points with coefficient 0 are skipped."""
+        support = np.flatnonzero(coefficients)
+        expansion = Expansion(take_rows(self.points, support), coefficients[support, None])
+        product = evaluate(self.kernel, (expansion,), self.points)[:, 0]
+        if self.features is None:
+            return product
+        return product - self.features @ (self.features.T @ coefficients)
+
+    def diagonal(self) -> Array:
+        diagonal = self.kernel.diagonal(self.points)
+        return diagonal if self.features is None else diagonal - row_norms_squared(self.features)
+
+
+# Fraction of k(x, x) by which its reduction may exceed it because of rounding.
+LARGEST_EXCESS = 1e-6
+# Largest number of points of a window whose covariances are all held in memory.
+LARGEST_GRAM = 12_000
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """The reduction of the base kernel: landmarks Z, (m, p), and a factor Q, (m, r)."""
+
+    landmarks: Points
+    factor: Array
+
+    def features(self, kernel: Kernel, points: Points) -> Array:
+        """Return psi of every row, (n, r)."""
+        return times_upper(kernel(points, self.landmarks), self.factor)
+
+
+@dataclass(frozen=True)
+class LowRankCovariance:
+    """A base kernel minus its reduction by smoothness; there is no reduction before any penalty."""
+
+    kernel: Kernel
+    reduction: Reduction | None = None
+
+    on_landmarks: ClassVar[bool] = False
+
+    @property
+    def width(self) -> int:
+        return 1 if self.reduction is None else self.reduction.landmarks.shape[0]
+
+    def __call__(self, left: Points, right: Points) -> Array:
+        values = self.kernel(left, right)
+        if self.reduction is None:
+            return values
+        features = self.reduction.features(self.kernel, left)
+        if left is right:
+            check_reduction(np.diagonal(values), features)
+            return values - symmetric_product(features)
+        return values - features @ self.reduction.features(self.kernel, right).T
+
+    def diagonal(self, points: Points) -> Array:
+        variances = self.kernel.diagonal(points)
+        if self.reduction is not None:
+            features = self.reduction.features(self.kernel, points)
+            variances = variances - np.einsum("ij,ij->i", features, features)
+        return np.maximum(variances, 0.0)
+
+    def on_window(self, points: Points, landmarks: Points) -> LowRankWindow:
+        if not landmarks.shape[0]:
+            return LowRankWindow(self, points, np.zeros((points.shape[0], 0)))
+        return LowRankWindow(self, points, self.kernel(points, landmarks))
+
+    def smoothed(self, scores: Array) -> Array | None:
+        if self.reduction is None:
+            return None
+        factor = self.reduction.factor
+        return -(factor @ (factor.T @ scores))
+
+
+@dataclass(frozen=True)
+class LowRankWindow:
+    """The covariance of n points, with their kernel values (n, m) at the landmarks."""
+
+    covariance: LowRankCovariance
+    points: Points
+    values: Array
+
+    block: ClassVar[None] = None
+
+    def gram(self) -> Array | ComputedGram:
+        """Return the covariances between the points; computed on demand if there are too many."""
+        kernel, reduction = self.covariance.kernel, self.covariance.reduction
+        features = None
+        if reduction is not None:
+            features = times_upper(self.values, reduction.factor)
+            check_reduction(kernel.diagonal(self.points), features)
+        if self.points.shape[0] > LARGEST_GRAM:
+            return ComputedGram(kernel, self.points, features)
+        gram = kernel(self.points, self.points)
+        return gram if features is None else gram - symmetric_product(features)
+
+    def scores(self, coefficients: Array) -> Array:
+        return self.values @ coefficients
+
+    def landmark_part(self, coefficients: Array) -> Array:
+        part = self.covariance.smoothed(self.values.T @ coefficients)
+        return np.zeros((self.values.shape[1], coefficients.shape[1])) if part is None else part
+
+
+def check_reduction(variances: Array, features: Array) -> None:
+    """Refuse a reduction that exceeds the variance.
+
+    In exact arithmetic ``psi(x) . psi(x) <= k(x, x)``. If rounding of large kernel values breaks
+    this, every further batch would amplify the error.
+    """
+    check_variance(variances - np.einsum("ij,ij->i", features, features), variances)
+
+
+def check_variance(rest: Array, variances: Array) -> None:
+    """Refuse variances (n,) that are more negative than rounding can explain."""
+    if not (rest >= -LARGEST_EXCESS * np.abs(variances)).all():
+        raise too_large(variances)
+
+
+def too_large(variances: Array) -> ValueError:
+    """Return the error for variances (n,) at which smoothing is lost in rounding."""
+    return ValueError(
+        f"kernel values of up to {np.abs(variances).max():.3g} are too large for this smoothing in "
+        "double precision, or the kernel is not positive semi-definite, expected a positive "
+        "semi-definite kernel with smaller values: scale the features (for example with "
+        "StandardScaler), lower beta, or correct the kernel."
+    )
+
+
+def reduction_factor(penalty_factor: Array, gram: Array) -> Array:
+    """Return J, (n, r), with ``J J' = (I + P K)^{-1} P`` for a penalty ``P = R R'``.
+
+    ``J J'`` is the matrix S of Theorem 2. The paper inverts P, which is singular. Here
+    ``S = R (I + R'KR)^{-1} R'``, where the matrix to invert has eigenvalues >= 1. Rounding of a
+    huge K, or an indefinite K, may violate this. Negative eigenvalues of R'KR are then set to zero,
+    and more than `factorisation.LARGEST` rows are refused.
+    """
+    product = penalty_factor.T @ gram @ penalty_factor
+    product = 0.5 * (product + product.T)
+    try:
+        lower = cholesky(product + np.eye(product.shape[0]))
+    except LinAlgError:
+        if product.shape[0] > factors.LARGEST:
+            raise too_large(np.diagonal(gram)) from None
+        values, vectors = eigh(product)
+        return np.asarray((penalty_factor @ vectors) / np.sqrt(1.0 + np.maximum(values, 0.0)))
+    return solve_lower(lower, penalty_factor.T).T
+
+
+def fold_exactly(
+    covariance: LowRankCovariance, points: Points, smoothness: Smoothness
+) -> LowRankCovariance:
+    """Return ``k_t = k_{t-1} - k_{t-1}(., X) S k_{t-1}(X, .)`` with X among the landmarks.
+
+    With ``k_{t-1}(., X) = k(., X) - k(., Z) Q psi(X)'`` the new factor has the block columns
+    (Q, 0) and (-Q psi(X)'J, J) on the landmarks (Z, X).
+    """
+    damp = reduction_factor(smoothness.factor(), covariance(points, points))
+    kernel, old = covariance.kernel, covariance.reduction
+    if old is None:
+        return LowRankCovariance(kernel, Reduction(points, damp))
+    lifted = -old.factor @ (old.features(kernel, points).T @ damp)
+    corner = np.zeros((points.shape[0], old.factor.shape[1]))
+    factor = np.block([[old.factor, lifted], [corner, damp]])
+    return LowRankCovariance(kernel, Reduction(stack(old.landmarks, points), factor))
+
+
+def discount(covariance: LowRankCovariance, forgetting: float) -> LowRankCovariance:
+    """Return the covariance with its penalty scaled by ``forgetting`` in (0, 1].
+
+    A penalty P on the landmarks gives ``S = Q Q'``. The eigenvalues of ``B = Q' K Q`` are below 1.
+    With the forgetting factor g, the penalty ``g P`` gives ``S = g Q (I - (1 - g) B)^{-1} Q'``.
+    Rounding of huge kernel values may make eigenvalues larger than 1; such values are refused.
+    """
+    old = covariance.reduction
+    if old is None or forgetting == 1.0:
+        return covariance
+    factor = old.factor
+    gram = covariance.kernel(old.landmarks, old.landmarks)
+    product = factor.T @ gram @ factor
+    rest = np.eye(product.shape[0]) - 0.5 * (1.0 - forgetting) * (product + product.T)
+    try:
+        lower = cholesky(rest)
+    except LinAlgError:
+        raise too_large(np.diagonal(gram)) from None
+    scaled = np.sqrt(forgetting) * solve_lower(lower, factor.T).T
+    return LowRankCovariance(covariance.kernel, Reduction(old.landmarks, scaled))

@@ -1,0 +1,196 @@
+"""Recursions that project nothing: the exact one, and the spectral one of the paper.
+
+The spectral recursion: section 3.2 of the paper, with details that the paper leaves open.
+
+From the third batch on, r pseudo-points represent earlier batches. They are running means, over
+batches X_t, of the right singular vectors V, the singular values s, and the Laplacian values d.
+Each value ``d_i = u_i' L u_i`` is the Rayleigh quotient of a left singular vector u_i. The prior
+kernel is the base kernel smoothed by the penalty ``diag(B s^2 d)`` on V, where B is the sum of all
+smoothness weights so far. The new batch is then folded in exactly. The first two batches are exact.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from scipy.linalg import svd
+
+from seqmed.margin.covariance.low_rank import (
+    LowRankCovariance,
+    Reduction,
+    discount,
+    fold_exactly,
+    reduction_factor,
+)
+from seqmed.margin.covariance.protocol import FoldResult, Projection
+from seqmed.margin.laplacian import Smoothness
+from seqmed.numeric.arrays import Array, Points
+
+
+class Unprojected(ABC):
+    """Members shared by recursions whose landmarks are those of their covariance."""
+
+    covariance: LowRankCovariance
+
+    capacity: ClassVar[None] = None
+    grows: ClassVar[bool] = False
+
+    @property
+    def landmarks(self) -> Points | None:
+        reduction = self.covariance.reduction
+        return None if reduction is None else reduction.landmarks
+
+    @abstractmethod
+    def fold(
+        self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
+    ) -> FoldResult:
+        """Return the recursion after one more batch."""
+
+    def add_labeled(self, points: Points) -> FoldResult:
+        """Return the recursion unchanged."""
+        return FoldResult(self)
+
+    def project(self, points: Points, coefficients: Array) -> Projection:
+        """Raise an error: estimators refuse a budget with these recursions."""
+        raise NotImplementedError("this recursion has no landmarks of its own to project on")
+
+    def residual_variances(self, points: Points) -> Array:
+        return self.covariance.kernel.diagonal(points)
+
+
+@dataclass(frozen=True)
+class ExactRecursion(Unprojected):
+    """The covariance without approximation; it needs O(N^2) memory after N points.
+
+    Parameters
+    ----------
+    covariance : the current covariance; its landmarks are all points so far.
+    """
+
+    covariance: LowRankCovariance
+
+    def fold(
+        self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
+    ) -> FoldResult:
+        past = discount(self.covariance, forgetting)
+        if smoothness is None:
+            return FoldResult(ExactRecursion(past))
+        before = 0 if self.landmarks is None else self.landmarks.shape[0]
+        origin = np.append(np.arange(before), np.full(points.shape[0], -1))
+        return FoldResult(ExactRecursion(fold_exactly(past, points, smoothness)), origin)
+
+
+EXACT_BATCHES = 2
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Running means over ``count`` batches: vectors (r, p), singular values and d, both (r,)."""
+
+    vectors: Array
+    singular_values: Array
+    laplacian_values: Array
+    count: int = 1
+
+    @property
+    def rank(self) -> int:
+        """Number of pseudo-points."""
+        return int(self.vectors.shape[0])
+
+    def cut(self, rank: int) -> Spectrum:
+        """Return the leading ``rank`` components."""
+        return Spectrum(
+            self.vectors[:rank],
+            self.singular_values[:rank],
+            self.laplacian_values[:rank],
+            self.count,
+        )
+
+    def average(self, new: Spectrum) -> Spectrum:
+        """Return the means with one more batch, whose vectors get the signs of the means."""
+        signs = np.where(np.einsum("ij,ij->i", self.vectors, new.vectors) < 0, -1.0, 1.0)
+        step = 1.0 / (self.count + 1)
+        return Spectrum(
+            self.vectors + step * (signs[:, None] * new.vectors - self.vectors),
+            self.singular_values + step * (new.singular_values - self.singular_values),
+            self.laplacian_values + step * (new.laplacian_values - self.laplacian_values),
+            self.count + 1,
+        )
+
+
+def spectrum_of(points: Points, smoothness: Smoothness) -> Spectrum:
+    """Return the spectrum of one batch, of rank min(n, p)."""
+    left, values, right = svd(points, full_matrices=False)
+    # The sign of a singular vector is arbitrary, but kernel values depend on it. The data determine
+    # the sign, independently of the order of the rows.
+    projections = left * values
+    signs = np.where(np.sum(projections * np.abs(projections), axis=0) < 0, -1.0, 1.0)
+    right = signs[:, None] * right
+    unit = replace(smoothness, weight=1.0)
+    rayleigh = np.maximum(np.diagonal(unit.quadratic(left)), 0.0)
+    return Spectrum(right, values, rayleigh)
+
+
+@dataclass(frozen=True)
+class SpectralRecursion(Unprojected):
+    """The covariance in O(r p) memory plus the newest batch.
+
+    Parameters
+    ----------
+    covariance : the current covariance; its landmarks are the pseudo-points and the rows of the
+        newest batch, and all change with every batch.
+    spectrum : running means over the batches so far, None before the first.
+    penalty_weight : sum of the weights ``2 beta_t`` so far.
+    n_folds : batches folded in.
+    """
+
+    covariance: LowRankCovariance
+    spectrum: Spectrum | None = None
+    penalty_weight: float = 0.0
+    n_folds: int = 0
+
+    def fold(
+        self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
+    ) -> FoldResult:
+        assert forgetting == 1.0  # running means give every batch the same weight
+        if smoothness is None:
+            return FoldResult(self)
+        prior = self.covariance
+        if self.spectrum is not None and self.n_folds >= EXACT_BATCHES:
+            prior = self._from_past(self.spectrum)
+        covariance = fold_exactly(prior, points, smoothness)
+        assert covariance.reduction is not None
+        recursion = SpectralRecursion(
+            covariance=covariance,
+            spectrum=self._remember(spectrum_of(points, smoothness)),
+            penalty_weight=self.penalty_weight + smoothness.weight,
+            n_folds=self.n_folds + 1,
+        )
+        return FoldResult(recursion, np.full(covariance.reduction.landmarks.shape[0], -1))
+
+    def _from_past(self, spectrum: Spectrum) -> LowRankCovariance:
+        """Return the covariance in which pseudo-points represent earlier batches."""
+        kernel = self.covariance.kernel
+        scale = self.penalty_weight * spectrum.laplacian_values
+        penalty_factor = np.diag(spectrum.singular_values * np.sqrt(scale))
+        gram = kernel(spectrum.vectors, spectrum.vectors)
+        return LowRankCovariance(
+            kernel, Reduction(spectrum.vectors, reduction_factor(penalty_factor, gram))
+        )
+
+    def _remember(self, new: Spectrum) -> Spectrum:
+        """Return the running means with a batch added; a batch of smaller rank is left out.
+
+        The rank is that of the smaller of the first two batches.
+        """
+        if self.spectrum is None:
+            return new
+        if self.n_folds < EXACT_BATCHES:
+            rank = min(self.spectrum.rank, new.rank)
+            return self.spectrum.cut(rank).average(new.cut(rank))
+        if new.rank < self.spectrum.rank:
+            return self.spectrum
+        return self.spectrum.average(new.cut(self.spectrum.rank))

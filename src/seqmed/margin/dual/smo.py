@@ -1,0 +1,292 @@
+"""Pairwise solver for the dual: sequential minimal optimisation with a log barrier.
+
+Each step moves two signed coefficients against each other, ``c_i += d`` and ``c_j -= d``, which
+keeps ``y'a`` unchanged. Among the coefficients that can increase, ``i`` implies the largest bias.
+``j`` is the partner with the largest second-order gain. ``d`` solves the one-dimensional problem of
+the pair. The loops are compiled, see `seqmed.margin.dual.steps`. Around them:
+
+- Shrinking: points at a bound that no step would move leave the *active set* temporarily, which
+  makes steps cheaper.
+- If progress is slow, `seqmed.margin.dual.interior_point` solves the problem by Newton's method.
+- A large problem is solved with a cache of rows in single precision. The rounding of these rows
+  affects only the changes since score errors were last computed in double precision. These changes
+  vanish with the violation, and a solve ends only after errors have been recomputed.
+
+A finite bias variance ``v`` needs no second algorithm. An additional variable ``u = y'a`` has the
+penalty ``v u^2 / 2`` and the constraint ``y'a - u = 0``. This is the same problem with one more
+point, which has variance ``v``, covariance 0 with the others, target 0, prior score 0, and no
+bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seqmed.margin.dual import interior_point, problem, steps
+from seqmed.margin.dual.certificate import DualSolution, KKTResiduals, certify, kkt_residuals
+from seqmed.margin.dual.problem import (
+    DualProblem,
+    RowCache,
+    empty_row_cache,
+    feasible,
+    full_row_cache,
+    score_errors,
+)
+from seqmed.margin.dual.steps import MISSING, RUNNING, refresh, take_steps
+from seqmed.numeric.arrays import Array, Indices, Mask
+
+# Pair steps between two returns to the interpreter, so that a long solve can be interrupted.
+STEPS_PER_CALL = 100_000
+# Rounding is reported after this many consecutive checks that fail to halve the violation.
+PATIENCE = 3
+# A solve is slow after this many steps, or this many per point if that is more. Newton's method is
+# then tried once. After as many steps again, the gap must be below this fraction of the least gap.
+# Newton's solution is mostly as exact as rounding allows: steps from there have a fraction of that.
+SLOW, SLOW_PER_POINT, SLOWEST_FALL, TRIAL = 100_000, 50, 0.9, 0.1
+# Smallest active set that is shrunk. It is shrunk only if at most this fraction of its points
+# remains.
+SHRINKABLE, WORTH_SHRINKING = 400, 0.8
+# The first solve of a large problem, before all points are checked, uses this many times tol.
+COARSE = 10.0
+SINGLE = float(np.finfo(np.float32).eps)
+
+
+class ActiveSet(NamedTuple):
+    """The points whose multipliers the steps may change.
+
+    Attributes
+    ----------
+    places : (n,) indices of the points in the whole problem.
+    part : the problem of these points only; its covariances are those of the whole problem.
+    multipliers, errors : (n,) state of the points, changed in place by `take_steps`.
+    shifts, traits : (3, n) and (4, n), see `seqmed.margin.dual.steps.refresh_point`.
+    rows : covariances of the points.
+    """
+
+    places: Indices
+    part: DualProblem
+    multipliers: Array
+    errors: Array
+    shifts: Array
+    traits: Array
+    rows: RowCache
+
+
+def solve(
+    problem: DualProblem,
+    *,
+    tol: float = 1e-3,
+    max_iter: int = -1,
+    start: Array | None = None,
+    previous_bias: float | None = None,
+) -> DualSolution:
+    """Solve the dual by pair steps from ``start`` (by default the feasible point nearest to 0).
+
+    Parameters
+    ----------
+    problem : the data of the dual.
+    tol : largest KKT violation accepted, in units of the margin.
+    max_iter : largest number of pair steps; -1 means 10 million, or 100 per point if more.
+    start : (n,) first multipliers. They must be in ``[0, C_i]``, below ``C_i`` if the slack shape
+        is positive, with ``y'a = t`` under a diffuse bias.
+    previous_bias : if the problem does not determine the bias, the bias nearest to this value is
+        chosen.
+    """
+    n = problem.signs.size
+    allowed = max(10_000_000, 100 * n) if max_iter < 0 else max_iter
+    multipliers = (
+        feasible(problem, np.zeros(n)) if start is None else np.array(start, dtype=np.float64)
+    )
+    caps = np.where(problem.shapes > 0, np.nextafter(problem.bounds, 0.0), problem.bounds)
+    if not ((multipliers >= 0) & (multipliers <= caps)).all():
+        raise ValueError(
+            f"start has entries in [{multipliers.min():g}, {multipliers.max():g}], expected each "
+            "between 0 and its bound: clip start, or leave it out."
+        )
+    if isinstance(problem.gram, np.ndarray):
+        problem = replace(problem, gram=np.require(problem.gram, np.float64, ["C", "W"]))
+    status, used, patience, shrinking = "rounding", 0, PATIENCE, n > SHRINKABLE
+    least, active = float("inf"), None
+    pause, best = many_steps(n), None
+
+    def certified(multipliers: Array) -> DualSolution:
+        return certify(
+            problem,
+            multipliers,
+            tol=tol,
+            status=status,
+            n_iter=used,
+            previous_bias=previous_bias,
+            residuals=residuals,
+        )
+
+    while True:
+        # Steps accumulate rounding in the errors, so a solve ends only after errors are recomputed.
+        residuals = kkt_residuals(problem, multipliers, recomputed_errors(problem, multipliers))
+        violation = residuals.violation
+        if violation <= tol or status == "max_iter" or not patience:
+            break
+        if used >= pause:
+            now, pause = certified(multipliers), used + many_steps(n)
+            if best is None:
+                newton = interior_point.solve(problem, multipliers, tol)
+                if newton is not None and newton.gap < now.gap:
+                    best, used = newton, used + newton.n_iter
+                    if newton.status == "converged":
+                        break
+                    multipliers, active = newton.multipliers.copy(), None
+                    patience, least = PATIENCE, float("inf")
+                    pause = used + int(TRIAL * many_steps(n))
+                    continue
+            elif now.gap > SLOWEST_FALL * best.gap:
+                break
+            best = now
+        if active is None or left_out(active, residuals):
+            active = all_active(problem, multipliers, residuals.errors)
+        else:
+            active = active._replace(errors=residuals.errors[active.places])
+        # a coarse tolerance first: it shows which points were left out wrongly
+        target = COARSE * tol if shrinking and violation > COARSE * tol else tol
+        total = float(problem.signs @ multipliers)
+        outcome, steps, active = descend(
+            active, multipliers, total, target, min(allowed, pause) - used, shrinking
+        )
+        used += steps
+        if used >= allowed and outcome == RUNNING:
+            status = "max_iter"
+        if outcome != RUNNING:
+            patience = PATIENCE if violation < 0.5 * least else patience - 1
+        least = min(least, violation)
+        if steps == 0 or not patience:
+            patience = 0
+            if shrinking:  # rounding is reported only with all points active
+                patience, least, shrinking, active = PATIENCE, float("inf"), False, None
+    if best is not None and best.status == "converged":
+        return best._replace(n_iter=used)
+    last = certified(multipliers)
+    if best is None or last.status == "converged" or last.gap <= best.gap:
+        return last
+    return best._replace(status=status, n_iter=used)
+
+
+def many_steps(n: int) -> int:
+    """Return the number of steps after which a solve of n points is slow."""
+    return max(SLOW, SLOW_PER_POINT * n)
+
+
+def recomputed_errors(problem: DualProblem, multipliers: Array) -> Array:
+    """Return `score_errors`, (n,), skipping the rows of points without a multiplier."""
+    if not isinstance(problem.gram, np.ndarray):
+        return score_errors(problem, multipliers)
+    errors = problem.signs - problem.prior_scores
+    steps.subtract_product(errors, problem.gram, problem.signs * multipliers)
+    return errors
+
+
+def descend(
+    active: ActiveSet, multipliers: Array, total: float, tol: float, allowed: int, shrinking: bool
+) -> tuple[int, int, ActiveSet]:
+    """Take up to ``allowed`` pair steps; ``multipliers`` of the whole problem change in place.
+
+    ``total`` is ``y'a`` of the whole problem. If ``shrinking``, points at a bound that no step
+    would move leave the active set. Recomputed errors later show whether such a point must return.
+    Returns (outcome, steps taken, the active set at the end). Compiled calls are short, so that a
+    solve can be interrupted.
+    """
+    bias_state = np.array([active.part.bias_variance, total])
+    outcome, used, since_check = RUNNING, 0, 0
+    while outcome in (RUNNING, MISSING) and used < allowed:
+        shrinkable = shrinking and active.places.size > SHRINKABLE
+        if shrinkable and since_check == 0:
+            active = shrink(active, bias_state[1])
+        check_at = max(active.places.size // 2, SHRINKABLE) if shrinkable else STEPS_PER_CALL
+        error = SINGLE if active.rows.values.dtype == np.float32 else 0.0
+        limits = np.array([tol, min(check_at - since_check, allowed - used), error])
+        outcome, steps, missing = take_steps(
+            tuple(active.rows),
+            active.traits,
+            active.multipliers,
+            active.errors,
+            active.shifts,
+            bias_state,
+            limits,
+        )
+        used, since_check = used + steps, since_check + steps
+        if outcome == MISSING:
+            compute_rows(active, missing)
+        else:
+            since_check = 0
+            multipliers[active.places] = active.multipliers
+    return (RUNNING if outcome == MISSING else outcome), used, active
+
+
+def left_out(active: ActiveSet, residuals: KKTResiduals) -> bool:
+    """Whether a step could change a point that is not active."""
+    movable = residuals.movable
+    return bool(movable.sum() > movable[active.places].sum())
+
+
+def all_active(problem: DualProblem, multipliers: Array, errors: Array) -> ActiveSet:
+    """Return the active set of all points."""
+    n = multipliers.size
+    places = np.arange(n)
+    traits = np.stack((problem.signs, problem.bounds, problem.shapes, problem.gram.diagonal()))
+    if isinstance(problem.gram, np.ndarray):
+        rows = full_row_cache(problem.gram)
+    else:
+        rows = empty_row_cache(problem.gram, places)
+    active = ActiveSet(
+        places, problem, multipliers.copy(), errors.copy(), np.empty((3, n)), traits, rows
+    )
+    refresh(traits, active.multipliers, active.shifts)
+    return active
+
+
+def shrink(active: ActiveSet, total: float) -> ActiveSet:
+    """Return the active set without the points that no step would move, if there are many.
+
+    ``total`` is ``y'a`` of the whole problem.
+    """
+    kept = kkt_residuals(active.part, active.multipliers, active.errors, total).movable
+    if kept.sum() >= WORTH_SHRINKING * kept.size or not kept.any():
+        return active
+    return without_others(active, kept)
+
+
+def without_others(active: ActiveSet, kept: Mask) -> ActiveSet:
+    """Return the active set of the points in a mask (n,)."""
+    places, part = active.places[kept], active.part
+    rows = empty_row_cache(part.gram, places)
+    if not isinstance(part.gram, np.ndarray):  # rows that were computed are not computed again
+        renumbered = np.cumsum(kept) - 1
+        for point in np.flatnonzero(kept & (active.rows.slots >= 0))[: rows.owners.size]:
+            slot = steps.evict(tuple(rows), renumbered[point], -1)
+            rows.values[slot] = active.rows.values[active.rows.slots[point], kept]
+    return ActiveSet(
+        places=places,
+        part=part.take(kept),
+        multipliers=active.multipliers[kept],
+        errors=active.errors[kept],
+        shifts=np.ascontiguousarray(active.shifts[:, kept]),
+        traits=np.ascontiguousarray(active.traits[:, kept]),
+        rows=rows,
+    )
+
+
+def compute_rows(active: ActiveSet, missing: steps.Index) -> None:
+    """Compute the missing row of a point, and the rows most likely to be needed next."""
+    absent = active.rows.slots < 0
+    half = min(problem.ROWS_AT_A_TIME // 2, int(absent.sum()))
+    growing = np.where(absent, active.errors + active.shifts[0], -np.inf)
+    shrinking = np.where(absent, -active.errors - active.shifts[1], -np.inf)
+    points: list[Any] = [missing]
+    for violations in (growing, shrinking):
+        best = np.argpartition(violations, -half)[-half:]
+        points.extend(best[np.isfinite(violations[best])])
+    computed = np.unique(points)
+    values = active.part.gram[active.places[computed]]
+    for point, row in zip(computed, values, strict=True):
+        active.rows.values[steps.evict(tuple(active.rows), point, -1)] = row[active.places]

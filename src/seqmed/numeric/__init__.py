@@ -1,0 +1,1 @@
+"""Arrays, linear algebra, threads and compiled functions."""

@@ -1,0 +1,201 @@
+"""Linear algebra: Cholesky and semidefinite factors, triangular products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+from scipy.linalg import bandwidth
+from scipy.linalg.blas import dtrmm, dtrmv, dtrsm, strmm
+from scipy.linalg.lapack import dpotrf, dpstrf, dtrtri
+
+from seqmed.numeric.arrays import Array, Float, Indices
+from seqmed.numeric.threads import product
+
+# Largest number of rows for which a matrix is factored, or multiplied by its transpose, in one
+# call.
+LARGEST = 8192
+# Number of rows of a block for larger matrices, and number of columns of a block with pivoting.
+BLOCK, PANEL = 2048, 128
+
+
+def symmetric_product(rows: NDArray[Float]) -> NDArray[Float]:
+    """Return ``rows @ rows.T``, (n, n), exactly symmetric."""
+    n = rows.shape[0]
+    if n <= LARGEST:
+        return np.asarray(rows @ rows.T)
+    values: NDArray[Float] = np.empty((n, n), dtype=rows.dtype)
+    for part in blocks(0, n):
+        own = rows[part]
+        values[part, part] = own @ own.T
+        values[part, : part.start] = own @ rows[: part.start].T
+        values[: part.start, part] = values[part, : part.start].T
+    return values
+
+
+def cholesky(matrix: Array) -> Array:
+    """Return the lower Cholesky factor (n, n); raise LinAlgError if not positive definite."""
+    n = matrix.shape[0]
+    if n <= LARGEST:
+        return np.asarray(linalg.cholesky(matrix, lower=True))
+    lower = np.tril(matrix)
+    for part in blocks(0, n):
+        lower[part, part] = linalg.cholesky(lower[part, part], lower=True)
+        for rows in blocks(part.stop, n):
+            lower[rows, part] = divided(lower[rows, part], lower[part, part])
+        subtract_squares(lower, lower[:, part], part.stop)
+    return lower
+
+
+def divided(rows: Array, lower: Array) -> Array:
+    """Return ``A L'^{-1}``, (k, n), for a lower triangular matrix L (n, n)."""
+    return np.asarray(dtrsm(1.0, lower, rows, side=1, lower=1, trans_a=1))
+
+
+def subtract_squares(matrix: Array, columns: Array, start: int) -> None:
+    """Subtract ``C C'``, C (n, k), from rows and columns ``start:`` of a matrix, in place.
+
+    Only entries on and below the diagonal are valid afterwards.
+    """
+    for rows in blocks(start, matrix.shape[0]):
+        matrix[rows, start : rows.stop] -= columns[rows] @ columns[start : rows.stop].T
+
+
+def pivoted_cholesky(matrix: Array, cutoff: float | None = None) -> tuple[Array, Indices]:
+    """Return L, (n, rank), and an order with ``L L' = matrix`` in that order of rows and columns.
+
+    The matrix is positive semi-definite. The next pivot is the largest remaining variance.
+    Variances up to ``cutoff`` count as 0; the default is n rounding errors of the largest variance.
+    """
+    n = matrix.shape[0]
+    work, lower, order = matrix.copy(), np.zeros((n, n)), np.arange(n)
+    left = np.diagonal(matrix).copy()
+    if cutoff is None:
+        cutoff = n * float(np.finfo(np.float64).eps) * float(left.max(initial=0.0))
+    for start in range(0, n, PANEL):
+        stop = min(start + PANEL, n)
+        for column in range(start, stop):
+            pivot = column + int(np.argmax(left[column:]))
+            if not left[pivot] > cutoff:
+                return lower[:, :column], order
+            for array in (order, left, lower, work, work.T):
+                array[[column, pivot]] = array[[pivot, column]]
+            values = (
+                work[column:, column] - lower[column:, start:column] @ lower[column, start:column]
+            )
+            lower[column, column] = np.sqrt(left[column])
+            lower[column + 1 :, column] = values[1:] / lower[column, column]
+            left[column + 1 :] -= lower[column + 1 :, column] ** 2
+        done = lower[:, start:stop]
+        for rows in blocks(stop, n):
+            work[rows, stop:] -= done[rows] @ done[stop:].T
+    return lower, order
+
+
+def solve_lower(lower: Array, values: Array) -> Array:
+    """Return ``L^{-1} V``, (n, r), for a lower triangular matrix L (n, n)."""
+    n = lower.shape[0]
+    if n <= LARGEST:
+        return np.asarray(linalg.solve_triangular(lower, values, lower=True))
+    half = n // 2
+    first = solve_lower(lower[:half, :half], values[:half])
+    rest = values[half:] - lower[half:, :half] @ first
+    return np.concatenate([first, solve_lower(lower[half:, half:], rest)])
+
+
+def blocks(start: int, stop: int) -> Iterator[slice]:
+    """Yield slices of up to `BLOCK` rows."""
+    for first in range(start, stop, BLOCK):
+        yield slice(first, min(first + BLOCK, stop))
+
+
+# Largest number of rows for which LAPACK inverts a triangular matrix.
+SMALL_TRIANGLE = 64
+# Smallest squared pivot of a matrix of full rank, as a fraction of the largest diagonal entry.
+# Without pivoting, the rounding errors of a singular matrix may be much larger than eps.
+SMALLEST_PIVOT = 1e-8
+
+
+def is_upper(matrix: NDArray[np.floating]) -> bool:
+    """Whether a matrix is square and upper triangular."""
+    return matrix.shape[0] == matrix.shape[1] and bool(bandwidth(matrix)[0] == 0)
+
+
+def times_upper(
+    values: NDArray[Float], matrix: NDArray[Float], upper: bool | None = None
+) -> NDArray[Float]:
+    """Return ``values @ matrix``, (n, m), at half the cost if the matrix is upper triangular.
+
+    ``upper`` tells whether it is; None to test it. If both arguments are in single precision, so is
+    the result.
+    """
+    if upper is None:
+        upper = is_upper(matrix)
+    if not upper or not values.size:
+        return product(values, matrix)
+    multiply = strmm if values.dtype == matrix.dtype == np.float32 else dtrmm
+    if values.flags.f_contiguous:
+        return np.asarray(multiply(1.0, matrix.T, values, lower=1, side=1, trans_a=1))
+    return np.asarray(multiply(1.0, matrix.T, np.ascontiguousarray(values).T, lower=1).T)
+
+
+def upper_times(matrix: Array, values: Array, upper: bool) -> Array:
+    """Return ``matrix @ values``, (m, r), at half the cost if the matrix is ``upper``."""
+    if not upper or not values.size:
+        return matrix @ values
+    return np.asarray(dtrmm(1.0, matrix.T, values.T, lower=1, side=1).T)
+
+
+def lower_times(matrix: Array, values: Array) -> Array:
+    """Return ``matrix @ values``, (m, r), for a lower triangular matrix."""
+    if not values.size:
+        return matrix @ values
+    return np.asarray(dtrmm(1.0, matrix.T, values.T, side=1).T)
+
+
+def squared_upper_times(matrix: Array, vector: Array, upper: bool) -> Array:
+    """Return ``M M' v``, (m,), at half the cost if the matrix M is ``upper``."""
+    if not upper or not vector.size:
+        return matrix @ (matrix.T @ vector)
+    return np.asarray(dtrmv(matrix.T, dtrmv(matrix.T, vector, lower=1), lower=1, trans=1))
+
+
+def triangular_inverse(lower: Array) -> Array:
+    """Return the inverse of a lower triangular matrix; entries above the diagonal are ignored.
+
+    The matrix is divided recursively, so that most of the work is matrix products. LAPACK's dtrtri
+    takes twice as long.
+    """
+    n = lower.shape[0]
+    if n <= SMALL_TRIANGLE:
+        return np.tril(dtrtri(lower, lower=1)[0]) if n else np.zeros((0, 0))
+    half = n // 2
+    first, last = triangular_inverse(lower[:half, :half]), triangular_inverse(lower[half:, half:])
+    whole = np.zeros((n, n))
+    whole[:half, :half], whole[half:, half:] = first, last
+    whole[half:, :half] = -(last @ (lower[half:, :half] @ first))
+    return whole
+
+
+def semidefinite_factor(matrix: Array) -> Array:
+    """Return R, (n, rank), with ``R R' = matrix`` for a symmetric positive semi-definite matrix.
+
+    R is upper triangular if the matrix has full rank. Otherwise R is computed by Cholesky
+    factorisation with diagonal pivoting, which takes longer and stops at the numerical rank.
+    """
+    n, largest = matrix.shape[0], np.diagonal(matrix).max(initial=0.0)
+    if n > LARGEST:
+        columns, order = pivoted_cholesky(matrix)
+        factor = np.empty_like(columns)
+        factor[order] = columns
+        return factor
+    # reversing rows and columns turns the lower factor of the reversed matrix into an upper factor
+    lower, info = dpotrf(np.ascontiguousarray(matrix[::-1, ::-1]).T, lower=1, overwrite_a=1)
+    if n and not info and np.square(np.diagonal(lower)).min() > SMALLEST_PIVOT * largest:
+        return np.ascontiguousarray(lower[::-1, ::-1])
+    upper, pivots, rank, _ = dpstrf(matrix.T)  # transposed, because LAPACK stores columns
+    factor = np.zeros((n, rank))
+    factor[pivots - 1] = np.tril(upper.T)[:, :rank]
+    return factor

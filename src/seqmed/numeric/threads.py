@@ -1,0 +1,153 @@
+"""Threads: how many an update or a prediction uses, and work that is divided among them.
+
+numpy and scipy each have a BLAS with a thread pool, and the neighbour search has an OpenMP pool.
+For the small matrices of one batch, synchronising the pools takes longer than computing, so small
+work uses one thread. A large kernel matrix or product is divided into strips, and each strip is
+computed by one Python thread. A thread that gets no core then does not delay the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import copy_context
+from functools import cache
+from threading import Lock, Thread
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from seqmed.numeric.arrays import Float
+
+# Largest number of rows for which a second thread costs more than it saves, on 2 to 8 cores.
+SMALL = 1500
+# Smallest number of kernel values for which Python threads are started: a few milliseconds of work.
+MANY_VALUES = 2**20
+# Smallest number of multiplications for which a product uses two threads: a few milliseconds of
+# work.
+LARGE_PRODUCT = 2**26
+
+Part = TypeVar("Part")
+
+
+class _Limit:
+    """A limit shared by all Python threads: the first one sets it, the last one removes it."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.users = 0
+        self.limiter: Any = None
+        self.allowed = 1
+
+    def acquire(self) -> None:
+        with self.lock:
+            if self.users == 0:
+                self.allowed = threads_of_blas()
+                self.limiter = _controller().limit(limits=1)
+            self.users += 1
+
+    def release(self) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0:
+                self.limiter.restore_original_limits()
+
+
+_limit = _Limit()
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_thread(wanted: bool = True) -> Iterator[None]:
+    """Use a single thread if ``wanted``, else all available threads."""
+    if not wanted:
+        yield
+        return
+    _limit.acquire()
+    try:
+        yield
+    finally:
+        _limit.release()
+
+
+def threads_for(rows: int, columns: int | None = None) -> AbstractContextManager[None]:
+    """Use a single thread for products of matrices of up to `SMALL` rows, else all threads.
+
+    A matrix with fewer columns than rows is small if its products do not cost more than that.
+    """
+    columns = rows if columns is None else min(rows, columns)
+    return one_thread(rows * columns**2 <= SMALL**3)
+
+
+def threads_to_score(n_rows: int, n_points: int) -> AbstractContextManager[None]:
+    """Use a single thread to score rows if there are few kernel values."""
+    return one_thread(n_rows > 1 and n_rows * n_points < MANY_VALUES)
+
+
+def run_in_threads(work: Callable[[Part], None], parts: Iterable[Part], n_values: int) -> None:
+    """Call ``work`` for every part; for much work, on as many threads as BLAS may use.
+
+    Meanwhile BLAS uses a single thread per part.
+    """
+    pending = tuple(parts)
+    count = min(allowed_threads(), len(pending)) if n_values >= MANY_VALUES else 1
+    with one_thread():
+        run_parts(work, iter(pending), count)
+
+
+def run_parts(work: Callable[[Part], None], parts: Iterator[Part], count: int) -> None:
+    """Call ``work`` for every part, on this thread and on ``count - 1`` others."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            for part in parts:
+                work(part)
+        except BaseException as failure:
+            failures.append(failure)
+
+    workers: list[Thread] = []
+    try:
+        for _ in range(count - 1):
+            worker = Thread(target=copy_context().run, args=(run,))
+            with suppress(RuntimeError):  # the system may be out of threads
+                worker.start()
+                workers.append(worker)
+        for part in parts:
+            work(part)
+    finally:
+        for worker in workers:
+            worker.join()
+    if failures:
+        raise failures[0]
+
+
+def product(left: NDArray[Float], right: NDArray[Float]) -> NDArray[Float]:
+    """Return ``left @ right``, (n, m); if it is large, on two threads."""
+    n, inner = left.shape
+    if n * inner * right.shape[1] < LARGE_PRODUCT:
+        return np.asarray(left @ right)
+    found: NDArray[Float] = np.empty((n, right.shape[1]), dtype=np.result_type(left, right))
+
+    def fill(rows: slice) -> None:
+        np.matmul(left[rows], right, out=found[rows])
+
+    run_in_threads(fill, (slice(0, n // 2), slice(n // 2, n)), MANY_VALUES)
+    return found
+
+
+def allowed_threads() -> int:
+    """Return how many threads BLAS may use without the limit of this module."""
+    return _limit.allowed if _limit.users else threads_of_blas()
+
+
+def threads_of_blas() -> int:
+    """Return how many threads BLAS is set to use; 1 if unknown."""
+    pools = _controller().lib_controllers
+    return min((pool.num_threads for pool in pools if pool.user_api == "blas"), default=1)

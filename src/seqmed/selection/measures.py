@@ -1,0 +1,370 @@
+"""Measures of predictions, summed over batches in bounded memory.
+
+Every measure equals that of `sklearn.metrics` on all rows, except the ranking measures: areas under
+the ROC curve, average precisions and precision-recall curves depend on the order of all
+probabilities. These are counted in bins, and the measures have a bound of their error.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma, logit, ndtri
+
+from seqmed.numeric.arrays import Array
+
+# Number of bins of the calibration error, which divide the probabilities from 0 to 1 equally.
+BINS = 15
+# Smallest probability in the log loss, as in scikit-learn.
+SMALLEST = float(np.finfo(np.float64).eps)
+# Level of confidence intervals.
+CONFIDENCE = 0.95
+# Bins of a histogram of probabilities: equal in log odds from -LARGEST_LOGIT to LARGEST_LOGIT, so
+# that the odds of two rows in one bin differ by at most 0.05 %. A class takes 2 MB.
+SCORE_BINS, LARGEST_LOGIT = 2**17, 30.0
+# Points of a precision-recall curve.
+CURVE_POINTS = 1000
+# Largest number of classes whose ranking is measured.
+RANKED_CLASSES = 10
+# Largest number of classes that the model does not know. More of them are not classes.
+UNKNOWN_CLASSES = 1000
+
+
+class Interval(NamedTuple):
+    """A confidence interval."""
+
+    low: float
+    high: float
+
+
+def wilson_interval(correct: int, total: int, confidence: float = CONFIDENCE) -> Interval:
+    """Return Wilson's score interval of a fraction.
+
+    Parameters
+    ----------
+    correct, total : number of successes, and of trials.
+    confidence : level of the interval, in (0, 1).
+
+    Returns
+    -------
+    interval : Interval
+        Within [0, 1]; the whole of it without trials.
+
+    Examples
+    --------
+    >>> low, high = wilson_interval(912, 1000)
+    >>> round(low, 3), round(high, 3)
+    (0.893, 0.928)
+    """
+    if not total:
+        return Interval(0.0, 1.0)
+    z = float(ndtri(0.5 + confidence / 2))
+    fraction, spread = correct / total, z * z / total
+    middle = (fraction + spread / 2) / (1 + spread)
+    half = z / (1 + spread) * np.sqrt(fraction * (1 - fraction) / total + spread / (4 * total))
+    # the ends are exact where all or none are correct, and rounding must not move them
+    low = 0.0 if correct == 0 else max(float(middle - half), 0.0)
+    high = 1.0 if correct == total else min(float(middle + half), 1.0)
+    return Interval(low, high)
+
+
+class Ranking(NamedTuple):
+    """How well the probabilities of one class rank its rows before the others.
+
+    Parameters
+    ----------
+    roc_auc : area under the ROC curve.
+    average_precision : average precision, as in scikit-learn: without interpolation.
+    roc_auc_error, average_precision_error : largest possible error of these numbers.
+    """
+
+    roc_auc: float
+    average_precision: float
+    roc_auc_error: float
+    average_precision_error: float
+
+
+class ScoreHistogram:
+    """Counts of positive and negative rows in bins of their score, a probability.
+
+    Rows in one bin count as ties. Their true order is unknown, which bounds the error: if a bin has
+    the fraction a of the positive rows and b of the negative ones, the area under the ROC curve is
+    wrong by at most a b / 2 per bin. For the average precision, the bounds are those with all
+    positive rows of a bin before its negative ones, and after them.
+
+    Parameters
+    ----------
+    positive, negative : numbers of rows of score 0.
+    """
+
+    def __init__(self, positive: int = 0, negative: int = 0) -> None:
+        self._counts: NDArray[np.int64] = np.zeros((SCORE_BINS, 2), dtype=np.int64)
+        self._counts[0] = positive, negative
+
+    def add(self, scores: Array, positive: NDArray[np.bool_]) -> None:
+        """Add rows with scores (n,) in [0, 1]."""
+        with np.errstate(divide="ignore"):
+            shares = (logit(scores) / LARGEST_LOGIT + 1.0) / 2.0
+        places = np.clip(shares * SCORE_BINS, 0, SCORE_BINS - 1).astype(np.intp)
+        np.add.at(self._counts, (places, np.where(positive, 0, 1)), 1)
+
+    def _descending(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the positive and negative rows of the filled bins, from the highest score down."""
+        filled = self._counts[self._counts.any(axis=1)][::-1]
+        return filled[:, 0], filled[:, 1]
+
+    def ranking(self) -> Ranking | None:
+        """Return the measures; None without a positive or without a negative row."""
+        positive, negative = self._descending()
+        n_positive, n_negative = int(positive.sum()), int(negative.sum())
+        if not n_positive or not n_negative:
+            return None
+        a, b = positive / n_positive, negative / n_negative
+        above = np.cumsum(a) - a
+        area = float(b @ (above + a / 2))
+        hits, misses = np.cumsum(positive), np.cumsum(negative)
+        average = float(a @ (hits / (hits + misses)))
+        first = float(a @ (hits / np.maximum(hits + misses - negative, 1)))
+        # the sum of k / (k + misses) over the positive rows k of a bin
+        tail = digamma(hits + misses + 1.0) - digamma(hits - positive + misses + 1.0)
+        last = float((positive - misses * tail).sum() / n_positive)
+        error = max(first - average, average - last)
+        return Ranking(area, average, float(a @ b / 2), max(error, 0.0))
+
+    def curve(self) -> tuple[Array, Array]:
+        """Return recall and precision, (m,) each, from the highest threshold to the lowest.
+
+        Recall begins at 0. There are at most `CURVE_POINTS` points, evenly spaced in recall.
+        """
+        positive, negative = self._descending()
+        hits, misses = np.cumsum(positive), np.cumsum(negative)
+        if not hits.size or not hits[-1]:
+            return np.zeros(0), np.zeros(0)
+        recall, precision = hits / hits[-1], hits / (hits + misses)
+        recall, precision = np.append(0.0, recall), np.append(precision[0], precision)
+        if recall.size > CURVE_POINTS:
+            wanted = np.linspace(0.0, 1.0, CURVE_POINTS)
+            chosen = np.unique(np.searchsorted(recall, wanted).clip(max=recall.size - 1))
+            recall, precision = recall[chosen], precision[chosen]
+        return recall, precision
+
+
+class ClassMeasures(NamedTuple):
+    """Measures of one class; None where the denominator is 0.
+
+    Parameters
+    ----------
+    label : the class.
+    precision : fraction of the rows predicted as this class that are of this class.
+    recall : fraction of the rows of this class that are predicted as this class.
+    f1 : harmonic mean of precision and recall.
+    correct, support, predicted : number of rows of this class that are predicted as this class, of
+        all rows of this class, and of all rows predicted as this class.
+    average_precision : as in `Ranking`; None with more than `RANKED_CLASSES` classes.
+    """
+
+    label: Any
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    correct: int
+    support: int
+    predicted: int
+    average_precision: float | None
+
+
+class Measures:
+    """Measures of predictions, from sums over all rows.
+
+    Attributes
+    ----------
+    confusion : numbers of rows by true and predicted class.
+    size, correct : number of rows, and of correct predictions.
+    """
+
+    def __init__(self) -> None:
+        self.confusion: Counter[tuple[Any, Any]] = Counter()
+        self.size = self.correct = 0
+        self._support: Counter[Any] = Counter()
+        self._model_classes: set[Any] = set()
+        self._counts, self._confidences, self._hits = np.zeros((3, BINS))
+        self._log_loss = self._cost = 0.0
+        self._ranked = True
+        self._scores: dict[Any, ScoreHistogram] = {}
+
+    def add(
+        self,
+        truth: NDArray[Any],
+        classes: NDArray[Any],
+        probabilities: Array,
+        predicted: NDArray[np.intp] | None = None,
+        costs: Array | None = None,
+    ) -> float:
+        """Add rows and return their accuracy.
+
+        Parameters
+        ----------
+        truth : (n,) labels; a class that the model does not know counts as an error.
+        classes : (K,) classes of the model.
+        probabilities : (n, K) their probabilities.
+        predicted : (n,) indices of the predicted classes; None for the most probable ones.
+        costs : (n,) cost of every prediction, None without costs.
+        """
+        places = {label: place for place, label in enumerate(classes.tolist())}
+        labels = truth.tolist()
+        columns = np.array([places.get(label, -1) for label in labels], dtype=np.intp)
+        if predicted is None:
+            predicted = probabilities.argmax(axis=1)
+        every = np.arange(columns.size)
+        own = np.where(columns < 0, 0.0, probabilities[every, columns])
+        confidence, hit = probabilities[every, predicted], columns == predicted
+        self._add_scores(classes, columns, probabilities)
+        self._log_loss -= float(np.log(np.clip(own, SMALLEST, 1.0 - SMALLEST)).sum())
+        bins = np.clip((confidence * BINS).astype(int), 0, BINS - 1)
+        for sums, values in (
+            (self._counts, None), (self._confidences, confidence), (self._hits, hit),
+        ):  # fmt: skip
+            sums += np.bincount(bins, values, minlength=BINS)
+        self.confusion.update(zip(labels, classes[predicted].tolist(), strict=True))
+        self._support.update(labels)
+        self._model_classes.update(places)
+        self.size += columns.size
+        self.correct += int(hit.sum())
+        self._cost += 0.0 if costs is None else float(costs.sum())
+        self._refuse_strange_labels()
+        return float(hit.mean())
+
+    def _add_scores(
+        self, classes: NDArray[Any], columns: NDArray[np.intp], probabilities: Array
+    ) -> None:
+        """Add the probabilities of every class; a class is unknown, with probability 0, before."""
+        names = classes.tolist()
+        new = [label for label in names if label not in self._scores]
+        if self._ranked and len(self._scores) + len(new) > RANKED_CLASSES:
+            self._ranked, self._scores = False, {}
+        if not self._ranked:
+            return
+        for label in new:
+            support = self._support[label]
+            self._scores[label] = ScoreHistogram(support, self.size - support)
+        for place, label in enumerate(names):
+            self._scores[label].add(probabilities[:, place], columns == place)
+
+    def _refuse_strange_labels(self) -> None:
+        strange = self._support.keys() - self._model_classes
+        if len(strange) > UNKNOWN_CLASSES:
+            example = min(strange, key=str)
+            raise ValueError(
+                f"there are more than {UNKNOWN_CLASSES:,} labels that the model has not learned, "
+                f"such as {example!r}, expected the classes of the model: check the column of "
+                "labels."
+            )
+
+    @property
+    def classes(self) -> list[Any]:
+        """All classes, true or predicted."""
+        return sorted({label for pair in self.confusion for label in pair})
+
+    @property
+    def unknown_classes(self) -> list[Any]:
+        """Classes of rows that the model has not learned."""
+        return sorted(self._support.keys() - self._model_classes)
+
+    @property
+    def matrix(self) -> NDArray[np.int64]:
+        """Counts (K, K) of true (rows) and predicted (columns) classes."""
+        places = {label: place for place, label in enumerate(self.classes)}
+        matrix = np.zeros((len(places), len(places)), dtype=np.int64)
+        for (true, got), count in self.confusion.items():
+            matrix[places[true], places[got]] = count
+        return matrix
+
+    @property
+    def calibration(self) -> tuple[Array, Array, Array]:
+        """Counts, mean probabilities and accuracies of the bins that are not empty."""
+        filled = self._counts > 0
+        counts = self._counts[filled]
+        return counts, self._confidences[filled] / counts, self._hits[filled] / counts
+
+    @property
+    def accuracy(self) -> float:
+        """The fraction of correct predictions."""
+        return self.correct / self.size
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """The mean recall of the classes that have rows."""
+        recalls = [self.confusion[each, each] / count for each, count in self._support.items()]
+        return float(np.mean(recalls))
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean F1 of all classes, true or predicted."""
+        rows = self._support + self._predicted()  # at least 1 for every class
+        return float(np.mean([2 * self.confusion[each, each] / rows[each] for each in rows]))
+
+    @property
+    def log_loss(self) -> float:
+        """The mean negative logarithm of the probability of the true class."""
+        return self._log_loss / self.size
+
+    @property
+    def calibration_error(self) -> float:
+        """The mean difference of probability and accuracy in the bins, weighted by their rows."""
+        return float(np.abs(self._hits - self._confidences).sum() / self.size)
+
+    @property
+    def mean_cost(self) -> float:
+        """The mean cost of a prediction."""
+        return self._cost / self.size
+
+    def _predicted(self) -> Counter[Any]:
+        """Return the number of rows predicted as each class."""
+        predicted: Counter[Any] = Counter()
+        for (_, got), count in self.confusion.items():
+            predicted[got] += count
+        return predicted
+
+    def by_class(self) -> list[ClassMeasures]:
+        """Return the measures of every class, true or predicted."""
+        predicted, found = self._predicted(), []
+        for label in self.classes:
+            hits, support = self.confusion[label, label], self._support[label]
+            ranking = self.ranking(label)
+            found.append(
+                ClassMeasures(
+                    label,
+                    ratio(hits, predicted[label]),
+                    ratio(hits, support),
+                    ratio(2 * hits, support + predicted[label]),
+                    hits,
+                    support,
+                    predicted[label],
+                    None if ranking is None else ranking.average_precision,
+                )
+            )
+        return found
+
+    def ranking(self, label: Any) -> Ranking | None:
+        """Return how the probability of a class ranks the rows.
+
+        None with more than `RANKED_CLASSES` classes, for a class that the model does not know, and
+        if all rows or none are of this class.
+        """
+        return self._scores[label].ranking() if label in self._scores else None
+
+    def curves(self) -> dict[Any, tuple[Array, Array]]:
+        """Return recall and precision of every class that has rows; none with too many classes."""
+        return {
+            label: self._scores[label].curve()
+            for label in sorted(self._scores)
+            if self._support[label]
+        }
+
+
+def ratio(part: int, whole: int) -> float | None:
+    """Return a fraction, None if its denominator is 0."""
+    return part / whole if whole else None

@@ -1,0 +1,311 @@
+"""Label queries: the rows whose labels reduce the expected regret of all decisions the most.
+
+**Margin.** The decision at a row is the class with the largest score. The margin m >= 0 of the
+decision is ``|f|`` for a single machine. For one machine per class it is
+``(best - second) / sqrt(q_1^2 + q_2^2)``, with the two largest class scores and their factors q_1
+and q_2 (`class_scale_`).
+
+**Expected regret.** Let the score be Gaussian with standard deviation s around m. The expected
+regret of deciding now is
+
+    r(m, s) = s phi(m / s) - m Phi(-m / s).
+
+**Covariance.** Labels do not shrink the covariance k_t of MED. The covariance is therefore
+conditioned on the labeled rows L that the model keeps, as if each were an observation with noise
+variance 1 / C:
+
+    c(x, x') = k_t(x, x') - k_t(x, L) (k_t(L, L) + I / C)^{-1} k_t(L, x').
+
+**Value of a label.** An observation at row i changes the score of row j by a Gaussian amount with
+standard deviation ``t_ij = |c_ij| / sqrt(c_ii + 1 / C)``. This reduces the expected regret at j by
+exactly ``r(m_j, t_ij)``. The value of row i is the sum over all distinct rows,
+
+    v_i = sum_j r(m_j, t_ij).
+
+**Greedy choice.** The row with the largest value is chosen, and c is conditioned on it. This is
+repeated. Conditioning lowers the value of similar rows, so the chosen rows are diverse. If fewer
+than two classes have labels, all margins are 0, and the value is ``sum_j t_ij / sqrt(2 pi)``.
+
+For `SeqGraphMED` and `GraphPropagation` the covariance is ``exp(-d^2 / (2 h^2))``. Here d is the
+distance in the graph, and h^2 is the mean squared distance of a kept row to its farthest neighbour
+in the graph. L is the set of labeled rows that are kept, 1 / C is 0.1, and m is the difference
+between the two largest probabilities.
+
+A finite bias variance is added to k_t; an infinite one is left out, as in `decision_std`. If there
+are many rows, only a shortlist is compared. Row j adds at most ``r(m_j, s_j)`` to any value, so
+rows with a small regret can be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+from sklearn.pipeline import Pipeline
+
+from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
+from seqmed.kernels.protocol import check_overflow
+from seqmed.numeric.arrays import Array, Indices, Points, distinct_rows, take_rows
+from seqmed.numeric.threads import threads_for
+from seqmed.uncertainty import (
+    Uncertainty,
+    conditional_covariance,
+    conditional_variances,
+    observation_variances,
+)
+
+__all__ = ["expected_regret", "query"]
+
+# Largest number of rows that are compared with each other.
+SHORTLIST = 1000
+# Relative difference below which two values are equal. If rows have equal values, the first one is
+# chosen.
+TIE = 1e-9
+# Margin, in standard deviations, beyond which the regret is zero in double precision.
+CERTAIN = 40.0
+
+
+def query(model: Any, X: MatrixLike, n: int) -> Indices:
+    """Return the rows to label next, the most valuable first.
+
+    Parameters
+    ----------
+    model : fitted SeqMED, SeqLapMED, SeqGraphMED or GraphPropagation
+        A StreamPipeline that ends in one of these, and fitted searches, are also accepted. The
+        model may have learned unlabeled rows only. It is not changed.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Rows that can be labeled, in the form that ``model.predict`` takes.
+    n : int in [1, n_samples]
+        Number of rows to choose.
+
+    Returns
+    -------
+    rows : ndarray of shape (n,)
+        Distinct indices into X. If several rows have the same value, the first one is chosen.
+        Duplicates of chosen rows come last.
+
+    Raises
+    ------
+    TypeError
+        If ``model`` is not one of these classifiers, or is a Pipeline of scikit-learn.
+    ValueError
+        If ``n`` is out of range, or the kernel is precomputed.
+
+    See Also
+    --------
+    expected_regret : Expected regret of single rows, to choose candidates from a long stream.
+
+    Notes
+    -----
+    Up to 1000 distinct rows are compared with each other, at a cost of ``n * n_samples**2``. If
+    there are more, only the 1000 rows with the largest expected regret are compared. If fewer than
+    two classes have labels, 1000 evenly spaced rows are used instead. If the model keeps l labeled
+    rows, they add a cost of ``l**3 + l**2 * n_samples``; `window`, `lag` and `budget` limit l.
+
+    Examples
+    --------
+    >>> from seqmed import SeqMED
+    >>> from seqmed.active import query
+    >>> model = SeqMED().fit([[0.0], [1.0]], [0, 1])
+    >>> query(model, [[0.0], [0.45], [0.5], [1.0]], 1)
+    array([2])
+    """
+    model, points = prepared(model, X)
+    check_number(n, points.shape[0])
+    with threads_and_overflow(model, points):
+        known = model._uncertainty(points)
+        points, margins = known.points, known.margins
+        distinct = distinct_rows(points)
+        ranked = distinct[ranking(known, take_rows(points, distinct), margins[distinct])]
+        short = np.sort(ranked[:SHORTLIST])
+        covariance = conditional_covariance(known, take_rows(points, short))
+        check_overflow(covariance)
+        chosen = greedy(covariance, margins[short], known.noise, min(n, short.size))
+    copies = np.setdiff1d(np.arange(points.shape[0]), distinct)
+    return np.concatenate([short[chosen], ranked[SHORTLIST:], copies])[:n]
+
+
+def expected_regret(model: Any, X: MatrixLike) -> Array | None:
+    """Return the expected regret of the decision at every row.
+
+    The expected regret is the value of a label for the row itself. Use it to choose candidates for
+    `query` from a stream that is too long to be passed at once.
+
+    Parameters
+    ----------
+    model : fitted SeqMED, SeqLapMED, SeqGraphMED or GraphPropagation
+        A StreamPipeline that ends in one of these, and fitted searches, are also accepted. The
+        model is not changed.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Rows that can be labeled, in the form that ``model.predict`` takes.
+
+    Returns
+    -------
+    regrets : ndarray of shape (n_samples,) or None
+        Expected regret >= 0 of every row. None if fewer than two classes have labels; choose
+        candidates at random in that case.
+
+    Raises
+    ------
+    TypeError
+        If ``model`` is not one of these classifiers, or is a Pipeline of scikit-learn.
+    ValueError
+        If the kernel is precomputed.
+
+    See Also
+    --------
+    query : Rows to label next.
+
+    Examples
+    --------
+    >>> from seqmed import SeqMED
+    >>> from seqmed.active import expected_regret
+    >>> model = SeqMED().fit([[0.0], [1.0]], [0, 1])
+    >>> expected_regret(model, [[0.0], [0.5], [1.0]]).round(3)
+    array([0.   , 0.347, 0.   ])
+    """
+    model, points = prepared(model, X)
+    if model._state.counts.seen.sum() < 2:
+        return None
+    with threads_and_overflow(model, points):
+        known = model._uncertainty(points)
+        values = own_regret(known, known.points, known.margins)
+    check_overflow(values)
+    return values
+
+
+def margins_and_deviations(model: Any, X: MatrixLike) -> tuple[Array, Array]:
+    """Return the margin m >= 0 and the standard deviation s of every row, both (n_samples,).
+
+    The expected regret of a row is ``r(m, s)``. The margins are 0 if fewer than two classes have
+    labels. Arguments as in `expected_regret`.
+    """
+    model, points = prepared(model, X)
+    with threads_and_overflow(model, points):
+        known = model._uncertainty(points)
+        deviations = np.sqrt(conditional_variances(known, known.points))
+    check_overflow(deviations)
+    return known.margins, deviations
+
+
+# -- the classifier and its rows -------------------------------------------------------------------
+
+
+def final_step(model: Any, X: MatrixLike) -> tuple[Any, Any]:
+    """Return the classifier inside a pipeline or search, and the rows it receives."""
+    if hasattr(model, "best_estimator_"):
+        return final_step(model.best_estimator_, X)
+    refuse_plain_pipeline(model, "query got")
+    if isinstance(model, Pipeline):
+        steps = model.steps
+        for _, step in steps[:-1]:
+            if step is not None and step != "passthrough":
+                X = step.transform(X)
+        return final_step(steps[-1][1], X)
+    if not hasattr(model, "_uncertainty"):
+        raise TypeError(
+            f"query got a model of type {type(model).__name__}, expected a fitted SeqMED, "
+            "SeqLapMED, SeqGraphMED or GraphPropagation: pass one of these, a StreamPipeline "
+            "that ends in one, or a fitted search over one."
+        )
+    return model, X
+
+
+def prepared(model: Any, X: MatrixLike) -> tuple[Any, Points]:
+    """Return a snapshot of the classifier, and validated rows."""
+    model, X = final_step(model, X)
+    model = model._snapshot()
+    return model, model._points(X)
+
+
+@contextmanager
+def threads_and_overflow(model: Any, points: Points) -> Iterator[None]:
+    """Set the number of threads and ignore overflow; results are checked afterwards."""
+    rows = max(points.shape[0], model._n_support())
+    with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
+        yield
+
+
+def check_number(n: Any, n_rows: int) -> None:
+    """Refuse a number of rows that is not in [1, n_rows]."""
+    if not isinstance(n, Integral) or isinstance(n, bool | np.bool_) or not 1 <= int(n) <= n_rows:
+        raise ValueError(
+            f"query got n={n!r} for {n_rows} rows, expected an integer from 1 to {n_rows}: choose "
+            "fewer rows, or pass more."
+        )
+
+
+# -- the choice ------------------------------------------------------------------------------------
+
+
+def regret(margin: Array, deviation: Array) -> Array:
+    """Return the expected regret r(m, s) >= 0 for margins m and standard deviations s."""
+    deviation = np.maximum(deviation, np.maximum(margin / CERTAIN, np.finfo(np.float64).tiny))
+    ratio = margin / deviation
+    density = np.exp(-0.5 * ratio**2) / np.sqrt(2.0 * np.pi)
+    found: Array = np.maximum(deviation * (density - ratio * ndtr(-ratio)), 0.0)
+    return found
+
+
+def own_regret(known: Uncertainty, points: Points, margins: Array) -> Array:
+    """Return the expected regret of the decision at every row, (n,)."""
+    return regret(margins, np.sqrt(conditional_variances(known, points)))
+
+
+def ranking(known: Uncertainty, points: Points, margins: Array) -> Indices:
+    """Return all rows, the shortlist first.
+
+    The shortlist consists of the rows with the largest regret, or of evenly spaced rows.
+    """
+    size = margins.size
+    if size <= SHORTLIST:
+        return np.arange(size)
+    if margins.any():
+        return np.argsort(-own_regret(known, points, margins), kind="stable")
+    spaced = np.arange(SHORTLIST) * size // SHORTLIST
+    return np.concatenate([spaced, np.setdiff1d(np.arange(size), spaced)])
+
+
+def greedy(covariance: Array, margins: Array, noise: float, n: int) -> Indices:
+    """Return n rows, each the most valuable one given those before it.
+
+    Parameters
+    ----------
+    covariance : (N, N) between the rows, conditioned on the labels.
+    margins : (N,) margins.
+    noise : noise variance of an observation.
+    n : number of rows to choose, <= N.
+    """
+    covariance, chosen = covariance.copy(), np.zeros(n, dtype=np.intp)
+    free = np.ones(margins.size, dtype=bool)
+    for turn in range(n):
+        observed = observation_variances(covariance, noise)
+        rows = np.flatnonzero(free)
+        values_left = label_values(covariance, margins, observed)[rows]
+        row = rows[best(values_left, (margins / np.sqrt(observed))[rows])]
+        chosen[turn], free[row] = row, False
+        column = covariance[:, row] / np.sqrt(observed[row])
+        covariance -= np.outer(column, column)
+    return chosen
+
+
+def best(values: Array, ratios: Array) -> int:
+    """Return the row with the largest value; the first one if there are ties.
+
+    If all values underflow to zero, return the row with the smallest ratio of margin to deviation.
+    """
+    largest = values.max()
+    if largest <= 0.0:
+        return int(np.argmin(ratios))
+    return int(np.argmax(values >= (1.0 - TIE) * largest))
+
+
+def label_values(covariance: Array, margins: Array, observed: Array) -> Array:
+    """Return the value of every row, (N,): its label reduces the total regret by this amount."""
+    changes = np.abs(covariance) / np.sqrt(observed)[:, None]
+    values: Array = regret(margins[None, :], changes).sum(axis=1)
+    return values
