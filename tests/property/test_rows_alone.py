@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.linear_model import SGDClassifier
-from sklearn.naive_bayes import GaussianNB
 from sklearn.preprocessing import StandardScaler
 
 from seqmed import (
@@ -44,13 +42,11 @@ MODELS = {
     "SeqGraphMED-cosine": lambda: SeqGraphMED(metric="cosine", random_state=0),
     "SeqGraphMED-half": lambda: SeqGraphMED(mixture=0.5, random_state=0),
     "SeqGraphMED-SeqLapMED": lambda: SeqGraphMED(SeqLapMED(random_state=0), random_state=0),
-    "SeqGraphMED-GaussianNB": lambda: SeqGraphMED(GaussianNB(), random_state=0),
-    "SeqGraphMED-SGD": lambda: SeqGraphMED(SGDClassifier(random_state=0), random_state=0),
     "GraphPropagation": lambda: GraphPropagation(random_state=0),
     "GraphPropagation-cosine": lambda: GraphPropagation(metric="cosine", random_state=0),
     "GraphPropagation-callable": lambda: GraphPropagation(metric=overlap, random_state=0),
     "StreamPipeline": lambda: StreamPipeline(
-        [("scale", StandardScaler()), ("model", SeqGraphMED(random_state=0))], drift_limit=None
+        [("scale", StandardScaler()), ("model", SeqGraphMED(random_state=0))]
     ),
     "StreamPipeline-table": lambda: make_stream_pipeline(random_state=0),
 }

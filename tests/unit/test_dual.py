@@ -10,6 +10,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
 from seqmed.margin.dual import DualProblem, attainable_sum, feasible, smo, solve, steps
+from seqmed.margin.dual import problem as dual_problem
 from seqmed.margin.dual.certificate import duality_gap, exact_bias, kkt_residuals
 from seqmed.margin.dual.problem import empty_row_cache, score_errors
 from tests.reference import newton
@@ -979,8 +980,8 @@ def test_computed_rows_give_the_same_optimum(case, request, monkeypatch):
     """Fetched two at a time, with a cache of eight: rows are replaced and computed again."""
     problem, expected, _ = outcome(case)
     request.getfixturevalue("eager")
-    monkeypatch.setattr(problem, "ROW_BYTES", 0)
-    monkeypatch.setattr(problem, "ROWS_AT_A_TIME", 2)
+    monkeypatch.setattr(dual_problem, "ROW_BYTES", 0)
+    monkeypatch.setattr(dual_problem, "ROWS_AT_A_TIME", 2)
     tol = 1e-6 * max(1.0, np.abs(problem.gram).max())
     solution = solve(replace(problem, gram=Computed(problem.gram)), tol=tol)
     assert solution.violation <= tol

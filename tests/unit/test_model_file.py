@@ -423,7 +423,7 @@ def test_reading_makes_no_model(path, monkeypatch):
     monkeypatch.setattr(model_file, "ModelDecoder", None)
     contents = model_file.read(path)
     assert contents == model_file.Contents(
-        format=1,
+        format=2,
         library=seqmed.__version__,
         model="StreamPipeline",
         parameters={

@@ -366,7 +366,7 @@ def document(nodes=None, extra=None, extra_nodes=(), **members):
     """Return the document of a file that holds a model that has learned nothing."""
     nodes = [estimator("SeqMED")] if nodes is None else nodes
     return {
-        "format": 1,
+        "format": 2,
         "library": "0.1.0",
         "about": {"classes": None, "n_features": None, "n_batches": None},
         "model": {"nodes": list(nodes), "value": {"node": len(nodes) - 1}},
@@ -426,11 +426,11 @@ def filled(text):
 
 RECORD = {"record": {"type": "Popen", "fields": {"args": "true"}}}
 PLANS = {
-    "another version": (made(document(format=2)), "format 2, written by seqmed '0.1.0'.*install"),
+    "another version": (made(document(format=1)), "format 1, written by seqmed '0.1.0'.*learn"),
     "no version": (made({}), "format None"),
-    "nearly a version": (made(document(format=1.0)), r"format 1\.0"),
+    "nearly a version": (made(document(format=2.0)), r"format 2\.0"),
     "a member more": (made(document(more=1)), "unknown: .*more"),
-    "a member less": (made({"format": 1}), "missing: .*about"),
+    "a member less": (made({"format": 2}), "missing: .*about"),
     "no document": (made("null"), "is a NoneType, expected an object"),
     "NaN": (made('{"format": NaN}'), "holds NaN"),
     "a long number": (made('{"format": ' + "9" * 5000 + "}"), "digits"),

@@ -8,8 +8,8 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 
+from paper import curves
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED, load, save
-from seqmed.experiments import curves
 
 ESTIMATORS = [SeqMED, SeqLapMED]
 

@@ -165,8 +165,11 @@ class SequentialClassifier(StreamClassifier):
 
     # -- parameters ----------------------------------------------------------------------------
 
-    def _parameters(self, classes: NDArray[Any]) -> MarginParameters:
-        """Return the parameters of an update after which there are these classes."""
+    def _parameters(self, classes: NDArray[Any] | None) -> MarginParameters:
+        """Return the parameters of an update after which there are these classes.
+
+        None is for parameters before any class is known.
+        """
         return MarginParameters(
             kernel=None if self.kernel == "precomputed" else self._kernel(),
             C=self.C,
@@ -177,7 +180,7 @@ class SequentialClassifier(StreamClassifier):
             averaging=self.averaging,
             forgetting=float(self.forgetting),
             budget=self.budget,
-            class_weight=self._class_weights(classes),
+            class_weight=None if classes is None else self._class_weights(classes),
             tol=self.tol,
             max_iter=self.max_iter,
             smoothing=self._smoothing(),

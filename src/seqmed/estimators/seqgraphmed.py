@@ -278,10 +278,13 @@ class SeqGraphMED(GraphClassifier):
         """Return an estimator with the parameters of the margin expert so far."""
         fixed, prefix = self._started.fixed, "estimator__"
         (kind,) = (each for each in MARGIN_CLASSIFIERS if each.__name__ == fixed["estimator"])
-        given = SeqMED() if self.estimator is None else self.estimator
+        given = self._template() if self.estimator is None else self.estimator
         others = given.get_params(deep=False) if type(given) is kind else {}
         nested = {name: fixed[prefix + name] for name in kind._fixed_parameters}
-        return kind(**{**others, **nested})
+        view = kind(**{**others, **nested})
+        if self.class_weight is not None and view.class_weight is None:
+            view.class_weight = self.class_weight
+        return view
 
     def _check_combinations(self) -> None:
         self._template()._check_parameters(None)
@@ -341,7 +344,7 @@ class SeqGraphMED(GraphClassifier):
         if template.kernel not in EUCLIDEAN_KERNELS:
             kernel = template._kernel().freeze(rows.points, rows.weights)
         graph = self._begin_graph(rows, seed, kernel)
-        parameters = template._parameters(np.zeros(0))
+        parameters = template._parameters(None)
         margin_seed = seed if template.random_state is None else template._drawn_seed()
         return mixture_state.begin(graph, rows, scale, parameters, margin_seed)
 

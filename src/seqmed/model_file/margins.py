@@ -132,7 +132,7 @@ def posterior_rules(
     )  # fmt: skip
     fits = (suits(points, kernel, sparse) for points in points_in(posterior))
     yield "points that suit the kernel", all(fits)
-    parameters = began._parameters(np.zeros(0))
+    parameters = began._parameters(None)
     begun = margin_state.first_recursion(parameters, kernel, posterior.window.points, 0)
     yield "the recursion of the parameters", type(recursion) is type(begun)
     auto = began.bias == "auto"
