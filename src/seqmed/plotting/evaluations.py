@@ -12,12 +12,13 @@ from seqmed.measures import BINS, Measures, wilson_interval
 from seqmed.plotting.figures import (
     PALETTE,
     PANEL,
+    Record,
     curve_style,
     legend_below,
     legend_right,
     new_figure,
+    prequential_accuracy,
 )
-from seqmed.plotting.logs import Record, prequential_accuracy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

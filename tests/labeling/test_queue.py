@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from seqmed.cli.label_rows import file_names
+from seqmed.cli.label_log import file_names
 from seqmed.labeling import queue
-from seqmed.labeling.events import DIGEST, Event, LabelingError, RowKey
 from seqmed.labeling.learner import LabelLearner
 from seqmed.labeling.ledger import Ledger
+from seqmed.labeling.log import DIGEST, Event, LabelingError, RowKey
+from seqmed.labeling.pool import CHECK_SHARE, Pool, row_digests, row_ranks
 from seqmed.labeling.queue import Card, choose_round, due, round_at, why_asked
-from seqmed.labeling.rows import CHECK_SHARE, Pool, row_digests, row_ranks
 from tests.support.labeling import TableRows, clouds, key_at, new_model, replayed
 from tests.support.state import state_bits
 
@@ -246,7 +248,7 @@ def test_all_rows_are_asked_at_last():
 
 def test_cards_survive_json():
     card = Card(RowKey("rows.csv", 3, "r0123456789abcdef"), "random", (("a", 0.75), ("b", 0.25)))
-    stored = queue.rounds_to_json({4: (card,)})
+    stored = json.loads(json.dumps({4: (card,)}))
     assert queue.rounds_from_json(stored) == {4: (card,)}
 
 
