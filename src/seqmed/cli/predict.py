@@ -63,12 +63,11 @@ def predictions(
     from seqmed.cli.outputs import located
 
     model, features = classifier_of(pipeline), features_of(pipeline, batch.table)
-    probabilities = model.predict_proba(features)
-    scores = model.decision_function(features).reshape(batch.row.size, -1)
+    scores, probabilities = model._scores_and_probabilities(features)
     return [
         *located(batch, names),
         model.classes_[rule.decide(model.classes_, probabilities)].tolist(),
         *probabilities.T.tolist(),
-        *scores.T.tolist(),
+        *scores.reshape(batch.row.size, -1).T.tolist(),
         *([model.decision_std(features).tolist()] if hasattr(model, "decision_std") else []),
     ]

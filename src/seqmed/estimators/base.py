@@ -176,9 +176,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
             ``classes_[1]`` minus that of ``classes_[0]``. For one class, its score. The column of
             a declared class without a label is meaningless, and `predict` ignores it.
         """
-        registry, scores = self._class_scores(X)
-        scores = registry.compared(scores)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
+        return decision_scores(*self._class_scores(X))
 
     def predict(self, X: MatrixLike) -> NDArray[Any]:
         """Return the predicted label of every row.
@@ -200,6 +198,11 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
     @abstractmethod
     def predict_proba(self, X: MatrixLike) -> Array:
         """Return the probability of every class at every row, (n_samples, n_classes)."""
+
+    def _scores_and_probabilities(self, X: MatrixLike) -> tuple[Array, Array]:
+        """Return what `decision_function` and `predict_proba` return; the model runs once."""
+        registry, scores, probabilities = self._predictions(X)
+        return decision_scores(registry, scores), probabilities
 
     def predict_log_proba(self, X: MatrixLike) -> Array:
         """Return the logarithm of the probability of every class at every row.
@@ -303,9 +306,19 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         """Return the classes, and the score of every class at every row, (n, n_classes)."""
 
     @abstractmethod
+    def _predictions(self, X: MatrixLike) -> tuple[ClassRegistry, Array, Array]:
+        """Return the classes, and the scores and probabilities of all classes at every row."""
+
+    @abstractmethod
     def _n_support(self) -> int:
         """Return the number of points that a label query compares the rows with."""
 
     @abstractmethod
     def _uncertainty(self, points: Points) -> Uncertainty:
         """Return the uncertainty of the decisions at the given rows, for label queries."""
+
+
+def decision_scores(registry: ClassRegistry, scores: Array) -> Array:
+    """Return class scores in the form of `decision_function`."""
+    compared = registry.compared(scores)
+    return compared[:, 0] if compared.shape[1] == 1 else compared

@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from seqmed import uncertainty
 from seqmed.arrays import Array, Points, take_rows
 from seqmed.batch import Rows
+from seqmed.classes import ClassRegistry
 from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.validation import MatrixLike
 from seqmed.graph.graph_state import GraphState, empty_graph
@@ -106,9 +107,17 @@ class GraphClassifier(StreamClassifier):
         metric = state.graph.rows.metric
         return metric.name
 
-    def predict_proba(self, X: MatrixLike) -> Array:
+    def _class_scores(self, X: MatrixLike) -> tuple[ClassRegistry, Array]:
         model = self._snapshot()
-        return model._probabilities(model._checked_points(X))
+        return model._state.registry, model._scores(model._checked_points(X))
+
+    def _predictions(self, X: MatrixLike) -> tuple[ClassRegistry, Array, Array]:
+        model = self._snapshot()
+        scores = model._scores(model._checked_points(X))
+        return model._state.registry, scores, model._probabilities(scores)
+
+    def predict_proba(self, X: MatrixLike) -> Array:
+        return self._predictions(X)[2]
 
     def _n_support(self) -> int:
         return uncertainty.CONDITIONED
@@ -117,7 +126,7 @@ class GraphClassifier(StreamClassifier):
         state = self._state
         probabilities = np.zeros((points.shape[0], 0))
         if state.registry.seen.sum() > 1:
-            probabilities = self._probabilities(points)
+            probabilities = self._probabilities(self._scores(points))
         return uncertainty.of_graph(state.graph, state.registry, points, probabilities)
 
     # -- methods of subclasses -------------------------------------------------------------------
@@ -137,8 +146,12 @@ class GraphClassifier(StreamClassifier):
         """Store a new state and everything that is derived from it."""
 
     @abstractmethod
-    def _probabilities(self, points: Points) -> Array:
-        """Return the probability of every class at validated rows, (n, n_classes)."""
+    def _scores(self, points: Points) -> Array:
+        """Return the score of every class at validated rows, (n, n_classes)."""
+
+    @abstractmethod
+    def _probabilities(self, scores: Array) -> Array:
+        """Return the probabilities of the classes, given their scores, both (n, n_classes)."""
 
 
 def taken(rows: Rows, order: NDArray[np.intp]) -> Rows:

@@ -12,7 +12,6 @@ from seqmed import propagation_state
 from seqmed.arrays import Array, Indices, Points
 from seqmed.batch import Rows
 from seqmed.calibration import with_unseen
-from seqmed.classes import ClassRegistry
 from seqmed.estimators.graph_classifier import DEFAULT_GRAPH_MEMORY, GraphClassifier
 from seqmed.estimators.validation import MatrixLike
 from seqmed.graph.propagation import GraphInfo
@@ -170,10 +169,8 @@ class GraphPropagation(GraphClassifier):
 
     # -- predictions -----------------------------------------------------------------------------
 
-    def _class_scores(self, X: MatrixLike) -> tuple[ClassRegistry, Array]:
-        model = self._snapshot()
-        state = model._state
-        return state.registry, propagation_state.scores(state, model._checked_points(X))
+    def _scores(self, points: Points) -> Array:
+        return propagation_state.scores(self._state, points)
 
     def predict_proba(self, X: MatrixLike) -> Array:
         """Return the normalised class scores of every row.
@@ -193,7 +190,6 @@ class GraphPropagation(GraphClassifier):
         """
         return super().predict_proba(X)
 
-    def _probabilities(self, points: Points) -> Array:
-        state = self._state
-        scores = propagation_state.scores(state, points)
-        return with_unseen(state.registry, scores[:, state.registry.seen], scores)
+    def _probabilities(self, scores: Array) -> Array:
+        registry = self._state.registry
+        return with_unseen(registry, scores[:, registry.seen], scores)

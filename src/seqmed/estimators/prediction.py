@@ -31,6 +31,11 @@ class PosteriorPredictor(StreamClassifier):
         state, scores = self._machine_scores(X)
         return state.registry, state.registry.class_scores(scores)
 
+    def _predictions(self, X: MatrixLike) -> tuple[ClassRegistry, Array, Array]:
+        state, scores = self._machine_scores(X)
+        probabilities = calibration.probabilities(state.calibration, state.registry, scores)
+        return state.registry, state.registry.class_scores(scores), probabilities
+
     def decision_std(self, X: MatrixLike) -> Array:
         """Return the posterior standard deviation of the score of every row.
 
@@ -76,8 +81,7 @@ class PosteriorPredictor(StreamClassifier):
             class that `predict` returns. A declared class without a label has the probability
             ``1 / (n_labels + n_classes)``.
         """
-        state, scores = self._machine_scores(X)
-        return calibration.probabilities(state.calibration, state.registry, scores)
+        return self._predictions(X)[2]
 
     @property
     def class_scale_(self) -> Array:

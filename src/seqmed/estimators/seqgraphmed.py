@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from seqmed.arrays import Array, Indices, Points
 from seqmed.batch import Rows
 from seqmed.calibration import with_unseen
-from seqmed.classes import ClassRegistry, empty_registry
+from seqmed.classes import empty_registry
 from seqmed.estimators.graph_classifier import DEFAULT_GRAPH_MEMORY, GraphClassifier
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import MatrixLike, is_estimator
@@ -370,10 +370,6 @@ class SeqGraphMED(GraphClassifier):
         """Return validated rows with scaled columns."""
         return self._state.scaled(super()._points(X))
 
-    def _class_scores(self, X: MatrixLike) -> tuple[ClassRegistry, Array]:
-        model = self._snapshot()
-        return model._state.registry, model._scores(model._checked_points(X))
-
     def predict_proba(self, X: MatrixLike) -> Array:
         """Return the probability of every class at every row.
 
@@ -392,12 +388,11 @@ class SeqGraphMED(GraphClassifier):
         """
         return super().predict_proba(X)
 
-    def _probabilities(self, points: Points) -> Array:
-        registry, scores = self._state.registry, self._scores(points)
+    def _probabilities(self, scores: Array) -> Array:
+        registry = self._state.registry
         return with_unseen(registry, softmax(scores[:, registry.seen], axis=1), scores)
 
     def _scores(self, points: Points) -> Array:
-        """Return class scores (n, K) at validated rows."""
         scores = mixture_state.class_scores(self._state, points)
         check_overflow(scores)
         return scores
