@@ -86,5 +86,11 @@ def retract(
 
 
 def scores(state: PropagationState, points: Points) -> Array:
-    """Return class scores (n, K) >= 0 at every row."""
+    """Return class scores (n, K) >= 0 at every row.
+
+    If no kept row has a label any more, they are uniform over the classes with labels.
+    """
+    if not state.n_labeled:
+        seen = state.registry.seen
+        return np.tile(seen / max(1, seen.sum()), (points.shape[0], 1))
     return state.graph.scores(state.graph.search(points))

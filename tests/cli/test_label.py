@@ -177,6 +177,12 @@ def test_wrong_arguments_are_refused(tmp_path, arguments, reason):
     assert (tmp_path / "notes.txt").read_text() == "some text\n"
 
 
+def test_the_help_does_not_offer_standard_input(tmp_path):
+    shown = " ".join(seqmed(tmp_path, "label", "--help", columns=200).out.split())
+    assert "or folders of them. They are read again at every start." in shown
+    assert "standard input" not in shown
+
+
 def test_another_command_on_the_same_model_or_log_is_refused(tmp_path):
     write_rows(tmp_path / "rows.csv", 30)
     with ForkedCommand(tmp_path, *LABEL) as command:

@@ -93,19 +93,26 @@ Identity = dict[str, Any]
 
 def interpreters() -> Iterator[Path]:
     """Yield the interpreters on the path, of this process, and of pyenv."""
-    for folder in map(Path, os.get_exec_path()):
-        yield from sorted(folder.glob("python3*")) + sorted(folder.glob("python"))
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    folders = [Path(folder) for folder in os.get_exec_path()]
+    folders += [pyenv / version / "bin" for version in names_in(pyenv)]
+    for folder in folders:
+        yield from (folder / n for n in names_in(folder) if re.fullmatch(r"python(3(\.\d+)?)?", n))
     yield Path(sys.executable)
-    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    yield from sorted((pyenv / "versions").glob("*/bin/python3"))
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names in a folder; none if it cannot be read."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
 
 
 def pythons() -> list[Python]:
     """Return all releases of CPython that seqmed allows, the newest first."""
     found = set()
     for path in interpreters():
-        if not re.fullmatch(r"python(3(\.\d+)?)?", path.name):
-            continue
         with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
             done = subprocess.run(
                 [path, "-I", "-c", DESCRIBE], capture_output=True, check=True, timeout=60
@@ -336,7 +343,7 @@ def main(words: Sequence[str]) -> int:
             elif step is lowest and oldest.version[:2] != OLDEST:
                 report.results[title] = "SKIPPED: this Python was not found"
             elif wheel is None:
-                report.results[title] = "SKIPPED: there is no wheel"
+                report.results[title] = f"SKIPPED: wheel {report.results['wheel']}"
             else:
                 report.run(title, step, given, wheel, folder)
     print("\nResults:", *(f"- {title}: {it}" for title, it in report.results.items()), sep="\n")

@@ -7,6 +7,7 @@ unchanged, and must learn further batches as if there had been no error.
 
 from __future__ import annotations
 
+import datetime
 import pickle
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from seqmed import SeqLapMED, SeqMED
+from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.estimators import validation
 
 ESTIMATORS = [SeqMED, SeqLapMED]
@@ -115,7 +116,10 @@ BAD_BATCHES = {
     "NaN among unlabeled rows": Bad(
         {"X": spoiled(np.nan), "y": np.full(24, np.nan)}, ("Input X contains NaN",)
     ),
-    "words in X": Bad({"X": [["a", "b", "c"]] * 4, "y": [0, 1, 0, 1]}, ("could not convert",)),
+    "words in X": Bad(
+        {"X": [["a", "b", "c"]] * 4, "y": [0, 1, 0, 1]},
+        ("contains text ('a')", "finite numbers", "make_stream_pipeline"),
+    ),
     "complex X": Bad({"X": THIRD[0] + 1j, "y": THIRD[1]}, ("Complex data not supported",)),
     "continuous y": Bad({"X": THIRD[0], "y": THIRD[0][:, 0]}, ("continuous", "discrete")),
     "two columns of y": Bad(
@@ -152,6 +156,58 @@ BAD_BATCHES = {
         ("Sample weights must contain at least one non-zero",),
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("estimator", [SeqMED, SeqLapMED, GraphPropagation, SeqGraphMED])
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([["a", 1.0]] * 4, "text ('a')"),
+        (["win a prize", "lunch", "win", "see you"], "text ('win a prize')"),
+        (pd.DataFrame({"size": [1, 2, 3, 4], "colour": list("rgbr")}), "text ('r')"),
+        (pd.DataFrame({"colour": pd.Categorical(list("rgbr"))}), "text ('r')"),
+        ([[1.0, datetime.date(2026, 1, 1)]] * 4, "dates (2026-01-01)"),
+        (pd.DataFrame({"size": pd.array([1, None, 3, 4], dtype="Int64")}), "NaN (missing values)"),
+        ([[1.0, None]] * 4, "NaN (missing values)"),
+        ([["1", ""]] * 4, "NaN (missing values)"),
+        ([[1.0, np.nan]] * 4, "NaN (missing values)"),
+        (sp.csr_array([[1.0, np.nan]] * 4), "NaN (missing values)"),
+    ],
+)
+def test_cells_that_are_no_numbers_name_the_pipeline_that_takes_them(estimator, rows, words):
+    labels = [0, 1, 0, 1]
+    fitted = estimator().fit(np.ones((4, np.shape(rows)[-1])) * np.arange(4)[:, None], labels)
+    for call in (
+        lambda: estimator().fit(rows, labels),
+        lambda: estimator().partial_fit(rows, labels),
+    ):
+        with pytest.raises(ValueError, match="finite numbers") as refusal:
+            call()
+        assert f"Input X contains {words}" in str(refusal.value)
+        assert f"seqmed.make_stream_pipeline({estimator.__name__}(...))" in str(refusal.value)
+    if not hasattr(rows, "columns"):  # a classifier of arrays asks for arrays first
+        with pytest.raises(ValueError, match="make_stream_pipeline"):
+            fitted.predict(rows)
+
+
+def test_other_errors_do_not_name_the_pipeline():
+    """Numbers as text are accepted; column names, kernel values and infinity are other cases."""
+    assert SeqMED().fit([["1", "2"], ["3", "-4.5"]], [0, 1]).n_features_in_ == 2
+    frame = pd.DataFrame({"b": ["x", "y"], "a": [1.0, 2.0]})
+    model = SeqMED().fit(pd.DataFrame({"a": [1.0, 2.0], "b": [2.0, 1.0]}), [0, 1])
+    cases = (
+        (lambda: model.predict(frame), "feature names should match"),
+        (
+            lambda: SeqMED("precomputed").fit(np.full((2, 2), np.nan), [0, 1]),
+            "Input X contains NaN",
+        ),
+        (lambda: SeqMED().fit([[1.0, np.inf], [0.0, 1.0]], [0, 1]), "contains infinity"),
+        (lambda: SeqMED().fit([[1.0, 2.0], [1.0]], [0, 1]), "inhomogeneous"),
+    )
+    for call, words in cases:
+        with pytest.raises(ValueError, match=words) as refusal:
+            call()
+        assert "make_stream_pipeline" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("name", BAD_BATCHES)

@@ -1,24 +1,44 @@
 """Properties of the classifiers beyond the mathematics."""
 
 import tracemalloc
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import make_moons
+from sklearn.model_selection import cross_val_score
+from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info
 
-from seqmed import SeqLapMED, SeqMED
+from seqmed import (
+    GraphPropagation,
+    PrequentialSearch,
+    SeqGraphMED,
+    SeqLapMED,
+    SeqMED,
+    StreamPipeline,
+)
 from seqmed.covariance import low_rank
 from seqmed.dual.certificate import duality_gap
 from seqmed.dual.problem import DualProblem, score_errors
+from seqmed.estimators.base import warn_of_unlabeled_rows
 from seqmed.kernels import RBF
 from seqmed.threads import SMALL, threads_for
 
 X, Y = make_moons(60, noise=0.1, random_state=0)
+LEARNERS = {
+    "SeqMED": SeqMED(),
+    "SeqLapMED": SeqLapMED(random_state=0),
+    "GraphPropagation": GraphPropagation(random_state=0),
+    "SeqGraphMED": SeqGraphMED(random_state=0),
+    "StreamPipeline": StreamPipeline([("scale", StandardScaler()), ("model", SeqMED())]),
+    "PrequentialSearch": PrequentialSearch(SeqMED(), {"C": [2.0, 10.0]}),
+}
 
 
+@pytest.mark.filterwarnings("ignore:score leaves unlabeled rows out")
 class TestScore:
     @pytest.mark.parametrize("frame", [np.asarray, pd.DataFrame])
     def test_unlabeled_rows_are_left_out(self, frame):
@@ -36,6 +56,46 @@ class TestScore:
         right = model.predict(X) == Y
         expected = (right[:30].sum() + 3 * (~right[30:45]).sum()) / (30 + 45)
         assert model.score(X, wrong, weights) == pytest.approx(expected)
+
+    @pytest.mark.parametrize("name", LEARNERS)
+    def test_cross_validation_with_unlabeled_rows_warns_once(self, name):
+        hidden = np.where(np.arange(60) % 2, -1, Y)
+        warn_of_unlabeled_rows.cache_clear()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")  # Python's own filter
+            scores = cross_val_score(LEARNERS[name], X, hidden, cv=3)
+        assert len(caught) == 1
+        assert str(caught[0].message).startswith("score leaves unlabeled rows out")
+        assert "SemiSupervisedSplit" in str(caught[0].message)
+        assert scores.min() > 0.5
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            LEARNERS[name].fit(X, hidden).score(X[::2], hidden[::2])
+
+    @pytest.mark.parametrize(
+        ("weights", "reason"),
+        [
+            (np.ones(59), r"sample_weight\.shape == \(59,\), expected \(60,\)"),
+            (np.zeros(60), "weight"),
+            (np.repeat([0.0, 1.0], 30), "every sample_weight of a labeled row is zero"),
+            (-np.ones(60), "Negative values"),
+            (np.full(60, np.nan), "NaN"),
+            (np.ones((60, 1)), "1D"),
+        ],
+    )
+    @pytest.mark.parametrize("name", LEARNERS)
+    def test_wrong_weights_are_refused(self, name, weights, reason):
+        model = LEARNERS[name].fit(X, Y)
+        hidden = np.where(np.arange(60) < 30, Y, -1)
+        with pytest.raises(ValueError, match=reason):
+            model.score(X, hidden, sample_weight=weights)
+
+    @pytest.mark.parametrize("name", LEARNERS)
+    def test_another_number_of_labels_is_refused(self, name):
+        model = LEARNERS[name].fit(X, Y)
+        for labels in (Y[:-1], np.where(np.arange(59) % 2, -1, Y[:-1]), np.r_[Y, -1]):
+            with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+                model.score(X, labels)
 
     def test_no_label_at_all_is_refused(self):
         with pytest.raises(ValueError, match="no labeled row among 60"):

@@ -686,6 +686,21 @@ def test_labels_are_found_among_many_equal_rows():
     assert np.count_nonzero(retraction.found) == 2
 
 
+@pytest.mark.parametrize("classes", [None, ["a", "b", "c"]])
+@pytest.mark.parametrize("labels", ["ab", "aa"])
+def test_probabilities_sum_to_one_when_no_kept_label_is_left(labels, classes):
+    """Two labels are learned, one of them is kept, and this one is retracted."""
+    rows = np.array([[0.0], [1.0]])
+    model = GraphPropagation(graph_memory=2, random_state=0)
+    model.partial_fit(rows, list(labels), classes=classes).retract(rows[1:])
+    assert np.count_nonzero(model._state.graph.codes >= 0) == 0
+    probabilities = model.predict_proba([[0.0], [0.5], [9.0]])
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(model.predict([[0.0], [9.0]]), ["a", "a"])
+    if classes is None:
+        np.testing.assert_array_equal(probabilities, np.ones((3, 1)))
+
+
 def test_a_late_label_of_a_row_that_is_not_kept_enters_again():
     stream = batches(11, n_batches=4, size=30, share=0.2)
     state, _ = learned(begun(stream[0][0], capacity=30), stream)

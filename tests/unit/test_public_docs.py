@@ -23,6 +23,7 @@ from seqmed import (
     TableEncoder,
     active,
 )
+from tests.support.documents import ROOT
 
 X = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 2)), columns=["a", "b"])
 Y = (X["a"] > 0).to_numpy().astype(int)
@@ -221,3 +222,15 @@ def test_exported_names_exist():
         module = import_module(name)
         missing = [each for each in getattr(module, "__all__", ()) if not hasattr(module, each)]
         assert not missing, name
+
+
+def test_the_guide_shows_the_defaults():
+    page = (ROOT / "docs/guide/choosing-parameters.md").read_text()
+    parameters = inspect.signature(SeqGraphMED).parameters
+    shown = {}
+    for names, values in re.findall(r"^\| (`[^|]*) \| ([^|]*) \|", page, re.MULTILINE):
+        defaults = (ast.literal_eval(value) for value in values.replace("`", "").split(", "))
+        if "()" not in values:  # an estimator made from other parameters
+            shown |= dict(zip(re.findall(r"\w+", names), defaults, strict=True))
+    assert {"forgetting", "metric", "n_neighbors", "alpha"} <= shown.keys()
+    assert shown == {name: parameters[name].default for name in shown}

@@ -721,6 +721,7 @@ MARKERS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:score leaves unlabeled rows out")
 @pytest.mark.parametrize(
     ("estimator", "marker"),
     [
@@ -832,6 +833,7 @@ FORMS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:score leaves unlabeled rows out")
 @pytest.mark.parametrize("form", FORMS)
 def test_rows_in_any_form(form):
     make = FORMS[form]
@@ -1252,6 +1254,7 @@ def test_with_scikit_learns_tools():
     assert outer.fit(X, y).best_score_ > 0.8
 
 
+@pytest.mark.filterwarnings("ignore:score leaves unlabeled rows out")
 def test_partially_labeled_rows_are_scored_by_their_labels():
     X, y = two_class_batch(0)
     model = PrequentialSearch(SeqLapMED(random_state=0), {"beta": [0.0, 0.1]}).fit(X, y)

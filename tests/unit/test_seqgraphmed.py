@@ -156,6 +156,7 @@ def test_missing_labels_in_all_their_forms(kind):
     np.testing.assert_array_equal(model.decision_function(X), expected)
 
 
+@pytest.mark.filterwarnings("ignore:score leaves unlabeled rows out")
 @BOTH
 def test_labels_may_be_strings(kind):
     X, y, labels = stream()

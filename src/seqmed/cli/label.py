@@ -52,7 +52,7 @@ class PageOptions:
 
 def label_command(
     model: options.Model,
-    data: options.Data,
+    data: options.StoredData,
     *,
     label_column: Annotated[
         str | None,

@@ -33,6 +33,14 @@ Data = Annotated[
         "standard input.",
     ),
 ]
+StoredData = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="DATA",
+        help="CSV, TSV, JSON lines, Parquet, Feather or .npz files, or folders of them. They are "
+        "read again at every start.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text and tables.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing output file.")]
 

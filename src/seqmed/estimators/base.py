@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -10,13 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+)
 
-from seqmed.arrays import Array, Indices, Points
+from seqmed.arrays import Array, Indices, Mask, Points
 from seqmed.batch import Rows
 from seqmed.classes import ClassRegistry
 from seqmed.estimators.batch_validation import BatchValidator
-from seqmed.estimators.validation import MatrixLike, checked_rows, in_format
+from seqmed.estimators.validation import MatrixLike, callers_level, checked_rows, in_format
 from seqmed.label_dtypes import aligned
 from seqmed.snapshots import snapshot
 from seqmed.uncertainty import Uncertainty
@@ -223,7 +230,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
     def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the accuracy on the labeled rows.
 
-        Unlabeled rows are ignored.
+        Unlabeled rows are left out. The first time, a warning says so.
 
         Parameters
         ----------
@@ -236,25 +243,17 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
 
         Returns
         -------
-        accuracy : float in [0, 1] Weighted fraction of labeled rows that are predicted correctly.
+        accuracy : float in [0, 1]
+            Weighted fraction of labeled rows that are predicted correctly.
 
         Raises
         ------
         ValueError
-            If no row is labeled.
+            If no row is labeled, or X, y or sample_weight is invalid.
         """
         model = self._snapshot()
         labeled, labels = model._split_labels(y, model._state.registry.classes)
-        if not labels.size:
-            raise ValueError(
-                f"score got no labeled row among {labeled.size}, expected at least one: pass true "
-                "labels."
-            )
-        if not labeled.all():
-            X = _safe_indexing(*indexable(X), np.flatnonzero(labeled))
-        weights = None if sample_weight is None else np.asarray(sample_weight)[labeled]
-        predicted, labels = aligned(model.predict(X), labels)
-        return float(np.average(predicted == labels, weights=weights))
+        return accuracy(model.predict, X, labeled, labels, sample_weight)
 
     # -- rows to predict -------------------------------------------------------------------------
 
@@ -322,3 +321,51 @@ def decision_scores(registry: ClassRegistry, scores: Array) -> Array:
     """Return class scores in the form of `decision_function`."""
     compared = registry.compared(scores)
     return compared[:, 0] if compared.shape[1] == 1 else compared
+
+
+def accuracy(
+    predict: Callable[[MatrixLike], NDArray[Any]],
+    X: MatrixLike,
+    labeled: Mask,
+    labels: NDArray[Any],
+    sample_weight: ArrayLike | None,
+) -> float:
+    """Return the weighted fraction of labeled rows that are predicted correctly.
+
+    Parameters
+    ----------
+    predict : the method of the classifier.
+    X : rows, labeled or not.
+    labeled : (n,) mask of the labeled rows.
+    labels : their labels.
+    sample_weight : (n,) weights of the rows, a number, or None.
+    """
+    check_consistent_length(X, labeled)
+    weights = _check_sample_weight(sample_weight, labeled, ensure_non_negative=True)[labeled]
+    if not labels.size:
+        raise ValueError(
+            f"score got no labeled row among {labeled.size}, expected at least one: pass true "
+            "labels."
+        )
+    if not weights.any():
+        raise ValueError(
+            "every sample_weight of a labeled row is zero, expected at least one positive weight: "
+            "correct the weights."
+        )
+    if not labeled.all():
+        warn_of_unlabeled_rows()
+        X = _safe_indexing(*indexable(X), np.flatnonzero(labeled))
+    predicted, labels = aligned(predict(X), labels)
+    return float(np.average(predicted == labels, weights=weights))
+
+
+@cache  # Python's own filter repeats a warning after every change of the filters
+def warn_of_unlabeled_rows() -> None:
+    """Warn once per process that `score` leaves rows out."""
+    warnings.warn(
+        "score leaves unlabeled rows out and returns the accuracy on the labeled rows. A scorer "
+        "such as scoring='accuracy' counts unlabeled rows as errors. To cross-validate, use "
+        "seqmed.SemiSupervisedSplit, which tests labeled rows only.",
+        UserWarning,
+        stacklevel=callers_level(),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import inspect
 import warnings
 from collections.abc import Mapping
@@ -14,11 +15,13 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
 from seqmed.arrays import Array, Points, canonical
 from seqmed.batch import UpdateInfo
+from seqmed.labels import is_missing_value
 
 MatrixLike: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
 """Rows as a user passes them: array-like, data frame or sparse matrix, of shape (n, p)."""
@@ -31,6 +34,8 @@ ASYMMETRY = 1e-6
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-50, 1e50
 # Largest C and beta. This limit keeps products with C and beta within the range of doubles.
 LARGEST_PENALTY = 1e100
+# Description of a missing cell, and largest number of characters of a cell, in error messages.
+MISSING_CELL, LONGEST_CELL = "NaN (missing values)", 40
 # Squares of features, and products of two such squares, must stay finite.
 LARGEST_FEATURE = 1e70
 
@@ -118,9 +123,48 @@ def checked_rows(estimator: BaseEstimator, X: MatrixLike, *, reset: bool) -> Poi
     that `are_plain` skip scikit-learn's slower validation.
     """
     if reset or not are_plain(X, estimator):
-        X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64)
+        try:
+            X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            cell = cell_without_number(X)
+            kernel_values = get_tags(estimator).input_tags.pairwise
+            if cell is None or kernel_values or "feature names" in str(error):
+                raise
+            raise ValueError(
+                f"Input X contains {cell}, expected finite numbers: use "
+                f"seqmed.make_stream_pipeline({type(estimator).__name__}(...)), which learns from "
+                "tables with text, categories, dates and missing values, or encode and fill these "
+                "cells first."
+            ) from error
     check_magnitude(X)
     return X
+
+
+def cell_without_number(X: Any) -> str | None:
+    """Return what the first cell is that is missing, text or a date; None without such cells."""
+    try:
+        cells = np.asarray(X.data if sp.issparse(X) else X)
+    except ValueError:  # rows of several lengths
+        return None
+    if cells.dtype.kind == "f":
+        return MISSING_CELL if np.isnan(cells).any() else None
+    for cell in cells.flat if cells.ndim else ():
+        if is_missing_value(cell):
+            return MISSING_CELL
+        if isinstance(cell, str | bytes) and not is_number(cell):
+            return f"text ({cell[:LONGEST_CELL]!r})"
+        if isinstance(cell, datetime.date | np.datetime64):
+            return f"dates ({cell})"
+    return None
+
+
+def is_number(text: str | bytes) -> bool:
+    """Whether a text is that of a number, which scikit-learn converts."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def are_plain(X: Any, estimator: BaseEstimator) -> bool:

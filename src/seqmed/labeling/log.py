@@ -206,7 +206,7 @@ def not_empty(text: str, what: str) -> str:
 def not_a_formula(text: str, what: str) -> str:
     """Return a text that is not empty, and which no spreadsheet takes for a formula."""
     not_empty(text, what)
-    if text[0] in FORMULAS or (text[0] == "-" and not is_number(text)):
+    if text[0] in FORMULAS or (text[0] == "-" and not is_number_text(text)):
         raise LabelingError(
             f"{what} begins with {text[0]!r}, which spreadsheets read as a formula: begin with a "
             "letter or a digit"
@@ -214,7 +214,7 @@ def not_a_formula(text: str, what: str) -> str:
     return text
 
 
-def is_number(text: str) -> bool:
+def is_number_text(text: str) -> bool:
     """Whether a text is a number."""
     try:
         float(text)

@@ -20,6 +20,7 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from seqmed.arrays import Array
+from seqmed.estimators.base import accuracy
 from seqmed.estimators.validation import MatrixLike, equal_parameters, refuse_plain_pipeline
 from seqmed.selection.race import (
     Record,
@@ -511,7 +512,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the accuracy on the labeled rows.
 
-        Unlabeled rows are ignored.
+        Unlabeled rows are left out. The first time, a warning says so.
 
         Parameters
         ----------
@@ -529,13 +530,4 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """
         search = self._snapshot()
         labeled, labels = labels_of(search.estimator, y, search.classes_)
-        rows = np.flatnonzero(labeled)
-        if not rows.size:
-            raise ValueError(
-                f"score got no labeled row among {labeled.size}, expected at least one: pass true "
-                "labels."
-            )
-        weights = None if sample_weight is None else row_weights(sample_weight, labeled.size)[rows]
-        X, _ = indexable(X, labeled)
-        hits = search.predict(_safe_indexing(X, rows)) == labels
-        return float(np.average(hits, weights=weights))
+        return accuracy(search.predict, X, labeled, labels, sample_weight)
