@@ -212,11 +212,9 @@ class SequentialClassifier(StreamClassifier):
         state = self._state
         return state.counts.class_scores(margin_state.machine_scores(state, points))
 
-    def _probabilities(self, points: Points) -> Array:
-        state = self._state
-        scores = margin_state.machine_scores(state, points)
-        record = state.calibration or Calibration()
-        return calibration.probabilities(record, state.counts, scores)
+    def _probabilities(self, scores: Array) -> Array:
+        record = self._state.calibration or Calibration()
+        return calibration.probabilities(record, self._state.counts, scores)
 
     def _n_support(self) -> int:
         return self._state.posterior.size

@@ -130,7 +130,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     >>> from sklearn.datasets import load_iris
     >>> from seqmed import PrequentialSearch, SeqMED
     >>> X, y = load_iris(return_X_y=True)
-    >>> search = PrequentialSearch(SeqMED(), {"C": [1.5, 10.0], "gamma": ["scale", 10.0]})
+    >>> search = PrequentialSearch(SeqMED(), {"C": [10.0, 100.0], "gamma": ["scale", 10.0]})
     >>> for start in range(5):
     ...     search = search.partial_fit(X[start::6], y[start::6])
     >>> search.best_params_["gamma"]
