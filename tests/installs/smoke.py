@@ -12,6 +12,7 @@ import json
 import signal
 import subprocess
 import sys
+import warnings
 from importlib.metadata import version
 from pathlib import Path
 
@@ -74,6 +75,7 @@ def raw_table() -> tuple[dict[str, list], list[str]]:
     table["size2"][::10] = [None] * 15
     table["petal"] = ["wide" if width > 1.6 else "narrow" for width in X[:, 3]]
     table["day"] = [f"2024-{row % 12 + 1:02}-{row % 28 + 1:02}" for row in range(len(y))]
+    table["since"] = [f"{row % 28 + 1}.{row % 12 + 1}.2023" for row in range(len(y))]
     table["remark"] = [
         f"seen near place {row % 7}, {width} cm" for row, width in enumerate(X[:, 3])
     ]
@@ -161,6 +163,8 @@ if __name__ == "__main__":
     assert Path(sys.prefix) in Path(seqmed.__file__).parents, seqmed.__file__
     packages = ("numpy", "scipy", "scikit-learn", "numba", "pyarrow")
     print(", ".join(f"{package} {version(package)}" for package in packages))
+    for outdated in (DeprecationWarning, FutureWarning):  # what fails with the next versions
+        warnings.filterwarnings("error", category=outdated, module="seqmed")
     check_estimators()
     check_table()
     check_commands()

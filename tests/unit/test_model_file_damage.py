@@ -435,7 +435,7 @@ PLANS = {
     "NaN": (made('{"format": NaN}'), "holds NaN"),
     "a long number": (made('{"format": ' + "9" * 5000 + "}"), "digits"),
     "a deep document": (made(deep(100_000)), "recursion"),
-    "a deep value": (made(filled(deep(900))), "recursion"),
+    "a deep value": (made(filled(deep(990))), "recursion"),
     "no entry": (made("{}", entry="pt"), "no header"),
     "no checksum": (sealed(safetensors.numpy.save({"a": np.zeros(9)})[:-32]), "not a checksum"),
     "a long header": (sealed(struct.pack("<Q", 2**63) + b"{}" + bytes(40)), "declared with"),

@@ -154,7 +154,8 @@ def formatted_dates(strings: Any, form: str) -> Array:
         after = compute.utf8_lower(compute.struct_field(found, "half")).to_numpy(False) == "p"
         hour = hour % 12 + 12 * after
     months = ((year - 1970) * 12 + np.clip(month, 1, 12) - 1).astype("datetime64[M]")
-    start, end = (each.astype("datetime64[D]").astype(np.int64) for each in (months, months + 1))
+    ends = months + np.timedelta64(1, "M")
+    start, end = (each.astype("datetime64[D]").astype(np.int64) for each in (months, ends))
     fits &= (hour < 24) & (day <= end - start)
     total = ((start + day - 1) * 24 + hour) * 3600 + minute * 60 + second
     times[rows[fits]] = total[fits]
