@@ -302,7 +302,7 @@ class GraphPropagation(GraphClassifier):
 
     def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
         graph = self._state.graph
-        return propagation.kept_labels(graph, graph.rows.metric.store(points), codes)
+        return propagation.labels_in_graph(graph, graph.rows.metric.store(points), codes)
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
         state, info, kept, found = propagation_state.retract(self._state, points, codes)

@@ -17,7 +17,7 @@ from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.batch_validation import ClassifiedRows, Started
 from seqmed.estimators.validation import MatrixLike, Registered, square_gram
 from seqmed.kernels import Expansion, Kernel, make_kernel
-from seqmed.kernels.protocol import check_overflow
+from seqmed.kernels.interface import check_overflow
 from seqmed.late_rows import KeptLabels, compare_labels, equal_rows
 from seqmed.margin import calibration, margin_state
 from seqmed.margin.batch import UpdateInfo

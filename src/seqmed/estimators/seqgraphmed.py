@@ -18,7 +18,7 @@ from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import MatrixLike
 from seqmed.kernels import Kernel
-from seqmed.kernels.protocol import check_overflow
+from seqmed.kernels.interface import check_overflow
 from seqmed.late_rows import KeptLabels
 from seqmed.margin.calibration import with_unseen
 from seqmed.mixture import column_scales, mixture_state

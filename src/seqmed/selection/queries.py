@@ -48,7 +48,7 @@ from scipy.special import ndtr
 from sklearn.pipeline import Pipeline
 
 from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
-from seqmed.kernels.protocol import check_overflow
+from seqmed.kernels.interface import check_overflow
 from seqmed.numeric.arrays import Array, Indices, Points, distinct_rows, take_rows
 from seqmed.numeric.threads import threads_for
 from seqmed.uncertainty import (
