@@ -173,6 +173,7 @@ KNOWN = {
     "covariance.basis": "LARGEST",
     "covariance.low_rank": "LARGEST",
     "covariance.spectral": "svd of (n, p) rows, which has no symmetric product",
+    "dual.interior_point": "LARGEST_WORK: at most 1000 columns",
     "experiments.curves": "lu_factor of a batch of the paper, which has no symmetric product",
     "graph.metrics": "randomized_svd of a few columns",
 }
