@@ -170,8 +170,8 @@ def test_the_gap_is_that_of_the_bias_in_use():
     """The paper's median rule is not optimal, and the duality gap must show it."""
     rows = np.r_[np.flatnonzero(Y == 0), np.flatnonzero(Y == 1)[:8]]
     points, labels = X[rows], Y[rows]
-    exact = SeqMED(C=1.5, tol=1e-8).fit(points, labels)
-    median = SeqMED(C=1.5, tol=1e-8, bias="median").fit(points, labels)
+    exact = SeqMED(C=1.5, slack_shape=1.0, tol=1e-8).fit(points, labels)
+    median = SeqMED(C=1.5, slack_shape=1.0, tol=1e-8, bias="median").fit(points, labels)
     solution = median.update_info_.solutions[0]
     signs = np.where(labels == 1, 1.0, -1.0)
     gram = median.posterior_.covariance.kernel(points, points)
