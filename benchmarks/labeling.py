@@ -42,14 +42,12 @@ import pyarrow as pa
 from common import data_file, print_table, write_json
 
 from seqmed import SeqGraphMED, SeqMED, make_stream_pipeline
-from seqmed.labeling import measures
-from seqmed.labeling.background import Background
 from seqmed.labeling.desk import Desk
-from seqmed.labeling.events import Event
-from seqmed.labeling.learner import LabelLearner
-from seqmed.labeling.log import LabelLog
+from seqmed.labeling.learner import Background, LabelLearner
+from seqmed.labeling.ledger import LATEST, accuracy_of, outcomes
+from seqmed.labeling.log import Event, LabelLog
+from seqmed.labeling.pool import FileRows, Pool
 from seqmed.labeling.queue import round_at
-from seqmed.labeling.rows import Pool, Rows
 from seqmed.labeling.server import Server
 
 SETS, SEEDS = ("usps", "sms_spam"), (0, 1, 2)
@@ -69,7 +67,7 @@ class TableRows:
         for start in range(0, self._table.num_rows, 2000):
             part = self._table.slice(start, 2000)
             numbers = np.arange(start + 1, start + 1 + part.num_rows)
-            yield Rows("rows", numbers, part, np.zeros(part.num_rows, dtype=bool))
+            yield FileRows("rows", numbers, part, np.zeros(part.num_rows, dtype=bool))
 
 
 def messages():
@@ -196,7 +194,7 @@ def labels_needed(task):
             while background.n_learned < len(log.events) and background.trouble is None:
                 time.sleep(0.005)
             found[str(share)] = accuracy(learner.model, test, test_truth)
-        checks = measures.accuracy(measures.outcomes(learner.ledger, learner.ledger.checks))
+        checks = accuracy_of(outcomes(learner.ledger, learner.ledger.checks))
         server.stop()
         thread.join()
         background.finish()
@@ -249,10 +247,10 @@ def simulate(seed):
                       card.why, card.guess, card.probability)  # fmt: skip
         learner.learn(event)
     ledger = learner.ledger
-    outcome = measures.accuracy(measures.outcomes(ledger, ledger.checks))
+    outcome = accuracy_of(outcomes(ledger, ledger.checks))
     scored = [ledger.rows[key].asked for key in ledger.checks]
-    wanted = [of_round[int(event.time)] for event in scored if event.guess][-measures.LATEST :]
-    queried = measures.accuracy(measures.outcomes(ledger, ledger.queried), ANSWERS)
+    wanted = [of_round[int(event.time)] for event in scored if event.guess][-LATEST:]
+    queried = accuracy_of(outcomes(ledger, ledger.queried), ANSWERS)
     return {"low": outcome.low, "high": outcome.high, "checks": outcome.n, "value": outcome.value,
             "accuracy": float(np.mean(wanted)), "queried": queried.value}  # fmt: skip
 

@@ -109,7 +109,7 @@ def learn() -> None:
     prequential.predict_labeled = timers.around("predicting", prequential.predict_labeled)
     SeqGraphMED.partial_fit = timers.around("other learning", SeqGraphMED.partial_fit)
     SequentialExpert.learn = timers.around("margin", SequentialExpert.learn)
-    propagation.learn = timers.around("graph", propagation.learn)
+    propagation.learn_graph = timers.around("graph", propagation.learn_graph)
     mixture_update.recorded = timers.around("mixture", mixture_update.recorded)
     mixture_update.measured_scales_of = timers.around("mixture", mixture_update.measured_scales_of)
     weighting.choose = timers.around("mixture", weighting.choose)

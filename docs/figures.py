@@ -82,7 +82,7 @@ def first_model(path):
         )
     }  # fmt: skip
     draw_curves(axes, curves, "Digits, 10 % labels")
-    plotting.save(figure, path)
+    plotting.save_figure(figure, path)
 
 
 def few_labels(path):
@@ -109,7 +109,7 @@ def few_labels(path):
     }
     figure, (axes,) = plotting.panels(1, SIZE)
     draw_curves(axes, curves, "Digits, two labels per batch")
-    plotting.save(figure, path)
+    plotting.save_figure(figure, path)
 
 
 def drift(path):
@@ -133,7 +133,7 @@ def drift(path):
     figure, (axes,) = plotting.panels(1, SIZE)
     draw_curves(axes, curves, "Two classes that exchange places")
     axes.set_ylabel("accuracy on the next batch")
-    plotting.save(figure, path)
+    plotting.save_figure(figure, path)
 
 
 def late_labels(path):
@@ -156,7 +156,7 @@ def late_labels(path):
     }
     figure, (axes,) = plotting.panels(1, SIZE)
     draw_curves(axes, curves, "Digits, 10 % labels")
-    plotting.save(figure, path)
+    plotting.save_figure(figure, path)
 
 
 def predictions(path):
@@ -176,7 +176,7 @@ def predictions(path):
     figure, (axes,) = plotting.panels(1, (3.6, 3.6))
     plotting.reliability(axes, *means, np.bincount(bins)[used], bins=10)
     axes.set(title="Digits, 5 % labels", ylabel="fraction of correct predictions")
-    plotting.save(figure, path)
+    plotting.save_figure(figure, path)
 
 
 def how_it_works(path):
@@ -206,7 +206,7 @@ def how_it_works(path):
         bottom.plot(range(1, 15), weights.mean(axis=0), color=plotting.PALETTE[0], marker="o")
         bottom.set(ylim=(0, 1), xlabel="batch of 100 rows", ylabel="graph weight")
         bottom.grid(alpha=0.3, linewidth=0.6)
-    plotting.save(figure, path)
+    plotting.save_figure(figure, path)
 
 
 def command_line(path):

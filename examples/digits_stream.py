@@ -174,7 +174,7 @@ def draw_stream(curves, path):
     plotting.accuracy_curves(axes, curves, title=title)
     axes.set_xlabel("batches of 100 rows")
     axes.title.set_size("medium")
-    plotting.save(figure, path)
+    plotting.save_figure(figure, path)
 
 
 def draw_unlabeled(path):
@@ -217,7 +217,7 @@ def draw_unlabeled(path):
     panels[2].grid(alpha=0.3, linewidth=0.6)
     panels[2].legend(frameon=False, fontsize="small", loc="lower right")
     panels[2].set_title("handwritten digits\nafter 1400 rows", fontsize="medium")
-    plotting.save(figure, path)
+    plotting.save_figure(figure, path)
 
 
 def main():

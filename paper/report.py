@@ -227,7 +227,7 @@ def draw_figure(result: FigureResult, folder: Path) -> list[Path]:
     paths = [folder / f"{result.figure.name}.{kind}" for kind in KINDS]
     folder.mkdir(parents=True, exist_ok=True)
     for path in paths:
-        plotting.save(figure, path)
+        plotting.save_figure(figure, path)
     return paths
 
 

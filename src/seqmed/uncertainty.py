@@ -11,7 +11,7 @@ from scipy.linalg import LinAlgError
 from seqmed.classes import ClassCounts
 from seqmed.graph.graph_state import GraphState
 from seqmed.kernels import Kernel, blocks
-from seqmed.kernels.protocol import check_overflow
+from seqmed.kernels.interface import check_overflow
 from seqmed.margin.covariance.protocol import CovarianceFunction
 from seqmed.margin.posterior import Posterior
 from seqmed.numeric.arrays import Array, Indices, Points, found_among, stack, take_rows

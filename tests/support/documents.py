@@ -35,9 +35,9 @@ NOT_RUN = {
     "make": "sets up an environment of its own; tests/integration/test_examples.py runs the demo",
     "pip": "installs into the environment of the reader",
     "cd": "the tests run in the folder of the page",
-    "kill": "tests/integration/test_cli_resume.py kills the command at random moments",
+    "kill": "tests/cli/test_resume.py kills the command at random moments",
     "python": "benchmarks and figures take minutes",
-    "seqmed label": "waits for people; tests/integration/test_cli_label.py runs it",
+    "seqmed label": "waits for people; tests/cli/test_label.py runs it",
 }
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)

@@ -16,12 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from seqmed import SeqGraphMED, SeqMED, StreamPipeline, make_stream_pipeline
-from seqmed.labeling.background import Background
 from seqmed.labeling.desk import Desk
-from seqmed.labeling.events import RowKey
-from seqmed.labeling.learner import LabelLearner
-from seqmed.labeling.log import LabelLog
-from seqmed.labeling.rows import Pool, Rows, row_digests
+from seqmed.labeling.learner import Background, LabelLearner
+from seqmed.labeling.log import LabelLog, RowKey
+from seqmed.labeling.pool import FileRows, Pool, row_digests
 from seqmed.labeling.server import Server
 from tests.support import command
 
@@ -34,11 +32,11 @@ class TableRows:
     def __init__(self, table: pa.Table, file="rows.csv", piece=64, labeled=()):
         self.table, self.file, self.piece, self.labeled = table, file, piece, labeled
 
-    def __iter__(self) -> Iterator[Rows]:
+    def __iter__(self) -> Iterator[FileRows]:
         for start in range(0, self.table.num_rows, self.piece):
             part = self.table.slice(start, self.piece)
             numbers = np.arange(start + 1, start + 1 + part.num_rows)
-            yield Rows(self.file, numbers, part, np.isin(numbers, self.labeled))
+            yield FileRows(self.file, numbers, part, np.isin(numbers, self.labeled))
 
 
 def clouds(n_rows=120, seed=0) -> tuple[pa.Table, list[str]]:

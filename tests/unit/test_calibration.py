@@ -61,7 +61,7 @@ def test_probabilities_are_those_of_the_reference(n_classes):
         )
         for row in scores.tolist()
     ]
-    found = calibration.probabilities(record, counts, scores)
+    found = calibration.probabilities(record, counts, counts.class_scores(scores))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8)  # slopes of negligible weight
 
 
@@ -105,11 +105,12 @@ def test_the_largest_probability_is_that_of_the_class_predicted(case):
         weights = np.full(6, labels_scored)
         codes = np.resize(np.flatnonzero(counts.seen), 6)
         record = calibration.record(record, counts, scores, codes, weights)
-    found = calibration.probabilities(record, counts, scores)
+    of_classes = counts.class_scores(scores)
+    found = calibration.probabilities(record, counts, of_classes)
     assert np.isfinite(found).all()
     assert (found >= 0).all()
     np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
-    assert np.array_equal(found.argmax(axis=1), counts.best(counts.class_scores(scores)))
+    assert np.array_equal(found.argmax(axis=1), counts.best(of_classes))
 
 
 def make_stream(n_batches, size=60, n_classes=2, noise=0.15, seed=0, distance=2.0):

@@ -167,12 +167,12 @@ def bounded(function):
 
 # Modules that call LAPACK or BLAS by name, and what bounds the size of their calls.
 KNOWN = {
-    "numeric.factors": "LARGEST; dtrmm, dtrmv, strmm do not crash; dtrtri is SMALL_TRIANGLE",
+    "graph.metrics": "randomized_svd of a few columns",
     "margin.covariance.basis": "LARGEST",
     "margin.covariance.low_rank": "LARGEST",
-    "margin.dual.interior_point": "LARGEST_FACTORED",
     "margin.covariance.unprojected": "svd of (n, p) rows, which has no symmetric product",
-    "graph.metrics": "randomized_svd of a few columns",
+    "margin.dual.interior_point": "LARGEST_WORK: at most 1000 columns",
+    "numeric.factors": "LARGEST; dtrmm, dtrmv, strmm do not crash; dtrtri is SMALL_TRIANGLE",
 }
 
 

@@ -97,7 +97,7 @@ def two_classes(case):
 @pytest.mark.parametrize("case", [case for case in CASES if two_classes(case)], ids=str)
 def test_the_objective_is_that_of_clarabel(case):
     problem = make_problem(case)
-    solution = interior_point.solve(problem, np.zeros(case.n), 1e-8)
+    solution = interior_point.solve_by_newton(problem, np.zeros(case.n), 1e-8)
     assert_feasible(problem, solution)
     assert solution.gap <= 1e-4 * max(abs(solution.objective), 1.0)
     reference = solve_convex(problem)
@@ -109,11 +109,11 @@ def test_the_objective_is_that_of_clarabel(case):
 def test_problems_that_take_too_long_are_left_to_pair_steps(monkeypatch):
     problem = raw_problem()
     start = np.zeros(problem.signs.size)
-    assert interior_point.solve(problem, start, 1e-3) is not None
+    assert interior_point.solve_by_newton(problem, start, 1e-3) is not None
     monkeypatch.setattr(interior_point, "LARGEST_WORK", 200)
-    assert interior_point.solve(problem, start, 1e-3) is None
+    assert interior_point.solve_by_newton(problem, start, 1e-3) is None
     monkeypatch.setattr(interior_point, "LARGEST_FACTORED", 199)
-    assert interior_point.solve(problem, start, 1e-3) is None
+    assert interior_point.solve_by_newton(problem, start, 1e-3) is None
 
 
 def test_a_solve_without_progress_ends_without_newton(monkeypatch):
@@ -163,7 +163,7 @@ def test_values_that_overflow_end_the_path():
         shapes=np.ones(4),
     )
     assert solve(huge).status in ("converged", "rounding")
-    interior_point.solve(huge, np.zeros(4), 1e-3)
+    interior_point.solve_by_newton(huge, np.zeros(4), 1e-3)
     computed = DualProblem(
         gram=Computed(problem.gram),
         signs=problem.signs,
@@ -171,4 +171,4 @@ def test_values_that_overflow_end_the_path():
         bounds=problem.bounds,
         shapes=problem.shapes,
     )
-    assert interior_point.solve(computed, np.zeros(200), 1e-3) is None
+    assert interior_point.solve_by_newton(computed, np.zeros(200), 1e-3) is None

@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 import seqmed
 from seqmed import PrequentialSearch, SeqMED, StreamPipeline
-from seqmed.adapters.mini_batches import MiniBatches
+from seqmed.adapters.row_by_row import MiniBatches
 from seqmed.selection import queries
 
 X = np.random.default_rng(0).normal(size=(30, 2))

@@ -329,7 +329,7 @@ def batches(seed, n_batches=5, size=25, n_classes=3, share=0.3, p=4):
 def learned(state, stream, **options):
     info = None
     for rows, codes, label_weights in stream:
-        state, info = propagation.learn(
+        state, info = propagation.learn_graph(
             state, state.rows.metric.store(rows), codes, label_weights, **options
         )
     return state, info
@@ -455,7 +455,7 @@ def test_without_a_path_to_a_label_there_is_no_influence():
     state, _ = learned(begun(rows, capacity=100), [(rows, given, (given >= 0).astype(float))])
     assert (state.influence[:, :2] > 0).all()
     batch = state.rows.metric.store(far[:2])
-    state = propagation.retract(state, batch, np.array([0, 1])).state
+    state = propagation.retract_from_graph(state, batch, np.array([0, 1])).state
     assert ((state.influence[:, :2] > 0).all(axis=1)).sum() == 30
     assert ((state.influence == 0).all(axis=1)).sum() == 30
     scores = state.scores(state.search(far))
@@ -680,7 +680,7 @@ def test_a_state_is_never_altered():
         states.append((state, copy.deepcopy(state), state.scores(state.search(queries))))
     late = (stream[-1][0][:5], np.zeros(5, dtype=int), np.ones(5))
     learned(state, [late], late=True)
-    propagation.retract(state, state.rows.metric.store(stream[-1][0]), stream[-1][1])
+    propagation.retract_from_graph(state, state.rows.metric.store(stream[-1][0]), stream[-1][1])
     state.forget(0.5)
     state.with_classes(np.array([1, -1, 0]), 2)
     for before, copied, scores in states:
@@ -734,7 +734,9 @@ def test_late_labels_change_the_labels_and_not_the_graph(metric):
     np.testing.assert_allclose(
         new.scores(new.search(queries)), whole.scores(whole.search(queries)), atol=0.02
     )
-    back = propagation.retract(new, new.rows.metric.store(rows[late]), np.full(8, 1)).state
+    back = propagation.retract_from_graph(
+        new, new.rows.metric.store(rows[late]), np.full(8, 1)
+    ).state
     same_graph(back, state)
     np.testing.assert_array_equal(back.codes, state.codes)
     np.testing.assert_array_equal(back.label_weights, state.label_weights)
@@ -746,14 +748,16 @@ def test_labels_are_found_among_many_equal_rows():
     codes = np.full(60, -1)
     codes[[17, 44]] = 0, 1
     state, _ = learned(begun(rows, capacity=200), [(rows, codes, (codes >= 0) + 0.0)])
-    retraction = propagation.retract(state, state.rows.metric.store(rows[:1]), np.array([1]))
+    retraction = propagation.retract_from_graph(
+        state, state.rows.metric.store(rows[:1]), np.array([1])
+    )
     assert retraction.found.all()
     assert np.count_nonzero(retraction.state.codes >= 0) == 1
     late, _ = learned(state, [(rows[:50], np.full(50, 2), np.ones(50))], late=True)
     assert late.rows.size == 60
     assert np.count_nonzero(late.codes == 2) == 50
     twice = np.array([-1, -1, -1])
-    retraction = propagation.retract(state, state.rows.metric.store(rows[:3]), twice)
+    retraction = propagation.retract_from_graph(state, state.rows.metric.store(rows[:3]), twice)
     assert np.count_nonzero(retraction.found) == 2
 
 

@@ -28,7 +28,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from seqmed import GraphPropagation, PrequentialSearch, SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.kernels import vectors
-from seqmed.selection.race import Dropped, Record, empty_record
+from seqmed.selection.race import Dropped, Record, empty_race
 from seqmed.tables.stream_pipeline import StreamPipeline
 from tests.support.configurations import make_batch
 from tests.support.sparse_rows import in_parts, unsorted
@@ -163,7 +163,7 @@ def test_equal_candidates_have_equal_sums_whatever_the_weights():
     generator = np.random.default_rng(0)
     for n in (3, 17, 101):
         correct = np.tile(generator.random(n) < 0.7, (13, 1))
-        record = empty_record(13).add(correct, generator.random(n))
+        record = empty_race(13).add(correct, generator.random(n))
         assert len(set(record.correct.tolist())) == 1
         assert record.ranking.tolist() == list(range(13))
         assert not record.wins.any()
@@ -313,7 +313,7 @@ def test_a_batch_without_labels_is_learned_and_leaves_the_record_alone():
 
 
 def test_the_rest_of_the_record_is_not_touched_by_adding():
-    record = empty_record(3).add(np.array([[1], [0], [1]], dtype=bool), np.ones(1))
+    record = empty_race(3).add(np.array([[1], [0], [1]], dtype=bool), np.ones(1))
     before = state_bits(record)
     record.discounted(0.5).add(np.ones((3, 4), dtype=bool), np.ones(4)).drop_inferior(1, 1.0)
     assert state_bits(record) == before

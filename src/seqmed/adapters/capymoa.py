@@ -9,7 +9,7 @@ from capymoa.base import ClassifierSSL
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from seqmed.adapters.mini_batches import MiniBatches
+from seqmed.adapters.row_by_row import MiniBatches
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.validation import refuse_plain_pipeline
 from seqmed.numeric.arrays import Array

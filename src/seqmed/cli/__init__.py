@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from inspect import Signature, signature
 from typing import Any
 
 HELP = "Classifiers that learn from a stream when most of the data has no labels."
@@ -18,25 +19,33 @@ def main() -> None:
     """Run the `seqmed` command."""
     import typer
 
-    from seqmed.cli.errors import reported_errors
-    from seqmed.cli.evaluate import evaluate
-    from seqmed.cli.help import EXIT_CODES, Command, Commands
-    from seqmed.cli.inspect import inspect
-    from seqmed.cli.label import label
-    from seqmed.cli.learn import learn
+    from seqmed.cli.evaluate import evaluate_command
+    from seqmed.cli.inspect import inspect_command
+    from seqmed.cli.label import label_command
+    from seqmed.cli.learn import learn_command
     from seqmed.cli.options import before_commands, with_option_groups
-    from seqmed.cli.predict import predict
-    from seqmed.cli.query import query
-    from seqmed.cli.signals import end_by_exception
-    from seqmed.cli.standard_streams import prepare
+    from seqmed.cli.predict import predict_command
+    from seqmed.cli.query import query_command
+    from seqmed.cli.terminal import (
+        EXIT_CODES,
+        Command,
+        Commands,
+        end_by_exception,
+        prepare,
+        reported_errors,
+    )
 
     app = typer.Typer(
         name="seqmed", help=HELP, epilog=EXIT_CODES, no_args_is_help=True,
         pretty_exceptions_enable=False, callback=before_commands, cls=Commands,
         rich_markup_mode="markdown",  # joins the lines of a paragraph
     )  # fmt: skip
-    for command in (learn, predict, evaluate, inspect, query, label):
-        named = app.command(no_args_is_help=True, cls=Command)
+    commands: dict[str, Callable[..., None]] = {
+        "learn": learn_command, "predict": predict_command, "evaluate": evaluate_command,
+        "inspect": inspect_command, "query": query_command, "label": label_command,
+    }  # fmt: skip
+    for name, command in commands.items():
+        named = app.command(name, no_args_is_help=True, cls=Command)
         named(with_common_options(with_option_groups(command)))
     prepare()
     end_by_exception()
@@ -53,8 +62,7 @@ def with_common_options(command: Callable[..., None]) -> Callable[..., None]:
     Errors are reported in one line, or with --debug in full.
     """
     from seqmed.cli import options, terminal
-    from seqmed.cli.errors import reported_errors
-    from seqmed.cli.signals import keep_handlers
+    from seqmed.cli.terminal import keep_handlers, reported_errors
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
@@ -64,4 +72,7 @@ def with_common_options(command: Callable[..., None]) -> Callable[..., None]:
             terminal.set_messages(verbose=messages.verbose, quiet=messages.quiet)
             command(**given)
 
-    return options.with_options(run, options.options_of(options.MessageOptions))
+    own = signature(run).parameters.values()
+    added = options.options_of(options.MessageOptions)
+    run.__signature__ = Signature([*own, *added])  # type: ignore[attr-defined]
+    return run

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from seqmed import model_file
-from seqmed.cli.errors import CommandError, naming_file
-from seqmed.cli.log import PendingLines
-from seqmed.cli.reading import Reading
-from seqmed.labeling.progress import LabelProgress
+from seqmed.cli.options import Reading
+from seqmed.cli.terminal import CommandError, naming_file
+from seqmed.labeling.ledger import LabelProgress
+from seqmed.model_file.files import real_path
 from seqmed.selection.measures import Interval, wilson_interval
 from seqmed.streams import Dialect, EncoderCheck, LabelColumn, Position, Stream
 from seqmed.streams.label_column import BOOLEAN, INTEGER, STRING
@@ -19,8 +21,15 @@ from seqmed.streams.positions import read_stored, refuse_stored
 from seqmed.tables.encoder import TableEncoder
 from seqmed.tables.stream_pipeline import StreamPipeline, transformed
 
+try:
+    import fcntl
+except ImportError:  # Windows, where models are not locked
+    fcntl = None  # type: ignore[assignment]
+
 # Types of labels on the command line by the kind of their dtype.
 LABEL_TYPES = {"i": INTEGER, "b": BOOLEAN, "U": STRING, "T": STRING, "O": STRING}
+# The beginning of every line of a log.
+LOG_START = b'{"batch": '
 
 
 @dataclass(frozen=True)
@@ -133,13 +142,13 @@ def classifier_of(model: StreamPipeline) -> Any:
     return model.steps[-1][1]
 
 
-def save(model: StreamPipeline, progress: Progress, path: Path) -> None:
+def save_checkpoint(model: StreamPipeline, progress: Progress, path: Path) -> None:
     """Save a model and its progress in one file."""
     with naming_file(path):
         model_file.save(model, path, extra=asdict(progress))
 
 
-def load(path: Path) -> tuple[StreamPipeline, Progress]:
+def load_checkpoint(path: Path) -> tuple[StreamPipeline, Progress]:
     """Return the model in a file and its progress.
 
     A pipeline that was saved in Python has no progress yet. Its column of labels is that of the
@@ -159,7 +168,11 @@ def load(path: Path) -> tuple[StreamPipeline, Progress]:
             "seqmed learn or seqmed.make_stream_pipeline, or use this file in Python."
         )
     try:
-        progress = made_in_python(model) if extra is None else Progress.from_dict(extra)
+        if extra is None:  # made in Python
+            name = encoder_of(model).label
+            progress = Progress(label=None if name is None else label_column_of(model, name))
+        else:
+            progress = Progress.from_dict(extra)
     except ValueError as error:
         raise CommandError(f"{path}: {error}") from error
     named = None if progress.label is None else progress.label.name
@@ -171,13 +184,7 @@ def load(path: Path) -> tuple[StreamPipeline, Progress]:
     return model, progress
 
 
-def made_in_python(model: StreamPipeline) -> Progress:
-    """Return the progress of a model that was saved without any."""
-    name = encoder_of(model).label
-    return Progress(label=None if name is None else label_column(model, name))
-
-
-def label_column(model: StreamPipeline, name: str, unlabeled: str | None = None) -> LabelColumn:
+def label_column_of(model: StreamPipeline, name: str, unlabeled: str | None = None) -> LabelColumn:
     """Return the column of labels of a model that was made in Python."""
     classes = classifier_of(model).classes_
     kind = LABEL_TYPES.get(classes.dtype.kind)
@@ -208,3 +215,96 @@ def open_stream(
 def features_of(model: StreamPipeline, table: Any) -> Any:
     """Return the features that reach the classifier of a model."""
     return transformed(model.steps[:-1], table)
+
+
+# -- the log of `seqmed learn`: a JSON line for every batch ----------------------------------------
+
+
+@dataclass(frozen=True)
+class PendingLines:
+    """Lines of a log that are saved with the model and then appended to the log.
+
+    If a run is interrupted between the two steps, the next run appends the missing lines. The log
+    therefore has exactly one line per learned batch.
+
+    Parameters
+    ----------
+    path : the log, absolute and without links.
+    start : size of the log before the lines, in bytes.
+    text : whole lines.
+    """
+
+    path: str
+    start: int
+    text: str
+
+    @classmethod
+    def after(cls, path: str, text: str) -> Self:
+        """Return lines to be appended to a log as it is now."""
+        regular = os.path.isfile(path)
+        return cls(path, os.path.getsize(path) if regular else 0, text)
+
+    def append(self) -> None:
+        """Append the lines that the log does not have yet."""
+        content = self.text.encode()
+        with naming_file(self.path), open(self.path, "ab", buffering=0) as log:
+            if os.path.isfile(self.path):
+                with open(self.path, "rb") as before:
+                    before.seek(self.start)
+                    found = before.read()
+                content = b"" if content in found else content.removeprefix(found)
+            while content:
+                content = content[log.write(content) :]
+
+
+def is_log(path: Path) -> bool:
+    """Whether a file is a log, or the beginning of one."""
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        return LOG_START.startswith(file.read(len(LOG_START)))
+
+
+# -- the lock of a model file: one writer at a time, released when its process ends ----------------
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a model file; refuse if another process holds it.
+
+    The locked file is `.NAME.lock` beside the model, because every save replaces the model. The
+    lock file is removed at the end. If a process is killed, its lock file remains, but is not
+    locked.
+    """
+    if fcntl is None:
+        yield
+        return
+    target = real_path(path)
+    side = target.with_name(f".{target.name}.lock")
+    descriptor = acquire(side, path)
+    try:
+        yield
+    finally:
+        side.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def acquire(side: Path, path: Path) -> int:
+    """Create and lock a lock file, and return its descriptor."""
+    while True:
+        descriptor = os.open(side, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileNotFoundError):  # its owner may have removed it
+                if os.path.samestat(os.fstat(descriptor), os.stat(side)):
+                    return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            raise CommandError(
+                f"{path} is locked by another seqmed learn or seqmed label: wait until it ends, or "
+                "stop it. Its saved batches are kept."
+            ) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)

@@ -8,23 +8,38 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqmed.cli import options, terminal
-from seqmed.cli.decision_options import DecisionOptions
-from seqmed.cli.errors import CommandError, naming_rows
-from seqmed.cli.reading import Reading
-from seqmed.cli.terminal import counted, tell_skipped
+from seqmed.cli.options import DecisionOptions, Reading
+from seqmed.cli.terminal import (
+    CommandError,
+    counted,
+    naming_rows,
+    percent,
+    percent_range,
+    tell_skipped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seqmed.cli.checkpoint import Progress
+    from seqmed.selection.decisions import DecisionRule
+    from seqmed.selection.measures import ClassMeasures, Measures
 
 # Largest number of unknown classes that are named in a warning.
 MOST_NAMES = 10
 # Largest number of points in the plot of the accuracy over the stream.
 MOST_POINTS = 2000
+# Largest number of classes for which the confusion matrix is printed, and number of confusions that
+# are printed for more classes.
+FEW_CLASSES, WORST_PAIRS = 10, 10
+# Largest number of classes of which all are printed, and number of classes that are printed of
+# more.
+LISTED_CLASSES, WORST_CLASSES = 30, 10
+# Largest error that four decimals do not show.
+VISIBLE = 5e-5
 
 
-def evaluate(
+def evaluate_command(
     model: options.Model,
     data: options.Data,
     *,
@@ -63,14 +78,15 @@ def evaluate(
     average precision. Use rows that the model has not learned, or --prequential.
     """
     from seqmed import plotting
-    from seqmed.cli import checkpoint, evaluation_report, plots
-    from seqmed.cli.existing_files import refuse_shared
+    from seqmed.cli import checkpoint, outputs
     from seqmed.selection.measures import Measures
+    from seqmed.streams.faults import notice
+    from seqmed.tables.messages import listed
 
     if plot is not None:
-        refuse_shared({"--plot": plot}, model, data, reading.file_format)
-        plots.check_plot(plot, force=force)
-    pipeline, progress = checkpoint.load(model)
+        outputs.refuse_shared({"--plot": plot}, model, data, reading.file_format)
+        outputs.check_plot(plot, force=force)
+    pipeline, progress = checkpoint.load_checkpoint(model)
     classes = checkpoint.classifier_of(pipeline).classes_
     if not classes.size and not prequential:
         raise CommandError(
@@ -88,7 +104,11 @@ def evaluate(
     label = progress.known_label
     stream = checkpoint.open_stream(data, pipeline, progress, reading, final=True, **batches)
     learned = learned_files(data, progress, reading)
-    warn_of_learned_files(learned)
+    if learned:
+        notice(
+            f"the model has learned rows of {listed(learned)}, so the measures are too optimistic: "
+            "evaluate on rows that it has not learned."
+        )
     measures, accuracy, rows = Measures(), AccuracyOverRows(), 0
     with terminal.Reporter("evaluating") as bar:
         for batch in stream:
@@ -119,18 +139,18 @@ def evaluate(
         more = ", ..." * (len(measures.unknown_classes) > MOST_NAMES)
         terminal.warn(f"classes that the model has not learned: {names}{more}.")
     classes = checkpoint.classifier_of(pipeline).classes_
-    found = evaluation_report.results(measures, classes, rule)
+    found = results(measures, classes, rule)
     if plot is not None:
         figure = plotting.evaluation(
             measures, found["positive"], accuracy.records() if prequential else ()
         )
-        plots.save_plot(figure, plot)
+        outputs.save_plot(figure, plot)
     if as_json:
         source = {"rows": rows, "prequential": prequential, "learned_files": learned}
         terminal.show_json({**source, **found})
     else:
         terminal.show(f"{counted(measures.size, 'labeled row')} of {rows:,}")
-        evaluation_report.show_measures(measures, found)
+        show_measures(measures, found)
 
 
 # -- rows that the model has learned ---------------------------------------------------------------
@@ -156,18 +176,6 @@ def learned_files(data: Sequence[Path], progress: Progress, reading: Reading) ->
         if source.key in paths or any(resumed(source, each, encoding) for each in alike):
             found.append(shown_path(source.key))
     return found
-
-
-def warn_of_learned_files(learned: Sequence[str]) -> None:
-    """Warn of files whose rows the model has learned."""
-    from seqmed.streams.faults import notice
-    from seqmed.tables.messages import listed
-
-    if learned:
-        notice(
-            f"the model has learned rows of {listed(learned)}, so the measures are too optimistic: "
-            "evaluate on rows that it has not learned."
-        )
 
 
 class AccuracyOverRows:
@@ -202,3 +210,104 @@ class AccuracyOverRows:
                 }
             )
         return found
+
+
+# -- measures as JSON and as tables ----------------------------------------------------------------
+
+
+def results(measures: Measures, classes: Any, rule: DecisionRule) -> dict[str, Any]:
+    """Return all measures as plain values."""
+    from seqmed.selection.decisions import positive_place
+    from seqmed.selection.measures import CONFIDENCE, wilson_interval
+
+    counts, probabilities, accuracies = measures.calibration
+    positive = ranking = None
+    if classes.size == 2:
+        positive = classes.tolist()[positive_place(classes, rule.positive)]
+        ranking = measures.ranking(positive)
+    ranked = ("roc_auc", "roc_auc_error", "average_precision", "average_precision_error")
+    return {
+        "labeled": measures.size,
+        "confidence": CONFIDENCE,
+        "accuracy": measures.accuracy,
+        "accuracy_interval": [*wilson_interval(measures.correct, measures.size)],
+        "balanced_accuracy": measures.balanced_accuracy,
+        "macro_f1": measures.macro_f1,
+        "log_loss": measures.log_loss,
+        "calibration_error": measures.calibration_error,
+        "positive": positive,
+        **{name: None if ranking is None else getattr(ranking, name) for name in ranked},
+        "threshold": rule.threshold,
+        "costs": [
+            {"true": true, "predicted": predicted, "cost": cost}
+            for (true, predicted), cost in rule.costs.items()
+        ],
+        "mean_cost": measures.mean_cost if rule.costs else None,
+        "per_class": [class_results(each) for each in measures.by_class()],
+        "classes": measures.classes,
+        "confusion": measures.matrix.tolist(),
+        "calibration": {
+            "count": counts.astype(int).tolist(),
+            "probability": probabilities.tolist(),
+            "accuracy": accuracies.tolist(),
+        },
+    }
+
+
+def class_results(each: ClassMeasures) -> dict[str, Any]:
+    """Return the measures of a class as plain values."""
+    from seqmed.selection.measures import wilson_interval
+
+    found: dict[str, Any] = {"class": each.label}
+    for name, total in (("precision", each.predicted), ("recall", each.support)):
+        interval = [*wilson_interval(each.correct, total)] if total else None
+        found |= {name: getattr(each, name), f"{name}_interval": interval}
+    names = ("f1", "support", "predicted", "average_precision")
+    return {**found, **{name: getattr(each, name) for name in names}}
+
+
+def show_measures(measures: Measures, found: dict[str, Any]) -> None:
+    """Print tables of the measures."""
+    interval = percent_range(*found["accuracy_interval"])
+    lines = [
+        ("accuracy", percent(found["accuracy"]), interval),
+        ("balanced accuracy", percent(found["balanced_accuracy"]), ""),
+        ("macro F1", percent(found["macro_f1"]), ""),
+        ("log loss", f"{found['log_loss']:.4f}", ""),
+        ("calibration error", f"{found['calibration_error']:.4f}", ""),
+    ]
+    for name, title in (("roc_auc", "ROC AUC"), ("average_precision", "average precision")):
+        if found[name] is not None:
+            bound = found[f"{name}_error"]
+            error = f"error at most {bound:.1g}" * (bound > VISIBLE)
+            lines.append((f"{title} of {found['positive']}", f"{found[name]:.4f}", error))
+    if found["mean_cost"] is not None:
+        lines.append(("mean cost", f"{found['mean_cost']:.4f}", ""))
+    terminal.show_table(("measure", "value", "95 % interval"), lines)
+    terminal.show("")
+    every = found["per_class"]
+    if len(every) > LISTED_CLASSES:
+        every = sorted(every, key=lambda each: each["f1"])[:WORST_CLASSES]
+        terminal.show(f"the {WORST_CLASSES} classes with the lowest F1 (all: --json)")
+    terminal.show_table(
+        ("class", "precision", "recall", "F1", "support"),
+        [
+            (
+                each["class"], *(percent(each[name]) for name in ("precision", "recall", "f1")),
+                f"{each['support']:,}",
+            )
+            for each in every
+        ],
+    )  # fmt: skip
+    terminal.show("")
+    if len(found["classes"]) <= FEW_CLASSES:
+        rows = zip(found["classes"], found["confusion"], strict=True)
+        table = [(name, *(f"{count:,}" for count in row)) for name, row in rows]
+        terminal.show_table(("true, predicted", *map(str, found["classes"])), table)
+    else:
+        pairs = [
+            (*pair, f"{count:,}")
+            for pair, count in measures.confusion.most_common()
+            if len(set(pair)) > 1
+        ]
+        terminal.show_table(("true", "predicted", "rows"), pairs[:WORST_PAIRS])

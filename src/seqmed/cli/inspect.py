@@ -20,11 +20,11 @@ FEW = 20
 KEPT = (("graph", "kept_rows", "kept rows"), ("margin", "points", "points"))
 
 
-def inspect(model: options.Model, as_json: options.Json = False) -> None:
+def inspect_command(model: options.Model, as_json: options.Json = False) -> None:
     """Show a model: its parameters, columns, classes, files and accuracy."""
     from seqmed.cli import checkpoint
 
-    found = description(model, *checkpoint.load(model))
+    found = description(model, *checkpoint.load_checkpoint(model))
     if as_json:
         terminal.show_json(found)
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import webbrowser
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,20 +11,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqmed.cli import options
-from seqmed.cli.errors import CommandError
-from seqmed.cli.options import option
-from seqmed.cli.reading import Reading
-from seqmed.cli.terminal import counted, show, tell
+from seqmed.cli.learn import FIRST_BATCH, ColumnOptions
+from seqmed.cli.options import Reading, option
+from seqmed.cli.terminal import CommandError, counted, percent, show, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seqmed.cli.label_model import Saver
+    from seqmed.cli.checkpoint import Progress
     from seqmed.labeling.learner import LabelLearner
     from seqmed.labeling.log import LabelLog
+    from seqmed.tables.stream_pipeline import StreamPipeline
 
-# Suffix of the label log beside the model.
-LOG_SUFFIX = ".labels.csv"
+# Suffix of the label log beside the model, and label column of a new model.
+LOG_SUFFIX, DEFAULT_LABEL = ".labels.csv", "label"
+# Parameters of a new model. All labels stay in the window, so that each of them can be retracted.
+PARAMETERS = {"window": None}
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class PageOptions:
     )
 
 
-def label(
+def label_command(
     model: options.Model,
     data: options.StoredData,
     *,
@@ -99,10 +103,9 @@ def label(
     """
     from seqmed import model_file
     from seqmed.cli import label_log
-    from seqmed.cli.existing_files import refuse_existing, refuse_shared
-    from seqmed.cli.label_model import Saver, begin_or_resume, learn_rows
-    from seqmed.cli.label_rows import StreamRows, check_columns
-    from seqmed.cli.lock import locked
+    from seqmed.cli.checkpoint import locked
+    from seqmed.cli.label_log import StreamRows, check_columns
+    from seqmed.cli.outputs import refuse_existing, refuse_shared
     from seqmed.labeling.learner import LabelLearner, learned_labels
     from seqmed.labeling.log import LabelLog
 
@@ -114,7 +117,7 @@ def label(
         refuse_existing(export_file, force=force)
     with locked(model), locked(path):
         model_file.remove_leftovers(model)
-        pipeline, progress = begin_or_resume(model, label_column)
+        pipeline, progress = model_to_label(model, label_column)
         progress = replace(progress, dialect=reading.dialect.over(progress.dialect))
         with LabelLog(path, id_column or "id", progress.known_label.name) as log:
             if log.repaired:
@@ -126,7 +129,7 @@ def label(
             label_log.check_log(log, check_label)
             source = StreamRows(data, pipeline, progress, reading, path.parent)
             if import_file is not None:
-                label_log.add_labels(log, import_file, source, check_label)
+                label_log.import_events(log, import_file, source, check_label)
             if export_file is not None:
                 label_log.export(log, export_file, source)
                 return
@@ -155,7 +158,7 @@ def label(
                     "check_label": label_log.label_check(progress),
                 }  # fmt: skip
                 serve(log, learner, saver, page, desk_options)
-            show_summary(model, path, learner)
+            show_labels(model, path, learner)
 
 
 def refuse_pipes(data: Sequence[Path]) -> None:
@@ -183,8 +186,8 @@ def serve(
     desk_options : further arguments of `Desk`.
     """
     from seqmed.cli.checkpoint import classifier_of
-    from seqmed.labeling.background import Background
     from seqmed.labeling.desk import Desk
+    from seqmed.labeling.learner import Background
     from seqmed.labeling.queue import class_names
     from seqmed.labeling.server import Server
 
@@ -198,7 +201,9 @@ def serve(
         show(f"Labeling page: {server.address}")
         tell("Press Ctrl-C to end. All labels are saved.")
         if not page.no_browser:
-            open_browser(server.address)
+            # without waiting for the browser
+            opened = threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True)
+            opened.start()
         server.run()
     except KeyboardInterrupt:
         pass
@@ -207,26 +212,91 @@ def serve(
         background.finish()
 
 
-def open_browser(address: str) -> None:
-    """Open the address in a browser, without waiting for it."""
-    import threading
-    import webbrowser
-
-    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-
-
-def show_summary(model: Path, path: Path, learner: LabelLearner) -> None:
+def show_labels(model: Path, path: Path, learner: LabelLearner) -> None:
     """Print what was learned."""
-    from seqmed.labeling import measures
+    from seqmed.labeling.ledger import accuracy_of, outcomes
 
     ledger = learner.ledger
-    checks = measures.accuracy(measures.outcomes(ledger, ledger.checks))
+    checks = accuracy_of(outcomes(ledger, ledger.checks))
     accuracy = ""
     if checks.value is not None:
-        low, high = measures.percent(checks.low), measures.percent(checks.high)
+        low, high = percent(checks.low), percent(checks.high)
         accuracy = (
-            f"; accuracy {measures.percent(checks.value)} ({low} to {high}) on "
+            f"; accuracy {percent(checks.value)} ({low} to {high}) on "
             f"{counted(checks.n, 'random check')}"
         )
     rows = counted(ledger.n_labeled, "labeled row")
     show(f"{model}: {rows} in {path}{accuracy}.")
+
+
+# -- the model: begun or resumed, and saved with its progress in the label log ---------------------
+
+
+def model_to_label(path: Path, name: str | None) -> tuple[StreamPipeline, Progress]:
+    """Return the model in a file and its progress, or a new model."""
+    from seqmed.cli import checkpoint, parameters
+    from seqmed.streams import LabelColumn
+    from seqmed.streams.label_column import STRING
+
+    if path.exists():
+        model, progress = checkpoint.load_checkpoint(path)
+        if name is not None:
+            progress.known_label.check_same(LabelColumn(name))
+        return model, progress
+    column = LabelColumn(name or DEFAULT_LABEL, None, STRING)
+    classifier = parameters.new_classifier(None, PARAMETERS)
+    encoder = ColumnOptions().encoder_parameters()  # as `seqmed learn` without options
+    model = parameters.new_model(classifier, {**encoder, "label": column.name})
+    return model, checkpoint.Progress(label=column)
+
+
+def learn_rows(
+    path: Path,
+    model: StreamPipeline,
+    progress: Progress,
+    data: Sequence[Path],
+    reading: Reading,
+) -> tuple[StreamPipeline, Progress]:
+    """Learn the rows of the data that the model has not learned, as `seqmed learn` does."""
+    from seqmed.cli.prequential import StreamLearner
+
+    learner = StreamLearner(path, model, progress, None, None)
+    stream = learner.stream(data, reading, first_batch_size=FIRST_BATCH, final=True)
+    learner.follow(stream)
+    return learner.model, learner.progress
+
+
+class Saver:
+    """Saves the model with its progress in the stream and in the label log.
+
+    Parameters
+    ----------
+    path : the model file.
+    progress : progress in the stream.
+    has_ids : whether the label log has ids. Their labels are then noted as late labels, so that
+        `seqmed learn --late` does not learn them twice.
+    """
+
+    def __init__(self, path: Path, progress: Progress, *, has_ids: bool):
+        self._path, self._progress, self._has_ids = path, progress, has_ids
+
+    def save(self, learner: LabelLearner) -> None:
+        """Save the model of a learner."""
+        from seqmed.cli.checkpoint import save_checkpoint
+
+        before, now = self._progress.labels, learner.progress()
+        record = self._progress.record
+        added = now.n_labeled - (0 if before is None else before.n_labeled)
+        late = dict(self._progress.late)
+        for row in learner.ledger.rows.values() if self._has_ids else ():
+            if row.id:
+                late.pop(row.id, None)
+                if row.label is not None:
+                    late[row.id] = row.label
+        self._progress = replace(
+            self._progress,
+            labels=now,
+            record=replace(record, labeled=record.labeled + added),
+            late=tuple(late.items()),
+        )
+        save_checkpoint(learner.model, self._progress, self._path)

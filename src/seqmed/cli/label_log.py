@@ -1,23 +1,43 @@
-"""Check, import and export of the label log of `seqmed label`."""
+"""The label log and the rows of `seqmed label`: checks, import, export, rows by their cells."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path, PurePath
 from typing import Any
 
-from seqmed.cli.checkpoint import Progress
-from seqmed.cli.errors import CommandError, naming_file
-from seqmed.cli.terminal import counted, tell
-from seqmed.labeling.events import Event, LabelingError, RowKey, one_label
+import numpy as np
+import pyarrow as pa
+
+from seqmed.cli.checkpoint import Progress, encoder_of, open_stream
+from seqmed.cli.options import Reading
+from seqmed.cli.terminal import CommandError, counted, naming_file, tell
 from seqmed.labeling.ledger import Ledger, current_labels
-from seqmed.labeling.log import LabelLog, from_json_lines, to_json_lines
-from seqmed.labeling.rows import Pool, RowSource, shown_text
+from seqmed.labeling.log import (
+    LONGEST_PATH,
+    Event,
+    LabelingError,
+    LabelLog,
+    RowKey,
+    as_one_line,
+    from_json_lines,
+    one_label,
+    to_json_lines,
+)
+from seqmed.labeling.pool import FileRows, Pool, RowSource, shown_text
 from seqmed.model_file.files import read_file, write_output
+from seqmed.streams import Stream
+from seqmed.streams.columns import AllColumnsCheck
 from seqmed.streams.faults import notice
+from seqmed.streams.inputs import shown_path
 from seqmed.streams.label_column import STRING, label_of, text_label
 from seqmed.tables.messages import listed
+from seqmed.tables.stream_pipeline import StreamPipeline
+
+# Rows of DATA that are read at once.
+ROWS_AT_ONCE = 2000
 
 
 def as_label(progress: Progress) -> Callable[[str], Any]:
@@ -64,7 +84,7 @@ def read_pool(source: RowSource, events: Iterable[Event]) -> Pool:
         return Pool(source, [event.key for event in events])
 
 
-def add_labels(
+def import_events(
     log: LabelLog, path: Path, source: RowSource, check_label: Callable[[str], str]
 ) -> None:
     """Append the events in a file of JSON lines that the log does not have.
@@ -102,16 +122,13 @@ def add_labels(
 def tell_aside(path: Path, aside: Sequence[Event], n_events: int, what: str) -> None:
     """Tell of the events whose rows are not in the data."""
     if aside:
+        keys = dict.fromkeys(event.key for event in aside)
+        rows = listed([f"row {key.row} of {key.file}" for key in keys])
         notice(
             f"{path}: {len(aside):,} of {counted(n_events, 'event')} {what}, because no row of the "
-            f"data has the cells that were labeled ({rows_of_events(aside)}): to use them, pass "
-            "the files with these rows as they were."
+            f"data has the cells that were labeled ({rows}): to use them, pass the files with "
+            "these rows as they were."
         )
-
-
-def rows_of_events(events: Sequence[Event]) -> str:
-    """Return the rows of events, the first ones by name."""
-    return listed([f"row {key.row} of {key.file}" for key in dict.fromkeys(e.key for e in events)])
 
 
 def export(log: LabelLog, path: Path, source: RowSource) -> None:
@@ -135,3 +152,110 @@ def place(log: LabelLog, source: RowSource) -> Pool:
     pool = read_pool(source, log.events)
     tell_aside(log.path, log.place(pool), len(log.events), "set aside")
     return pool
+
+
+# -- the rows of DATA ------------------------------------------------------------------------------
+
+
+class StreamRows:
+    """The rows of files, with all their columns.
+
+    Parameters
+    ----------
+    data : the files.
+    model, progress, reading : the model, and how the files are read.
+    folder : folder of the label log, from which the files get their names.
+    """
+
+    def __init__(
+        self,
+        data: Sequence[Path],
+        model: StreamPipeline,
+        progress: Progress,
+        reading: Reading,
+        folder: Path,
+    ):
+        self._data, self._model, self._progress, self._reading = data, model, progress, reading
+        self.names = file_names(self._stream().keys, folder)
+
+    @property
+    def title(self) -> str:
+        """The names of the files, without folders."""
+        more = len(self.names) - 1
+        first = Path(self.names[0]).name
+        return first + (f" and {counted(more, 'file')} more" if more else "")
+
+    def _stream(self) -> Stream:
+        encoder = encoder_of(self._model)
+        # a new model knows no bad cells yet
+        check = AllColumnsCheck(lambda: encoder) if hasattr(encoder, "encoding_") else None
+        return open_stream(
+            self._data,
+            self._model,
+            self._progress,
+            self._reading,
+            check=check,
+            batch_size=ROWS_AT_ONCE,
+            final=True,
+            on_error="skip",
+        )
+
+    def __iter__(self) -> Iterator[FileRows]:
+        """Yield all good rows."""
+        for batch in self._stream():
+            for file in np.unique(batch.file).tolist():
+                own = np.flatnonzero(batch.file == file)
+                table = batch.table.take(pa.array(own))
+                yield FileRows(self.names[file], batch.row[own], table, batch.labeled[own])
+
+
+def file_names(paths: Sequence[str], folder: Path) -> list[str]:
+    """Return names of files that are all different and do not depend on their order.
+
+    A file in the folder, or in one below it, is named by its path from there. Other files are named
+    by the last parts of their paths, at least two, as many as make the name unique.
+
+    Parameters
+    ----------
+    paths : absolute paths, without links.
+    folder : the folder.
+    """
+    base, parts = folder.resolve(), {path: Path(path).parts for path in sorted(paths)}
+    inside = {path for path in parts if Path(path).is_relative_to(base)}
+    lengths = {
+        path: len(each) - len(base.parts) if path in inside else min(2, len(each))
+        for path, each in parts.items()
+    }
+    while True:
+        names = {path: PurePath(*each[-lengths[path] :]).as_posix() for path, each in parts.items()}
+        counts = Counter(names.values())
+        longer = [
+            path
+            for path, name in names.items()
+            if path not in inside and counts[name] > 1 and lengths[path] < len(parts[path])
+        ]
+        if not longer:
+            break
+        for path in longer:
+            lengths[path] += 1
+    found: dict[str, str] = {}
+    for path, name in names.items():
+        text = plain = as_one_line(shown_path(name), LONGEST_PATH - 20)
+        number = 1
+        while text in found.values():  # control characters are shown as spaces
+            number += 1
+            text = f"{plain} ({number})"
+        found[path] = text
+    return [found[path] for path in paths]
+
+
+def check_columns(pool: Pool, names: Sequence[str]) -> None:
+    """Refuse columns that the data do not have."""
+    if not len(pool.candidates) and not len(pool):
+        raise CommandError("all rows have labels, expected unlabeled rows: pass other data.")
+    for name in names:
+        if name not in pool.table.column_names:
+            raise CommandError(
+                f"the data have no column {name!r}, expected one of "
+                f"{listed(pool.table.column_names)}: check the name."
+            )

@@ -20,12 +20,11 @@ import numpy as np
 
 from seqmed.cli import terminal
 from seqmed.cli.checkpoint import Progress, encoder_of, open_stream
-from seqmed.cli.errors import CommandError, naming_rows
-from seqmed.cli.prequential import Learner, predict_labeled, score
-from seqmed.cli.reading import Reading
-from seqmed.cli.terminal import counted, tell_skipped
-from seqmed.labeling.events import DIGEST
-from seqmed.labeling.rows import row_digests
+from seqmed.cli.options import Reading
+from seqmed.cli.prequential import StreamLearner, predict_labeled, score
+from seqmed.cli.terminal import CommandError, counted, naming_rows, tell_skipped
+from seqmed.labeling.log import DIGEST
+from seqmed.labeling.pool import row_digests
 from seqmed.late_rows import identified_rows
 from seqmed.streams import LabelColumn, Stream, StreamBatch
 from seqmed.streams.columns import AllColumnsCheck
@@ -40,7 +39,7 @@ DIGEST_COLUMN, DELIMITED = "digest", ("csv", "tsv", None)
 
 
 def learn_late(
-    learner: Learner, data: Sequence[Path], late: Path, id_column: str, reading: Reading
+    learner: StreamLearner, data: Sequence[Path], late: Path, id_column: str, reading: Reading
 ) -> None:
     """Learn late labels, save the model, and print a summary.
 
@@ -57,13 +56,13 @@ def learn_late(
             f"{learner.path} has learned no rows, expected a model to which late labels are added: "
             "learn the rows first."
         )
-    given, label = read_labels(late, learner.progress.known_label, id_column, reading)
+    given, label = read_late_labels(late, learner.progress.known_label, id_column, reading)
     learner.progress = replace(learner.progress, label=label)  # with the type of its labels
     labels, others = labels_of_rows(data, learner, id_column, given, reading)
     stream = data_stream(data, learner, id_column, reading)
     counts = Counts()
     for batch in stream:
-        learn_batch(learner, batch, stream.names, labels, counts)
+        learn_late_batch(learner, batch, stream.names, labels, counts)
     tell_skipped(stream.skipped)
     if others:
         notice(
@@ -111,7 +110,7 @@ class Counts:
 GivenLabels = dict[str, Label | None]
 
 
-def read_labels(
+def read_late_labels(
     path: Path, label: LabelColumn, id_column: str, reading: Reading
 ) -> tuple[dict[str, GivenLabels], LabelColumn]:
     """Return the labels of a table by id, and the column of labels with their type.
@@ -128,7 +127,7 @@ def read_labels(
     missing = changed = 0
     for batch in stream:
         digests = map(digest_text, batch.kept.get(DIGEST_COLUMN) or [None] * batch.row.size)
-        pairs = zip(batch.kept[id_column], digests, labels_of(batch), strict=True)
+        pairs = zip(batch.kept[id_column], digests, batch_labels(batch), strict=True)
         for value, digest, given in pairs:
             text = id_text(value)
             if safe:
@@ -166,13 +165,13 @@ def digest_text(value: Any) -> str:
     return value if isinstance(value, str) and DIGEST.fullmatch(value) else ""
 
 
-def labels_of(batch: StreamBatch) -> list[Label | None]:
+def batch_labels(batch: StreamBatch) -> list[Label | None]:
     """Return the labels of a batch, None for unlabeled rows."""
     return [None] * batch.row.size if batch.y is None else batch.y.tolist()
 
 
 def data_stream(
-    data: Sequence[Path], learner: Learner, id_column: str, reading: Reading, **more: Any
+    data: Sequence[Path], learner: StreamLearner, id_column: str, reading: Reading, **more: Any
 ) -> Stream:
     """Return a stream over all rows of the data."""
     model, progress = learner.model, learner.progress
@@ -181,7 +180,7 @@ def data_stream(
 
 def labels_of_rows(
     data: Sequence[Path],
-    learner: Learner,
+    learner: StreamLearner,
     id_column: str,
     given: Mapping[str, GivenLabels],
     reading: Reading,
@@ -225,7 +224,7 @@ def labels_of_rows(
     return labels, others
 
 
-class Change(NamedTuple):
+class LateLabel(NamedTuple):
     """A late label: its id, the index of its row in the batch, and the labels before and now."""
 
     name: str
@@ -236,22 +235,22 @@ class Change(NamedTuple):
 
 def changes(
     batch: StreamBatch, progress: Progress, id_column: str, labels: Mapping[str, Label | None]
-) -> Iterator[Change]:
+) -> Iterator[LateLabel]:
     """Yield the rows of a batch that have a late label."""
     known, kind = dict(progress.late), str(progress.known_label.type)
     ids = map(id_text, batch.kept[id_column])
-    for row, (name, given) in enumerate(zip(ids, labels_of(batch), strict=True)):
+    for row, (name, given) in enumerate(zip(ids, batch_labels(batch), strict=True)):
         if name is None or name not in labels:
             continue
         before = given
         if name in known:  # an empty text is a label that was retracted
             before = label_of(known[name], kind) if known[name] else None
         if labels[name] is not None or known.get(name):
-            yield Change(name, row, before, labels[name])
+            yield LateLabel(name, row, before, labels[name])
 
 
-def learn_batch(
-    learner: Learner,
+def learn_late_batch(
+    learner: StreamLearner,
     batch: StreamBatch,
     names: Sequence[str],
     labels: Mapping[str, Label | None],
@@ -275,14 +274,15 @@ def learn_batch(
     done = {each.name: cell_text(each.now) or "" for each in (*new, *kept)}
     if done:
         late = tuple({**dict(learner.progress.late), **done}.items())
-        learner.save_progress(replace(learner.progress, record=record, late=late))
+        learner.progress = replace(learner.progress, record=record, late=late)
+        learner.save()
     counts.added += len(new)
     counts.corrected += len(kept)
     counts.same += len(found) - len(new) - len(corrected)
     counts.lost += [each.name for each in corrected if each not in kept]
 
 
-def corrects(model: Any, table: Any, change: Change) -> bool:
+def corrects(model: Any, table: Any, change: LateLabel) -> bool:
     """Replace the label of a row; return False if the earlier label is no longer stored."""
     row = table.slice(change.row, 1)
     try:

@@ -5,15 +5,23 @@ from __future__ import annotations
 import csv
 import functools
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
 from seqmed import __version__
+from seqmed.cli.terminal import CommandError, tell
 
+if TYPE_CHECKING:
+    from seqmed.selection.decisions import DecisionRule
+    from seqmed.streams import Dialect
+
+InputFormat = Literal["csv", "tsv", "jsonl", "parquet", "feather"]
 OutputFormat = Literal["csv", "tsv", "jsonl", "parquet"]
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")]
@@ -29,8 +37,8 @@ StoredData = Annotated[
     list[Path],
     typer.Argument(
         metavar="DATA",
-        help="CSV, TSV, JSON lines, Parquet, Feather or .npz files, or folders of them. They are "
-        "read again at every start.",
+        help="CSV, TSV, JSON lines, Parquet or Feather files, or folders of them. They are read "
+        " again at every start.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text and tables.")]
@@ -149,15 +157,6 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def with_options(
-    command: Callable[..., None], added: Sequence[inspect.Parameter]
-) -> Callable[..., None]:
-    """Return a command with additional options, after its own."""
-    own = inspect.signature(command).parameters.values()
-    command.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
-    return command
-
-
 def options_of(group: Any) -> list[inspect.Parameter]:
     """Return the options of a group as parameters of a command."""
     kinds = get_type_hints(group)
@@ -176,3 +175,115 @@ def take_group(group: Any, given: dict[str, Any]) -> Any:
     """Remove the options of a group from the arguments of a command, and return the group."""
     names = [each.name for each in fields(group) if each.name in given]
     return group(**{name: given.pop(name) for name in names})
+
+
+# -- how DATA is read ------------------------------------------------------------------------------
+
+
+texts = partial(option, rich_help_panel="Text files")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How DATA is read; see the parameters of `seqmed.streams.Stream`."""
+
+    file_format: InputFormat | None = option(
+        "--format", help="Format of DATA (default: inferred from the file names)."
+    )
+    on_error: Literal["stop", "skip"] = option(
+        "--on-error", default="stop", help="Stop at a bad row, or skip and count it."
+    )
+    sep: str | None = texts(
+        "--sep", metavar="CHAR", help="Character between fields (default: detected)."
+    )
+    decimal: str | None = texts(
+        metavar="CHAR", help="Decimal separator, . or , (default: detected)."
+    )
+    thousands: str | None = texts(metavar="CHAR", help="Thousands separator (default: detected).")
+    encoding: str | None = texts(metavar="NAME", help="Encoding, such as cp1252 (default: utf-8).")
+
+    def __post_init__(self) -> None:
+        _ = self.dialect  # refuse wrong values
+
+    @cached_property
+    def dialect(self) -> Dialect:
+        """How texts are written."""
+        from seqmed.streams import Dialect
+
+        return Dialect(self.sep, self.decimal, self.thousands, self.encoding)
+
+    def arguments(self, dialect: Dialect | None = None) -> dict[str, Any]:
+        """Return arguments for a `Stream`.
+
+        ``dialect`` is that of the model, which the options override.
+        """
+        return {
+            "file_format": self.file_format,
+            "on_error": self.on_error,
+            "dialect": self.dialect if dialect is None else self.dialect.over(dialect),
+            "tell": tell,
+        }
+
+
+# -- decisions for a class -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DecisionOptions:
+    """The rule of decision that --threshold, --positive and --cost describe."""
+
+    threshold: float | None = option(
+        min=0.0,
+        max=1.0,
+        metavar="P",
+        help="With two classes, predict the positive class where its probability is at least P.",
+    )
+    positive: str | None = option(
+        metavar="CLASS", help="The positive of two classes (default: the second)."
+    )
+    cost: list[str] | None = option(
+        metavar="TRUE:PREDICTED=NUMBER",
+        help="Cost of predicting PREDICTED for a row of class TRUE; may be repeated. Other "
+        "errors cost 1. The prediction has the smallest expected cost.",
+    )
+
+    def rule(self, classes: Any, *, positive_alone: bool = False) -> DecisionRule:
+        """Return the rule of decision; refuse one that the classes of the model do not allow.
+
+        Parameters
+        ----------
+        classes : (n_classes,) the classes of the model.
+        positive_alone : whether --positive has a use without --threshold.
+        """
+        from seqmed.selection.decisions import (
+            DecisionRule,
+            named_class,
+            parse_costs,
+            positive_place,
+        )
+        from seqmed.tables.cells import cell_text
+
+        threshold, positive, costs = self.threshold, self.positive, self.cost
+        names = {str(cell_text(label)): label for label in classes.tolist()}
+        if threshold is not None and costs:
+            raise CommandError(
+                "--threshold and --cost are given, expected one of them: leave one out."
+            )
+        if threshold is not None and math.isnan(threshold):
+            raise CommandError("--threshold got nan, expected a probability from 0 to 1.")
+        if positive is not None and threshold is None and not positive_alone:
+            raise CommandError(
+                "--positive is used only with --threshold: add it, or leave both out."
+            )
+        chosen = None
+        if threshold is not None or positive is not None:
+            option = "--positive" if threshold is None else "--threshold"
+            try:
+                positive_place(classes)
+                chosen = None if positive is None else named_class(positive, names)
+            except ValueError as error:
+                raise CommandError(f"{option}: {error}") from error
+        try:
+            return DecisionRule(threshold, chosen, parse_costs(costs or (), names))
+        except ValueError as error:
+            raise CommandError(f"--cost: {error}") from error

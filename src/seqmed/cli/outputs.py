@@ -1,21 +1,25 @@
-"""Output tables: CSV, TSV, JSON lines and Parquet, written completely or not at all."""
+"""Outputs: tables and plots, written completely or not at all, over no other file."""
 
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from seqmed.cli.errors import CommandError, naming_file
-from seqmed.cli.existing_files import refuse_existing, refuse_shared
+from seqmed import plotting
 from seqmed.cli.options import STANDARD_OUTPUT, OutputFormat, OutputOptions
+from seqmed.cli.terminal import CommandError, naming_file
 from seqmed.model_file.files import is_pipe_or_device, write_output
 from seqmed.streams import StreamBatch
+from seqmed.streams.inputs import STANDARD_INPUT, is_readable
 from seqmed.streams.inputs import SUFFIXES as INPUT_SUFFIXES
 from seqmed.tables.cells import cell_text, safe_cell
 
@@ -23,6 +27,8 @@ ColumnType = Literal["text", "integer", "boolean", "number"]
 Header = Mapping[str, ColumnType]
 Chunk = Sequence[Sequence[Any]]
 """Columns of some rows, in the order of the header."""
+# Identity of a file: its device and inode, or its path without links if it does not exist.
+Identity = str | tuple[int, int]
 
 
 def located(batch: StreamBatch, names: Sequence[str]) -> list[list[Any]]:
@@ -31,7 +37,7 @@ def located(batch: StreamBatch, names: Sequence[str]) -> list[list[Any]]:
     return [files, batch.row.tolist(), *([*map(cell_text, each)] for each in batch.kept.values())]
 
 
-def header(keep: Sequence[str], more: Header) -> Header:
+def output_columns(keep: Sequence[str], more: Header) -> Header:
     """Return the columns of an output: file and row number, kept columns, and more."""
     own: dict[str, ColumnType] = {"file": "text", "row": "integer"}
     for name in keep:
@@ -143,3 +149,87 @@ WRITERS: dict[OutputFormat, Callable[[Header, Iterable[Chunk]], Iterator[bytes]]
 SUFFIXES: dict[str, OutputFormat] = {
     suffix: kind for suffix, kind in INPUT_SUFFIXES.items() if kind in WRITERS and suffix != ".json"
 }
+
+
+# -- plots -----------------------------------------------------------------------------------------
+
+
+def check_plot(path: Path, *, force: bool) -> None:
+    """Refuse a plot that cannot be drawn or would overwrite a file."""
+    refuse_existing(path, force=force)
+    plotting.require_matplotlib()
+    plotting.picture_format(path)
+
+
+def save_plot(figure: Any, path: Path) -> None:
+    """Save a figure of matplotlib."""
+    with naming_file(path):
+        plotting.save_figure(figure, path)
+
+
+# -- outputs that would overwrite an existing file, the model or an input --------------------------
+
+
+def refuse_shared(
+    outputs: Mapping[str, Path | None],
+    model: Path | None,
+    data: Sequence[Path],
+    file_format: str | None,
+) -> None:
+    """Refuse an output that is the same file as the model, an input or another output.
+
+    Parameters
+    ----------
+    outputs : outputs by the option or argument that names them.
+    model : a model that is read; None if it is an output.
+    data, file_format : the inputs.
+    """
+    taken: dict[Identity, str] = {}
+    if model is not None:
+        taken |= dict.fromkeys(identities(model), "the model")
+    for path in files_of(data, file_format):
+        name = f"the input {path}" if isinstance(path, Path) else "standard input"
+        taken |= dict.fromkeys(identities(path), name)
+    for option, output in outputs.items():
+        if output is None:
+            continue
+        own = identities(1 if output == STANDARD_OUTPUT else output)
+        owner = next((taken[each] for each in own if each in taken), None)
+        if owner is not None:
+            raise CommandError(
+                f"{option} {output} is {owner} and would overwrite it: choose another file."
+            )
+        taken |= dict.fromkeys(own, f"{option} {output}")
+
+
+def refuse_existing(path: Path, *, force: bool, use: str = "replace it") -> None:
+    """Refuse a folder, and an existing file unless ``force`` is set."""
+    if path == STANDARD_OUTPUT or is_pipe_or_device(path):
+        return
+    if path.is_dir():
+        raise CommandError(f"{path} is a folder, expected a file: choose another name.")
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    if target.exists() and not force:
+        raise CommandError(f"{path} exists: choose another name, or {use} with --force.")
+
+
+def files_of(data: Sequence[Path], file_format: str | None) -> Iterator[Path | int]:
+    """Yield the input files; standard input as its descriptor."""
+    for path in data:
+        if os.fspath(path) == STANDARD_INPUT:
+            yield 0
+        elif path.is_dir():
+            yield from (each for each in path.iterdir() if is_readable(each, file_format))
+        else:
+            yield path
+
+
+def identities(path: Path | int) -> set[Identity]:
+    """Return the identity of a file or descriptor; none for terminals and other devices."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return {os.path.realpath(path)} if isinstance(path, Path) else set()
+    return set() if stat.S_ISCHR(status.st_mode) else {(status.st_dev, status.st_ino)}

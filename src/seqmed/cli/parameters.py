@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from seqmed.cli.checkpoint import classifier_of, encoder_of
-from seqmed.cli.errors import CommandError
+from seqmed.cli.terminal import CommandError
 from seqmed.estimators.graph_propagation import GraphPropagation
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqlapmed import SeqLapMED

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from seqmed.cli import options
-from seqmed.cli.decision_options import DecisionOptions
-from seqmed.cli.reading import Reading
+from seqmed.cli.options import DecisionOptions, Reading
 from seqmed.cli.terminal import tell_skipped
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from seqmed.tables.stream_pipeline import StreamPipeline
 
 
-def predict(
+def predict_command(
     model: options.Model,
     data: options.Data,
     output: options.OutputOptions,
@@ -33,7 +32,7 @@ def predict(
     from seqmed.cli import checkpoint, outputs
 
     to = outputs.checked_format(output, model, data, reading.file_format)
-    pipeline, progress = checkpoint.load(model)
+    pipeline, progress = checkpoint.load_checkpoint(model)
     classifier, names = checkpoint.classifier_of(pipeline), output.kept_columns
     rule, columns = decision.rule(classifier.classes_), predicted_columns(classifier)
     ids = outputs.free_names(checkpoint.encoder_of(pipeline).id_columns, names, columns)
@@ -41,7 +40,7 @@ def predict(
         data, pipeline, progress, reading, label=None, final=True, keep=names, keep_optional=ids
     )
     chunks = (predictions(pipeline, rule, batch, stream.names) for batch in stream)
-    outputs.write_table(output.path, to, outputs.header([*names, *ids], columns), chunks)
+    outputs.write_table(output.path, to, outputs.output_columns([*names, *ids], columns), chunks)
     tell_skipped(stream.skipped)
 
 
@@ -64,12 +63,11 @@ def predictions(
     from seqmed.cli.outputs import located
 
     model, features = classifier_of(pipeline), features_of(pipeline, batch.table)
-    probabilities = model.predict_proba(features)
-    scores = model.decision_function(features).reshape(batch.row.size, -1)
+    scores, probabilities = model._scores_and_probabilities(features)
     return [
         *located(batch, names),
         model.classes_[rule.decide(model.classes_, probabilities)].tolist(),
         *probabilities.T.tolist(),
-        *scores.T.tolist(),
+        *scores.reshape(batch.row.size, -1).T.tolist(),
         *([model.decision_std(features).tolist()] if hasattr(model, "decision_std") else []),
     ]

@@ -25,11 +25,15 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
 from seqmed.cli import checkpoint, terminal
-from seqmed.cli.checkpoint import PrequentialRecord, Progress, classifier_of, encoder_of
-from seqmed.cli.errors import CommandError, naming_rows
-from seqmed.cli.log import PendingLines
-from seqmed.cli.reading import Reading
-from seqmed.cli.terminal import counted, percent, tell_skipped
+from seqmed.cli.checkpoint import (
+    PendingLines,
+    PrequentialRecord,
+    Progress,
+    classifier_of,
+    encoder_of,
+)
+from seqmed.cli.options import Reading
+from seqmed.cli.terminal import CommandError, counted, naming_rows, percent, tell_skipped
 from seqmed.streams import Stream, StreamBatch
 from seqmed.streams.faults import notice
 from seqmed.tables.messages import likely_typo
@@ -39,7 +43,7 @@ from seqmed.tables.stream_pipeline import StreamPipeline
 WORK_PER_SAVE = 20
 
 
-class Learner:
+class StreamLearner:
     """Learns a stream and saves the model.
 
     Parameters
@@ -61,7 +65,7 @@ class Learner:
         self.model, self.progress = model, progress
         self.saved_batches = self._progress_batches = self.n_batches
         self.path, self._log = path, None if log is None else os.path.realpath(log)
-        self._checkpoint_every = checkpoint_every
+        self.checkpoint_every = checkpoint_every
         self._lines: list[str] = []
         self._last_batch = self._last_save = time.monotonic()
         self._cost = 0.0
@@ -100,16 +104,18 @@ class Learner:
             **more,
         )
 
-    def save_every_batch(self) -> None:
-        """Save after every batch, unless another number was given."""
-        self._checkpoint_every = self._checkpoint_every or 1
-
     def follow(self, stream: Stream) -> None:
         """Predict and learn every batch, save, and tell of skipped rows, also after an error."""
         try:
             self._follow(stream)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(self._interruption()) from None
+            message = "interrupted before the first batch was saved: run the command again."
+            if self.saved_batches:
+                message = (
+                    f"interrupted: {self.path} was saved after batch {self.saved_batches}. Run the "
+                    "same command again to resume."
+                )
+            raise KeyboardInterrupt(message) from None
         finally:
             tell_skipped(stream.skipped)
 
@@ -122,35 +128,26 @@ class Learner:
                     if self.n_batches == 1:
                         self._tell_columns(stream)
                     if self._save_is_due():
-                        self._save()
+                        self.save()
                     record = self.progress.record
                     bar.report(stream.fraction, record.rows - start.record.rows, self._summary())
         except (KeyboardInterrupt, SystemExit, ValueError):
             # a refused batch or row changes neither the model nor its position
             if self.saved_batches < self._progress_batches == self.n_batches:
-                self._save()
+                self.save()
             raise
         record = replace(self.progress.record, skipped=skipped + stream.skipped.total)
         self.progress = replace(self.progress, position=stream.position, record=record)
         if not self.n_batches:
             raise CommandError("there is no row to learn from: check the files.")
         if self.saved_batches != self.n_batches or self.progress != start:
-            self._save()
+            self.save()
 
     def _save_is_due(self) -> bool:
         """Whether to save after this batch; always after the first one."""
-        if self._checkpoint_every is not None:
-            return (self.n_batches - self.saved_batches) % self._checkpoint_every == 0
+        if self.checkpoint_every is not None:
+            return (self.n_batches - self.saved_batches) % self.checkpoint_every == 0
         return time.monotonic() - self._last_save >= WORK_PER_SAVE * self._cost
-
-    def _interruption(self) -> str:
-        """Return the message after an interruption."""
-        if not self.saved_batches:
-            return "interrupted before the first batch was saved: run the command again."
-        return (
-            f"interrupted: {self.path} was saved after batch {self.saved_batches}. Run "
-            "the same command again to resume."
-        )
 
     def _learn(self, batch: StreamBatch, stream: Stream, skipped: int) -> None:
         names = stream.names
@@ -200,17 +197,12 @@ class Learner:
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
 
-    def save_progress(self, progress: Progress) -> None:
-        """Save the model with other progress."""
-        self.progress = progress
-        self._save()
-
-    def _save(self) -> None:
+    def save(self) -> None:
         """Save the model and its progress; then append the saved lines to the log."""
         begin = time.monotonic()
         log = None if self._log is None else PendingLines.after(self._log, "".join(self._lines))
         self.progress = replace(self.progress, log=log)
-        checkpoint.save(self.model, self.progress, self.path)
+        checkpoint.save_checkpoint(self.model, self.progress, self.path)
         self.saved_batches, self._lines = self.n_batches, []
         if log is not None:
             log.append()

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqmed.cli import options, terminal
-from seqmed.cli.errors import CommandError
-from seqmed.cli.reading import Reading
-from seqmed.cli.terminal import counted, tell_skipped
+from seqmed.cli.options import Reading
+from seqmed.cli.terminal import CommandError, counted, tell_skipped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +23,7 @@ ROWS_AT_ONCE = 10_000
 CANDIDATES = 10
 
 
-def query(
+def query_command(
     model: options.Model,
     data: options.Data,
     number: Annotated[
@@ -41,7 +40,7 @@ def query(
     from seqmed.selection import queries
 
     to = outputs.checked_format(output, model, data, reading.file_format)
-    pipeline, progress = checkpoint.load(model)
+    pipeline, progress = checkpoint.load_checkpoint(model)
     names = output.kept_columns
     ids = outputs.free_names(checkpoint.encoder_of(pipeline).id_columns, names, {})
     stream = checkpoint.open_stream(
@@ -65,7 +64,7 @@ def query(
     refuse_too_few(len(shortlist.places), number, rows)
     chosen = queries.query(classifier, shortlist.points, number)
     found = zip(*(shortlist.places[place] for place in chosen.tolist()), strict=True)
-    columns = outputs.header([*names, *ids], {})
+    columns = outputs.output_columns([*names, *ids], {})
     outputs.write_table(output.path, to, columns, [[list(values) for values in found]])
 
 

@@ -240,9 +240,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
             a declared class without a label is meaningless, and `predict` ignores it.
         """
         model = self._snapshot()
-        of_classes = model._class_scores(model._checked_points(X))
-        scores: Array = model._state.counts.compared(of_classes)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
+        return model._decision_scores(model._class_scores(model._checked_points(X)))
 
     def predict(self, X: MatrixLike) -> NDArray[Any]:
         """Return the predicted label of every row.
@@ -265,7 +263,18 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
     def predict_proba(self, X: MatrixLike) -> Array:
         """Return the probability of every class at every row, (n_samples, n_classes)."""
         model = self._snapshot()
-        return model._probabilities(model._checked_points(X))
+        return model._probabilities(model._class_scores(model._checked_points(X)))
+
+    def _scores_and_probabilities(self, X: MatrixLike) -> tuple[Array, Array]:
+        """Return what `decision_function` and `predict_proba` return; the model runs once."""
+        model = self._snapshot()
+        scores = model._class_scores(model._checked_points(X))
+        return model._decision_scores(scores), model._probabilities(scores)
+
+    def _decision_scores(self, scores: Array) -> Array:
+        """Return class scores (n, n_classes) in the form of `decision_function`."""
+        compared: Array = self._state.counts.compared(scores)
+        return compared[:, 0] if compared.shape[1] == 1 else compared
 
     def predict_log_proba(self, X: MatrixLike) -> Array:
         """Return the logarithm of the probability of every class at every row.
@@ -383,8 +392,8 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         """Return the score of every class at validated rows, (n, n_classes)."""
 
     @abstractmethod
-    def _probabilities(self, points: Points) -> Array:
-        """Return the probability of every class at validated rows, (n, n_classes)."""
+    def _probabilities(self, scores: Array) -> Array:
+        """Return the probabilities of the classes, given their scores, both (n, n_classes)."""
 
     @abstractmethod
     def _n_support(self) -> int:

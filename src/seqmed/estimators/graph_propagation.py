@@ -132,7 +132,7 @@ class GraphClassifier(StreamClassifier):
         state = self._state
         probabilities = np.zeros((points.shape[0], 0))
         if state.counts.seen.sum() > 1:
-            probabilities = self._probabilities(points)
+            probabilities = self._probabilities(self._class_scores(points))
         return uncertainty.of_graph(state.graph, state.counts, points, probabilities)
 
     # -- methods of subclasses -------------------------------------------------------------------
@@ -302,7 +302,7 @@ class GraphPropagation(GraphClassifier):
 
     def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
         graph = self._state.graph
-        return propagation.kept_labels(graph, graph.rows.metric.store(points), codes)
+        return propagation.labels_in_graph(graph, graph.rows.metric.store(points), codes)
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
         state, info, kept, found = propagation_state.retract(self._state, points, codes)
@@ -339,6 +339,6 @@ class GraphPropagation(GraphClassifier):
         """
         return super().predict_proba(X)
 
-    def _probabilities(self, points: Points) -> Array:
-        scores, counts = self._class_scores(points), self._state.counts
+    def _probabilities(self, scores: Array) -> Array:
+        counts = self._state.counts
         return with_unseen(counts, scores[:, counts.seen], scores)

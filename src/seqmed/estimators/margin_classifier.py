@@ -17,7 +17,7 @@ from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.batch_validation import ClassifiedRows, Started
 from seqmed.estimators.validation import MatrixLike, Registered, square_gram
 from seqmed.kernels import Expansion, Kernel, make_kernel
-from seqmed.kernels.protocol import check_overflow
+from seqmed.kernels.interface import check_overflow
 from seqmed.late_rows import KeptLabels, compare_labels, equal_rows
 from seqmed.margin import calibration, margin_state
 from seqmed.margin.batch import UpdateInfo
@@ -215,11 +215,9 @@ class SequentialClassifier(StreamClassifier):
         state = self._state
         return state.counts.class_scores(margin_state.machine_scores(state, points))
 
-    def _probabilities(self, points: Points) -> Array:
-        state = self._state
-        scores = margin_state.machine_scores(state, points)
-        record = state.calibration or Calibration()
-        return calibration.probabilities(record, state.counts, scores)
+    def _probabilities(self, scores: Array) -> Array:
+        record = self._state.calibration or Calibration()
+        return calibration.probabilities(record, self._state.counts, scores)
 
     def _n_support(self) -> int:
         return self._state.posterior.size

@@ -18,7 +18,7 @@ from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import MatrixLike
 from seqmed.kernels import Kernel
-from seqmed.kernels.protocol import check_overflow
+from seqmed.kernels.interface import check_overflow
 from seqmed.late_rows import KeptLabels
 from seqmed.margin.calibration import with_unseen
 from seqmed.mixture import column_scales, mixture_state
@@ -248,11 +248,7 @@ class SeqGraphMED(GraphClassifier):
         """Return an estimator with the parameters of the margin expert."""
         given: SequentialClassifier | None = self.estimator
         if given is None:
-            return SeqMED(
-                class_weight=self.class_weight,
-                forgetting=self._factor(),
-                random_state=self.random_state,
-            )
+            return self._default_template()
         if type(given) not in MARGIN_CLASSIFIERS:
             raise TypeError(
                 f"SeqGraphMED got estimator={given!r}, expected None, or a SeqMED or SeqLapMED "
@@ -274,17 +270,26 @@ class SeqGraphMED(GraphClassifier):
         parameters = given.get_params(deep=False)
         return type(given)(**{**parameters, "class_weight": self.class_weight})
 
+    def _default_template(self) -> SeqMED:
+        return SeqMED(
+            class_weight=self.class_weight,
+            forgetting=self._factor(),
+            random_state=self.random_state,
+        )
+
     def _learned_template(self) -> SequentialClassifier:
         """Return an estimator with the parameters of the margin expert so far."""
         fixed, prefix = self._started.fixed, "estimator__"
         (kind,) = (each for each in MARGIN_CLASSIFIERS if each.__name__ == fixed["estimator"])
-        given = self._template() if self.estimator is None else self.estimator
-        others = given.get_params(deep=False) if type(given) is kind else {}
         nested = {name: fixed[prefix + name] for name in kind._fixed_parameters}
-        view = kind(**{**others, **nested})
-        if self.class_weight is not None and view.class_weight is None:
-            view.class_weight = self.class_weight
-        return view
+        if self.estimator is None and kind is SeqMED:
+            given = self._default_template()
+        elif type(self.estimator) is kind:
+            given = self.estimator
+        else:  # replaced by another one since the last batch
+            return kind(**nested)
+        weights = self.class_weight if given.class_weight is None else given.class_weight
+        return kind(**{**given.get_params(deep=False), "class_weight": weights, **nested})
 
     def _check_combinations(self) -> None:
         self._template()._check_parameters(None)
@@ -445,6 +450,6 @@ class SeqGraphMED(GraphClassifier):
         check_overflow(scores)
         return scores
 
-    def _probabilities(self, points: Points) -> Array:
-        counts, scores = self._state.counts, self._class_scores(points)
+    def _probabilities(self, scores: Array) -> Array:
+        counts = self._state.counts
         return with_unseen(counts, softmax(scores[:, counts.seen], axis=1), scores)

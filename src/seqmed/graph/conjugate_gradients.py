@@ -90,7 +90,7 @@ def make_graph(lists: Lists, n_neighbors: int) -> Graph:
     return Graph(slots, weights, roots)
 
 
-def solve(graph: Graph, labels: Single, alpha: float, start: Single) -> Solution:
+def solve_system(graph: Graph, labels: Single, alpha: float, start: Single) -> Solution:
     """Solve ``(I - alpha S) Z = D^{-1/2} Y`` for every column of ``labels`` (n, K).
 
     A row without an edge gets degree 1, so that its solution is its own label.

@@ -17,7 +17,7 @@ from sklearn.utils.extmath import randomized_svd
 
 from seqmed.graph.neighbours import Single
 from seqmed.kernels import Kernel, Linear
-from seqmed.kernels.protocol import check_overflow
+from seqmed.kernels.interface import check_overflow
 from seqmed.numeric.arrays import Array, Points, row_norms_squared
 
 # Stored coordinates are at most this large in units of the first batch, so that squares are finite.
@@ -147,7 +147,7 @@ class Euclidean:
     def store(self, points: Points) -> Stored:
         """Return centred rows of single precision; extreme coordinates are clipped."""
         rows = np.empty(points.shape, dtype=np.float32)
-        for part in parts(rows):
+        for part in cached_slices(rows):
             with np.errstate(over="ignore"):
                 rows[part] = clipped((points[part] - self.centre) / self.scale)
         return self.stored(rows)
@@ -158,7 +158,7 @@ class Euclidean:
             return without_sketch(rows, np.einsum("ij,ij->i", rows, rows))
         norms = np.empty(rows.shape[0], dtype=np.float32)
         sketch = np.empty((rows.shape[0], self.directions.shape[1] + 1), dtype=np.float32)
-        for part in parts(rows):
+        for part in cached_slices(rows):
             doubles = rows[part].astype(np.float64)
             squares = np.einsum("ij,ij->i", doubles, doubles)
             along = doubles @ self.directions
@@ -210,7 +210,7 @@ def clipped(rows: Array) -> Single:
     return np.clip(rows, -LARGEST_COORDINATE, LARGEST_COORDINATE).astype(np.float32)
 
 
-def parts(rows: Single) -> list[slice]:
+def cached_slices(rows: Single) -> list[slice]:
     """Return slices of rows, short enough that copies in double precision stay in the cache."""
     size = max(1, CACHED // max(1, rows.shape[1]))
     return [slice(start, start + size) for start in range(0, rows.shape[0], size)]

@@ -112,7 +112,7 @@ def find_below(
 
 
 @compiled(nogil=True)
-def compare(
+def found_distances(
     products: Single,
     queries: ComparedRows,
     block: ComparedRows,
@@ -195,7 +195,7 @@ def insert_rows(
     slots, distances, horizons, sizes = lists
     (_, norms, own), (_, block_norms, block_slots) = queries, block
     found, ends = find_below(products, block_norms, horizons - norms)
-    computed = compare(products, queries, block, found, ends, unit)
+    computed = found_distances(products, queries, block, found, ends, unit)
     start = 0
     for query in range(ends.size):
         for place in range(start, ends[query]):
@@ -219,7 +219,7 @@ def insert_queries(
     slots, distances, horizons, sizes = lists
     (_, norms, own), (_, block_norms, _) = queries, block
     found, ends = find_below(products, block_norms - horizons, -norms)
-    computed = compare(products, queries, block, found, ends, unit)
+    computed = found_distances(products, queries, block, found, ends, unit)
     start = 0
     for query in range(ends.size):
         for place in range(start, ends[query]):

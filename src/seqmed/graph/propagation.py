@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from seqmed.classes import UNLABELED
-from seqmed.graph.conjugate_gradients import make_graph, solve
+from seqmed.graph.conjugate_gradients import make_graph, solve_system
 from seqmed.graph.graph_state import Entering, GraphState, choose_entering, most_labeled
 from seqmed.graph.kept_rows import no_kept_rows
 from seqmed.graph.metrics import Euclidean, Stored, clipped
@@ -49,7 +49,7 @@ class GraphInfo(NamedTuple):
     late_labels: LateLabels | None = None
 
 
-def learn(
+def learn_graph(
     state: GraphState,
     batch: Stored,
     codes: NDArray[np.integer],
@@ -124,7 +124,7 @@ def without_labels(state: GraphState, classes: Mask) -> GraphState:
     return relabeled(state, slots, UNLABELED, 0.0)
 
 
-class Retraction(NamedTuple):
+class GraphRetraction(NamedTuple):
     """The outcome of a retraction of labels.
 
     Attributes
@@ -141,7 +141,9 @@ class Retraction(NamedTuple):
     label_weights: Array
 
 
-def retract(state: GraphState, batch: Stored, codes: NDArray[np.integer]) -> Retraction:
+def retract_from_graph(
+    state: GraphState, batch: Stored, codes: NDArray[np.integer]
+) -> GraphRetraction:
     """Retract the labels ``codes`` (m,) of kept rows; -1 retracts any label of a row.
 
     The rows and the graph do not change.
@@ -158,7 +160,7 @@ def retract(state: GraphState, batch: Stored, codes: NDArray[np.integer]) -> Ret
     new, info = solved(changed, no_indices(), labels_changed=bool(found.any()))
     codes = np.where(found, state.codes[slots], UNLABELED)
     label_weights = np.where(found, state.label_weights[slots], 0.0)
-    return Retraction(new, info, found, codes, label_weights)
+    return GraphRetraction(new, info, found, codes, label_weights)
 
 
 def relabeled(state: GraphState, slots: Indices, codes: Any, label_weights: Any) -> GraphState:
@@ -208,7 +210,7 @@ def bit_sums(rows: Points) -> NDArray[np.uint64]:
     return np.asarray((rows + 0).view(np.uint32).sum(axis=1, dtype=np.uint64))
 
 
-def kept_labels(state: GraphState, batch: Stored, codes: Indices) -> KeptLabels:
+def labels_in_graph(state: GraphState, batch: Stored, codes: Indices) -> KeptLabels:
     """Return what the kept rows tell about late labels ``codes`` (m,), -1 for new classes."""
     return compare_labels(candidate_slots(state, batch), state.codes, codes)
 
@@ -239,7 +241,7 @@ def solved(
     labeled = np.flatnonzero(state.codes >= 0)
     codes = state.codes[labeled]
     targets[labeled, np.searchsorted(known, codes)] = state.label_weights[labeled] / totals[codes]
-    solution = solve(graph, targets, state.alpha, start[:, known])
+    solution = solve_system(graph, targets, state.alpha, start[:, known])
     values = np.zeros_like(start)
     values[:, known] = solution.values
     influence = np.maximum(values * roots, np.float32(0.0))
@@ -271,7 +273,7 @@ def kept_points(state: GraphState, slots: Indices | slice) -> Array:
     return metric.points(state.rows.take(slots))
 
 
-def rescaled(state: GraphState, factors: Array) -> GraphState:
+def rescaled_graph(state: GraphState, factors: Array) -> GraphState:
     """Return the state with columns multiplied by ``factors`` (p,), which are powers of two.
 
     The neighbour lists are computed from scratch. The system is not solved.

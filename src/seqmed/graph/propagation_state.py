@@ -70,13 +70,13 @@ def learn(
     label_weights = np.where(labeled, rows.weights, 0.0)
     with one_thread():
         stored = graph.rows.metric.store(rows.points)
-        graph, info = propagation.learn(
+        graph, info = propagation.learn_graph(
             graph, stored, rows.codes, label_weights, late=not new_points
         )
     return PropagationState(graph, counts, state.n_batches + new_batch), info
 
 
-class Retraction(NamedTuple):
+class PropagationRetraction(NamedTuple):
     """The outcome of a retraction of labels.
 
     Attributes
@@ -92,7 +92,9 @@ class Retraction(NamedTuple):
     found: Mask
 
 
-def retract(state: PropagationState, points: Points, codes: Indices | None) -> Retraction:
+def retract(
+    state: PropagationState, points: Points, codes: Indices | None
+) -> PropagationRetraction:
     """Retract the labels of some rows.
 
     ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have.
@@ -100,7 +102,9 @@ def retract(state: PropagationState, points: Points, codes: Indices | None) -> R
     stored = state.graph.rows.metric.store(points)
     wanted = np.full(points.shape[0], UNLABELED) if codes is None else codes
     with one_thread():
-        graph, info, found, removed, weights = propagation.retract(state.graph, stored, wanted)
+        graph, info, found, removed, weights = propagation.retract_from_graph(
+            state.graph, stored, wanted
+        )
     if codes is not None:
         found = found & (codes >= 0)
     weights = weights[found]
@@ -108,7 +112,7 @@ def retract(state: PropagationState, points: Points, codes: Indices | None) -> R
     kept = counts.kept
     places = np.where(kept, np.cumsum(kept) - 1, -1)
     state = with_classes(state._replace(graph=graph, counts=counts), places, counts.declared[kept])
-    return Retraction(state, info, kept, found)
+    return PropagationRetraction(state, info, kept, found)
 
 
 def scores(state: PropagationState, points: Points) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 from seqmed.kernels.counts import TfIdf
 from seqmed.kernels.given import FromFunction, Precomputed
-from seqmed.kernels.protocol import Expansion, Kernel, blocks, evaluate
+from seqmed.kernels.interface import Expansion, Kernel, blocks, evaluate
 from seqmed.kernels.vectors import RBF, ByFormat, Linear, Polynomial, linear_weights
 
 # Kernels by name, each made from gamma, degree and coef0.

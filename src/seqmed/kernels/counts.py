@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import safe_sparse_dot
 
-from seqmed.kernels.protocol import Expansion, Pointwise
+from seqmed.kernels.interface import Expansion, Pointwise
 from seqmed.numeric.arrays import Array, Points, row_norms_squared
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seqmed.kernels.protocol import Pointwise
+from seqmed.kernels.interface import Pointwise
 from seqmed.numeric.arrays import Array, Points
 
 # Number of rows evaluated at once if only the diagonal is needed.

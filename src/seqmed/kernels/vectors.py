@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.utils.extmath import safe_sparse_dot
 
 from seqmed.kernels.gaussians import Gaussians, differenced, lengths_of
-from seqmed.kernels.protocol import Expansion, Pointwise
+from seqmed.kernels.interface import Expansion, Pointwise
 from seqmed.numeric.arrays import Array, Points, row_norms_squared
 from seqmed.numeric.factors import symmetric_product
 

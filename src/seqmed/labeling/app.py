@@ -15,11 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
-from seqmed.labeling.desk import Desk
-from seqmed.labeling.events import LabelingError
-from seqmed.labeling.guard import LARGEST_BODY
-from seqmed.labeling.log import as_cells, line, to_json_lines
-from seqmed.labeling.sessions import ConflictError
+from seqmed.labeling.desk import ConflictError, Desk
+from seqmed.labeling.log import LabelingError, as_cells, line, to_json_lines
 
 # Files of the page, with their types.
 STATIC = {
@@ -34,6 +31,8 @@ CARD_INTERVAL, STATUS_INTERVAL = 0.01, 0.2
 LONGEST_WAIT, SIGN_OF_LIFE = 10.0, 15.0
 # Pages with live numbers at once.
 FOLLOWERS = 64
+# Largest body of a request in bytes. A label has at most 200 characters.
+LARGEST_BODY = 16_384
 
 
 def make_app(

@@ -1,37 +1,200 @@
-"""The desk: what people do, and what they see. All of it may happen in several threads."""
+"""The desk: what people do, and which cards they get. All of it may happen in several threads.
+
+A session is a page that a person has opened. It has a counter, so that a request that is repeated
+or comes out of order is refused. A card belongs to one session at a time.
+"""
 
 from __future__ import annotations
 
+import secrets
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from seqmed.labeling.background import Background
-from seqmed.labeling.dealer import Dealer
-from seqmed.labeling.events import (
+from seqmed.labeling.learner import Background
+from seqmed.labeling.ledger import Ledger, current_labels
+from seqmed.labeling.log import (
     CHANGE,
     LABEL,
+    RANDOM,
+    REASONS,
     SETTLE,
     UNDO,
     WITHDRAW,
     Event,
     LabelingError,
+    LabelLog,
     RowKey,
     as_one_line,
     checked_label,
     checked_name,
     one_label,
 )
-from seqmed.labeling.ledger import Ledger, current_labels
-from seqmed.labeling.log import LabelLog
 from seqmed.labeling.page import Page
-from seqmed.labeling.queue import Card
-from seqmed.labeling.rows import Pool
-from seqmed.labeling.sessions import ConflictError, Session, Sessions
+from seqmed.labeling.pool import Pool
+from seqmed.labeling.queue import BLOCK, Card, round_at
 
+# Largest number of sessions; seconds after which the cards of a silent session are free again.
+MOST_SESSIONS, LEASE = 64, 600.0
+# Cards in hand: the one that is shown, and the next.
+IN_HAND = 2
 # Largest number of classes.
 MOST_CLASSES = 200
+
+# -- sessions --------------------------------------------------------------------------------------
+
+
+class ConflictError(LabelingError):
+    """A request that is repeated, out of order, or about an older state."""
+
+
+@dataclass
+class Session:
+    """A page that a person has opened.
+
+    Attributes
+    ----------
+    person : name.
+    number : number of the last action.
+    cards : cards in hand, the one shown first.
+    seen : time of the last request.
+    """
+
+    person: str
+    number: int = 0
+    cards: dict[RowKey, Card] = field(default_factory=dict)
+    seen: float = field(default_factory=time.monotonic)
+
+
+class Sessions:
+    """All open sessions, by their keys."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Session] = {}
+
+    def begin(self, person: str) -> str:
+        """Begin a session and return its key."""
+        if len(self._open) >= MOST_SESSIONS:
+            oldest = min(self._open, key=lambda each: self._open[each].seen)
+            if time.monotonic() - self._open[oldest].seen < LEASE:
+                raise ConflictError("too many pages are open: close one, and try again")
+            del self._open[oldest]
+        key = secrets.token_urlsafe(16)
+        self._open[key] = Session(person)
+        return key
+
+    def find(self, key: Any) -> Session:
+        """Return a session."""
+        found = self._open.get(key) if isinstance(key, str) else None
+        if found is None:
+            raise ConflictError("this page is not known to the server any more: reload it")
+        found.seen = time.monotonic()
+        return found
+
+    def taken(self, session: Session) -> set[RowKey]:
+        """Return the cards in all hands; those of other silent sessions are free again."""
+        now = time.monotonic()
+        return {
+            key
+            for each in self._open.values()
+            if each is session or now - each.seen < LEASE
+            for key in each.cards
+        }
+
+
+# -- cards -----------------------------------------------------------------------------------------
+
+
+class Dealer:
+    """Gives sessions their cards.
+
+    Cards that were undone come back first. Then come the cards of the current round of the queue,
+    and regularly a random check that one other person has labeled.
+
+    Parameters
+    ----------
+    sessions : all sessions.
+    ledger : the labels.
+    pool : the rows.
+    background : the learner, which chooses the rounds of the queue.
+    """
+
+    def __init__(self, sessions: Sessions, ledger: Ledger, pool: Pool, background: Background):
+        self._sessions, self._ledger, self._pool = sessions, ledger, pool
+        self._background = background
+        self._reserved = set(pool.reserve.tolist())
+
+    def deal(self, session: Session) -> bool:
+        """Fill the hand of a session; return False if it is empty until a round is chosen."""
+        person, rows = session.person, self._ledger.row
+        first = [key for key in self._ledger.returned.get(person, [])[::-1] if key in self._pool]
+        back = {key: session.cards.get(key) or self._card_again(key) for key in first}
+        rest = {  # without cards that the person has answered on another page
+            key: card
+            for key, card in session.cards.items()
+            if key not in back and person not in {*rows(key).given, *rows(key).skipped}
+        }
+        session.cards = dict([*back.items(), *rest.items()][: max(IN_HAND, len(back))])
+        waiting = False
+        while len(session.cards) < IN_HAND:
+            card = self._next_card(session)
+            if card is None:
+                waiting = self._round_missing(session)
+                break
+            session.cards[card.key] = card
+        return bool(session.cards) or not waiting
+
+    def _round_missing(self, session: Session) -> bool:
+        position = self._ledger.n_answers + len(session.cards)
+        return round_at(position) not in self._background.learner.rounds and (
+            self._background.trouble is None
+        )
+
+    def _next_card(self, session: Session) -> Card | None:
+        """Return the next card of a person; None if there is none, or a round is missing."""
+        person, taken = session.person, self._sessions.taken(session)
+        turn = len(self._ledger.answers.get(person, ())) + len(session.cards)
+        if turn % BLOCK == BLOCK - 1:
+            second = self._second_opinion(person, taken)
+            if second is not None:
+                return second
+        rounds = self._background.learner.rounds
+        position = self._ledger.n_answers + len(session.cards)
+        number = round_at(position)
+        if number not in rounds:
+            if self._round_missing(session):
+                return None
+            number = max(rounds, default=-1)
+        for card in rounds.get(number, ()):
+            if card.key not in taken and not self._ledger.row(card.key).answered:
+                return card
+        for place in self._pool.candidates.tolist():  # the round is used up
+            key = self._pool.keys[place]
+            if key not in taken and not self._ledger.row(key).answered:
+                return Card(key, RANDOM if place in self._reserved else REASONS[0], ())
+        return self._second_opinion(person, taken)
+
+    def _second_opinion(self, person: str, taken: set[RowKey]) -> Card | None:
+        """Return a random check that one other person has labeled."""
+        for key in self._ledger.checks:
+            row = self._ledger.rows[key]
+            alone = len(row.given) == 1 and person not in row.given
+            if alone and person not in row.skipped and key not in taken and key in self._pool:
+                return self._card_again(key)
+        return None
+
+    def _card_again(self, key: RowKey) -> Card:
+        """Return the card of a row that was answered before."""
+        event = self._ledger.row(key).answer
+        if event is None or not event.guess or event.probability is None:
+            return Card(key, RANDOM if event is None else event.why, ())
+        return Card(key, event.why, ((event.guess, event.probability),))
+
+
+# -- the desk --------------------------------------------------------------------------------------
 
 
 class Desk:
@@ -42,12 +205,9 @@ class Desk:
     log : the label log.
     pool : the rows.
     background : the learner.
-    classes : classes that are offered from the beginning.
-    shown : columns on a card; None for all.
     id_name : the id column, None without one.
-    goal : number of labels to reach.
     check_label : function that returns a label as it is stored, or refuses it.
-    title : name of the data, without folders.
+    **page : further arguments of `Page`.
     """
 
     def __init__(
@@ -56,21 +216,16 @@ class Desk:
         pool: Pool,
         background: Background,
         *,
-        classes: Sequence[str] = (),
-        shown: Sequence[str] | None = None,
         id_name: str | None = None,
-        goal: int = 200,
         check_label: Callable[[str], str] = one_label,
-        title: str = "",
+        **page: Any,
     ):
         self.log, self.ledger = log, Ledger(log.placed)
         self._pool, self._background = pool, background
         self._id_name, self._check_label = id_name, check_label
         self._sessions = Sessions()
         self._dealer = Dealer(self._sessions, self.ledger, pool, background)
-        self._page = Page(
-            self.ledger, pool, background, classes=classes, shown=shown, goal=goal, title=title
-        )
+        self._page = Page(self.ledger, pool, background, **page)
         self._lock = threading.RLock()
 
     # -- sessions and cards ------------------------------------------------------------------------

@@ -3,20 +3,23 @@
 Every event that changes the label of a row is one step of learning, in the order of the log. A new
 label is a late label (``new_points=False``). A label that is withdrawn, disputed or changed is
 retracted first. Nothing depends on time, so replaying the log gives the same model to the bit.
+The learner runs in a thread of its own, which saves its model.
 """
 
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.labeling.events import Event, LabelingError, RowKey
-from seqmed.labeling.ledger import Ledger
-from seqmed.labeling.progress import LabelProgress
+from seqmed.labeling.ledger import LabelProgress, Ledger
+from seqmed.labeling.log import Event, LabelingError, RowKey
+from seqmed.labeling.pool import Pool
 from seqmed.labeling.queue import (
     Card,
     choose_round,
@@ -24,15 +27,15 @@ from seqmed.labeling.queue import (
     due,
     round_at,
     rounds_from_json,
-    rounds_to_json,
 )
-from seqmed.labeling.rows import Pool
 from seqmed.late_rows import identified_rows
 
 # Labels from one probe to the next, probes that are compared for the stopping hint, and rows.
 PROBE_EVERY, COMPARED_PROBES, PROBED_ROWS = 10, 10, 1000
 # Transitions between classes that are reported.
 REPORTED = 3
+# Seconds of work for every second of saving, and least number of seconds between two saves.
+WORK_PER_SAVE, PAUSE = 20.0, 2.0
 
 
 class LabelLearner:
@@ -40,7 +43,7 @@ class LabelLearner:
 
     Parameters
     ----------
-    model : a fitted model; see `seqmed.labeling.queue.Model`.
+    model : a fitted model that takes raw tables; see `seqmed.StreamPipeline`.
     pool : the rows.
     as_label : function from the text of a label to the label that the model learns.
 
@@ -93,8 +96,11 @@ class LabelLearner:
                 self.kept_labels[key] = held
                 return
         if after is not None and held != after:
-            with identified_rows():
-                self.model.partial_fit(table, labels(self._as_label(after)), new_points=False)
+            try:
+                with identified_rows():
+                    self.model.partial_fit(table, labels(self._as_label(after)), new_points=False)
+            except ValueError:  # counted, because learning must not end
+                self.kept_labels[key] = None
 
     def _choose_rounds(self) -> None:
         while due(self._next_round) <= self.ledger.n_answers:
@@ -120,7 +126,8 @@ class LabelLearner:
             frequent = sorted(set(pairs), key=lambda pair: (-pairs.count(pair), pair))
             self.moved = [(*pair, pairs.count(pair)) for pair in frequent[:REPORTED]]
             full = len(self._probes) >= COMPARED_PROBES
-            since = differing(self._probes[0], now) if full else None
+            before = zip(self._probes[0], now, strict=True)
+            since = sum(old != new for old, new in before) / len(now) if full else None
             entry = (self._n_steps, len(pairs) / len(now), since)
             self.changes = [*self.changes, entry]
         self._probes = [*self._probes, now][-COMPARED_PROBES:]
@@ -141,7 +148,7 @@ class LabelLearner:
         return json.dumps(
             {
                 "pool": self.pool.fingerprint,
-                "rounds": rounds_to_json(self.rounds),
+                "rounds": self.rounds,
                 "next_round": self._next_round,
                 "n_steps": self._n_steps,
                 "probes": self._probes,
@@ -203,6 +210,105 @@ def labels(label: Any) -> NDArray[np.object_]:
     return found
 
 
-def differing(first: list[str], second: list[str]) -> float:
-    """Return the share of predictions that differ."""
-    return sum(a != b for a, b in zip(first, second, strict=True)) / len(first)
+# -- the learner in a thread of its own, and the saves of its model --------------------------------
+
+
+class Background:
+    """Learns the events of a log as they arrive.
+
+    Parameters
+    ----------
+    learner : the learner.
+    events : all events, the events already learned included; others are appended to it.
+    save : function that saves the learner.
+
+    Attributes
+    ----------
+    learner : the learner. Other threads may read its attributes, which are replaced as a whole.
+    n_learned, n_saved : number of events learned, and in the saved model.
+    trouble : the error that ended the learning, None if there was none.
+    unsaved : why the last save failed, such as a full disk; None if it did not. The learning goes
+        on, and the model is saved as soon as that is possible again.
+    """
+
+    def __init__(
+        self,
+        learner: LabelLearner,
+        events: Sequence[Event],
+        save: Callable[[LabelLearner], None],
+    ):
+        self.learner, self._events, self._save_learner = learner, events, save
+        self.n_learned = self.n_saved = learner.ledger.n_events
+        self.trouble: Exception | None = None
+        self.unsaved: str | None = None
+        self._arrived = threading.Condition()
+        self._ending = False
+        self._last_save, self._cost = time.monotonic(), 0.0
+        self._thread = threading.Thread(target=self._run, name="learner", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def notify(self) -> None:
+        """Tell the thread that events have arrived."""
+        with self._arrived:
+            self._arrived.notify()
+
+    def finish(self) -> None:
+        """Learn and save everything, and end the thread.
+
+        Raises the error that ended it before, or that of a last save that fails.
+        """
+        with self._arrived:
+            self._ending = True
+            self._arrived.notify()
+        self._thread.join()
+        if self.trouble is not None:
+            raise self.trouble
+
+    def _run(self) -> None:
+        try:
+            self.learner.begin()
+            while self._wait():
+                self.learner.learn(self._events[self.n_learned])
+                self.n_learned += 1
+                if self._save_is_due():
+                    self._try_to_save()
+            self._save()
+        except Exception as error:
+            self.trouble = error
+
+    def _wait(self) -> bool:
+        """Wait for an event, and save if none comes; return False at the end."""
+        while len(self._events) <= self.n_learned:
+            if self._ending:
+                return False
+            with self._arrived:
+                if len(self._events) <= self.n_learned and not self._ending:
+                    self._arrived.wait(PAUSE)
+            idle = len(self._events) <= self.n_learned and not self._ending
+            if idle and (self.unsaved is None or self._save_is_due()):
+                self._try_to_save()
+        return True
+
+    def _save_is_due(self) -> bool:
+        return time.monotonic() - self._last_save >= max(PAUSE, WORK_PER_SAVE * self._cost)
+
+    def _try_to_save(self) -> None:
+        """Save; if the disk refuses, note why, and try again later."""
+        try:
+            self._save()
+        except OSError as error:
+            self.unsaved = error.strerror or "the disk does not answer"
+
+    def _save(self) -> None:
+        if self.n_saved == self.n_learned:
+            return
+        begin = time.monotonic()
+        try:
+            self._save_learner(self.learner)
+            self.n_saved, self.unsaved = self.n_learned, None
+        finally:
+            self._last_save = time.monotonic()
+            self._cost = self._last_save - begin

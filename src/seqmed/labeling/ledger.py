@@ -1,4 +1,10 @@
-"""The state of all labels: a fold over the label log."""
+"""The state of all labels: a fold over the label log, and what it says of models and people.
+
+Every answer stores the class that the model predicted when it chose the row, before the label was
+known. Random checks are a uniform sample of the rows, so their accuracy is an unbiased estimate of
+the accuracy of the models that predicted them. Queried rows are chosen because they are difficult:
+their accuracy is usually lower.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +12,10 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import NamedTuple
 
-from seqmed.labeling.events import (
+from seqmed.labeling.log import (
     CHANGE,
     LABEL,
     RANDOM,
@@ -19,8 +26,13 @@ from seqmed.labeling.events import (
     Event,
     LabelingError,
     RowKey,
+    as_cells,
+    line,
 )
-from seqmed.labeling.log import as_cells, line
+from seqmed.selection.measures import wilson_interval
+
+# Random checks in the current accuracy: the latest ones, because older models were worse.
+LATEST = 50
 
 
 class Transition(NamedTuple):
@@ -167,7 +179,10 @@ class Ledger:
         self._digest.update("\x00".join(as_cells(event)).encode() + b"\n")
         after = row.label
         if before != after:
-            self._count(before, after)
+            if before is not None:
+                self.classes[before] -= 1
+            if after is not None:
+                self.classes[after] += 1
         return Transition(key, before, after)
 
     def _follow_cards(self, event: Event, row: RowLabels) -> None:
@@ -189,12 +204,6 @@ class Ledger:
             row.asked = event
             (self.checks if event.why == RANDOM else self.queried)[key] = None
 
-    def _count(self, before: str | None, after: str | None) -> None:
-        if before is not None:
-            self.classes[before] -= 1
-        if after is not None:
-            self.classes[after] += 1
-
 
 def current_labels(
     header: Sequence[str], ledger: Ledger, where: Callable[[RowKey], tuple[str, int]]
@@ -213,3 +222,107 @@ def current_labels(
         if row.label is not None:
             file, number = where(key)
             yield line([file, str(number), key.digest, row.id, row.label])
+
+
+@dataclass(frozen=True)
+class LabelProgress:
+    """The events that a model has learned.
+
+    Parameters
+    ----------
+    n_events, digest : number of events of the label log, and their digest.
+    n_labeled : rows with a label after these events.
+    state : state of the learner besides the model, as JSON.
+    """
+
+    n_events: int
+    digest: str
+    n_labeled: int
+    state: str
+
+
+# -- accuracy on random checks and on queried rows, and the agreement of people --------------------
+
+
+class Accuracy(NamedTuple):
+    """Correct predictions among n rows, and the interval of the accuracy."""
+
+    correct: int
+    n: int
+    low: float
+    high: float
+
+    @property
+    def value(self) -> float | None:
+        """The accuracy, None without rows."""
+        return self.correct / self.n if self.n else None
+
+
+class Agreement(NamedTuple):
+    """The agreement of two people.
+
+    Attributes
+    ----------
+    people : their names.
+    n : rows that both labeled.
+    agreement : share of these rows with equal labels.
+    kappa : Cohen's kappa; None if it is not defined, because both used a single class.
+    """
+
+    people: tuple[str, str]
+    n: int
+    agreement: float
+    kappa: float | None
+
+
+class Outcome(NamedTuple):
+    """Whether the prediction of a row was correct, and the number of the row among the answers."""
+
+    number: int
+    hit: bool
+
+
+def outcomes(ledger: Ledger, keys: Iterable[RowKey]) -> list[Outcome]:
+    """Return the outcomes of rows; rows without a label or a prediction are left out."""
+    numbers = {key: number for number, key in enumerate(ledger.rows, 1)}
+    found = []
+    for key in keys:
+        row = ledger.rows[key]
+        if row.label is not None and row.asked is not None and row.asked.guess:
+            found.append(Outcome(numbers[key], row.asked.guess == row.label))
+    return found
+
+
+def accuracy_of(found: Sequence[Outcome], latest: int = LATEST) -> Accuracy:
+    """Return the accuracy of the latest outcomes.
+
+    They may have different probabilities of being correct, as with a model that improves. The
+    variance of their sum is then smaller than that of a binomial distribution of the same mean, so
+    that the interval of their mean is rather too wide than too narrow.
+    """
+    found = found[-latest:]
+    correct, n = sum(each.hit for each in found), len(found)
+    return Accuracy(correct, n, *wilson_interval(correct, n))
+
+
+def cohen_kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
+    """Return Cohen's kappa of two people's labels of the same rows, None if it is not defined."""
+    n = len(pairs)
+    ours, theirs = Counter(pair[0] for pair in pairs), Counter(pair[1] for pair in pairs)
+    observed = sum(one == other for one, other in pairs) / n
+    expected = sum(ours[label] * theirs[label] for label in ours) / n**2
+    return None if expected == 1.0 else (observed - expected) / (1.0 - expected)
+
+
+def agreements(ledger: Ledger) -> list[Agreement]:
+    """Return the agreement of every two people with rows in common, by their first labels."""
+    common: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for row in ledger.rows.values():
+        for pair in combinations(sorted(row.first), 2):
+            common.setdefault(pair, []).append((row.first[pair[0]], row.first[pair[1]]))
+    return [
+        Agreement(
+            people, len(pairs), sum(a == b for a, b in pairs) / len(pairs), cohen_kappa(pairs)
+        )
+        for people, pairs in sorted(common.items())
+    ]

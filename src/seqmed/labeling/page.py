@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from seqmed.labeling import measures
-from seqmed.labeling.background import Background
-from seqmed.labeling.events import RowKey
-from seqmed.labeling.learner import COMPARED_PROBES, PROBE_EVERY
-from seqmed.labeling.ledger import Ledger
+from seqmed.labeling.learner import COMPARED_PROBES, PROBE_EVERY, Background
+from seqmed.labeling.ledger import Accuracy, Ledger, Outcome, accuracy_of, agreements, outcomes
+from seqmed.labeling.log import RowKey
+from seqmed.labeling.pool import Pool
 from seqmed.labeling.queue import Card
-from seqmed.labeling.rows import Pool
 
 # Characters of a cell and of a card that are sent, and of a row in the history.
 LONGEST_CELL, LONGEST_CARD, SNIPPET = 200_000, 1_000_000, 160
 # Rows of the history in one answer.
 PAGE = 50
+# Outcomes in the moving mean of the chart, at most and at least, and its largest number of points.
+WINDOW, LEAST, POINTS = 30, 5, 120
+# Share of changed predictions below which more labels are likely to change little.
+LITTLE = 0.01
 
 
 class Page:
@@ -39,10 +41,10 @@ class Page:
         pool: Pool,
         background: Background,
         *,
-        classes: Sequence[str],
-        shown: Sequence[str] | None,
-        goal: int,
-        title: str,
+        classes: Sequence[str] = (),
+        shown: Sequence[str] | None = None,
+        goal: int = 200,
+        title: str = "",
     ):
         self._ledger, self._pool, self._background = ledger, pool, background
         self._declared, self._shown = list(dict.fromkeys(classes)), shown
@@ -106,8 +108,8 @@ class Page:
 
     def _new_status(self) -> dict[str, Any]:
         ledger, background, learner = self._ledger, self._background, self._background.learner
-        checks = measures.outcomes(ledger, ledger.checks)
-        queried = measures.outcomes(ledger, ledger.queried)
+        checks = outcomes(ledger, ledger.checks)
+        queried = outcomes(ledger, ledger.queried)
         disputed = sum(row.disputed for row in ledger.rows.values())
         changes = learner.changes
         return {
@@ -117,20 +119,20 @@ class Page:
             "rows": self._pool.n_rows,
             "skipped": sum(bool(row.skipped) for row in ledger.rows.values()),
             "classes": [[name, ledger.classes[name]] for name in self.classes],
-            "checks": shown_accuracy(measures.accuracy(checks)),
-            "queried": shown_accuracy(measures.accuracy(queried)),
+            "checks": shown_accuracy(accuracy_of(checks)),
+            "queried": shown_accuracy(accuracy_of(queried)),
             "chart": {
-                "checks": measures.moving_means(checks),
-                "queried": measures.moving_means(queried),
+                "checks": moving_means(checks),
+                "queried": moving_means(queried),
             },
-            "changes": [list(each) for each in changes[-measures.POINTS :]],
+            "changes": [list(each) for each in changes[-POINTS :]],
             "moved": [list(each) for each in learner.moved],
-            "hint": measures.stopping_hint(changes, PROBE_EVERY, COMPARED_PROBES),
+            "hint": stopping_hint(changes, PROBE_EVERY, COMPARED_PROBES),
             "people": [
                 [name, sum(name in row.given for row in ledger.rows.values())]
                 for name in ledger.people
             ],
-            "agreement": [each._asdict() for each in measures.agreements(ledger)],
+            "agreement": [each._asdict() for each in agreements(ledger)],
             "disputes": disputed,
             "waiting": ledger.n_events - background.n_learned,
             "saved": background.n_saved,
@@ -204,6 +206,35 @@ class Page:
         return {**self._shown_row(key), "cells": self.cells(key)}
 
 
-def shown_accuracy(found: measures.Accuracy) -> dict[str, Any]:
+def shown_accuracy(found: Accuracy) -> dict[str, Any]:
     """Return an accuracy for JSON."""
     return {"value": found.value, "n": found.n, "low": found.low, "high": found.high}
+
+
+def moving_means(found: Sequence[Outcome]) -> list[tuple[int, float]]:
+    """Return numbers of answers and means of the last outcomes, at most `POINTS` for a chart."""
+    step = max(1, -(-len(found) // POINTS))
+    means = []
+    for end in range(len(found), LEAST - 1, -step):
+        last = found[max(0, end - WINDOW) : end]
+        means.append((last[-1].number, sum(each.hit for each in last) / len(last)))
+    return means[::-1]
+
+
+def stopping_hint(changes: Sequence[tuple[int, float, float | None]], every: int, over: int) -> str:
+    """Return a sentence on what the last labels changed.
+
+    Parameters
+    ----------
+    changes : as in `seqmed.labeling.learner.LabelLearner`.
+    every, over : labels from one probe to the next, and number of probes compared.
+    """
+    if not changes:
+        return f"After {2 * every} labels you see here how much labels still change."
+    _, last, since = changes[-1]
+    if since is None:
+        return f"The last {every} labels changed {100 * last:.1f} % of predictions."
+    text = f"The last {every * over} labels changed {100 * since:.1f} % of predictions."
+    if since < LITTLE:
+        return f"{text} More labels will probably change little: this is a good point to stop."
+    return f"{text} More labels still help."

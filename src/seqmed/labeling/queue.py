@@ -6,20 +6,20 @@ to choose a round, and the card at a position depends on the label log only, not
 learning takes.
 
 One card in `BLOCK` is a random check, the next row of the reserve of the pool (`seqmed.labeling.
-rows`). All others are chosen by `seqmed.query` from the candidates of largest expected regret.
+pool`). All others are chosen by `seqmed.query` from the candidates of largest expected regret.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from seqmed.labeling.events import RANDOM, UNCERTAIN, UNLIKE, RowKey
-from seqmed.labeling.rows import CHECK_SHARE, Pool, shown_text
+from seqmed.labeling.log import RANDOM, UNCERTAIN, UNLIKE, RowKey
+from seqmed.labeling.pool import CHECK_SHARE, Pool, shown_text
 from seqmed.selection import queries
 
 # Answers from one round to the next, and from the choice of a round to its first card.
@@ -34,25 +34,13 @@ SCORED, COMPARED = 3000, 500
 SHOWN_CLASSES = 10
 
 
-class Model(Protocol):
-    """A fitted model that takes raw tables; see `seqmed.StreamPipeline`."""
-
-    classes_: NDArray[Any]
-
-    def partial_fit(self, X: Any, y: Any = None, **params: Any) -> Any: ...
-
-    def retract(self, X: Any, y: Any = None) -> Any: ...
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]: ...
-
-
 class Card(NamedTuple):
     """A row to be labeled.
 
     Attributes
     ----------
     key : the row.
-    why : one of `seqmed.labeling.events.REASONS`.
+    why : one of `seqmed.labeling.log.REASONS`.
     probabilities : classes and their probabilities, the largest first; empty before two classes
         have labels.
     """
@@ -71,14 +59,10 @@ class Card(NamedTuple):
         """The probability of the predicted class."""
         return self.probabilities[0][1] if self.probabilities else None
 
-    def to_list(self) -> list[Any]:
-        """Return the card for JSON."""
-        return [*self.key, self.why, [list(each) for each in self.probabilities]]
-
     @classmethod
-    def from_list(cls, stored: Any) -> Card:
-        """Return a card from `to_list`."""
-        file, row, digest, why, probabilities = stored
+    def from_json(cls, stored: Any) -> Card:
+        """Return a card from JSON."""
+        (file, row, digest), why, probabilities = stored
         pairs = tuple((str(label), float(share)) for label, share in probabilities)
         return cls(RowKey(str(file), int(row), str(digest)), str(why), pairs)
 
@@ -122,7 +106,7 @@ def choose_round(
             break
         cards += found
     places = [place for place, _ in cards]
-    predicted = predictions(model, pool, places)
+    predicted = class_shares(model, pool, places)
     return tuple(
         Card(pool.keys[place], why, shares)
         for (place, why), shares in zip(cards, predicted, strict=True)
@@ -185,7 +169,7 @@ def why_asked(
     return [UNCERTAIN if few <= many else UNLIKE for few, many in zip(smaller, larger, strict=True)]
 
 
-def predictions(model: Any, pool: Pool, places: list[int]) -> list[tuple[tuple[str, float], ...]]:
+def class_shares(model: Any, pool: Pool, places: list[int]) -> list[tuple[tuple[str, float], ...]]:
     """Return the most probable classes of rows; nothing before two classes have labels."""
     classes = class_names(model)
     if len(classes) < 2 or not places:
@@ -204,11 +188,6 @@ def class_names(model: Any) -> list[str]:
     return [] if classes is None else [shown_text(label) for label in classes.tolist()]
 
 
-def rounds_to_json(rounds: Mapping[int, tuple[Card, ...]]) -> dict[str, Any]:
-    """Return rounds for JSON."""
-    return {str(number): [card.to_list() for card in cards] for number, cards in rounds.items()}
-
-
 def rounds_from_json(stored: Mapping[str, Any]) -> dict[int, tuple[Card, ...]]:
-    """Return rounds from `rounds_to_json`."""
-    return {int(number): tuple(map(Card.from_list, cards)) for number, cards in stored.items()}
+    """Return rounds from JSON."""
+    return {int(number): tuple(map(Card.from_json, cards)) for number, cards in stored.items()}

@@ -123,9 +123,8 @@ def record(
 
 
 def probabilities(calibration: Calibration, counts: ClassCounts, scores: Array) -> Array:
-    """Return the probability of every class, (n, K), from the scores of the machines."""
-    of_classes = counts.class_scores(scores)
-    return with_unseen(counts, calibration.probabilities(of_classes[:, counts.seen]), of_classes)
+    """Return the probabilities of the classes, given their scores, both (n, K)."""
+    return with_unseen(counts, calibration.probabilities(scores[:, counts.seen]), scores)
 
 
 def with_unseen(counts: ClassCounts, seen: Array, of_classes: Array) -> Array:

@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from seqmed.classes import UNLABELED, ClassCounts, no_classes
 from seqmed.kernels import Kernel, Precomputed
-from seqmed.kernels.protocol import check_overflow
+from seqmed.kernels.interface import check_overflow
 from seqmed.margin import calibration, covariance, posterior, update
 from seqmed.margin.batch import Batch, Settings, UpdateInfo
 from seqmed.margin.calibration import Calibration
@@ -197,7 +197,7 @@ def learn(
         parameters, float(rows.weights[labeled].sum()), float(rows.weights.sum())
     )
     infos: list[UpdateInfo] = []
-    for part in parts(rows, state.posterior.n_batches, parameters.labels_at_once):
+    for part in label_parts(rows, state.posterior.n_batches, parameters.labels_at_once):
         first = new_points and not infos
         state, info = learn_part(state, part, settings, parameters.class_weight, first)
         warn_unless_converged(info, parameters.tol)
@@ -206,7 +206,7 @@ def learn(
     return state, info._replace(C=settings.C, beta=settings.beta)
 
 
-def parts(rows: Rows, seed: int, most: int | None) -> Iterator[Rows]:
+def label_parts(rows: Rows, seed: int, most: int | None) -> Iterator[Rows]:
     """Yield the batch in parts of at most ``most`` labels, in random order.
 
     The first part has all rows, so that the batch has one graph. The labels of the other parts are
@@ -285,7 +285,7 @@ def find_labels(
     return found
 
 
-class Retraction(NamedTuple):
+class MarginRetraction(NamedTuple):
     """The outcome of a retraction of labels.
 
     Attributes
@@ -301,7 +301,7 @@ class Retraction(NamedTuple):
 
 def retract(
     state: MarginState, rows: Mask, parameters: MarginParameters, kept: Mask | None = None
-) -> Retraction:
+) -> MarginRetraction:
     """Retract the labels of some rows of the window, by a mask (n,).
 
     ``kept`` (K,) are the classes to keep; None keeps those with labels and the declared ones.
@@ -321,9 +321,9 @@ def retract(
     )
     state = with_counts(state, places, counts.with_classes(places, counts.declared[kept]))
     with threads_for(state.posterior.size):
-        posterior, info = update.retract(state.posterior, batch, rows, settings)
+        posterior, info = update.remove_labels(state.posterior, batch, rows, settings)
     warn_unless_converged(info, parameters.tol)
-    return Retraction(state._replace(posterior=posterior), info, kept)
+    return MarginRetraction(state._replace(posterior=posterior), info, kept)
 
 
 def check_retractable(parameters: MarginParameters) -> None:

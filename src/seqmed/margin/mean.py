@@ -140,11 +140,11 @@ def freeze(posterior: Posterior, leaving: Terms) -> Posterior:
         geometry = posterior.covariance.on_window(leaving.points, landmarks.points)
         coefficients = landmarks.coefficients + geometry.landmark_part(leaving.coefficients)
         return replace(posterior, landmarks=replace(landmarks, coefficients=coefficients))
-    frozen = joined_windows(posterior.covariance.kernel, posterior.frozen, leaving)
+    frozen = joined_terms(posterior.covariance.kernel, posterior.frozen, leaving)
     return replace(add_frozen_scores(posterior, leaving, 1.0), frozen=frozen)
 
 
-def joined_windows(kernel: Kernel, first: Terms, second: Terms) -> Terms:
+def joined_terms(kernel: Kernel, first: Terms, second: Terms) -> Terms:
     """Return the terms of both, summed if the kernel allows it."""
     parts = (
         Expansion(terms.points, np.hstack([terms.coefficients, terms.averages]))

@@ -141,7 +141,7 @@ def add_labels(
     return learned, info._replace(forgot=forgot)
 
 
-def retract(
+def remove_labels(
     posterior: Posterior, batch: Batch, rows: NDArray[np.bool_], settings: Settings
 ) -> tuple[Posterior, UpdateInfo]:
     """Retract the labels of window points, given by a mask; the covariance is unchanged.

@@ -55,7 +55,7 @@ def cost(margins: Array, weights: Array, octave: float) -> tuple[float, float, f
 
 
 @compiled(nogil=True)
-def descend(margins: Array, weights: Array, octave: float) -> tuple[float, float]:
+def newton_minimum(margins: Array, weights: Array, octave: float) -> tuple[float, float]:
     """Return the cost at the minimum that Newton's method finds below an octave, and its t."""
     lowest, slope, curvature = cost(margins, weights, octave)
     for _ in range(STEPS):
@@ -76,13 +76,13 @@ def descend(margins: Array, weights: Array, octave: float) -> tuple[float, float
 @compiled(nogil=True)
 def best_octave(margins: Array, weights: Array) -> tuple[float, float]:
     """Return the smallest cost of ``margins`` (r, K), and its t."""
-    lowest, octave = descend(margins, weights, 0.0)
+    lowest, octave = newton_minimum(margins, weights, 0.0)
     for start in STARTS:
         if start > octave:
             _, slope, _ = cost(margins, weights, start)
             if slope >= 2.0 * start:
                 break  # the cross-entropy, convex in T, rises from here on, and so does the penalty
-            found, trial = descend(margins, weights, start)
+            found, trial = newton_minimum(margins, weights, start)
             if found < lowest:
                 lowest, octave = found, trial
     return lowest, octave

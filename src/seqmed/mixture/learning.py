@@ -208,7 +208,7 @@ def learned_graph(
     if new_points:
         entering = choose_entering(graph, part.codes)
         slots[entering.rows] = entering.slots
-    graph, info = propagation.learn(
+    graph, info = propagation.learn_graph(
         graph, stored, part.codes, label_weights, late=not new_points, entering=entering
     )
     return graph, slots, info
@@ -291,7 +291,7 @@ def with_choice(
     return state._replace(choice=choice), report
 
 
-class Retraction(NamedTuple):
+class MixtureRetraction(NamedTuple):
     """The outcome of a retraction of labels.
 
     Attributes
@@ -307,7 +307,7 @@ class Retraction(NamedTuple):
 
 def retract(
     state: MixtureState, points: Points, codes: Indices | None, parameters: MixtureParameters
-) -> Retraction:
+) -> MixtureRetraction:
     """Retract the labels of some rows; the rows stay as unlabeled ones, the record stays.
 
     ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have. The trial
@@ -318,7 +318,7 @@ def retract(
     codes = state.margin.counts.own_classes(retracted.signs)
     stored = state.graph.rows.metric.store(retracted.points)
     with one_thread():
-        retraction = propagation.retract(state.graph, stored, codes)
+        retraction = propagation.retract_from_graph(state.graph, stored, codes)
     # labels of rows that are no longer kept have the mean discount of their class
     means = state.counts.discounted[codes] / state.counts.weights[codes]
     discounted = np.where(retraction.found, retraction.label_weights, means * retracted.weights)
@@ -338,4 +338,4 @@ def retract(
     state = with_classes(state, places, counts.declared[kept], margin)
     state = state._replace(score_scales=measured_scales_of(state, no_indices()))
     state, report = with_choice(state, parameters, retraction.info, 0)
-    return Retraction(state, report, kept)
+    return MixtureRetraction(state, report, kept)

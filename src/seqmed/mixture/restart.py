@@ -43,7 +43,7 @@ def restarted(
     known = np.bincount(recent.codes, minlength=counts.size) > 0
     graph = propagation.without_labels(state.graph, known)
     stored = graph.rows.metric.store(recent.points)
-    graph, info = propagation.learn(graph, stored, recent.codes, recent.weights, late=True)
+    graph, info = propagation.learn_graph(graph, stored, recent.codes, recent.weights, late=True)
     state = state._replace(
         graph=graph,
         margin=margin,
@@ -92,7 +92,7 @@ def rescaled(
 ) -> tuple[MixtureState, GraphInfo]:
     """Return the state with other scales of the columns."""
     factors = state.column_scale / scale
-    graph = propagation.rescaled(state.graph, factors)
+    graph = propagation.rescaled_graph(state.graph, factors)
     graph, info = propagation.solved(graph, no_indices(), labels_changed=True)
     recent = replace(state.recent, points=state.recent.points * factors)
     margin, margin_info = learned_anew(state, kept_rows(state, factors), parameters)

@@ -27,7 +27,7 @@ def symmetric_product(rows: NDArray[Float]) -> NDArray[Float]:
     if n <= LARGEST:
         return np.asarray(rows @ rows.T)
     values: NDArray[Float] = np.empty((n, n), dtype=rows.dtype)
-    for part in blocks(0, n):
+    for part in row_blocks(0, n):
         own = rows[part]
         values[part, part] = own @ own.T
         values[part, : part.start] = own @ rows[: part.start].T
@@ -41,9 +41,9 @@ def cholesky(matrix: Array) -> Array:
     if n <= LARGEST:
         return np.asarray(linalg.cholesky(matrix, lower=True))
     lower = np.tril(matrix)
-    for part in blocks(0, n):
+    for part in row_blocks(0, n):
         lower[part, part] = linalg.cholesky(lower[part, part], lower=True)
-        for rows in blocks(part.stop, n):
+        for rows in row_blocks(part.stop, n):
             lower[rows, part] = divided(lower[rows, part], lower[part, part])
         subtract_squares(lower, lower[:, part], part.stop)
     return lower
@@ -59,7 +59,7 @@ def subtract_squares(matrix: Array, columns: Array, start: int) -> None:
 
     Only entries on and below the diagonal are valid afterwards.
     """
-    for rows in blocks(start, matrix.shape[0]):
+    for rows in row_blocks(start, matrix.shape[0]):
         matrix[rows, start : rows.stop] -= columns[rows] @ columns[start : rows.stop].T
 
 
@@ -89,7 +89,7 @@ def pivoted_cholesky(matrix: Array, cutoff: float | None = None) -> tuple[Array,
             lower[column + 1 :, column] = values[1:] / lower[column, column]
             left[column + 1 :] -= lower[column + 1 :, column] ** 2
         done = lower[:, start:stop]
-        for rows in blocks(stop, n):
+        for rows in row_blocks(stop, n):
             work[rows, stop:] -= done[rows] @ done[stop:].T
     return lower, order
 
@@ -105,7 +105,7 @@ def solve_lower(lower: Array, values: Array) -> Array:
     return np.concatenate([first, solve_lower(lower[half:, half:], rest)])
 
 
-def blocks(start: int, stop: int) -> Iterator[slice]:
+def row_blocks(start: int, stop: int) -> Iterator[slice]:
     """Yield slices of up to `BLOCK` rows."""
     for first in range(start, stop, BLOCK):
         yield slice(first, min(first + BLOCK, stop))

@@ -7,15 +7,24 @@ from seqmed.plotting.evaluations import (
     precision_recall,
     reliability,
 )
-from seqmed.plotting.figures import PALETTE, panels, picture_format, require_matplotlib, save
-from seqmed.plotting.logs import expert_weights, learning_log, prequential_accuracy, read_log
+from seqmed.plotting.figures import (
+    PALETTE,
+    expert_weight_areas,
+    learning_log,
+    panels,
+    picture_format,
+    prequential_accuracy,
+    read_log,
+    require_matplotlib,
+    save_figure,
+)
 
 __all__ = [
     "PALETTE",
     "accuracy_curves",
     "confusion",
     "evaluation",
-    "expert_weights",
+    "expert_weight_areas",
     "learning_log",
     "panels",
     "picture_format",
@@ -24,5 +33,5 @@ __all__ = [
     "read_log",
     "reliability",
     "require_matplotlib",
-    "save",
+    "save_figure",
 ]

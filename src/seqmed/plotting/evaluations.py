@@ -11,12 +11,13 @@ from seqmed.numeric.arrays import Array
 from seqmed.plotting.figures import (
     PALETTE,
     PANEL,
+    Record,
     curve_style,
     legend_below,
     legend_right,
     new_figure,
+    prequential_accuracy,
 )
-from seqmed.plotting.logs import Record, prequential_accuracy
 from seqmed.selection.measures import BINS, Measures, wilson_interval
 
 if TYPE_CHECKING:

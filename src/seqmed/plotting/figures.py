@@ -1,12 +1,19 @@
-"""Figures: their colours, curves and legends, and the files they are saved to."""
+"""Figures: their colours, curves, legends, files, and the figure of a log of `seqmed learn`."""
 
 from __future__ import annotations
 
 import io
+import json
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from seqmed.model_file.files import write_output
+from seqmed.numeric.arrays import Array
+from seqmed.selection.measures import wilson_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +29,18 @@ PANEL = (4.6, 4.2)
 FORMATS = ("png", "svg", "pdf")
 # Metadata that leave the time of saving out of a file.
 UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+# Areas have colours that no curve above them has.
+AREAS = (PALETTE[6], PALETTE[5], PALETTE[2], PALETTE[3])
+# Labels in the moving mean of the prequential accuracy.
+MOVING_LABELS = 100
+# Smallest distance of two changes whose rows are written, as a fraction of the stream.
+NAMED_CHANGES = 0.03
+
+Record = Mapping[str, Any]
+"""A line of the log of `seqmed learn`."""
+MEMBERS = (
+    "batch", "rows", "labeled", "scored", "correct", "accuracy_so_far", "rows_so_far",
+)  # fmt: skip
 
 
 def require_matplotlib() -> None:
@@ -52,7 +71,7 @@ def panels(number: int, size: tuple[float, float] = PANEL) -> tuple[Figure, list
     return figure, [figure.add_subplot(1, number, place + 1) for place in range(number)]
 
 
-def save(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure in the format of the file name; the same figure gives the same file."""
     import matplotlib
 
@@ -92,3 +111,149 @@ def legend_right(axes: Axes, **options: Any) -> None:
     """Draw the legend to the right of the axes."""
     place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
     axes.legend(**place, frameon=False, fontsize="small", **options)
+
+
+# -- the log of `seqmed learn` ---------------------------------------------------------------------
+
+
+def learning_log(log: str | os.PathLike[str] | Sequence[Record]) -> Figure:
+    """Draw the log of `seqmed learn`: prequential accuracy, changes, and weights of the experts.
+
+    Parameters
+    ----------
+    log : path of a log, or its records.
+
+    Returns
+    -------
+    figure : the figure; ``figure.savefig("learning.png")`` saves it. The weights are left out if
+        the log has none.
+    """
+    require_matplotlib()
+    records = read_log(log) if isinstance(log, str | os.PathLike) else log
+    if not records:
+        raise ValueError("the log has no batches, expected at least one: learn some rows first.")
+    mixed = "expert_weights" in records[-1]
+    figure = new_figure(7.2, 5.2 if mixed else 3.6)
+    if mixed:
+        top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
+        expert_weight_areas(bottom, records)
+    else:
+        top = bottom = figure.subplots()
+    prequential_accuracy(top, records)
+    bottom.set_xlabel("row of the stream")
+    bottom.xaxis.set_major_formatter("{x:,.0f}")
+    bottom.locator_params(axis="x", nbins=6)
+    return figure
+
+
+def read_log(path: str | os.PathLike[str]) -> list[Record]:
+    """Return the records of a log of `seqmed learn`, one per batch.
+
+    A last line without a line end is incomplete and left out.
+    """
+    records: list[Record] = []
+    with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith("\n"):
+                break
+            try:
+                record = json.loads(line)
+                batch, *_ = (record[name] for name in MEMBERS)
+            except (ValueError, TypeError, KeyError):
+                raise ValueError(
+                    f"{path}, line {number} is not a record of a batch: choose a file that was "
+                    "written by seqmed learn --log."
+                ) from None
+            if records and batch <= records[-1]["batch"]:
+                raise ValueError(
+                    f"{path}, line {number}: batch {batch} follows batch {records[-1]['batch']}, "
+                    "expected the batches of one model: use one log for every model."
+                )
+            records.append(record)
+    return records
+
+
+def prequential_accuracy(axes: Axes, records: Sequence[Record], *, outside: bool = True) -> Axes:
+    """Draw the prequential accuracy over the rows of a stream, and the changes of the concept.
+
+    The band is the 95 % interval of the mean so far.
+
+    Parameters
+    ----------
+    axes : where to draw.
+    records : records of a log. The accuracy of the last `MOVING_LABELS` labels assumes that the
+        errors of a batch are evenly distributed over its labels.
+    outside : whether the legend is to the right of the axes.
+    """
+    rows = column(records, "rows_so_far")
+    scored, correct = (np.cumsum(column(records, name)) for name in ("scored", "correct"))
+    size = np.minimum(scored, MOVING_LABELS)
+    before = np.interp(scored - size, np.append(0, scored), np.append(0, correct))
+    known = size > 0
+    moving = (correct - before)[known] / size[known]
+    mean = column(records, "accuracy_so_far")[known]
+    curves = {f"last {MOVING_LABELS} labels": moving, "mean so far": mean}
+    for place, (label, values) in enumerate(curves.items()):
+        axes.plot(
+            rows[known], values, **curve_style(place), label=label, linewidth=1.6,
+            markevery=max(1, known.sum() // 8), clip_on=False,
+        )  # fmt: skip
+    pairs = zip(correct[known], scored[known], strict=True)
+    band = np.array([wilson_interval(int(hits), int(total)) for hits, total in pairs])
+    if band.size:
+        axes.fill_between(
+            rows[known], band[:, 0], band[:, 1], color=PALETTE[1], alpha=0.18, linewidth=0,
+            label="its 95 % interval",
+        )  # fmt: skip
+    draw_changes(axes, records)
+    axes.set(ylabel="prequential accuracy", xlim=(rows[0] - records[0]["rows"], rows[-1]))
+    axes.grid(alpha=0.3, linewidth=0.6)
+    if outside:
+        legend_right(axes)
+    else:
+        legend_below(axes)
+    return axes
+
+
+def draw_changes(axes: Axes, records: Sequence[Record]) -> None:
+    """Mark changes of the concept, from their estimated rows to the batches that show them."""
+    rows, labeled = column(records, "rows_so_far"), np.cumsum(column(records, "labeled"))
+    start = rows[0] - records[0]["rows"]
+    found = [place for place, record in enumerate(records) if "labels_since_change" in record]
+    since = np.array([records[place]["labels_since_change"] for place in found])
+    changes = np.interp(labeled[found] - since, np.append(0, labeled), np.append(start, rows))
+    named: list[float] = []
+    for change, place in zip(changes, found, strict=True):
+        line, band = (None, None) if named else ("change of the concept", "until it is detected")
+        axes.axvline(change, color="black", linewidth=1.2, linestyle=":", label=line, zorder=1)
+        axes.axvspan(change, rows[place], color="0.85", linewidth=0, label=band, zorder=0)
+        if not named or change - named[-1] >= NAMED_CHANGES * (rows[-1] - start):
+            named.append(change)
+    top = axes.secondary_xaxis("top")
+    top.set_xticks(named, [f"row {round(each):,}" for each in named])
+    top.tick_params(labelsize="small", rotation=90 if len(named) > 5 else 0)
+
+
+def expert_weight_areas(axes: Axes, records: Sequence[Record]) -> Axes:
+    """Draw the weights of the experts after every batch, stacked, over the rows of a stream.
+
+    Parameters
+    ----------
+    axes : where to draw.
+    records : records of a log of `SeqGraphMED`.
+    """
+    rows = column(records, "rows_so_far")
+    names = list(records[-1]["expert_weights"])
+    weights = np.array([[each["expert_weights"][name] for each in records] for name in names])
+    axes.stackplot(
+        np.append(rows[0] - records[0]["rows"], rows), np.column_stack([weights[:, 0], weights]),
+        labels=names, colors=AREAS, step="pre", edgecolor="white", linewidth=0.6,
+    )  # fmt: skip
+    axes.set(ylim=(0, 1), yticks=(0, 0.5, 1), ylabel="weight of expert")
+    legend_right(axes, reverse=True)
+    return axes
+
+
+def column(records: Sequence[Record], name: str) -> Array:
+    """Return one member of all records; NaN for null."""
+    return np.array([record[name] for record in records], dtype=float)

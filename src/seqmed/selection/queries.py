@@ -48,7 +48,7 @@ from scipy.special import ndtr
 from sklearn.pipeline import Pipeline
 
 from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
-from seqmed.kernels.protocol import check_overflow
+from seqmed.kernels.interface import check_overflow
 from seqmed.numeric.arrays import Array, Indices, Points, distinct_rows, take_rows
 from seqmed.numeric.threads import threads_for
 from seqmed.uncertainty import (
@@ -108,8 +108,7 @@ def query(model: Any, X: MatrixLike, n: int) -> Indices:
 
     Examples
     --------
-    >>> from seqmed import SeqMED
-    >>> from seqmed.active import query
+    >>> from seqmed import SeqMED, query
     >>> model = SeqMED().fit([[0.0], [1.0]], [0, 1])
     >>> query(model, [[0.0], [0.45], [0.5], [1.0]], 1)
     array([2])
@@ -162,8 +161,7 @@ def expected_regret(model: Any, X: MatrixLike) -> Array | None:
 
     Examples
     --------
-    >>> from seqmed import SeqMED
-    >>> from seqmed.active import expected_regret
+    >>> from seqmed import SeqMED, expected_regret
     >>> model = SeqMED().fit([[0.0], [1.0]], [0, 1])
     >>> expected_regret(model, [[0.0], [0.5], [1.0]]).round(3)
     array([0.   , 0.347, 0.   ])

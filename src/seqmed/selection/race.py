@@ -118,7 +118,7 @@ class Record:
         return replace(self, dropped=tuple(dropped))
 
 
-def empty_record(n_candidates: int) -> Record:
+def empty_race(n_candidates: int) -> Record:
     """Return the record before the first label."""
     nothing = np.zeros(n_candidates)
     return Record(

@@ -31,7 +31,7 @@ from seqmed.numeric.arrays import Array
 from seqmed.selection.race import (
     Record,
     can_predict,
-    empty_record,
+    empty_race,
     labels_of,
     make_candidates,
     row_weights,
@@ -130,7 +130,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     >>> from sklearn.datasets import load_iris
     >>> from seqmed import PrequentialSearch, SeqMED
     >>> X, y = load_iris(return_X_y=True)
-    >>> search = PrequentialSearch(SeqMED(), {"C": [1.5, 10.0], "gamma": ["scale", 10.0]})
+    >>> search = PrequentialSearch(SeqMED(), {"C": [10.0, 100.0], "gamma": ["scale", 10.0]})
     >>> for start in range(5):
     ...     search = search.partial_fit(X[start::6], y[start::6])
     >>> search.best_params_["gamma"]
@@ -269,7 +269,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         else:
             begun, n_batches = self._settings(), 0
             candidates = self._begin(begun["param_grid"])
-            record = empty_record(len(candidates))
+            record = empty_race(len(candidates))
         given = {"classes": classes, "sample_weight": sample_weight, **parameters}
         given = {name: value for name, value in given.items() if value is not None}
         learned = list(candidates)

@@ -10,19 +10,19 @@ from seqmed.numeric.arrays import Mask
 
 
 def solve(problem: DualProblem, **options: Any) -> DualSolution:
-    """Solve with the compiled pairwise solver; see `seqmed.margin.dual.smo.solve`."""
+    """Solve with the compiled pairwise solver; see `seqmed.margin.dual.smo.solve_pairwise`."""
     from seqmed.margin.dual import (
         smo,  # numba is imported by the first solve, not by `import seqmed`
     )
 
-    return smo.solve(problem, **options)
+    return smo.solve_pairwise(problem, **options)
 
 
 def solve_from(problem: DualProblem, rows: Mask, block: Block, **options: Any) -> DualSolution:
-    """Solve, starting with some of the points; see `seqmed.margin.dual.screening.solve_from`."""
+    """Solve, starting with some points; see `seqmed.margin.dual.screening.solve_screened`."""
     from seqmed.margin.dual import screening
 
-    return screening.solve_from(problem, rows, block, **options)
+    return screening.solve_screened(problem, rows, block, **options)
 
 
 __all__ = [

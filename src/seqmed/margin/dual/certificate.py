@@ -162,7 +162,7 @@ def duality_gap(problem: DualProblem, multipliers: Array, errors: Array, bias: f
     return float(np.maximum(terms, 0.0).sum()) + residue
 
 
-def dual_objective(problem: DualProblem, multipliers: Array, errors: Array) -> float:
+def objective_value(problem: DualProblem, multipliers: Array, errors: Array) -> float:
     """Return the value of the dual at ``multipliers``, (n,)."""
     coefficients = problem.signs * multipliers
     linear = problem.signs - problem.prior_scores
@@ -199,7 +199,7 @@ def certify(
         multipliers=multipliers,
         bias=bias,
         gap=duality_gap(problem, multipliers, residuals.errors, bias),
-        objective=dual_objective(problem, multipliers, residuals.errors),
+        objective=objective_value(problem, multipliers, residuals.errors),
         violation=max(residuals.violation, 0.0),
         status="converged" if residuals.violation <= tol else status,
         n_iter=n_iter,

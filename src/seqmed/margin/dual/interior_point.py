@@ -39,7 +39,7 @@ STEP_TO_BOUNDARY = 0.995
 FIRST_DISTANCE = 1e-3
 
 
-def solve(problem: DualProblem, start: Array, tol: float) -> DualSolution | None:
+def solve_by_newton(problem: DualProblem, start: Array, tol: float) -> DualSolution | None:
     """Return the solution with the smallest duality gap found; None if the problem is too large.
 
     ``start`` are multipliers (n,) within their bounds. The solve ends at a KKT violation of

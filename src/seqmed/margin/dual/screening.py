@@ -42,7 +42,7 @@ LONGEST_STALL = 30
 LARGEST_IN_DOUBLE = 4000
 
 
-def solve_from(
+def solve_screened(
     problem: DualProblem,
     rows: Mask,
     block: Block,
@@ -60,7 +60,7 @@ def solve_from(
     rows : (n,) mask of the points to start with.
     block : function of a mask (n,). It returns the indices (m,) of these points, in any order, and
         their covariances (m, m) in single or double precision.
-    start, tol, max_iter, previous_bias : as in `seqmed.margin.dual.smo.solve`.
+    start, tol, max_iter, previous_bias : as in `seqmed.margin.dual.smo.solve_pairwise`.
     """
     allowed = max(10_000_000, 100 * rows.size) if max_iter < 0 else max_iter
     multipliers, used, status = start.copy(), 0, "rounding"
@@ -97,7 +97,7 @@ def solve_from(
             patience = 0
     if violation > tol and status == "rounding" and rows.size <= LARGEST_IN_DOUBLE:
         every = replace(problem, gram=problem.gram[np.arange(rows.size)])
-        solution = smo.solve(
+        solution = smo.solve_pairwise(
             every,
             tol=tol,
             max_iter=allowed - used,

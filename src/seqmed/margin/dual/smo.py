@@ -75,7 +75,7 @@ class ActiveSet(NamedTuple):
     rows: RowCache
 
 
-def solve(
+def solve_pairwise(
     problem: DualProblem,
     *,
     tol: float = 1e-3,
@@ -132,7 +132,7 @@ def solve(
         if used >= pause:
             now, pause = certified(multipliers), used + many_steps(n)
             if best is None:
-                newton = interior_point.solve(problem, multipliers, tol)
+                newton = interior_point.solve_by_newton(problem, multipliers, tol)
                 if newton is not None and newton.gap < now.gap:
                     best, used = newton, used + newton.n_iter
                     if newton.status == "converged":

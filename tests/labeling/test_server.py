@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
-from seqmed.labeling import background, guard
-from seqmed.labeling.guard import Bucket, Guard
+from seqmed.labeling import learner
+from seqmed.labeling.app import LARGEST_BODY
 from seqmed.labeling.ledger import Ledger
 from seqmed.labeling.log import LabelLog
+from seqmed.labeling.server import Bucket, Guard
 from tests.support.labeling import Site, clouds, new_model, replayed
 from tests.support.state import state_bits
 
@@ -273,7 +274,7 @@ def test_requests_that_the_browser_marks_as_cross_site_are_refused(site):
 
 def test_requests_that_are_too_large_are_refused(site):
     ada = site.person()
-    large = answer_of(ada, label="x" * guard.LARGEST_BODY)
+    large = answer_of(ada, label="x" * LARGEST_BODY)
     assert refused(site, "POST", "act", large) == 413
     long = {"Content-Length": "9" * 5000}
     assert site.request("POST", "act", raw=b"{}", headers=long)[0] == 400  # by the server itself
@@ -426,7 +427,7 @@ def test_a_learner_that_fails_is_reported_and_labels_are_still_saved(tmp_path, m
 
 
 def test_a_full_disk_stops_the_saves_only_while_it_is_full(tmp_path, monkeypatch):
-    monkeypatch.setattr(background, "PAUSE", 0.0)
+    monkeypatch.setattr(learner, "PAUSE", 0.0)
     full, saved = [True], []
 
     def save(learner):

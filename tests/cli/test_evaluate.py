@@ -11,7 +11,7 @@ from sklearn import metrics
 
 import seqmed as library
 from seqmed.cli import evaluate, terminal
-from seqmed.cli.errors import CommandError
+from seqmed.cli.terminal import CommandError
 from tests.support.command import LEARN, make_rows, seqmed
 
 NAMES = ("a:b", "x=1")

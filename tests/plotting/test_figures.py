@@ -246,5 +246,5 @@ def test_a_figure_gives_the_same_file_at_any_time(tmp_path, monkeypatch, kind):
     for moment in ("1000000000", "1500000000"):  # matplotlib takes the time from here
         monkeypatch.setenv("SOURCE_DATE_EPOCH", moment)
         paths.append(tmp_path / f"{moment}.{kind}")
-        plotting.save(plotting.learning_log(records([3, 4], size=10)), paths[-1])
+        plotting.save_figure(plotting.learning_log(records([3, 4], size=10)), paths[-1])
     assert paths[0].read_bytes() == paths[1].read_bytes()

@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import SGDClassifier
 
 from seqmed import SeqGraphMED, SeqMED
-from seqmed.adapters.mini_batches import MiniBatches
+from seqmed.adapters.row_by_row import MiniBatches
 
 N_FEATURES = 3
 

@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from seqmed.labeling import measures
-from seqmed.labeling.events import Event
-from seqmed.labeling.ledger import Ledger
-from seqmed.labeling.measures import Outcome
+from seqmed.labeling.ledger import (
+    Ledger,
+    Outcome,
+    accuracy_of,
+    agreements,
+    cohen_kappa,
+    outcomes,
+)
+from seqmed.labeling.log import Event
+from seqmed.labeling.page import POINTS, moving_means, stopping_hint
 
 DIGEST = "r0123456789abcdef"
 
@@ -24,7 +30,7 @@ def test_the_interval_covers_the_mean_accuracy_of_models_that_improve():
     for _ in range(1000):
         chances = np.linspace(0.5, 0.95, 40)
         hits = generator.random(40) < chances
-        found = measures.accuracy([Outcome(n, hit) for n, hit in enumerate(hits.tolist())])
+        found = accuracy_of([Outcome(n, hit) for n, hit in enumerate(hits.tolist())])
         covered += found.low <= chances.mean() <= found.high
     assert covered >= 950
 
@@ -43,19 +49,19 @@ def test_outcomes_follow_the_current_labels():
         label(7, "Bo", "y"),  # disputed
     ]
     ledger = Ledger(events)
-    found = measures.outcomes(ledger, ledger.checks)
+    found = outcomes(ledger, ledger.checks)
     assert found == [Outcome(1, True), Outcome(2, False), Outcome(5, False)]
-    assert measures.outcomes(ledger, ledger.queried) == [Outcome(4, True)]
-    result = measures.accuracy(found)
+    assert outcomes(ledger, ledger.queried) == [Outcome(4, True)]
+    result = accuracy_of(found)
     assert (result.correct, result.n) == (1, 3)
-    assert measures.accuracy([]).value is None
+    assert accuracy_of([]).value is None
 
 
 def test_the_accuracy_is_that_of_the_latest_checks():
     found = [Outcome(n, n > 50) for n in range(1, 151)]
-    assert measures.accuracy(found).value == 1.0
-    means = measures.moving_means(found)
-    assert len(means) <= measures.POINTS
+    assert accuracy_of(found).value == 1.0
+    means = moving_means(found)
+    assert len(means) <= POINTS
     assert means[-1] == (150, 1.0)
     assert means[0][1] == 0.0
 
@@ -64,9 +70,9 @@ def test_kappa_is_that_of_scikit_learn():
     generator = np.random.default_rng(0)
     ours = generator.choice(list("abc"), 50)
     theirs = np.where(generator.random(50) < 0.7, ours, generator.choice(list("abc"), 50))
-    found = measures.cohen_kappa(list(zip(ours.tolist(), theirs.tolist(), strict=True)))
+    found = cohen_kappa(list(zip(ours.tolist(), theirs.tolist(), strict=True)))
     assert found == pytest.approx(cohen_kappa_score(ours, theirs))
-    assert measures.cohen_kappa([("a", "a"), ("a", "a")]) is None
+    assert cohen_kappa([("a", "a"), ("a", "a")]) is None
 
 
 def test_agreement_uses_the_first_labels():
@@ -78,7 +84,7 @@ def test_agreement_uses_the_first_labels():
         label(2, "Bo"),
         label(3),
     ]
-    (found,) = measures.agreements(Ledger(events))
+    (found,) = agreements(Ledger(events))
     assert (found.people, found.n, found.agreement) == (("Ada", "Bo"), 2, 0.5)
 
 
@@ -95,4 +101,4 @@ def test_agreement_uses_the_first_labels():
     ],
 )
 def test_the_stopping_hint(changes, expected):
-    assert measures.stopping_hint(changes, 10, 10).startswith(expected)
+    assert stopping_hint(changes, 10, 10).startswith(expected)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from seqmed.labeling.events import RowKey
+from seqmed.labeling.log import RowKey
 from seqmed.tables.cells import cell_text
 
 # Largest number of rows in the pool, and of bytes of their cells.
@@ -29,7 +29,7 @@ CHECK_SHARE = 0.2
 TEXT_LENGTH, MEASURED = 40, 200
 
 
-class Rows(NamedTuple):
+class FileRows(NamedTuple):
     """Some rows of a file.
 
     Attributes
@@ -57,7 +57,7 @@ class Rows(NamedTuple):
 class RowSource(Protocol):
     """Files that can be read several times."""
 
-    def __iter__(self) -> Iterator[Rows]:
+    def __iter__(self) -> Iterator[FileRows]:
         """Yield all rows of all files, in order, in pieces of bounded size."""
 
 
@@ -113,7 +113,7 @@ class Pool:
             tables = [*tables, others.table.take(pa.array([order[key] for key in more]))]
             keys = [*keys, *more]
         self.lost = missing - set(moved.values())
-        self.table = joined(tables)
+        self.table = joined_tables(tables)
         self._where = [(key.file, key.row) for key in keys]
         self.keys = keys = [moved.get(key, key) for key in keys]
         self._places = {key: place for place, key in enumerate(keys)}
@@ -173,9 +173,9 @@ class Sample:
     @property
     def table(self) -> pa.Table:
         """All rows."""
-        return joined(self.parts)
+        return joined_tables(self.parts)
 
-    def add(self, rows: Rows, ranks: NDArray[np.float64], mask: NDArray[np.bool_]) -> None:
+    def add(self, rows: FileRows, ranks: NDArray[np.float64], mask: NDArray[np.bool_]) -> None:
         """Add the masked rows, and keep those of lowest rank."""
         chosen = np.flatnonzero(mask & (ranks < self._bound))
         if not chosen.size:
@@ -305,7 +305,7 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def joined(tables: Sequence[pa.Table]) -> pa.Table:
+def joined_tables(tables: Sequence[pa.Table]) -> pa.Table:
     """Return tables below each other; columns that one of them lacks are empty there."""
     if not tables:
         return pa.table({})

@@ -10,7 +10,7 @@ from tests.support.command import PATIENCE
 
 BEGINNING = """
 import os, signal, sys, threading, time, weakref
-from seqmed.cli.signals import end_by_exception
+from seqmed.cli.terminal import end_by_exception
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored if the tests run under nohup
 end_by_exception()
 thread, = (each for each in threading.enumerate() if each is not threading.main_thread())
@@ -39,7 +39,7 @@ time.sleep(1000)
 READING = """
 import io, pyarrow, select
 from pyarrow import csv
-from seqmed.cli.signals import keep_handlers
+from seqmed.cli.terminal import keep_handlers
 keep_handlers()
 arrived, writer = os.pipe()
 os.set_blocking(writer, False)

@@ -11,9 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqmed.labeling.events import Event, LabelingError, RowKey, checked_label, checked_name
 from seqmed.labeling.ledger import Ledger, current_labels
-from seqmed.labeling.log import LabelLog, from_json_lines, to_json_lines
+from seqmed.labeling.log import (
+    Event,
+    LabelingError,
+    LabelLog,
+    RowKey,
+    checked_label,
+    checked_name,
+    from_json_lines,
+    to_json_lines,
+)
 from seqmed.tables.cells import read_safe_cell, safe_cell
 
 TIME = "2026-01-01T00:00:00.000+00:00"

@@ -5,12 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from seqmed.labeling.dealer import IN_HAND, Dealer
-from seqmed.labeling.events import LABEL, RANDOM, SKIP, UNCERTAIN, UNDO, Event
+from seqmed.labeling.desk import IN_HAND, LEASE, MOST_SESSIONS, ConflictError, Dealer, Sessions
 from seqmed.labeling.ledger import Ledger
+from seqmed.labeling.log import LABEL, RANDOM, SKIP, UNCERTAIN, UNDO, Event
+from seqmed.labeling.pool import Pool
 from seqmed.labeling.queue import BLOCK, LENGTH, Card, round_at
-from seqmed.labeling.rows import Pool
-from seqmed.labeling.sessions import LEASE, MOST_SESSIONS, ConflictError, Sessions
 from tests.support.labeling import TableRows, clouds
 
 

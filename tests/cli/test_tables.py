@@ -231,7 +231,7 @@ def test_rows_of_equal_values_are_told_apart_by_their_ids(tmp_path, order):
         result = seqmed(tmp_path, *LATE)
         assert f"{len(part)} late label" in result.out, result.err
     labels = library.load(tmp_path / "model")
-    assert labels.named_steps["model"]._state.registry.counts.sum() == 40
+    assert labels.named_steps["model"]._state.counts.counts.sum() == 40
 
 
 @pytest.mark.parametrize("numbers", [False, True])

@@ -16,8 +16,8 @@ from pyarrow.csv import read_csv
 
 from seqmed import StreamPipeline
 from seqmed.cli import checkpoint, prequential
-from seqmed.cli.learn import learn
-from seqmed.cli.log import PendingLines
+from seqmed.cli.checkpoint import PendingLines
+from seqmed.cli.learn import learn_command
 from seqmed.cli.options import with_option_groups
 from tests.support.command import (
     LEARN,
@@ -151,14 +151,14 @@ class Saves:
 
     def __init__(self, monkeypatch, seconds):
         self.batches, self.seconds = [], seconds
-        save = checkpoint.save
+        save = checkpoint.save_checkpoint
 
         def slow(model, progress, path):
             self.batches.append(model[-1].n_batches_)
             save(model, progress, path)
             time.sleep(self.seconds)
 
-        monkeypatch.setattr(checkpoint, "save", slow)
+        monkeypatch.setattr(checkpoint, "save_checkpoint", slow)
 
 
 def learn_here(folder, data="rows.csv", **options):
@@ -166,7 +166,7 @@ def learn_here(folder, data="rows.csv", **options):
     given = {
         "label": "kind", "drop": ["id"], "batch_size": 20, "first_batch": 1, "log": folder / "log",
     }  # fmt: skip
-    command = with_option_groups(learn)
+    command = with_option_groups(learn_command)
     command(model=folder / "model", data=[folder / data], **{**given, **options})
 
 
@@ -193,7 +193,7 @@ def test_every_batch_of_a_pipe_is_saved(tmp_path):
     rows = make_rows(tmp_path / "rows.csv", 200)
     result = seqmed(tmp_path, *LEARN[:2], "-", *LEARN[3:], 20, stdin=rows, failing=7)
     assert (result.code, "No space left" in result.err) == (2, True)
-    assert checkpoint.load(tmp_path / "model")[0][-1].n_batches_ == 3
+    assert checkpoint.load_checkpoint(tmp_path / "model")[0][-1].n_batches_ == 3
 
 
 def test_what_was_learned_before_a_bad_row_is_saved(tmp_path, monkeypatch):
@@ -203,7 +203,7 @@ def test_what_was_learned_before_a_bad_row_is_saved(tmp_path, monkeypatch):
     saves = Saves(monkeypatch, 1.0)
     with pytest.raises(ValueError, match="oops"):
         learn_here(tmp_path)
-    pipeline, progress = checkpoint.load(tmp_path / "model")
+    pipeline, progress = checkpoint.load_checkpoint(tmp_path / "model")
     model = pipeline[-1]
     assert saves.batches == [1, model.n_batches_]
     assert progress.record.rows == 20 * model.n_batches_ >= 80

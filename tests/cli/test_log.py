@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqmed.cli.log import PendingLines, is_log
+from seqmed.cli.checkpoint import PendingLines, is_log
 
 BEFORE = '{"batch": 1}\n'
 LINES = '{"batch": 2}\n{"batch": 3}\n'

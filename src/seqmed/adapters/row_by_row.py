@@ -50,7 +50,7 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from seqmed.adapters.mini_batches import MiniBatches
+    >>> from seqmed.adapters.row_by_row import MiniBatches
     >>> rng = np.random.default_rng(0)
     >>> model = MiniBatches(batch_size=20)
     >>> for _ in range(50):
@@ -137,7 +137,7 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             model = self._model_to_fit()
             for start in range(0, learned, self.batch_size):
                 batch = slice(start, start + self.batch_size)
-                learn_batch(model, points[batch], labels[batch], declared)
+                learn_collected(model, points[batch], labels[batch], declared)
             state["estimator_"] = model
         self.__dict__.update(state)
         return self
@@ -167,7 +167,7 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """
         if hasattr(self, "_labels") and self._labels.size:
             model = self._model_to_fit()
-            learn_batch(model, self._points, self._labels, self._declared)
+            learn_collected(model, self._points, self._labels, self._declared)
             self.estimator_ = model
             self._points, self._labels = self._points[:0], self._labels[:0]
         return self
@@ -209,7 +209,7 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return np.asarray(self._fitted().predict_proba(np.asarray(X, dtype=np.float64)))
 
 
-def learn_batch(model: Any, points: Array, labels: Any, declared: Any) -> None:
+def learn_collected(model: Any, points: Array, labels: Any, declared: Any) -> None:
     """Learn one mini-batch; classes are declared in the first."""
     first = not hasattr(model, "classes_")
     options = {"classes": declared} if first and declared is not None else {}

@@ -14,7 +14,7 @@ from sklearn import metrics
 
 import seqmed as library
 from seqmed import plotting
-from seqmed.cli import checkpoint, learn_options, options, outputs, parameters, query, reading
+from seqmed.cli import checkpoint, learn, options, outputs, parameters, query
 from seqmed.selection.measures import wilson_interval
 from seqmed.streams import EncoderCheck, LabelColumn, Stream
 from seqmed.streams.inputs import FORMATS
@@ -105,7 +105,7 @@ def test_a_plot_shows_the_whole_log_after_a_resume(folder, estimator):
     (folder / "part.csv").write_text("".join(lines))
     result = seqmed(folder, *learn, "--log", "parts-log", "--plot", "parts.png")
     assert result.code == 0, result.err
-    plotting.save(plotting.learning_log(folder / "log"), folder / "whole.png")
+    plotting.save_figure(plotting.learning_log(folder / "log"), folder / "whole.png")
     assert (folder / "parts.png").read_bytes() == (folder / "whole.png").read_bytes()
 
 
@@ -361,7 +361,7 @@ def test_query_chooses_what_the_library_chooses(folder):
     found = [json.loads(line) for line in result.out.splitlines()]
     points, labels = points_of(folder / "rows.csv")
     free = np.flatnonzero(labels == "")
-    chosen = free[library.active.query(library.load(folder / "model"), points[free], 7)]
+    chosen = free[library.query(library.load(folder / "model"), points[free], 7)]
     assert [line["row"] for line in found] == (chosen + 1).tolist()
     assert [line["id"] for line in found] == [str(row) for row in chosen]
 
@@ -369,7 +369,7 @@ def test_query_chooses_what_the_library_chooses(folder):
 def test_query_of_more_rows_than_are_compared_at_once(folder):
     points, labels = points_of(folder / "rows.csv")
     model, free = library.load(folder / "model")[-1], np.flatnonzero(labels == "")
-    regrets = library.active.expected_regret(model, points[free])
+    regrets = library.expected_regret(model, points[free])
     shortlist = query.Shortlist(model, 20)
     for start in range(0, free.size, 30):
         rows = free[start : start + 30]
@@ -446,10 +446,10 @@ def test_columns_between_commas():
 
 
 def test_choices_are_those_of_the_library():
-    assert get_args(reading.Format) == FORMATS
+    assert get_args(options.InputFormat) == FORMATS
     assert get_args(options.OutputFormat) == tuple(outputs.WRITERS)
-    assert get_args(learn_options.LabelType) == LABEL_TYPES
-    assert get_args(learn_options.Estimator) == tuple(parameters.ESTIMATORS)
+    assert get_args(learn.LabelType) == LABEL_TYPES
+    assert get_args(learn.Estimator) == tuple(parameters.ESTIMATORS)
 
 
 def test_parameters_reach_the_margin_and_the_mixture(tmp_path):
@@ -489,7 +489,7 @@ def test_parameters_reach_the_margin_and_the_mixture(tmp_path):
 
 @default_model
 def test_the_rows_of_a_model_are_read_in_python(folder):
-    pipeline, progress = checkpoint.load(folder / "model")
+    pipeline, progress = checkpoint.load_checkpoint(folder / "model")
     check = EncoderCheck(lambda: pipeline[0])
     (batch,) = Stream(folder / "holdout.csv", label=progress.label, check=check)
     assert batch.table.column_names == ["a", "b", "c"]

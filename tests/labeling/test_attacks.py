@@ -13,7 +13,7 @@ import socket
 import numpy as np
 import pytest
 
-from seqmed.labeling import guard
+from seqmed.labeling import server
 from tests.support.labeling import Site, clouds
 
 ATTACKED = 300
@@ -51,8 +51,8 @@ BODIES = (
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    monkeypatch.setattr(guard, "ALL", (1e9, 1e9))
-    monkeypatch.setattr(guard, "CHANGES", (1e9, 1e9))
+    monkeypatch.setattr(server, "ALL", (1e9, 1e9))
+    monkeypatch.setattr(server, "CHANGES", (1e9, 1e9))
     with Site(tmp_path, TABLE) as made:
         yield made
 
