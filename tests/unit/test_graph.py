@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from seqmed import SeqLapMED
-from seqmed.kernels import RBF, FromFunction, Linear, Precomputed, TfIdf, protocol
+from seqmed.kernels import RBF, FromFunction, Linear, Precomputed, TfIdf, interface
 from seqmed.margin import laplacian
 from seqmed.margin.laplacian import (
     GraphParameters,
@@ -255,7 +255,7 @@ def test_neighbours_by_kernel_do_not_depend_on_the_blocks(values, monkeypatch):
     expected = np.diag(gram)[:, None] + np.diag(gram) - 2 * gram
     np.fill_diagonal(expected, np.inf)
     order = np.argsort(expected, axis=1)[:, :4]
-    monkeypatch.setattr(protocol, "BLOCK_VALUES", values)
+    monkeypatch.setattr(interface, "BLOCK_VALUES", values)
     found = find_neighbours(kernel, points, 4)
     assert np.array_equal(found.indices, order)
     lengths = np.take_along_axis(expected, order, axis=1)
@@ -358,7 +358,7 @@ def test_auto_width_is_a_quarter_of_the_mean_squared_length():
 def test_auto_width_is_frozen_on_the_first_batch():
     first, later = vectors(30, seed=20), 4.0 * vectors(30, seed=21)
     labels = np.where(np.arange(30) < 10, np.arange(30) % 2, -1)
-    options = {"n_neighbors": 5, "beta": 0.5, "laplacian": "normalized", "tol": 1e-10}
+    options = {"n_neighbors": 5, "beta": 0.5, "tol": 1e-10}
     automatic = SeqLapMED(**options)
     automatic.partial_fit(first, labels)
     expected = naive.auto_heat_width(naive.squared_distances(first), 5)
@@ -375,7 +375,7 @@ def test_auto_width_is_frozen_on_the_first_batch():
 
 def test_auto_width_is_measured_on_the_first_batch_with_distances():
     first, later = np.ones((4, 3)), vectors(30, seed=23)
-    model = SeqLapMED(n_neighbors=5, laplacian="normalized")
+    model = SeqLapMED(n_neighbors=5)
     model.partial_fit(first, [-1, -1, -1, -1])
     assert model.posterior_.graph_parameters.heat_width is None
     model.partial_fit(later, np.arange(30) % 2)

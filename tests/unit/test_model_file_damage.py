@@ -366,7 +366,7 @@ def document(nodes=None, extra=None, extra_nodes=(), **members):
     """Return the document of a file that holds a model that has learned nothing."""
     nodes = [estimator("SeqMED")] if nodes is None else nodes
     return {
-        "format": 1,
+        "format": 2,
         "library": "0.1.0",
         "about": {"classes": None, "n_features": None, "n_batches": None},
         "model": {"nodes": list(nodes), "value": {"node": len(nodes) - 1}},
