@@ -18,9 +18,9 @@ from seqmed.kernels import (
     Polynomial,
     Precomputed,
     TfIdf,
+    interface,
     linear_weights,
     make_kernel,
-    protocol,
 )
 from seqmed.kernels.counts import check_counts
 from seqmed.kernels.gaussians import NARROW
@@ -642,7 +642,7 @@ def test_a_matrix_that_is_computed_row_by_row(sparse, monkeypatch):
     held = RBF(0.3)(rows, rows)
     some = np.array([7, 0, 31])
     coefficients = np.where(np.arange(40) % 3 == 0, np.linspace(-1.0, 2.0, 40), 0.0)
-    monkeypatch.setattr(protocol, "BLOCK_VALUES", 50)
+    monkeypatch.setattr(interface, "BLOCK_VALUES", 50)
     assert gram[some] == pytest.approx(held[some], abs=ROUNDING)
     assert gram @ coefficients == pytest.approx(held @ coefficients, abs=ROUNDING)
     assert (gram @ np.zeros(40) == 0).all()
