@@ -233,7 +233,7 @@ def assert_failing_solver_leaves_no_trace(case, failure, monkeypatch):
     for name in ("solve", "solve_from"):
         monkeypatch.setattr(dual, name, made_to_fail(getattr(dual, name)))
     if case.of_graph:  # the second of all solves, of whichever expert
-        monkeypatch.setattr(propagation, "solve", made_to_fail(propagation.solve))
+        monkeypatch.setattr(propagation, "solve_system", made_to_fail(propagation.solve_system))
         if case.estimator is GraphPropagation:  # which has one only
             calls.append(None)
     with pytest.raises(failure):
