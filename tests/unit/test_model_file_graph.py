@@ -346,7 +346,7 @@ REFUSED = {
     "a classifier of another library": (
         SeqGraphMED(SGDClassifier(random_state=0)),
         r"SeqGraphMED.estimator is SGDClassifier\(.*cannot be saved in a model file. Expected "
-        "SeqMED or SeqLapMED: use one of these as the estimator",
+        "SeqMED or SeqLapMED: use one of these",
     ),
     "one that is set later": (
         SeqGraphMED(random_state=0).partial_fit(*batch(0)).set_params(estimator=GaussianNB()),
