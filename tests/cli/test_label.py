@@ -403,7 +403,7 @@ def test_imported_labels_belong_to_rows(months):
     assert {(MONTHS[0], row): label for _, row, label in found} == {
         place: note.split()[1] for place, note in notes.items() if place[0] == MONTHS[0]
     }
-    # labels of both people are labels of the same row
+    # both people label the same row
     text = (folder / "all.jsonl").read_text().replace('"Ada"', '"Bo"')
     (here / "bo.jsonl").write_text(text)
     result = seqmed(here, "label", "model", *data, "--import", "bo.jsonl", "--replay")

@@ -41,7 +41,7 @@ MOST_STEPS, MOST_ITERATIONS = 500_000, 2_000
 # Largest difference of a prediction between alone and beside other rows, relative to its size; and
 # of a decision value, relative to the sum of |term| over its terms: these may cancel, and products
 # of matrices round their sums differently beside other rows.
-COMPANY, OF_TERMS = 1e-9, 8 * float(np.finfo(float).eps)
+COMPANY, OF_TERMS = 1e-9, float(np.finfo(float).eps)
 PREDICTIONS = ("decision_function", "predict_proba", "decision_std")
 CLASSES = {
     "integers": np.array([0, 1, 2, 3]),

@@ -365,7 +365,7 @@ def summed_size(state: MarginState, points: Points) -> float:
 
 
 def settings_of(parameters: MarginParameters, labeled_weight: float, weight: float) -> Settings:
-    """Return the settings of an update with these total weights of labeled and of all rows."""
+    """Return the settings of an update, given the weights of its labeled rows and of all rows."""
     C, beta = penalties(parameters, labeled_weight, weight)
     return Settings(
         C=C,

@@ -157,7 +157,7 @@ def begin(
     parameters: MarginParameters,
     margin_seed: int,
 ) -> MixtureState:
-    """Return the state before the first batch, ``rows``, whose columns are scaled already."""
+    """Return the state before the first batch ``rows``; its columns are already scaled."""
     margin = margin_state.begin(parameters, rows, margin_seed, calibrated=False)
     refitted = tuple(make() for make in REFITTED)
     record = empty_record(len(refitted))

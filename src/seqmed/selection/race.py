@@ -1,4 +1,4 @@
-"""The candidates of a search: their making, their record, and the removal of inferior ones.
+"""Candidates of a search: how they are made, scored and dropped.
 
 All candidates predict the same rows. Two of them are compared on the rows that only one of them
 predicts correctly.

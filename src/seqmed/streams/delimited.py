@@ -248,7 +248,7 @@ class Records:
         return fields, None
 
     def _read_at_once(self, raw: bytes, ends: NDArray[np.int64], kind: Any) -> Any:
-        """Return records as a table; None if pyarrow would read them unlike `Grammar`.
+        """Return records as a table; None if pyarrow would read them differently.
 
         Parameters
         ----------
