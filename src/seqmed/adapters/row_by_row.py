@@ -13,9 +13,10 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_consistent_length
 
+from seqmed.estimators.base import copy_to_fit
 from seqmed.estimators.labels import as_objects
 from seqmed.estimators.seqgraphmed import SeqGraphMED
-from seqmed.estimators.validation import MatrixLike, copy_to_fit, refuse_plain_pipeline
+from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
 from seqmed.numeric.arrays import Array
 
 

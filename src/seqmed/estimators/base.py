@@ -1,18 +1,22 @@
-"""The methods of every classifier: fit, partial_fit, retract, predict and score."""
+"""The base class of every classifier: fit, partial_fit, retract, predict and score."""
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from functools import cache
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils import _safe_indexing, check_random_state, indexable
+from sklearn.utils._param_validation import make_constraint
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
@@ -20,23 +24,39 @@ from sklearn.utils.validation import (
 )
 
 from seqmed.classes import UNLABELED
-from seqmed.estimators.batch_validation import BatchValidator, ClassifiedRows, Started
 from seqmed.estimators.labels import are_plus_one, find
 from seqmed.estimators.validation import (
+    ClassifiedRows,
     MatrixLike,
     checked_rows,
-    generators_kept,
+    codes_to_retract,
     in_format,
-    rows_of_weight,
-    snapshot,
+    read_labels,
+    validated_batch,
 )
 from seqmed.late_rows import KeptLabels, LateLabels, are_identified
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, take_rows
 from seqmed.numeric.callers import callers_level
+from seqmed.rows import Rows
 from seqmed.uncertainty import Uncertainty
 
+Estimator = TypeVar("Estimator")
 
-class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
+
+class Started(NamedTuple):
+    """What the first batch of a stream determines.
+
+    Attributes
+    ----------
+    sparse : whether the rows are sparse.
+    fixed : parameters that may not change any more, with their values.
+    """
+
+    sparse: bool
+    fixed: dict[str, Any]
+
+
+class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     """A classifier that learns a stream batch by batch.
 
     Labels become class numbers here. The learner below knows these numbers only; its state is one
@@ -44,6 +64,14 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
     replaces the state and the classes together. Every method reads a snapshot.
     """
 
+    # Parameters that may not change between two batches.
+    _fixed_parameters: tuple[str, ...] = ()
+    # Whether unlabeled rows are learned from. If not, -1 may be a class even if it is the marker.
+    _semi_supervised = True
+    # Whether -1 marked unlabeled rows while no class but +1 was known: it may have been a class.
+    _minus_one_seen = False
+    unlabeled: Any
+    random_state: Any
     classes_: NDArray[Any]
     n_features_in_: int
     n_batches_: int
@@ -82,12 +110,11 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         ValueError
             If a parameter, X or y is invalid. The classifier is then unchanged.
         """
-        self._check_parameters(None)
-        model = snapshot(self)
-        batch = model._validate_batch(X, y, None, sample_weight, None, alone=True)
-        model._check_labels(batch.rows, alone=True, new_points=True)
+        self._check_parameters()
+        model = unfitted(self)
+        batch = validated_batch(model, X, y, None, sample_weight, alone=True, new_points=True)
         with generators_kept(self):
-            model._learn_all(batch)
+            model._learn(batch, model._fit_batch(batch.rows.weights.size), new_points=True)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
 
@@ -135,25 +162,63 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         ValueError
             If a parameter, X or y is invalid. The classifier is then unchanged.
         """
-        model, before = snapshot(self), getattr(self, "_started", None)
-        model._check_parameters(before)
+        model = snapshot(self)
+        model._check_parameters()
+        model._check_unchanged()
         model._check_kernel("partial_fit")
         model._check_new_points(new_points)
-        batch = model._validate_batch(X, y, classes, sample_weight, before)
-        model._check_labels(batch.rows, alone=False, new_points=new_points)
+        batch = validated_batch(
+            model, X, y, classes, sample_weight, alone=False, new_points=new_points
+        )
         late = None
         if not new_points and not are_identified():
-            batch, late = model._late_rows(batch, sample_weight)
+            batch, late = model._late_rows(batch)
         if late is None or late.n_found + late.n_not_found:
             with generators_kept(self):
-                model._learn_batch(batch, getattr(model, "_state", None), new_points=new_points)
+                model._learn(batch, None, new_points=new_points)
         model.update_info_ = model.update_info_._replace(late_labels=late)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
 
-    def _late_rows(
-        self, batch: ClassifiedRows, sample_weight: ArrayLike | None
-    ) -> tuple[ClassifiedRows, LateLabels]:
+    def _check_new_points(self, new_points: bool) -> None:
+        if not isinstance(new_points, bool | np.bool_):
+            raise ValueError(
+                f"partial_fit got new_points={new_points!r}, expected True or False: pass False "
+                "for labels of rows that were learned before."
+            )
+        if not new_points and getattr(self, "_state", None) is None:
+            raise ValueError(
+                "partial_fit got new_points=False in its first call, expected rows that were "
+                "learned before: learn the rows first, with the labels available."
+            )
+
+    def _learn(self, batch: ClassifiedRows, size: int | None, *, new_points: bool) -> None:
+        """Learn a batch, or late labels if its points are not new.
+
+        The rows are learned in random order, ``size`` at a time, or all together with None.
+        """
+        if not hasattr(self, "_started"):
+            self._started = Started(sp.issparse(batch.rows.points), self._fixed())
+        rows, state, n_rows = batch.rows, getattr(self, "_state", None), batch.rows.weights.size
+        seed = self._drawn_seed() if state is None else 0
+        order = None if size is None else np.random.default_rng(seed).permutation(n_rows)
+        info = None
+        for start in range(0, n_rows, size or n_rows):
+            part = rows if order is None else rows.take(order[start : start + size])
+            if state is None:
+                state = self._begin(part, seed)
+            if not start:
+                state = self._with_classes(state, batch.places, batch.declared)
+            new_batch = new_points and not start
+            state, info = self._learn_rows(
+                state, part, batch.classes, new_points=new_points, new_batch=new_batch
+            )
+        self._commit(state, info, batch.classes)
+
+    def _drawn_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _late_rows(self, batch: ClassifiedRows) -> tuple[ClassifiedRows, LateLabels]:
         """Return late labels that are not known yet, and their numbers; refuse other labels.
 
         It warns of rows that are not found although all unlabeled rows so far are kept.
@@ -168,7 +233,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         if refused.size:
             first = refused[0]
             own, given = self.classes_[kept.other[first]], batch.classes[rows.codes[labeled[first]]]
-            row = rows_of_weight(sample_weight, rows.weights.size)[labeled[first]]
+            row = batch.numbers[labeled[first]]
             raise ValueError(
                 f"row {row} of X was learned with the label {own}, got {given} with "
                 f"new_points=False ({refused.size} of {codes.size} labels differ), expected a row "
@@ -216,8 +281,9 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         self._check_kernel("retract")
         model = self._snapshot()
         points = model._points(X)
-        model._check_parameters(model._started)
-        codes = None if y is None else model._codes_to_retract(y, points.shape[0])
+        model._check_parameters()
+        model._check_unchanged()
+        codes = None if y is None else codes_to_retract(model, y, points.shape[0])
         model._retract(points, codes)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
@@ -261,7 +327,21 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         return labels
 
     def predict_proba(self, X: MatrixLike) -> Array:
-        """Return the probability of every class at every row, (n_samples, n_classes)."""
+        """Return the probability of every class at every row.
+
+        The Notes of the class say whether and how they are calibrated.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to classify.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`. Each row sums to 1, and its largest entry belongs to the
+            class that `predict` returns.
+        """
         model = self._snapshot()
         return model._probabilities(model._class_scores(model._checked_points(X)))
 
@@ -317,7 +397,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
             If no row is labeled, or X, y or sample_weight is invalid.
         """
         model = self._snapshot()
-        labeled, labels = model._split_labels(y, model.classes_)
+        labeled, labels = read_labels(model, y, model.classes_)
         return accuracy(model.predict, X, labeled, labels, sample_weight)
 
     # -- rows to predict -------------------------------------------------------------------------
@@ -362,18 +442,68 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
             stacklevel=callers_level(),
         )
 
+    # -- parameters ------------------------------------------------------------------------------
+
+    def _validate_params(self) -> None:
+        """Check each parameter on its own; the error message is scikit-learn's."""
+        for name, constraints in made_constraints(type(self)).items():
+            value = getattr(self, name)
+            if not any(constraint.is_satisfied_by(value) for constraint in constraints):
+                super()._validate_params()
+
+    def _check_parameters(self) -> None:
+        """Refuse invalid parameters; subclasses also refuse those that exclude each other."""
+        self._validate_params()
+
+    def _fixed(self) -> dict[str, Any]:
+        """Return the parameters that may not change between two batches."""
+        return {name: getattr(self, name) for name in self._fixed_parameters}
+
+    def _check_unchanged(self) -> None:
+        """Refuse parameters that were changed since the first batch and may not change."""
+        if not hasattr(self, "_started"):
+            return
+        current = self._fixed()
+        for name, before in self._started.fixed.items():
+            now = current[name]
+            if now is not before and now != before and not self._may_change(name, before, now):
+                raise ValueError(
+                    f"{name} was changed from {before!r} to {now!r} after the first batch, "
+                    f"expected the same value for all batches: set {name}={before!r} again, or "
+                    "start a new model."
+                )
+
+    def _may_change(self, name: str, before: Any, now: Any) -> bool:
+        """Whether a parameter that is fixed in general may change between these two values."""
+        return False
+
     # -- methods of subclasses -------------------------------------------------------------------
 
     def _check_kernel(self, method: str) -> None:
         """Refuse ``method`` if it needs kernel values that are not available."""
 
-    @abstractmethod
-    def _learn_all(self, batch: ClassifiedRows) -> None:
-        """Learn the batch of `fit`."""
+    def _fit_batch(self, n_rows: int) -> int | None:
+        """Return the size of the mini-batches of `fit`; None learns all n rows in their order."""
+        return None
 
     @abstractmethod
-    def _learn_batch(self, batch: ClassifiedRows, state: Any, *, new_points: bool) -> None:
-        """Learn a batch of `partial_fit`, or late labels; ``state`` is None before the first."""
+    def _begin(self, rows: Rows, seed: int) -> Any:
+        """Return the state before the first batch; ``rows`` is this batch."""
+
+    @staticmethod
+    @abstractmethod
+    def _with_classes(state: Any, places: Indices, declared: Mask) -> Any:
+        """Return the state with class c moved to ``places[c]``, and new classes added."""
+
+    @abstractmethod
+    def _learn_rows(
+        self, state: Any, rows: Rows, classes: NDArray[Any], *, new_points: bool, new_batch: bool
+    ) -> tuple[Any, Any]:
+        """Return the next state and a report. With ``new_batch`` the rows count as a batch."""
+
+    @abstractmethod
+    def _commit(self, state: Any, info: Any, classes: NDArray[Any]) -> None:
+        """Store a new state and everything that is derived from it."""
 
     @abstractmethod
     def _retract(self, points: Points, codes: Indices | None) -> None:
@@ -450,3 +580,56 @@ def warn_of_unlabeled_rows() -> None:
         UserWarning,
         stacklevel=callers_level(),
     )
+
+
+@cache
+def made_constraints(kind: Any) -> dict[str, list[Any]]:
+    """Return the constraints on every parameter of an estimator class."""
+    return {
+        name: [make_constraint(each) for each in allowed]
+        for name, allowed in kind._parameter_constraints.items()
+        if allowed != "no_validation"
+    }
+
+
+# -- copies of estimators --------------------------------------------------------------------------
+
+
+def snapshot(estimator: Estimator) -> Estimator:
+    """Return a shallow copy of an estimator, which later updates do not change."""
+    copied = object.__new__(type(estimator))
+    copied.__dict__.update(estimator.__dict__)  # one atomic operation
+    return copied
+
+
+def unfitted(estimator: Estimator) -> Estimator:
+    """Return a shallow copy of an estimator without its fitted attributes."""
+    copied = snapshot(estimator)
+    for name in list(vars(copied)):
+        if name.endswith("_") or name in ("_state", "_started", "_minus_one_seen", "_begun"):
+            delattr(copied, name)
+    return copied
+
+
+def copy_to_fit(estimator: Any) -> Any:
+    """Return a copy that can learn without changing the estimator.
+
+    The copy is shallow for models of this package, and deep for all others.
+    """
+    return snapshot(estimator) if hasattr(estimator, "_snapshot") else deepcopy(estimator)
+
+
+@contextmanager
+def generators_kept(estimator: Any) -> Iterator[None]:
+    """Restore the RandomState that was passed to an estimator, if an error is raised meanwhile."""
+    owners = (estimator, getattr(estimator, "estimator", None))
+    passed = [getattr(owner, "random_state", None) for owner in owners]
+    before = [
+        (each, each.get_state()) for each in passed if isinstance(each, np.random.RandomState)
+    ]
+    try:
+        yield
+    except BaseException:
+        for generator, state in before:
+            generator.set_state(state)
+        raise

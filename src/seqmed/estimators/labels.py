@@ -27,6 +27,8 @@ from seqmed.numeric.arrays import Indices, Mask
 
 Labels = NDArray[Any]
 
+NO_LABELS: Labels = np.zeros(0)
+
 # Strings into which numpy converts None and NaN in a list that also contains strings.
 COERCED_MISSING = ("nan", "None", "<NA>", "NaT")
 
@@ -35,7 +37,7 @@ def split_labels(
     labels: Any,
     marker: Any,
     *,
-    known: Labels | None = None,
+    known: Labels = NO_LABELS,
     signs_are_classes: bool = False,
 ) -> tuple[Mask, Labels]:
     """Separate labeled from unlabeled rows.
@@ -45,7 +47,7 @@ def split_labels(
     labels : (n,) labels as the user passed them.
     marker : value that marks an unlabeled row, besides None, NaN, NaT, pandas' NA and the empty
         string; None for no other marker. A marker that is a known class is treated as a class.
-    known : classes known so far, None if there are none. The labels must be of their type.
+    known : classes known so far, empty if there are none. The labels must be of their type.
     signs_are_classes : whether -1 is a class rather than the marker, if y holds only -1 and +1 and
         no classes are known.
 
@@ -55,10 +57,10 @@ def split_labels(
     values : the labels of the labeled rows, in the dtype of their type.
     """
     array = as_label_array(labels)
-    if known is not None and is_marked(known, marker).any():
+    if is_marked(known, marker).any():
         marker = None
     unlabeled = is_missing(array)
-    if known is None and signs_are_classes and holds_only_signs(array[~unlabeled], marker):
+    if not known.size and signs_are_classes and holds_only_signs(array[~unlabeled], marker):
         marker = None
     unlabeled[~unlabeled] = is_marked(array[~unlabeled], marker)
     values = array[~unlabeled]
@@ -212,10 +214,10 @@ def text_of(label: Any) -> str:
     return "" if isinstance(label, bool | np.bool_) else str(label)
 
 
-def refuse_coerced_missing(values: Labels, known: Labels | None) -> None:
+def refuse_coerced_missing(values: Labels, known: Labels) -> None:
     """Refuse labels that numpy made from missing values, unless they are known classes."""
     suspicious = set(COERCED_MISSING) & set(map(text_of, np.unique(values).tolist()))
-    if known is not None and known.dtype.kind == "U":
+    if known.dtype.kind == "U":
         suspicious -= set(map(text_of, known.tolist()))
     if suspicious:
         text = sorted(suspicious)[0]
@@ -381,12 +383,12 @@ def as_objects(values: Iterable[Any]) -> Labels:
     return array
 
 
-def typed_labels(values: Labels, known: Labels | None = None) -> Labels:
+def typed_labels(values: Labels, known: Labels) -> Labels:
     """Return labels without missing values in the dtype of their type.
 
     If there are ``known`` classes, the labels are returned in the dtype of these classes.
     """
-    if not values.size or known is None or not known.size:
+    if not values.size or not known.size:
         return in_own_type(values)
     try:
         values = in_own_type(values)

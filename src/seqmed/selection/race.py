@@ -15,7 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.labels import split_labels
+from seqmed.estimators.validation import read_labels
 from seqmed.numeric.arrays import Array, Indices, Mask
 
 # Smallest number of disagreements between two candidates before one may be dropped. Rows of unequal
@@ -163,13 +165,12 @@ def can_predict(candidate: Any) -> bool:
 
 
 def labels_of(
-    estimator: Any, y: ArrayLike, known: NDArray[Any] | None, *, alone: bool = False
+    estimator: Any, y: ArrayLike, known: NDArray[Any], *, alone: bool = False
 ) -> tuple[Mask, NDArray[Any]]:
     """Return the mask of labeled rows and their labels, by the conventions of an estimator."""
     final = getattr(estimator, "_final_estimator", estimator)
-    if hasattr(final, "_split_labels"):
-        labeled, labels = final._split_labels(y, known, alone=alone)
-        return labeled, labels
+    if isinstance(final, StreamClassifier):
+        return read_labels(final, y, known, alone=alone)
     return split_labels(y, None, known=known)
 
 

@@ -19,14 +19,9 @@ from sklearn.utils import _safe_indexing, indexable, metaestimators
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from seqmed.estimators.base import accuracy
-from seqmed.estimators.validation import (
-    MatrixLike,
-    copy_to_fit,
-    equal_parameters,
-    refuse_plain_pipeline,
-    snapshot,
-)
+from seqmed.estimators.base import accuracy, copy_to_fit, snapshot, unfitted
+from seqmed.estimators.labels import NO_LABELS
+from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
 from seqmed.numeric.arrays import Array
 from seqmed.selection.race import (
     Record,
@@ -200,9 +195,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """
         refuse_plain_pipeline(self.estimator, "PrequentialSearch got", ValueError)
         self._validate_params()
-        search = snapshot(self)
-        for name in [name for name in vars(search) if name == "_begun" or name.endswith("_")]:
-            delattr(search, name)
+        search = unfitted(self)
         search._learn_in_batches(X, y, sample_weight)
         self.__dict__ = search.__dict__  # one assignment: safe for interrupts and other threads
         return self
@@ -218,7 +211,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if sample_weight is not None:
             weights = row_weights(sample_weight, used.size)
             used = np.flatnonzero(weights) if weights.any() else used
-        labeled, labels = labels_of(self.estimator, _safe_indexing(y, used), None, alone=True)
+        labeled, labels = labels_of(self.estimator, _safe_indexing(y, used), NO_LABELS, alone=True)
         if not labels.size:
             raise ValueError(
                 f"PrequentialSearch.fit got no labeled row among {labeled.size}, expected at least "
@@ -536,3 +529,29 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         search = self._snapshot()
         labeled, labels = labels_of(search.estimator, y, search.classes_)
         return accuracy(search.predict, X, labeled, labels, sample_weight)
+
+
+def is_estimator(value: Any) -> bool:
+    """Whether a value is an estimator object, not an estimator class."""
+    return hasattr(value, "get_params") and not isinstance(value, type)
+
+
+def equal_parameters(first: Any, second: Any) -> bool:
+    """Whether two parameter values are equal. Estimators are compared by their parameters."""
+    if first is second:
+        return True
+    if isinstance(first, Real) and isinstance(second, Real):
+        return bool(first == second or (first != first and second != second))
+    if type(first) is not type(second):
+        return False
+    if is_estimator(first):
+        return equal_parameters(first.get_params(deep=False), second.get_params(deep=False))
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(
+            equal_parameters(first[k], second[k]) for k in first
+        )
+    if isinstance(first, list | tuple):
+        return len(first) == len(second) and all(map(equal_parameters, first, second))
+    if isinstance(first, np.ndarray):
+        return np.array_equal(first, second)
+    return bool(first == second)
