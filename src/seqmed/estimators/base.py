@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
@@ -204,7 +204,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         order = None if size is None else np.random.default_rng(seed).permutation(n_rows)
         info = None
         for start in range(0, n_rows, size or n_rows):
-            part = rows if order is None else rows.take(order[start : start + size])
+            part = rows if order is None else rows.take(order[start:][:size])
             if state is None:
                 state = self._begin(part, seed)
             if not start:
@@ -398,7 +398,22 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         model = self._snapshot()
         labeled, labels = read_labels(model, y, model.classes_)
-        return accuracy(model.predict, X, labeled, labels, sample_weight)
+        check_consistent_length(X, labeled)
+        weights = _check_sample_weight(sample_weight, labeled, ensure_non_negative=True)[labeled]
+        if not labels.size:
+            raise ValueError(
+                f"score got no labeled row among {labeled.size}, expected at least one: pass true "
+                "labels."
+            )
+        if not weights.any():
+            raise ValueError(
+                "every sample_weight of a labeled row is zero, expected at least one positive "
+                "weight: correct the weights."
+            )
+        if not labeled.all():
+            warn_of_unlabeled_rows()
+            X = _safe_indexing(*indexable(X), np.flatnonzero(labeled))
+        return float(np.average(model.predict(X) == labels, weights=weights))
 
     # -- rows to predict -------------------------------------------------------------------------
 
@@ -532,42 +547,6 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     @abstractmethod
     def _uncertainty(self, points: Points) -> Uncertainty:
         """Return the uncertainty of the decisions at the given rows, for label queries."""
-
-
-def accuracy(
-    predict: Callable[[MatrixLike], NDArray[Any]],
-    X: MatrixLike,
-    labeled: Mask,
-    labels: NDArray[Any],
-    sample_weight: ArrayLike | None,
-) -> float:
-    """Return the weighted fraction of labeled rows that are predicted correctly.
-
-    Parameters
-    ----------
-    predict : the method of the classifier.
-    X : rows, labeled or not.
-    labeled : (n,) mask of the labeled rows.
-    labels : their labels.
-    sample_weight : (n,) weights of the rows, a number, or None.
-    """
-    check_consistent_length(X, labeled)
-    weights = _check_sample_weight(sample_weight, labeled, ensure_non_negative=True)[labeled]
-    if not labels.size:
-        raise ValueError(
-            f"score got no labeled row among {labeled.size}, expected at least one: pass true "
-            "labels."
-        )
-    if not weights.any():
-        raise ValueError(
-            "every sample_weight of a labeled row is zero, expected at least one positive weight: "
-            "correct the weights."
-        )
-    if not labeled.all():
-        warn_of_unlabeled_rows()
-        X = _safe_indexing(*indexable(X), np.flatnonzero(labeled))
-    predicted = predict(X)
-    return float(np.average(predicted == labels, weights=weights))
 
 
 @cache  # Python's own filter repeats a warning after every change of the filters

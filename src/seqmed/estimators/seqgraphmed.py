@@ -262,7 +262,11 @@ class SeqGraphMED(StreamClassifier):
         """Return an estimator with the parameters of the margin expert."""
         given: MarginClassifier | None = self.estimator
         if given is None:
-            return self._default_template()
+            return SeqMED(
+                class_weight=self.class_weight,
+                forgetting=self._factor(),
+                random_state=self.random_state,
+            )
         if type(given) not in MARGIN_CLASSIFIERS:
             raise TypeError(
                 f"SeqGraphMED got estimator={given!r}, expected None, or a SeqMED or SeqLapMED "
@@ -284,26 +288,14 @@ class SeqGraphMED(StreamClassifier):
         parameters = given.get_params(deep=False)
         return type(given)(**{**parameters, "class_weight": self.class_weight})
 
-    def _default_template(self) -> SeqMED:
-        return SeqMED(
-            class_weight=self.class_weight,
-            forgetting=self._factor(),
-            random_state=self.random_state,
-        )
-
     def _learned_template(self) -> MarginClassifier:
         """Return an estimator with the parameters of the margin expert so far."""
-        fixed, prefix = self._started.fixed, "estimator__"
+        fixed = self._started.fixed
         (kind,) = (each for each in MARGIN_CLASSIFIERS if each.__name__ == fixed["estimator"])
-        nested = {name: fixed[prefix + name] for name in kind._fixed_parameters}
-        if self.estimator is None and kind is SeqMED:
-            given = self._default_template()
-        elif type(self.estimator) is kind:
-            given = self.estimator
-        else:  # replaced by another one since the last batch
+        nested = {name: fixed[f"estimator__{name}"] for name in kind._fixed_parameters}
+        if type(self.estimator or SeqMED()) is not kind:  # replaced since the last batch
             return kind(**nested)
-        weights = self.class_weight if given.class_weight is None else given.class_weight
-        return kind(**{**given.get_params(deep=False), "class_weight": weights, **nested})
+        return kind(**{**self._template().get_params(deep=False), **nested})
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -19,7 +19,7 @@ from sklearn.utils import _safe_indexing, indexable, metaestimators
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from seqmed.estimators.base import accuracy, copy_to_fit, snapshot, unfitted
+from seqmed.estimators.base import copy_to_fit, snapshot, unfitted
 from seqmed.estimators.labels import NO_LABELS
 from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
 from seqmed.numeric.arrays import Array
@@ -526,9 +526,8 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         accuracy : float in [0, 1]
             Weighted fraction of labeled rows that are predicted correctly.
         """
-        search = self._snapshot()
-        labeled, labels = labels_of(search.estimator, y, search.classes_)
-        return accuracy(search.predict, X, labeled, labels, sample_weight)
+        accuracy: float = self._snapshot().best_estimator_.score(X, y, sample_weight)
+        return accuracy
 
 
 def is_estimator(value: Any) -> bool:
