@@ -81,7 +81,7 @@ def as_label_array(labels: Any) -> Labels:
     if hasattr(labels, "to_pylist"):  # pyarrow
         labels = labels.to_pylist()
     if hasattr(labels, "to_numpy") and not isinstance(getattr(labels, "dtype", None), np.dtype):
-        labels = labels.to_numpy(dtype=object)  # pandas would convert nullable integers to floats
+        labels = labels.astype(object).to_numpy()  # pandas would make floats of nullable integers
     if isinstance(labels, Sequence) and not isinstance(labels, str | bytes):
         nested = any(isinstance(each, Sequence | np.ndarray) and np.shape(each) for each in labels)
         labels = np.asarray(labels, dtype=object) if nested else as_objects(labels)
