@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, check_random_state, indexable
-from sklearn.utils._param_validation import make_constraint
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
@@ -441,30 +440,17 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
                 f"this {type(self).__name__} has learned no label and cannot predict: learn at "
                 "least one labeled row first."
             )
-        self._warn_of_minus_one()
+        declared = self._state.counts.declared.any()
+        if self._minus_one_seen and not declared and are_plus_one(self.classes_):
+            warnings.warn(
+                f"{self.classes_[0]} is the only class so far, and labels -1 were taken for "
+                "missing ones: if -1 is a class, start a new model with unlabeled=None; if not, "
+                "pass all classes to partial_fit by classes=.",
+                stacklevel=callers_level(),
+            )
         return points
 
-    def _warn_of_minus_one(self) -> None:
-        """Warn if +1 is the only class and -1 may have been a class, but marked unlabeled rows."""
-        declared = self._state.counts.declared.any()
-        if not self._minus_one_seen or declared or not are_plus_one(self.classes_):
-            return
-        only = self.classes_[0]
-        warnings.warn(
-            f"{only} is the only class so far, and labels -1 were taken for missing ones: if -1 is "
-            "a class, start a new model with unlabeled=None; if not, pass all classes to "
-            "partial_fit by classes=.",
-            stacklevel=callers_level(),
-        )
-
     # -- parameters ------------------------------------------------------------------------------
-
-    def _validate_params(self) -> None:
-        """Check each parameter on its own; the error message is scikit-learn's."""
-        for name, constraints in made_constraints(type(self)).items():
-            value = getattr(self, name)
-            if not any(constraint.is_satisfied_by(value) for constraint in constraints):
-                super()._validate_params()
 
     def _check_parameters(self) -> None:
         """Refuse invalid parameters; subclasses also refuse those that exclude each other."""
@@ -559,16 +545,6 @@ def warn_of_unlabeled_rows() -> None:
         UserWarning,
         stacklevel=callers_level(),
     )
-
-
-@cache
-def made_constraints(kind: Any) -> dict[str, list[Any]]:
-    """Return the constraints on every parameter of an estimator class."""
-    return {
-        name: [make_constraint(each) for each in allowed]
-        for name, allowed in kind._parameter_constraints.items()
-        if allowed != "no_validation"
-    }
 
 
 # -- copies of estimators --------------------------------------------------------------------------
