@@ -354,19 +354,13 @@ def checked_class_weights(given: Any, classes: NDArray[Any]) -> Any:
 # -- models ----------------------------------------------------------------------------------------
 
 
-def refuse_plain_pipeline(
-    model: Any, subject: str, error: type[ValueError | TypeError] = TypeError
-) -> None:
+def refuse_plain_pipeline(model: Any, subject: str) -> None:
     """Refuse a Pipeline of scikit-learn, which cannot learn a stream.
 
-    Parameters
-    ----------
-    model : the object that a user passed.
-    subject : beginning of the message, such as "query got".
-    error : type of the error.
+    ``subject`` is the beginning of the message, such as "query got".
     """
     if isinstance(model, Pipeline) and not hasattr(type(model), "partial_fit"):
-        raise error(
+        raise TypeError(
             f"{subject} a {type(model).__name__} of scikit-learn, which has no partial_fit, "
             "expected a model that learns in batches: make a seqmed.StreamPipeline of the same "
             "steps, or use seqmed.make_stream_pipeline."

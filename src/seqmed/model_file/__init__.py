@@ -179,7 +179,7 @@ def to_bytes(model: Any, extra: dict[str, Any] | None) -> tuple[memoryview, byte
     """Return the content of a model file, in two parts."""
     from seqmed import __version__
 
-    refuse_plain_pipeline(model, "save got", ValueError)
+    refuse_plain_pipeline(model, "save got")
     check_class(type(model), "save got")
     model = snapshot(model)
     if extra is not None and not (type(extra) is dict and all(type(name) is str for name in extra)):

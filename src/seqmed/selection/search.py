@@ -312,7 +312,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         """Refuse invalid parameters, and those that were changed and may not change."""
-        refuse_plain_pipeline(self.estimator, "PrequentialSearch got", ValueError)
+        refuse_plain_pipeline(self.estimator, "PrequentialSearch got")
         self._validate_params()
         now = self._settings()
         if not now["param_grid"]:
