@@ -11,16 +11,21 @@ from scipy.special import softmax
 from seqmed import SeqGraphMED, SeqMED
 from seqmed.graph.kept_rows import KeptRows
 from seqmed.mixture import record as mixture_record
-from seqmed.mixture import weighting
 from seqmed.mixture.learning import mini_batches
-from seqmed.mixture.record import Scores, ScoreScales, SummedSizes
-from seqmed.mixture.weighting import Choice
+from seqmed.mixture.mixture_state import (
+    PRIOR_EXPONENTS,
+    Choice,
+    ScoreScales,
+    class_factors,
+    empty_record,
+    mix,
+)
 from tests.reference import naive_graph
 
 
 def pair_scores(margin, graph):
     """The scores of two experts."""
-    return Scores(margin, graph, np.zeros((len(margin), 0, margin.shape[1])))
+    return np.stack([margin, graph], axis=1)
 
 
 def pair_scales(counts):
@@ -28,8 +33,8 @@ def pair_scales(counts):
     return ScoreScales(np.asarray(counts, dtype=float), np.ones(3), 1.0, np.zeros(0))
 
 
-# The experts of `pair_scores` sum nothing.
-NO_SIZES = SummedSizes(0.0, np.zeros(0))
+# The margin expert of `pair_scores` sums nothing; the graph has shares of 1.
+NO_SIZES = np.array([0.0, 1.0])
 # Nats by which a cost at a temperature within 1e-3 octaves of the best may be above the lowest.
 COST_PRECISION = 2e-3
 # Octaves that the temperature may differ by: the cost is flat around its minimum.
@@ -71,7 +76,7 @@ def random_pairs(
 def record_of(pairs, n_classes):
     """The same record as the package keeps it, one row at a time."""
     places = np.arange(0)
-    record = mixture_record.empty_record(0).with_classes(places, n_classes)
+    record = empty_record(0).with_classes(places, n_classes)
     for pair in pairs:
         scales = mixture_record.measured_score_scales(
             pair_scores(*pair.probes), pair.counts, True, NO_SIZES
@@ -104,18 +109,18 @@ def test_evidence_and_choice_equal_the_naive_ones(name):
         pairs = random_pairs(rng, n_rows, n_classes, **options)
         record, table = record_of(pairs, n_classes), naive_graph.evidence_table(pairs)
         assert record.size == n_rows
-        factors = mixture_record.class_factors(record.counts, by_counts=True)
+        factors = class_factors(record.counts, by_counts=True)
         graph = record.graph / record.graph_scales[:, None]
         for place, delta in enumerate(naive_graph.EXPONENTS):
             margin = record.margin * factors[place] / record.margin_scales[:, place, None]
-            scores = weighting.mixed(margin, graph, weighting.WEIGHTS)
-            costs, _ = weighting.best_temperatures(scores, record.counts > 0, record)
+            scores = mixture_record.mixed(margin, graph, mixture_record.WEIGHTS)
+            costs, _ = mixture_record.best_temperatures(scores, record)
             expected = [table[w, delta][0] for w in naive_graph.WEIGHTS]
             np.testing.assert_allclose(costs, expected, atol=COST_PRECISION)
-        found = weighting.choose(record, by_counts=True, weight=None, class_prior=True)
+        found = mixture_record.choose(record, by_counts=True, weight=None, class_prior=True)
         weight, temperature, delta = naive_graph.choose(table)
         assert found.weight == pytest.approx(weight, abs=WEIGHT_PRECISION)
-        assert mixture_record.PRIOR_EXPONENTS[found.exponent] == delta
+        assert PRIOR_EXPONENTS[found.exponent] == delta
         assert abs(np.log2(found.temperature / temperature)) < OCTAVE_PRECISION
 
 
@@ -126,7 +131,7 @@ def test_the_cases_cover_all_kinds_of_choices():
         pairs = random_pairs(
             np.random.default_rng((0, n_rows, n_classes)), n_rows, n_classes, **options
         )
-        chosen.append(weighting.choose(record_of(pairs, n_classes), True, None, True))
+        chosen.append(mixture_record.choose(record_of(pairs, n_classes), True, None, True))
     assert {choice.weight for choice in chosen} >= {0.0}
     assert max(choice.weight for choice in chosen) > 0.5
     assert {choice.exponent > 0 for choice in chosen} == {True, False}
@@ -149,11 +154,10 @@ def test_the_temperature_is_the_global_minimum(seed, size, signal, rows, n_class
     codes = rng.integers(n_classes, size=rows)
     scores = size * signal * np.eye(n_classes)[codes]
     scores += size * rng.normal(size=scores.shape)
-    known = np.ones(scores.shape, dtype=bool)
     scales = pair_scales(np.ones(n_classes))
-    record = mixture_record.empty_record(0).with_classes(np.arange(0), n_classes)
+    record = empty_record(0).with_classes(np.arange(0), n_classes)
     record = record.add(pair_scores(scores, scores), scales, codes, np.ones(rows))
-    cost, octave = weighting.best_temperatures(scores[None], known, record)
+    cost, octave = mixture_record.best_temperatures(scores[None], record)
 
     def naive_cost(octaves):
         logs = 2.0 ** octaves[:, None, None] * scores[None]
@@ -171,25 +175,27 @@ def test_a_short_record_keeps_the_weight_near_the_prior_and_a_long_one_does_not(
     """The graph is better: its weight grows with the record, from the mean of the prior."""
     prior = np.exp(-2.0 * np.arange(11) / 10)
     mean = float(prior @ np.arange(11) / 10 / prior.sum())
-    assert pytest.approx(mean) == weighting.FIRST_WEIGHT
+    assert pytest.approx(mean) == mixture_record.FIRST_WEIGHT
     weights = []
     for n_rows in (2, 15, 60, 200):
         pairs = random_pairs(np.random.default_rng(3), n_rows, 3, noise=(3.0, 0.3))
-        weights.append(weighting.choose(record_of(pairs, 3), True, None, False).weight)
+        weights.append(mixture_record.choose(record_of(pairs, 3), True, None, False).weight)
     assert mean < weights[0] < weights[1] < weights[2] < weights[3]
     assert weights[3] > 0.8
 
 
 def test_an_empty_record_gives_the_first_choice():
-    empty = mixture_record.empty_record(0)
-    assert weighting.choose(empty, True, None, True) == Choice(weighting.FIRST_WEIGHT, 1.0, 0, ())
-    assert weighting.choose(empty, True, 0.65, True) == Choice(0.65, 1.0, 0, ())
+    empty = empty_record(0)
+    assert mixture_record.choose(empty, True, None, True) == Choice(
+        mixture_record.FIRST_WEIGHT, 1.0, 0, ()
+    )
+    assert mixture_record.choose(empty, True, 0.65, True) == Choice(0.65, 1.0, 0, ())
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
 def test_a_fixed_weight_is_kept_and_its_temperature_fitted(weight):
     pairs = random_pairs(np.random.default_rng(5), 40, 3)
-    chosen = weighting.choose(record_of(pairs, 3), True, weight, False)
+    chosen = mixture_record.choose(record_of(pairs, 3), True, weight, False)
     assert chosen.weight == weight
     expected = naive_graph.evidence(pairs, weight)[1]
     assert abs(np.log2(chosen.temperature / expected)) < OCTAVE_PRECISION
@@ -199,24 +205,22 @@ def test_class_priors_are_used_only_if_allowed():
     n_rows, n_classes, options = CASES["rare classes"]
     pairs = random_pairs(np.random.default_rng(1), n_rows, n_classes, **options)
     record = record_of(pairs, n_classes)
-    assert weighting.choose(record, True, None, True).exponent > 0
-    assert weighting.choose(record, True, None, False).exponent == 0
-    assert weighting.choose(record, False, None, True).exponent == 0
+    assert mixture_record.choose(record, True, None, True).exponent > 0
+    assert mixture_record.choose(record, True, None, False).exponent == 0
+    assert mixture_record.choose(record, False, None, True).exponent == 0
 
 
-def test_rows_scored_with_one_class_known_are_not_recorded():
-    record = mixture_record.empty_record(0).with_classes(np.arange(0), 2)
-    scores = pair_scores(np.ones((3, 2)), np.ones((3, 2)))
-    one = pair_scales([4.0, 0.0])
-    assert record.add(scores, one, np.array([0, 0, 1]), np.ones(3)).size == 0
-    two = pair_scales([4.0, 1.0, 0.0])
-    record = record.with_classes(np.arange(2), 3)
-    scores = pair_scores(np.ones((3, 3)), np.ones((3, 3)))
-    assert record.add(scores, two, np.array([0, 2, 1]), np.ones(3)).codes.tolist() == [0, 1]
+def test_rows_of_classes_without_a_label_or_a_rival_are_not_recorded():
+    assert not pair_scales([4.0, 0.0]).compared.any()
+    assert pair_scales([4.0, 1.0, 0.0]).compared.tolist() == [True, True, False]
+    X, y, _ = stream(20)
+    one = np.where(y == 0, y, -1)
+    model = SeqGraphMED(random_state=0).partial_fit(X, one, classes=[0, 1, 2])
+    assert model.update_info_.n_recorded == 0
 
 
 def test_the_record_holds_the_last_three_hundred_rows():
-    record = mixture_record.empty_record(0).with_classes(np.arange(0), 2)
+    record = empty_record(0).with_classes(np.arange(0), 2)
     scales = pair_scales(np.ones(2))
     for value in range(0, 700, 7):
         scores = np.tile(np.arange(value, value + 7.0)[:, None], (1, 2))
@@ -234,10 +238,10 @@ def test_the_record_forgets_by_weight():
     np.testing.assert_allclose(record.forget(0.5).weights, 0.5)
     for pair in pairs:
         pair.weight *= 0.01
-    chosen = weighting.choose(record.forget(0.01), True, None, True)
+    chosen = mixture_record.choose(record.forget(0.01), True, None, True)
     weight, temperature, delta = naive_graph.choose(naive_graph.evidence_table(pairs))
     assert chosen.weight == pytest.approx(weight, abs=WEIGHT_PRECISION)
-    assert mixture_record.PRIOR_EXPONENTS[chosen.exponent] == delta
+    assert PRIOR_EXPONENTS[chosen.exponent] == delta
     assert abs(np.log2(chosen.temperature / temperature)) < OCTAVE_PRECISION
 
 
@@ -249,7 +253,7 @@ def test_columns_of_the_record_move_with_their_classes():
     np.testing.assert_array_equal(moved.margin[:, 1:], record.margin)
     np.testing.assert_array_equal(moved.codes, record.codes + 1)
     assert not (moved.counts > 0)[:, 0].any()
-    before, after = (weighting.choose(each, True, None, True) for each in (record, moved))
+    before, after = (mixture_record.choose(each, True, None, True) for each in (record, moved))
     np.testing.assert_allclose(after[:3], before[:3], rtol=1e-6)
     fewer = record.with_classes(np.array([0, -1, 1]), 2)
     kept = np.flatnonzero(record.codes != 1)
@@ -261,7 +265,7 @@ def test_columns_of_the_record_move_with_their_classes():
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=6))
 def test_class_factors_are_roots_of_counts_and_powers_of_priors(counts):
     counts = np.array(counts, dtype=float)
-    factors = mixture_record.class_factors(counts, by_counts=True)
+    factors = class_factors(counts, by_counts=True)
     assert np.isfinite(factors).all()
     known = counts > 0
     assert not factors[:, ~known].any()
@@ -273,7 +277,7 @@ def test_class_factors_are_roots_of_counts_and_powers_of_priors(counts):
 
 
 def test_class_factors_of_a_class_of_weight_zero_are_finite():
-    factors = mixture_record.class_factors(np.array([500.0, 5e-324, 3.0]), by_counts=True)
+    factors = class_factors(np.array([500.0, 5e-324, 3.0]), by_counts=True)
     assert np.isfinite(factors).all()
 
 
@@ -285,10 +289,10 @@ def test_mixed_scores_are_those_of_the_formula():
     known = counts > 0
     for weight in (0.0, 0.35, 1.0):
         for place, delta in enumerate(naive_graph.EXPONENTS):
-            found = weighting.mix(scores, scales, Choice(weight, 3.0, place, ()), by_counts=True)
-            margin = naive_graph.margin_scores(scores.margin, counts, delta)
-            margin /= naive_graph.sigma(naive_graph.margin_scores(probes.margin, counts, delta))
-            graph = scores.graph[:, known] / naive_graph.sigma(probes.graph[:, known])
+            found = mix(scores, scales, Choice(weight, 3.0, place, ()), by_counts=True)
+            margin = naive_graph.margin_scores(scores[:, 0], counts, delta)
+            margin /= naive_graph.sigma(naive_graph.margin_scores(probes[:, 0], counts, delta))
+            graph = scores[:, 1, known] / naive_graph.sigma(probes[:, 1, known])
             expected = 3.0 * ((1 - weight) * margin + weight * graph)
             np.testing.assert_allclose(found[:, known], expected, rtol=1e-12, atol=1e-12)
             assert not found[:, ~known].any()
@@ -404,7 +408,7 @@ def test_probabilities_are_the_softmax_of_the_mixed_scores():
     info = model.update_info_
     assert info.n_recorded > 40
     assert info.weight == model.graph_weight_
-    choice = weighting.choose(model._state.record, True, None, True)
+    choice = mixture_record.choose(model._state.record, True, None, True)
     assert choice == model._state.choice
 
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from seqmed.mixture import record as mixture_record
-from seqmed.mixture import weighting
-from seqmed.mixture.record import ScoreRecord
-from seqmed.mixture.weighting import choose, mean_weight
+from seqmed.mixture.mixture_state import PRIOR_EXPONENTS, ScoreRecord, empty_record
+from seqmed.mixture.record import choose, mean_weight
 
 
 def record_of(margin_right: int, graph_right: int, n: int) -> ScoreRecord:
@@ -22,7 +21,7 @@ def record_of(margin_right: int, graph_right: int, n: int) -> ScoreRecord:
         graph=scores(graph_right),
         refitted=np.zeros((n, 0, 2)),
         counts=np.full((n, 2), 5.0),
-        margin_scales=np.ones((n, mixture_record.PRIOR_EXPONENTS.size)),
+        margin_scales=np.ones((n, PRIOR_EXPONENTS.size)),
         graph_scales=np.ones(n),
         refitted_scales=np.zeros((n, 0)),
         codes=codes,
@@ -35,29 +34,29 @@ def weight_of(record: ScoreRecord) -> float:
 
 
 def test_equal_costs_leave_the_prior():
-    grid = weighting.WEIGHTS
-    prior = np.exp(-weighting.WEIGHT_PRIOR * grid)
+    grid = mixture_record.WEIGHTS
+    prior = np.exp(-mixture_record.WEIGHT_PRIOR * grid)
     expected = prior @ grid / prior.sum()
     assert mean_weight(np.full(grid.size, 7.0)) == pytest.approx(expected)
-    assert weight_of(mixture_record.empty_record(0)) == pytest.approx(expected)
+    assert weight_of(empty_record(0)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("best", "expected"), [(0, 0.0), (-1, 1.0)])
 def test_a_decisive_record_overrules_the_prior(best, expected):
-    costs = np.full(weighting.WEIGHTS.size, 1e4)
+    costs = np.full(mixture_record.WEIGHTS.size, 1e4)
     costs[best] = 0.0
     assert mean_weight(costs) == expected
 
 
 def test_weight_follows_the_better_expert_and_the_length_of_the_record():
-    first = weight_of(mixture_record.empty_record(0))
+    first = weight_of(empty_record(0))
     for n in (4, 40, 200):
         assert weight_of(record_of(n // 2, n, n)) > first > weight_of(record_of(n, n // 2, n))
     assert weight_of(record_of(100, 200, 200)) > weight_of(record_of(2, 4, 4))
 
 
 def test_a_small_weight_is_zero():
-    costs = 100.0 * weighting.WEIGHTS
+    costs = 100.0 * mixture_record.WEIGHTS
     assert mean_weight(costs) == 0.0
 
 
@@ -75,4 +74,4 @@ def test_scores_beyond_the_range_of_doubles_are_no_evidence():
 
     cost, _, _ = evidence.cost(np.full((1, 2), np.nan), np.ones(1), 0.0)
     assert cost == np.inf
-    assert mean_weight(np.full(weighting.WEIGHTS.size, cost)) == 0.0
+    assert mean_weight(np.full(mixture_record.WEIGHTS.size, cost)) == 0.0
