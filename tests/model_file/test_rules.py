@@ -168,8 +168,7 @@ def shortened(lists):
 
 def repeated(record):
     """Return a record of more scores than are kept."""
-    parts = (np.concatenate([part] * 301) for part in vars(record).values())
-    return type(record)(*parts)
+    return type(record)._make(np.concatenate([part] * 301) for part in record)
 
 
 def lacking(name):

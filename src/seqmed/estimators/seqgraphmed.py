@@ -344,7 +344,7 @@ class SeqGraphMED(GraphClassifier):
         template, scale = self._template(), np.zeros(0)
         if self._scales_columns(template):
             scale = column_scales.first_column_scales(rows.points)
-        rows = rows._replace(points=column_scales.scaled(rows.points, scale))
+            rows = rows._replace(points=rows.points / scale)
         kernel = None
         if template.kernel not in EUCLIDEAN_KERNELS:
             kernel = template._kernel().freeze(rows.points, rows.weights)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqmed.numeric.arrays import Array, Mask, Points
+from seqmed.numeric.arrays import Array, Mask
 
 # Columns are scaled if the 90th percentile of their scales is more than this multiple of the 10th.
 LARGEST_RATIO = 10.0
@@ -25,11 +25,6 @@ TOLERANCE, RARE_TOLERANCE = 2.0, 8.0
 LARGEST_MEAN = 8.0
 # Largest binary exponent of a change, so that the scaled values of finite rows stay finite.
 LARGEST_EXPONENT = 300.0
-
-
-def scaled(points: Points, scale: Array) -> Points:
-    """Return rows with scaled columns; unchanged if no column has a scale other than 1."""
-    return points / scale if (scale != 1.0).any() else points
 
 
 def every_nth(n: int, most: int) -> slice:

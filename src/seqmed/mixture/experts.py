@@ -99,7 +99,7 @@ class RefittedExpert(Protocol):
         """Return the expert fitted on some rows."""
 
     def wait(self, n_new: int) -> RefittedExpert:
-        """Return the expert with more labels since its last fit."""
+        """Return the expert with this number of labels since its last fit."""
 
     def scores(self, points: Points) -> Array:
         """Return scores (m, K); all 0 if it has not been fitted."""
@@ -165,7 +165,7 @@ class LinearExpert:
         return LinearExpert(columns, coef, intercept, fitted, 0) if finite else unfitted
 
     def wait(self, n_new: int) -> LinearExpert:
-        return replace(self, n_new=self.n_new + n_new)
+        return replace(self, n_new=n_new)
 
     def scores(self, points: Points) -> Array:
         fitted = self.fitted > 0
@@ -248,7 +248,7 @@ def learned(
     n_new += expert.n_new
     size = min(recent.size, WINDOW)
     if n_new < max(1.0, (SHARE_USED if used else SHARE_UNUSED) * size):
-        return expert.wait(n_new - expert.n_new)
+        return expert.wait(n_new)
     return fitted(expert, recent, class_weights, balanced=balanced)
 
 

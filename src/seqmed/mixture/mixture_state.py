@@ -25,7 +25,6 @@ from seqmed.late_rows import KeptLabels, LateLabels, compare_labels, equal_rows
 from seqmed.margin import margin_state
 from seqmed.margin.batch import UpdateInfo
 from seqmed.margin.margin_state import MarginParameters, MarginState
-from seqmed.mixture import column_scales
 from seqmed.mixture.change import RECORD, Change
 from seqmed.mixture.experts import REFITTED, RecentRows, RefittedExpert, no_recent_rows
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_rows
@@ -235,8 +234,8 @@ class MixtureState(NamedTuple):
         return self.margin.counts.per_class
 
     def scaled(self, points: Points) -> Points:
-        """Return rows with scaled columns."""
-        return column_scales.scaled(points, self.column_scale)
+        """Return rows divided by the scales of the columns, if one is not 1."""
+        return points / self.column_scale if (self.column_scale != 1.0).any() else points
 
 
 class Trial(NamedTuple):
