@@ -101,16 +101,22 @@ def test_a_class_without_recent_labels_has_the_smallest_score():
 
 
 def test_it_is_fitted_again_if_enough_labels_are_new():
-    recent, ones = labeled_rows(200), np.ones(3)
-    expert = experts.fitted(no_linear_expert(), recent, ones, balanced=False)
-    last = RecentRows(recent.points[-WINDOW:], recent.codes[-WINDOW:], recent.weights[-WINDOW:])
-    expected = no_linear_expert().fit(last, 3)
-    np.testing.assert_array_equal(expert.coef, expected.coef)
+    recent = labeled_rows(200)
+    rows = experts.training_rows(recent, np.array([1.0, 2.0, 3.0]), balanced=False)
+    np.testing.assert_array_equal(rows.points, recent.points[-WINDOW:])
+    expected = (recent.weights * (1 + recent.codes))[-WINDOW:]
+    np.testing.assert_array_equal(rows.weights, expected)
     for used, n_needed in ((True, 15), (False, 45)):
-        waiting = experts.learned(expert, recent, n_needed - 1, ones, used=used, balanced=False)
-        assert waiting.n_new == n_needed - 1
-        assert waiting.coef is expert.coef
-        assert experts.learned(waiting, recent, 1, ones, used=used, balanced=False).n_new == 0
+        assert not experts.is_due(n_needed - 1, rows.size, used=used)
+        assert experts.is_due(n_needed, rows.size, used=used)
+    X, y = recent.points, recent.codes
+    model = SeqGraphMED(forgetting=1.0, random_state=0).partial_fit(X, y)
+    (before,) = model._state.refitted
+    (waiting,) = model.partial_fit(X[:1], y[:1])._state.refitted
+    assert waiting.n_new == before.n_new + 1
+    np.testing.assert_array_equal(waiting.coef, before.coef)
+    (fitted,) = model.partial_fit(X[:45], y[:45])._state.refitted
+    assert fitted.n_new == 0
 
 
 def test_balanced_classes_have_equal_weights():
@@ -119,7 +125,8 @@ def test_balanced_classes_have_equal_weights():
     recent = RecentRows(recent.points[rare], recent.codes[rare], np.ones(rare.size))
     ones = np.ones(2)
     plain, balanced = (
-        experts.fitted(no_linear_expert(), recent, ones, balanced=each) for each in (False, True)
+        no_linear_expert().fit(experts.training_rows(recent, ones, balanced=each), 2)
+        for each in (False, True)
     )
     found = [(each.scores(recent.points).argmax(axis=1) == 1).sum() for each in (plain, balanced)]
     assert found[1] > found[0]

@@ -225,41 +225,24 @@ def no_linear_expert() -> LinearExpert:
 REFITTED: list[Callable[[], RefittedExpert]] = [no_linear_expert]
 
 
-def learned(
-    expert: RefittedExpert,
-    recent: RecentRows,
-    n_new: int,
-    class_weights: Array,
-    *,
-    used: bool,
-    balanced: bool,
-) -> RefittedExpert:
-    """Return the expert after ``n_new`` more labels, fitted again if enough labels are new.
+def is_due(n_new: int, n_rows: int, *, used: bool) -> bool:
+    """Whether an expert with ``n_new`` labels since its last fit is fitted again.
 
-    Parameters
-    ----------
-    expert : the expert before.
-    recent : the last labeled rows, the new ones included.
-    n_new : number of new labels.
-    class_weights : (K,) factors of the weights of the rows.
-    used : whether the expert has a weight in the mixture.
-    balanced : whether all classes are to have the same total weight.
+    ``n_rows`` is the number of rows that it would be fitted on, and ``used`` whether it has a
+    weight in the mixture.
     """
-    n_new += expert.n_new
-    size = min(recent.size, WINDOW)
-    if n_new < max(1.0, (SHARE_USED if used else SHARE_UNUSED) * size):
-        return expert.wait(n_new)
-    return fitted(expert, recent, class_weights, balanced=balanced)
+    return n_new >= max(1.0, (SHARE_USED if used else SHARE_UNUSED) * n_rows)
 
 
-def fitted(
-    expert: RefittedExpert, recent: RecentRows, class_weights: Array, *, balanced: bool
-) -> RefittedExpert:
-    """Return the expert fitted on the last `WINDOW` labeled rows; parameters as in `learned`."""
-    points, codes = recent.points[-WINDOW:], recent.codes[-WINDOW:]
-    weights = recent.weights[-WINDOW:]
+def training_rows(recent: RecentRows, class_weights: Array, *, balanced: bool) -> RecentRows:
+    """Return the rows that experts are fitted on: the last `WINDOW` labeled rows, weighted.
+
+    ``class_weights`` (K,) are factors of the weights. If ``balanced``, all classes have the same
+    total weight before.
+    """
+    recent = RecentRows._make(each[-WINDOW:] for each in recent)
+    codes, weights = recent.codes, recent.weights
     if balanced and codes.size:
         totals = np.bincount(codes, weights, minlength=class_weights.size)
         weights = weights * (totals.sum() / np.count_nonzero(totals) / totals[codes])
-    weights = weights * class_weights[codes]
-    return expert.fit(RecentRows(points, codes, weights), class_weights.size)
+    return recent._replace(weights=weights * class_weights[codes])

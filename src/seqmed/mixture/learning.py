@@ -177,22 +177,12 @@ def learn_mini_batch(
         graph=graph,
         margin=margin,
         margin_info=margin_info,
-        refitted=tuple(
-            experts.learned(
-                expert,
-                recent,
-                codes.size,
-                class_weights,
-                used=weight > 0,
-                balanced=not parameters.class_prior,
-            )
-            for expert, weight in zip(state.refitted, state.choice.refitted, strict=True)
-        ),
         record=record,
         class_weights=class_weights,
         probes=stack(state.probes, take_rows(part.points, unlabeled))[-PROBES:],
         recent=recent,
     )
+    state = state._replace(refitted=refitted_experts(state, parameters, codes.size))
     return state._replace(score_scales=measured_scales_of(state, slots[unlabeled])), graph_info
 
 
@@ -227,6 +217,24 @@ def learned_margin(
         return state.margin, state.margin_info
     rows = rows._replace(codes=codes)
     return margin_state.learn(state.margin, rows, parameters.margin, new_points=first)
+
+
+def refitted_experts(
+    state: MixtureState, parameters: MixtureParameters, n_new: int | None
+) -> tuple[RefittedExpert, ...]:
+    """Return the refitted experts after ``n_new`` more labels, which the recent rows include.
+
+    An expert is fitted again if enough labels are new; always if ``n_new`` is None.
+    """
+    weights, found = state.class_weights, []
+    rows = experts.training_rows(state.recent, weights, balanced=not parameters.class_prior)
+    for expert, share in zip(state.refitted, state.choice.refitted, strict=True):
+        waiting = None if n_new is None else expert.n_new + n_new
+        if waiting is None or experts.is_due(waiting, rows.size, used=share > 0):
+            found.append(expert.fit(rows, weights.size))
+        else:
+            found.append(expert.wait(waiting))
+    return tuple(found)
 
 
 def with_choice(
@@ -373,18 +381,8 @@ def begun_again(state: MixtureState, rows: Rows, parameters: MixtureParameters) 
     margin = margin_state.begin(parameters.margin, rows, state.margin_seed, calibrated=False)
     margin = margin_state.with_classes(margin, no_indices(), state.counts.declared)
     margin, margin_info = margin_state.learn(margin, rows, parameters.margin, new_points=True)
-    refitted = refitted_now(state, parameters)
+    refitted = refitted_experts(state, parameters, None)
     return state._replace(margin=margin, margin_info=margin_info, refitted=refitted)
-
-
-def refitted_now(state: MixtureState, parameters: MixtureParameters) -> tuple[RefittedExpert, ...]:
-    """Return the refitted experts, fitted on the recent rows."""
-    return tuple(
-        experts.fitted(
-            expert, state.recent, state.class_weights, balanced=not parameters.class_prior
-        )
-        for expert in state.refitted
-    )
 
 
 # -- retraction ------------------------------------------------------------------------------------
@@ -419,7 +417,7 @@ def retract(
         recent=recent,
         trial=None,
     )
-    state = state._replace(refitted=refitted_now(state, parameters))
+    state = state._replace(refitted=refitted_experts(state, parameters, None))
     places = np.where(kept, np.cumsum(kept) - 1, -1)
     state = with_classes(state, places, counts.declared[kept], margin)
     state = state._replace(score_scales=measured_scales_of(state, no_indices()))
