@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqmed.classes import ClassCounts, moved, no_classes
+from seqmed.classes import ClassCounts, Rows, moved, no_classes
 from seqmed.graph import propagation
-from seqmed.graph.graph_state import GraphState
-from seqmed.graph.neighbours import empty_lists
-from seqmed.graph.propagation import GraphInfo
+from seqmed.graph.kept_rows import empty_lists
+from seqmed.graph.propagation import GraphInfo, GraphState
 from seqmed.late_rows import KeptLabels, LateLabels, compare_labels, equal_rows
 from seqmed.margin import margin_state
 from seqmed.margin.batch import UpdateInfo
@@ -30,7 +29,6 @@ from seqmed.mixture.record import (
 )
 from seqmed.mixture.weighting import Choice
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_rows, take_rows
-from seqmed.rows import Rows
 
 # Number of unlabeled rows on which the scales of the scores are measured.
 PROBES = 50

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from seqmed.classes import UNLABELED
+from seqmed.classes import UNLABELED, Rows
 from seqmed.graph import propagation
 from seqmed.graph.propagation import GraphInfo
 from seqmed.margin import margin_state
@@ -23,7 +23,6 @@ from seqmed.mixture.experts import RecentRows, RefittedExpert
 from seqmed.mixture.mixture_state import MixtureParameters, MixtureState, measured_scales_of
 from seqmed.mixture.record import RECORD
 from seqmed.numeric.arrays import Array, Points, found_among, no_indices, stack
-from seqmed.rows import Rows
 
 
 def restarted(
