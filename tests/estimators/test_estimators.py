@@ -25,7 +25,7 @@ from seqmed.kernels import RBF
 from seqmed.margin.covariance import low_rank
 from seqmed.margin.dual.certificate import duality_gap
 from seqmed.margin.dual.problem import DualProblem, score_errors
-from seqmed.numeric.threads import SMALL, threads_for
+from seqmed.numeric.execution import SMALL, threads_for
 
 X, Y = make_moons(60, noise=0.1, random_state=0)
 LEARNERS = {

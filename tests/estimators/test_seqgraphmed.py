@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from seqmed import GraphPropagation, SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.estimators import graph_propagation, seqgraphmed
 from seqmed.estimators.graph_propagation import FIT_BATCH
-from seqmed.graph.graph_state import GraphState
+from seqmed.graph.propagation import GraphState
 from seqmed.margin import margin_state, update
 from seqmed.mixture import record as mixture_record
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED, kernels
-from seqmed.kernels.interface import Pointwise
+from seqmed.kernels import Pointwise
 from seqmed.margin import covariance
 from seqmed.margin.covariance.protocol import FoldResult
 from seqmed.margin.covariance.unprojected import ExactRecursion

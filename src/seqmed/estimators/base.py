@@ -32,7 +32,7 @@ from seqmed.estimators.validation import (
 )
 from seqmed.late_rows import KeptLabels, LateLabels, are_identified
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, take_rows
-from seqmed.numeric.callers import callers_level
+from seqmed.numeric.execution import callers_level
 from seqmed.uncertainty import Uncertainty
 
 

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import make_constraint
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
-from seqmed.classes import UNLABELED, moved
+from seqmed.classes import UNLABELED, Rows, moved
 from seqmed.estimators.labels import (
     are_plus_one,
     as_label_array,
@@ -27,8 +27,7 @@ from seqmed.estimators.labels import (
 )
 from seqmed.estimators.validation import MatrixLike, check_weights, checked_rows, in_format
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, take_rows
-from seqmed.numeric.callers import callers_level
-from seqmed.rows import Rows
+from seqmed.numeric.execution import callers_level
 
 
 @cache

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from seqmed.classes import Rows
 from seqmed.estimators.batch_validation import ClassifiedRows, Started
 from seqmed.estimators.graph_propagation import DEFAULT_GRAPH_MEMORY, GraphClassifier
 from seqmed.estimators.margin_classifier import SequentialClassifier
@@ -18,14 +19,12 @@ from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import MatrixLike
 from seqmed.kernels import Kernel
-from seqmed.kernels.interface import check_overflow
 from seqmed.late_rows import KeptLabels
 from seqmed.margin.calibration import with_unseen
 from seqmed.mixture import column_scales, mixture_state
 from seqmed.mixture import learning as mixture_update
 from seqmed.mixture.mixture_state import MixtureInfo, MixtureParameters, MixtureState
-from seqmed.numeric.arrays import Array, Indices, Points
-from seqmed.rows import Rows
+from seqmed.numeric.arrays import Array, Indices, Points, check_overflow
 
 MARGIN_CLASSIFIERS = (SeqMED, SeqLapMED)
 # Kernels with which the graph uses Euclidean distances.

@@ -20,6 +20,7 @@ from sklearn.utils.validation import validate_data
 
 from seqmed.estimators.labels import is_missing_value
 from seqmed.numeric.arrays import Array, Indices, Points, canonical
+from seqmed.numeric.factors import made_symmetric
 
 MatrixLike: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
 """Rows as a user passes them: array-like, data frame or sparse matrix, of shape (n, p)."""
@@ -77,9 +78,6 @@ def square_gram(gram: Points) -> Array:
             f"kernel='precomputed' got X of shape {gram.shape}, expected a square matrix: pass the "
             "kernel values between all training rows."
         )
-    from seqmed.numeric.symmetry import made_symmetric  # numba is imported by the first fit
-
-    symmetric: Array
     symmetric, difference = made_symmetric(gram)
     if difference > 0 and difference > ASYMMETRY * largest_size(gram):
         raise ValueError(

@@ -15,9 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from seqmed.classes import UNLABELED, ClassCounts, no_classes
+from seqmed.classes import UNLABELED, ClassCounts, Rows, no_classes
 from seqmed.kernels import Kernel, Precomputed
-from seqmed.kernels.interface import check_overflow
 from seqmed.margin import calibration, covariance, posterior, update
 from seqmed.margin.batch import Batch, Settings, UpdateInfo
 from seqmed.margin.calibration import Calibration
@@ -27,10 +26,8 @@ from seqmed.margin.covariance.nystroem import nystroem_covariance
 from seqmed.margin.covariance.protocol import Recursion
 from seqmed.margin.laplacian import GraphParameters
 from seqmed.margin.posterior import Posterior
-from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_rows, take_rows
-from seqmed.numeric.callers import callers_level
-from seqmed.numeric.threads import threads_for, threads_to_score
-from seqmed.rows import Rows
+from seqmed.numeric.arrays import Array, Indices, Mask, Points, check_overflow, no_rows, take_rows
+from seqmed.numeric.execution import callers_level, threads_for, threads_to_score
 
 # Smallest C, and largest C and beta. These limits keep products with C and beta, and quotients,
 # within the range of doubles.

@@ -19,10 +19,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqmed.classes import UNLABELED
+from seqmed.classes import UNLABELED, Rows
 from seqmed.graph import propagation
-from seqmed.graph.graph_state import GraphState, choose_entering
-from seqmed.graph.propagation import GraphInfo
+from seqmed.graph.propagation import GraphInfo, GraphState, choose_entering
 from seqmed.margin import margin_state
 from seqmed.margin.batch import UpdateInfo
 from seqmed.margin.margin_state import MarginState
@@ -48,8 +47,7 @@ from seqmed.numeric.arrays import (
     stack,
     take_rows,
 )
-from seqmed.numeric.threads import one_thread
-from seqmed.rows import Rows
+from seqmed.numeric.execution import one_thread
 
 
 def learn(

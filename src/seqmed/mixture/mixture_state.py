@@ -16,11 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqmed.classes import ClassCounts, moved, no_classes
+from seqmed.classes import ClassCounts, Rows, moved, no_classes
 from seqmed.graph import propagation
-from seqmed.graph.graph_state import GraphState
-from seqmed.graph.neighbours import Lists
-from seqmed.graph.propagation import GraphInfo
+from seqmed.graph.kept_rows import Lists
+from seqmed.graph.propagation import GraphInfo, GraphState
 from seqmed.late_rows import KeptLabels, LateLabels, compare_labels, equal_rows
 from seqmed.margin import margin_state
 from seqmed.margin.batch import UpdateInfo
@@ -28,7 +27,6 @@ from seqmed.margin.margin_state import MarginParameters, MarginState
 from seqmed.mixture.change import RECORD, Change
 from seqmed.mixture.experts import REFITTED, RecentRows, RefittedExpert, no_recent_rows
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_rows
-from seqmed.rows import Rows
 
 PRIOR_EXPONENTS = np.array([0.0, 0.25, 0.5])
 

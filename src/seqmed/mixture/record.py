@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqmed.graph.neighbours import Lists, empty_lists
+from seqmed.graph.kept_rows import Lists, empty_lists
 from seqmed.margin import margin_state
 from seqmed.mixture.mixture_state import (
     Choice,

@@ -20,6 +20,7 @@ from seqmed.margin.covariance.low_rank import LowRankCovariance, Reduction, chec
 from seqmed.margin.covariance.protocol import Projection
 from seqmed.numeric import factors
 from seqmed.numeric.arrays import Array, Points, no_rows, row_norms_squared, stack, take_rows
+from seqmed.numeric.execution import product
 from seqmed.numeric.factors import (
     cholesky,
     is_upper,
@@ -30,7 +31,6 @@ from seqmed.numeric.factors import (
     triangular_inverse,
     upper_times,
 )
-from seqmed.numeric.threads import product
 
 # A landmark is redundant if the squared distance of its kernel function from the span of the others
 # is below this fraction of the largest k(z, z). Dividing by such a small distance would amplify

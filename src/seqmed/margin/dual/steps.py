@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from seqmed.margin.dual.problem import ROUNDING
 from seqmed.numeric.arrays import Array
-from seqmed.numeric.compiled import compiled
+from seqmed.numeric.execution import compiled
 
 # Smallest curvature of a direction, as a fraction of the largest variance. The limit applies if the
 # objective is linear in that direction (duplicate points, hard box).
