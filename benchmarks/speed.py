@@ -54,7 +54,8 @@ from paper import data
 from seqmed import SeqLapMED, SeqMED
 from seqmed.kernels import RBF, TfIdf
 from seqmed.margin import laplacian as graphs
-from seqmed.margin.dual import DualProblem, solve
+from seqmed.margin.dual.problem import DualProblem
+from seqmed.margin.dual.smo import solve
 
 REPEATS = 5
 

@@ -12,7 +12,7 @@ from seqmed.classes import ClassCounts
 from seqmed.graph.graph_state import GraphState
 from seqmed.kernels import Kernel, blocks
 from seqmed.kernels.interface import check_overflow
-from seqmed.margin.covariance.protocol import CovarianceFunction
+from seqmed.margin.covariance.exact import CovarianceFunction
 from seqmed.margin.posterior import Posterior
 from seqmed.numeric.arrays import Array, Indices, Points, found_among, stack, take_rows
 from seqmed.numeric.factors import cholesky, solve_lower

@@ -8,8 +8,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from seqmed import SeqLapMED, SeqMED
-from seqmed.margin.dual.certificate import certify
-from seqmed.margin.dual.problem import DualProblem
+from seqmed.margin.dual.problem import DualProblem, certify
 from tests.support.gaussian_streams import (
     TOL,
     UNLABELED,

@@ -24,7 +24,7 @@ from seqmed.kernels import (
 )
 from seqmed.kernels.counts import check_counts
 from seqmed.kernels.gaussians import NARROW
-from seqmed.margin.covariance.low_rank import ComputedGram
+from seqmed.margin.covariance.exact import ComputedGram
 from seqmed.numeric import threads
 from tests.reference import naive
 

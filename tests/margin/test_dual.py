@@ -9,10 +9,17 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
-from seqmed.margin.dual import DualProblem, attainable_sum, feasible, smo, solve, steps
-from seqmed.margin.dual import problem as dual_problem
-from seqmed.margin.dual.certificate import duality_gap, exact_bias, kkt_residuals
-from seqmed.margin.dual.problem import empty_row_cache, score_errors
+from seqmed.margin.dual import smo, steps
+from seqmed.margin.dual.problem import (
+    DualProblem,
+    attainable_sum,
+    duality_gap,
+    exact_bias,
+    feasible,
+    kkt_residuals,
+    score_errors,
+)
+from seqmed.margin.dual.smo import empty_row_cache, solve
 from tests.reference import newton
 from tests.reference.convex import dual_value, primal_value, solve_convex
 from tests.support.dual_problems import (
@@ -980,8 +987,8 @@ def test_computed_rows_give_the_same_optimum(case, request, monkeypatch):
     """Fetched two at a time, with a cache of eight: rows are replaced and computed again."""
     problem, expected, _ = outcome(case)
     request.getfixturevalue("eager")
-    monkeypatch.setattr(dual_problem, "ROW_BYTES", 0)
-    monkeypatch.setattr(dual_problem, "ROWS_AT_A_TIME", 2)
+    monkeypatch.setattr(smo, "ROW_BYTES", 0)
+    monkeypatch.setattr(smo, "ROWS_AT_A_TIME", 2)
     tol = 1e-6 * max(1.0, np.abs(problem.gram).max())
     solution = solve(replace(problem, gram=Computed(problem.gram)), tol=tol)
     assert solution.violation <= tol

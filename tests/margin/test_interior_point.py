@@ -7,7 +7,9 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from seqmed import SeqMED
-from seqmed.margin.dual import DualProblem, interior_point, smo, solve
+from seqmed.margin.dual import interior_point, smo
+from seqmed.margin.dual.problem import DualProblem
+from seqmed.margin.dual.smo import solve
 from tests.reference.convex import solve_convex
 from tests.support.dual_problems import (
     CASES,

@@ -5,7 +5,8 @@ import pytest
 
 from seqmed import SeqLapMED, SeqMED
 from seqmed.margin import theory
-from seqmed.margin.dual import DualProblem, solve
+from seqmed.margin.dual.problem import DualProblem
+from seqmed.margin.dual.smo import solve
 from tests.reference import naive, naive_graph
 
 GAMMA = 0.4

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from seqmed.margin.dual import DualProblem
+from seqmed.margin.dual.problem import DualProblem
 from tests.reference import newton
 
 Matrix = np.ndarray

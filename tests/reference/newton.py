@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from seqmed.margin.dual.certificate import DualSolution, certify, with_bias
-from seqmed.margin.dual.problem import DualProblem
+from seqmed.margin.dual.problem import DualProblem, DualSolution, certify, with_bias
 
 # Complementarity and stationarity at which the iteration ends, relative to the gradient's terms.
 TARGET_RESIDUAL = 1e-14

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
-from seqmed.margin.dual import DualProblem, solve
-from seqmed.margin.dual.certificate import kkt_residuals
-from seqmed.margin.dual.problem import score_errors
+from seqmed.margin.dual.problem import DualProblem, kkt_residuals, score_errors
+from seqmed.margin.dual.smo import solve
 from tests.reference.convex import solve_convex
 
 # Tolerance of every solve that is compared with another solver: two digits or more

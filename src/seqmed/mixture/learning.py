@@ -25,8 +25,8 @@ from seqmed.graph import propagation
 from seqmed.graph.graph_state import GraphState, choose_entering
 from seqmed.graph.propagation import GraphInfo
 from seqmed.margin import margin_state
-from seqmed.margin.batch import UpdateInfo
 from seqmed.margin.margin_state import MarginState
+from seqmed.margin.update import UpdateInfo
 from seqmed.mixture import experts, weighting
 from seqmed.mixture.change import Change, compare, find_change
 from seqmed.mixture.mixture_state import (

@@ -13,8 +13,8 @@ from seqmed.graph.neighbours import empty_lists
 from seqmed.graph.propagation import GraphInfo
 from seqmed.late_rows import KeptLabels, LateLabels, compare_labels, equal_rows
 from seqmed.margin import margin_state
-from seqmed.margin.batch import UpdateInfo
 from seqmed.margin.margin_state import MarginParameters, MarginState
+from seqmed.margin.update import UpdateInfo
 from seqmed.mixture import column_scales, weighting
 from seqmed.mixture.change import Change
 from seqmed.mixture.experts import REFITTED, RecentRows, RefittedExpert, no_recent_rows

@@ -22,8 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from seqmed.margin.dual.certificate import DualSolution, certify, with_bias
-from seqmed.margin.dual.problem import DualProblem, feasible
+from seqmed.margin.dual.problem import DualProblem, DualSolution, certify, feasible, with_bias
 from seqmed.numeric.arrays import Array, Mask
 from seqmed.numeric.factors import semidefinite_factor
 

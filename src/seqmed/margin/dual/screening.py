@@ -16,15 +16,17 @@ from dataclasses import replace
 import numpy as np
 
 from seqmed.margin.dual import smo, steps
-from seqmed.margin.dual.certificate import DualSolution, KKTResiduals, certify, kkt_residuals
 from seqmed.margin.dual.problem import (
     Block,
     DualProblem,
+    DualSolution,
+    KKTResiduals,
     attainable_sum,
-    empty_row_cache,
-    full_row_cache,
+    certify,
+    kkt_residuals,
     score_errors,
 )
+from seqmed.margin.dual.smo import empty_row_cache, full_row_cache
 from seqmed.numeric.arrays import Array, Mask
 
 # A point at most this far beyond its margin is added together with violating points.
@@ -60,7 +62,7 @@ def solve_screened(
     rows : (n,) mask of the points to start with.
     block : function of a mask (n,). It returns the indices (m,) of these points, in any order, and
         their covariances (m, m) in single or double precision.
-    start, tol, max_iter, previous_bias : as in `seqmed.margin.dual.smo.solve_pairwise`.
+    start, tol, max_iter, previous_bias : as in `seqmed.margin.dual.smo.solve`.
     """
     allowed = max(10_000_000, 100 * rows.size) if max_iter < 0 else max_iter
     multipliers, used, status = start.copy(), 0, "rounding"
@@ -97,7 +99,7 @@ def solve_screened(
             patience = 0
     if violation > tol and status == "rounding" and rows.size <= LARGEST_IN_DOUBLE:
         every = replace(problem, gram=problem.gram[np.arange(rows.size)])
-        solution = smo.solve_pairwise(
+        solution = smo.solve(
             every,
             tol=tol,
             max_iter=allowed - used,
