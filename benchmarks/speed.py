@@ -151,7 +151,7 @@ def problem(gram: Any, signs: Any, C: float, shape: int) -> DualProblem:
     n = signs.size
     return DualProblem(
         gram=gram, signs=signs, prior_scores=np.zeros(n),
-        bounds=np.full(n, C), shapes=np.full(n, float(shape)), bias_variance=np.inf,
+        bounds=np.full(n, C), shapes=np.full(n, float(shape)),
     )  # fmt: skip
 
 

@@ -175,7 +175,7 @@ def test_the_gap_is_that_of_the_bias_in_use():
     signs = np.where(labels == 1, 1.0, -1.0)
     gram = median.posterior_.covariance.kernel(points, points)
     n = len(rows)
-    problem = DualProblem(gram, signs, np.zeros(n), np.full(n, 1.5), np.ones(n), np.inf)
+    problem = DualProblem(gram, signs, np.zeros(n), np.full(n, 1.5), np.ones(n))
     left = score_errors(problem, solution.multipliers)
     at_median = duality_gap(problem, solution.multipliers, left, median.intercept_[0])
     assert median.duality_gap_ == pytest.approx(at_median)

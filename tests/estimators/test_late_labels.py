@@ -152,7 +152,7 @@ def full_gap(model, stream):
         prior_scores=np.full(len(rows), -1.0),
         bounds=np.full(len(rows), 10.0),
         shapes=np.ones(len(rows)),
-        bias_variance=0.0,
+        known_bias=True,
     )
     return certify(problem, signs * coefficients, tol=TOL, status="given", n_iter=0).gap
 

@@ -461,7 +461,7 @@ def solve_machine(
         prior_scores=prior_scores + KNOWN_BIAS if prior.known_bias else prior_scores,
         bounds=window.bounds,
         shapes=window.shapes,
-        bias_variance=0.0 if prior.known_bias else np.inf,
+        known_bias=prior.known_bias,
         multiplier_sum=attainable_sum(signs, window.bounds, -prior.frozen_sums[machine]),
     )
     coefficients = window.coefficients[:, machine]

@@ -9,7 +9,8 @@ with one multiplier ``a_i`` per labeled point. ``K`` is the prior covariance on 
 the prior mean, ``C_i`` the bound of a multiplier and ``e_i`` the shape of its slack prior. A shape
 of 1 is maximum entropy discrimination. A shape of 0 is the support vector machine, with the hard
 box ``a_i <= C_i`` instead of the log term. The sum ``t`` is 0 unless there are frozen multipliers.
-A finite prior variance ``v`` of the bias drops the equality and adds ``v`` to ``K``.
+The equality belongs to a bias with a diffuse prior. If the bias is known, it is part of ``m``, and
+there is no equality.
 
 The code uses the *signed coefficients* ``c = Y a`` and the *implied bias*
 
@@ -71,12 +72,11 @@ class DualProblem:
     gram : (n, n) symmetric positive semi-definite prior covariance of the scores, an array or
         an object that computes its rows.
     signs : (n,) targets, each -1.0 or +1.0.
-    prior_scores : (n,) prior mean of the scores; it includes the prior mean of a bias with finite
-        variance.
+    prior_scores : (n,) prior mean of the scores; it includes a known bias.
     bounds : (n,) positive upper bounds ``C_i`` of the multipliers.
     shapes : (n,) slack shapes ``e_i >= 0``.
-    bias_variance : prior variance of the bias in [0, inf]; ``inf`` is the equality ``y'a = t``.
-    multiplier_sum : the value ``t`` of ``y'a`` under a diffuse bias, see `attainable_sum`.
+    known_bias : whether the bias is known; otherwise there is the equality ``y'a = t``.
+    multiplier_sum : the value ``t`` of ``y'a``, see `attainable_sum`.
     """
 
     gram: Array | ComputedRows
@@ -84,7 +84,7 @@ class DualProblem:
     prior_scores: Array
     bounds: Array
     shapes: Array
-    bias_variance: float = np.inf
+    known_bias: bool = False
     multiplier_sum: float = 0.0
 
     def take(self, rows: Indices | Mask) -> DualProblem:
@@ -99,14 +99,14 @@ class DualProblem:
 
 
 def feasible(problem: DualProblem, multipliers: Array) -> Array:
-    """Return multipliers (n,) made feasible: within bounds and, for a diffuse bias, ``y'a = t``.
+    """Return multipliers (n,) made feasible: within bounds, with ``y'a = t`` unless the bias is known.
 
     Multipliers of one sign are scaled down. If that is not enough, multipliers of the other sign
     are raised.
     """
     highest = np.where(problem.shapes > 0, np.nextafter(problem.bounds, 0.0), problem.bounds)
     start = np.clip(multipliers, 0.0, highest)
-    if np.isfinite(problem.bias_variance):
+    if problem.known_bias:
         return start
     positive = problem.signs > 0
     excess = float(problem.signs @ start) - problem.multiplier_sum
@@ -143,7 +143,7 @@ class DualSolution(NamedTuple):
     Attributes
     ----------
     multipliers : (n,) values in ``[0, C_i]``, below ``C_i`` when the slack shape is positive.
-    bias : the exact bias; under a finite variance its deviation from the prior mean.
+    bias : the exact bias; 0 if the bias is known and part of the prior scores.
     gap : duality gap, >= 0, an upper bound on the distance of either objective to the optimum.
     objective : value of the dual.
     violation : largest difference between two implied biases; at most ``tol`` if converged.
@@ -205,13 +205,8 @@ class KKTResiduals(NamedTuple):
         )
 
 
-def kkt_residuals(
-    problem: DualProblem, multipliers: Array, errors: Array, total: float | None = None
-) -> KKTResiduals:
-    """Return the KKT residuals of multipliers (n,) with score errors (n,).
-
-    ``total`` is ``y'a`` of all points; required if these are only a part of the points.
-    """
+def kkt_residuals(problem: DualProblem, multipliers: Array, errors: Array) -> KKTResiduals:
+    """Return the KKT residuals of multipliers (n,) with score errors (n,)."""
     distance = problem.bounds - multipliers
     soft = problem.shapes > 0
     if soft.all():
@@ -227,23 +222,20 @@ def kkt_residuals(
     can_decrease = np.where(positive, above_zero, below_bound)
     lowest = float(np.where(can_increase, implied - rounding, -np.inf).max(initial=-np.inf))
     highest = float(np.where(can_decrease, implied + rounding, np.inf).min(initial=np.inf))
-    if np.isfinite(problem.bias_variance):
-        own = problem.bias_variance * float(problem.signs @ multipliers if total is None else total)
-        lowest, highest = max(lowest, own), min(highest, own)
+    if problem.known_bias:
+        lowest, highest = max(lowest, 0.0), min(highest, 0.0)
     return KKTResiduals(errors, implied, rounding, can_increase, can_decrease, lowest, highest)
 
 
-def exact_bias(
-    problem: DualProblem, multipliers: Array, residuals: KKTResiduals, previous: float | None
-) -> float:
+def exact_bias(problem: DualProblem, residuals: KKTResiduals, previous: float | None) -> float:
     """Return the multiplier of ``y'a = t``: the implied bias of every free support vector.
 
     Without a free support vector, the optimality conditions allow an interval. The bias is then the
     value in the interval nearest to ``previous``, or without ``previous`` the middle of the
-    interval, as in LIBSVM. Under a finite variance ``v`` it is ``v y'a``.
+    interval, as in LIBSVM.
     """
-    if np.isfinite(problem.bias_variance):
-        return problem.bias_variance * float(problem.signs @ multipliers)
+    if problem.known_bias:
+        return 0.0
     free = residuals.can_increase & residuals.can_decrease
     if free.any():
         weights = 1.0 / (1.0 + residuals.rounding[free] / ROUNDING)
@@ -262,7 +254,7 @@ def duality_gap(problem: DualProblem, multipliers: Array, errors: Array, bias: f
     ``s_i = 1 - y_i (score_i + bias)``, the term is the loss of ``s_i`` minus ``a_i s_i`` minus the
     log term. With ``r = (C_i - a_i) s_i / e_i`` a term on the sloping part of the loss is
     ``e_i (r - 1 - log r)``, which is never negative. A rounding error in the equality constraint
-    increases the gap. So does a bias that is not optimal under a finite variance.
+    increases the gap.
     """
     slack = problem.signs * (errors - bias)
     distance = problem.bounds - multipliers
@@ -278,14 +270,9 @@ def duality_gap(problem: DualProblem, multipliers: Array, errors: Array, bias: f
                 -multipliers / problem.bounds
             )
             terms = np.where(flat, zero_cost, terms)
-    total = float(problem.signs @ multipliers)
-    variance = problem.bias_variance
-    if not np.isfinite(variance):
-        residue = abs(bias * (total - problem.multiplier_sum))
-    elif variance > 0:
-        residue = (bias - variance * total) ** 2 / (2.0 * variance)
-    else:
-        residue = 0.0 if bias == 0 else np.inf
+    residue = 0.0
+    if not problem.known_bias:
+        residue = abs(bias * (float(problem.signs @ multipliers) - problem.multiplier_sum))
     return float(np.maximum(terms, 0.0).sum()) + residue
 
 
@@ -297,11 +284,7 @@ def objective_value(problem: DualProblem, multipliers: Array, errors: Array) -> 
     value = 0.5 * float(coefficients @ (linear + errors))
     soft = problem.shapes > 0
     shrunk = np.log1p(-multipliers[soft] / problem.bounds[soft])
-    value += float(problem.shapes[soft] @ shrunk)
-    if np.isfinite(problem.bias_variance):
-        total = float(coefficients.sum())
-        value -= 0.5 * problem.bias_variance * total * total
-    return value
+    return value + float(problem.shapes[soft] @ shrunk)
 
 
 def certify(
@@ -321,7 +304,7 @@ def certify(
     """
     if residuals is None:
         residuals = kkt_residuals(problem, multipliers, score_errors(problem, multipliers))
-    bias = exact_bias(problem, multipliers, residuals, previous_bias)
+    bias = exact_bias(problem, residuals, previous_bias)
     return DualSolution(
         multipliers=multipliers,
         bias=bias,
