@@ -99,7 +99,7 @@ class DualProblem:
 
 
 def feasible(problem: DualProblem, multipliers: Array) -> Array:
-    """Return multipliers (n,) made feasible: within bounds, with ``y'a = t`` unless the bias is known.
+    """Return multipliers (n,) within their bounds, with ``y'a = t`` unless the bias is known.
 
     Multipliers of one sign are scaled down. If that is not enough, multipliers of the other sign
     are raised.
