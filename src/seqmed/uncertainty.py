@@ -11,7 +11,7 @@ from scipy.linalg import LinAlgError
 from seqmed.classes import ClassCounts
 from seqmed.graph.propagation import GraphState
 from seqmed.kernels import Kernel, blocks
-from seqmed.margin.covariance.protocol import CovarianceFunction
+from seqmed.margin.covariance.exact import CovarianceFunction
 from seqmed.margin.posterior import Posterior
 from seqmed.numeric.arrays import (
     Array,

@@ -24,7 +24,7 @@ from seqmed.kernels import (
 )
 from seqmed.kernels.on_vectors import NARROW
 from seqmed.kernels.special import check_counts
-from seqmed.margin.covariance.low_rank import ComputedGram
+from seqmed.margin.covariance.exact import ComputedGram
 from seqmed.numeric import execution
 from tests.reference import naive
 

@@ -6,10 +6,9 @@ import scipy.sparse as sp
 
 from seqmed.kernels import RBF, Linear, Polynomial, on_vectors
 from seqmed.margin.covariance import make_recursion
-from seqmed.margin.covariance.basis import REDUNDANT, Basis, whiten
-from seqmed.margin.covariance.landmarks import LandmarkRecursion
-from seqmed.margin.covariance.low_rank import LowRankCovariance, reduction_factor
-from seqmed.margin.covariance.unprojected import spectrum_of
+from seqmed.margin.covariance.exact import LowRankCovariance, reduction_factor
+from seqmed.margin.covariance.landmarks import REDUNDANT, Basis, LandmarkRecursion, whiten
+from seqmed.margin.covariance.spectral import spectrum_of
 from seqmed.margin.laplacian import Smoothness
 from seqmed.numeric.arrays import stack
 from tests.reference import naive

@@ -15,7 +15,8 @@ from typing_extensions import TypeAliasType
 import seqmed
 from seqmed import SeqLapMED, SeqMED
 from seqmed.kernels import RBF, Precomputed, TfIdf
-from seqmed.margin.covariance import RECURSIONS, ExactRecursion
+from seqmed.margin.covariance import RECURSIONS
+from seqmed.margin.covariance.exact import ExactRecursion
 from seqmed.mixture.mixture_state import Trial
 from seqmed.model_file import ModelFileError
 from seqmed.model_file.annotations import field_types, of_type, written_out

@@ -8,8 +8,7 @@ import pytest
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED, kernels
 from seqmed.kernels import Pointwise
 from seqmed.margin import covariance
-from seqmed.margin.covariance.protocol import FoldResult
-from seqmed.margin.covariance.unprojected import ExactRecursion
+from seqmed.margin.covariance.exact import ExactRecursion, FoldResult
 
 
 def rows(n=120, seed=0):

@@ -19,10 +19,10 @@ from seqmed.estimators.validation import MatrixLike, Registered, square_gram
 from seqmed.kernels import Expansion, Kernel, make_kernel
 from seqmed.late_rows import KeptLabels, compare_labels, equal_rows
 from seqmed.margin import calibration, margin_state
-from seqmed.margin.batch import UpdateInfo
 from seqmed.margin.calibration import Calibration
 from seqmed.margin.margin_state import MarginParameters, MarginState, Smoothing
 from seqmed.margin.posterior import Posterior
+from seqmed.margin.update import UpdateInfo
 from seqmed.numeric.arrays import Array, Indices, Points, check_overflow
 from seqmed.numeric.execution import threads_to_score
 from seqmed.uncertainty import Uncertainty

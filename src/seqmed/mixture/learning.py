@@ -23,8 +23,8 @@ from seqmed.classes import UNLABELED, Rows
 from seqmed.graph import propagation
 from seqmed.graph.propagation import GraphInfo, GraphState, choose_entering
 from seqmed.margin import margin_state
-from seqmed.margin.batch import UpdateInfo
 from seqmed.margin.margin_state import MarginState
+from seqmed.margin.update import UpdateInfo
 from seqmed.mixture import column_scales, experts
 from seqmed.mixture.change import RECORD, Change, compare, find_change
 from seqmed.mixture.column_scales import MEASURED
