@@ -29,8 +29,8 @@ from seqmed import (
     StreamPipeline,
     model_file,
 )
-from seqmed.estimators.validation import equal_parameters
 from seqmed.kernels import RBF, Polynomial
+from seqmed.selection.search import equal_parameters
 from tests.support.configurations import CONFIGURATIONS, learned, make_batch, over
 from tests.support.saved_models import assert_refused, assert_same, bits, outputs, product, restored
 

@@ -662,8 +662,8 @@ BAD_FITS = {
     "no rows": (lambda X, y: (X[:0], y), r"inconsistent.*\[0, 30\]"),
     "nothing": (lambda X, y: (X[:0], y[:0]), "no labeled row among 0"),
     "NaN in the last batch": (lambda X, y: (np.vstack([X[:29], np.nan * X[29:]]), y), "NaN"),
-    "weights": (lambda X, y: (X, y, np.ones(29)), r"shape \(29,\), expected \(30,\)"),
-    "a matrix of weights": (lambda X, y: (X, y, np.ones((30, 2))), r"shape \(30, 2\)"),
+    "weights": (lambda X, y: (X, y, np.ones(29)), r"shape == \(29,\), expected \(30,\)"),
+    "a matrix of weights": (lambda X, y: (X, y, np.ones((30, 2))), "must be 1D array or scalar"),
     "negative weights": (lambda X, y: (X, y, -np.ones(30)), "[Nn]egative"),
 }
 

@@ -13,15 +13,11 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_consistent_length
 
+from seqmed.estimators.base import copy_to_fit
 from seqmed.estimators.labels import as_objects
 from seqmed.estimators.seqgraphmed import SeqGraphMED
-from seqmed.estimators.validation import MatrixLike, copy_to_fit, refuse_plain_pipeline
+from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
 from seqmed.numeric.arrays import Array
-
-
-def estimator_has(method: str) -> Any:
-    """Return a check whether the estimator has a method."""
-    return lambda model: hasattr(model._template(), method)
 
 
 class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -134,19 +130,23 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             "_labels": labels[learned:].copy(),
         }  # fmt: skip
         if learned:
-            model = self._model_to_fit()
-            for start in range(0, learned, self.batch_size):
-                batch = slice(start, start + self.batch_size)
-                learn_collected(model, points[batch], labels[batch], declared)
-            state["estimator_"] = model
+            state["estimator_"] = self._learned(points[:learned], labels[:learned], declared)
         self.__dict__.update(state)
         return self
 
-    def _model_to_fit(self) -> Any:
-        """Return a copy of the estimator, so that a refused mini-batch changes nothing."""
-        if hasattr(self, "estimator_"):
-            return copy_to_fit(self.estimator_)
-        return clone(self._template())
+    def _learned(self, points: Array, labels: Any, declared: Any) -> Any:
+        """Return a copy of the estimator that has learned these rows in mini-batches.
+
+        It is a copy, so that a refused mini-batch changes nothing.
+        """
+        fitted = hasattr(self, "estimator_")
+        model = copy_to_fit(self.estimator_) if fitted else clone(self._template())
+        for start in range(0, len(labels), self.batch_size):
+            batch = slice(start, start + self.batch_size)
+            first = not hasattr(model, "classes_")
+            options = {"classes": declared} if first and declared is not None else {}
+            model.partial_fit(points[batch], labels[batch], **options)
+        return model
 
     @property
     def n_pending_(self) -> int:
@@ -166,9 +166,7 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self : the classifier.
         """
         if hasattr(self, "_labels") and self._labels.size:
-            model = self._model_to_fit()
-            learn_collected(model, self._points, self._labels, self._declared)
-            self.estimator_ = model
+            self.estimator_ = self._learned(self._points, self._labels, self._declared)
             self._points, self._labels = self._points[:0], self._labels[:0]
         return self
 
@@ -181,36 +179,10 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return self.estimator_
 
     def predict(self, X: MatrixLike) -> NDArray[Any]:
-        """Return the predicted classes.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-        """
+        """Return the predicted class of every row, (n_samples,)."""
         return np.asarray(self._fitted().predict(np.asarray(X, dtype=np.float64)))
 
-    @available_if(estimator_has("predict_proba"))
+    @available_if(lambda model: hasattr(model._template(), "predict_proba"))
     def predict_proba(self, X: MatrixLike) -> Array:
-        """Return the probability of every class at every row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
+        """Return the probability of every class at every row, (n_samples, n_classes)."""
         return np.asarray(self._fitted().predict_proba(np.asarray(X, dtype=np.float64)))
-
-
-def learn_collected(model: Any, points: Array, labels: Any, declared: Any) -> None:
-    """Learn one mini-batch; classes are declared in the first."""
-    first = not hasattr(model, "classes_")
-    options = {"classes": declared} if first and declared is not None else {}
-    model.partial_fit(points, labels, **options)

@@ -84,7 +84,7 @@ def new_classifier(
         model.set_params(**dict.fromkeys(names))  # with this marker, -1 may be a class
     model._validate_params()
     inner: Any = getattr(model, "estimator", model)
-    inner._check_parameters(None)
+    inner._check_parameters()
     return model
 
 

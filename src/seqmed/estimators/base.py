@@ -1,42 +1,60 @@
-"""The methods of every classifier: fit, partial_fit, retract, predict and score."""
+"""The base class of every classifier: fit, partial_fit, retract, predict and score."""
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from functools import cache
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils import _safe_indexing, check_random_state, indexable
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
     check_is_fitted,
 )
 
-from seqmed.classes import UNLABELED
-from seqmed.estimators.batch_validation import BatchValidator, ClassifiedRows, Started
+from seqmed.classes import UNLABELED, Rows
 from seqmed.estimators.labels import are_plus_one, find
 from seqmed.estimators.validation import (
+    ClassifiedRows,
     MatrixLike,
     checked_rows,
-    generators_kept,
+    codes_to_retract,
     in_format,
-    rows_of_weight,
-    snapshot,
+    read_labels,
+    validated_batch,
 )
 from seqmed.late_rows import KeptLabels, LateLabels, are_identified
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, take_rows
 from seqmed.numeric.execution import callers_level
 from seqmed.uncertainty import Uncertainty
 
+Estimator = TypeVar("Estimator")
 
-class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
+
+class Started(NamedTuple):
+    """What the first batch of a stream determines.
+
+    Attributes
+    ----------
+    sparse : whether the rows are sparse.
+    fixed : parameters that may not change any more, with their values.
+    """
+
+    sparse: bool
+    fixed: dict[str, Any]
+
+
+class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
     """A classifier that learns a stream batch by batch.
 
     Labels become class numbers here. The learner below knows these numbers only; its state is one
@@ -44,6 +62,14 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
     replaces the state and the classes together. Every method reads a snapshot.
     """
 
+    # Parameters that may not change between two batches.
+    _fixed_parameters: tuple[str, ...] = ()
+    # Whether unlabeled rows are learned from. If not, -1 may be a class even if it is the marker.
+    _semi_supervised = True
+    # Whether -1 marked unlabeled rows while no class but +1 was known: it may have been a class.
+    _minus_one_seen = False
+    unlabeled: Any
+    random_state: Any
     classes_: NDArray[Any]
     n_features_in_: int
     n_batches_: int
@@ -82,12 +108,11 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         ValueError
             If a parameter, X or y is invalid. The classifier is then unchanged.
         """
-        self._check_parameters(None)
-        model = snapshot(self)
-        batch = model._validate_batch(X, y, None, sample_weight, None, alone=True)
-        model._check_labels(batch.rows, alone=True, new_points=True)
+        self._check_parameters()
+        model = unfitted(self)
+        batch = validated_batch(model, X, y, None, sample_weight, alone=True, new_points=True)
         with generators_kept(self):
-            model._learn_all(batch)
+            model._learn(batch, model._fit_batch(batch.rows.weights.size), new_points=True)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
 
@@ -135,25 +160,63 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         ValueError
             If a parameter, X or y is invalid. The classifier is then unchanged.
         """
-        model, before = snapshot(self), getattr(self, "_started", None)
-        model._check_parameters(before)
+        model = snapshot(self)
+        model._check_parameters()
+        model._check_unchanged()
         model._check_kernel("partial_fit")
         model._check_new_points(new_points)
-        batch = model._validate_batch(X, y, classes, sample_weight, before)
-        model._check_labels(batch.rows, alone=False, new_points=new_points)
+        batch = validated_batch(
+            model, X, y, classes, sample_weight, alone=False, new_points=new_points
+        )
         late = None
         if not new_points and not are_identified():
-            batch, late = model._late_rows(batch, sample_weight)
+            batch, late = model._late_rows(batch)
         if late is None or late.n_found + late.n_not_found:
             with generators_kept(self):
-                model._learn_batch(batch, getattr(model, "_state", None), new_points=new_points)
+                model._learn(batch, None, new_points=new_points)
         model.update_info_ = model.update_info_._replace(late_labels=late)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
 
-    def _late_rows(
-        self, batch: ClassifiedRows, sample_weight: ArrayLike | None
-    ) -> tuple[ClassifiedRows, LateLabels]:
+    def _check_new_points(self, new_points: bool) -> None:
+        if not isinstance(new_points, bool | np.bool_):
+            raise ValueError(
+                f"partial_fit got new_points={new_points!r}, expected True or False: pass False "
+                "for labels of rows that were learned before."
+            )
+        if not new_points and getattr(self, "_state", None) is None:
+            raise ValueError(
+                "partial_fit got new_points=False in its first call, expected rows that were "
+                "learned before: learn the rows first, with the labels available."
+            )
+
+    def _learn(self, batch: ClassifiedRows, size: int | None, *, new_points: bool) -> None:
+        """Learn a batch, or late labels if its points are not new.
+
+        The rows are learned in random order, ``size`` at a time, or all together with None.
+        """
+        if not hasattr(self, "_started"):
+            self._started = Started(sp.issparse(batch.rows.points), self._fixed())
+        rows, state, n_rows = batch.rows, getattr(self, "_state", None), batch.rows.weights.size
+        seed = self._drawn_seed() if state is None else 0
+        order = None if size is None else np.random.default_rng(seed).permutation(n_rows)
+        info = None
+        for start in range(0, n_rows, size or n_rows):
+            part = rows if order is None else rows.take(order[start:][:size])
+            if state is None:
+                state = self._begin(part, seed)
+            if not start:
+                state = self._with_classes(state, batch.places, batch.declared)
+            new_batch = new_points and not start
+            state, info = self._learn_rows(
+                state, part, batch.classes, new_points=new_points, new_batch=new_batch
+            )
+        self._commit(state, info, batch.classes)
+
+    def _drawn_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _late_rows(self, batch: ClassifiedRows) -> tuple[ClassifiedRows, LateLabels]:
         """Return late labels that are not known yet, and their numbers; refuse other labels.
 
         It warns of rows that are not found although all unlabeled rows so far are kept.
@@ -168,7 +231,7 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         if refused.size:
             first = refused[0]
             own, given = self.classes_[kept.other[first]], batch.classes[rows.codes[labeled[first]]]
-            row = rows_of_weight(sample_weight, rows.weights.size)[labeled[first]]
+            row = batch.numbers[labeled[first]]
             raise ValueError(
                 f"row {row} of X was learned with the label {own}, got {given} with "
                 f"new_points=False ({refused.size} of {codes.size} labels differ), expected a row "
@@ -216,8 +279,9 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         self._check_kernel("retract")
         model = self._snapshot()
         points = model._points(X)
-        model._check_parameters(model._started)
-        codes = None if y is None else model._codes_to_retract(y, points.shape[0])
+        model._check_parameters()
+        model._check_unchanged()
+        codes = None if y is None else codes_to_retract(model, y, points.shape[0])
         model._retract(points, codes)
         self.__dict__ = model.__dict__  # one assignment: safe for interrupts and other threads
         return self
@@ -261,7 +325,21 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         return labels
 
     def predict_proba(self, X: MatrixLike) -> Array:
-        """Return the probability of every class at every row, (n_samples, n_classes)."""
+        """Return the probability of every class at every row.
+
+        The Notes of the class say whether and how they are calibrated.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows to classify.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`. Each row sums to 1, and its largest entry belongs to the
+            class that `predict` returns.
+        """
         model = self._snapshot()
         return model._probabilities(model._class_scores(model._checked_points(X)))
 
@@ -317,8 +395,23 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
             If no row is labeled, or X, y or sample_weight is invalid.
         """
         model = self._snapshot()
-        labeled, labels = model._split_labels(y, model.classes_)
-        return accuracy(model.predict, X, labeled, labels, sample_weight)
+        labeled, labels = read_labels(model, y, model.classes_)
+        check_consistent_length(X, labeled)
+        weights = _check_sample_weight(sample_weight, labeled, ensure_non_negative=True)[labeled]
+        if not labels.size:
+            raise ValueError(
+                f"score got no labeled row among {labeled.size}, expected at least one: pass true "
+                "labels."
+            )
+        if not weights.any():
+            raise ValueError(
+                "every sample_weight of a labeled row is zero, expected at least one positive "
+                "weight: correct the weights."
+            )
+        if not labeled.all():
+            warn_of_unlabeled_rows()
+            X = _safe_indexing(*indexable(X), np.flatnonzero(labeled))
+        return float(np.average(model.predict(X) == labels, weights=weights))
 
     # -- rows to predict -------------------------------------------------------------------------
 
@@ -346,34 +439,71 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
                 f"this {type(self).__name__} has learned no label and cannot predict: learn at "
                 "least one labeled row first."
             )
-        self._warn_of_minus_one()
+        declared = self._state.counts.declared.any()
+        if self._minus_one_seen and not declared and are_plus_one(self.classes_):
+            warnings.warn(
+                f"{self.classes_[0]} is the only class so far, and labels -1 were taken for "
+                "missing ones: if -1 is a class, start a new model with unlabeled=None; if not, "
+                "pass all classes to partial_fit by classes=.",
+                stacklevel=callers_level(),
+            )
         return points
 
-    def _warn_of_minus_one(self) -> None:
-        """Warn if +1 is the only class and -1 may have been a class, but marked unlabeled rows."""
-        declared = self._state.counts.declared.any()
-        if not self._minus_one_seen or declared or not are_plus_one(self.classes_):
+    # -- parameters ------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        """Refuse invalid parameters; subclasses also refuse those that exclude each other."""
+        self._validate_params()
+
+    def _fixed(self) -> dict[str, Any]:
+        """Return the parameters that may not change between two batches."""
+        return {name: getattr(self, name) for name in self._fixed_parameters}
+
+    def _check_unchanged(self) -> None:
+        """Refuse parameters that were changed since the first batch and may not change."""
+        if not hasattr(self, "_started"):
             return
-        only = self.classes_[0]
-        warnings.warn(
-            f"{only} is the only class so far, and labels -1 were taken for missing ones: if -1 is "
-            "a class, start a new model with unlabeled=None; if not, pass all classes to "
-            "partial_fit by classes=.",
-            stacklevel=callers_level(),
-        )
+        current = self._fixed()
+        for name, before in self._started.fixed.items():
+            now = current[name]
+            if now is not before and now != before and not self._may_change(name, before, now):
+                raise ValueError(
+                    f"{name} was changed from {before!r} to {now!r} after the first batch, "
+                    f"expected the same value for all batches: set {name}={before!r} again, or "
+                    "start a new model."
+                )
+
+    def _may_change(self, name: str, before: Any, now: Any) -> bool:
+        """Whether a parameter that is fixed in general may change between these two values."""
+        return False
 
     # -- methods of subclasses -------------------------------------------------------------------
 
     def _check_kernel(self, method: str) -> None:
         """Refuse ``method`` if it needs kernel values that are not available."""
 
-    @abstractmethod
-    def _learn_all(self, batch: ClassifiedRows) -> None:
-        """Learn the batch of `fit`."""
+    def _fit_batch(self, n_rows: int) -> int | None:
+        """Return the size of the mini-batches of `fit`; None learns all n rows in their order."""
+        return None
 
     @abstractmethod
-    def _learn_batch(self, batch: ClassifiedRows, state: Any, *, new_points: bool) -> None:
-        """Learn a batch of `partial_fit`, or late labels; ``state`` is None before the first."""
+    def _begin(self, rows: Rows, seed: int) -> Any:
+        """Return the state before the first batch; ``rows`` is this batch."""
+
+    @staticmethod
+    @abstractmethod
+    def _with_classes(state: Any, places: Indices, declared: Mask) -> Any:
+        """Return the state with class c moved to ``places[c]``, and new classes added."""
+
+    @abstractmethod
+    def _learn_rows(
+        self, state: Any, rows: Rows, classes: NDArray[Any], *, new_points: bool, new_batch: bool
+    ) -> tuple[Any, Any]:
+        """Return the next state and a report. With ``new_batch`` the rows count as a batch."""
+
+    @abstractmethod
+    def _commit(self, state: Any, info: Any, classes: NDArray[Any]) -> None:
+        """Store a new state and everything that is derived from it."""
 
     @abstractmethod
     def _retract(self, points: Points, codes: Indices | None) -> None:
@@ -404,42 +534,6 @@ class StreamClassifier(ClassifierMixin, BatchValidator, ABC):
         """Return the uncertainty of the decisions at the given rows, for label queries."""
 
 
-def accuracy(
-    predict: Callable[[MatrixLike], NDArray[Any]],
-    X: MatrixLike,
-    labeled: Mask,
-    labels: NDArray[Any],
-    sample_weight: ArrayLike | None,
-) -> float:
-    """Return the weighted fraction of labeled rows that are predicted correctly.
-
-    Parameters
-    ----------
-    predict : the method of the classifier.
-    X : rows, labeled or not.
-    labeled : (n,) mask of the labeled rows.
-    labels : their labels.
-    sample_weight : (n,) weights of the rows, a number, or None.
-    """
-    check_consistent_length(X, labeled)
-    weights = _check_sample_weight(sample_weight, labeled, ensure_non_negative=True)[labeled]
-    if not labels.size:
-        raise ValueError(
-            f"score got no labeled row among {labeled.size}, expected at least one: pass true "
-            "labels."
-        )
-    if not weights.any():
-        raise ValueError(
-            "every sample_weight of a labeled row is zero, expected at least one positive weight: "
-            "correct the weights."
-        )
-    if not labeled.all():
-        warn_of_unlabeled_rows()
-        X = _safe_indexing(*indexable(X), np.flatnonzero(labeled))
-    predicted = predict(X)
-    return float(np.average(predicted == labels, weights=weights))
-
-
 @cache  # Python's own filter repeats a warning after every change of the filters
 def warn_of_unlabeled_rows() -> None:
     """Warn once per process that `score` leaves rows out."""
@@ -450,3 +544,46 @@ def warn_of_unlabeled_rows() -> None:
         UserWarning,
         stacklevel=callers_level(),
     )
+
+
+# -- copies of estimators --------------------------------------------------------------------------
+
+
+def snapshot(estimator: Estimator) -> Estimator:
+    """Return a shallow copy of an estimator, which later updates do not change."""
+    copied = object.__new__(type(estimator))
+    copied.__dict__.update(estimator.__dict__)  # one atomic operation
+    return copied
+
+
+def unfitted(estimator: Estimator) -> Estimator:
+    """Return a shallow copy of an estimator without its fitted attributes."""
+    copied = snapshot(estimator)
+    for name in list(vars(copied)):
+        if name.endswith("_") or name in ("_state", "_started", "_minus_one_seen", "_begun"):
+            delattr(copied, name)
+    return copied
+
+
+def copy_to_fit(estimator: Any) -> Any:
+    """Return a copy that can learn without changing the estimator.
+
+    The copy is shallow for models of this package, and deep for all others.
+    """
+    return snapshot(estimator) if hasattr(estimator, "_snapshot") else deepcopy(estimator)
+
+
+@contextmanager
+def generators_kept(estimator: Any) -> Iterator[None]:
+    """Restore the RandomState that was passed to an estimator, if an error is raised meanwhile."""
+    owners = (estimator, getattr(estimator, "estimator", None))
+    passed = [getattr(owner, "random_state", None) for owner in owners]
+    before = [
+        (each, each.get_state()) for each in passed if isinstance(each, np.random.RandomState)
+    ]
+    try:
+        yield
+    except BaseException:
+        for generator, state in before:
+            generator.set_state(state)
+        raise

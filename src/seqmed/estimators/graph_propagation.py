@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import uncertainty
 from seqmed.classes import Rows
 from seqmed.estimators.base import StreamClassifier
-from seqmed.estimators.batch_validation import ClassifiedRows
-from seqmed.estimators.validation import MatrixLike
 from seqmed.graph import propagation, propagation_state
 from seqmed.graph.metrics import make_metric
 from seqmed.graph.propagation import GraphInfo, GraphState, empty_graph
@@ -32,130 +28,7 @@ DEFAULT_GRAPH_MEMORY = 10_000
 FIT_BATCH = 1000
 
 
-class GraphClassifier(StreamClassifier):
-    """A classifier with a graph over kept rows."""
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "graph_memory": [Interval(Integral, 2, None, closed="left")],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "alpha": [Interval(Real, 0.0, 1.0, closed="left")],
-        "metric": [StrOptions({"auto", "euclidean", "cosine"}), callable],
-        "unlabeled": "no_validation",
-        "forgetting": [Interval(Real, 0.0, 1.0, closed="right")],
-        "random_state": ["random_state"],
-    }
-
-    _fixed_parameters: tuple[str, ...] = (
-        "graph_memory",
-        "n_neighbors",
-        "alpha",
-        "metric",
-    )
-
-    graph_memory: int
-    n_neighbors: int
-    alpha: float
-    metric: Any
-    forgetting: float | str
-    random_state: Any
-
-    n_kept_: int
-    duality_gap_: float
-    n_iter_: int
-
-    # -- learning --------------------------------------------------------------------------------
-
-    def _learn_all(self, batch: ClassifiedRows) -> None:
-        """Learn the rows in random order, in mini-batches that count as one batch."""
-        seed, rows = self._drawn_seed(), batch.rows
-        order = np.random.default_rng(seed).permutation(rows.weights.size)
-        state, info = None, None
-        size = self._fit_batch(order.size)
-        for start in range(0, order.size, size):
-            part = rows.take(order[start : start + size])
-            if state is None:
-                state = self._with_classes(self._begin(part, seed), batch)
-            state, info = self._learn_rows(
-                state, part, batch.classes, new_points=True, new_batch=not start
-            )
-        self._commit(state, info, batch.classes)
-
-    def _learn_batch(self, batch: ClassifiedRows, state: Any, *, new_points: bool) -> None:
-        rows = batch.rows
-        if state is None:
-            state = self._begin(rows, self._drawn_seed())
-        elif not new_points:
-            rows = rows.take(rows.labeled)
-        state, info = self._learn_rows(
-            self._with_classes(state, batch),
-            rows,
-            batch.classes,
-            new_points=new_points,
-            new_batch=new_points,
-        )
-        self._commit(state, info, batch.classes)
-
-    def _fit_batch(self, n_rows: int) -> int:
-        """Return the size of the mini-batches in which `fit` learns n rows."""
-        return FIT_BATCH
-
-    def _drawn_seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-
-    def _begin_graph(self, rows: Rows, seed: int, kernel: Kernel | None) -> GraphState:
-        """Return an empty graph. ``metric="auto"`` uses the distance of ``kernel``, if not None."""
-        metric = self.metric
-        if callable(metric):
-            metric = make_kernel(metric, "scale", 3, 0.0).freeze(rows.points, rows.weights)
-        metric = make_metric(metric, rows.points, kernel)
-        return empty_graph(metric, self.graph_memory, self.n_neighbors, self.alpha, seed)
-
-    def _keeps_all_rows(self) -> bool:
-        return propagation.keeps_all_rows(self._state.graph)
-
-    # -- fitted attributes and label queries -----------------------------------------------------
-
-    @property
-    def metric_(self) -> Any:
-        """Distance of the graph: "euclidean", "cosine" or a Kernel."""
-        state = getattr(self, "_state", None)
-        if state is None:
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first.")
-        metric = state.graph.rows.metric
-        return metric.name
-
-    def _n_support(self) -> int:
-        return uncertainty.CONDITIONED
-
-    def _uncertainty(self, points: Points) -> Uncertainty:
-        state = self._state
-        probabilities = np.zeros((points.shape[0], 0))
-        if state.counts.seen.sum() > 1:
-            probabilities = self._probabilities(self._class_scores(points))
-        return uncertainty.of_graph(state.graph, state.counts, points, probabilities)
-
-    # -- methods of subclasses -------------------------------------------------------------------
-
-    @abstractmethod
-    def _begin(self, rows: Rows, seed: int) -> Any:
-        """Return the state before the first batch; ``rows`` is this batch."""
-
-    @abstractmethod
-    def _with_classes(self, state: Any, batch: ClassifiedRows) -> Any:
-        """Return the state with the classes of a batch."""
-
-    @abstractmethod
-    def _learn_rows(
-        self, state: Any, rows: Rows, classes: NDArray[Any], *, new_points: bool, new_batch: bool
-    ) -> tuple[Any, Any]:
-        """Return the next state and a report. With ``new_batch`` the rows count as a batch."""
-
-    @abstractmethod
-    def _commit(self, state: Any, info: Any, classes: NDArray[Any]) -> None:
-        """Store a new state and everything that is derived from it."""
-
-
-class GraphPropagation(GraphClassifier):
+class GraphPropagation(StreamClassifier):
     """Label propagation over a stream, in bounded memory.
 
     A graph connects each kept row with its nearest neighbours, and labels propagate along its
@@ -219,6 +92,8 @@ class GraphPropagation(GraphClassifier):
     score of a class at a new row is the weighted mean of U over its nearest kept rows, divided by
     the number of labels of the class.
 
+    Probabilities are the normalised class scores. They are not calibrated.
+
     `fit` shuffles the rows and learns them in mini-batches. `retract` applies to labeled rows that
     are kept. `forgetting` may change between batches with `set_params`. `graph_memory`,
     `n_neighbors`, `alpha` and `metric` may not change.
@@ -245,6 +120,21 @@ class GraphPropagation(GraphClassifier):
     True
     """
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "graph_memory": [Interval(Integral, 2, None, closed="left")],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "alpha": [Interval(Real, 0.0, 1.0, closed="left")],
+        "metric": [StrOptions({"auto", "euclidean", "cosine"}), callable],
+        "unlabeled": "no_validation",
+        "forgetting": [Interval(Real, 0.0, 1.0, closed="right")],
+        "random_state": ["random_state"],
+    }
+
+    _fixed_parameters = ("graph_memory", "n_neighbors", "alpha", "metric")
+
+    n_kept_: int
+    duality_gap_: float
+    n_iter_: int
     update_info_: GraphInfo
     _state: PropagationState
 
@@ -269,11 +159,13 @@ class GraphPropagation(GraphClassifier):
 
     # -- learning --------------------------------------------------------------------------------
 
-    def _begin(self, rows: Rows, seed: int) -> PropagationState:
-        return propagation_state.begin(self._begin_graph(rows, seed, None))
+    _with_classes = staticmethod(propagation_state.with_classes)
 
-    def _with_classes(self, state: PropagationState, batch: ClassifiedRows) -> PropagationState:
-        return propagation_state.with_classes(state, batch.places, batch.declared)
+    def _fit_batch(self, n_rows: int) -> int:
+        return FIT_BATCH
+
+    def _begin(self, rows: Rows, seed: int) -> PropagationState:
+        return propagation_state.begin(begin_graph(self, rows, seed, None))
 
     def _learn_rows(
         self,
@@ -284,6 +176,7 @@ class GraphPropagation(GraphClassifier):
         new_points: bool,
         new_batch: bool,
     ) -> tuple[PropagationState, GraphInfo]:
+        rows = rows if new_points else rows.take(rows.labeled)
         return propagation_state.learn(
             state, rows, float(self.forgetting), new_points=new_points, new_batch=new_batch
         )
@@ -303,6 +196,9 @@ class GraphPropagation(GraphClassifier):
         graph = self._state.graph
         return propagation.labels_in_graph(graph, graph.rows.metric.store(points), codes)
 
+    def _keeps_all_rows(self) -> bool:
+        return propagation.keeps_all_rows(self._state.graph)
+
     def _retract(self, points: Points, codes: Indices | None) -> None:
         state, info, kept, found = propagation_state.retract(self._state, points, codes)
         if not found.all():
@@ -320,24 +216,37 @@ class GraphPropagation(GraphClassifier):
     def _class_scores(self, points: Points) -> Array:
         return propagation_state.scores(self._state, points)
 
-    def predict_proba(self, X: MatrixLike) -> Array:
-        """Return the normalised class scores of every row.
-
-        These probabilities are not calibrated.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows to classify.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`. Each row sums to 1, and its largest entry belongs to the
-            class that `predict` returns.
-        """
-        return super().predict_proba(X)
-
     def _probabilities(self, scores: Array) -> Array:
         counts = self._state.counts
         return with_unseen(counts, scores[:, counts.seen], scores)
+
+    def _n_support(self) -> int:
+        return uncertainty.CONDITIONED
+
+    def _uncertainty(self, points: Points) -> Uncertainty:
+        return uncertainty_in_graph(self, points)
+
+    @property
+    def metric_(self) -> Any:
+        """Distance of the graph: "euclidean", "cosine" or a Kernel."""
+        return self._snapshot()._state.graph.rows.metric.name
+
+
+# -- shared with SeqGraphMED -----------------------------------------------------------------------
+
+
+def begin_graph(model: Any, rows: Rows, seed: int, kernel: Kernel | None) -> GraphState:
+    """Return an empty graph. ``metric="auto"`` uses the distance of ``kernel``, if not None."""
+    metric = model.metric
+    if callable(metric):
+        metric = make_kernel(metric, "scale", 3, 0.0).freeze(rows.points, rows.weights)
+    metric = make_metric(metric, rows.points, kernel)
+    return empty_graph(metric, model.graph_memory, model.n_neighbors, model.alpha, seed)
+
+
+def uncertainty_in_graph(model: Any, points: Points) -> Uncertainty:
+    """Return the uncertainty of the decisions of a classifier with a graph."""
+    state, probabilities = model._state, np.zeros((points.shape[0], 0))
+    if state.counts.seen.sum() > 1:
+        probabilities = model._probabilities(model._class_scores(points))
+    return uncertainty.of_graph(state.graph, state.counts, points, probabilities)

@@ -14,18 +14,18 @@ type cannot hold exactly is refused.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import column_or_1d
 
 from seqmed.numeric.arrays import Indices, Mask
 
 Labels = NDArray[Any]
+
+NO_LABELS: Labels = np.zeros(0)
 
 # Strings into which numpy converts None and NaN in a list that also contains strings.
 COERCED_MISSING = ("nan", "None", "<NA>", "NaT")
@@ -35,7 +35,7 @@ def split_labels(
     labels: Any,
     marker: Any,
     *,
-    known: Labels | None = None,
+    known: Labels = NO_LABELS,
     signs_are_classes: bool = False,
 ) -> tuple[Mask, Labels]:
     """Separate labeled from unlabeled rows.
@@ -45,7 +45,7 @@ def split_labels(
     labels : (n,) labels as the user passed them.
     marker : value that marks an unlabeled row, besides None, NaN, NaT, pandas' NA and the empty
         string; None for no other marker. A marker that is a known class is treated as a class.
-    known : classes known so far, None if there are none. The labels must be of their type.
+    known : classes known so far, empty if there are none. The labels must be of their type.
     signs_are_classes : whether -1 is a class rather than the marker, if y holds only -1 and +1 and
         no classes are known.
 
@@ -55,10 +55,10 @@ def split_labels(
     values : the labels of the labeled rows, in the dtype of their type.
     """
     array = as_label_array(labels)
-    if known is not None and is_marked(known, marker).any():
+    if is_marked(known, marker).any():
         marker = None
     unlabeled = is_missing(array)
-    if known is None and signs_are_classes and holds_only_signs(array[~unlabeled], marker):
+    if not known.size and signs_are_classes and holds_only_signs(array[~unlabeled], marker):
         marker = None
     unlabeled[~unlabeled] = is_marked(array[~unlabeled], marker)
     values = array[~unlabeled]
@@ -73,48 +73,32 @@ def split_labels(
 def as_label_array(labels: Any) -> Labels:
     """Return labels as a 1d array, with dtype object if numpy would change a value."""
     if np.ma.isMaskedArray(labels):
-        masked = np.ma.getmaskarray(labels).ravel()
-        values = column_or_1d(labels.data, warn=True)
-        return as_objects(
-            None if gone else value for value, gone in zip(values, masked, strict=True)
-        )
+        masked = np.ma.getmaskarray(labels)
+        labels = labels.data.astype(object)
+        labels[masked] = None
     if hasattr(labels, "to_arrow"):  # polars
         labels = labels.to_arrow()
     if hasattr(labels, "to_pylist"):  # pyarrow
         labels = labels.to_pylist()
-    if hasattr(labels, "iloc") and np.shape(labels)[1:] == (1,):  # a table of one column
-        warn_of_column()
-        labels = labels.iloc[:, 0]
     if hasattr(labels, "to_numpy") and not isinstance(getattr(labels, "dtype", None), np.dtype):
-        labels = list(labels)  # pandas would convert nullable integers to floats
+        labels = labels.astype(object).to_numpy()  # pandas would make floats of nullable integers
     if isinstance(labels, Sequence) and not isinstance(labels, str | bytes):
-        return from_sequence(labels)
+        nested = any(isinstance(each, Sequence | np.ndarray) and np.shape(each) for each in labels)
+        labels = np.asarray(labels, dtype=object) if nested else as_objects(labels)
     array = np.asarray(labels)
     if array.dtype.kind == "T":
         array = array.astype(object)
     return array if array.ndim == 1 else column_or_1d(array, warn=True)
 
 
-def from_sequence(labels: Sequence[Any]) -> Labels:
-    """Return a list of labels, or of rows with one label each, as an array of objects."""
-    shapes = {np.shape(each) for each in labels if isinstance(each, Sequence | np.ndarray)}
-    shapes -= {()}
-    if not shapes:
-        return as_objects(labels)
-    if shapes != {(1,)}:
-        array: Labels = column_or_1d(np.asarray(labels))
-        return array
-    warn_of_column()
-    return as_objects(each[0] for each in labels)
-
-
-def warn_of_column() -> None:
-    """Warn that labels are a column vector, as scikit-learn does."""
-    warnings.warn(
-        "A column-vector y was passed when a 1d array was expected: pass a list of labels.",
-        DataConversionWarning,
-        stacklevel=2,
-    )
+def as_objects(values: Iterable[Any]) -> Labels:
+    """Return values as an array of objects, without conversion by numpy."""
+    every = [
+        each[()] if isinstance(each, np.ndarray) and not each.ndim else each for each in values
+    ]
+    array = np.empty(len(every), dtype=object)
+    array[:] = every
+    return array
 
 
 # -- unlabeled rows --------------------------------------------------------------------------------
@@ -127,7 +111,7 @@ def is_missing(array: Labels) -> Mask:
         return np.isnan(array)
     if kind in "mM":
         return np.isnat(array)
-    if kind in "US":
+    if kind == "U":
         return np.asarray(np.char.str_len(array) == 0)
     if kind == "O":
         return np.fromiter(map(is_missing_value, array), bool, array.size)
@@ -140,7 +124,7 @@ def is_missing_value(value: Any) -> bool:
         return True
     if isinstance(value, float | np.floating | np.datetime64 | np.timedelta64):
         return bool(value != value)
-    return isinstance(value, str | bytes) and not value
+    return isinstance(value, str) and not value
 
 
 def is_marked(array: Labels, marker: Any) -> Mask:
@@ -186,10 +170,8 @@ def holds_only_signs(values: Labels, marker: Any) -> bool:
     """Whether labels are only -1 and +1 and -1 is the marker, which is ambiguous."""
     if not is_minus_one(marker) or values.dtype.kind not in "iufUO":
         return False
-    distinct = set(map(text_of, values)) if values.dtype.kind == "O" else set(values.tolist())
-    return {text_of(each) for each in distinct} in (
-        {"-1", "1"}, {"-1", "+1"}, {"-1.0", "1.0"}, {"-1", "1.0"}, {"-1.0", "1"},
-    )  # fmt: skip
+    distinct = values if values.dtype == object else np.unique(values)
+    return {text_of(each) for each in distinct.tolist()} == {"-1", "1"}
 
 
 def marks_minus_one(labels: Any, marker: Any) -> bool:
@@ -199,7 +181,7 @@ def marks_minus_one(labels: Any, marker: Any) -> bool:
 
 def are_plus_one(classes: Labels) -> bool:
     """Whether there is no class but +1."""
-    return set(map(text_of, classes.tolist())) <= {"1", "+1", "1.0"}
+    return set(map(text_of, classes.tolist())) <= {"1"}
 
 
 def is_minus_one(marker: Any) -> bool:
@@ -208,15 +190,14 @@ def is_minus_one(marker: Any) -> bool:
 
 
 def text_of(label: Any) -> str:
-    """Return a label as text, for comparison with -1 and +1."""
-    return "" if isinstance(label, bool | np.bool_) else str(label)
+    """Return a label as text in which 1, "+1" and 1.0 are equal, and True is different."""
+    text = "" if isinstance(label, bool | np.bool_) else str(label)
+    return text.removeprefix("+").removesuffix(".0")
 
 
-def refuse_coerced_missing(values: Labels, known: Labels | None) -> None:
+def refuse_coerced_missing(values: Labels, known: Labels) -> None:
     """Refuse labels that numpy made from missing values, unless they are known classes."""
-    suspicious = set(COERCED_MISSING) & set(map(text_of, np.unique(values).tolist()))
-    if known is not None and known.dtype.kind == "U":
-        suspicious -= set(map(text_of, known.tolist()))
+    suspicious = set(COERCED_MISSING) & set(np.unique(values).tolist()) - set(known.tolist())
     if suspicious:
         text = sorted(suspicious)[0]
         raise ValueError(
@@ -371,50 +352,31 @@ def is_label_dtype(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "Ub" or dtype in ("int64", "float64")
 
 
-def as_objects(values: Iterable[Any]) -> Labels:
-    """Return values as an array of objects, without conversion by numpy."""
-    every = [
-        each[()] if isinstance(each, np.ndarray) and not each.ndim else each for each in values
-    ]
-    array = np.empty(len(every), dtype=object)
-    array[:] = every
-    return array
+def typed_labels(values: Labels, known: Labels) -> Labels:
+    """Return labels without missing values in the dtype of their type, such as int64, not int8.
 
-
-def typed_labels(values: Labels, known: Labels | None = None) -> Labels:
-    """Return labels without missing values in the dtype of their type.
-
-    If there are ``known`` classes, the labels are returned in the dtype of these classes.
+    If there are ``known`` classes, the labels are returned in the dtype of these classes. Labels
+    that it cannot hold exactly are refused.
     """
-    if not values.size or known is None or not known.size:
-        return in_own_type(values)
-    try:
-        values = in_own_type(values)
-    except ValueError as error:
-        raise ValueError(f"{error} The classes so far are {described(known)}.") from None
-    return in_known_type(values, known)
-
-
-def in_own_type(values: Labels) -> Labels:
-    """Return labels in the dtype of their type, such as int64 rather than int8."""
     if not values.size:
         return values
-    own = type_of(values)
-    return own.array(as_objects(map(own.plain, values)) if values.dtype == object else values)
-
-
-def in_known_type(values: Labels, known: Labels) -> Labels:
-    """Return labels in the type of the known classes; refuse labels it cannot hold exactly."""
-    own, wanted = type_of(values), type_of(known)
     try:
-        if own is wanted:
-            return values
+        own = type_of(values)
+        typed = own.array(as_objects(map(own.plain, values)) if values.dtype == object else values)
+    except ValueError as error:
+        if not known.size:
+            raise
+        raise ValueError(f"{error} The classes so far are {described(known)}.") from None
+    wanted = type_of(known) if known.size else own
+    if own is wanted:
+        return typed
+    try:
         if {own, wanted} != {INTEGERS, FLOATS}:
             raise TypeError
-        return wanted.array(as_objects(map(wanted.plain, values)))
+        return wanted.array(as_objects(map(wanted.plain, typed)))
     except (TypeError, ValueError) as reason:
         raise ValueError(
-            f"y holds {described(values)}, expected the type of the classes so far, "
+            f"y holds {described(typed)}, expected the type of the classes so far, "
             f"{described(known)}: pass labels of the same type in every batch. If they have the "
             "same type, no array type holds all of them exactly: convert them to strings."
         ) from reason

@@ -1,4 +1,4 @@
-"""The sequential update shared by SeqMED and SeqLapMED: the posterior is the next prior."""
+"""What SeqMED and SeqLapMED share: the posterior of one batch is the prior of the next."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import kernels, uncertainty
-from seqmed.classes import ClassCounts
+from seqmed.classes import ClassCounts, Rows
 from seqmed.estimators.base import StreamClassifier
-from seqmed.estimators.batch_validation import ClassifiedRows, Started
-from seqmed.estimators.validation import MatrixLike, Registered, square_gram
+from seqmed.estimators.validation import MatrixLike, checked_class_weights
 from seqmed.kernels import Expansion, Kernel, make_kernel
 from seqmed.late_rows import KeptLabels, compare_labels, equal_rows
 from seqmed.margin import calibration, margin_state
@@ -32,7 +30,7 @@ DEFAULT_C = 10.0
 DEFAULT_WINDOW = 500
 
 
-class SequentialClassifier(StreamClassifier):
+class MarginClassifier(StreamClassifier):
     """A classifier whose posterior after one batch is the prior of the next."""
 
     C_: float
@@ -44,7 +42,7 @@ class SequentialClassifier(StreamClassifier):
     _state: MarginState
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "kernel": [Registered(kernels.KERNELS, *kernels.SPECIAL), callable],
+        "kernel": [StrOptions({*kernels.KERNELS, *kernels.SPECIAL}), callable],
         "gamma": [StrOptions({"scale", "auto"}), Interval(Real, 0.0, None, closed="neither")],
         "degree": [Interval(Integral, 1, None, closed="left")],
         "coef0": [Interval(Real, 0.0, None, closed="left")],
@@ -116,18 +114,21 @@ class SequentialClassifier(StreamClassifier):
 
     # -- learning ------------------------------------------------------------------------------
 
-    def _learn_all(self, batch: ClassifiedRows) -> None:
-        self._learn_batch(batch, None, new_points=True)
+    _with_classes = staticmethod(margin_state.with_classes)
 
-    def _learn_batch(
-        self, batch: ClassifiedRows, state: MarginState | None, *, new_points: bool
-    ) -> None:
-        parameters = self._parameters(batch.classes)
-        if state is None:
-            state = margin_state.begin(parameters, batch.rows, self._drawn_seed())
-        state = margin_state.with_classes(state, batch.places, batch.declared)
-        state, info = margin_state.learn(state, batch.rows, parameters, new_points=new_points)
-        self._commit(state, info, batch.classes)
+    def _begin(self, rows: Rows, seed: int) -> MarginState:
+        return margin_state.begin(self._parameters(None), rows, seed)
+
+    def _learn_rows(
+        self,
+        state: MarginState,
+        rows: Rows,
+        classes: NDArray[Any],
+        *,
+        new_points: bool,
+        new_batch: bool,
+    ) -> tuple[MarginState, UpdateInfo]:
+        return margin_state.learn(state, rows, self._parameters(classes), new_points=new_points)
 
     def _retract(self, points: Points, codes: Indices | None) -> None:
         parameters, last = self._parameters(self.classes_), self.update_info_
@@ -156,12 +157,6 @@ class SequentialClassifier(StreamClassifier):
             n_iter_=info.n_iter,
         )
 
-    def _format_rows(self, X: Points, before: Started | None) -> tuple[Points, Array | None]:
-        if self.kernel != "precomputed":
-            return super()._format_rows(X, before)
-        gram = square_gram(X)
-        return np.arange(gram.shape[0])[:, None], gram
-
     # -- parameters ----------------------------------------------------------------------------
 
     def _parameters(self, classes: NDArray[Any] | None) -> MarginParameters:
@@ -179,7 +174,9 @@ class SequentialClassifier(StreamClassifier):
             averaging=self.averaging,
             forgetting=float(self.forgetting),
             budget=self.budget,
-            class_weight=None if classes is None else self._class_weights(classes),
+            class_weight=(
+                None if classes is None else checked_class_weights(self.class_weight, classes)
+            ),
             tol=self.tol,
             max_iter=self.max_iter,
             smoothing=self._smoothing(),
@@ -192,9 +189,6 @@ class SequentialClassifier(StreamClassifier):
     def _smoothing(self) -> Smoothing | None:
         """Return the parameters of the smoothness term, None without it."""
         return None
-
-    def _drawn_seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _may_change(self, name: str, before: Any, now: Any) -> bool:
         """Whether only the bias changes between "exact" and "median", which have the same state."""
@@ -251,27 +245,6 @@ class SequentialClassifier(StreamClassifier):
         check_overflow(deviations)
         return deviations
 
-    def predict_proba(self, X: MatrixLike) -> Array:
-        """Return the probability of every class at every row.
-
-        `partial_fit` scores the labeled rows of every batch before it learns them. These scores
-        calibrate the probabilities. The first batch, or `fit` alone, gives no such scores;
-        probabilities then depend on a prior and are less reliable.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows to classify.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`. Each row sums to 1, and its largest entry belongs to the
-            class that `predict` returns. A declared class without a label has the probability
-            ``1 / (n_labels + n_classes)``.
-        """
-        return super().predict_proba(X)
-
     # -- fitted attributes ---------------------------------------------------------------------
 
     @property
@@ -285,7 +258,7 @@ class SequentialClassifier(StreamClassifier):
     @property
     def gamma_(self) -> float:
         """Coefficient of an "rbf" or "poly" kernel, resolved on the first batch."""
-        kernel = self._fitted_posterior().covariance.kernel
+        kernel = self._snapshot().posterior_.covariance.kernel
         if not hasattr(kernel, "gamma"):
             raise AttributeError("gamma_ is only available with kernel='rbf' or kernel='poly'.")
         return float(kernel.gamma)
@@ -293,7 +266,7 @@ class SequentialClassifier(StreamClassifier):
     @property
     def n_landmarks_(self) -> int:
         """Number of landmarks in use."""
-        return self._fitted_posterior().landmarks.size
+        return self._snapshot().posterior_.landmarks.size
 
     @property
     def support_vectors_(self) -> Points:
@@ -308,22 +281,16 @@ class SequentialClassifier(StreamClassifier):
     @property
     def coef_(self) -> Array:
         """Explicit weights of a linear kernel, (n_machines, n_features)."""
-        posterior = self._fitted_posterior()
+        posterior: Posterior = self._snapshot().posterior_
         if not posterior.covariance.kernel.compact:
             raise AttributeError("coef_ is only available with kernel='linear'.")
         return kernels.linear_weights(posterior.mean_parts[0])
 
     def _support(self) -> Expansion:
-        posterior = self._fitted_posterior()
+        posterior: Posterior = self._snapshot().posterior_
         if posterior.covariance.kernel.compact:
             raise AttributeError(
                 "support vectors are not available with kernel='linear', which keeps explicit "
                 "weights: use coef_."
             )
         return posterior.support
-
-    def _fitted_posterior(self) -> Posterior:
-        posterior: Posterior | None = getattr(self, "posterior_", None)
-        if posterior is None:
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first.")
-        return posterior

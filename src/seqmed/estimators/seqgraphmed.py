@@ -11,13 +11,21 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from seqmed import uncertainty
 from seqmed.classes import Rows
-from seqmed.estimators.batch_validation import ClassifiedRows, Started
-from seqmed.estimators.graph_propagation import DEFAULT_GRAPH_MEMORY, GraphClassifier
-from seqmed.estimators.margin_classifier import SequentialClassifier
+from seqmed.estimators.base import Started, StreamClassifier
+from seqmed.estimators.graph_propagation import (
+    DEFAULT_GRAPH_MEMORY,
+    FIT_BATCH,
+    GraphPropagation,
+    begin_graph,
+    uncertainty_in_graph,
+)
+from seqmed.estimators.margin_classifier import MarginClassifier
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.estimators.validation import MatrixLike
+from seqmed.estimators.validation import MatrixLike, checked_class_weights
+from seqmed.graph import propagation
 from seqmed.kernels import Kernel
 from seqmed.late_rows import KeptLabels
 from seqmed.margin.calibration import with_unseen
@@ -25,13 +33,14 @@ from seqmed.mixture import column_scales, mixture_state
 from seqmed.mixture import learning as mixture_update
 from seqmed.mixture.mixture_state import MixtureInfo, MixtureParameters, MixtureState
 from seqmed.numeric.arrays import Array, Indices, Points, check_overflow
+from seqmed.uncertainty import Uncertainty
 
 MARGIN_CLASSIFIERS = (SeqMED, SeqLapMED)
 # Kernels with which the graph uses Euclidean distances.
 EUCLIDEAN_KERNELS = ("rbf", "linear", "auto")
 
 
-class SeqGraphMED(GraphClassifier):
+class SeqGraphMED(StreamClassifier):
     """Maximum-margin classifier and label propagation for streams, mixed by evidence.
 
     Three experts learn the stream. The margin expert, `SeqMED` by default, learns from labeled
@@ -139,6 +148,8 @@ class SeqGraphMED(GraphClassifier):
     from unlabeled rows. The memory of the graph is bounded; that of the margin expert is bounded by
     its ``budget``.
 
+    The scores of labeled rows before they were learned calibrate the probabilities.
+
     `retract` applies to labeled rows in the window of the margin expert.
 
     All parameters but `graph_memory`, `n_neighbors`, `alpha`, `metric`, `scale` and the type of the
@@ -166,7 +177,7 @@ class SeqGraphMED(GraphClassifier):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **GraphClassifier._parameter_constraints,
+        **GraphPropagation._parameter_constraints,
         "estimator": "no_validation",
         "scale": [StrOptions({"auto"}), None],
         "mixture": [StrOptions({"evidence"}), Interval(Real, 0.0, 1.0, closed="both")],
@@ -175,8 +186,11 @@ class SeqGraphMED(GraphClassifier):
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
 
-    _fixed_parameters: tuple[str, ...] = (*GraphClassifier._fixed_parameters, "scale")
+    _fixed_parameters = (*GraphPropagation._fixed_parameters, "scale")
 
+    n_kept_: int
+    duality_gap_: float
+    n_iter_: int
     graph_weight_: float
     expert_weights_: dict[str, float]
     class_prior_: str
@@ -243,11 +257,15 @@ class SeqGraphMED(GraphClassifier):
 
     # -- learning ------------------------------------------------------------------------------
 
-    def _template(self) -> SequentialClassifier:
+    def _template(self) -> MarginClassifier:
         """Return an estimator with the parameters of the margin expert."""
-        given: SequentialClassifier | None = self.estimator
+        given: MarginClassifier | None = self.estimator
         if given is None:
-            return self._default_template()
+            return SeqMED(
+                class_weight=self.class_weight,
+                forgetting=self._factor(),
+                random_state=self.random_state,
+            )
         if type(given) not in MARGIN_CLASSIFIERS:
             raise TypeError(
                 f"SeqGraphMED got estimator={given!r}, expected None, or a SeqMED or SeqLapMED "
@@ -269,43 +287,33 @@ class SeqGraphMED(GraphClassifier):
         parameters = given.get_params(deep=False)
         return type(given)(**{**parameters, "class_weight": self.class_weight})
 
-    def _default_template(self) -> SeqMED:
-        return SeqMED(
-            class_weight=self.class_weight,
-            forgetting=self._factor(),
-            random_state=self.random_state,
-        )
-
-    def _learned_template(self) -> SequentialClassifier:
+    def _learned_template(self) -> MarginClassifier:
         """Return an estimator with the parameters of the margin expert so far."""
-        fixed, prefix = self._started.fixed, "estimator__"
+        fixed = self._started.fixed
         (kind,) = (each for each in MARGIN_CLASSIFIERS if each.__name__ == fixed["estimator"])
-        nested = {name: fixed[prefix + name] for name in kind._fixed_parameters}
-        if self.estimator is None and kind is SeqMED:
-            given = self._default_template()
-        elif type(self.estimator) is kind:
-            given = self.estimator
-        else:  # replaced by another one since the last batch
+        nested = {name: fixed[f"estimator__{name}"] for name in kind._fixed_parameters}
+        if type(self.estimator or SeqMED()) is not kind:  # replaced since the last batch
             return kind(**nested)
-        weights = self.class_weight if given.class_weight is None else given.class_weight
-        return kind(**{**given.get_params(deep=False), "class_weight": weights, **nested})
+        return kind(**{**self._template().get_params(deep=False), **nested})
 
-    def _check_combinations(self) -> None:
-        self._template()._check_parameters(None)
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._template()._check_parameters()
 
     def _fixed(self) -> dict[str, Any]:
         template = self._template()
         nested = {f"estimator__{name}": each for name, each in template._fixed().items()}
         return {**super()._fixed(), "estimator": type(template).__name__, **nested}
 
-    def _check_unchanged(self, fixed: dict[str, Any]) -> None:
-        before, now = fixed["estimator"], type(self._template()).__name__
+    def _check_unchanged(self) -> None:
+        now = type(self._template()).__name__
+        before = self._started.fixed["estimator"] if hasattr(self, "_started") else now
         if now != before:
             raise ValueError(
                 f"estimator was changed from a {before} to a {now} after the first batch, expected "
                 "the same type for all batches: set it back, or start a new model."
             )
-        super()._check_unchanged(fixed)
+        super()._check_unchanged()
 
     def _may_change(self, name: str, before: Any, now: Any) -> bool:
         nested = name.removeprefix("estimator__")
@@ -317,7 +325,7 @@ class SeqGraphMED(GraphClassifier):
 
     def _parameters(self, classes: NDArray[Any]) -> MixtureParameters:
         """Return the parameters of an update after which there are these classes."""
-        weights = self._class_weights(classes)
+        weights = checked_class_weights(self.class_weight, classes)
         return MixtureParameters(
             weight=None if self.mixture == "evidence" else float(self.mixture),
             class_prior=self._resolved_prior() == "evidence",
@@ -333,11 +341,11 @@ class SeqGraphMED(GraphClassifier):
             return self.class_prior
         return "uniform" if self.class_weight == "balanced" else "evidence"
 
+    _with_classes = staticmethod(mixture_state.with_classes)
+
     def _fit_batch(self, n_rows: int) -> int:
         # an estimator that learns from unlabeled rows needs the graph of all of them
-        if self._template()._semi_supervised:
-            return n_rows
-        return super()._fit_batch(n_rows)
+        return n_rows if self._template()._semi_supervised else FIT_BATCH
 
     def _begin(self, rows: Rows, seed: int) -> MixtureState:
         template, scale = self._template(), np.zeros(0)
@@ -347,20 +355,17 @@ class SeqGraphMED(GraphClassifier):
         kernel = None
         if template.kernel not in EUCLIDEAN_KERNELS:
             kernel = template._kernel().freeze(rows.points, rows.weights)
-        graph = self._begin_graph(rows, seed, kernel)
+        graph = begin_graph(self, rows, seed, kernel)
         parameters = template._parameters(None)
         margin_seed = seed if template.random_state is None else template._drawn_seed()
         return mixture_state.begin(graph, rows, scale, parameters, margin_seed)
 
-    def _scales_columns(self, template: SequentialClassifier) -> bool:
+    def _scales_columns(self, template: MarginClassifier) -> bool:
         """Whether columns are scaled if their scales differ."""
         euclidean = isinstance(self.metric, str) and self.metric in ("auto", "euclidean")
         # no parameter depends on the unit of the columns
         invariant = template.kernel in ("rbf", "auto") and template.gamma == "scale"
         return self.scale == "auto" and not self._started.sparse and euclidean and invariant
-
-    def _with_classes(self, state: MixtureState, batch: ClassifiedRows) -> MixtureState:
-        return mixture_state.with_classes(state, batch.places, batch.declared)
 
     def _learn_rows(
         self,
@@ -371,6 +376,7 @@ class SeqGraphMED(GraphClassifier):
         new_points: bool,
         new_batch: bool,
     ) -> tuple[MixtureState, MixtureInfo]:
+        rows = rows if new_points else rows.take(rows.labeled)
         return mixture_update.learn(
             state, rows, self._parameters(classes), new_points=new_points, new_batch=new_batch
         )
@@ -392,6 +398,9 @@ class SeqGraphMED(GraphClassifier):
     def _kept_labels(self, points: Points, codes: Indices) -> KeptLabels:
         return mixture_state.kept_labels(self._state, self._state.scaled(points), codes)
 
+    def _keeps_all_rows(self) -> bool:
+        return propagation.keeps_all_rows(self._state.graph)
+
     def _retract(self, points: Points, codes: Indices | None) -> None:
         parameters = self._parameters(self.classes_)
         state, info, kept = mixture_update.retract(self._state, points, codes, parameters)
@@ -400,7 +409,7 @@ class SeqGraphMED(GraphClassifier):
     # -- fitted attributes -----------------------------------------------------------------------
 
     @property
-    def estimator_(self) -> SequentialClassifier:
+    def estimator_(self) -> MarginClassifier:
         """The margin expert as a fitted classifier; its rows are divided by `scale_`."""
         model = self._snapshot()
         state, view = model._state, model._learned_template()
@@ -413,36 +422,20 @@ class SeqGraphMED(GraphClassifier):
     @property
     def scale_(self) -> Array:
         """Scales of the columns, (n_features_in_,); all 1 if they are not scaled."""
-        state = getattr(self, "_state", None)
-        if state is None:
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first.")
-        return (
-            state.column_scale.copy() if state.column_scale.size else np.ones(self.n_features_in_)
-        )
+        model = self._snapshot()
+        scale = model._state.column_scale
+        return scale.copy() if scale.size else np.ones(model.n_features_in_)
+
+    @property
+    def metric_(self) -> Any:
+        """Distance of the graph: "euclidean", "cosine" or a Kernel."""
+        return self._snapshot()._state.graph.rows.metric.name
 
     # -- predictions -----------------------------------------------------------------------------
 
     def _points(self, X: MatrixLike) -> Points:
         """Return validated rows with scaled columns."""
         return self._state.scaled(super()._points(X))
-
-    def predict_proba(self, X: MatrixLike) -> Array:
-        """Return the probability of every class at every row.
-
-        The scores of labeled rows before they were learned calibrate the probabilities.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows to classify.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`. Each row sums to 1, and its largest entry belongs to the
-            class that `predict` returns.
-        """
-        return super().predict_proba(X)
 
     def _class_scores(self, points: Points) -> Array:
         scores = mixture_state.class_scores(self._state, points)
@@ -452,3 +445,9 @@ class SeqGraphMED(GraphClassifier):
     def _probabilities(self, scores: Array) -> Array:
         counts = self._state.counts
         return with_unseen(counts, softmax(scores[:, counts.seen], axis=1), scores)
+
+    def _n_support(self) -> int:
+        return uncertainty.CONDITIONED
+
+    def _uncertainty(self, points: Points) -> Uncertainty:
+        return uncertainty_in_graph(self, points)

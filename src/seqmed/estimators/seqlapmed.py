@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from seqmed.estimators.margin_classifier import DEFAULT_C, DEFAULT_WINDOW, SequentialClassifier
-from seqmed.estimators.validation import Registered
+from seqmed.estimators.margin_classifier import DEFAULT_C, DEFAULT_WINDOW, MarginClassifier
 from seqmed.kernels import Kernel
 from seqmed.margin import covariance
 from seqmed.margin.laplacian import GraphParameters
@@ -21,7 +20,7 @@ from seqmed.margin.update import UpdateInfo
 DEFAULT_BETA = 0.01
 
 
-class SeqLapMED(SequentialClassifier):
+class SeqLapMED(MarginClassifier):
     """Laplacian maximum entropy discrimination, learned batch by batch from few labels.
 
     A maximum-margin kernel classifier with a Gaussian posterior over decision functions. The
@@ -177,6 +176,11 @@ class SeqLapMED(SequentialClassifier):
     ``sqrt(nbar / n_c) / 2``, where n_c is the total weight of the labels of the class, and nbar is
     the mean of n_c over all classes. With other rules the score is f_c(x).
 
+    `partial_fit` scores the labeled rows of every batch before it learns them. These scores
+    calibrate the probabilities. The first batch, or `fit` alone, gives no such scores;
+    probabilities then depend on a prior and are less reliable. A declared class without a label has
+    the probability ``1 / (n_labels + n_classes)``.
+
     `retract` applies to the labeled rows of the window: the last `window` labeled rows of the last
     `lag` batches with labels. It requires ``averaging=False``.
 
@@ -210,19 +214,19 @@ class SeqLapMED(SequentialClassifier):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **SequentialClassifier._parameter_constraints,
+        **MarginClassifier._parameter_constraints,
         "beta": [Interval(Real, 0.0, None, closed="left"), None],
         "gamma_A": [Interval(Real, 0.0, None, closed="neither"), None],
         "gamma_I": [Interval(Real, 0.0, None, closed="left"), None],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "weights": [StrOptions({"heat", "binary"})],
         "heat_width": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
-        "recursion": [Registered(covariance.RECURSIONS)],
+        "recursion": [StrOptions(set(covariance.RECURSIONS))],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
     }
 
     _fixed_parameters = (
-        *SequentialClassifier._fixed_parameters,
+        *MarginClassifier._fixed_parameters,
         "n_neighbors", "weights", "heat_width", "recursion", "n_landmarks",
     )  # fmt: skip
 
@@ -276,7 +280,7 @@ class SeqLapMED(SequentialClassifier):
     @property
     def heat_width_(self) -> float | None:
         """Width of heat weights, None until it has been measured."""
-        recipe = self._fitted_posterior().graph_parameters
+        recipe = self._snapshot().posterior_.graph_parameters
         if recipe.weights != "heat":
             raise AttributeError("heat_width_ is only available with weights='heat'.")
         return recipe.heat_width
@@ -285,8 +289,8 @@ class SeqLapMED(SequentialClassifier):
         super()._commit(state, info, classes)
         self.beta_ = info.beta
 
-    def _check_combinations(self) -> None:
-        super()._check_combinations()
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         self._check_recursion()
         self._check_gammas()
 

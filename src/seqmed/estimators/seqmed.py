@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from seqmed.estimators.margin_classifier import SequentialClassifier
+from seqmed.estimators.margin_classifier import MarginClassifier
 
 
-class SeqMED(SequentialClassifier):
+class SeqMED(MarginClassifier):
     """Maximum entropy discrimination, learned batch by batch.
 
     A maximum-margin kernel classifier with a Gaussian posterior over decision functions. The
@@ -135,6 +135,11 @@ class SeqMED(SequentialClassifier):
     the posterior mean of its machine, bias included. The factor ``class_scale_[c]`` is
     ``sqrt(nbar / n_c) / 2``, where n_c is the total weight of the labels of the class, and nbar is
     the mean of n_c over all classes. With other rules the score is f_c(x).
+
+    `partial_fit` scores the labeled rows of every batch before it learns them. These scores
+    calibrate the probabilities. The first batch, or `fit` alone, gives no such scores;
+    probabilities then depend on a prior and are less reliable. A declared class without a label has
+    the probability ``1 / (n_labels + n_classes)``.
 
     `retract` applies to the labeled rows of the window: the last `window` labeled rows of the last
     `lag` batches with labels. It requires ``averaging=False``.

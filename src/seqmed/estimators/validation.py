@@ -1,25 +1,34 @@
-"""Input validation and warnings."""
+"""Validation of a batch: X, y, classes and sample weights become rows with class numbers."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from copy import deepcopy
+import warnings
 from numbers import Real
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, validate_data
 
-from seqmed.estimators.labels import is_missing_value
-from seqmed.numeric.arrays import Array, Indices, Points, canonical
+from seqmed.classes import UNLABELED, Rows, moved
+from seqmed.estimators.labels import (
+    are_plus_one,
+    as_label_array,
+    find,
+    is_marked,
+    is_minus_one,
+    is_missing_value,
+    marks_minus_one,
+    split_labels,
+    with_labels,
+)
+from seqmed.numeric.arrays import Array, Indices, Mask, Points, canonical, take_rows
+from seqmed.numeric.execution import callers_level
 from seqmed.numeric.factors import made_symmetric
 
 MatrixLike: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
@@ -36,77 +45,93 @@ MISSING_CELL, LONGEST_CELL = "NaN (missing values)", 40
 LARGEST_FEATURE = 1e70
 
 
-def refuse_plain_pipeline(
-    model: Any, subject: str, error: type[ValueError | TypeError] = TypeError
-) -> None:
-    """Refuse a Pipeline of scikit-learn, which cannot learn a stream.
+class ClassifiedRows(NamedTuple):
+    """A validated batch, and the classes after it.
+
+    Attributes
+    ----------
+    rows : the batch, with class numbers instead of labels.
+    numbers : (n,) places of the rows in X.
+    classes : (K,) sorted classes after the batch.
+    places : (k,) indices of the earlier classes among them.
+    declared : (K,) mask of the classes that the caller has declared.
+    """
+
+    rows: Rows
+    numbers: Indices
+    classes: NDArray[Any]
+    places: Indices
+    declared: Mask
+
+
+def validated_batch(
+    model: Any,
+    X: MatrixLike,
+    y: ArrayLike,
+    classes: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    *,
+    alone: bool,
+    new_points: bool,
+) -> ClassifiedRows:
+    """Return a batch, checked and converted.
 
     Parameters
     ----------
-    model : the object that a user passed.
-    subject : beginning of the message, such as "query got".
-    error : type of the error.
+    model : copy of the classifier that is to learn the batch. The columns of X are stored in it,
+        and whether -1 may have been a class.
+    X, y, classes, sample_weight, new_points : as in `partial_fit`.
+    alone : whether the batch is that of `fit`, after which no batch need follow.
     """
-    if isinstance(model, Pipeline) and not hasattr(type(model), "partial_fit"):
-        raise error(
-            f"{subject} a {type(model).__name__} of scikit-learn, which has no partial_fit, "
-            "expected a model that learns in batches: make a seqmed.StreamPipeline of the same "
-            "steps, or use seqmed.make_stream_pipeline."
-        )
-
-
-class Registered(StrOptions):
-    """Parameter constraint: a name in a registry, to which names may be added later."""
-
-    def __init__(self, registry: Mapping[str, Any], *others: str) -> None:
-        super().__init__({*registry, *others})
-        self.registry, self.others = registry, others
-
-    def is_satisfied_by(self, val: Any) -> bool:
-        """Whether a value is one of the names."""
-        return isinstance(val, str) and (val in self.registry or val in self.others)
-
-    def __str__(self) -> str:
-        return f"a str among {{{', '.join(map(repr, sorted({*self.registry, *self.others})))}}}"
-
-
-def square_gram(gram: Points) -> Array:
-    """Return a symmetric dense copy of a precomputed kernel matrix; refuse other matrices."""
-    gram = gram.toarray() if sp.issparse(gram) else gram
-    if gram.shape[0] != gram.shape[1]:
+    if y is None:
         raise ValueError(
-            f"kernel='precomputed' got X of shape {gram.shape}, expected a square matrix: pass the "
-            "kernel values between all training rows."
+            f"{type(model).__name__} requires y to be passed, but the target y is None."
         )
-    symmetric, difference = made_symmetric(gram)
-    if difference > 0 and difference > ASYMMETRY * largest_size(gram):
+    started = getattr(model, "_started", None)
+    points = checked_rows(model, X, reset=started is None)
+    known, already = np.zeros(0), np.zeros(0, dtype=bool)
+    if started is not None:
+        known, already = model.classes_, model._state.counts.declared
+    declared = np.zeros(0) if classes is None else checked_classes(model, classes, known)
+    labeled, labels = read_labels(model, y, known if known.size else declared, alone=alone)
+    check_consistent_length(points, labeled)
+    check_declared(labels, declared)
+    if not (alone or model._minus_one_seen or declared.size):
+        only = are_plus_one(known if known.size else labels)
+        if only and marks_minus_one(y, model.unlabeled):
+            model._minus_one_seen = True
+    weights = _check_sample_weight(sample_weight, points, ensure_non_negative=True)
+    check_weights(weights)
+    gram = None
+    if getattr(model, "kernel", None) == "precomputed":
+        gram = square_gram(points)
+        points = np.arange(gram.shape[0])[:, None]
+    else:
+        points = in_format(points, sp.issparse(points) if started is None else started.sparse)
+    numbers = np.flatnonzero(weights)
+    if numbers.size < weights.size:
+        used = weights > 0
+        points, weights = take_rows(points, used), weights[used]
+        labels, labeled = labels[used[labeled]], labeled[used]
+    if not labels.size and (alone or not new_points):
+        call = "fit" if alone else "partial_fit(new_points=False)"
         raise ValueError(
-            "kernel='precomputed' got a matrix that differs from its transpose by "
-            f"{difference:.3g}, expected a symmetric matrix: pass rows and columns in the same "
-            "order."
+            f"{type(model).__name__}.{call} got no labeled row among {weights.size}, "
+            "expected at least one: add labels, or learn unlabeled batches with "
+            "partial_fit."
         )
-    return symmetric
+    if not declared.size:  # a marker that is a class is still a class after `retract`
+        declared = labels[is_marked(labels, model.unlabeled)][:1]
+    now = with_labels(with_labels(known, declared), labels)
+    codes = np.full(points.shape[0], UNLABELED)
+    codes[labeled] = find(labels, now)
+    places = find(known, now)
+    now_declared = moved(already, places, now.size)
+    now_declared[find(declared, now)] = True
+    return ClassifiedRows(Rows(points, codes, weights, gram), numbers, now, places, now_declared)
 
 
-def largest_size(values: Array) -> float:
-    """Return the largest absolute value, 0 for an empty array, without a copy."""
-    return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
-
-
-def check_weights(weights: Array) -> None:
-    """Refuse weights whose products with C would overflow or underflow."""
-    strange = (weights > 0) & ((weights < SMALLEST_WEIGHT) | (weights > LARGEST_WEIGHT))
-    if strange.any():
-        raise ValueError(
-            f"sample_weight contains {weights[strange][0]:.3g}, expected 0 or values from "
-            f"{SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:g}: rescale the weights."
-        )
-
-
-def rows_of_weight(sample_weight: ArrayLike | None, n_rows: int) -> Indices:
-    """Return the indices of the rows of positive weight, of which there are ``n_rows``."""
-    weights = np.ravel(1.0 if sample_weight is None else np.asarray(sample_weight))
-    return np.flatnonzero(weights > 0) if weights.size >= n_rows > 1 else np.arange(n_rows)
+# -- rows ------------------------------------------------------------------------------------------
 
 
 def checked_rows(estimator: BaseEstimator, X: MatrixLike, *, reset: bool) -> Points:
@@ -193,61 +218,153 @@ def in_format(points: Points, sparse: bool) -> Points:
     return points.toarray() if sp.issparse(points) else points
 
 
-@contextmanager
-def generators_kept(estimator: Any) -> Iterator[None]:
-    """Restore the RandomState that was passed to an estimator, if an error is raised meanwhile."""
-    owners = (estimator, getattr(estimator, "estimator", None))
-    passed = [getattr(owner, "random_state", None) for owner in owners]
-    before = [
-        (each, each.get_state()) for each in passed if isinstance(each, np.random.RandomState)
-    ]
-    try:
-        yield
-    except BaseException:
-        for generator, state in before:
-            generator.set_state(state)
-        raise
-
-
-def is_estimator(value: Any) -> bool:
-    """Whether a value is an estimator object, not an estimator class."""
-    return hasattr(value, "get_params") and not isinstance(value, type)
-
-
-def equal_parameters(first: Any, second: Any) -> bool:
-    """Whether two parameter values are equal. Estimators are compared by their parameters."""
-    if first is second:
-        return True
-    if isinstance(first, Real) and isinstance(second, Real):
-        return bool(first == second or (first != first and second != second))
-    if type(first) is not type(second):
-        return False
-    if is_estimator(first):
-        return equal_parameters(first.get_params(deep=False), second.get_params(deep=False))
-    if isinstance(first, dict):
-        return first.keys() == second.keys() and all(
-            equal_parameters(first[k], second[k]) for k in first
+def square_gram(gram: Points) -> Array:
+    """Return a symmetric dense copy of a precomputed kernel matrix; refuse other matrices."""
+    gram = gram.toarray() if sp.issparse(gram) else gram
+    if gram.shape[0] != gram.shape[1]:
+        raise ValueError(
+            f"kernel='precomputed' got X of shape {gram.shape}, expected a square matrix: pass the "
+            "kernel values between all training rows."
         )
-    if isinstance(first, list | tuple):
-        return len(first) == len(second) and all(map(equal_parameters, first, second))
-    if isinstance(first, np.ndarray):
-        return np.array_equal(first, second)
-    return bool(first == second)
+    symmetric, difference = made_symmetric(gram)
+    if difference > 0 and difference > ASYMMETRY * largest_size(gram):
+        raise ValueError(
+            "kernel='precomputed' got a matrix that differs from its transpose by "
+            f"{difference:.3g}, expected a symmetric matrix: pass rows and columns in the same "
+            "order."
+        )
+    return symmetric
 
 
-Estimator = TypeVar("Estimator")
+def largest_size(values: Array) -> float:
+    """Return the largest absolute value, 0 for an empty array, without a copy."""
+    return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
 
-def snapshot(estimator: Estimator) -> Estimator:
-    """Return a shallow copy of an estimator, which later updates do not change."""
-    copied = object.__new__(type(estimator))
-    copied.__dict__.update(estimator.__dict__)  # one atomic operation
-    return copied
+def check_weights(weights: Array) -> None:
+    """Refuse weights whose products with C would overflow or underflow, and weights of 0 only."""
+    strange = (weights > 0) & ((weights < SMALLEST_WEIGHT) | (weights > LARGEST_WEIGHT))
+    if strange.any():
+        raise ValueError(
+            f"sample_weight contains {weights[strange][0]:.3g}, expected 0 or values from "
+            f"{SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:g}: rescale the weights."
+        )
+    if not weights.any():
+        raise ValueError(
+            "every sample_weight is zero, expected at least one positive weight: correct the "
+            "weights, or skip the batch."
+        )
 
 
-def copy_to_fit(estimator: Any) -> Any:
-    """Return a copy that can learn without changing the estimator.
+# -- labels ----------------------------------------------------------------------------------------
 
-    The copy is shallow for models of this package, and deep for all others.
+
+def read_labels(
+    model: Any, y: ArrayLike, known: NDArray[Any], *, alone: bool = False
+) -> tuple[Mask, NDArray[Any]]:
+    """Return the mask of labeled rows and their labels.
+
+    ``known`` are the classes so far, empty before there are any. ``alone`` is True if no labels
+    follow.
     """
-    return snapshot(estimator) if hasattr(estimator, "_snapshot") else deepcopy(estimator)
+    signs_are_classes = alone and not model._semi_supervised
+    labeled, labels = split_labels(
+        y, model.unlabeled, known=known, signs_are_classes=signs_are_classes
+    )
+    if alone and labels.size and are_plus_one(labels) and marks_minus_one(y, model.unlabeled):
+        warnings.warn(
+            f"y holds only {labels[0]} and -1, and -1 marks unlabeled rows, so that "
+            f"{labels[0]} is the only class: if -1 is a class, set unlabeled=None; if not, "
+            "mark unlabeled rows by None.",
+            stacklevel=callers_level(),
+        )
+    return labeled, labels
+
+
+def checked_classes(model: Any, classes: ArrayLike, known: NDArray[Any]) -> NDArray[Any]:
+    """Return the declared classes, sorted; refuse missing labels and the marker."""
+    given = list(classes) if isinstance(classes, set | frozenset) else classes
+    if np.ndim(given) != 1:
+        raise ValueError(
+            f"classes has shape {np.shape(given)}, expected one dimension: pass a list of labels."
+        )
+    values = list(as_label_array(given))  # as objects: 'nan' is a class name
+    marker = model.unlabeled
+    if not model._semi_supervised and is_minus_one(marker):
+        marker = None
+    labeled, labels = split_labels(values, marker, known=known)
+    if not labeled.all():
+        raise ValueError(
+            f"classes={values} contains a value that marks unlabeled rows, expected classes "
+            "only: leave the value out, or set another marker with unlabeled=."
+        )
+    return np.unique(labels)
+
+
+def check_declared(labels: NDArray[Any], declared: NDArray[Any]) -> None:
+    """Refuse labels that are not among the declared classes, if there are any."""
+    if not declared.size or not labels.size:
+        return
+    strange = labels[find(labels, declared) < 0]
+    if strange.size:
+        raise ValueError(
+            f"y contains {strange.tolist()[0]!r}, expected one of classes={declared.tolist()}: "
+            "correct the label, or leave classes out to let new classes be added."
+        )
+
+
+def codes_to_retract(model: Any, y: ArrayLike, n_rows: int) -> Indices:
+    """Return the class indices (n,) of the labels to retract."""
+    labeled, labels = read_labels(model, y, model.classes_)
+    if labeled.size != n_rows or not labeled.all():
+        raise ValueError(
+            f"retract got {labels.size} labels for {n_rows} rows, expected one label per row: "
+            "pass only rows whose label is to be retracted, or leave y out to retract "
+            "whatever label each row has."
+        )
+    return find(labels, model.classes_)
+
+
+def checked_class_weights(given: Any, classes: NDArray[Any]) -> Any:
+    """Return ``class_weight`` with a dict replaced by the weight of every class, (K,)."""
+    if not isinstance(given, dict):
+        return given
+    weights: list[Any] = [1.0] * classes.size
+    for label, weight in given.items():
+        try:
+            place = find(split_labels([label], None, known=classes)[1], classes)
+        except ValueError as error:
+            raise ValueError(
+                f"class_weight has the key {label!r}, expected labels of the type of the "
+                f"classes {classes.tolist()}: correct the key, or leave it out."
+            ) from error
+        if place.size and place[0] >= 0:
+            weights[place[0]] = weight
+    if not all(isinstance(each, Real) and 0 < float(each) < np.inf for each in weights):
+        raise ValueError(
+            f"class_weight got {given!r}, expected positive finite weights: correct the "
+            "weights, or remove the rows of a class to leave it out."
+        )
+    return np.array(weights, dtype=np.float64)
+
+
+# -- models ----------------------------------------------------------------------------------------
+
+
+def refuse_plain_pipeline(
+    model: Any, subject: str, error: type[ValueError | TypeError] = TypeError
+) -> None:
+    """Refuse a Pipeline of scikit-learn, which cannot learn a stream.
+
+    Parameters
+    ----------
+    model : the object that a user passed.
+    subject : beginning of the message, such as "query got".
+    error : type of the error.
+    """
+    if isinstance(model, Pipeline) and not hasattr(type(model), "partial_fit"):
+        raise error(
+            f"{subject} a {type(model).__name__} of scikit-learn, which has no partial_fit, "
+            "expected a model that learns in batches: make a seqmed.StreamPipeline of the same "
+            "steps, or use seqmed.make_stream_pipeline."
+        )

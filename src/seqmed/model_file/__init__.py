@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from seqmed.estimators.validation import refuse_plain_pipeline, snapshot
+from seqmed.estimators.base import snapshot
+from seqmed.estimators.validation import refuse_plain_pipeline
 from seqmed.model_file.annotations import check_fields
 from seqmed.model_file.container import Tensors, pack, unpack
 from seqmed.model_file.files import read_file, remove_leftovers, replace_file

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.classes import ClassCounts
-from seqmed.estimators.batch_validation import Started
+from seqmed.estimators.base import Started
 from seqmed.estimators.labels import is_label_dtype
 from seqmed.estimators.seqgraphmed import MARGIN_CLASSIFIERS
 from seqmed.kernels import KERNELS, RBF, Kernel, Polynomial, Precomputed, TfIdf

@@ -113,7 +113,12 @@ def query(model: Any, X: MatrixLike, n: int) -> Indices:
     array([2])
     """
     model, points = prepared(model, X)
-    check_number(n, points.shape[0])
+    n_rows = points.shape[0]
+    if not isinstance(n, Integral) or isinstance(n, bool | np.bool_) or not 1 <= int(n) <= n_rows:
+        raise ValueError(
+            f"query got n={n!r} for {n_rows} rows, expected an integer from 1 to {n_rows}: choose "
+            "fewer rows, or pass more."
+        )
     with threads_and_overflow(model, points):
         known = model._uncertainty(points)
         points, margins = known.points, known.margins
@@ -123,7 +128,7 @@ def query(model: Any, X: MatrixLike, n: int) -> Indices:
         covariance = conditional_covariance(known, take_rows(points, short))
         check_overflow(covariance)
         chosen = greedy(covariance, margins[short], known.noise, min(n, short.size))
-    copies = np.setdiff1d(np.arange(points.shape[0]), distinct)
+    copies = np.setdiff1d(np.arange(n_rows), distinct)
     return np.concatenate([short[chosen], ranked[SHORTLIST:], copies])[:n]
 
 
@@ -225,15 +230,6 @@ def threads_and_overflow(model: Any, points: Points) -> Iterator[None]:
     rows = max(points.shape[0], model._n_support())
     with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
         yield
-
-
-def check_number(n: Any, n_rows: int) -> None:
-    """Refuse a number of rows that is not in [1, n_rows]."""
-    if not isinstance(n, Integral) or isinstance(n, bool | np.bool_) or not 1 <= int(n) <= n_rows:
-        raise ValueError(
-            f"query got n={n!r} for {n_rows} rows, expected an integer from 1 to {n_rows}: choose "
-            "fewer rows, or pass more."
-        )
 
 
 # -- the choice ------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ predicts correctly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -15,7 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.labels import split_labels
+from seqmed.estimators.validation import read_labels
 from seqmed.numeric.arrays import Array, Indices, Mask
 
 # Smallest number of disagreements between two candidates before one may be dropped. Rows of unequal
@@ -133,26 +134,33 @@ def empty_race(n_candidates: int) -> Record:
 
 
 def make_candidates(estimator: Any, grid: list[dict[str, Any]]) -> list[Any]:
-    """Return one candidate per combination of parameters; all candidates have the same seeds."""
-    base = clone(estimator)
-    base.set_params(**common_seeds(base))
-    return [clone(base).set_params(**clone_values(parameters)) for parameters in grid]
+    """Return one candidate per combination of parameters.
 
-
-def common_seeds(estimator: Any) -> dict[str, int]:
-    """Return a seed for every ``random_state`` that is None.
-
-    With the same seeds, candidates keep the same points and can share computations on them.
+    All candidates have the same seeds: they then keep the same points and differ only in their
+    parameters. Estimators in the grid are cloned, so that candidates share none.
     """
-    names = (name for name in estimator.get_params() if name.endswith("random_state"))
-    unset = [name for name in names if estimator.get_params()[name] is None]
+    base = clone(estimator)
     draw = check_random_state(None).randint
-    return {name: int(draw(np.iinfo(np.int32).max)) for name in unset}
+    for name, value in base.get_params().items():
+        if name.endswith("random_state") and value is None:
+            base.set_params(**{name: int(draw(np.iinfo(np.int32).max))})
+    return [
+        clone(base).set_params(**{name: clone(each, safe=False) for name, each in chosen.items()})
+        for chosen in grid
+    ]
 
 
-def clone_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters with clones of all estimators, so that candidates share none."""
-    return {name: clone(value, safe=False) for name, value in parameters.items()}
+def common_classes(candidates: list[Any]) -> NDArray[Any]:
+    """Return the classes of all candidates; refuse candidates with different classes."""
+    first: NDArray[Any] = candidates[0].classes_
+    for other in candidates[1:]:
+        if not np.array_equal(other.classes_, first):
+            raise ValueError(
+                f"candidates found the classes {first.tolist()} and {other.classes_.tolist()} "
+                "in the same labels, expected the same classes: leave parameters that define "
+                "missing labels, such as unlabeled, out of param_grid."
+            )
+    return first
 
 
 def can_predict(candidate: Any) -> bool:
@@ -163,24 +171,10 @@ def can_predict(candidate: Any) -> bool:
 
 
 def labels_of(
-    estimator: Any, y: ArrayLike, known: NDArray[Any] | None, *, alone: bool = False
+    estimator: Any, y: ArrayLike, known: NDArray[Any], *, alone: bool = False
 ) -> tuple[Mask, NDArray[Any]]:
     """Return the mask of labeled rows and their labels, by the conventions of an estimator."""
     final = getattr(estimator, "_final_estimator", estimator)
-    if hasattr(final, "_split_labels"):
-        labeled, labels = final._split_labels(y, known, alone=alone)
-        return labeled, labels
+    if isinstance(final, StreamClassifier):
+        return read_labels(final, y, known, alone=alone)
     return split_labels(y, None, known=known)
-
-
-def row_weights(sample_weight: ArrayLike, n_rows: int) -> Array:
-    """Return the weight of every row, (n,); a single number applies to all rows."""
-    weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.ndim == 0:
-        return np.full(n_rows, weights)
-    if weights.shape != (n_rows,):
-        raise ValueError(
-            f"sample_weight has shape {weights.shape}, expected ({n_rows},): pass one weight for "
-            "every row."
-        )
-    return weights

@@ -17,24 +17,19 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import _safe_indexing, indexable, metaestimators
 from sklearn.utils._param_validation import HasMethods, Interval
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted
 
-from seqmed.estimators.base import accuracy
-from seqmed.estimators.validation import (
-    MatrixLike,
-    copy_to_fit,
-    equal_parameters,
-    refuse_plain_pipeline,
-    snapshot,
-)
+from seqmed.estimators.base import copy_to_fit, snapshot, unfitted
+from seqmed.estimators.labels import NO_LABELS
+from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
 from seqmed.numeric.arrays import Array
 from seqmed.selection.race import (
     Record,
     can_predict,
+    common_classes,
     empty_race,
     labels_of,
     make_candidates,
-    row_weights,
 )
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -198,38 +193,30 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self : object
             The fitted search. If a batch is refused, the search is unchanged.
         """
-        refuse_plain_pipeline(self.estimator, "PrequentialSearch got", ValueError)
-        self._validate_params()
-        search = snapshot(self)
-        for name in [name for name in vars(search) if name == "_begun" or name.endswith("_")]:
-            delattr(search, name)
-        search._learn_in_batches(X, y, sample_weight)
-        self.__dict__ = search.__dict__  # one assignment: safe for interrupts and other threads
-        return self
-
-    def _learn_in_batches(
-        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> None:
+        search = unfitted(self)
+        search._check_parameters()
         if y is None:
             raise ValueError("PrequentialSearch requires y to be passed, but the target y is None.")
         X, y = indexable(X, y)
-        used = np.arange(_num_samples(y))
-        weights = None
+        weights, used = None, np.arange(_num_samples(y))
         if sample_weight is not None:
-            weights = row_weights(sample_weight, used.size)
+            weights = _check_sample_weight(sample_weight, y, ensure_non_negative=True)
             used = np.flatnonzero(weights) if weights.any() else used
-        labeled, labels = labels_of(self.estimator, _safe_indexing(y, used), None, alone=True)
+        _, labels = labels_of(self.estimator, _safe_indexing(y, used), NO_LABELS, alone=True)
         if not labels.size:
             raise ValueError(
-                f"PrequentialSearch.fit got no labeled row among {labeled.size}, expected at least "
+                f"PrequentialSearch.fit got no labeled row among {used.size}, expected at least "
                 "one: add labels, or learn unlabeled batches with partial_fit."
             )
         classes = np.unique(labels)
         for start in range(0, used.size, self.batch_size):
             rows = used[start : start + self.batch_size]
-            part = _safe_indexing(X, rows), _safe_indexing(y, rows)
             own = None if weights is None else weights[rows]
-            self.partial_fit(*part, classes=classes, sample_weight=own)
+            search.partial_fit(
+                _safe_indexing(X, rows), _safe_indexing(y, rows), classes, sample_weight=own
+            )
+        self.__dict__ = search.__dict__  # one assignment: safe for interrupts and other threads
+        return self
 
     def partial_fit(
         self,
@@ -260,30 +247,33 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self : object
             The search after the batch. If a candidate refuses the batch, the search is unchanged.
         """
-        refuse_plain_pipeline(self.estimator, "PrequentialSearch got", ValueError)
-        self._validate_params()
+        self._check_parameters()
         if hasattr(self, "candidates_"):
-            self._check_unchanged()
             begun, n_batches = self._begun, self.n_batches_
             candidates, record = self.candidates_, self.record_
         else:
             begun, n_batches = self._settings(), 0
-            candidates = self._begin(begun["param_grid"])
+            candidates = make_candidates(self.estimator, begun["param_grid"])
             record = empty_race(len(candidates))
         given = {"classes": classes, "sample_weight": sample_weight, **parameters}
         given = {name: value for name, value in given.items() if value is not None}
         learned = list(candidates)
         for place in record.racing:
             learned[place] = copy_to_fit(candidates[place]).partial_fit(X, y, **given)
-        known = self._common_classes([learned[place] for place in record.racing])
-        # late labels do not discount earlier predictions
-        new_points = bool(given.get("new_points", True))
-        before = record.discounted(self.discount) if new_points else record
+        known = common_classes([learned[place] for place in record.racing])
         # every candidate has accepted the batch by now; the predictions are those before the batch
-        scored = self._scored(candidates, before, X, y, sample_weight, known)
+        new_points = bool(given.get("new_points", True))
         n_batches += new_points
-        if scored is not before:
-            record = scored
+        labeled, labels = labels_of(self.estimator, y, known)
+        weights = np.asarray(1.0 if sample_weight is None else sample_weight, dtype=np.float64)
+        weights = np.broadcast_to(weights, labeled.shape)
+        rows, labels = np.flatnonzero(labeled & (weights > 0)), labels[weights[labeled] > 0]
+        if rows.size and can_predict(candidates[record.racing[0]]):
+            X_labeled = _safe_indexing(*indexable(X), rows)
+            hits = [candidates[place].predict(X_labeled) == labels for place in record.racing]
+            if new_points:  # late labels do not discount earlier predictions
+                record = record.discounted(self.discount)
+            record = record.add(np.array(hits, dtype=bool), weights[rows])
             if self.drop_limit is not None:
                 record = record.drop_inferior(n_batches, self.drop_limit)
         self._commit(learned, record, n_batches, begun)
@@ -313,30 +303,24 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             If a candidate no longer stores one of the rows. The search is then unchanged.
         """
         search = self._snapshot()
-        search._check_unchanged()
+        search._check_parameters()
         learned = list(search.candidates_)
         for place in search.record_.racing:
             learned[place] = copy_to_fit(learned[place]).retract(X, y)
         self._commit(learned, search.record_, search.n_batches_, search._begun)
         return self
 
-    def _begin(self, grid: list[dict[str, Any]]) -> list[Any]:
-        """Return the candidates before their first batch."""
-        if not grid:
+    def _check_parameters(self) -> None:
+        """Refuse invalid parameters, and those that were changed and may not change."""
+        refuse_plain_pipeline(self.estimator, "PrequentialSearch got", ValueError)
+        self._validate_params()
+        now = self._settings()
+        if not now["param_grid"]:
             raise ValueError(
                 f"param_grid got {self.param_grid!r}, expected at least one combination: list the "
                 "values to try, as in {'C': [1.5, 10.0]}."
             )
-        return make_candidates(self.estimator, grid)
-
-    def _settings(self) -> dict[str, Any]:
-        """Return the parameter combinations, and the type and parameters of the estimator."""
-        own = {f"estimator__{name}": value for name, value in self.estimator.get_params().items()}
-        grid = list(ParameterGrid(self.param_grid))
-        return {"param_grid": grid, "estimator": type(self.estimator), **own}
-
-    def _check_unchanged(self) -> None:
-        before, now = self._begun, self._settings()
+        before = getattr(self, "_begun", now)
         for name in before | now:
             if not equal_parameters(before.get(name), now.get(name)):
                 raise ValueError(
@@ -345,41 +329,11 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                     "start a new search."
                 )
 
-    def _common_classes(self, learned: list[Any]) -> NDArray[Any]:
-        """Return the classes of all candidates; refuse candidates with different classes."""
-        first: NDArray[Any] = learned[0].classes_
-        for other in learned[1:]:
-            if not np.array_equal(other.classes_, first):
-                raise ValueError(
-                    f"candidates found the classes {first.tolist()} and {other.classes_.tolist()} "
-                    "in the same labels, expected the same classes: leave parameters that define "
-                    "missing labels, such as unlabeled, out of param_grid."
-                )
-        return first
-
-    def _scored(
-        self,
-        candidates: list[Any],
-        record: Record,
-        X: MatrixLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None,
-        known: NDArray[Any],
-    ) -> Record:
-        """Return the record with predictions of the labeled rows of a batch."""
-        labeled, labels = labels_of(self.estimator, y, known)
-        weights = np.ones(labeled.size)
-        if sample_weight is not None:
-            weights = row_weights(sample_weight, labeled.size)
-        counted = weights[labeled] > 0
-        rows, labels = np.flatnonzero(labeled)[counted], labels[counted]
-        if not rows.size or not can_predict(candidates[record.racing[0]]):
-            return record
-        X_labeled = _safe_indexing(*indexable(X), rows)
-        hits = np.array(
-            [candidates[place].predict(X_labeled) == labels for place in record.racing], dtype=bool
-        )
-        return record.add(hits, weights[rows])
+    def _settings(self) -> dict[str, Any]:
+        """Return the parameter combinations, and the type and parameters of the estimator."""
+        own = {f"estimator__{name}": value for name, value in self.estimator.get_params().items()}
+        grid = list(ParameterGrid(self.param_grid))
+        return {"param_grid": grid, "estimator": type(self.estimator), **own}
 
     def _commit(
         self, candidates: list[Any], record: Record, n_batches: int, begun: dict[str, Any]
@@ -533,6 +487,24 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         accuracy : float in [0, 1]
             Weighted fraction of labeled rows that are predicted correctly.
         """
-        search = self._snapshot()
-        labeled, labels = labels_of(search.estimator, y, search.classes_)
-        return accuracy(search.predict, X, labeled, labels, sample_weight)
+        accuracy: float = self._snapshot().best_estimator_.score(X, y, sample_weight)
+        return accuracy
+
+
+def equal_parameters(first: Any, second: Any) -> bool:
+    """Whether two parameter values are equal. Estimators are compared by their parameters."""
+    if first is second:
+        return True
+    if isinstance(first, Real) and isinstance(second, Real):
+        return bool(first == second or (first != first and second != second))
+    if type(first) is not type(second):
+        return False
+    if hasattr(first, "get_params") and not isinstance(first, type):
+        return equal_parameters(first.get_params(deep=False), second.get_params(deep=False))
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(
+            equal_parameters(first[k], second[k]) for k in first
+        )
+    if isinstance(first, list | tuple):
+        return len(first) == len(second) and all(map(equal_parameters, first, second))
+    return np.array_equal(first, second) if isinstance(first, np.ndarray) else bool(first == second)

@@ -112,7 +112,9 @@ class SemiSupervisedSplit(BaseCrossValidator):
                     "that each contain labeled rows."
                 )
             if self.separate_groups:
-                train = train[labeled[train] | ~of_groups(train, test, groups)]
+                tested = set(_safe_indexing(groups, test))
+                outside = [group not in tested for group in _safe_indexing(groups, train)]
+                train = train[labeled[train] | np.array(outside, dtype=bool)]
             yield np.sort(train), np.sort(test)
 
     def get_n_splits(
@@ -141,9 +143,7 @@ class SemiSupervisedSplit(BaseCrossValidator):
         if isinstance(self.cv, list):
             return len(self.cv)
         splitter = self._splitter()
-        if isinstance(splitter, PredefinedSplit):
-            return int(splitter.get_n_splits())
-        if y is not None:
+        if y is not None and not isinstance(splitter, PredefinedSplit):
             labeled, labels = self._labeled(X, y, groups)
             rows = rows_of(np.flatnonzero(labeled), X, labels, groups)
             return int(splitter.get_n_splits(*rows))
@@ -168,7 +168,13 @@ class SemiSupervisedSplit(BaseCrossValidator):
                 "because only labeled rows can be tested."
             )
         y = as_label_array(y)
-        self._refuse_ambiguous(y)
+        if holds_only_signs(y[~is_missing(y)], self.unlabeled):
+            raise ValueError(
+                "SemiSupervisedSplit got y of only -1 and +1 with unlabeled=-1, expected labels "
+                "for which -1 is clearly a class or clearly a marker. If -1 is a class, set "
+                "unlabeled=None and mark missing labels by None or NaN. If -1 means unlabeled, "
+                "rename the class +1."
+            )
         labeled, labels = split_labels(y, self.unlabeled)
         check_consistent_length(X, labeled, groups)
         if not labels.size:
@@ -178,15 +184,6 @@ class SemiSupervisedSplit(BaseCrossValidator):
                 "or correct unlabeled."
             )
         return labeled, labels
-
-    def _refuse_ambiguous(self, y: NDArray[Any]) -> None:
-        if holds_only_signs(y[~is_missing(y)], self.unlabeled):
-            raise ValueError(
-                "SemiSupervisedSplit got y of only -1 and +1 with unlabeled=-1, expected labels "
-                "for which -1 is clearly a class or clearly a marker. If -1 is a class, set "
-                "unlabeled=None and mark missing labels by None or NaN. If -1 means unlabeled, "
-                "rename the class +1."
-            )
 
     def _pairs(self, X: Any, labeled: Mask, labels: NDArray[Any], groups: Any) -> Iterator[Fold]:
         """Yield the folds of all rows, with unlabeled rows in the training folds."""
@@ -267,9 +264,3 @@ def rows_of(rows: Indices, X: Any, labels: NDArray[Any], groups: Any) -> tuple[A
         labels,
         None if groups is None else _safe_indexing(groups, rows),
     )
-
-
-def of_groups(rows: Indices, test: Indices, groups: Any) -> Mask:
-    """Return a mask of the rows whose group is in the test fold."""
-    tested = set(_safe_indexing(groups, test))
-    return np.fromiter((group in tested for group in _safe_indexing(groups, rows)), bool, rows.size)

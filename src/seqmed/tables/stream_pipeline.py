@@ -14,9 +14,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import metaestimators
 from sklearn.utils.validation import check_is_fitted
 
+from seqmed.estimators.base import copy_to_fit, snapshot
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.estimators.validation import copy_to_fit, snapshot
 from seqmed.numeric.arrays import Array, Indices
 from seqmed.selection import queries
 from seqmed.tables.encoder import TableEncoder
