@@ -2,7 +2,7 @@
 
 Three methods learn the same streams: SeqMED (the margin expert alone), GraphPropagation (the graph
 expert alone) and SeqGraphMED, all with defaults. The sets are scikit-learn's own and made-up ones
-(`guard_sets.py`). Rules of `seqmed.mixture.weighting` may be chosen on the choosing half; the
+(`guard_sets.py`). Rules of `seqmed.mixture.record` may be chosen on the choosing half; the
 confirming half only confirms. `defaults.py` uses breast_cancer, wine and two moons too, all of the
 choosing half; no other program uses the rest. Digits serve for batch sizes only.
 
@@ -35,8 +35,8 @@ from sklearn.metrics import average_precision_score, balanced_accuracy_score, lo
 from sklearn.preprocessing import StandardScaler
 
 from seqmed import GraphPropagation, SeqGraphMED, SeqMED
-from seqmed.mixture import weighting
-from seqmed.mixture.mixture_state import expert_scores
+from seqmed.mixture import record as mixture_record
+from seqmed.mixture.mixture_state import expert_scores, mix
 
 # Targets, in points of accuracy unless said otherwise.
 BELOW_BETTER = 0.5  # the mixture below the better expert, overall, from 20 labels on
@@ -134,7 +134,7 @@ class Rule(NamedTuple):
 
     weight: Callable[[Any, Any, int], float]
     first: float | None = None
-    grid: Any = weighting.WEIGHTS
+    grid: Any = mixture_record.WEIGHTS
 
 
 def smallest_within(nats: Callable[[int], float]) -> Rule:
@@ -148,7 +148,7 @@ def posterior_mean(log_prior: Callable[[Any], Any]) -> Rule:
 
     def weight(J: Any, w: Any, n: int) -> float:
         mean = float(softmax(-J + log_prior(w)) @ w)
-        return mean if mean >= weighting.SMALLEST_WEIGHT else 0.0
+        return mean if mean >= mixture_record.SMALLEST_WEIGHT else 0.0
 
     return Rule(weight)
 
@@ -179,18 +179,18 @@ def by_rules(model: Any, stream: Stream) -> dict[str, tuple[float, float]]:
         choice = state.choice
         if size:
             with (
-                patch.object(weighting, "WEIGHTS", rule.grid),
+                patch.object(mixture_record, "WEIGHTS", rule.grid),
                 patch.object(
-                    weighting, "mean_weight", lambda J, r=rule, n=size: r.weight(J, r.grid, n)
+                    mixture_record, "mean_weight", lambda J, r=rule, n=size: r.weight(J, r.grid, n)
                 ),
             ):
-                choice = weighting.choose(state.record, state.margin.by_counts, None, True)
+                choice = mixture_record.choose(state.record, state.by_counts, None, True)
         else:
             first = rule.first
             if first is None:
                 first = rule.weight(np.zeros(rule.grid.size), rule.grid, 0)
             choice = choice._replace(weight=first)
-        mixed = weighting.mix(scores, state.score_scales, choice, state.margin.by_counts)
+        mixed = mix(scores, state.score_scales, choice, state.by_counts)
         labels = state.registry.classes[state.registry.best(mixed)]
         found[name] = 100 * float(np.mean(labels == stream.y_test)), float(choice.weight)
     return found

@@ -98,7 +98,6 @@ def learn() -> None:
     from seqmed.cli import prequential
     from seqmed.graph import propagation
     from seqmed.mixture import learning as mixture_update
-    from seqmed.mixture import weighting
     from seqmed.mixture.sequential_expert import SequentialExpert
     from seqmed.streams import Stream
     from seqmed.tables.encoder import TableEncoder
@@ -112,7 +111,7 @@ def learn() -> None:
     propagation.learn_graph = timers.around("graph", propagation.learn_graph)
     mixture_update.recorded = timers.around("mixture", mixture_update.recorded)
     mixture_update.measured_scales_of = timers.around("mixture", mixture_update.measured_scales_of)
-    weighting.choose = timers.around("mixture", weighting.choose)
+    mixture_update.choose = timers.around("mixture", mixture_update.choose)
     model_file.save = timers.around("saving", model_file.save)
     begin = time.perf_counter()
     try:

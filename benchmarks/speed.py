@@ -54,7 +54,8 @@ from paper import data
 from seqmed import SeqLapMED, SeqMED
 from seqmed.kernels import RBF, TfIdf
 from seqmed.margin import laplacian as graphs
-from seqmed.margin.dual import DualProblem, solve
+from seqmed.margin.dual.problem import DualProblem
+from seqmed.margin.dual.smo import solve
 
 REPEATS = 5
 
@@ -150,7 +151,7 @@ def problem(gram: Any, signs: Any, C: float, shape: int) -> DualProblem:
     n = signs.size
     return DualProblem(
         gram=gram, signs=signs, prior_scores=np.zeros(n),
-        bounds=np.full(n, C), shapes=np.full(n, float(shape)), bias_variance=np.inf,
+        bounds=np.full(n, C), shapes=np.full(n, float(shape)),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The labels of every class, counted; and one-vs-rest targets.
+"""The rows of a batch, the labels of every class counted, and one-vs-rest targets.
 
 Classes are numbered from 0 to K - 1. `seqmed.estimators` turns labels into these numbers.
 """
@@ -6,15 +6,41 @@ Classes are numbered from 0 to K - 1. `seqmed.estimators` turns labels into thes
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.numeric.arrays import Array, Indices, Mask
+from seqmed.numeric.arrays import Array, Indices, Mask, Points, take_rows
 
 # Class of an unlabeled row.
 UNLABELED = -1
+
+
+class Rows(NamedTuple):
+    """A validated batch, or a part of it.
+
+    Attributes
+    ----------
+    points : (n, p) rows, or (n, 1) indices into ``gram``.
+    codes : (n,) their classes, -1 for unlabeled rows.
+    weights : (n,) positive weights.
+    gram : (n, n) precomputed kernel matrix, None without one.
+    """
+
+    points: Points
+    codes: Indices
+    weights: Array
+    gram: Array | None = None
+
+    @property
+    def labeled(self) -> Mask:
+        """Mask (n,) of the labeled rows."""
+        return self.codes >= 0
+
+    def take(self, rows: NDArray[Any]) -> Rows:
+        """Return some of the rows, by a mask or by indices."""
+        return Rows(take_rows(self.points, rows), self.codes[rows], self.weights[rows])
 
 
 @dataclass(frozen=True)

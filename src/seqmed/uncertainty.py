@@ -9,12 +9,19 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from seqmed.classes import ClassCounts
-from seqmed.graph.graph_state import GraphState
+from seqmed.graph.propagation import GraphState
 from seqmed.kernels import Kernel, blocks
-from seqmed.kernels.interface import check_overflow
-from seqmed.margin.covariance.protocol import CovarianceFunction
+from seqmed.margin.covariance.exact import CovarianceFunction
 from seqmed.margin.posterior import Posterior
-from seqmed.numeric.arrays import Array, Indices, Points, found_among, stack, take_rows
+from seqmed.numeric.arrays import (
+    Array,
+    Indices,
+    Points,
+    check_overflow,
+    found_among,
+    stack,
+    take_rows,
+)
 from seqmed.numeric.factors import cholesky, solve_lower
 
 # Noise variance that is added because of rounding, as a fraction of the largest variance.

@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from seqmed import GraphPropagation, SeqLapMED, SeqMED
 from seqmed.graph import propagation
-from seqmed.margin import dual
+from seqmed.margin.dual import screening, smo
 from tests.support.configurations import (
     CONFIGURATIONS,
     FEW,
@@ -230,8 +230,8 @@ def assert_failing_solver_leaves_no_trace(case, failure, monkeypatch):
 
         return failing
 
-    for name in ("solve", "solve_from"):
-        monkeypatch.setattr(dual, name, made_to_fail(getattr(dual, name)))
+    for module, name in ((smo, "solve"), (screening, "solve_screened")):
+        monkeypatch.setattr(module, name, made_to_fail(getattr(module, name)))
     if case.of_graph:  # the second of all solves, of whichever expert
         monkeypatch.setattr(propagation, "solve_system", made_to_fail(propagation.solve_system))
         if case.estimator is GraphPropagation:  # which has one only
@@ -305,7 +305,7 @@ def test_a_failing_first_batch_leaves_a_new_model_new(case, monkeypatch):
     def failing(*arguments, **keywords):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(dual, "solve", failing)
+    monkeypatch.setattr(smo, "solve", failing)
     for method in (model.fit, model.partial_fit):
         with pytest.raises(KeyboardInterrupt):
             method(*make_batch(0, case.format)[:2])
@@ -320,7 +320,7 @@ def test_a_failing_fit_keeps_what_was_learned(case, monkeypatch):
     def failing(*arguments, **keywords):
         raise FailedMidwayError
 
-    monkeypatch.setattr(dual, "solve", failing)
+    monkeypatch.setattr(smo, "solve", failing)
     with pytest.raises(FailedMidwayError):
         model.fit(*make_batch(7, case.format)[:2])
     assert_same_bits(before, model)

@@ -22,10 +22,9 @@ from seqmed import (
 )
 from seqmed.estimators.base import warn_of_unlabeled_rows
 from seqmed.kernels import RBF
-from seqmed.margin.covariance import low_rank
-from seqmed.margin.dual.certificate import duality_gap
-from seqmed.margin.dual.problem import DualProblem, score_errors
-from seqmed.numeric.threads import SMALL, threads_for
+from seqmed.margin.covariance import exact as exact_covariance
+from seqmed.margin.dual.problem import DualProblem, duality_gap, score_errors
+from seqmed.numeric.execution import SMALL, threads_for
 
 X, Y = make_moons(60, noise=0.1, random_state=0)
 LEARNERS = {
@@ -176,7 +175,7 @@ def test_the_gap_is_that_of_the_bias_in_use():
     signs = np.where(labels == 1, 1.0, -1.0)
     gram = median.posterior_.covariance.kernel(points, points)
     n = len(rows)
-    problem = DualProblem(gram, signs, np.zeros(n), np.full(n, 1.5), np.ones(n), np.inf)
+    problem = DualProblem(gram, signs, np.zeros(n), np.full(n, 1.5), np.ones(n))
     left = score_errors(problem, solution.multipliers)
     at_median = duality_gap(problem, solution.multipliers, left, median.intercept_[0])
     assert median.duality_gap_ == pytest.approx(at_median)
@@ -291,7 +290,7 @@ def test_windows_too_large_for_a_kernel_matrix(estimator, options, n_classes, bi
         return model
 
     expected = learned()
-    monkeypatch.setattr(low_rank, "LARGEST_GRAM", 10)
+    monkeypatch.setattr(exact_covariance, "LARGEST_GRAM", 10)
     model = learned()
     assert model.decision_function(X) == pytest.approx(expected.decision_function(X), abs=1e-6)
     assert model.duality_gap_ == pytest.approx(expected.duality_gap_, rel=1e-3, abs=1e-4)

@@ -7,7 +7,7 @@ import pytest
 
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED
 from seqmed.margin import margin_state, update
-from seqmed.margin.dual import DualProblem
+from seqmed.margin.dual.problem import DualProblem
 
 BUDGET = 20
 KEPT = BUDGET // 2

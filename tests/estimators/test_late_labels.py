@@ -8,8 +8,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from seqmed import SeqLapMED, SeqMED
-from seqmed.margin.dual.certificate import certify
-from seqmed.margin.dual.problem import DualProblem
+from seqmed.margin.dual.problem import DualProblem, certify
 from tests.support.gaussian_streams import (
     TOL,
     UNLABELED,
@@ -153,7 +152,7 @@ def full_gap(model, stream):
         prior_scores=np.full(len(rows), -1.0),
         bounds=np.full(len(rows), 10.0),
         shapes=np.ones(len(rows)),
-        bias_variance=0.0,
+        known_bias=True,
     )
     return certify(problem, signs * coefficients, tol=TOL, status="given", n_iter=0).gap
 

@@ -10,7 +10,7 @@ import pytest
 from seqmed import SeqMED
 from seqmed.estimators import validation
 from seqmed.kernels import Precomputed
-from seqmed.numeric import symmetry
+from seqmed.numeric import factors
 
 GENERATOR = np.random.default_rng(0)
 
@@ -25,10 +25,10 @@ def nearly_symmetric(n, difference):
 @pytest.mark.parametrize("n", [0, 1, 3, 7, 12])
 @pytest.mark.parametrize("difference", [0.0, 1e-9])
 def test_the_upper_triangle_is_used(n, difference, tile, monkeypatch):
-    monkeypatch.setattr(symmetry, "TILE", tile)
+    monkeypatch.setattr(factors, "TILE", tile)
     matrix = nearly_symmetric(n, difference)
     before = matrix.copy()
-    found, largest = symmetry.made_symmetric(matrix)
+    found, largest = factors.made_symmetric(matrix)
     assert np.array_equal(found, np.triu(matrix) + np.triu(matrix, 1).T)
     assert largest == np.abs(matrix - matrix.T).max(initial=0.0)
     assert np.array_equal(matrix, before)
@@ -37,7 +37,7 @@ def test_the_upper_triangle_is_used(n, difference, tile, monkeypatch):
 
 @pytest.mark.parametrize("place", [(0, 11), (5, 1), (11, 10)])
 def test_asymmetric_matrices_are_refused_wherever_they_differ(place, monkeypatch):
-    monkeypatch.setattr(symmetry, "TILE", 4)
+    monkeypatch.setattr(factors, "TILE", 4)
     matrix = nearly_symmetric(12, 0.0)
     matrix[place] += 0.5
     with pytest.raises(ValueError, match=r"transpose by 0\.5, expected a symmetric"):

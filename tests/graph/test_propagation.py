@@ -17,13 +17,12 @@ from scipy.stats import chi2
 from seqmed import GraphPropagation
 from seqmed.graph import (
     conjugate_gradients,
-    graph_state,
     kept_rows,
     metrics,
-    neighbour_loops,
+    neighbour_search,
     propagation,
 )
-from seqmed.graph.graph_state import choose_entering
+from seqmed.graph.propagation import choose_entering
 from seqmed.kernels import make_kernel
 from tests.reference import naive_graph
 
@@ -272,7 +271,7 @@ def test_rows_at_the_rounded_limit_are_found():
     norms = np.random.default_rng(0).random(999).astype(np.float32)
     horizons = np.nextafter(norm + norms, np.float32(np.inf))
     products = np.zeros((999, 999), dtype=np.float32)
-    found, ends = neighbour_loops.find_below(products, norms, horizons - norm)
+    found, ends = neighbour_search.find_below(products, norms, horizons - norm)
     for row, found_rows in enumerate(np.split(found, ends[:-1])):
         assert row in found_rows
 
@@ -308,7 +307,7 @@ def test_rows_of_any_size_are_distinguished_after_a_first_batch_of_one_row(size)
 
 
 def begun(rows, metric="euclidean", capacity=60, alpha=ALPHA, seed=0, n_classes=3):
-    state = graph_state.empty_graph(
+    state = propagation.empty_graph(
         metrics.make_metric(metric, rows), capacity, NEIGHBORS, alpha, seed
     )
     return state.with_classes(np.arange(0), n_classes)
@@ -473,7 +472,7 @@ def test_connected_rows_are_those_of_a_search():
         _, component = sp.csgraph.connected_components(edges, directed=False)
         expected = np.isin(component, component[rows])
         np.testing.assert_array_equal(
-            neighbour_loops.connected_rows(slots, weights, rows), expected
+            conjugate_gradients.connected_rows(slots, weights, rows), expected
         )
 
 
@@ -528,7 +527,7 @@ def test_scores_of_many_rows_and_classes_gather_little_at_once(monkeypatch):
     finally:
         tracemalloc.stop()
     assert peak < 4 * means.nbytes  # all neighbours at once are ten times as large
-    monkeypatch.setattr(graph_state, "LARGEST_GATHER", 1)
+    monkeypatch.setattr(propagation, "LARGEST_GATHER", 1)
     np.testing.assert_array_equal(state.mean_influence(found.take(slice(9))), means[:9])
 
 

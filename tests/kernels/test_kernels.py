@@ -18,14 +18,14 @@ from seqmed.kernels import (
     Polynomial,
     Precomputed,
     TfIdf,
-    interface,
     linear_weights,
     make_kernel,
+    on_vectors,
 )
-from seqmed.kernels.counts import check_counts
-from seqmed.kernels.gaussians import NARROW
-from seqmed.margin.covariance.low_rank import ComputedGram
-from seqmed.numeric import threads
+from seqmed.kernels.on_vectors import NARROW
+from seqmed.kernels.special import check_counts
+from seqmed.margin.covariance.exact import ComputedGram
+from seqmed.numeric import execution
 from tests.reference import naive
 
 # A few dozen roundings of numbers near 1.
@@ -565,34 +565,34 @@ def test_threads_change_no_bit(same, p, monkeypatch):
     right = left if same else right
     kernel = frozen(RBF(0.3), left)
     expected = kernel(left, right)
-    monkeypatch.setattr(threads, "MANY_VALUES", 1)
-    monkeypatch.setattr(threads, "allowed_threads", lambda: 3)
+    monkeypatch.setattr(execution, "MANY_VALUES", 1)
+    monkeypatch.setattr(execution, "allowed_threads", lambda: 3)
     assert np.array_equal(kernel(left, right), expected)
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 40])
 def test_products_in_halves(n, monkeypatch):
     left, right = vectors(n, 6, seed=4), vectors(6, 5, seed=5)
-    monkeypatch.setattr(threads, "LARGE_PRODUCT", 1)
-    expected = threads.product(left, right)
+    monkeypatch.setattr(execution, "LARGE_PRODUCT", 1)
+    expected = execution.product(left, right)
     assert expected == pytest.approx(left @ right, abs=ROUNDING)
-    monkeypatch.setattr(threads, "allowed_threads", lambda: 2)
-    assert np.array_equal(threads.product(left, right), expected)
+    monkeypatch.setattr(execution, "allowed_threads", lambda: 2)
+    assert np.array_equal(execution.product(left, right), expected)
 
 
 def test_the_thread_limit_of_the_package_is_not_that_of_the_user():
-    with threads.one_thread():
-        within = threads.allowed_threads()
-    assert within == threads.allowed_threads() == threads.threads_of_blas()
+    with execution.one_thread():
+        within = execution.allowed_threads()
+    assert within == execution.allowed_threads() == execution.threads_of_blas()
     with threadpool_limits(1):
-        assert threads.allowed_threads() == 1
-        with threads.one_thread():
-            assert threads.allowed_threads() == 1
+        assert execution.allowed_threads() == 1
+        with execution.one_thread():
+            assert execution.allowed_threads() == 1
 
 
 def test_threads_inherit_context_variables(monkeypatch):
     seen = []
-    monkeypatch.setattr(threads, "allowed_threads", lambda: 3)
+    monkeypatch.setattr(execution, "allowed_threads", lambda: 3)
     barrier = Barrier(3)
 
     def work(part):
@@ -600,7 +600,7 @@ def test_threads_inherit_context_variables(monkeypatch):
         seen.append((get_ident(), np.geterr()["over"]))
 
     with np.errstate(over="raise"):
-        threads.run_in_threads(work, range(3), threads.MANY_VALUES)
+        execution.run_in_threads(work, range(3), execution.MANY_VALUES)
     assert len({thread for thread, _ in seen}) == 3
     assert {setting for _, setting in seen} == {"raise"}
 
@@ -615,10 +615,10 @@ def test_no_more_threads_than_parts(monkeypatch):
                 raise RuntimeError("can't start new thread")
             super().start()
 
-    monkeypatch.setattr(threads, "Thread", Counted)
-    monkeypatch.setattr(threads, "allowed_threads", lambda: 64)
+    monkeypatch.setattr(execution, "Thread", Counted)
+    monkeypatch.setattr(execution, "allowed_threads", lambda: 64)
     done = []
-    threads.run_in_threads(done.append, range(3), threads.MANY_VALUES)
+    execution.run_in_threads(done.append, range(3), execution.MANY_VALUES)
     assert sorted(done) == [0, 1, 2]
     assert len(begun) == 2
 
@@ -628,10 +628,10 @@ def test_an_error_on_a_thread_is_raised(monkeypatch):
         if part == 2:
             raise MemoryError("out of memory")
 
-    monkeypatch.setattr(threads, "allowed_threads", lambda: 2)
-    for n_values in (1, threads.MANY_VALUES):
+    monkeypatch.setattr(execution, "allowed_threads", lambda: 2)
+    for n_values in (1, execution.MANY_VALUES):
         with pytest.raises(MemoryError, match="out of memory"):
-            threads.run_in_threads(work, range(4), n_values)
+            execution.run_in_threads(work, range(4), n_values)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -642,7 +642,7 @@ def test_a_matrix_that_is_computed_row_by_row(sparse, monkeypatch):
     held = RBF(0.3)(rows, rows)
     some = np.array([7, 0, 31])
     coefficients = np.where(np.arange(40) % 3 == 0, np.linspace(-1.0, 2.0, 40), 0.0)
-    monkeypatch.setattr(interface, "BLOCK_VALUES", 50)
+    monkeypatch.setattr(on_vectors, "BLOCK_VALUES", 50)
     assert gram[some] == pytest.approx(held[some], abs=ROUNDING)
     assert gram @ coefficients == pytest.approx(held @ coefficients, abs=ROUNDING)
     assert (gram @ np.zeros(40) == 0).all()

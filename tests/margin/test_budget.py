@@ -8,9 +8,10 @@ import scipy.sparse as sp
 
 from seqmed import SeqLapMED, SeqMED
 from seqmed.kernels import RBF
-from seqmed.margin import covariance, mean, update
-from seqmed.margin.batch import Batch, Settings
+from seqmed.margin import covariance, update
 from seqmed.margin.laplacian import GraphParameters
+from seqmed.margin.posterior import prior_of, with_mean_parts
+from seqmed.margin.update import Batch, Settings
 from tests.support.gaussian_streams import (
     GAMMA,
     NEIGHBOURS,
@@ -89,7 +90,7 @@ def begun(kernel, n_landmarks, points):
     """Return the posterior of no batch, with landmarks."""
     carrier = covariance.make_recursion("landmarks", kernel, n_landmarks=n_landmarks, seed=0)
     graph_parameters = GraphParameters(n_neighbors=NEIGHBOURS)
-    return update.prior_of(carrier, graph_parameters, points, False)
+    return prior_of(carrier, graph_parameters, points, False)
 
 
 def as_batch(rows):
@@ -137,14 +138,14 @@ def projections(monkeypatch):
     recorded = {"with_recursion": [], "within_budget": []}
 
     def record(name):
-        original = getattr(mean, name)
+        original = getattr(update, name)
 
         def recording(posterior, *given):
             result = original(posterior, *given)
             recorded[name].append((posterior, result))
             return result
 
-        monkeypatch.setattr(mean, name, recording)
+        monkeypatch.setattr(update, name, recording)
 
     for name in recorded:
         record(name)
@@ -154,7 +155,7 @@ def projections(monkeypatch):
 def ready(posterior, averaging):
     """Return the posterior with its mean, newest or averaged, as expansions."""
     newest = posterior.landmark_coefficients()
-    return mean.with_mean_parts(posterior, averaging, False, newest)
+    return with_mean_parts(posterior, averaging, False, newest)
 
 
 def lost(points, values, landmarks):

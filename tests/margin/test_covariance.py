@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from seqmed.kernels import RBF, Linear, Polynomial, interface
+from seqmed.kernels import RBF, Linear, Polynomial, on_vectors
 from seqmed.margin.covariance import make_recursion
-from seqmed.margin.covariance.basis import REDUNDANT, Basis, whiten
-from seqmed.margin.covariance.landmarks import LandmarkRecursion
-from seqmed.margin.covariance.low_rank import LowRankCovariance, reduction_factor
-from seqmed.margin.covariance.unprojected import spectrum_of
+from seqmed.margin.covariance.exact import LowRankCovariance, reduction_factor
+from seqmed.margin.covariance.landmarks import REDUNDANT, Basis, LandmarkRecursion, whiten
+from seqmed.margin.covariance.spectral import spectrum_of
 from seqmed.margin.laplacian import Smoothness
 from seqmed.numeric.arrays import stack
 from tests.reference import naive
@@ -417,7 +416,7 @@ def test_a_projection_does_not_depend_on_the_blocks(values, monkeypatch):
     kernel = naive.rbf(0.4)
     nearest = np.linalg.solve(kernel(landmarks, landmarks), kernel(landmarks, points))
     rest = kernel(points, points) - kernel(points, landmarks) @ nearest
-    monkeypatch.setattr(interface, "BLOCK_VALUES", values)
+    monkeypatch.setattr(on_vectors, "BLOCK_VALUES", values)
     found = state.project(points, coefficients)
     lost = np.diag(coefficients.T @ rest @ coefficients)
     np.testing.assert_allclose(found.coefficients, nearest @ coefficients, rtol=0, atol=1e-12)

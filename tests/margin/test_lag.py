@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from seqmed import SeqLapMED, SeqMED
-from seqmed.margin import dual, update
+from seqmed.margin import update
 from tests.reference import naive
 from tests.support.gaussian_streams import (
     GAMMA,
@@ -136,13 +136,13 @@ def test_without_smoothing_all_multipliers_are_those_of_one_fit(estimator, kerne
 def multiplier_sums(monkeypatch):
     """The frozen sum and the multiplier sum of every dual."""
     recorded = []
-    attainable_sum = dual.attainable_sum
+    attainable_sum = update.attainable_sum
 
     def recording(signs, bounds, wanted):
         recorded.append((wanted, attainable_sum(signs, bounds, wanted)))
         return recorded[-1][1]
 
-    monkeypatch.setattr(dual, "attainable_sum", recording)
+    monkeypatch.setattr(update, "attainable_sum", recording)
     return recorded
 
 
@@ -242,9 +242,7 @@ def test_a_lag_makes_a_difference():
 def test_a_warm_start_finds_what_a_cold_one_finds(carrier, monkeypatch):
     stream = make_stream(seed=39)
     warm = learn(make(carrier, lag=None), stream)
-    monkeypatch.setattr(
-        update.dual, "feasible", lambda problem, start: np.zeros_like(problem.bounds)
-    )
+    monkeypatch.setattr(update, "feasible", lambda problem, start: np.zeros_like(problem.bounds))
     cold = learn(make(carrier, lag=None), stream)
     assert_close(warm.decision_function(new_points()), cold.decision_function(new_points()))
     assert warm.n_iter_ != cold.n_iter_

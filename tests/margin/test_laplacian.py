@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from seqmed import SeqLapMED
-from seqmed.kernels import RBF, FromFunction, Linear, Precomputed, TfIdf, interface
+from seqmed.kernels import RBF, FromFunction, Linear, Precomputed, TfIdf, on_vectors
 from seqmed.margin import laplacian
 from seqmed.margin.laplacian import (
     GraphParameters,
@@ -255,7 +255,7 @@ def test_neighbours_by_kernel_do_not_depend_on_the_blocks(values, monkeypatch):
     expected = np.diag(gram)[:, None] + np.diag(gram) - 2 * gram
     np.fill_diagonal(expected, np.inf)
     order = np.argsort(expected, axis=1)[:, :4]
-    monkeypatch.setattr(interface, "BLOCK_VALUES", values)
+    monkeypatch.setattr(on_vectors, "BLOCK_VALUES", values)
     found = find_neighbours(kernel, points, 4)
     assert np.array_equal(found.indices, order)
     lengths = np.take_along_axis(expected, order, axis=1)

@@ -7,8 +7,7 @@ import pytest
 
 from seqmed import SeqLapMED, SeqMED
 from seqmed.kernels import FromFunction, evaluate
-from seqmed.margin import mean
-from seqmed.margin.posterior import as_terms
+from seqmed.margin.posterior import as_terms, freeze
 from tests.support.configurations import POSTERIORS, make_batch, over
 
 # Of values whose sums have a few hundred terms of up to 100.
@@ -122,9 +121,9 @@ def test_freezing_points_without_coefficients_changes_nothing():
     model = SeqMED(lag=1).fit(*make_batch(0)[:2])
     posterior = model.posterior_
     empty = as_terms(posterior.window.take(np.zeros(0, dtype=np.intp)))
-    assert mean.freeze(posterior, empty) is posterior
+    assert freeze(posterior, empty) is posterior
     without = replace(
         as_terms(posterior.window),
         coefficients=np.zeros_like(posterior.window.coefficients),
     )
-    assert mean.freeze(posterior, without).frozen is posterior.frozen
+    assert freeze(posterior, without).frozen is posterior.frozen

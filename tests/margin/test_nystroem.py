@@ -7,8 +7,7 @@ import scipy.sparse as sp
 from seqmed import SeqMED
 from seqmed.kernels import RBF, Polynomial
 from seqmed.margin import update
-from seqmed.margin.covariance import NystroemRecursion
-from seqmed.margin.covariance.nystroem import NystroemGram, nystroem_covariance
+from seqmed.margin.covariance.nystroem import NystroemGram, NystroemRecursion, nystroem_covariance
 from seqmed.margin.posterior import Posterior
 from tests.support.gaussian_streams import (
     GAMMA,

@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from seqmed.margin import dual
 from seqmed.margin.dual import screening
+from seqmed.margin.dual.problem import feasible
 from tests.support.dual_problems import (
     ALL_CASES,
     TIGHT,
@@ -45,11 +45,11 @@ def blocks_of(problem, precision, asked):
 
 def solve_from(problem, rows, precision=np.float64, *, tol=TIGHT, start=None, **options):
     asked = []
-    solution = dual.solve_from(
+    solution = screening.solve_screened(
         problem,
         rows,
         blocks_of(problem, precision, asked),
-        start=dual.feasible(problem, np.zeros(rows.size) if start is None else start),
+        start=feasible(problem, np.zeros(rows.size) if start is None else start),
         tol=tol,
         **options,
     )
@@ -135,7 +135,7 @@ def test_a_warm_start_at_the_solution_takes_no_step():
 
 def test_points_with_a_start_multiplier_are_always_active():
     problem, whole, _ = outcome(LARGE)
-    far = dual.feasible(problem, np.full(300, 2.0))
+    far = feasible(problem, np.full(300, 2.0))
     solution, asked = solve_from(problem, np.zeros(300, dtype=bool), start=far)
     assert asked[0] == 300
     np.testing.assert_allclose(solution.multipliers, whole.multipliers, atol=1e-6)
@@ -182,7 +182,7 @@ def test_imprecise_covariances_are_replaced_by_double_precision(monkeypatch):
     noise = 1.0 + 0.5 * np.random.default_rng(0).random((300, 300))
     wrong = replace(problem, gram=problem.gram * np.sqrt(noise * noise.T))
     places = np.arange(300)
-    solution = dual.solve_from(
+    solution = screening.solve_screened(
         problem,
         np.ones(300, dtype=bool),
         lambda rows: (places, wrong.gram.astype(np.float32)),
@@ -192,7 +192,7 @@ def test_imprecise_covariances_are_replaced_by_double_precision(monkeypatch):
     assert solution.status == "converged"
     np.testing.assert_allclose(solution.multipliers, whole.multipliers, atol=1e-6)
     monkeypatch.setattr(screening, "LARGEST_IN_DOUBLE", 10)
-    unmended = dual.solve_from(
+    unmended = screening.solve_screened(
         problem,
         np.ones(300, dtype=bool),
         lambda rows: (places, -wrong.gram.astype(np.float32)),

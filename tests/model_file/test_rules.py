@@ -15,7 +15,8 @@ from typing_extensions import TypeAliasType
 import seqmed
 from seqmed import SeqLapMED, SeqMED
 from seqmed.kernels import RBF, Precomputed, TfIdf
-from seqmed.margin.covariance import RECURSIONS, ExactRecursion
+from seqmed.margin.covariance import RECURSIONS
+from seqmed.margin.covariance.exact import ExactRecursion
 from seqmed.mixture.mixture_state import Trial
 from seqmed.model_file import ModelFileError
 from seqmed.model_file.annotations import field_types, of_type, written_out
@@ -168,8 +169,7 @@ def shortened(lists):
 
 def repeated(record):
     """Return a record of more scores than are kept."""
-    parts = (np.concatenate([part] * 301) for part in vars(record).values())
-    return type(record)(*parts)
+    return type(record)._make(np.concatenate([part] * 301) for part in record)
 
 
 def lacking(name):

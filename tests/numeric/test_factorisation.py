@@ -12,7 +12,7 @@ from scipy.linalg import LinAlgError, lapack
 
 import seqmed
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED
-from seqmed.margin.covariance import basis, low_rank
+from seqmed.margin.covariance import exact, landmarks
 from seqmed.numeric import factors
 from seqmed.selection.queries import query
 
@@ -95,7 +95,7 @@ def test_factors_of_larger_matrices(rank, small_blocks):
     factor = factors.semidefinite_factor(matrix)
     assert factor.shape == (37, rank)
     np.testing.assert_allclose(factor @ factor.T, matrix, atol=1e-10)
-    whitening = basis.whiten_gram(matrix)
+    whitening = landmarks.whiten_gram(matrix)
     np.testing.assert_allclose(
         np.linalg.eigvalsh(whitening.T @ matrix @ whitening)[-rank:], 1.0, atol=1e-7
     )
@@ -103,7 +103,7 @@ def test_factors_of_larger_matrices(rank, small_blocks):
 
 def test_an_indefinite_kernel_beyond_the_largest_size_is_refused(small_blocks):
     with pytest.raises(ValueError, match="not positive semi-definite"):
-        low_rank.reduction_factor(3.0 * np.eye(20), -np.eye(20))
+        exact.reduction_factor(3.0 * np.eye(20), -np.eye(20))
 
 
 # -- whole models ----------------------------------------------------------------------------------
@@ -126,8 +126,8 @@ MODELS = {
 
 
 CALLED = [
-    (linalg, "cholesky"), (linalg, "solve_triangular"), (low_rank, "eigh"),
-    (factors, "dpotrf"), (factors, "dpstrf"), (basis, "dpotrf"), (basis, "dpstrf"),
+    (linalg, "cholesky"), (linalg, "solve_triangular"), (exact, "eigh"),
+    (factors, "dpotrf"), (factors, "dpstrf"), (landmarks, "dpotrf"), (landmarks, "dpstrf"),
 ]  # fmt: skip
 
 
@@ -168,9 +168,9 @@ def bounded(function):
 # Modules that call LAPACK or BLAS by name, and what bounds the size of their calls.
 KNOWN = {
     "graph.metrics": "randomized_svd of a few columns",
-    "margin.covariance.basis": "LARGEST",
-    "margin.covariance.low_rank": "LARGEST",
-    "margin.covariance.unprojected": "svd of (n, p) rows, which has no symmetric product",
+    "margin.covariance.exact": "LARGEST",
+    "margin.covariance.landmarks": "LARGEST",
+    "margin.covariance.spectral": "svd of (n, p) rows, which has no symmetric product",
     "margin.dual.interior_point": "LARGEST_WORK: at most 1000 columns",
     "numeric.factors": "LARGEST; dtrmm, dtrmv, strmm do not crash; dtrtri is SMALL_TRIANGLE",
 }

@@ -7,10 +7,9 @@ import pytest
 from sklearn.utils._param_validation import StrOptions
 
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED
-from seqmed.kernels.interface import Pointwise
+from seqmed.kernels import Pointwise
 from seqmed.margin import covariance
-from seqmed.margin.covariance.protocol import FoldResult
-from seqmed.margin.covariance.unprojected import ExactRecursion
+from seqmed.margin.covariance.exact import ExactRecursion, FoldResult
 
 
 def rows(n=120, seed=0):

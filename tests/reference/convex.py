@@ -42,8 +42,6 @@ def dual_value(problem, multipliers):
     for shape, multiplier, bound in zip(problem.shapes, multipliers, problem.bounds, strict=True):
         if shape > 0:
             value += shape * np.log(1.0 - multiplier / bound)
-    if np.isfinite(problem.bias_variance):
-        value -= 0.5 * problem.bias_variance * coefficients.sum() ** 2
     return float(value)
 
 
@@ -64,10 +62,8 @@ def primal_value(problem, multipliers, bias):
     coefficients = problem.signs * multipliers
     change = problem.gram @ coefficients
     value = 0.5 * coefficients @ change
-    if problem.bias_variance == 0:
+    if problem.known_bias:
         assert bias == 0.0
-    elif np.isfinite(problem.bias_variance):
-        value += 0.5 * bias**2 / problem.bias_variance
     else:
         value += problem.multiplier_sum * bias
     slacks = 1.0 - problem.signs * (problem.prior_scores + change + bias)
@@ -100,10 +96,9 @@ def polished(problem, answer):
     How many digits clarabel gets right depends on the processor: the last ones are those of its
     linear solves. A Newton step on the optimality conditions of the free points restores them.
     """
-    diffuse = not np.isfinite(problem.bias_variance)
-    covariance = problem.gram if diffuse else problem.gram + problem.bias_variance
+    diffuse = not problem.known_bias
     signs, bounds, shapes = problem.signs, problem.bounds, problem.shapes
-    hessian = signs[:, None] * covariance * signs[None, :]
+    hessian = signs[:, None] * problem.gram * signs[None, :]
     multipliers, bias = answer.multipliers.copy(), answer.bias if diffuse else 0.0
     multipliers[multipliers < ON_BOUND * bounds] = 0.0
     full = (shapes == 0) & (multipliers > (1.0 - ON_BOUND) * bounds)
@@ -125,8 +120,6 @@ def polished(problem, answer):
             break
         multipliers[free] = changed
         bias += step[-1] if diffuse else 0.0
-    if not diffuse:
-        bias = problem.bias_variance * float(signs @ multipliers)
     objective = dual_value(problem, multipliers)
     gap = abs(primal_value(problem, multipliers, bias) - objective)
     return ConvexSolution(multipliers, float(bias), objective, gap)
@@ -135,16 +128,15 @@ def polished(problem, answer):
 def solve_scaled(problem, scale):
     """Solve in the variables ``x = a / C`` with the objective divided by ``scale``."""
     n = problem.signs.size
-    diffuse = not np.isfinite(problem.bias_variance)
+    diffuse = not problem.known_bias
     soft = np.flatnonzero(problem.shapes > 0)
     hard = np.flatnonzero(problem.shapes == 0)
     signed_bounds = problem.signs * problem.bounds
-    covariance = problem.gram if diffuse else problem.gram + problem.bias_variance
 
     # The variables are x (n) and one t <= log(1 - x) for every soft point.
     total = n + soft.size
     quadratic = np.zeros((total, total))
-    quadratic[:n, :n] = signed_bounds[:, None] * covariance * signed_bounds[None, :] / scale
+    quadratic[:n, :n] = signed_bounds[:, None] * problem.gram * signed_bounds[None, :] / scale
     linear = -problem.bounds * (1.0 - problem.signs * problem.prior_scores)
     costs = np.concatenate([linear, -problem.shapes[soft]]) / scale
 
@@ -193,10 +185,7 @@ def solve_scaled(problem, scale):
     else:
         return None
     multipliers = np.clip(outcome.x[:n], 0.0, 1.0) * problem.bounds
-    if diffuse:
-        bias = outcome.z[0] * scale / largest
-    else:
-        bias = problem.bias_variance * float(problem.signs @ multipliers)
+    bias = outcome.z[0] * scale / largest if diffuse else 0.0
     objective = dual_value(problem, multipliers)
     gap = primal_value(problem, multipliers, bias) - objective
     return ConvexSolution(multipliers, float(bias), objective, abs(gap))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from seqmed.margin.dual import DualProblem
+from seqmed.margin.dual.problem import DualProblem
 from tests.reference import newton
 
 Matrix = np.ndarray
@@ -402,8 +402,6 @@ def solve_dual(problem: DualProblem) -> tuple[Matrix, float]:
     a = np.where(solution.multipliers < ZERO_MULTIPLIER * bounds, 0.0, solution.multipliers)
     coefficients = problem.signs * a
     bias = solution.bias
-    if np.isfinite(problem.bias_variance):
-        bias = problem.bias_variance * float(coefficients.sum())
     for i, sign in enumerate(problem.signs):
         score = problem.prior_scores[i] + problem.gram[i] @ coefficients + bias
         shape, at_bound = problem.shapes[i], problem.shapes[i] == 0 and a[i] >= bounds[i]
@@ -420,20 +418,17 @@ def learn_stream(
     return learn_steps(batches, kernels, **options)[-1]
 
 
-def teaching_steps(
-    labels: list[Matrix], lags: list[int | None], *, diffuse: bool = True
-) -> list[bool]:
+def teaching_steps(labels: list[Matrix], lags: list[int | None]) -> list[bool]:
     """Return for every step whether it has labels from which a dual can learn.
 
-    Under a diffuse bias two classes must be in the window with them: the last ``lags[t]`` batches
-    that had labels.
+    Two classes must be in the window with them: the last ``lags[t]`` batches that had labels.
     """
     teaching, window = [], []
     for own, lag in zip(labels, lags, strict=True):
         if len(own) > 0:
             window = [*window, own] if lag is None else [*window, own][-lag:]
         classes = set(np.concatenate([np.zeros(0), *window]))
-        teaching.append(len(own) > 0 and (not diffuse or len(classes) > 1))
+        teaching.append(len(own) > 0 and len(classes) > 1)
     return teaching
 
 
@@ -442,7 +437,6 @@ def learn_steps(
     kernels: list[KernelFunction],
     *,
     slack_shape: float = 1.0,
-    bias_variance: float = np.inf,
     bias_rule: str = "exact",
     lag: int | list[int | None] | None = 1,
     forgetting: float | list[float] = 1.0,
@@ -454,18 +448,17 @@ def learn_steps(
     kernel of that time; those of older batches count as they were found last. ``forgetting[t]``
     scales all that was there before step t: old coefficients, and the bounds and slack shapes of
     batches that are still in the window; but only where the labels of step t teach something. A
-    window without labels, or with one class under a diffuse bias, leaves multipliers and bias
-    unchanged. ``multiplier_sums`` is y'a of every batch at that step. ``teaching`` gives the steps
-    in which another machine of several learns, which the signs do not show.
+    window without labels, or with one class, leaves multipliers and bias unchanged.
+    ``multiplier_sums`` is y'a of every batch at that step. ``teaching`` gives the steps in which
+    another machine of several learns, which the signs do not show.
 
-    Under a diffuse bias y'a = 0 for all multipliers together, frozen ones included. If the window
+    The bias is diffuse: y'a = 0 for all multipliers together, frozen ones included. If the window
     would need more than half of its bounds of one sign for that, its sum is that half.
     """
     lags = lag if isinstance(lag, list) else [lag] * len(batches)
     shares = forgetting if isinstance(forgetting, list) else [forgetting] * len(batches)
-    diffuse = np.isinf(bias_variance)
     if teaching is None:
-        teaching = teaching_steps([batch.signs for batch in batches], lags, diffuse=diffuse)
+        teaching = teaching_steps([batch.signs for batch in batches], lags)
     shares = [share if teaches else 1.0 for share, teaches in zip(shares, teaching, strict=True)]
     found = [np.zeros(len(batch.signs)) for batch in batches]  # signed multipliers
     found_at = list(range(len(batches)))
@@ -490,7 +483,7 @@ def learn_steps(
             window = [*window, t] if lags[t] is None else [*window, t][-lags[t] :]
         settled = [s for s in range(t) if s not in window]
         signs = np.concatenate([np.zeros(0), *(batches[s].signs for s in window)])
-        if len(signs) > 0 and (not diffuse or len(set(signs)) == 2):
+        if len(set(signs)) == 2:
             points = np.vstack([batches[s].points for s in window])
             old_points, old_values = standing(settled, t)
             prior = kernel(points, old_points) @ old_values
@@ -503,17 +496,14 @@ def learn_steps(
             problem = DualProblem(
                 gram=0.5 * (covariance + covariance.T),
                 signs=signs,
-                prior_scores=prior if diffuse else prior + bias_variance * old_values.sum(),
+                prior_scores=prior,
                 bounds=np.concatenate(bounds),
                 shapes=np.concatenate(shapes),
-                bias_variance=bias_variance,
-                multiplier_sum=np.sign(missing) * min(abs(missing), half) if diffuse else 0.0,
+                multiplier_sum=np.sign(missing) * min(abs(missing), half),
             )
             multipliers, own_bias = solve_dual(problem)
             new = signs * multipliers
-            if not diffuse:
-                bias = bias_variance * float(old_values.sum() + new.sum())
-            elif bias_rule == "median":
+            if bias_rule == "median":
                 scores = prior + covariance @ new
                 bias = float(
                     np.median([signs[i] - scores[i] for i in range(len(new)) if new[i] != 0])

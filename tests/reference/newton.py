@@ -1,7 +1,6 @@
 """Primal-dual Newton solver for the dual: slow, plain, and independent of the pairwise one.
 
 It inverts nothing and skips nothing, costs O(n^3) a step, and checks `seqmed.margin.dual.smo`.
-A finite bias variance is added to the covariance as the theory has it.
 """
 
 from __future__ import annotations
@@ -9,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from seqmed.margin.dual.certificate import DualSolution, certify, with_bias
-from seqmed.margin.dual.problem import DualProblem
+from seqmed.margin.dual.problem import DualProblem, DualSolution, certify, with_bias
 
 # Complementarity and stationarity at which the iteration ends, relative to the gradient's terms.
 TARGET_RESIDUAL = 1e-14
@@ -33,10 +31,8 @@ def solve(
     ``w`` of ``a <= C`` (hard box only) and ``b`` of ``y'a = t`` (diffuse bias only).
     """
     y, upper, shape = problem.signs, problem.bounds, problem.shapes
-    diffuse = not np.isfinite(problem.bias_variance)
-    gram = problem.gram[np.arange(y.size)]
-    covariance = gram if diffuse else gram + problem.bias_variance
-    hessian = y[:, None] * covariance * y[None, :]
+    diffuse = not problem.known_bias
+    hessian = y[:, None] * problem.gram * y[None, :]
     linear = 1.0 - y * problem.prior_scores
     hard = shape == 0
 

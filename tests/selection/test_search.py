@@ -27,7 +27,7 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from seqmed import GraphPropagation, PrequentialSearch, SeqGraphMED, SeqLapMED, SeqMED
-from seqmed.kernels import vectors
+from seqmed.kernels import RBF
 from seqmed.selection.race import Dropped, Record, empty_race
 from seqmed.tables.stream_pipeline import StreamPipeline
 from tests.support.configurations import make_batch
@@ -1301,7 +1301,7 @@ def imputing():
     ("estimator", "grid"),
     [
         (SeqLapMED(**LANDMARKS), {"beta": [0.0, 0.1], "C": [2.0, 10.0]}),
-        (SeqMED(kernel=vectors.RBF(0.1)), {"kernel": [vectors.RBF(0.1), vectors.RBF(2.0)]}),
+        (SeqMED(kernel=RBF(0.1)), {"kernel": [RBF(0.1), RBF(2.0)]}),
         (imputing(), {"model__C": [2.0, 10.0], "impute": [SimpleImputer(), "passthrough"]}),
         (SeqMED(class_weight={0: 1.0, 1: 2.0}, random_state=0), {"C": np.array([2.0, 10.0])}),
         (SeqGraphMED(SeqMED(random_state=0), random_state=0), {"estimator__C": [2.0, 10.0]}),

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from seqmed import SeqLapMED, SeqMED
-from seqmed.margin.covariance.unprojected import spectrum_of
+from seqmed.margin.covariance.spectral import spectrum_of
 from seqmed.margin.laplacian import Smoothness
 from tests.reference import naive
 

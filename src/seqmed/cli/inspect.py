@@ -92,7 +92,7 @@ def description(path: Path, pipeline: StreamPipeline, progress: Progress) -> dic
 
 def experts(model: Any) -> dict[str, Any]:
     """Describe the mixture, the graph and the margin classifier, if there are any."""
-    from seqmed.mixture.record import PRIOR_EXPONENTS
+    from seqmed.mixture.mixture_state import PRIOR_EXPONENTS
     from seqmed.numeric.arrays import bytes_of
 
     found: dict[str, Any] = {}

@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
-from seqmed.classes import UNLABELED
+from seqmed.classes import UNLABELED, Rows
 from seqmed.estimators.labels import are_plus_one, find
 from seqmed.estimators.validation import (
     ClassifiedRows,
@@ -35,8 +35,7 @@ from seqmed.estimators.validation import (
 )
 from seqmed.late_rows import KeptLabels, LateLabels, are_identified
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, take_rows
-from seqmed.numeric.callers import callers_level
-from seqmed.rows import Rows
+from seqmed.numeric.execution import callers_level
 from seqmed.uncertainty import Uncertainty
 
 Estimator = TypeVar("Estimator")

@@ -11,17 +11,16 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import uncertainty
+from seqmed.classes import Rows
 from seqmed.estimators.base import StreamClassifier
 from seqmed.graph import propagation, propagation_state
-from seqmed.graph.graph_state import GraphState, empty_graph
 from seqmed.graph.metrics import make_metric
-from seqmed.graph.propagation import GraphInfo
+from seqmed.graph.propagation import GraphInfo, GraphState, empty_graph
 from seqmed.graph.propagation_state import PropagationState
 from seqmed.kernels import Kernel, make_kernel
 from seqmed.late_rows import KeptLabels
 from seqmed.margin.calibration import with_unseen
 from seqmed.numeric.arrays import Array, Indices, Points
-from seqmed.rows import Rows
 from seqmed.uncertainty import Uncertainty
 
 DEFAULT_GRAPH_MEMORY = 10_000

@@ -197,7 +197,7 @@ def text_of(label: Any) -> str:
 
 def refuse_coerced_missing(values: Labels, known: Labels) -> None:
     """Refuse labels that numpy made from missing values, unless they are known classes."""
-    suspicious = set(COERCED_MISSING) & set(np.unique(values).tolist()) - set(known.tolist())
+    suspicious = (set(np.unique(values).tolist()) - set(known.tolist())) & set(COERCED_MISSING)
     if suspicious:
         text = sorted(suspicious)[0]
         raise ValueError(

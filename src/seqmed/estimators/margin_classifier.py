@@ -11,20 +11,18 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import kernels, uncertainty
-from seqmed.classes import ClassCounts
+from seqmed.classes import ClassCounts, Rows
 from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.validation import MatrixLike, checked_class_weights
 from seqmed.kernels import Expansion, Kernel, make_kernel
-from seqmed.kernels.interface import check_overflow
 from seqmed.late_rows import KeptLabels, compare_labels, equal_rows
 from seqmed.margin import calibration, margin_state
-from seqmed.margin.batch import UpdateInfo
 from seqmed.margin.calibration import Calibration
 from seqmed.margin.margin_state import MarginParameters, MarginState, Smoothing
 from seqmed.margin.posterior import Posterior
-from seqmed.numeric.arrays import Array, Indices, Points
-from seqmed.numeric.threads import threads_to_score
-from seqmed.rows import Rows
+from seqmed.margin.update import UpdateInfo
+from seqmed.numeric.arrays import Array, Indices, Points, check_overflow
+from seqmed.numeric.execution import threads_to_score
 from seqmed.uncertainty import Uncertainty
 
 DEFAULT_C = 10.0

@@ -12,6 +12,7 @@ from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from seqmed import uncertainty
+from seqmed.classes import Rows
 from seqmed.estimators.base import Started, StreamClassifier
 from seqmed.estimators.graph_propagation import (
     DEFAULT_GRAPH_MEMORY,
@@ -26,14 +27,12 @@ from seqmed.estimators.seqmed import SeqMED
 from seqmed.estimators.validation import MatrixLike, checked_class_weights
 from seqmed.graph import propagation
 from seqmed.kernels import Kernel
-from seqmed.kernels.interface import check_overflow
 from seqmed.late_rows import KeptLabels
 from seqmed.margin.calibration import with_unseen
 from seqmed.mixture import column_scales, mixture_state
 from seqmed.mixture import learning as mixture_update
 from seqmed.mixture.mixture_state import MixtureInfo, MixtureParameters, MixtureState
-from seqmed.numeric.arrays import Array, Indices, Points
-from seqmed.rows import Rows
+from seqmed.numeric.arrays import Array, Indices, Points, check_overflow
 from seqmed.uncertainty import Uncertainty
 
 MARGIN_CLASSIFIERS = (SeqMED, SeqLapMED)
@@ -352,7 +351,7 @@ class SeqGraphMED(StreamClassifier):
         template, scale = self._template(), np.zeros(0)
         if self._scales_columns(template):
             scale = column_scales.first_column_scales(rows.points)
-        rows = rows._replace(points=column_scales.scaled(rows.points, scale))
+            rows = rows._replace(points=rows.points / scale)
         kernel = None
         if template.kernel not in EUCLIDEAN_KERNELS:
             kernel = template._kernel().freeze(rows.points, rows.weights)

@@ -13,9 +13,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from seqmed.estimators.margin_classifier import DEFAULT_C, DEFAULT_WINDOW, MarginClassifier
 from seqmed.kernels import Kernel
 from seqmed.margin import covariance
-from seqmed.margin.batch import UpdateInfo
 from seqmed.margin.laplacian import GraphParameters
 from seqmed.margin.margin_state import MarginState, Smoothing
+from seqmed.margin.update import UpdateInfo
 
 DEFAULT_BETA = 0.01
 

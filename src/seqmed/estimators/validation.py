@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, validate_data
 
-from seqmed.classes import UNLABELED, moved
+from seqmed.classes import UNLABELED, Rows, moved
 from seqmed.estimators.labels import (
     are_plus_one,
     as_label_array,
@@ -28,8 +28,8 @@ from seqmed.estimators.labels import (
     with_labels,
 )
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, canonical, take_rows
-from seqmed.numeric.callers import callers_level
-from seqmed.rows import Rows
+from seqmed.numeric.execution import callers_level
+from seqmed.numeric.factors import made_symmetric
 
 MatrixLike: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
 """Rows as a user passes them: array-like, data frame or sparse matrix, of shape (n, p)."""
@@ -92,6 +92,7 @@ def validated_batch(
     known, already = np.zeros(0), np.zeros(0, dtype=bool)
     if started is not None:
         known, already = model.classes_, model._state.counts.declared
+    # labels
     declared = np.zeros(0) if classes is None else checked_classes(model, classes, known)
     labeled, labels = read_labels(model, y, known if known.size else declared, alone=alone)
     check_consistent_length(points, labeled)
@@ -100,6 +101,7 @@ def validated_batch(
         only = are_plus_one(known if known.size else labels)
         if only and marks_minus_one(y, model.unlabeled):
             model._minus_one_seen = True
+    # rows of positive weight
     weights = _check_sample_weight(sample_weight, points, ensure_non_negative=True)
     check_weights(weights)
     gram = None
@@ -120,6 +122,7 @@ def validated_batch(
             "expected at least one: add labels, or learn unlabeled batches with "
             "partial_fit."
         )
+    # class numbers
     if not declared.size:  # a marker that is a class is still a class after `retract`
         declared = labels[is_marked(labels, model.unlabeled)][:1]
     now = with_labels(with_labels(known, declared), labels)
@@ -226,9 +229,6 @@ def square_gram(gram: Points) -> Array:
             f"kernel='precomputed' got X of shape {gram.shape}, expected a square matrix: pass the "
             "kernel values between all training rows."
         )
-    from seqmed.numeric.symmetry import made_symmetric  # numba is imported by the first fit
-
-    symmetric: Array
     symmetric, difference = made_symmetric(gram)
     if difference > 0 and difference > ASYMMETRY * largest_size(gram):
         raise ValueError(

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqmed.graph.neighbours import Lists, Single, Slots
+from seqmed.graph.kept_rows import Lists, edge_weights
+from seqmed.numeric.arrays import Mask, Single, Slots
+from seqmed.numeric.execution import compiled
 
-# The edge weight of the farthest neighbour is exp(-SHARPNESS).
-SHARPNESS = 4.0
 # Relative residual at which a column is solved, and the largest number of iterations. The condition
 # number (1 + alpha) / (1 - alpha) is small enough to need fewer up to alpha = .9999.
 TOLERANCE, LARGEST_NUMBER_OF_STEPS = 1e-2, 500
@@ -24,10 +24,10 @@ TOLERANCE, LARGEST_NUMBER_OF_STEPS = 1e-2, 500
 # labels has small values and no part in the residual of a column. This share keeps the class scores
 # of all rows within about .05 of the exact ones.
 ROW_TOLERANCE = np.float32(2e-3)
-
-
 # Number of columns that are multiplied at once; other numbers are slower.
 VECTOR = 8
+# Residuals that are never too large: far from labels, values may underflow.
+SMALLEST_RESIDUAL = np.float32(1e-30)
 
 
 class Solution(NamedTuple):
@@ -43,17 +43,6 @@ class Solution(NamedTuple):
     values: Single
     n_iter: int
     residual: float
-
-
-def edge_weights(distances: Single, sizes: Slots, n_neighbors: int) -> Single:
-    """Return heat weights (n, k) of the k nearest neighbours, 0 if a list has fewer entries."""
-    k = min(n_neighbors, distances.shape[1])
-    nearest = distances[:, :k]
-    used = np.arange(k) < sizes[:, None]
-    last = np.minimum(sizes, k) - 1
-    widths = np.take_along_axis(distances, np.maximum(last, 0)[:, None], axis=1)
-    shares = np.divide(nearest, widths, out=np.zeros_like(nearest), where=used & (widths > 0))
-    return np.where(used, np.exp(np.float32(-SHARPNESS) * shares), np.float32(0.0))
 
 
 class Graph(NamedTuple):
@@ -78,12 +67,10 @@ class Graph(NamedTuple):
 
 def make_graph(lists: Lists, n_neighbors: int) -> Graph:
     """Return the graph of the nearest ``n_neighbors`` entries of every list."""
-    from seqmed.graph import neighbour_loops  # numba is imported by the first update
-
     weights = edge_weights(lists.distances, lists.sizes, n_neighbors)
     slots = lists.slots[:, : weights.shape[1]]
     degrees = np.zeros((weights.shape[0], 1), dtype=np.float32)
-    neighbour_loops.multiply(slots, weights, np.ones_like(degrees), degrees)
+    multiply(slots, weights, np.ones_like(degrees), degrees)
     degrees = np.float32(0.5) * degrees[:, 0]
     roots = np.zeros_like(degrees)
     np.divide(1.0, np.sqrt(degrees), out=roots, where=degrees > 0)
@@ -102,16 +89,14 @@ def solve_system(graph: Graph, labels: Single, alpha: float, start: Single) -> S
     alpha : in [0, 1).
     start : (n, K) float32, the starting point.
     """
-    from seqmed.graph import neighbour_loops
-
     n_columns = labels.shape[1]
     scale = np.where(graph.roots > 0, graph.roots, np.float32(1.0))
     target, values, weights = padded(scale[:, None] * labels), padded(start), graph.scaled(alpha)
     # without a path to a label the solution is 0, and no residual is a small share of it
     labeled = np.asarray(labels.any(axis=1))
-    values[~neighbour_loops.connected_rows(graph.slots, graph.weights, labeled)] = 0.0
+    values[~connected_rows(graph.slots, graph.weights, labeled)] = 0.0
     image = values.copy()
-    neighbour_loops.multiply(graph.slots, weights, values, image)
+    multiply(graph.slots, weights, values, image)
     residual = target - image
     direction = residual.copy()
     square, norms = column_squares(residual), column_squares(target)
@@ -120,16 +105,16 @@ def solve_system(graph: Graph, labels: Single, alpha: float, start: Single) -> S
     unsolved = 0
     while steps < LARGEST_NUMBER_OF_STEPS:
         if not (square > goal).any():
-            unsolved = neighbour_loops.unsolved_row(values, residual, ROW_TOLERANCE, unsolved)
+            unsolved = unsolved_row(values, residual, ROW_TOLERANCE, unsolved)
             if unsolved < 0:
                 break
         image[:] = direction
-        neighbour_loops.multiply(graph.slots, weights, direction, image)
+        multiply(graph.slots, weights, direction, image)
         curvature = np.einsum("ij,ij->j", direction, image)
         step = np.divide(square, curvature, out=np.zeros_like(square), where=curvature > 0)
-        new = neighbour_loops.take_step(values, residual, direction, image, step)
+        new = take_step(values, residual, direction, image, step)
         ratio = np.divide(new, square, out=np.zeros_like(new), where=square > 0)
-        neighbour_loops.update_direction(direction, residual, ratio)
+        update_direction(direction, residual, ratio)
         square, steps = new, steps + 1
     shares = np.divide(square, norms, out=np.zeros_like(square), where=norms > 0)
     return Solution(values[:, :n_columns], steps, float(np.sqrt(shares.max(initial=0.0))))
@@ -146,3 +131,96 @@ def padded(values: Single) -> Single:
 def column_squares(values: Single) -> Single:
     """Return the squared norm of every column, (K,)."""
     return np.asarray(np.einsum("ij,ij->j", values, values))
+
+
+@compiled(nogil=True, fastmath={"contract"})
+def multiply(slots: Slots, weights: Single, values: Single, out: Single) -> None:
+    """Add ``(A + A') values`` to ``out``, both (n, K), for a matrix A given by lists.
+
+    ``weights`` (n, k) is 0 where a list has fewer than k entries. Indices are unsigned, so that the
+    loops over columns are vectorised. A multiple of 8 columns is fastest.
+    """
+    columns = np.uint64(values.shape[1])
+    for row in range(np.uint64(weights.shape[0])):
+        for entry in range(np.uint64(weights.shape[1])):
+            weight = weights[row, entry]
+            if weight != 0:
+                other = np.uint64(slots[row, entry])
+                for column in range(columns):
+                    out[row, column] += weight * values[other, column]
+                for column in range(columns):
+                    out[other, column] += weight * values[row, column]
+
+
+@compiled(nogil=True, fastmath={"contract"})
+def take_step(
+    values: Single, residual: Single, direction: Single, image: Single, step: Single
+) -> Single:
+    """Take a step (K,) of conjugate gradients in place; return the squared residual norms (K,).
+
+    ``image`` is the product of the matrix and ``direction``; all are (n, K). This function and
+    `update_direction` are two to three times as fast as numpy.
+    """
+    columns = np.uint64(values.shape[1])
+    squares = np.zeros(columns, dtype=np.float32)
+    for row in range(np.uint64(values.shape[0])):
+        for column in range(columns):
+            values[row, column] += step[column] * direction[row, column]
+        for column in range(columns):
+            residual[row, column] -= step[column] * image[row, column]
+        for column in range(columns):
+            squares[column] += residual[row, column] * residual[row, column]
+    return squares
+
+
+@compiled(nogil=True)
+def connected_rows(slots: Slots, weights: Single, rows: Mask) -> Mask:
+    """Return a mask (n,) of the rows that have a path to one of ``rows``, a mask (n,).
+
+    Components are trees of parents, each with its first row as the root.
+    """
+    n = rows.size
+    parents = np.arange(n)
+    for row in range(n):
+        for entry in range(slots.shape[1]):
+            if weights[row, entry] != 0:
+                one, other = row, int(slots[row, entry])
+                while parents[one] != one:
+                    parents[one] = parents[parents[one]]
+                    one = parents[one]
+                while parents[other] != other:
+                    parents[other] = parents[parents[other]]
+                    other = parents[other]
+                parents[max(one, other)] = min(one, other)
+    found = np.zeros(n, dtype=np.bool_)
+    for row in range(n):  # parents come before their children
+        parents[row] = parents[parents[row]]
+        found[parents[row]] |= rows[row]
+    return found[parents]
+
+
+@compiled(nogil=True, fastmath={"contract"})
+def unsolved_row(values: Single, residual: Single, share: np.float32, first: int) -> int:
+    """Return a row whose residual is larger than a share of its values, -1 if there is none.
+
+    ``values`` and ``residual`` are (n, K). The comparison begins with row ``first``: a row found at
+    one step of the solver is mostly found again at the next.
+    """
+    n, columns = values.shape[0], np.uint64(values.shape[1])
+    for place in range(n):
+        row = np.uint64((place + first) % n)
+        total = largest = np.float32(0.0)
+        for column in range(columns):
+            total += abs(values[row, column])
+            largest = max(largest, abs(residual[row, column]))
+        if largest > share * total + SMALLEST_RESIDUAL:
+            return int(row)
+    return -1
+
+
+@compiled(nogil=True, fastmath={"contract"})
+def update_direction(direction: Single, residual: Single, ratio: Single) -> None:
+    """Replace a direction (n, K) by the residual plus ``ratio`` (K,) times itself."""
+    for row in range(np.uint64(direction.shape[0])):
+        for column in range(np.uint64(direction.shape[1])):
+            direction[row, column] = residual[row, column] + ratio[column] * direction[row, column]

@@ -1,4 +1,8 @@
-"""The kept rows of a stream and the graph over them.
+"""The kept rows of a stream, and the list of the nearest other kept rows for each of them.
+
+A list is sorted by squared distance. It is exact up to its *horizon*: every kept row nearer than
+the horizon is in the list. Insertion and deletion preserve this property. The nearest rows are
+known as long as the list has enough entries; otherwise they are searched for again.
 
 A *slot* is the index of one kept row. Rows are stored in blocks. An update copies the blocks that
 it changes and shares the others, so that the previous state is never modified.
@@ -8,15 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.graph.metrics import Metric, Stored
-from seqmed.graph.neighbours import Lists, empty_lists
-from seqmed.numeric.arrays import Indices, stack
-from seqmed.numeric.threads import allowed_threads, run_in_threads
+from seqmed.numeric.arrays import Indices, Single, Slots, stack
+from seqmed.numeric.execution import allowed_threads, run_in_threads
 
 # Number of rows in a block, and number of queries searched for at once. With many queries at once,
 # a block is read into the cache less often. If the number of rows were a power of two, products
@@ -25,6 +28,54 @@ BLOCK, STRIP = 960, 1024
 # Number of entries of a list per neighbour of the graph. The additional entries compensate for
 # deletions.
 SPARE = 1.6
+# The edge weight of the farthest neighbour is exp(-SHARPNESS).
+SHARPNESS = 4.0
+
+
+class Lists(NamedTuple):
+    """Neighbour lists of n rows with up to L entries each.
+
+    Attributes
+    ----------
+    slots : (n, L) int32, the neighbours by their slot; only the first ``sizes[i]`` are valid.
+    distances : (n, L) float32, squared distances in ascending order.
+    horizons : (n,) float32; every other row nearer than this is in the list.
+    sizes : (n,) int32, the number of entries.
+    """
+
+    slots: Slots
+    distances: Single
+    horizons: Single
+    sizes: Slots
+
+    def copy(self) -> Lists:
+        """Return lists that share no memory with these."""
+        return Lists._make(array.copy() for array in self)
+
+    def take(self, rows: Any) -> Lists:
+        """Return the lists of the selected rows."""
+        return Lists._make(array[rows] for array in self)
+
+
+def empty_lists(n: int, length: int, limit: float) -> Lists:
+    """Return n empty lists of at most ``length`` entries nearer than ``limit``."""
+    return Lists(
+        slots=np.full((n, length), -1, dtype=np.int32),
+        distances=np.full((n, length), np.inf, dtype=np.float32),
+        horizons=np.full(n, limit, dtype=np.float32),
+        sizes=np.zeros(n, dtype=np.int32),
+    )
+
+
+def edge_weights(distances: Single, sizes: Slots, n_neighbors: int) -> Single:
+    """Return heat weights (n, k) of the k nearest neighbours, 0 if a list has fewer entries."""
+    k = min(n_neighbors, distances.shape[1])
+    nearest = distances[:, :k]
+    used = np.arange(k) < sizes[:, None]
+    last = np.minimum(sizes, k) - 1
+    widths = np.take_along_axis(distances, np.maximum(last, 0)[:, None], axis=1)
+    shares = np.divide(nearest, widths, out=np.zeros_like(nearest), where=used & (widths > 0))
+    return np.where(used, np.exp(np.float32(-SHARPNESS) * shares), np.float32(0.0))
 
 
 @dataclass(frozen=True)
@@ -62,18 +113,15 @@ class KeptRows:
         own : (m,) slot to be left out for each query; -1 or None for none.
         length : number of entries, `n_neighbors` by default.
         """
-        from seqmed.graph.scan import Scan
+        from seqmed.graph.neighbour_search import Scan  # numba is imported by the first update
 
-        length = length or self.n_neighbors
-        found = empty_lists(queries.size, length, self.metric.limit)
+        found = empty_lists(queries.size, length or self.n_neighbors, self.metric.limit)
         own = np.full(queries.size, -1, np.int32) if own is None else own.astype(np.int32)
 
         def fill(part: list[slice]) -> None:
-            scan = Scan(self.metric, self.blocks, self.lists)
+            scan = Scan(self.metric, self.blocks)
             for rows in part:
-                nearest = scan.nearest(queries.take(rows), own[rows], length)
-                for array, values in zip(found, nearest, strict=True):
-                    array[rows] = values
+                scan.nearest(queries.take(rows), own[rows], found.take(rows))
 
         cut = strips(queries.size)
         count = min(allowed_threads(), len(cut))
@@ -85,37 +133,30 @@ class KeptRows:
 
         Slots from `size` on are new and must be consecutive. Rows in other slots are replaced.
         """
-        from seqmed.graph.scan import Scan, drop  # numba is imported by the first update
+        from seqmed.graph.neighbour_search import Scan, drop
 
         if not slots.size:
             return self
-        size = max(self.size, int(slots.max()) + 1)
+        size, limit = max(self.size, int(slots.max()) + 1), self.metric.limit
         gone = np.zeros(size, dtype=bool)
         gone[slots] = True
-        lists = extended(self.lists, size - self.size, self.metric.limit)
+        length = self.lists.slots.shape[1]
+        more = empty_lists(size - self.size, length, limit)
+        lists = Lists._make(np.concatenate(pair) for pair in zip(self.lists, more, strict=True))
         drop(tuple(lists), gone)
-        horizons = np.empty(slots.size, dtype=np.float32)
         lists.horizons[slots] = -np.inf  # entering rows get their lists last
         kept = replace(self, blocks=with_rows(self.blocks, slots, entering), lists=lists)
-        own = slots.astype(np.int32)
-        scan = Scan(kept.metric, kept.blocks, lists)
-        for rows in strips(entering.size):
-            nearest = scan.nearest(entering.take(rows), own[rows], lists.slots.shape[1], lists)
-            for array, values in zip(lists, nearest, strict=True):
-                if array is not lists.horizons:
-                    array[slots[rows]] = values
-            horizons[rows] = nearest.horizons
-        lists.horizons[slots] = horizons
+        own, found = slots.astype(np.int32), empty_lists(slots.size, length, limit)
+        scan = Scan(self.metric, kept.blocks)
+        for rows in strips(slots.size):
+            scan.nearest(entering.take(rows), own[rows], found.take(rows), lists)
+        for array, values in zip(lists, found, strict=True):
+            array[slots] = values
         kept._search_short_lists()
-        return kept.remeasured()
-
-    def remeasured(self) -> KeptRows:
-        """Return the rows with new sketches, if there are enough rows to improve the sketches."""
-        metric = self.metric.remeasured(self.blocks, self.size)
+        metric = self.metric.remeasured(kept.blocks, size)
         if metric is None:
-            return self
-        blocks = tuple(metric.restored(block) for block in self.blocks)
-        return replace(self, metric=metric, blocks=blocks)
+            return kept
+        return replace(kept, metric=metric, blocks=tuple(map(metric.restored, kept.blocks)))
 
     def _search_short_lists(self) -> None:
         """Search again for the neighbours of rows whose lists have become too short."""
@@ -137,12 +178,6 @@ def no_kept_rows(metric: Metric, n_neighbors: int) -> KeptRows:
 def strips(n: int) -> list[slice]:
     """Return slices of at most `STRIP` queries that cover n queries."""
     return [slice(start, min(start + STRIP, n)) for start in range(0, n, STRIP)]
-
-
-def extended(lists: Lists, n: int, limit: float) -> Lists:
-    """Return a copy of the lists with n empty lists added."""
-    more = empty_lists(n, lists.slots.shape[1], limit)
-    return Lists._make(np.concatenate(pair) for pair in zip(lists, more, strict=True))
 
 
 def gather(blocks: tuple[Stored, ...], slots: Indices) -> Stored:

@@ -15,10 +15,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.extmath import randomized_svd
 
-from seqmed.graph.neighbours import Single
 from seqmed.kernels import Kernel, Linear
-from seqmed.kernels.interface import check_overflow
-from seqmed.numeric.arrays import Array, Points, row_norms_squared
+from seqmed.numeric.arrays import Array, Points, Single, check_overflow, row_norms_squared
 
 # Stored coordinates are at most this large in units of the first batch, so that squares are finite.
 LARGEST_COORDINATE = 1e15

@@ -9,13 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqmed.classes import UNLABELED, ClassCounts, no_classes
+from seqmed.classes import UNLABELED, ClassCounts, Rows, no_classes
 from seqmed.graph import propagation
-from seqmed.graph.graph_state import GraphState
-from seqmed.graph.propagation import GraphInfo
+from seqmed.graph.propagation import GraphInfo, GraphState
 from seqmed.numeric.arrays import Array, Indices, Mask, Points
-from seqmed.numeric.threads import one_thread
-from seqmed.rows import Rows
+from seqmed.numeric.execution import one_thread
 
 
 class PropagationState(NamedTuple):

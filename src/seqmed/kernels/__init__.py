@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from seqmed.kernels.counts import TfIdf
-from seqmed.kernels.given import FromFunction, Precomputed
-from seqmed.kernels.interface import Expansion, Kernel, blocks, evaluate
-from seqmed.kernels.vectors import RBF, ByFormat, Linear, Polynomial, linear_weights
+from seqmed.kernels.on_vectors import (
+    RBF,
+    ByFormat,
+    Expansion,
+    Kernel,
+    Linear,
+    Pointwise,
+    Polynomial,
+    blocks,
+    evaluate,
+    linear_weights,
+    squared_distances,
+)
+from seqmed.kernels.special import FromFunction, Precomputed, TfIdf
 
 # Kernels by name, each made from gamma, degree and coef0.
 KERNELS: dict[str, Callable[[float | str, int, float], Kernel]] = {
@@ -52,6 +62,6 @@ def names() -> tuple[str, ...]:
 
 __all__ = [
     "KERNELS", "RBF", "SPECIAL", "ByFormat", "Expansion",
-    "FromFunction", "Kernel", "Linear", "Polynomial", "Precomputed", "TfIdf", "blocks", "evaluate",
-    "linear_weights", "make_kernel", "names",
+    "FromFunction", "Kernel", "Linear", "Pointwise", "Polynomial", "Precomputed", "TfIdf", "blocks",
+    "evaluate", "linear_weights", "make_kernel", "names", "squared_distances",
 ]  # fmt: skip

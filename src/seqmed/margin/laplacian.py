@@ -10,8 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from seqmed.kernels import Kernel, blocks
-from seqmed.kernels.vectors import squared_distances
+from seqmed.kernels import Kernel, blocks, squared_distances
 from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared
 from seqmed.numeric.factors import semidefinite_factor
 

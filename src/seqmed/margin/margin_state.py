@@ -15,22 +15,18 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from seqmed.classes import UNLABELED, ClassCounts, no_classes
+from seqmed.classes import UNLABELED, ClassCounts, Rows, no_classes
 from seqmed.kernels import Kernel, Precomputed
-from seqmed.kernels.interface import check_overflow
-from seqmed.margin import calibration, covariance, posterior, update
-from seqmed.margin.batch import Batch, Settings, UpdateInfo
+from seqmed.late_rows import equal_rows
+from seqmed.margin import calibration, covariance, update
 from seqmed.margin.calibration import Calibration
-from seqmed.margin.covariance import ExactRecursion, NystroemRecursion
-from seqmed.margin.covariance.low_rank import LowRankCovariance
-from seqmed.margin.covariance.nystroem import nystroem_covariance
-from seqmed.margin.covariance.protocol import Recursion
+from seqmed.margin.covariance.exact import ExactRecursion, LowRankCovariance, Recursion
+from seqmed.margin.covariance.nystroem import NystroemRecursion, nystroem_covariance
 from seqmed.margin.laplacian import GraphParameters
-from seqmed.margin.posterior import Posterior
-from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_rows, take_rows
-from seqmed.numeric.callers import callers_level
-from seqmed.numeric.threads import threads_for, threads_to_score
-from seqmed.rows import Rows
+from seqmed.margin.posterior import Posterior, prior_of, with_machines
+from seqmed.margin.update import Batch, Settings, UpdateInfo
+from seqmed.numeric.arrays import Array, Indices, Mask, Points, check_overflow, no_rows, take_rows
+from seqmed.numeric.execution import callers_level, threads_for, threads_to_score
 
 # Smallest C, and largest C and beta. These limits keep products with C and beta, and quotients,
 # within the range of doubles.
@@ -142,7 +138,7 @@ def begin(
     smoothing = parameters.smoothing
     graph = GraphParameters() if smoothing is None else smoothing.graph
     recursion = first_recursion(parameters, kernel, rows.points, seed)
-    posterior = update.prior_of(recursion, graph, rows.points, per_class)
+    posterior = prior_of(recursion, graph, rows.points, per_class)
     record = Calibration() if calibrated else None
     return MarginState(posterior, no_classes(per_class), record)
 
@@ -181,7 +177,7 @@ def with_counts(state: MarginState, places: Indices, counts: ClassCounts) -> Mar
     posterior = state.posterior
     if not np.array_equal(places, np.arange(counts.size)):
         transfer, offsets = state.counts.transfer(places, counts)
-        posterior = update.with_machines(posterior, transfer, offsets)
+        posterior = with_machines(posterior, transfer, offsets)
     return state._replace(posterior=posterior, counts=counts)
 
 
@@ -267,21 +263,29 @@ def learn_part(
 def find_labels(
     state: MarginState, points: Points, codes: Indices | None, parameters: MarginParameters
 ) -> Mask:
-    """Return a mask of the rows of the window whose labels are to be retracted."""
+    """Return a mask of the rows of the window whose labels are to be retracted.
+
+    The rows of the window equal ``points``, and have the classes ``codes`` unless this is None. If
+    several rows equal a point, the newest one is found; a point that occurs twice is found twice.
+    """
     check_retractable(parameters)
-    kept = state.posterior.window
-    found, missing = posterior.find_points(
-        kept, state.counts.own_classes(kept.signs), points, codes
-    )
-    if missing is not None:
-        budget = "" if parameters.budget is None else f"budget={parameters.budget}, "
-        raise ValueError(
-            f"row {missing} of X is not among the {kept.size} labeled rows in the window "
-            f"({budget}window={parameters.window}, lag={parameters.lag}), expected one of them, "
-            "with the values and the label it was learned with: the multipliers of all other rows "
-            "are frozen. To keep all rows, start a new model with window=None, lag=None and "
-            "budget=None."
-        )
+    window = state.posterior.window
+    classes = state.counts.own_classes(window.signs)
+    found = np.zeros(window.size, dtype=bool)
+    for row, equal in enumerate(equal_rows(window.points, points)):
+        fitting = equal[~found[equal]]
+        if codes is not None:
+            fitting = fitting[classes[fitting] == codes[row]]
+        if not fitting.size:
+            budget = "" if parameters.budget is None else f"budget={parameters.budget}, "
+            raise ValueError(
+                f"row {row} of X is not among the {window.size} labeled rows in the window "
+                f"({budget}window={parameters.window}, lag={parameters.lag}), expected one of "
+                "them, with the values and the label it was learned with: the multipliers of all "
+                "other rows are frozen. To keep all rows, start a new model with window=None, "
+                "lag=None and budget=None."
+            )
+        found[fitting[-1]] = True
     return found
 
 

@@ -13,97 +13,177 @@ Nothing is changed in place: a step that fails leaves the posterior as it was.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.kernels import Expansion, evaluate
-from seqmed.margin import dual, mean
-from seqmed.margin.batch import Batch, Settings, UpdateInfo
-from seqmed.margin.covariance.protocol import FoldResult, Recursion, WindowCovariance
-from seqmed.margin.dual import Block, ComputedRows, DualProblem, DualSolution
+from seqmed.kernels import evaluate
+from seqmed.late_rows import LateLabels
+from seqmed.margin.covariance.exact import FoldResult, WindowCovariance
+from seqmed.margin.dual.problem import (
+    Block,
+    ComputedRows,
+    DualProblem,
+    DualSolution,
+    attainable_sum,
+    feasible,
+    with_bias,
+)
 from seqmed.margin.laplacian import GraphParameters, find_neighbours, measure_heat_width, smoothness
 from seqmed.margin.posterior import (
     KNOWN_BIAS,
     Posterior,
-    ScoredTerms,
-    Terms,
     Window,
     as_terms,
+    average,
+    forget_labels,
+    freeze,
     joined_windows,
-    leaving,
+    with_mean_parts,
+    with_recursion,
+    within_budget,
 )
-from seqmed.numeric.arrays import Array, Points, distinct_rows, no_indices, no_rows, take_rows
-
-# Largest kernel value whose third power does not overflow.
-LARGEST_VARIANCE = 1e100
+from seqmed.numeric.arrays import Array, Mask, Points, distinct_rows, take_rows
 
 
-def prior_of(
-    recursion: Recursion,
-    graph_parameters: GraphParameters,
-    points: Points,
-    known_bias: bool,
-) -> Posterior:
-    """Return the prior of one machine: its mean is the bias, its covariance the base kernel.
+@dataclass(frozen=True)
+class Settings:
+    """Parameters of one update; all of them may differ from one batch to the next.
 
-    ``points`` determines the format of later rows.
-    """
-    machines, bias = 1, KNOWN_BIAS if known_bias else 0.0
-    empty, nothing, none = no_rows(points), np.zeros((0, machines)), np.zeros(0)
-    return Posterior(
-        recursion=recursion,
-        graph_parameters=graph_parameters,
-        frozen=Terms(empty, nothing, nothing),
-        window=Window(
-            empty, nothing, nothing, nothing, nothing, none, none, none, none, no_indices()
-        ),
-        landmarks=ScoredTerms(empty, nothing, nothing, nothing),
-        mean_parts=(Expansion(empty, nothing),),
-        intercepts=np.full(machines, bias),
-        biases=np.full(machines, bias),
-        frozen_sums=np.zeros(machines),
-        n_solved=np.zeros(machines, dtype=np.intp),
-        projection_errors=np.zeros((2, machines)),
-        known_bias=known_bias,
-        n_batches=0,
-    )
-
-
-def with_machines(posterior: Posterior, transfer: Array, offsets: Array) -> Posterior:
-    """Return the posterior for other classes; machines are new, or signed copies of old machines.
+    The estimators have the defaults.
 
     Parameters
     ----------
-    posterior : posterior with ``h`` machines.
-    transfer : (h, H) with at most one nonzero entry, -1 or +1, per column; a column of zeros is a
-        new machine, for which every point of the window is a negative example.
-    offsets : (H,) the intercepts of the new machines, 0 for the copies. If they are known, a new
-        machine counts as solved in all earlier updates, with multipliers of 0.
+    C : upper bound of the multiplier of a row of weight 1.
+    slack_shape : shape of the slack prior, >= 0 and < C.
+    beta : smoothness weight, >= 0; the penalty is ``2 beta f' L f``.
+    bias : "median" for the paper's median rule, otherwise the bias of the solver.
+    tol, max_iter : tolerance and largest number of iterations of the dual solver.
+    lag : batches with labels whose multipliers are optimised together, None for all.
+    window : labeled rows whose multipliers are optimised together, None for all.
+    averaging : whether predictions use the running mean of the posterior means.
+    forgetting : forgetting factor per batch, in (0, 1].
+    capacity : labeled points kept exactly; None for all.
     """
-    window = posterior.window
-    signs = window.signs @ transfer
-    new = ~np.abs(transfer).any(axis=0)
-    signs[:, new] = -1.0
-    n_solved = posterior.n_solved @ np.abs(transfer).astype(np.intp)
-    if posterior.known_bias:
-        n_solved[new] = posterior.n_solved.max()
-    return replace(
-        posterior,
-        frozen=posterior.frozen.mapped(transfer),
-        window=replace(window.mapped(transfer), signs=signs),
-        landmarks=posterior.landmarks.mapped(transfer),
-        mean_parts=tuple(
-            Expansion(part.points, part.coefficients @ transfer) for part in posterior.mean_parts
-        ),
-        intercepts=posterior.intercepts @ transfer + offsets,
-        biases=posterior.biases @ transfer + offsets,
-        frozen_sums=posterior.frozen_sums @ transfer,
-        n_solved=n_solved,
-        projection_errors=posterior.projection_errors @ np.abs(transfer),
-    )
+
+    C: float
+    slack_shape: float
+    beta: float
+    bias: str
+    tol: float
+    max_iter: int
+    lag: int | None
+    window: int | None
+    averaging: bool
+    forgetting: float
+    capacity: int | None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch, ready for a step.
+
+    Parameters
+    ----------
+    points : (n, p) all rows, labeled or not.
+    labeled : (l,) indices of the labeled rows.
+    targets : (l, machines) each -1.0 or +1.0.
+    weights : (l,) positive weights of the labeled rows.
+    class_weights : (l,) positive weights of the classes of these rows; the two weights are
+        multiplied.
+    geometry : `Posterior.landmark_geometry` of the labeled rows before the update. It gives their
+        scores before the update, and the update solves its duals with it if nothing has changed.
+    """
+
+    points: Points
+    labeled: NDArray[np.intp]
+    targets: Array
+    weights: Array
+    class_weights: Array
+    geometry: WindowCovariance | None = None
+
+    @cached_property
+    def labeled_points(self) -> Points:
+        """Return a copy of the labeled rows, (l, p)."""
+        return take_rows(self.points, self.labeled)
+
+
+class UpdateInfo(NamedTuple):
+    """The report of an update.
+
+    Attributes
+    ----------
+    solutions : one per machine; None for a machine without a dual to solve.
+    n_points : rows of the batch.
+    n_labeled : labeled rows of the batch.
+    n_window : labeled points whose multipliers were optimised.
+    projection_cost : (machines,) norm, in the base kernel's space, of the residual of projecting
+        points beyond the budget; multiplied by ``sqrt(k(x, x))`` it bounds the change of the score
+        of x.
+    replacement_cost : largest change of the variance at a replaced landmark z, as a fraction of
+        ``k(z, z)``.
+    forgot : whether earlier labels have been discounted by `Settings.forgetting`.
+    C, beta : multiplier bound of a row of weight 1, and smoothness weight.
+    late_labels : numbers of the late labels; None if they were not late.
+
+    A batch of many labels may be learned in mini-batches. The solutions are then those of the last
+    mini-batch.
+    """
+
+    solutions: tuple[DualSolution | None, ...]
+    n_points: int
+    n_labeled: int
+    n_window: int
+    projection_cost: Array
+    replacement_cost: float
+    forgot: bool
+    C: float = float("inf")
+    beta: float = 0.0
+    late_labels: LateLabels | None = None
+
+    def after(self, earlier: list[UpdateInfo]) -> UpdateInfo:
+        """Combine this report of the last mini-batch with the reports of the earlier ones."""
+        if not earlier:
+            return self
+        every = [*earlier, self]
+        cost = self.projection_cost
+        for info in earlier:  # classes may have been added since
+            same = info.projection_cost.size == cost.size
+            cost = cost + (info.projection_cost if same else info.projection_cost.max())
+        return self._replace(
+            n_points=earlier[0].n_points,
+            n_labeled=sum(info.n_labeled for info in every),
+            projection_cost=cost,
+            replacement_cost=max(info.replacement_cost for info in every),
+            forgot=any(info.forgot for info in every),
+        )
+
+    @property
+    def solved(self) -> tuple[DualSolution, ...]:
+        """The solutions of the machines that had a problem to solve."""
+        return tuple(solution for solution in self.solutions if solution is not None)
+
+    @property
+    def gap(self) -> float:
+        """The largest duality gap of the update; NaN if no dual was solved."""
+        return max((solution.gap for solution in self.solved), default=float("nan"))
+
+    @property
+    def relative_gap(self) -> float:
+        """The largest gap relative to its objective; NaN if no dual was solved."""
+        return max((solution.relative_gap for solution in self.solved), default=float("nan"))
+
+    @property
+    def n_iter(self) -> int:
+        """Solver iterations of all machines together."""
+        return sum(solution.n_iter for solution in self.solved)
+
+
+# Largest kernel value whose third power does not overflow.
+LARGEST_VARIANCE = 1e100
 
 
 def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Posterior, UpdateInfo]:
@@ -114,7 +194,7 @@ def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Poster
     past, forgot = with_forgetting(posterior, entering, settings)
     folded, graph_parameters = fold_geometry(past, batch.points, settings)
     prior = replace(
-        mean.with_recursion(past, folded), graph_parameters=graph_parameters, n_batches=number + 1
+        with_recursion(past, folded), graph_parameters=graph_parameters, n_batches=number + 1
     )
     prior = enter(prior, entering, settings)
     changed = bool(batch.labeled.size) or prior.covariance is not posterior.covariance
@@ -181,15 +261,15 @@ def relearn(
     learned, solutions, newest = solve_all(prior, geometry, settings, changed=changed)
     if settings.averaging:
         solved = np.array([solution is not None for solution in solutions])
-        learned = mean.average(learned, solved, settings.forgetting, newest)
-    kept = mean.within_budget(learned, settings.capacity)
+        learned = average(learned, solved, settings.forgetting, newest)
+    kept = within_budget(learned, settings.capacity)
     if kept is not learned and not kept.covariance.on_landmarks:  # where freezing is exact
         newest = kept.landmark_coefficients()
     moved = prior.projection_errors - past.projection_errors
     projected = kept.projection_errors - learned.projection_errors
     bounded = settings.capacity is not None
     info = report(prior, batch, solutions)._replace(projection_cost=(moved + projected).max(axis=0))
-    return mean.with_mean_parts(kept, settings.averaging, bounded, newest), info
+    return with_mean_parts(kept, settings.averaging, bounded, newest), info
 
 
 def report(prior: Posterior, batch: Batch, solutions: Solutions) -> UpdateInfo:
@@ -223,12 +303,36 @@ def labeled_window(batch: Batch, settings: Settings, number: int) -> Window:
     )
 
 
+def leaving(window: Window, entering: Window, settings: Settings) -> Mask:
+    """Return a mask (n,) of the points that leave the window when others enter it.
+
+    The window contains the last `Settings.lag` batches with labels. It has at most
+    `Settings.window` and `Settings.capacity` points, unless the newest batch alone has more. If
+    there are more than `window` points, the oldest ones leave. If there are more than `capacity`
+    points, those with the smallest multipliers leave, older points first.
+    """
+    lag, size, capacity = settings.lag, settings.window, settings.capacity
+    leaves = np.zeros(window.size, dtype=bool)
+    if lag is not None:
+        recent = np.union1d(window.batches, entering.batches[-1:])[-lag:]
+        leaves = window.batches < recent[0]
+    if size is not None:
+        leaves[: max(window.size + entering.size - size, 0)] = True
+    if capacity is not None:
+        staying = np.flatnonzero(~leaves)
+        excess = min(staying.size + entering.size - capacity, staying.size)
+        if excess > 0:
+            weights = np.abs(window.coefficients[staying]).max(axis=1)
+            leaves[staying[np.argsort(weights, kind="stable")[:excess]]] = True
+    return leaves
+
+
 def with_forgetting(
     posterior: Posterior, entering: Window, settings: Settings
 ) -> tuple[Posterior, bool]:
     """Return the posterior after forgetting, and whether earlier labels were discounted.
 
-    Earlier labels are discounted if the window, with the new labels, has a dual to solve_machine.
+    Earlier labels are discounted if the window, with the new labels, has a dual to solve.
     """
     if settings.forgetting == 1.0 or not entering.size:
         return posterior, False
@@ -236,7 +340,7 @@ def with_forgetting(
     grown = replace(posterior, window=joined_windows(staying, entering))
     if not any(has_dual(grown, machine) for machine in range(posterior.biases.size)):
         return posterior, False
-    return mean.forget_labels(posterior, settings.forgetting), True
+    return forget_labels(posterior, settings.forgetting), True
 
 
 def enter(posterior: Posterior, entering: Window, settings: Settings) -> Posterior:
@@ -244,11 +348,11 @@ def enter(posterior: Posterior, entering: Window, settings: Settings) -> Posteri
     if not entering.size:
         return posterior
     folded = posterior.recursion.add_labeled(entering.points)
-    posterior = mean.with_recursion(posterior, folded)
+    posterior = with_recursion(posterior, folded)
     window = posterior.window
     leaves = leaving(window, entering, settings)
     posterior = replace(posterior, window=window.take(~leaves)) if leaves.any() else posterior
-    posterior = mean.freeze(posterior, as_terms(window).take(leaves))
+    posterior = freeze(posterior, as_terms(window).take(leaves))
     if posterior.frozen.size:
         parts = (posterior.frozen.expansion,)
         scores = evaluate(posterior.covariance.kernel, parts, entering.points)
@@ -347,6 +451,8 @@ def solve_machine(
     """
     if not has_dual(prior, machine):
         return None
+    from seqmed.margin.dual import screening, smo  # numba: by the first update, not by an import
+
     window = prior.window
     signs = np.ascontiguousarray(window.signs[:, machine])
     problem = DualProblem(
@@ -355,28 +461,28 @@ def solve_machine(
         prior_scores=prior_scores + KNOWN_BIAS if prior.known_bias else prior_scores,
         bounds=window.bounds,
         shapes=window.shapes,
-        bias_variance=0.0 if prior.known_bias else np.inf,
-        multiplier_sum=dual.attainable_sum(signs, window.bounds, -prior.frozen_sums[machine]),
+        known_bias=prior.known_bias,
+        multiplier_sum=attainable_sum(signs, window.bounds, -prior.frozen_sums[machine]),
     )
     coefficients = window.coefficients[:, machine]
     solver: dict[str, Any] = {
         "tol": settings.tol,
         "max_iter": settings.max_iter,
-        "start": dual.feasible(problem, signs * coefficients),
+        "start": feasible(problem, signs * coefficients),
         "previous_bias": float(prior.biases[machine]) if prior.n_solved[machine] else None,
     }
     if block is None:
-        solution = dual.solve(problem, **solver)
+        solution = smo.solve(problem, **solver)
     else:
         expected = prior_scores + gram @ coefficients + prior.biases[machine]
         rows = (signs * expected < 1.0 + SPARE) | (coefficients != 0)
-        solution = dual.solve_from(problem, rows, block, **solver)
+        solution = screening.solve_screened(problem, rows, block, **solver)
     on_margin = solution.multipliers > 0
     if settings.bias != "median" or not on_margin.any():
         return solution
     scores = prior_scores + gram @ (signs * solution.multipliers)
     median = float(np.median((signs - scores)[on_margin]))
-    return dual.with_bias(problem, solution, median)
+    return with_bias(problem, solution, median)
 
 
 def with_solutions(prior: Posterior, solutions: Solutions) -> Posterior:

@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqmed.mixture.record import RECORD
 from seqmed.numeric.arrays import Mask
 
+# Largest number of labeled rows in the record.
+RECORD = 300
 # Rows at least on both sides of a division, and standard errors from which on it is a change. The
 # threshold is high because all divisions are tested at every batch.
 SMALLEST_SIDE, SIGNIFICANT = 15, 3.5

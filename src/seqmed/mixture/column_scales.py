@@ -7,11 +7,9 @@ rows are rescaled without a rounding error, and late labels still find their row
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from seqmed.numeric.arrays import Array, Mask, Points
+from seqmed.numeric.arrays import Array, Mask
 
 # Columns are scaled if the 90th percentile of their scales is more than this multiple of the 10th.
 LARGEST_RATIO = 10.0
@@ -29,34 +27,16 @@ LARGEST_MEAN = 8.0
 LARGEST_EXPONENT = 300.0
 
 
-def scaled(points: Points, scale: Array) -> Points:
-    """Return rows with scaled columns; unchanged if no column has a scale other than 1."""
-    return points / scale if (scale != 1.0).any() else points
-
-
 def every_nth(n: int, most: int) -> slice:
     """Return a slice of at most ``most`` of n rows, evenly spaced."""
     return slice(None, None, max(1, -(-n // most)))
 
 
-class Deviations(NamedTuple):
-    """Typical deviations of the columns from their medians.
+def column_deviations(points: Array) -> tuple[Array, Mask]:
+    """Return typical deviations of the columns from their medians, (p,), and the dense columns.
 
-    Attributes
-    ----------
-    sizes : (p,) root mean squares, outliers clipped; 0 for a constant column.
-    dense : (p,) mask of the dense columns.
-    """
-
-    sizes: Array
-    dense: Mask
-
-
-def column_deviations(points: Array) -> Deviations:
-    """Return the deviations of the columns.
-
-    For columns that are not dense, such as counts of rare words, they are those of the values that
-    differ from the median.
+    They are root mean squares, outliers clipped; 0 for a constant column. For columns that are not
+    dense, such as counts of rare words, they are those of the values that differ from the median.
     """
     points = points[every_nth(points.shape[0], MEASURED)]
     deviations = np.abs(points - np.median(points, axis=0))
@@ -70,7 +50,7 @@ def column_deviations(points: Array) -> Deviations:
     means = (clipped**2).mean(axis=0) / np.where(dense[used], 1.0, shares[used])
     sizes = np.zeros(points.shape[1])
     sizes[used] = largest[used] * np.sqrt(means)
-    return Deviations(sizes, dense & used)
+    return sizes, dense & used
 
 
 def any_too_large(points: Array, centre: Array) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from seqmed.numeric.arrays import Array
-from seqmed.numeric.compiled import compiled
+from seqmed.numeric.execution import compiled
 
 # Newton's method: largest step in octaves, precision, and number of steps.
 LARGEST_STEP, PRECISION, STEPS = 2.0, 1e-3, 40

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -18,12 +18,10 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from seqmed.classes import moved
-from seqmed.mixture.change import Change
-from seqmed.mixture.record import RECORD
+from seqmed.mixture.change import RECORD
 from seqmed.numeric.arrays import (
     Array,
     Indices,
-    Mask,
     Points,
     no_indices,
     no_rows,
@@ -33,11 +31,10 @@ from seqmed.numeric.arrays import (
 )
 
 
-@dataclass(frozen=True)
-class RecentRows:
+class RecentRows(NamedTuple):
     """The last labeled rows, oldest first.
 
-    Parameters
+    Attributes
     ----------
     points : (r, p).
     codes : (r,) their classes.
@@ -63,24 +60,12 @@ class RecentRows:
 
     def take(self, rows: NDArray[np.bool_]) -> RecentRows:
         """Return some of the rows, by a mask."""
-        chosen = np.flatnonzero(rows)
-        return RecentRows(*(take_rows(getattr(self, f.name), chosen) for f in fields(self)))
+        return RecentRows(*(take_rows(each, rows) for each in self))
 
     def with_classes(self, places: Indices) -> RecentRows:
         """Return the rows with old class c at ``places[c]``; those of -1 are dropped."""
         codes = places[self.codes]
-        return RecentRows(self.points, codes, self.weights).take(codes >= 0)
-
-    def valid_after(self, change: Change) -> Mask:
-        """Return a mask (r,) of the rows whose labels stay valid.
-
-        These are the labels since the change, and the newest label of every other class, which
-        would be unknown without it.
-        """
-        valid = np.arange(self.size) >= self.size - change.n_labels
-        for code in np.setdiff1d(self.codes, self.codes[valid]):
-            valid[np.flatnonzero(self.codes == code)[-1]] = True
-        return valid
+        return self._replace(codes=codes).take(codes >= 0)
 
 
 def no_recent_rows(points: Points) -> RecentRows:
@@ -114,7 +99,7 @@ class RefittedExpert(Protocol):
         """Return the expert fitted on some rows."""
 
     def wait(self, n_new: int) -> RefittedExpert:
-        """Return the expert with more labels since its last fit."""
+        """Return the expert with this number of labels since its last fit."""
 
     def scores(self, points: Points) -> Array:
         """Return scores (m, K); all 0 if it has not been fitted."""
@@ -180,7 +165,7 @@ class LinearExpert:
         return LinearExpert(columns, coef, intercept, fitted, 0) if finite else unfitted
 
     def wait(self, n_new: int) -> LinearExpert:
-        return replace(self, n_new=self.n_new + n_new)
+        return replace(self, n_new=n_new)
 
     def scores(self, points: Points) -> Array:
         fitted = self.fitted > 0
@@ -211,25 +196,12 @@ class LinearExpert:
         return bool((np.diff(self.columns) > 0).all() and (self.columns < n_columns).all())
 
 
-class Standardised(NamedTuple):
-    """Rows that are centred, unless they are sparse, and divided by one number.
+def standardised(points: Points) -> tuple[Points, Indices, Array, float]:
+    """Return rows that are centred, unless they are sparse, and divided by one number.
 
-    Attributes
-    ----------
-    points : (n, c) the used columns.
-    columns : (c,) their numbers.
-    mean : (c,) their means.
-    scale : the root mean square of all entries; 0 or infinity if the rows cannot be divided by it.
+    Further, the used columns (c,), their means (c,), and that number: the root mean square of all
+    entries; 0 or infinity if the rows cannot be divided by it.
     """
-
-    points: Points
-    columns: Indices
-    mean: Array
-    scale: float
-
-
-def standardised(points: Points) -> Standardised:
-    """Return standardised rows."""
     with np.errstate(over="ignore", invalid="ignore"):
         if sp.issparse(points):
             columns = np.unique(points.indices).astype(np.intp)
@@ -241,7 +213,7 @@ def standardised(points: Points) -> Standardised:
             squares = np.square(points)
         scale = float(np.sqrt(squares.mean())) if columns.size else 0.0
         usable = 0.0 < scale < np.inf
-        return Standardised(points / scale if usable else points, columns, mean, scale)
+        return points / scale if usable else points, columns, mean, scale
 
 
 def no_linear_expert() -> LinearExpert:
@@ -253,41 +225,24 @@ def no_linear_expert() -> LinearExpert:
 REFITTED: list[Callable[[], RefittedExpert]] = [no_linear_expert]
 
 
-def learned(
-    expert: RefittedExpert,
-    recent: RecentRows,
-    n_new: int,
-    class_weights: Array,
-    *,
-    used: bool,
-    balanced: bool,
-) -> RefittedExpert:
-    """Return the expert after ``n_new`` more labels, fitted again if enough labels are new.
+def is_due(n_new: int, n_rows: int, *, used: bool) -> bool:
+    """Whether an expert with ``n_new`` labels since its last fit is fitted again.
 
-    Parameters
-    ----------
-    expert : the expert before.
-    recent : the last labeled rows, the new ones included.
-    n_new : number of new labels.
-    class_weights : (K,) factors of the weights of the rows.
-    used : whether the expert has a weight in the mixture.
-    balanced : whether all classes are to have the same total weight.
+    ``n_rows`` is the number of rows that it would be fitted on, and ``used`` whether it has a
+    weight in the mixture.
     """
-    n_new += expert.n_new
-    size = min(recent.size, WINDOW)
-    if n_new < max(1.0, (SHARE_USED if used else SHARE_UNUSED) * size):
-        return expert.wait(n_new - expert.n_new)
-    return fitted(expert, recent, class_weights, balanced=balanced)
+    return n_new >= max(1.0, (SHARE_USED if used else SHARE_UNUSED) * n_rows)
 
 
-def fitted(
-    expert: RefittedExpert, recent: RecentRows, class_weights: Array, *, balanced: bool
-) -> RefittedExpert:
-    """Return the expert fitted on the last `WINDOW` labeled rows; parameters as in `learned`."""
-    points, codes = recent.points[-WINDOW:], recent.codes[-WINDOW:]
-    weights = recent.weights[-WINDOW:]
+def training_rows(recent: RecentRows, class_weights: Array, *, balanced: bool) -> RecentRows:
+    """Return the rows that experts are fitted on: the last `WINDOW` labeled rows, weighted.
+
+    ``class_weights`` (K,) are factors of the weights. If ``balanced``, all classes have the same
+    total weight before.
+    """
+    recent = RecentRows._make(each[-WINDOW:] for each in recent)
+    codes, weights = recent.codes, recent.weights
     if balanced and codes.size:
         totals = np.bincount(codes, weights, minlength=class_weights.size)
         weights = weights * (totals.sum() / np.count_nonzero(totals) / totals[codes])
-    weights = weights * class_weights[codes]
-    return expert.fit(RecentRows(points, codes, weights), class_weights.size)
+    return recent._replace(weights=weights * class_weights[codes])

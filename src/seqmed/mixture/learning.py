@@ -8,40 +8,35 @@ A batch is learned in mini-batches, each in this order:
 3. all experts score the last unlabeled rows again, to measure the scales of their scores.
 
 After the last mini-batch the record chooses how the scores are mixed. If it shows a change of the
-concept, all experts start again from the labels since then (`seqmed.mixture.restart`). The state
-without the new start also learns the next batches. If it predicts them better, the new start is
-revoked (`seqmed.mixture.change`). If the scales of the columns have changed, all experts start
-again from the kept rows. Nothing is changed in place.
+concept, all experts start again from the labels since then. The state without the new start also
+learns the next batches. If it predicts them better, the new start is revoked
+(`seqmed.mixture.change`). If the scales of the columns have changed, all experts start again from
+the kept rows. In both cases the margin expert begins again with kept rows as its first batch, so
+that its kernel is measured again, and the kept rows of the graph stay. Nothing is changed in place.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from seqmed.classes import UNLABELED
+from seqmed.classes import UNLABELED, Rows
 from seqmed.graph import propagation
-from seqmed.graph.graph_state import GraphState, choose_entering
-from seqmed.graph.propagation import GraphInfo
+from seqmed.graph.propagation import GraphInfo, GraphState, choose_entering
 from seqmed.margin import margin_state
-from seqmed.margin.batch import UpdateInfo
 from seqmed.margin.margin_state import MarginState
-from seqmed.mixture import experts, weighting
-from seqmed.mixture.change import Change, compare, find_change
+from seqmed.margin.update import UpdateInfo
+from seqmed.mixture import column_scales, experts
+from seqmed.mixture.change import RECORD, Change, compare, find_change
+from seqmed.mixture.column_scales import MEASURED
+from seqmed.mixture.experts import RefittedExpert
 from seqmed.mixture.mixture_state import (
-    PROBES,
     MixtureInfo,
     MixtureParameters,
     MixtureState,
     Trial,
-    expert_scores,
-    left_out_scores,
-    measured_scales_of,
     with_classes,
 )
-from seqmed.mixture.record import RECORD, ScoreRecord
-from seqmed.mixture.restart import refitted_now, remeasured, remeasuring_is_due, restarted
+from seqmed.mixture.record import PROBES, choose, measured_scales_of, recorded, wrong_rows
 from seqmed.numeric.arrays import (
     Array,
     Indices,
@@ -52,8 +47,7 @@ from seqmed.numeric.arrays import (
     stack,
     take_rows,
 )
-from seqmed.numeric.threads import one_thread
-from seqmed.rows import Rows
+from seqmed.numeric.execution import one_thread
 
 
 def learn(
@@ -69,23 +63,27 @@ def learn(
     ``new_batch`` is False for a part of a larger batch, which is not counted as a batch.
     """
     trial, kind = state.trial, {"new_points": new_points, "new_batch": new_batch}
-    state, report = learn_batch(state._replace(trial=None), rows, parameters, **kind)
-    change = None
+    scaled = rows._replace(points=state.scaled(rows.points))
+    state, report = learn_batch(state._replace(trial=None), scaled, parameters, **kind)
+    wrong, change = wrong_rows(state), None
     if parameters.restarts and new_points:  # late labels may be older than a change
-        change = find_change(wrong_in(state, RECORD), state.n_searched)
+        change = find_change(wrong, state.n_searched)
     if change is not None:
-        started, report = started_again(state, change, report, parameters)
-        return started._replace(trial=Trial(state, 0)), report
-    state, report = with_scales(state, rows.points, report, parameters)
+        started, info = restarted(state, change, parameters)
+        started, report = with_choice(started, parameters, info, report.n_mini_batches)
+        return started._replace(trial=Trial(state, 0)), report._replace(change=change)
+    state, report = with_scales(state, scaled.points, report, parameters)
     if trial is None:
         return state, report
-    before, report_before = learn_batch(trial.state, rows, parameters, **kind)
+    scaled = rows._replace(points=trial.state.scaled(rows.points))
+    before, report_before = learn_batch(trial.state, scaled, parameters, **kind)
+    wrong_before = wrong_rows(before)
     n_labels = trial.n_labels + int(np.count_nonzero(rows.labeled))
-    size = min(n_labels, state.record.size, before.record.size)
-    kept = compare(wrong_in(state, size), wrong_in(before, size), n_labels)
+    size = min(n_labels, wrong.size, wrong_before.size)
+    kept = compare(wrong[wrong.size - size :], wrong_before[wrong_before.size - size :], n_labels)
     if kept:
         return state, report
-    before, report_before = with_scales(before, rows.points, report_before, parameters)
+    before, report_before = with_scales(before, scaled.points, report_before, parameters)
     if kept is None:
         return state._replace(trial=Trial(before, n_labels)), report
     return before._replace(n_searched=0), report_before._replace(revoked=True)
@@ -99,8 +97,7 @@ def learn_batch(
     new_points: bool,
     new_batch: bool,
 ) -> tuple[MixtureState, MixtureInfo]:
-    """Learn a batch as in `learn`, without any new start."""
-    rows = rows._replace(points=state.scaled(rows.points))
+    """Learn a batch of scaled rows as in `learn`, without any new start."""
     forgetting = parameters.forgetting if new_batch and state.n_batches else 1.0
     # labels are discounted by batches with labels only, as in the margin expert
     n_labels = int(np.count_nonzero(rows.labeled))
@@ -178,22 +175,12 @@ def learn_mini_batch(
         graph=graph,
         margin=margin,
         margin_info=margin_info,
-        refitted=tuple(
-            experts.learned(
-                expert,
-                recent,
-                codes.size,
-                class_weights,
-                used=weight > 0,
-                balanced=not parameters.class_prior,
-            )
-            for expert, weight in zip(state.refitted, state.choice.refitted, strict=True)
-        ),
         record=record,
         class_weights=class_weights,
         probes=stack(state.probes, take_rows(part.points, unlabeled))[-PROBES:],
         recent=recent,
     )
+    state = state._replace(refitted=refitted_experts(state, parameters, codes.size))
     return state._replace(score_scales=measured_scales_of(state, slots[unlabeled])), graph_info
 
 
@@ -230,60 +217,29 @@ def learned_margin(
     return margin_state.learn(state.margin, rows, parameters.margin, new_points=first)
 
 
-def recorded(
-    state: MixtureState, points: Points, codes: Indices, weights: Array, *, late: bool
-) -> ScoreRecord:
-    """Return the record with the scores of labeled rows by all experts before learning.
+def refitted_experts(
+    state: MixtureState, parameters: MixtureParameters, n_new: int | None
+) -> tuple[RefittedExpert, ...]:
+    """Return the refitted experts after ``n_new`` more labels, which the recent rows include.
 
-    ``late`` is whether the rows may already be kept as unlabeled rows.
+    An expert is fitted again if enough labels are new; always if ``n_new`` is None.
     """
-    known = state.score_scales.known
-    usable = known[codes] if known.sum() > 1 else np.zeros(codes.size, dtype=bool)
-    if not usable.any():
-        return state.record
-    points, codes, weights = take_rows(points, usable), codes[usable], weights[usable]
-    scores = left_out_scores(state, points, no_indices()) if late else expert_scores(state, points)
-    finite = scores.finite
-    return state.record.add(scores.take(finite), state.score_scales, codes[finite], weights[finite])
-
-
-def started_again(
-    state: MixtureState, change: Change, report: MixtureInfo, parameters: MixtureParameters
-) -> tuple[MixtureState, MixtureInfo]:
-    """Return the state after a change of the concept, with scales measured again."""
-    with one_thread():
-        state, info = restarted(state, change, parameters)
-        state, info = remeasured(state, info, parameters)
-    state, report = with_choice(state, parameters, info, report.n_mini_batches)
-    return state, report._replace(change=change)
-
-
-def with_scales(
-    state: MixtureState, points: Points, report: MixtureInfo, parameters: MixtureParameters
-) -> tuple[MixtureState, MixtureInfo]:
-    """Return the state after a batch ``points``, with scales measured again if they are due."""
-    if not remeasuring_is_due(state, state.scaled(points)):
-        return state, report
-    with one_thread():
-        state, info = remeasured(state, report.graph, parameters)
-    if info is report.graph:
-        return state, report
-    return with_choice(state, parameters, info, report.n_mini_batches)
-
-
-def wrong_in(state: MixtureState, n: int) -> Mask:
-    """Return which of the newest ``n`` rows of the record the mixture predicts wrongly."""
-    wrong = weighting.wrong(state.record, state.choice, state.by_counts)
-    return wrong[max(0, wrong.size - n) :]
+    weights, found = state.class_weights, []
+    rows = experts.training_rows(state.recent, weights, balanced=not parameters.class_prior)
+    for expert, share in zip(state.refitted, state.choice.refitted, strict=True):
+        waiting = None if n_new is None else expert.n_new + n_new
+        if waiting is None or experts.is_due(waiting, rows.size, used=share > 0):
+            found.append(expert.fit(rows, weights.size))
+        else:
+            found.append(expert.wait(waiting))
+    return tuple(found)
 
 
 def with_choice(
     state: MixtureState, parameters: MixtureParameters, info: GraphInfo, n_mini_batches: int
 ) -> tuple[MixtureState, MixtureInfo]:
     """Return the state with the weight chosen by its record, and the report of the update."""
-    choice = weighting.choose(
-        state.record, state.by_counts, parameters.weight, parameters.class_prior
-    )
+    choice = choose(state.record, state.by_counts, parameters.weight, parameters.class_prior)
     size = state.record.size
     report = MixtureInfo(
         info, n_mini_batches, size, choice.weight, choice.temperature, choice.refitted
@@ -291,27 +247,153 @@ def with_choice(
     return state._replace(choice=choice), report
 
 
-class MixtureRetraction(NamedTuple):
-    """The outcome of a retraction of labels.
+# -- new starts ------------------------------------------------------------------------------------
 
-    Attributes
-    ----------
-    state, info : the state without the labels, and its report.
-    kept : (K,) mask of the classes that are kept.
+
+def restarted(
+    state: MixtureState, change: Change, parameters: MixtureParameters
+) -> tuple[MixtureState, GraphInfo]:
+    """Return the state after a change of the concept, with scales measured again.
+
+    Labels before the change are forgotten, but for the newest label of every other class, which
+    would be unknown without it.
     """
+    recent = state.recent
+    valid = np.arange(recent.size) >= recent.size - change.n_labels
+    for code in np.setdiff1d(recent.codes, recent.codes[valid]):
+        valid[np.flatnonzero(recent.codes == code)[-1]] = True
+    n_probes = state.probes.shape[0]
+    rows = Rows(
+        points=stack(recent.points, state.probes),
+        codes=np.append(np.where(valid, recent.codes, UNLABELED), np.full(n_probes, UNLABELED)),
+        weights=np.append(recent.weights, np.ones(n_probes)),
+    )
+    recent = recent.take(valid)
+    known = np.bincount(recent.codes, minlength=state.counts.size) > 0
+    with one_thread():
+        graph = propagation.without_labels(state.graph, known)
+        stored = graph.rows.metric.store(recent.points)
+        graph, info = propagation.learn_graph(
+            graph, stored, recent.codes, recent.weights, late=True
+        )
+        state = state._replace(
+            graph=graph,
+            counts=state.counts.discount(0.0, recent.codes, recent.weights),
+            record=state.record.newest(change.n_labels),
+            recent=recent,
+            n_searched=RECORD,
+        )
+        state, rescaled_info = remeasured(begun_again(state, rows, parameters), parameters)
+        scales = measured_scales_of(state, no_indices())
+    return state._replace(score_scales=scales), rescaled_info or info
 
-    state: MixtureState
-    info: MixtureInfo
-    kept: Mask
+
+def with_scales(
+    state: MixtureState, points: Points, report: MixtureInfo, parameters: MixtureParameters
+) -> tuple[MixtureState, MixtureInfo]:
+    """Return the state after a batch of scaled ``points``, with other column scales if it is time.
+
+    The scales are measured again if the number of rows has doubled, or if a column that was
+    constant, or smaller by far, would now determine the distances.
+    """
+    if not state.column_scale.size or state.n_rows == state.n_measured:
+        return state, report
+    if state.n_rows < 2 * state.n_measured:
+        if (state.column_scale == 1.0).all():
+            return state, report
+        if not column_scales.any_too_large(points, propagation.centre(state.graph)):
+            return state, report
+    with one_thread():
+        state, info = remeasured(state, parameters)
+        if info is None:
+            return state, report
+        scales = measured_scales_of(state, no_indices())
+    return state._replace(score_scales=scales), report._replace(graph=info)
+
+
+def remeasured(
+    state: MixtureState, parameters: MixtureParameters
+) -> tuple[MixtureState, GraphInfo | None]:
+    """Return the state with column scales measured on the kept rows; no report if they are equal.
+
+    The scales of the scores are not measured again.
+    """
+    state = state._replace(n_measured=state.n_rows)
+    if not state.column_scale.size:
+        return state, None
+    kept = propagation.kept_points(
+        state.graph, column_scales.every_nth(state.graph.rows.size, MEASURED)
+    )
+    scale = column_scales.measured_column_scales(kept * state.column_scale, state.column_scale)
+    if (scale == state.column_scale).all():
+        return state, None
+    return rescaled(state, scale, parameters)
+
+
+def rescaled(
+    state: MixtureState, scale: Array, parameters: MixtureParameters
+) -> tuple[MixtureState, GraphInfo]:
+    """Return the state with other scales of the columns."""
+    factors = state.column_scale / scale
+    rows = kept_rows(state, factors)
+    graph = propagation.rescaled_graph(state.graph, factors)
+    graph, info = propagation.solved(graph, no_indices(), labels_changed=True)
+    state = state._replace(
+        graph=graph,
+        probes=state.probes * factors,
+        recent=state.recent._replace(points=state.recent.points * factors),
+        column_scale=scale,
+    )
+    return begun_again(state, rows, parameters), info
+
+
+def kept_rows(state: MixtureState, factors: Array) -> Rows:
+    """Return the kept rows from which the margin expert can learn, columns times ``factors``.
+
+    These are the rows of its window, which are exact, and some other labeled and unlabeled rows of
+    the graph, which have single precision.
+    """
+    window, graph = state.margin.posterior.window, state.graph
+    in_window = graph.rows.metric.store(window.points).rows
+    stored = graph.rows.take(np.arange(graph.rows.size)).rows
+    older = np.flatnonzero((graph.codes >= 0) & ~found_among(stored, in_window))
+    older = older[column_scales.every_nth(older.size, MEASURED)]
+    unlabeled = np.flatnonzero(graph.codes < 0)
+    unlabeled = unlabeled[column_scales.every_nth(unlabeled.size, MEASURED)]
+    points = (
+        propagation.kept_points(graph, older),
+        window.points,
+        propagation.kept_points(graph, unlabeled),
+    )
+    codes = (
+        graph.codes[older],
+        state.margin.counts.own_classes(window.signs),
+        np.full(unlabeled.size, UNLABELED),
+    )
+    weights = (graph.label_weights[older], window.discounted, np.ones(unlabeled.size))
+    return Rows(np.vstack(points) * factors, np.concatenate(codes), np.concatenate(weights))
+
+
+def begun_again(state: MixtureState, rows: Rows, parameters: MixtureParameters) -> MixtureState:
+    """Return the state with a margin expert after ``rows`` alone, and experts fitted again."""
+    margin = margin_state.begin(parameters.margin, rows, state.margin_seed, calibrated=False)
+    margin = margin_state.with_classes(margin, no_indices(), state.counts.declared)
+    margin, margin_info = margin_state.learn(margin, rows, parameters.margin, new_points=True)
+    refitted = refitted_experts(state, parameters, None)
+    return state._replace(margin=margin, margin_info=margin_info, refitted=refitted)
+
+
+# -- retraction ------------------------------------------------------------------------------------
 
 
 def retract(
     state: MixtureState, points: Points, codes: Indices | None, parameters: MixtureParameters
-) -> MixtureRetraction:
+) -> tuple[MixtureState, MixtureInfo, Mask]:
     """Retract the labels of some rows; the rows stay as unlabeled ones, the record stays.
 
-    ``codes`` (n,) are the classes of the labels, None for whatever labels the rows have. The trial
-    of a new start ends, and the new start stays.
+    Return the state, its report and the mask (K,) of the classes that are kept. ``codes`` (n,) are
+    the classes of the labels, None for whatever labels the rows have. The trial of a new start
+    ends, and the new start stays.
     """
     found = margin_state.find_labels(state.margin, points, codes, parameters.margin)
     retracted = state.margin.posterior.window.take(found)
@@ -331,11 +413,11 @@ def retract(
         counts=counts,
         margin_info=margin_info,
         recent=recent,
-        refitted=refitted_now(state, recent, balanced=not parameters.class_prior),
         trial=None,
     )
+    state = state._replace(refitted=refitted_experts(state, parameters, None))
     places = np.where(kept, np.cumsum(kept) - 1, -1)
     state = with_classes(state, places, counts.declared[kept], margin)
     state = state._replace(score_scales=measured_scales_of(state, no_indices()))
     state, report = with_choice(state, parameters, retraction.info, 0)
-    return MixtureRetraction(state, report, kept)
+    return state, report, kept

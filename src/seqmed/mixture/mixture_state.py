@@ -1,4 +1,14 @@
-"""The state of the mixture, and the scores of its experts."""
+"""The state of the mixture, the scores of its experts, and how they are mixed.
+
+The mixed score of a class is a sum over the experts: ``(1 - w - v) F / sigma_F + w V / sigma_V +
+v L / sigma_L``. F is the score of the margin expert, V that of the graph, L that of a refitted
+expert, and each sigma is the scale of these scores.
+
+The margin score of a class is ``F_c = e_c n_c^{-1/2} pi_c^delta``: it combines the score e of the
+margin expert, the label count n and the class prior pi.
+
+Scores (m, 2 + E, K) have the margin expert first, then the graph, then E refitted experts.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +16,152 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqmed.classes import ClassCounts, moved, no_classes
+from seqmed.classes import ClassCounts, Rows, moved, no_classes
 from seqmed.graph import propagation
-from seqmed.graph.graph_state import GraphState
-from seqmed.graph.neighbours import empty_lists
-from seqmed.graph.propagation import GraphInfo
+from seqmed.graph.kept_rows import Lists
+from seqmed.graph.propagation import GraphInfo, GraphState
 from seqmed.late_rows import KeptLabels, LateLabels, compare_labels, equal_rows
 from seqmed.margin import margin_state
-from seqmed.margin.batch import UpdateInfo
 from seqmed.margin.margin_state import MarginParameters, MarginState
-from seqmed.mixture import column_scales, weighting
-from seqmed.mixture.change import Change
+from seqmed.margin.update import UpdateInfo
+from seqmed.mixture.change import RECORD, Change
 from seqmed.mixture.experts import REFITTED, RecentRows, RefittedExpert, no_recent_rows
-from seqmed.mixture.record import (
-    RECORD,
-    ScoreRecord,
-    Scores,
-    ScoreScales,
-    SummedSizes,
-    empty_record,
-    first_score_scales,
-    measured_score_scales,
-)
-from seqmed.mixture.weighting import Choice
-from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_rows, take_rows
-from seqmed.rows import Rows
+from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_rows
 
-# Number of unlabeled rows on which the scales of the scores are measured.
-PROBES = 50
-# Squared distance, relative to the squared norm, that rounding in single precision gives to equal
-# rows.
-SAME_ROW = 1e-6
+PRIOR_EXPONENTS = np.array([0.0, 0.25, 0.5])
+
+
+class Choice(NamedTuple):
+    """How scores are mixed.
+
+    Attributes
+    ----------
+    weight : weight of the graph, in [0, 1].
+    temperature : T > 0.
+    exponent : exponent of the class priors, as an index into `PRIOR_EXPONENTS`.
+    refitted : weights of refitted experts, in [0, 1]; that of the margin expert is the rest.
+    """
+
+    weight: float
+    temperature: float
+    exponent: int
+    refitted: tuple[float, ...]
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Weights of all experts; that of the margin is exactly 0 if nothing is left for it."""
+        margin = max(0.0, 1.0 - sum(self.refitted) - self.weight)
+        return (margin, self.weight, *self.refitted)
+
+
+class ScoreScales(NamedTuple):
+    """Scales of the scores of the experts.
+
+    Attributes
+    ----------
+    counts : (K,) number of labels of every class so far.
+    margin : (3,) sigma_F under every exponent of `PRIOR_EXPONENTS`.
+    graph : sigma_V.
+    refitted : (E,) scales of refitted experts.
+    """
+
+    counts: Array
+    margin: Array
+    graph: float
+    refitted: Array
+
+    @property
+    def known(self) -> Mask:
+        """Mask (K,) of the classes with a label."""
+        return self.counts > 0
+
+    @property
+    def compared(self) -> Mask:
+        """Mask (K,) of the classes that can be predicted wrongly: none if only one is known."""
+        return self.known & bool(self.known.sum() > 1)
+
+
+class ScoreRecord(NamedTuple):
+    """Scores of labeled rows before each was learned, oldest first.
+
+    Attributes
+    ----------
+    margin, graph : (r, K) raw scores.
+    refitted : (r, E, K) raw scores of refitted experts.
+    counts : (r, K) label counts when the row was scored; 0 for a class without a label.
+    margin_scales : (r, 3) sigma_F when the row was scored.
+    graph_scales : (r,) sigma_V when the row was scored.
+    refitted_scales : (r, E) scales of refitted experts when the row was scored.
+    codes : (r,) the true classes.
+    weights : (r,) weights of the rows.
+    """
+
+    margin: Array
+    graph: Array
+    refitted: Array
+    counts: Array
+    margin_scales: Array
+    graph_scales: Array
+    refitted_scales: Array
+    codes: Indices
+    weights: Array
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return self.codes.size
+
+    def add(
+        self, scores: Array, scales: ScoreScales, codes: Indices, weights: Array
+    ) -> ScoreRecord:
+        """Return the newest `RECORD` rows after m more, with their scores (m, 2 + E, K)."""
+        m = codes.size
+        new = (
+            scores[:, 0],
+            scores[:, 1],
+            scores[:, 2:],
+            np.tile(scales.counts, (m, 1)),
+            np.tile(scales.margin, (m, 1)),
+            np.full(m, scales.graph),
+            np.tile(scales.refitted, (m, 1)),
+            codes,
+            weights,
+        )
+        pairs = zip(self, new, strict=True)
+        return ScoreRecord._make(np.concatenate(pair)[-RECORD:] for pair in pairs)
+
+    def newest(self, n: int) -> ScoreRecord:
+        """Return the newest ``n`` > 0 rows."""
+        return ScoreRecord._make(each[-n:] for each in self)
+
+    def forget(self, forgetting: float) -> ScoreRecord:
+        """Return the record with weights discounted by ``forgetting`` in (0, 1]."""
+        return self if forgetting == 1.0 else self._replace(weights=forgetting * self.weights)
+
+    def with_classes(self, places: Indices, n_classes: int) -> ScoreRecord:
+        """Return the record with class c moved to ``places[c]`` of ``n_classes``; -1 drops it."""
+        kept = ScoreRecord._make(each[places[self.codes] >= 0] for each in self)
+        of_classes = {
+            name: moved(getattr(kept, name), places, n_classes)
+            for name in ("margin", "graph", "refitted", "counts")
+        }
+        return kept._replace(codes=places[kept.codes], **of_classes)
+
+
+def empty_record(n_refitted: int) -> ScoreRecord:
+    """Return a record without rows or classes, for ``n_refitted`` refitted experts."""
+    nothing, none = np.zeros((0, 0)), np.zeros(0)
+    return ScoreRecord(
+        margin=nothing,
+        graph=nothing,
+        refitted=np.zeros((0, n_refitted, 0)),
+        counts=nothing,
+        margin_scales=np.zeros((0, PRIOR_EXPONENTS.size)),
+        graph_scales=none,
+        refitted_scales=np.zeros((0, n_refitted)),
+        codes=np.zeros(0, dtype=np.intp),
+        weights=none,
+    )
 
 
 class MixtureParameters(NamedTuple):
@@ -107,8 +232,8 @@ class MixtureState(NamedTuple):
         return self.margin.counts.per_class
 
     def scaled(self, points: Points) -> Points:
-        """Return rows with scaled columns."""
-        return column_scales.scaled(points, self.column_scale)
+        """Return rows divided by the scales of the columns, if one is not 1."""
+        return points / self.column_scale if (self.column_scale != 1.0).any() else points
 
 
 class Trial(NamedTuple):
@@ -158,17 +283,16 @@ def begin(
     margin_seed: int,
 ) -> MixtureState:
     """Return the state before the first batch ``rows``; its columns are already scaled."""
-    margin = margin_state.begin(parameters, rows, margin_seed, calibrated=False)
     refitted = tuple(make() for make in REFITTED)
-    record = empty_record(len(refitted))
+    n = len(refitted)
     return MixtureState(
         graph=graph,
-        margin=margin,
+        margin=margin_state.begin(parameters, rows, margin_seed, calibrated=False),
         refitted=refitted,
         counts=no_classes(per_class=True),
-        record=record,
-        score_scales=first_score_scales(len(refitted)),
-        choice=weighting.choose(record, margin.counts.per_class, None, False),
+        record=empty_record(n),
+        score_scales=ScoreScales(np.zeros(0), np.ones(PRIOR_EXPONENTS.size), 1.0, np.ones(n)),
+        choice=Choice(0.0, 1.0, 0, (0.0,) * n),
         class_weights=np.zeros(0),
         probes=no_rows(rows.points),
         recent=no_recent_rows(rows.points),
@@ -195,7 +319,7 @@ def with_classes(
     declared : (K,) mask of the classes afterwards that were declared.
     margin : the margin expert with these classes, if it is known.
     """
-    size, trial = declared.size, state.trial
+    size, scales, trial = declared.size, state.score_scales, state.trial
     if margin is None:
         margin = margin_state.with_classes(state.margin, places, declared)
     if trial is not None:
@@ -207,9 +331,7 @@ def with_classes(
         record=state.record.with_classes(places, size),
         refitted=tuple(each.with_classes(places, size) for each in state.refitted),
         recent=state.recent.with_classes(places),
-        score_scales=state.score_scales._replace(
-            counts=moved(state.score_scales.counts, places, size)
-        ),
+        score_scales=scales._replace(counts=moved(scales.counts, places, size)),
         class_weights=moved(state.class_weights, places, size),
         trial=trial,
     )
@@ -227,82 +349,7 @@ def kept_labels(state: MixtureState, points: Points, codes: Indices) -> KeptLabe
     return found.joined(compare_labels(equal_rows(window.points, points), in_window, codes))
 
 
-def expert_scores(state: MixtureState, points: Points, used: Choice | None = None) -> Scores:
-    """Return the scores of the experts, zeros for those whose weight in a choice is 0."""
-    nothing = np.zeros((points.shape[0], state.counts.size))
-    margin = graph = nothing
-    if used is None or used.margin > 0:
-        margin = margin_state.unscaled_scores(state.margin, points)
-    if used is None or used.weight > 0:
-        graph = state.graph.scores(state.graph.search(points), state.class_weights)
-    return Scores(margin, graph, refitted_scores(state, points, used))
-
-
-def refitted_scores(state: MixtureState, points: Points, used: Choice | None = None) -> Array:
-    """Return the scores of the refitted experts, (m, E, K), zeros for those that are not used."""
-    found = np.zeros((points.shape[0], len(state.refitted), state.counts.size))
-    for place, expert in enumerate(state.refitted):
-        if used is None or used.refitted[place] > 0:
-            with np.errstate(over="ignore", invalid="ignore"):
-                found[:, place] = expert.scores(points)
-    return found
-
-
-def left_out_scores(state: MixtureState, points: Points, slots: Indices) -> Scores:
-    """Return the scores of rows that may be kept, each left out of its own neighbours.
-
-    ``slots`` are the slots of the last of these rows, -1 if unknown. The neighbours of a row with a
-    known slot need no search, which saves a tenth of the time of a small update.
-    """
-    kept = state.graph.rows
-    slots = np.append(np.full(points.shape[0] - slots.size, -1), slots)
-    found = empty_lists(slots.size, kept.lists.slots.shape[1], np.inf)
-    known, unknown = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
-    for array, values in zip(found, kept.lists.take(slots[known]), strict=True):
-        array[known] = values
-    if unknown.size:
-        stored = kept.metric.store(take_rows(points, unknown))
-        nearest = kept.search(stored, length=kept.n_neighbors + 1)
-        equal = 0.0 if kept.metric.refines else SAME_ROW * stored.norms
-        own = (nearest.distances[:, 0] <= equal) & (nearest.sizes > 0)
-        for name in ("slots", "distances"):
-            values = getattr(nearest, name)
-            values[own, :-1] = values[own, 1:].copy()
-            getattr(found, name)[unknown, : values.shape[1]] = values
-        found.sizes[unknown] = np.minimum(nearest.sizes - own, kept.n_neighbors)
-    graph = state.graph.scores(found, state.class_weights)
-    margin = margin_state.unscaled_scores(state.margin, points)
-    return Scores(margin, graph, refitted_scores(state, points))
-
-
-def measured_scales_of(state: MixtureState, slots: Indices) -> ScoreScales:
-    """Return the scales of the experts that have learned a mini-batch.
-
-    They are measured on the last unlabeled rows. If there are few of these, rows of the record are
-    added. ``slots`` are the slots of the newest unlabeled rows, -1 for a row that is not
-    kept.
-    """
-    # the discounted weight of a class may underflow to 0
-    tiny = np.finfo(np.float64).tiny
-    counts = np.maximum(state.margin.counts.discounted, tiny)
-    counts = np.where(state.counts.seen, counts, 0.0)
-    record, missing = state.record, PROBES - state.probes.shape[0]
-    scores = record.scores(max(missing, 0))
-    if state.probes.shape[0]:
-        of_probes = left_out_scores(state, state.probes, slots)
-        scores = Scores(*map(np.concatenate, zip(of_probes, scores, strict=True)))
-    sizes = summed_sizes(state)
-    return measured_score_scales(scores.take(scores.finite), counts, state.by_counts, sizes)
-
-
-def summed_sizes(state: MixtureState) -> SummedSizes:
-    """Return the sizes of the terms of the scores, at the last unlabeled or labeled rows."""
-    points = state.probes if state.probes.shape[0] else state.recent.points[-PROBES:]
-    if not points.shape[0]:
-        return SummedSizes(0.0, np.zeros(len(state.refitted)))
-    with np.errstate(over="ignore", invalid="ignore"):
-        refitted = np.array([expert.summed_size(points) for expert in state.refitted])
-        return SummedSizes(margin_state.summed_size(state.margin, points), refitted)
+# -- scores ----------------------------------------------------------------------------------------
 
 
 def class_scores(state: MixtureState, points: Points) -> Array:
@@ -310,15 +357,82 @@ def class_scores(state: MixtureState, points: Points) -> Array:
 
     An expert of weight 0 is not evaluated.
     """
-    scores = expert_scores(state, points, state.choice)
-    return weighting.mix(scores, state.score_scales, state.choice, state.by_counts)
+    scores = expert_scores(state, points, used=state.choice.weights)
+    return mix(scores, state.score_scales, state.choice, state.by_counts)
+
+
+def expert_scores(
+    state: MixtureState,
+    points: Points,
+    *,
+    used: tuple[float, ...] | None = None,
+    neighbours: Lists | None = None,
+) -> Array:
+    """Return the scores of the experts, (m, 2 + E, K).
+
+    Parameters
+    ----------
+    state : state of the mixture.
+    points : (m, p) scaled rows.
+    used : weights of the experts; the scores of those of weight 0 are 0. None uses all.
+    neighbours : the nearest kept rows of the rows, if they are known.
+    """
+    used = (1.0,) * (2 + len(state.refitted)) if used is None else used
+    found = np.zeros((points.shape[0], len(used), state.counts.size))
+    if used[0] > 0:
+        found[:, 0] = margin_state.unscaled_scores(state.margin, points)
+    if used[1] > 0:
+        neighbours = state.graph.search(points) if neighbours is None else neighbours
+        found[:, 1] = state.graph.scores(neighbours, state.class_weights)
+    for place, expert in enumerate(state.refitted, start=2):
+        if used[place] > 0:
+            with np.errstate(over="ignore", invalid="ignore"):
+                found[:, place] = expert.scores(points)
+    return found
+
+
+def mix(scores: Array, scales: ScoreScales, choice: Choice, by_counts: bool) -> Array:
+    """Return mixed scores (m, K), in units in which softmax gives probabilities.
+
+    The columns of unknown classes are 0. An expert with weight 0 is ignored.
+    """
+    total = np.zeros((scores.shape[0], scores.shape[2]))
+    sigmas = (scales.margin[choice.exponent], scales.graph, *scales.refitted)
+    for place, (weight, sigma) in enumerate(zip(choice.weights, sigmas, strict=True)):
+        if weight > 0:
+            factor = weight / sigma
+            if place == 0:
+                factor = factor * class_factors(scales.counts, by_counts)[choice.exponent]
+            total += factor * scores[:, place]
+    return choice.temperature * np.where(scales.known, total, 0.0)
+
+
+def class_factors(counts: Array, by_counts: bool) -> Array:
+    """Return the factors of the margin's scores, (3, ..., K) for counts (..., K).
+
+    They are ``n_c^{-1/2} pi_c^delta`` for every exponent delta, relative to the mean of
+    ``n_c^{-1/2}`` over known classes. They are 0 for unknown classes. If ``by_counts`` is False,
+    they are 1 for all known classes.
+
+    The class priors pi are shrunk towards uniform priors, to the extent that chance explains their
+    differences.
+    """
+    known = counts > 0
+    if not by_counts:
+        return np.broadcast_to(known.astype(float), (PRIOR_EXPONENTS.size, *counts.shape))
+    n_known = np.maximum(known.sum(axis=-1, keepdims=True), 1)
+    totals = counts.sum(axis=-1, keepdims=True)
+    expected = np.maximum(totals, 1e-300) / n_known
+    chi2 = np.where(known, (counts - expected) ** 2, 0.0).sum(axis=-1, keepdims=True) / expected
+    shrink = np.minimum(1.0, (n_known - 1) / np.maximum(chi2, 1e-300))
+    priors = shrink / n_known + (1.0 - shrink) * counts / np.maximum(totals, 1e-300)
+    # a quotient of roots, because the quotient of the counts may overflow
+    roots = np.sqrt(expected) / np.sqrt(np.where(known, counts, 1.0))
+    exponents = PRIOR_EXPONENTS.reshape(-1, *(1,) * counts.ndim)
+    return np.where(known, roots * (n_known * priors) ** exponents, 0.0)
 
 
 def expert_weights(state: MixtureState) -> dict[str, float]:
     """Return the weights of the experts by name."""
-    refitted = zip(state.refitted, state.choice.refitted, strict=True)
-    return {
-        "margin": state.choice.margin,
-        "graph": state.choice.weight,
-        **{expert.name: weight for expert, weight in refitted},
-    }
+    names = ("margin", "graph", *(expert.name for expert in state.refitted))
+    return dict(zip(names, state.choice.weights, strict=True))

@@ -11,18 +11,16 @@ from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.kernels import RBF, ByFormat, Expansion, Kernel, Linear, Precomputed
 from seqmed.margin import covariance, margin_state
-from seqmed.margin.batch import UpdateInfo
 from seqmed.margin.calibration import SLOPES, Calibration
-from seqmed.margin.covariance import LandmarkRecursion, NystroemRecursion, SpectralRecursion
-from seqmed.margin.covariance.basis import Basis
-from seqmed.margin.covariance.low_rank import Reduction
-from seqmed.margin.covariance.nystroem import NystroemCovariance
-from seqmed.margin.covariance.protocol import Recursion
-from seqmed.margin.covariance.unprojected import Spectrum
-from seqmed.margin.dual import DualSolution
+from seqmed.margin.covariance.exact import Recursion, Reduction
+from seqmed.margin.covariance.landmarks import Basis, LandmarkRecursion
+from seqmed.margin.covariance.nystroem import NystroemCovariance, NystroemRecursion
+from seqmed.margin.covariance.spectral import SpectralRecursion, Spectrum
+from seqmed.margin.dual.problem import DualSolution
 from seqmed.margin.laplacian import GraphParameters
 from seqmed.margin.margin_state import MarginState
 from seqmed.margin.posterior import Posterior, ScoredTerms, Terms, Window
+from seqmed.margin.update import UpdateInfo
 from seqmed.model_file.annotations import INTERFACES
 from seqmed.model_file.classifiers import classifier
 from seqmed.model_file.declarations import SIZES, Kept, Rules, check_records, declare, points_in

@@ -8,11 +8,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from seqmed.estimators.seqgraphmed import EUCLIDEAN_KERNELS, SeqGraphMED
-from seqmed.mixture.change import LONGEST, Change
+from seqmed.mixture.change import LONGEST, RECORD, Change
 from seqmed.mixture.experts import REFITTED, LinearExpert, RecentRows, RefittedExpert
-from seqmed.mixture.mixture_state import PROBES, MixtureInfo, MixtureState
-from seqmed.mixture.record import PRIOR_EXPONENTS, RECORD, ScoreRecord, ScoreScales
-from seqmed.mixture.weighting import Choice
+from seqmed.mixture.mixture_state import (
+    PRIOR_EXPONENTS,
+    Choice,
+    MixtureInfo,
+    MixtureState,
+    ScoreRecord,
+    ScoreScales,
+)
+from seqmed.mixture.record import PROBES
 from seqmed.model_file.annotations import INTERFACES
 from seqmed.model_file.classifiers import classifier, classifier_parameters
 from seqmed.model_file.declarations import SIZES, Kept, Rules, declare

@@ -12,11 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from seqmed.graph.kept_rows import BLOCK, SPARE, KeptRows
+from seqmed.graph.kept_rows import BLOCK, SPARE, KeptRows, Lists
 from seqmed.graph.metrics import Metric, without_sketch
-from seqmed.graph.neighbours import Lists, Single
 from seqmed.model_file.declarations import Rules, check_records, declare
-from seqmed.numeric.arrays import Points
+from seqmed.numeric.arrays import Points, Single
 
 
 class SavedRows(NamedTuple):

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
+Single = NDArray[np.float32]
+Slots = NDArray[np.int32]
 Float = TypeVar("Float", bound=np.floating)
 Points = Any
 """Rows of data: an (n, p) array or CSR array."""
@@ -31,6 +33,16 @@ def take_rows(points: Points, rows: NDArray[Any]) -> Points:
     if rows.dtype == bool:
         rows = np.flatnonzero(rows)
     return points[rows]
+
+
+def check_overflow(values: NDArray[np.floating]) -> None:
+    """Refuse rows on which the kernel overflows."""
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values.reshape(values.shape[0], -1)).all(axis=1))[0])
+        raise ValueError(
+            f"the kernel overflows on row {row} of X, expected finite values: scale the features "
+            "as in the batches the model has learned."
+        )
 
 
 def canonical(points: Points) -> Points:

@@ -12,7 +12,7 @@ from scipy.linalg.blas import dtrmm, dtrmv, dtrsm, strmm
 from scipy.linalg.lapack import dpotrf, dpstrf, dtrtri
 
 from seqmed.numeric.arrays import Array, Float, Indices
-from seqmed.numeric.threads import product
+from seqmed.numeric.execution import product
 
 # Largest number of rows for which a matrix is factored, or multiplied by its transpose, in one
 # call.
@@ -199,3 +199,23 @@ def semidefinite_factor(matrix: Array) -> Array:
     factor = np.zeros((n, rank))
     factor[pivots - 1] = np.tril(upper.T)[:, :rank]
     return factor
+
+
+# Side of a square tile (512 kB) of a matrix that is compared with its transpose.
+TILE = 256
+
+
+def made_symmetric(matrix: Array) -> tuple[Array, float]:
+    """Return a symmetric copy made from the upper triangle, and the largest asymmetry."""
+    symmetric = np.array(matrix, dtype=np.float64, order="C")
+    n, difference = symmetric.shape[0], 0.0
+    for top in range(0, n, TILE):
+        rows = slice(top, top + TILE)
+        for left in range(top, n, TILE):
+            columns = slice(left, left + TILE)
+            upper, lower = symmetric[rows, columns], symmetric[columns, rows].T
+            largest = float(np.abs(upper - lower).max())
+            if largest > 0:
+                lower[:] = np.triu(upper) + np.triu(upper, 1).T if left == top else upper
+            difference = max(difference, largest)
+    return symmetric, difference

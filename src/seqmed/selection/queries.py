@@ -48,9 +48,8 @@ from scipy.special import ndtr
 from sklearn.pipeline import Pipeline
 
 from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
-from seqmed.kernels.interface import check_overflow
-from seqmed.numeric.arrays import Array, Indices, Points, distinct_rows, take_rows
-from seqmed.numeric.threads import threads_for
+from seqmed.numeric.arrays import Array, Indices, Points, check_overflow, distinct_rows, take_rows
+from seqmed.numeric.execution import threads_for
 from seqmed.uncertainty import (
     Uncertainty,
     conditional_covariance,

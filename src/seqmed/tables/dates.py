@@ -235,7 +235,7 @@ class DateColumn:
         """Measure the first batch, (n,) seconds with NaN for missing cells."""
         known = times[~np.isnan(times)]
         known = known if known.size else np.zeros(1)
-        size = float(column_deviations(known[:, None]).sizes[0])
+        size = float(column_deviations(known[:, None])[0][0])
         days = np.floor(known / DAY)
         covered = {
             "day": np.unique(np.floor(known % DAY / 3600)).size > 1,

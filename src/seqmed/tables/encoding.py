@@ -89,7 +89,7 @@ class NumberColumns:
         medians = np.asarray(imputer.statistics_, dtype=np.float64)
         scales = np.ones(medians.size)
         if scale:
-            sizes = column_deviations(np.where(absent, medians, cells)).sizes
+            sizes, _ = column_deviations(np.where(absent, medians, cells))
             scales = np.where(sizes > 0, sizes, 1.0)
         return cls(names, medians, scales, np.asarray(absent.any(axis=0)), scale)
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from seqmed.kernels import Kernel
+from seqmed.margin.covariance.exact import ExactRecursion, LowRankCovariance, Recursion
 from seqmed.margin.covariance.landmarks import LandmarkRecursion
-from seqmed.margin.covariance.low_rank import LowRankCovariance
-from seqmed.margin.covariance.nystroem import NystroemRecursion
-from seqmed.margin.covariance.protocol import Recursion
-from seqmed.margin.covariance.unprojected import ExactRecursion, SpectralRecursion
+from seqmed.margin.covariance.spectral import SpectralRecursion
 
 # Recursions by name, each made from the base kernel's covariance, a number of landmarks and a seed.
 RECURSIONS: dict[str, Callable[[LowRankCovariance, int, int], Recursion]] = {
@@ -24,14 +22,3 @@ def make_recursion(
 ) -> Recursion:
     """Return the named recursion before the first batch, when the covariance is the base kernel."""
     return RECURSIONS[name](LowRankCovariance(kernel), n_landmarks, seed)
-
-
-__all__ = [
-    "RECURSIONS",
-    "ExactRecursion",
-    "LandmarkRecursion",
-    "LowRankCovariance",
-    "NystroemRecursion",
-    "SpectralRecursion",
-    "make_recursion",
-]

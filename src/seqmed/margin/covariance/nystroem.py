@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.kernels import Kernel
-from seqmed.margin.covariance.basis import whiten_gram
-from seqmed.margin.covariance.protocol import FoldResult, Projection
+from seqmed.margin.covariance.exact import FoldResult, Projection
+from seqmed.margin.covariance.landmarks import whiten_gram
 from seqmed.margin.dual.problem import fits_single_precision
 from seqmed.margin.laplacian import Smoothness
 from seqmed.numeric.arrays import (

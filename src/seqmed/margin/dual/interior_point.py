@@ -2,7 +2,7 @@
 
 Pair steps converge slowly if the covariance is badly conditioned, for example with a linear kernel
 on columns of very different scales. Newton's method does not depend on these scales. With
-``Q = Y (K + v) Y`` and ``p = 1 - Y m`` the optimality conditions are, for ``mu = 0``,
+``Q = Y K Y`` and ``p = 1 - Y m`` the optimality conditions are, for ``mu = 0``,
 
     Q a - p + b y - z + u = 0,   a_i z_i = mu,   s_i u_i = max(e_i, mu),   s = C - a,   y'a = t.
 
@@ -22,8 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from seqmed.margin.dual.certificate import DualSolution, certify, with_bias
-from seqmed.margin.dual.problem import DualProblem, feasible
+from seqmed.margin.dual.problem import DualProblem, DualSolution, certify, feasible, with_bias
 from seqmed.numeric.arrays import Array, Mask
 from seqmed.numeric.factors import semidefinite_factor
 
@@ -35,6 +34,8 @@ LARGEST_NUMBER_OF_STEPS = 100
 PATIENCE = 15
 # Fraction of the distance to the nearest bound that a step may use.
 STEP_TO_BOUNDARY = 0.995
+# The second-order part of a step is left out if it leaves only this fraction of the step possible.
+SHORT_STEP = 0.1
 # Distance of the first multipliers from their bounds, as a fraction of the bound.
 FIRST_DISTANCE = 1e-3
 
@@ -56,7 +57,7 @@ def solve_by_newton(problem: DualProblem, start: Array, tol: float) -> DualSolut
     with np.errstate(all="ignore"):
         for taken, (multipliers, bias) in enumerate(central_path(problem, factor, start), 1):
             found = certify(problem, multipliers, tol=tol, status="rounding", n_iter=taken)
-            if not np.isfinite(problem.bias_variance):
+            if not problem.known_bias:
                 found = min(found, with_bias(problem, found, bias), key=lambda each: each.gap)
             stalled += 1
             if best is None or found.gap < best.gap:
@@ -106,17 +107,14 @@ def central_path(
     The path ends if a step is not finite.
     """
     signs, bounds, shapes, gram = problem.signs, problem.bounds, problem.shapes, problem.gram
-    variance, hard = problem.bias_variance, problem.shapes == 0
-    diffuse = not np.isfinite(variance)
-    rows = factor if diffuse else np.column_stack((factor, np.full(signs.size, variance**0.5)))
-    rows = signs[:, None] * rows
+    diffuse, hard = not problem.known_bias, problem.shapes == 0
+    rows = signs[:, None] * factor
     # Of a_i and z_i one vanishes. Their units are those of a multiplier and of the margin.
     units = np.maximum(gram.diagonal(), 1.0 / bounds)
 
     def gradient(a: Array) -> Array:
         """Return ``Q a - p``."""
-        total = 0.0 if diffuse else variance * float(signs @ a)
-        return signs * (gram @ (signs * a) + total + problem.prior_scores) - 1.0
+        return signs * (gram @ (signs * a) + problem.prior_scores) - 1.0
 
     # The distance s to the upper bound is carried along; as a difference it would be rounded to 0.
     a = np.clip(start, FIRST_DISTANCE * bounds, (1.0 - FIRST_DISTANCE) * bounds)
@@ -136,10 +134,13 @@ def central_path(
         affine = system.direction(-at.a * at.z, shapes - at.s * at.u)
         after = at.moved(affine, at.longest(affine)).mean_product(hard)
         mu *= min((after / mu) ** 3, 1.0) if mu > 0 else 0.0
-        step = system.direction(
-            mu - at.a * at.z - affine.a * affine.z,
-            np.maximum(shapes, mu) - at.s * at.u - affine.s * affine.u,
-        )
+        for second_order in (1.0, 0.0):
+            step = system.direction(
+                mu - at.a * at.z - second_order * affine.a * affine.z,
+                np.maximum(shapes, mu) - at.s * at.u - second_order * affine.s * affine.u,
+            )
+            if at.longest(step) > SHORT_STEP:
+                break
         at = at.moved(step, min(1.0, STEP_TO_BOUNDARY * at.longest(step)))
         if not (np.isfinite(at.a).all() and np.isfinite(at.b)):
             return
@@ -157,7 +158,7 @@ class NewtonSystem:
     factor : F, (n, r).
     signs : (n,).
     residual : (n,) the left side of the first equation.
-    excess : ``y'a - t``; None if the bias is not diffuse.
+    excess : ``y'a - t``; None if the bias is known.
     """
 
     def __init__(

@@ -9,22 +9,23 @@ with one multiplier ``a_i`` per labeled point. ``K`` is the prior covariance on 
 the prior mean, ``C_i`` the bound of a multiplier and ``e_i`` the shape of its slack prior. A shape
 of 1 is maximum entropy discrimination. A shape of 0 is the support vector machine, with the hard
 box ``a_i <= C_i`` instead of the log term. The sum ``t`` is 0 unless there are frozen multipliers.
-A finite prior variance ``v`` of the bias drops the equality and adds ``v`` to ``K``.
+The equality belongs to a bias with a diffuse prior. If the bias is known, it is part of ``m``, and
+there is no equality.
 
 The code uses the *signed coefficients* ``c = Y a`` and the *implied bias*
 
     b_i = y_i (1 - e_i / (C_i - a_i)) - m_i - (K c)_i
 
 of each point ``i``. At the optimum all free support vectors imply the same bias: the solution's
-(`seqmed.margin.dual.certificate`). `seqmed.margin.theory.dual_objective` is the problem as one
-equation.
+(`exact_bias`). The certificate of a solution is its KKT residuals, bias, duality gap and objective.
+`seqmed.margin.theory.dual_objective` is the problem as one equation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,12 +72,11 @@ class DualProblem:
     gram : (n, n) symmetric positive semi-definite prior covariance of the scores, an array or
         an object that computes its rows.
     signs : (n,) targets, each -1.0 or +1.0.
-    prior_scores : (n,) prior mean of the scores; it includes the prior mean of a bias with finite
-        variance.
+    prior_scores : (n,) prior mean of the scores; it includes a known bias.
     bounds : (n,) positive upper bounds ``C_i`` of the multipliers.
     shapes : (n,) slack shapes ``e_i >= 0``.
-    bias_variance : prior variance of the bias in [0, inf]; ``inf`` is the equality ``y'a = t``.
-    multiplier_sum : the value ``t`` of ``y'a`` under a diffuse bias, see `attainable_sum`.
+    known_bias : whether the bias is known; otherwise there is the equality ``y'a = t``.
+    multiplier_sum : the value ``t`` of ``y'a``, see `attainable_sum`.
     """
 
     gram: Array | ComputedRows
@@ -84,7 +84,7 @@ class DualProblem:
     prior_scores: Array
     bounds: Array
     shapes: Array
-    bias_variance: float = np.inf
+    known_bias: bool = False
     multiplier_sum: float = 0.0
 
     def take(self, rows: Indices | Mask) -> DualProblem:
@@ -99,14 +99,14 @@ class DualProblem:
 
 
 def feasible(problem: DualProblem, multipliers: Array) -> Array:
-    """Return multipliers (n,) made feasible: within bounds and, for a diffuse bias, ``y'a = t``.
+    """Return multipliers (n,) within their bounds, with ``y'a = t`` unless the bias is known.
 
     Multipliers of one sign are scaled down. If that is not enough, multipliers of the other sign
     are raised.
     """
     highest = np.where(problem.shapes > 0, np.nextafter(problem.bounds, 0.0), problem.bounds)
     start = np.clip(multipliers, 0.0, highest)
-    if np.isfinite(problem.bias_variance):
+    if problem.known_bias:
         return start
     positive = problem.signs > 0
     excess = float(problem.signs @ start) - problem.multiplier_sum
@@ -137,60 +137,187 @@ def score_errors(problem: DualProblem, multipliers: Array) -> Array:
     return problem.signs - problem.prior_scores - problem.gram @ coefficients
 
 
-# Memory of the row cache, and how many missing rows are computed at a time.
-ROW_BYTES, ROWS_AT_A_TIME = 2**29, 16
-
-
-class RowCache(NamedTuple):
-    """A cache of rows of the covariance over the n active points, replaced by the clock algorithm.
+class DualSolution(NamedTuple):
+    """The outcome of a solve, with its certificate.
 
     Attributes
     ----------
-    source : (N, N) all covariances; (0, 0) if the caller computes rows.
-    columns : (n,) the index of every point in ``source``.
-    values : (slots, n) the cached rows.
-    slots : (n,) the slot of the row of every point; -1 if it is not cached.
-    owners : (slots,) the point whose row is in a slot; -1 for none.
-    referenced : (slots,) whether a slot was used since the hand last passed it.
-    hand : (1,) the slot to be replaced next, unless it was referenced.
+    multipliers : (n,) values in ``[0, C_i]``, below ``C_i`` when the slack shape is positive.
+    bias : the exact bias; 0 if the bias is known and part of the prior scores.
+    gap : duality gap, >= 0, an upper bound on the distance of either objective to the optimum.
+    objective : value of the dual.
+    violation : largest difference between two implied biases; at most ``tol`` if converged.
+    status : "converged", "max_iter", or "rounding" (steps in double precision make no progress).
+    n_iter : number of pair steps taken, and of Newton steps.
     """
 
-    source: Array
-    columns: Indices
-    values: NDArray[np.floating]
-    slots: Indices
-    owners: Indices
-    referenced: Mask
-    hand: Indices
+    multipliers: Array
+    bias: float
+    gap: float
+    objective: float
+    violation: float
+    status: str
+    n_iter: int
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap divided by the larger absolute value of the two objectives."""
+        size = max(abs(self.objective), abs(self.objective + self.gap))
+        return self.gap / size if size > 0 else 0.0
 
 
-def full_row_cache(values: NDArray[np.floating]) -> RowCache:
-    """Return a cache that holds all rows, (n, n)."""
-    own = np.arange(values.shape[0])
-    return RowCache(
-        source=np.empty((0, 0)),
-        columns=own,
-        values=values,
-        slots=own,
-        owners=own,
-        referenced=np.zeros(own.size, dtype=np.bool_),
-        hand=np.zeros(1, dtype=np.intp),
+class KKTResiduals(NamedTuple):
+    """KKT residuals of the dual.
+
+    Attributes
+    ----------
+    errors : (n,) see `score_errors`.
+    implied_biases : (n,) the bias ``b_i`` that each point implies.
+    rounding : (n,) change of an implied bias by rounding its multiplier. This change is large close
+        to the bound, and no solver can reduce a violation below it.
+    can_increase, can_decrease : (n,) masks of the signed coefficients.
+    lowest, highest : the interval of biases that the conditions allow: from the largest bias
+        implied by a coefficient that can increase, to the smallest bias implied by one that can
+        decrease.
+    """
+
+    errors: Array
+    implied_biases: Array
+    rounding: Array
+    can_increase: Mask
+    can_decrease: Mask
+    lowest: float
+    highest: float
+
+    @property
+    def violation(self) -> float:
+        """Largest difference between two implied biases; not positive at the optimum."""
+        return self.lowest - self.highest
+
+    @property
+    def movable(self) -> Mask:
+        """A mask (n,) of the points whose multiplier a step could change.
+
+        The other points are at a bound, and no step would change them.
+        """
+        return (self.can_increase & (self.implied_biases > self.highest)) | (
+            self.can_decrease & (self.implied_biases < self.lowest)
+        )
+
+
+def kkt_residuals(problem: DualProblem, multipliers: Array, errors: Array) -> KKTResiduals:
+    """Return the KKT residuals of multipliers (n,) with score errors (n,)."""
+    distance = problem.bounds - multipliers
+    soft = problem.shapes > 0
+    if soft.all():
+        slope = problem.shapes / distance
+        stiffness = slope / distance
+    else:
+        slope = np.divide(problem.shapes, distance, out=np.zeros_like(distance), where=soft)
+        stiffness = np.divide(slope, distance, out=np.zeros_like(distance), where=soft)
+    implied = errors - problem.signs * slope
+    rounding = ROUNDING * problem.bounds * stiffness
+    positive, above_zero, below_bound = problem.signs > 0, multipliers > 0, soft | (distance > 0)
+    can_increase = np.where(positive, below_bound, above_zero)
+    can_decrease = np.where(positive, above_zero, below_bound)
+    lowest = float(np.where(can_increase, implied - rounding, -np.inf).max(initial=-np.inf))
+    highest = float(np.where(can_decrease, implied + rounding, np.inf).min(initial=np.inf))
+    if problem.known_bias:
+        lowest, highest = max(lowest, 0.0), min(highest, 0.0)
+    return KKTResiduals(errors, implied, rounding, can_increase, can_decrease, lowest, highest)
+
+
+def exact_bias(problem: DualProblem, residuals: KKTResiduals, previous: float | None) -> float:
+    """Return the multiplier of ``y'a = t``: the implied bias of every free support vector.
+
+    Without a free support vector, the optimality conditions allow an interval. The bias is then the
+    value in the interval nearest to ``previous``, or without ``previous`` the middle of the
+    interval, as in LIBSVM.
+    """
+    if problem.known_bias:
+        return 0.0
+    free = residuals.can_increase & residuals.can_decrease
+    if free.any():
+        weights = 1.0 / (1.0 + residuals.rounding[free] / ROUNDING)
+        weights = weights / weights.max() if weights.any() else np.ones_like(weights)
+        return float(weights @ residuals.implied_biases[free] / weights.sum())
+    if previous is None:
+        ends = [end for end in (residuals.lowest, residuals.highest) if np.isfinite(end)]
+        return float(np.mean(ends))
+    return float(min(max(previous, residuals.lowest), residuals.highest))
+
+
+def duality_gap(problem: DualProblem, multipliers: Array, errors: Array, bias: float) -> float:
+    """Return primal minus dual objective at ``multipliers`` and ``bias``, >= 0.
+
+    The quadratic parts cancel exactly, so the gap is a sum of one term per point. With the slack
+    ``s_i = 1 - y_i (score_i + bias)``, the term is the loss of ``s_i`` minus ``a_i s_i`` minus the
+    log term. With ``r = (C_i - a_i) s_i / e_i`` a term on the sloping part of the loss is
+    ``e_i (r - 1 - log r)``, which is never negative. A rounding error in the equality constraint
+    increases the gap.
+    """
+    slack = problem.signs * (errors - bias)
+    distance = problem.bounds - multipliers
+    hard = problem.shapes == 0
+    terms = np.where(slack > 0, distance * slack, -multipliers * slack)
+    if not hard.all():
+        sloping = ~hard & (slack * problem.bounds > problem.shapes)
+        flat = ~hard & ~sloping
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            ratio = distance * slack / problem.shapes
+            terms = np.where(sloping, problem.shapes * (ratio - 1 - np.log(ratio)), terms)
+            zero_cost = -multipliers * slack - problem.shapes * np.log1p(
+                -multipliers / problem.bounds
+            )
+            terms = np.where(flat, zero_cost, terms)
+    residue = 0.0
+    if not problem.known_bias:
+        residue = abs(bias * (float(problem.signs @ multipliers) - problem.multiplier_sum))
+    return float(np.maximum(terms, 0.0).sum()) + residue
+
+
+def objective_value(problem: DualProblem, multipliers: Array, errors: Array) -> float:
+    """Return the value of the dual at ``multipliers``, (n,)."""
+    coefficients = problem.signs * multipliers
+    linear = problem.signs - problem.prior_scores
+    # errors = linear - K c, hence c'linear - c'Kc / 2 = c'(linear + errors) / 2.
+    value = 0.5 * float(coefficients @ (linear + errors))
+    soft = problem.shapes > 0
+    shrunk = np.log1p(-multipliers[soft] / problem.bounds[soft])
+    return value + float(problem.shapes[soft] @ shrunk)
+
+
+def certify(
+    problem: DualProblem,
+    multipliers: Array,
+    *,
+    tol: float,
+    status: str,
+    n_iter: int,
+    previous_bias: float | None = None,
+    residuals: KKTResiduals | None = None,
+) -> DualSolution:
+    """Return multipliers as a solution, with bias, gap and violation from a new product with K.
+
+    ``status`` is reported if the violation exceeds ``tol``. ``residuals`` are the KKT residuals of
+    the multipliers, if already computed.
+    """
+    if residuals is None:
+        residuals = kkt_residuals(problem, multipliers, score_errors(problem, multipliers))
+    bias = exact_bias(problem, residuals, previous_bias)
+    return DualSolution(
+        multipliers=multipliers,
+        bias=bias,
+        gap=duality_gap(problem, multipliers, residuals.errors, bias),
+        objective=objective_value(problem, multipliers, residuals.errors),
+        violation=max(residuals.violation, 0.0),
+        status="converged" if residuals.violation <= tol else status,
+        n_iter=n_iter,
     )
 
 
-def empty_row_cache(gram: Any, places: Indices) -> RowCache:
-    """Return an empty cache for rows of the covariances, in single precision."""
-    n = places.size
-    slots = int(min(n, max(ROW_BYTES // (4 * n), 4 * ROWS_AT_A_TIME)))
-    single = fits_single_precision(float(np.abs(gram.diagonal()).max()))
-    values = np.empty((slots, n), dtype=np.float32 if single else np.float64)
-    values[0] = 0.0  # a step of length zero uses this row
-    return RowCache(
-        source=gram if isinstance(gram, np.ndarray) else np.empty((0, 0)),
-        columns=places,
-        values=values,
-        slots=np.full(n, -1),
-        owners=np.full(slots, -1),
-        referenced=np.zeros(slots, dtype=np.bool_),
-        hand=np.zeros(1, dtype=np.intp),
-    )
+def with_bias(problem: DualProblem, solution: DualSolution, bias: float) -> DualSolution:
+    """Return the solution with another bias and the corresponding gap."""
+    errors = score_errors(problem, solution.multipliers)
+    gap = duality_gap(problem, solution.multipliers, errors, bias)
+    return solution._replace(bias=bias, gap=gap)

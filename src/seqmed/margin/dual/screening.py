@@ -16,15 +16,17 @@ from dataclasses import replace
 import numpy as np
 
 from seqmed.margin.dual import smo, steps
-from seqmed.margin.dual.certificate import DualSolution, KKTResiduals, certify, kkt_residuals
 from seqmed.margin.dual.problem import (
     Block,
     DualProblem,
+    DualSolution,
+    KKTResiduals,
     attainable_sum,
-    empty_row_cache,
-    full_row_cache,
+    certify,
+    kkt_residuals,
     score_errors,
 )
+from seqmed.margin.dual.smo import empty_row_cache, full_row_cache
 from seqmed.numeric.arrays import Array, Mask
 
 # A point at most this far beyond its margin is added together with violating points.
@@ -60,7 +62,7 @@ def solve_screened(
     rows : (n,) mask of the points to start with.
     block : function of a mask (n,). It returns the indices (m,) of these points, in any order, and
         their covariances (m, m) in single or double precision.
-    start, tol, max_iter, previous_bias : as in `seqmed.margin.dual.smo.solve_pairwise`.
+    start, tol, max_iter, previous_bias : as in `seqmed.margin.dual.smo.solve`.
     """
     allowed = max(10_000_000, 100 * rows.size) if max_iter < 0 else max_iter
     multipliers, used, status = start.copy(), 0, "rounding"
@@ -73,7 +75,7 @@ def solve_screened(
         if violation <= tol or status == "max_iter" or not patience:
             break
         if active is not None:
-            missed = violating(problem, residuals, rows, multipliers)
+            missed = violating(problem, residuals, rows)
             rows = rows | thinned(missed, max(MOST_AT_FIRST, int(rows.sum())))
         if active is None or rows.sum() > active.places.size:
             active = active_set_of(problem, rows, block, multipliers, residuals.errors)
@@ -87,9 +89,8 @@ def solve_screened(
         # a coarse tolerance first: it shows which points were left out wrongly
         target = smo.COARSE * tol if least == float("inf") and not rows.all() else tol
         least = min(least, violation)
-        total = float(problem.signs @ multipliers)
         most = min(allowed - used, STEPS_PER_POINT * active.places.size)
-        outcome, taken, active = smo.descend(active, multipliers, total, target, most, False)
+        outcome, taken, active = smo.descend(active, multipliers, target, most, False)
         used += taken
         if used >= allowed:
             status = "max_iter"
@@ -97,7 +98,7 @@ def solve_screened(
             patience = 0
     if violation > tol and status == "rounding" and rows.size <= LARGEST_IN_DOUBLE:
         every = replace(problem, gram=problem.gram[np.arange(rows.size)])
-        solution = smo.solve_pairwise(
+        solution = smo.solve(
             every,
             tol=tol,
             max_iter=allowed - used,
@@ -134,16 +135,13 @@ def active_set_of(
     return active
 
 
-def violating(
-    problem: DualProblem, residuals: KKTResiduals, rows: Mask, multipliers: Array
-) -> Mask:
+def violating(problem: DualProblem, residuals: KKTResiduals, rows: Mask) -> Mask:
     """Return a mask (n,) of the left-out points to add; empty if none violates the conditions.
 
     The bias is determined by the points ``rows``. Points near a violation are added as well.
     """
-    if np.isfinite(problem.bias_variance):
-        bias = problem.bias_variance * float(problem.signs @ multipliers)
-    else:
+    bias = 0.0
+    if not problem.known_bias:
         lowest = residuals.implied_biases.max(initial=-np.inf, where=residuals.can_increase & rows)
         highest = residuals.implied_biases.min(initial=np.inf, where=residuals.can_decrease & rows)
         bias = float(0.5 * (lowest + highest))
@@ -180,8 +178,8 @@ def thinned(mask: Mask, most: int) -> Mask:
 
 
 def can_attain_sum(problem: DualProblem, rows: Mask) -> bool:
-    """Whether the selected points alone can attain the sum of multipliers under a diffuse bias."""
-    if np.isfinite(problem.bias_variance):
+    """Whether the selected points alone can attain the sum of multipliers."""
+    if problem.known_bias:
         return bool(rows.any())
     signs, bounds = problem.signs[rows], problem.bounds[rows]
     both = bool((signs > 0).any() and (signs < 0).any())

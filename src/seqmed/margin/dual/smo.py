@@ -12,10 +12,9 @@ the pair. The loops are compiled, see `seqmed.margin.dual.steps`. Around them:
   affects only the changes since score errors were last computed in double precision. These changes
   vanish with the violation, and a solve ends only after errors have been recomputed.
 
-A finite bias variance ``v`` needs no second algorithm. An additional variable ``u = y'a`` has the
-penalty ``v u^2 / 2`` and the constraint ``y'a - u = 0``. This is the same problem with one more
-point, which has variance ``v``, covariance 0 with the others, target 0, prior score 0, and no
-bounds.
+A known bias needs no second algorithm. An additional variable ``u`` has the constraint
+``y'a - u = 0``. This is the same problem with one more point, which implies a bias of 0, and has
+variance 0 and no bounds.
 """
 
 from __future__ import annotations
@@ -24,15 +23,17 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from seqmed.margin.dual import interior_point, problem, steps
-from seqmed.margin.dual.certificate import DualSolution, KKTResiduals, certify, kkt_residuals
+from seqmed.margin.dual import interior_point, steps
 from seqmed.margin.dual.problem import (
     DualProblem,
-    RowCache,
-    empty_row_cache,
+    DualSolution,
+    KKTResiduals,
+    certify,
     feasible,
-    full_row_cache,
+    fits_single_precision,
+    kkt_residuals,
     score_errors,
 )
 from seqmed.margin.dual.steps import MISSING, RUNNING, refresh, take_steps
@@ -52,6 +53,65 @@ SHRINKABLE, WORTH_SHRINKING = 400, 0.8
 # The first solve of a large problem, before all points are checked, uses this many times tol.
 COARSE = 10.0
 SINGLE = float(np.finfo(np.float32).eps)
+
+
+# Memory of the row cache, and how many missing rows are computed at a time.
+ROW_BYTES, ROWS_AT_A_TIME = 2**29, 16
+
+
+class RowCache(NamedTuple):
+    """A cache of rows of the covariance over the n active points, replaced by the clock algorithm.
+
+    Attributes
+    ----------
+    source : (N, N) all covariances; (0, 0) if the caller computes rows.
+    columns : (n,) the index of every point in ``source``.
+    values : (slots, n) the cached rows.
+    slots : (n,) the slot of the row of every point; -1 if it is not cached.
+    owners : (slots,) the point whose row is in a slot; -1 for none.
+    referenced : (slots,) whether a slot was used since the hand last passed it.
+    hand : (1,) the slot to be replaced next, unless it was referenced.
+    """
+
+    source: Array
+    columns: Indices
+    values: NDArray[np.floating]
+    slots: Indices
+    owners: Indices
+    referenced: Mask
+    hand: Indices
+
+
+def full_row_cache(values: NDArray[np.floating]) -> RowCache:
+    """Return a cache that holds all rows, (n, n)."""
+    own = np.arange(values.shape[0])
+    return RowCache(
+        source=np.empty((0, 0)),
+        columns=own,
+        values=values,
+        slots=own,
+        owners=own,
+        referenced=np.zeros(own.size, dtype=np.bool_),
+        hand=np.zeros(1, dtype=np.intp),
+    )
+
+
+def empty_row_cache(gram: Any, places: Indices) -> RowCache:
+    """Return an empty cache for rows of the covariances, in single precision."""
+    n = places.size
+    slots = int(min(n, max(ROW_BYTES // (4 * n), 4 * ROWS_AT_A_TIME)))
+    single = fits_single_precision(float(np.abs(gram.diagonal()).max()))
+    values = np.empty((slots, n), dtype=np.float32 if single else np.float64)
+    values[0] = 0.0  # a step of length zero uses this row
+    return RowCache(
+        source=gram if isinstance(gram, np.ndarray) else np.empty((0, 0)),
+        columns=places,
+        values=values,
+        slots=np.full(n, -1),
+        owners=np.full(slots, -1),
+        referenced=np.zeros(slots, dtype=np.bool_),
+        hand=np.zeros(1, dtype=np.intp),
+    )
 
 
 class ActiveSet(NamedTuple):
@@ -75,7 +135,7 @@ class ActiveSet(NamedTuple):
     rows: RowCache
 
 
-def solve_pairwise(
+def solve(
     problem: DualProblem,
     *,
     tol: float = 1e-3,
@@ -91,7 +151,7 @@ def solve_pairwise(
     tol : largest KKT violation accepted, in units of the margin.
     max_iter : largest number of pair steps; -1 means 10 million, or 100 per point if more.
     start : (n,) first multipliers. They must be in ``[0, C_i]``, below ``C_i`` if the slack shape
-        is positive, with ``y'a = t`` under a diffuse bias.
+        is positive, with ``y'a = t`` unless the bias is known, see `feasible`.
     previous_bias : if the problem does not determine the bias, the bias nearest to this value is
         chosen.
     """
@@ -100,12 +160,6 @@ def solve_pairwise(
     multipliers = (
         feasible(problem, np.zeros(n)) if start is None else np.array(start, dtype=np.float64)
     )
-    caps = np.where(problem.shapes > 0, np.nextafter(problem.bounds, 0.0), problem.bounds)
-    if not ((multipliers >= 0) & (multipliers <= caps)).all():
-        raise ValueError(
-            f"start has entries in [{multipliers.min():g}, {multipliers.max():g}], expected each "
-            "between 0 and its bound: clip start, or leave it out."
-        )
     if isinstance(problem.gram, np.ndarray):
         problem = replace(problem, gram=np.require(problem.gram, np.float64, ["C", "W"]))
     status, used, patience, shrinking = "rounding", 0, PATIENCE, n > SHRINKABLE
@@ -150,9 +204,8 @@ def solve_pairwise(
             active = active._replace(errors=residuals.errors[active.places])
         # a coarse tolerance first: it shows which points were left out wrongly
         target = COARSE * tol if shrinking and violation > COARSE * tol else tol
-        total = float(problem.signs @ multipliers)
         outcome, steps, active = descend(
-            active, multipliers, total, target, min(allowed, pause) - used, shrinking
+            active, multipliers, target, min(allowed, pause) - used, shrinking
         )
         used += steps
         if used >= allowed and outcome == RUNNING:
@@ -187,21 +240,20 @@ def recomputed_errors(problem: DualProblem, multipliers: Array) -> Array:
 
 
 def descend(
-    active: ActiveSet, multipliers: Array, total: float, tol: float, allowed: int, shrinking: bool
+    active: ActiveSet, multipliers: Array, tol: float, allowed: int, shrinking: bool
 ) -> tuple[int, int, ActiveSet]:
     """Take up to ``allowed`` pair steps; ``multipliers`` of the whole problem change in place.
 
-    ``total`` is ``y'a`` of the whole problem. If ``shrinking``, points at a bound that no step
-    would move leave the active set. Recomputed errors later show whether such a point must return.
+    If ``shrinking``, points at a bound that no step would move leave the active set. Recomputed
+    errors later show whether such a point must return.
     Returns (outcome, steps taken, the active set at the end). Compiled calls are short, so that a
     solve can be interrupted.
     """
-    bias_state = np.array([active.part.bias_variance, total])
     outcome, used, since_check = RUNNING, 0, 0
     while outcome in (RUNNING, MISSING) and used < allowed:
         shrinkable = shrinking and active.places.size > SHRINKABLE
         if shrinkable and since_check == 0:
-            active = shrink(active, bias_state[1])
+            active = shrink(active)
         check_at = max(active.places.size // 2, SHRINKABLE) if shrinkable else STEPS_PER_CALL
         error = SINGLE if active.rows.values.dtype == np.float32 else 0.0
         limits = np.array([tol, min(check_at - since_check, allowed - used), error])
@@ -211,7 +263,7 @@ def descend(
             active.multipliers,
             active.errors,
             active.shifts,
-            bias_state,
+            active.part.known_bias,
             limits,
         )
         used, since_check = used + steps, since_check + steps
@@ -245,12 +297,9 @@ def all_active(problem: DualProblem, multipliers: Array, errors: Array) -> Activ
     return active
 
 
-def shrink(active: ActiveSet, total: float) -> ActiveSet:
-    """Return the active set without the points that no step would move, if there are many.
-
-    ``total`` is ``y'a`` of the whole problem.
-    """
-    kept = kkt_residuals(active.part, active.multipliers, active.errors, total).movable
+def shrink(active: ActiveSet) -> ActiveSet:
+    """Return the active set without the points that no step would move, if there are many."""
+    kept = kkt_residuals(active.part, active.multipliers, active.errors).movable
     if kept.sum() >= WORTH_SHRINKING * kept.size or not kept.any():
         return active
     return without_others(active, kept)
@@ -279,7 +328,7 @@ def without_others(active: ActiveSet, kept: Mask) -> ActiveSet:
 def compute_rows(active: ActiveSet, missing: steps.Index) -> None:
     """Compute the missing row of a point, and the rows most likely to be needed next."""
     absent = active.rows.slots < 0
-    half = min(problem.ROWS_AT_A_TIME // 2, int(absent.sum()))
+    half = min(ROWS_AT_A_TIME // 2, int(absent.sum()))
     growing = np.where(absent, active.errors + active.shifts[0], -np.inf)
     shrinking = np.where(absent, -active.errors - active.shifts[1], -np.inf)
     points: list[Any] = [missing]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from seqmed.margin.dual.problem import ROUNDING
 from seqmed.numeric.arrays import Array
-from seqmed.numeric.compiled import compiled
+from seqmed.numeric.execution import compiled
 
 # Smallest curvature of a direction, as a fraction of the largest variance. The limit applies if the
 # objective is linear in that direction (duplicate points, hard box).
@@ -300,20 +300,19 @@ def take_steps(
     multipliers: Array,
     errors: Array,
     shifts: Array,
-    bias_state: Array,
+    known_bias: bool,
     limits: Array,
 ) -> tuple[int, int, Index]:
     """Take pair steps until the violation is at most ``tol`` or the steps are used up.
 
     ``multipliers`` and ``errors`` (n,) are updated in place, and so are the ``shifts`` (3, n) of
-    `refresh`; ``traits`` (4, n) are its signs, bounds, shapes and variances. ``bias_state`` is
-    (variance, y'a), with a variance of inf for the equality. ``limits`` is (tol, largest number of
-    steps, relative error of the rows). Returns (outcome, steps taken, point whose row is missing).
+    `refresh`; ``traits`` (4, n) are its signs, bounds, shapes and variances. ``limits`` is (tol,
+    largest number of steps, relative error of the rows). With a known bias there is an additional
+    point n. It implies a bias of 0, and has no variance and no bounds. Returns (outcome, steps
+    taken, point whose row is missing).
     """
     n, values = errors.size, rows[VALUES]
     signs, bounds, shapes, variances = traits[0], traits[1], traits[2], traits[3]
-    bias_variance = bias_state[0]
-    finite = np.isfinite(bias_variance)
     tol, most_steps, relative_error = limits[0], int(limits[1]), limits[2]
     pair_shapes, pair_distances, pair_senses = np.zeros(2), np.ones(2), np.zeros(2)
     moved, gains = np.zeros(2), np.empty(n, dtype=np.int32)
@@ -329,11 +328,11 @@ def take_steps(
     step = rise = fall = 0.0
     for taken in range(most_steps + 1):
         top, grower = move(errors, values, (slot, other_slot), (rise, fall), shifts)
-        if finite and bias_variance * bias_state[1] > top:
-            top, grower = bias_variance * bias_state[1], n
+        if known_bias and top < 0.0:
+            top, grower = 0.0, n
         if grower < 0:
             return CONVERGED, taken, -1
-        slot, rise, own = 0, 0.0, bias_variance
+        slot, rise, own = 0, 0.0, 0.0
         if grower < n:
             slot, rise, own = fetch(rows, grower, -1), 1.0, shifts[2, grower]
             if slot < 0:
@@ -341,16 +340,15 @@ def take_steps(
         violation, shrinker = find_decreasing(
             errors, values, shifts, (slot, top, own, rise), scales, gains
         )
-        if finite and grower < n:
-            gap = top - bias_variance * bias_state[1]
-            violation = max(violation, gap)
-            if gap > 0.0:
+        if known_bias and grower < n:
+            violation = max(violation, top)
+            if top > 0.0:
                 best = 0.0
                 if shrinker >= 0:
                     other = top - (errors[shrinker] + shifts[1, shrinker])
                     bend = own + shifts[2, shrinker] - 2.0 * values[slot, shrinker]
                     best = other * other / max(bend, flat)
-                if gap * gap / max(own + bias_variance, flat) > best:
+                if top * top / max(own, flat) > best:
                     shrinker = n
         if violation <= tol or shrinker < 0:
             return CONVERGED, taken, -1
@@ -363,18 +361,14 @@ def take_steps(
                 return MISSING, taken, shrinker
 
         bias_gap = top
-        bias_gap -= (
-            bias_variance * bias_state[1]
-            if shrinker == n
-            else (errors[shrinker] + shifts[1, shrinker])
-        )
+        if shrinker < n:
+            bias_gap -= errors[shrinker] + shifts[1, shrinker]
         curvature = 0.0
         step_limit = np.inf
         for end in range(2):
             point = grower if end == 0 else shrinker
             if point == n:
                 pair_shapes[end] = 0.0
-                curvature += bias_variance
                 continue
             curvature += variances[point]
             distance = bounds[point] - multipliers[point]
@@ -397,8 +391,7 @@ def take_steps(
             point = grower if end == 0 else shrinker
             signed_step = step if end == 0 else -step
             if point == n:
-                moved[end] = bias_state[1] - signed_step
-                n_moved += moved[end] != bias_state[1]
+                n_moved += 1
                 continue
             changed = multipliers[point] + signs[point] * signed_step
             if shapes[point] > 0.0 and changed >= bounds[point]:
@@ -411,9 +404,7 @@ def take_steps(
             return STUCK, taken, -1
         for end in range(2):
             point = grower if end == 0 else shrinker
-            if point == n:
-                bias_state[1] = moved[end]
-            else:
+            if point < n:
                 multipliers[point] = moved[end]
                 refresh_point(point, traits, multipliers, shifts)
     return RUNNING, most_steps, -1

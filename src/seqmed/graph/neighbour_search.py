@@ -1,30 +1,122 @@
-"""The compiled loops of the graph: search, insertion and deletion in lists, and products.
+"""Exact nearest neighbours among the kept rows, in strips of queries and blocks of rows.
 
-`Lists` and `ComparedRows` are passed as plain tuples: numba's cache names the classes of a
-signature, and raises an error if one of them was renamed or moved.
+Inner products give distances or lower bounds of them. Compiled loops find the few rows that may be
+neighbours, compute their exact distances, and insert them in sorted lists.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqmed.graph.neighbours import Single, Slots
-from seqmed.numeric.arrays import Indices, Mask
-from seqmed.numeric.compiled import compiled
+from seqmed.graph.metrics import Metric, Stored
+from seqmed.numeric.arrays import Indices, Mask, Single, Slots
+from seqmed.numeric.execution import compiled
 
-# The arrays of `seqmed.graph.kept_rows.Lists`, and of `ComparedRows`.
-Lists = tuple[Any, ...]
-ComparedRows = tuple[Any, ...]
+if TYPE_CHECKING:
+    from seqmed.graph.kept_rows import Lists
 
-# Number of comparisons that are tested at once, as one 64-bit integer.
-WORD = 8
-# Residuals that are never too large: far from labels, values may underflow.
-SMALLEST_RESIDUAL = np.float32(1e-30)
+# To find k rows, the rows are divided into at least `GROUPS` * k groups. The nearest row of each
+# group is found by inner products. The nearest k + `GUESSES` of these rows are compared exactly,
+# and their distances bound the search.
+GROUPS, GUESSES = 4, 3
 # Number of groups that are updated at once by vector instructions.
 LANES = 64
+# Number of comparisons that are tested at once, as one 64-bit integer.
+WORD = 8
+
+# Arguments of compiled loops are plain tuples of arrays: numba's cache names the classes of a
+# signature, and raises an error if one of them was renamed or moved.
+ListArrays = tuple[Any, ...]
+"""The arrays of `seqmed.graph.kept_rows.Lists`."""
+SideArrays = tuple[Single, Single, Slots]
+"""Rows prepared for a comparison with other rows.
+
+They are rows (m, p) for exact distances, or (m, 0) if inner products already give exact distances;
+squared norms (m,) minus a bound on rounding errors; and the slots (m,) of the rows, -1 for a row
+that is not kept.
+"""
+
+
+class Scan:
+    """A search through all blocks, strip by strip, in memory that is reused."""
+
+    def __init__(self, metric: Metric, blocks: tuple[Stored, ...]) -> None:
+        self.metric, self.blocks = metric, blocks
+        dense = all(isinstance(block.rows, np.ndarray) for block in blocks)
+        self.unit = metric.unit_norms
+        # a product of dense rows of unit length is rounded differently among other rows
+        self.refines = metric.refines or (self.unit and dense)
+        ends = np.cumsum([0, *(block.size for block in blocks)], dtype=np.int32)
+        self.size = int(ends[-1])
+        self.sides = [
+            self.side(block, np.arange(first, last, dtype=np.int32))
+            for block, first, last in zip(blocks, ends[:-1], ends[1:], strict=True)
+        ]
+        self.memory = np.empty(0, dtype=np.float32)
+
+    def side(self, stored: Stored, slots: Slots) -> SideArrays:
+        """Return rows prepared for comparisons."""
+        if not self.refines:
+            return np.zeros((stored.size, 0), dtype=np.float32), stored.norms, slots
+        slack = self.metric.slack(stored.rows.shape[1])
+        return stored.rows, np.float32(1.0 - slack) * stored.norms, slots
+
+    def nearest(
+        self, queries: Stored, own: Slots, found: Lists, receiving: Lists | None = None
+    ) -> None:
+        """Write the nearest rows of the queries, and insert the queries in ``receiving``.
+
+        Parameters
+        ----------
+        queries : the rows of a strip.
+        own : (m,) slot to be left out for each query; -1 for none.
+        found : m empty lists; changed in place.
+        receiving : lists of all kept rows, changed in place; None if the queries are not kept rows.
+        """
+        strip, length = self.side(queries, own), found.slots.shape[1]
+        shape = queries.size, -(-GROUPS * length // LANES) * LANES
+        values = np.full(shape, np.inf, dtype=np.float32)
+        slots = np.full(shape, -1, dtype=np.int32)
+        if self.memory.size < queries.size * self.size:
+            self.memory = np.empty(queries.size * self.size, dtype=np.float32)
+        compared, start = [], 0
+        for stored, block in zip(self.blocks, self.sides, strict=True):
+            stop = start + queries.size * stored.size
+            products = self.memory[start:stop].reshape(queries.size, stored.size)
+            self.metric.products(queries, stored, products)
+            nearest_of_groups(products, block, values, slots)
+            compared.append((products, block))
+            start = stop
+        radii = np.nextafter(self.radii(values, slots, strip, length), np.float32(np.inf))
+        np.minimum(radii, found.horizons, out=found.horizons)
+        for products, block in compared:
+            insert_rows(products, strip, block, tuple(found), self.unit)
+            if receiving is not None:
+                part = receiving.take(slice(block[2][0], block[2][-1] + 1))
+                insert_queries(products, strip, block, tuple(part), self.unit)
+
+    def radii(self, values: Single, slots: Slots, strip: SideArrays, length: int) -> Single:
+        """Return squared distances (m,) within which there are at least ``length`` rows.
+
+        Parameters
+        ----------
+        values, slots : (m, g) as written by `nearest_of_groups`.
+        strip : the queries.
+        length : number of rows.
+        """
+        _, norms, own = strip
+        itself = slots == own[:, None]
+        values[itself], slots[itself] = np.inf, -1
+        chosen = np.argpartition(values, length + GUESSES, axis=1)[:, : length + GUESSES]
+        guesses = np.take_along_axis(slots, chosen, axis=1)
+        distances = norms[:, None] + np.take_along_axis(values, chosen, axis=1)
+        if self.refines:
+            for block in self.sides:
+                measure(guesses, strip, block, distances, self.unit)
+        return np.maximum(np.partition(distances, length - 1, axis=1)[:, length - 1], 0.0)
 
 
 @compiled(nogil=True, fastmath={"reassoc", "contract"})
@@ -114,8 +206,8 @@ def find_below(
 @compiled(nogil=True)
 def found_distances(
     products: Single,
-    queries: ComparedRows,
-    block: ComparedRows,
+    queries: SideArrays,
+    block: SideArrays,
     found: NDArray[np.uint32],
     ends: Indices,
     unit: bool,
@@ -145,7 +237,7 @@ def found_distances(
 
 
 @compiled(nogil=True)
-def nearest_of_groups(products: Single, block: ComparedRows, values: Single, slots: Slots) -> None:
+def nearest_of_groups(products: Single, block: SideArrays, values: Single, slots: Slots) -> None:
     """Update the row with the smallest ``norm - 2 product`` in each of g groups, for every query.
 
     Row i of a block is in group ``i % g``, so that groups are compared by vector instructions.
@@ -178,7 +270,7 @@ def nearest_of_groups(products: Single, block: ComparedRows, values: Single, slo
 
 @compiled(nogil=True)
 def insert_rows(
-    products: Single, queries: ComparedRows, block: ComparedRows, lists: Lists, unit: bool
+    products: Single, queries: SideArrays, block: SideArrays, lists: ListArrays, unit: bool
 ) -> None:
     """Insert the rows of a block in the lists of queries, except for a query itself.
 
@@ -209,7 +301,7 @@ def insert_rows(
 
 @compiled(nogil=True)
 def insert_queries(
-    products: Single, queries: ComparedRows, block: ComparedRows, lists: Lists, unit: bool
+    products: Single, queries: SideArrays, block: SideArrays, lists: ListArrays, unit: bool
 ) -> None:
     """Insert queries in the lists of the rows of a block; the reverse of `insert_rows`.
 
@@ -234,7 +326,7 @@ def insert_queries(
 
 @compiled(nogil=True)
 def measure(
-    guesses: Slots, queries: ComparedRows, block: ComparedRows, distances: Single, unit: bool
+    guesses: Slots, queries: SideArrays, block: SideArrays, distances: Single, unit: bool
 ) -> None:
     """Write squared distances (m, g) between queries and the guessed rows of a block.
 
@@ -254,7 +346,7 @@ def measure(
 
 
 @compiled(nogil=True)
-def drop(lists: Lists, gone: Mask) -> None:
+def drop(lists: ListArrays, gone: Mask) -> None:
     """Delete the entries of slots in the mask ``gone`` (n,) from all lists."""
     slots, distances, _, sizes = lists
     for row in range(sizes.size):
@@ -269,96 +361,3 @@ def drop(lists: Lists, gone: Mask) -> None:
             slots[row, entry] = -1
             distances[row, entry] = np.inf
         sizes[row] = kept
-
-
-@compiled(nogil=True, fastmath={"contract"})
-def multiply(slots: Slots, weights: Single, values: Single, out: Single) -> None:
-    """Add ``(A + A') values`` to ``out``, both (n, K), for a matrix A given by lists.
-
-    ``weights`` (n, k) is 0 where a list has fewer than k entries. Indices are unsigned, so that the
-    loops over columns are vectorised. A multiple of 8 columns is fastest.
-    """
-    columns = np.uint64(values.shape[1])
-    for row in range(np.uint64(weights.shape[0])):
-        for entry in range(np.uint64(weights.shape[1])):
-            weight = weights[row, entry]
-            if weight != 0:
-                other = np.uint64(slots[row, entry])
-                for column in range(columns):
-                    out[row, column] += weight * values[other, column]
-                for column in range(columns):
-                    out[other, column] += weight * values[row, column]
-
-
-@compiled(nogil=True, fastmath={"contract"})
-def take_step(
-    values: Single, residual: Single, direction: Single, image: Single, step: Single
-) -> Single:
-    """Take a step (K,) of conjugate gradients in place; return the squared residual norms (K,).
-
-    ``image`` is the product of the matrix and ``direction``; all are (n, K). This function and
-    `update_direction` are two to three times as fast as numpy.
-    """
-    columns = np.uint64(values.shape[1])
-    squares = np.zeros(columns, dtype=np.float32)
-    for row in range(np.uint64(values.shape[0])):
-        for column in range(columns):
-            values[row, column] += step[column] * direction[row, column]
-        for column in range(columns):
-            residual[row, column] -= step[column] * image[row, column]
-        for column in range(columns):
-            squares[column] += residual[row, column] * residual[row, column]
-    return squares
-
-
-@compiled(nogil=True)
-def connected_rows(slots: Slots, weights: Single, rows: Mask) -> Mask:
-    """Return a mask (n,) of the rows that have a path to one of ``rows``, a mask (n,).
-
-    Components are trees of parents, each with its first row as the root.
-    """
-    n = rows.size
-    parents = np.arange(n)
-    for row in range(n):
-        for entry in range(slots.shape[1]):
-            if weights[row, entry] != 0:
-                one, other = row, int(slots[row, entry])
-                while parents[one] != one:
-                    parents[one] = parents[parents[one]]
-                    one = parents[one]
-                while parents[other] != other:
-                    parents[other] = parents[parents[other]]
-                    other = parents[other]
-                parents[max(one, other)] = min(one, other)
-    found = np.zeros(n, dtype=np.bool_)
-    for row in range(n):  # parents come before their children
-        parents[row] = parents[parents[row]]
-        found[parents[row]] |= rows[row]
-    return found[parents]
-
-
-@compiled(nogil=True, fastmath={"contract"})
-def unsolved_row(values: Single, residual: Single, share: np.float32, first: int) -> int:
-    """Return a row whose residual is larger than a share of its values, -1 if there is none.
-
-    ``values`` and ``residual`` are (n, K). The comparison begins with row ``first``: a row found at
-    one step of the solver is mostly found again at the next.
-    """
-    n, columns = values.shape[0], np.uint64(values.shape[1])
-    for place in range(n):
-        row = np.uint64((place + first) % n)
-        total = largest = np.float32(0.0)
-        for column in range(columns):
-            total += abs(values[row, column])
-            largest = max(largest, abs(residual[row, column]))
-        if largest > share * total + SMALLEST_RESIDUAL:
-            return int(row)
-    return -1
-
-
-@compiled(nogil=True, fastmath={"contract"})
-def update_direction(direction: Single, residual: Single, ratio: Single) -> None:
-    """Replace a direction (n, K) by the residual plus ``ratio`` (K,) times itself."""
-    for row in range(np.uint64(direction.shape[0])):
-        for column in range(np.uint64(direction.shape[1])):
-            direction[row, column] = residual[row, column] + ratio[column] * direction[row, column]

@@ -1,4 +1,4 @@
-"""The mixture of margin and graph: evidence, guard, temperature, class priors, mini-batches."""
+"""The record: scales of scores, evidence, weights, temperature and class priors."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import softmax
 
-from seqmed import SeqGraphMED, SeqMED
-from seqmed.graph.kept_rows import KeptRows
+from seqmed import SeqMED
 from seqmed.mixture import record as mixture_record
-from seqmed.mixture import weighting
-from seqmed.mixture.learning import mini_batches
-from seqmed.mixture.record import Scores, ScoreScales, SummedSizes
-from seqmed.mixture.weighting import Choice
+from seqmed.mixture.mixture_state import (
+    PRIOR_EXPONENTS,
+    Choice,
+    ScoreRecord,
+    ScoreScales,
+    class_factors,
+    empty_record,
+    mix,
+)
+from seqmed.mixture.record import choose, mean_weight
 from tests.reference import naive_graph
 
 
 def pair_scores(margin, graph):
     """The scores of two experts."""
-    return Scores(margin, graph, np.zeros((len(margin), 0, margin.shape[1])))
+    return np.stack([margin, graph], axis=1)
 
 
 def pair_scales(counts):
@@ -28,8 +32,8 @@ def pair_scales(counts):
     return ScoreScales(np.asarray(counts, dtype=float), np.ones(3), 1.0, np.zeros(0))
 
 
-# The experts of `pair_scores` sum nothing.
-NO_SIZES = SummedSizes(0.0, np.zeros(0))
+# The margin expert of `pair_scores` sums nothing; the graph has shares of 1.
+NO_SIZES = np.array([0.0, 1.0])
 # Nats by which a cost at a temperature within 1e-3 octaves of the best may be above the lowest.
 COST_PRECISION = 2e-3
 # Octaves that the temperature may differ by: the cost is flat around its minimum.
@@ -71,7 +75,7 @@ def random_pairs(
 def record_of(pairs, n_classes):
     """The same record as the package keeps it, one row at a time."""
     places = np.arange(0)
-    record = mixture_record.empty_record(0).with_classes(places, n_classes)
+    record = empty_record(0).with_classes(places, n_classes)
     for pair in pairs:
         scales = mixture_record.measured_score_scales(
             pair_scores(*pair.probes), pair.counts, True, NO_SIZES
@@ -104,18 +108,18 @@ def test_evidence_and_choice_equal_the_naive_ones(name):
         pairs = random_pairs(rng, n_rows, n_classes, **options)
         record, table = record_of(pairs, n_classes), naive_graph.evidence_table(pairs)
         assert record.size == n_rows
-        factors = mixture_record.class_factors(record.counts, by_counts=True)
+        factors = class_factors(record.counts, by_counts=True)
         graph = record.graph / record.graph_scales[:, None]
         for place, delta in enumerate(naive_graph.EXPONENTS):
             margin = record.margin * factors[place] / record.margin_scales[:, place, None]
-            scores = weighting.mixed(margin, graph, weighting.WEIGHTS)
-            costs, _ = weighting.best_temperatures(scores, record.counts > 0, record)
+            scores = mixture_record.mixed(margin, graph, mixture_record.WEIGHTS)
+            costs, _ = mixture_record.best_temperatures(scores, record)
             expected = [table[w, delta][0] for w in naive_graph.WEIGHTS]
             np.testing.assert_allclose(costs, expected, atol=COST_PRECISION)
-        found = weighting.choose(record, by_counts=True, weight=None, class_prior=True)
+        found = choose(record, by_counts=True, weight=None, class_prior=True)
         weight, temperature, delta = naive_graph.choose(table)
         assert found.weight == pytest.approx(weight, abs=WEIGHT_PRECISION)
-        assert mixture_record.PRIOR_EXPONENTS[found.exponent] == delta
+        assert PRIOR_EXPONENTS[found.exponent] == delta
         assert abs(np.log2(found.temperature / temperature)) < OCTAVE_PRECISION
 
 
@@ -126,7 +130,7 @@ def test_the_cases_cover_all_kinds_of_choices():
         pairs = random_pairs(
             np.random.default_rng((0, n_rows, n_classes)), n_rows, n_classes, **options
         )
-        chosen.append(weighting.choose(record_of(pairs, n_classes), True, None, True))
+        chosen.append(choose(record_of(pairs, n_classes), True, None, True))
     assert {choice.weight for choice in chosen} >= {0.0}
     assert max(choice.weight for choice in chosen) > 0.5
     assert {choice.exponent > 0 for choice in chosen} == {True, False}
@@ -149,11 +153,10 @@ def test_the_temperature_is_the_global_minimum(seed, size, signal, rows, n_class
     codes = rng.integers(n_classes, size=rows)
     scores = size * signal * np.eye(n_classes)[codes]
     scores += size * rng.normal(size=scores.shape)
-    known = np.ones(scores.shape, dtype=bool)
     scales = pair_scales(np.ones(n_classes))
-    record = mixture_record.empty_record(0).with_classes(np.arange(0), n_classes)
+    record = empty_record(0).with_classes(np.arange(0), n_classes)
     record = record.add(pair_scores(scores, scores), scales, codes, np.ones(rows))
-    cost, octave = weighting.best_temperatures(scores[None], known, record)
+    cost, octave = mixture_record.best_temperatures(scores[None], record)
 
     def naive_cost(octaves):
         logs = 2.0 ** octaves[:, None, None] * scores[None]
@@ -171,25 +174,25 @@ def test_a_short_record_keeps_the_weight_near_the_prior_and_a_long_one_does_not(
     """The graph is better: its weight grows with the record, from the mean of the prior."""
     prior = np.exp(-2.0 * np.arange(11) / 10)
     mean = float(prior @ np.arange(11) / 10 / prior.sum())
-    assert pytest.approx(mean) == weighting.FIRST_WEIGHT
+    assert pytest.approx(mean) == mixture_record.FIRST_WEIGHT
     weights = []
     for n_rows in (2, 15, 60, 200):
         pairs = random_pairs(np.random.default_rng(3), n_rows, 3, noise=(3.0, 0.3))
-        weights.append(weighting.choose(record_of(pairs, 3), True, None, False).weight)
+        weights.append(choose(record_of(pairs, 3), True, None, False).weight)
     assert mean < weights[0] < weights[1] < weights[2] < weights[3]
     assert weights[3] > 0.8
 
 
 def test_an_empty_record_gives_the_first_choice():
-    empty = mixture_record.empty_record(0)
-    assert weighting.choose(empty, True, None, True) == Choice(weighting.FIRST_WEIGHT, 1.0, 0, ())
-    assert weighting.choose(empty, True, 0.65, True) == Choice(0.65, 1.0, 0, ())
+    empty, first = empty_record(0), mixture_record.FIRST_WEIGHT
+    assert choose(empty, True, None, True) == Choice(first, 1.0, 0, ())
+    assert choose(empty, True, 0.65, True) == Choice(0.65, 1.0, 0, ())
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
 def test_a_fixed_weight_is_kept_and_its_temperature_fitted(weight):
     pairs = random_pairs(np.random.default_rng(5), 40, 3)
-    chosen = weighting.choose(record_of(pairs, 3), True, weight, False)
+    chosen = choose(record_of(pairs, 3), True, weight, False)
     assert chosen.weight == weight
     expected = naive_graph.evidence(pairs, weight)[1]
     assert abs(np.log2(chosen.temperature / expected)) < OCTAVE_PRECISION
@@ -199,24 +202,18 @@ def test_class_priors_are_used_only_if_allowed():
     n_rows, n_classes, options = CASES["rare classes"]
     pairs = random_pairs(np.random.default_rng(1), n_rows, n_classes, **options)
     record = record_of(pairs, n_classes)
-    assert weighting.choose(record, True, None, True).exponent > 0
-    assert weighting.choose(record, True, None, False).exponent == 0
-    assert weighting.choose(record, False, None, True).exponent == 0
+    assert choose(record, True, None, True).exponent > 0
+    assert choose(record, True, None, False).exponent == 0
+    assert choose(record, False, None, True).exponent == 0
 
 
-def test_rows_scored_with_one_class_known_are_not_recorded():
-    record = mixture_record.empty_record(0).with_classes(np.arange(0), 2)
-    scores = pair_scores(np.ones((3, 2)), np.ones((3, 2)))
-    one = pair_scales([4.0, 0.0])
-    assert record.add(scores, one, np.array([0, 0, 1]), np.ones(3)).size == 0
-    two = pair_scales([4.0, 1.0, 0.0])
-    record = record.with_classes(np.arange(2), 3)
-    scores = pair_scores(np.ones((3, 3)), np.ones((3, 3)))
-    assert record.add(scores, two, np.array([0, 2, 1]), np.ones(3)).codes.tolist() == [0, 1]
+def test_rows_of_classes_without_a_label_or_a_rival_are_not_compared():
+    assert not pair_scales([4.0, 0.0]).compared.any()
+    assert pair_scales([4.0, 1.0, 0.0]).compared.tolist() == [True, True, False]
 
 
 def test_the_record_holds_the_last_three_hundred_rows():
-    record = mixture_record.empty_record(0).with_classes(np.arange(0), 2)
+    record = empty_record(0).with_classes(np.arange(0), 2)
     scales = pair_scales(np.ones(2))
     for value in range(0, 700, 7):
         scores = np.tile(np.arange(value, value + 7.0)[:, None], (1, 2))
@@ -234,10 +231,10 @@ def test_the_record_forgets_by_weight():
     np.testing.assert_allclose(record.forget(0.5).weights, 0.5)
     for pair in pairs:
         pair.weight *= 0.01
-    chosen = weighting.choose(record.forget(0.01), True, None, True)
+    chosen = choose(record.forget(0.01), True, None, True)
     weight, temperature, delta = naive_graph.choose(naive_graph.evidence_table(pairs))
     assert chosen.weight == pytest.approx(weight, abs=WEIGHT_PRECISION)
-    assert mixture_record.PRIOR_EXPONENTS[chosen.exponent] == delta
+    assert PRIOR_EXPONENTS[chosen.exponent] == delta
     assert abs(np.log2(chosen.temperature / temperature)) < OCTAVE_PRECISION
 
 
@@ -249,7 +246,7 @@ def test_columns_of_the_record_move_with_their_classes():
     np.testing.assert_array_equal(moved.margin[:, 1:], record.margin)
     np.testing.assert_array_equal(moved.codes, record.codes + 1)
     assert not (moved.counts > 0)[:, 0].any()
-    before, after = (weighting.choose(each, True, None, True) for each in (record, moved))
+    before, after = (choose(each, True, None, True) for each in (record, moved))
     np.testing.assert_allclose(after[:3], before[:3], rtol=1e-6)
     fewer = record.with_classes(np.array([0, -1, 1]), 2)
     kept = np.flatnonzero(record.codes != 1)
@@ -261,7 +258,7 @@ def test_columns_of_the_record_move_with_their_classes():
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=6))
 def test_class_factors_are_roots_of_counts_and_powers_of_priors(counts):
     counts = np.array(counts, dtype=float)
-    factors = mixture_record.class_factors(counts, by_counts=True)
+    factors = class_factors(counts, by_counts=True)
     assert np.isfinite(factors).all()
     known = counts > 0
     assert not factors[:, ~known].any()
@@ -273,7 +270,7 @@ def test_class_factors_are_roots_of_counts_and_powers_of_priors(counts):
 
 
 def test_class_factors_of_a_class_of_weight_zero_are_finite():
-    factors = mixture_record.class_factors(np.array([500.0, 5e-324, 3.0]), by_counts=True)
+    factors = class_factors(np.array([500.0, 5e-324, 3.0]), by_counts=True)
     assert np.isfinite(factors).all()
 
 
@@ -285,10 +282,10 @@ def test_mixed_scores_are_those_of_the_formula():
     known = counts > 0
     for weight in (0.0, 0.35, 1.0):
         for place, delta in enumerate(naive_graph.EXPONENTS):
-            found = weighting.mix(scores, scales, Choice(weight, 3.0, place, ()), by_counts=True)
-            margin = naive_graph.margin_scores(scores.margin, counts, delta)
-            margin /= naive_graph.sigma(naive_graph.margin_scores(probes.margin, counts, delta))
-            graph = scores.graph[:, known] / naive_graph.sigma(probes.graph[:, known])
+            found = mix(scores, scales, Choice(weight, 3.0, place, ()), by_counts=True)
+            margin = naive_graph.margin_scores(scores[:, 0], counts, delta)
+            margin /= naive_graph.sigma(naive_graph.margin_scores(probes[:, 0], counts, delta))
+            graph = scores[:, 1, known] / naive_graph.sigma(probes[:, 1, known])
             expected = 3.0 * ((1 - weight) * margin + weight * graph)
             np.testing.assert_allclose(found[:, known], expected, rtol=1e-12, atol=1e-12)
             assert not found[:, ~known].any()
@@ -336,87 +333,72 @@ def test_the_sizes_of_summed_terms_are_bounds(kernel, bias):
         assert (sizes <= 100 * terms.max(axis=1)).all()
 
 
-@settings(max_examples=200)
-@given(st.lists(st.booleans(), min_size=1, max_size=80), st.integers(0, 200))
-def test_mini_batches_equal_the_naive_ones(labeled, n_labels):
-    cuts = mini_batches(np.array(labeled), float(n_labels))
-    found = [list(range(cut.start, cut.stop)) for cut in cuts]
-    assert found == naive_graph.mini_batches(labeled, n_labels)
+# -- the weight of the graph -----------------------------------------------------------------------
 
 
-def test_mini_batches_by_hand():
-    """Four labels, then four (a quarter of 4 and 8 is less), then a quarter of 8, 12, 16..."""
-    cuts = mini_batches(np.ones(30, dtype=bool), 0.0)
-    assert [cut.stop - cut.start for cut in cuts] == [4, 4, 4, 4, 4, 5, 5]
-    assert mini_batches(np.zeros(5, dtype=bool), 0.0) == [slice(0, 5)]
-    late = np.array([False, True, True, True, True, False, False, True, False])
-    assert mini_batches(late, 0.0) == [slice(0, 5), slice(5, 9)]
-    assert mini_batches(late, 40.0) == [slice(0, 9)]
+def simple_record(margin_right: int, graph_right: int, n: int) -> ScoreRecord:
+    """Return n rows of two classes, of which each expert scores the first few well."""
+    codes = np.arange(n) % 2
+    truth = np.where(np.eye(2)[codes] > 0, 1.0, -1.0)
 
+    def scores(right):
+        return np.where(np.arange(n)[:, None] < right, truth, -truth)
 
-# -- within the classifier ------------------------------------------------------------------------
-
-
-def stream(n=240, share=0.3, seed=0):
-    rng = np.random.default_rng(seed)
-    codes = rng.integers(3, size=n)
-    points = rng.normal(size=(n, 4)) + 2.0 * np.eye(3, 4)[codes]
-    return points, codes, np.where(rng.random(n) < share, codes, -1)
-
-
-def test_a_graph_of_weight_zero_is_not_searched(monkeypatch):
-    X, _, labels = stream()
-    calls = []
-    search = KeptRows.search
-
-    def counted(self, *arguments, **keywords):
-        calls.append(1)
-        return search(self, *arguments, **keywords)
-
-    for weight, expected in ((0.0, 0), (0.4, 1), (1.0, 1)):
-        model = SeqGraphMED(mixture=weight, random_state=0).partial_fit(X, labels)
-        monkeypatch.setattr(KeptRows, "search", counted)
-        calls.clear()
-        model.predict(X)
-        assert len(calls) == expected
-        monkeypatch.undo()
-
-
-def test_a_margin_of_weight_zero_is_not_evaluated(monkeypatch):
-    X, y, labels = stream()
-    model = SeqGraphMED(mixture=1.0, random_state=0).partial_fit(X, labels)
-
-    def forbidden(*arguments, **keywords):
-        raise AssertionError("the margin was asked")
-
-    monkeypatch.setattr("seqmed.margin.margin_state.machine_scores", forbidden)
-    assert (model.predict(X) == y).mean() > 0.8
-    with pytest.raises(AssertionError, match="the margin was asked"):
-        SeqGraphMED(mixture=0.5, random_state=0).partial_fit(X, labels)
-
-
-def test_probabilities_are_the_softmax_of_the_mixed_scores():
-    X, _, labels = stream()
-    model = SeqGraphMED(random_state=0).partial_fit(X, labels)
-    np.testing.assert_allclose(
-        model.predict_proba(X), softmax(model.decision_function(X), axis=1), atol=1e-12
+    return ScoreRecord(
+        margin=scores(margin_right),
+        graph=scores(graph_right),
+        refitted=np.zeros((n, 0, 2)),
+        counts=np.full((n, 2), 5.0),
+        margin_scales=np.ones((n, PRIOR_EXPONENTS.size)),
+        graph_scales=np.ones(n),
+        refitted_scales=np.zeros((n, 0)),
+        codes=codes,
+        weights=np.ones(n),
     )
-    info = model.update_info_
-    assert info.n_recorded > 40
-    assert info.weight == model.graph_weight_
-    choice = weighting.choose(model._state.record, True, None, True)
-    assert choice == model._state.choice
 
 
-def test_uniform_class_prior_ignores_class_priors():
-    """A rare class within another: to favour the other raises accuracy."""
-    rng = np.random.default_rng(0)
-    y = (rng.random(900) < 0.05).astype(int)
-    X = rng.normal(size=(900, 2)) + 1.5 * y[:, None]
-    favoured = SeqGraphMED(random_state=0).fit(X, y)
-    uniform = SeqGraphMED(class_prior="uniform", random_state=0).fit(X, y)
-    balanced = SeqGraphMED(class_weight="balanced", random_state=0).fit(X, y)
-    assert favoured._state.choice.exponent > 0
-    assert uniform._state.choice.exponent == balanced._state.choice.exponent == 0
-    assert favoured.score(X, y) > uniform.score(X, y)
-    assert (uniform.predict(X) == 1).sum() > (favoured.predict(X) == 1).sum()
+def weight_of(record: ScoreRecord) -> float:
+    return choose(record, by_counts=True, weight=None, class_prior=True).weight
+
+
+def test_equal_costs_leave_the_prior():
+    costs = np.full(mixture_record.WEIGHTS.size, 7.0)
+    assert mean_weight(costs) == pytest.approx(mixture_record.FIRST_WEIGHT)
+
+
+@pytest.mark.parametrize(("best", "expected"), [(0, 0.0), (-1, 1.0)])
+def test_a_decisive_record_overrules_the_prior(best, expected):
+    costs = np.full(mixture_record.WEIGHTS.size, 1e4)
+    costs[best] = 0.0
+    assert mean_weight(costs) == expected
+
+
+def test_weight_follows_the_better_expert_and_the_length_of_the_record():
+    first = weight_of(empty_record(0))
+    for n in (4, 40, 200):
+        assert (
+            weight_of(simple_record(n // 2, n, n)) > first > weight_of(simple_record(n, n // 2, n))
+        )
+    assert weight_of(simple_record(100, 200, 200)) > weight_of(simple_record(2, 4, 4))
+
+
+def test_a_small_weight_is_zero():
+    costs = 100.0 * mixture_record.WEIGHTS
+    assert mean_weight(costs) == 0.0
+
+
+def test_temperature_is_that_of_the_chosen_weight():
+    record = simple_record(30, 36, 40)
+    chosen = choose(record, by_counts=True, weight=None, class_prior=True)
+    fixed = choose(record, by_counts=True, weight=chosen.weight, class_prior=True)
+    assert fixed.weight == chosen.weight
+    assert np.log2(chosen.temperature) == pytest.approx(np.log2(fixed.temperature), abs=0.1)
+
+
+def test_scores_beyond_the_range_of_doubles_are_no_evidence():
+    """Their cost is infinite, and the graph gets no weight."""
+    from seqmed.mixture import evidence
+
+    cost, _, _ = evidence.cost(np.full((1, 2), np.nan), np.ones(1), 0.0)
+    assert cost == np.inf
+    assert mean_weight(np.full(mixture_record.WEIGHTS.size, cost)) == 0.0

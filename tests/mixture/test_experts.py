@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,9 +9,10 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from seqmed import SeqGraphMED
-from seqmed.mixture import experts, weighting
-from seqmed.mixture import record as mixture_record
+from seqmed.mixture import experts
 from seqmed.mixture.experts import WINDOW, RecentRows, no_linear_expert
+from seqmed.mixture.mixture_state import ScoreRecord
+from seqmed.mixture.record import choose
 from tests.reference import naive_graph
 
 
@@ -102,16 +101,22 @@ def test_a_class_without_recent_labels_has_the_smallest_score():
 
 
 def test_it_is_fitted_again_if_enough_labels_are_new():
-    recent, ones = labeled_rows(200), np.ones(3)
-    expert = experts.fitted(no_linear_expert(), recent, ones, balanced=False)
-    last = RecentRows(recent.points[-WINDOW:], recent.codes[-WINDOW:], recent.weights[-WINDOW:])
-    expected = no_linear_expert().fit(last, 3)
-    np.testing.assert_array_equal(expert.coef, expected.coef)
+    recent = labeled_rows(200)
+    rows = experts.training_rows(recent, np.array([1.0, 2.0, 3.0]), balanced=False)
+    np.testing.assert_array_equal(rows.points, recent.points[-WINDOW:])
+    expected = (recent.weights * (1 + recent.codes))[-WINDOW:]
+    np.testing.assert_array_equal(rows.weights, expected)
     for used, n_needed in ((True, 15), (False, 45)):
-        waiting = experts.learned(expert, recent, n_needed - 1, ones, used=used, balanced=False)
-        assert waiting.n_new == n_needed - 1
-        assert waiting.coef is expert.coef
-        assert experts.learned(waiting, recent, 1, ones, used=used, balanced=False).n_new == 0
+        assert not experts.is_due(n_needed - 1, rows.size, used=used)
+        assert experts.is_due(n_needed, rows.size, used=used)
+    X, y = recent.points, recent.codes
+    model = SeqGraphMED(forgetting=1.0, random_state=0).partial_fit(X, y)
+    (before,) = model._state.refitted
+    (waiting,) = model.partial_fit(X[:1], y[:1])._state.refitted
+    assert waiting.n_new == before.n_new + 1
+    np.testing.assert_array_equal(waiting.coef, before.coef)
+    (fitted,) = model.partial_fit(X[:45], y[:45])._state.refitted
+    assert fitted.n_new == 0
 
 
 def test_balanced_classes_have_equal_weights():
@@ -120,7 +125,8 @@ def test_balanced_classes_have_equal_weights():
     recent = RecentRows(recent.points[rare], recent.codes[rare], np.ones(rare.size))
     ones = np.ones(2)
     plain, balanced = (
-        experts.fitted(no_linear_expert(), recent, ones, balanced=each) for each in (False, True)
+        no_linear_expert().fit(experts.training_rows(recent, ones, balanced=each), 2)
+        for each in (False, True)
     )
     found = [(each.scores(recent.points).argmax(axis=1) == 1).sum() for each in (plain, balanced)]
     assert found[1] > found[0]
@@ -134,7 +140,7 @@ def record_with_linear(noise, n=80, seed=0):
     rng = np.random.default_rng(seed)
     codes = rng.integers(3, size=n)
     scores = [np.eye(3)[codes] + size * rng.normal(size=(n, 3)) for size in noise]
-    return mixture_record.ScoreRecord(
+    return ScoreRecord(
         margin=scores[0],
         graph=scores[1],
         refitted=scores[2][:, None, :],
@@ -149,15 +155,15 @@ def record_with_linear(noise, n=80, seed=0):
 
 def without_linear(record):
     nothing = np.zeros((record.size, 0, 3))
-    return replace(record, refitted=nothing, refitted_scales=np.zeros((record.size, 0)))
+    return record._replace(refitted=nothing, refitted_scales=np.zeros((record.size, 0)))
 
 
 def test_the_weight_of_the_linear_expert_is_a_posterior_mean():
     record = record_with_linear((2.0, 2.0, 0.5))
-    choice = weighting.choose(record, False, None, False)
-    pair = weighting.choose(without_linear(record), False, None, False)
+    choice = choose(record, False, None, False)
+    pair = choose(without_linear(record), False, None, False)
     assert choice.refitted[0] > 0.5
-    assert choice.margin + choice.weight + choice.refitted[0] == pytest.approx(1.0)
+    assert sum(choice.weights) == pytest.approx(1.0)
     first = (1.0 - pair.weight) * record.margin + pair.weight * record.graph
     costs = []
     for weight in naive_graph.WEIGHTS:
@@ -175,8 +181,8 @@ def test_the_weight_of_the_linear_expert_is_a_posterior_mean():
 
 def test_a_linear_expert_that_gains_nothing_changes_nothing():
     record = record_with_linear((0.5, 0.5, 5.0))
-    choice = weighting.choose(record, False, None, False)
-    alone = weighting.choose(without_linear(record), False, None, False)
+    choice = choose(record, False, None, False)
+    alone = choose(without_linear(record), False, None, False)
     assert choice.refitted == (0.0,)
     assert choice[:3] == alone[:3]
 

@@ -1,4 +1,4 @@
-"""Threads: how many an update or a prediction uses, and work that is divided among them.
+"""How functions run: in one thread or several, compiled, and on behalf of which line of code.
 
 numpy and scipy each have a BLAS with a thread pool, and the neighbour search has an OpenMP pool.
 For the small matrices of one batch, synchronising the pools takes longer than computing, so small
@@ -8,6 +8,7 @@ computed by one Python thread. A thread that gets no core then does not delay th
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import copy_context
@@ -151,3 +152,58 @@ def threads_of_blas() -> int:
     """Return how many threads BLAS is set to use; 1 if unknown."""
     pools = _controller().lib_controllers
     return min((pool.num_threads for pool in pools if pool.user_api == "blas"), default=1)
+
+
+# -- compiled functions ----------------------------------------------------------------------------
+
+
+def compiled(**options: Any) -> Callable[[Any], Any]:
+    """Return a decorator that compiles a function at its first call, and caches the result.
+
+    Numba caches in the folder of the source, in the home folder of the user, or in
+    ``NUMBA_CACHE_DIR``. If none of them can be written, or if reading or writing fails later, the
+    function is compiled in every process.
+
+    Parameters
+    ----------
+    **options : further options of `numba.njit`.
+    """
+    from numba import njit  # takes a second; needed by the first update
+
+    def decorate(function: Any) -> Any:
+        try:
+            made = njit(cache=True, **options)(function)
+        except RuntimeError:  # numba found no folder that can be written
+            return njit(**options)(function)
+        stored = getattr(made, "_cache", None)  # none if compilation is switched off
+        if stored is not None:
+            stored.load_overload = without_io_errors(stored.load_overload)
+            stored.save_overload = without_io_errors(stored.save_overload)
+        return made
+
+    return decorate
+
+
+def without_io_errors(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that does nothing, and returns None, where the disk refuses."""
+
+    def attempt(*arguments: Any) -> Any:
+        try:
+            return method(*arguments)
+        except OSError:
+            return None
+
+    return attempt
+
+
+# -- warnings --------------------------------------------------------------------------------------
+
+PACKAGE = __name__.partition(".")[0]
+
+
+def callers_level() -> int:
+    """Return the ``stacklevel`` for which a warning shows the line that called the package."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
+        level, frame = level + 1, frame.f_back
+    return level - 1

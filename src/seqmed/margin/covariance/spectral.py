@@ -1,6 +1,4 @@
-"""Recursions that project nothing: the exact one, and the spectral one of the paper.
-
-The spectral recursion: section 3.2 of the paper, with details that the paper leaves open.
+"""The spectral recursion: section 3.2 of the paper, with details that the paper leaves open.
 
 From the third batch on, r pseudo-points represent earlier batches. They are running means, over
 batches X_t, of the right singular vectors V, the singular values s, and the Laplacian values d.
@@ -11,77 +9,21 @@ smoothness weights so far. The new batch is then folded in exactly. The first tw
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import svd
 
-from seqmed.margin.covariance.low_rank import (
+from seqmed.margin.covariance.exact import (
+    ExactRecursion,
+    FoldResult,
     LowRankCovariance,
     Reduction,
-    discount,
     fold_exactly,
     reduction_factor,
 )
-from seqmed.margin.covariance.protocol import FoldResult, Projection
 from seqmed.margin.laplacian import Smoothness
 from seqmed.numeric.arrays import Array, Points
-
-
-class Unprojected(ABC):
-    """Members shared by recursions whose landmarks are those of their covariance."""
-
-    covariance: LowRankCovariance
-
-    capacity: ClassVar[None] = None
-    grows: ClassVar[bool] = False
-
-    @property
-    def landmarks(self) -> Points | None:
-        reduction = self.covariance.reduction
-        return None if reduction is None else reduction.landmarks
-
-    @abstractmethod
-    def fold(
-        self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
-    ) -> FoldResult:
-        """Return the recursion after one more batch."""
-
-    def add_labeled(self, points: Points) -> FoldResult:
-        """Return the recursion unchanged."""
-        return FoldResult(self)
-
-    def project(self, points: Points, coefficients: Array) -> Projection:
-        """Raise an error: estimators refuse a budget with these recursions."""
-        raise NotImplementedError("this recursion has no landmarks of its own to project on")
-
-    def residual_variances(self, points: Points) -> Array:
-        return self.covariance.kernel.diagonal(points)
-
-
-@dataclass(frozen=True)
-class ExactRecursion(Unprojected):
-    """The covariance without approximation; it needs O(N^2) memory after N points.
-
-    Parameters
-    ----------
-    covariance : the current covariance; its landmarks are all points so far.
-    """
-
-    covariance: LowRankCovariance
-
-    def fold(
-        self, points: Points, smoothness: Smoothness | None, forgetting: float = 1.0
-    ) -> FoldResult:
-        past = discount(self.covariance, forgetting)
-        if smoothness is None:
-            return FoldResult(ExactRecursion(past))
-        before = 0 if self.landmarks is None else self.landmarks.shape[0]
-        origin = np.append(np.arange(before), np.full(points.shape[0], -1))
-        return FoldResult(ExactRecursion(fold_exactly(past, points, smoothness)), origin)
-
 
 EXACT_BATCHES = 2
 
@@ -135,7 +77,7 @@ def spectrum_of(points: Points, smoothness: Smoothness) -> Spectrum:
 
 
 @dataclass(frozen=True)
-class SpectralRecursion(Unprojected):
+class SpectralRecursion(ExactRecursion):
     """The covariance in O(r p) memory plus the newest batch.
 
     Parameters
@@ -147,7 +89,6 @@ class SpectralRecursion(Unprojected):
     n_folds : batches folded in.
     """
 
-    covariance: LowRankCovariance
     spectrum: Spectrum | None = None
     penalty_weight: float = 0.0
     n_folds: int = 0

@@ -1,0 +1,460 @@
+"""The interface of a kernel, and kernels on vectors: Gaussian, linear and polynomial.
+
+A kernel is a frozen object. Parameters that depend on data (``gamma="scale"``, idf weights) are
+learned once, by `Kernel.freeze` on the first batch. They never change, because a change would
+invalidate every multiplier learned before.
+
+Points are rows, dense (n, p) arrays or CSR (n, p) arrays; both arguments of a call have the same
+format.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.spatial.distance import cdist
+from sklearn.utils.extmath import safe_sparse_dot
+
+from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared, stack
+from seqmed.numeric.execution import run_in_threads
+from seqmed.numeric.factors import symmetric_product
+
+# Largest |x|^2, in units of 1/gamma, for which the data are not centred.
+NEAR_ZERO = 10.0
+# Standard deviation of equal entries because of rounding, relative to the largest entry.
+CONSTANT = 4 * float(np.finfo(np.float64).eps)
+# Number of kernel values held at once while scores are computed: 16 MB, which are reused.
+BLOCK_VALUES = 2**21
+# Largest |x - centre|^2, in units of 1/gamma, for which distances are computed from inner products.
+# The error of such a distance is about 1e-15 of this value. For larger values, distances are
+# computed from differences.
+FAR_FROM_CENTRE = 1e4
+# Side of a square tile (512 kB). Other tiles have as many values. Wide tiles are faster.
+TILE, TILE_COLUMNS = 256, 1024
+# Largest number of columns for which the exponentials cost more than the products.
+NARROW = 32
+
+
+class Expansion(NamedTuple):
+    """A function ``x -> k(x, points) @ coefficients``, one column per machine."""
+
+    points: Points
+    coefficients: Array
+
+
+@runtime_checkable
+class Kernel(Protocol):
+    """The members of a kernel."""
+
+    @property
+    def on_vectors(self) -> bool:
+        """Whether any real vector is a valid point (needed by the spectral recursion)."""
+
+    @property
+    def compact(self) -> bool:
+        """Whether `join` returns an expansion of fixed size, instead of listing all points."""
+
+    def accepts(self, points: Points) -> bool:
+        """Whether points have the type and the range of values that the kernel needs."""
+
+    def freeze(self, points: Points, weights: Array) -> Kernel:
+        """Return the kernel with its data-dependent parameters learned from a weighted batch."""
+
+    def __call__(self, left: Points, right: Points) -> Array:
+        """Return the (n, m) matrix of kernel values; exactly symmetric if ``left is right``."""
+
+    def diagonal(self, points: Points) -> Array:
+        """Return ``k(x, x)`` for every row, (n,)."""
+
+    def sums(self, points: Points, expansion: Expansion) -> Array:
+        """Return the values of an expansion at every row, (n, machines), in bounded memory."""
+
+    def coordinates(self, points: Points) -> Points | None:
+        """Return the vectors whose Euclidean distances the graph uses.
+
+        None means distances in the feature space of the kernel.
+        """
+
+    def join(self, first: Expansion, second: Expansion) -> Expansion:
+        """Return the sum of two expansions."""
+
+
+class Pointwise(ABC):
+    """Defaults shared by kernels whose expansions are lists of points."""
+
+    on_vectors = True
+    compact = False
+
+    @abstractmethod
+    def __call__(self, left: Points, right: Points) -> Array:
+        """Return the (n, m) matrix of kernel values."""
+
+    def accepts(self, points: Points) -> bool:
+        return bool(points.dtype.kind == "f")
+
+    def freeze(self, points: Points, weights: Array) -> Self:
+        return self
+
+    def sums(self, points: Points, expansion: Expansion) -> Array:
+        sums = np.empty((points.shape[0], expansion.coefficients.shape[1]))
+        for rows in blocks(points.shape[0], expansion.points.shape[0]):
+            sums[rows] = self(points[rows], expansion.points) @ expansion.coefficients
+        return sums
+
+    def coordinates(self, points: Points) -> Points | None:
+        return points
+
+    def join(self, first: Expansion, second: Expansion) -> Expansion:
+        if not first.points.shape[0] or not second.points.shape[0]:
+            return second if not first.points.shape[0] else first
+        return Expansion(
+            stack(first.points, second.points),
+            np.vstack([first.coefficients, second.coefficients]),
+        )
+
+
+def evaluate(kernel: Kernel, parts: tuple[Expansion, ...], points: Points) -> Array:
+    """Return the sum of expansions at every row, (n, machines), in bounded memory."""
+    scores = np.zeros((points.shape[0], parts[0].coefficients.shape[1]))
+    for part in parts:
+        if part.points.shape[0]:
+            scores += kernel.sums(points, part)
+    return scores
+
+
+def blocks(n_rows: int, width: int) -> Iterator[slice]:
+    """Yield slices of rows whose products with ``width`` columns stay within `BLOCK_VALUES`."""
+    size = max(1, BLOCK_VALUES // max(width, 1))
+    for start in range(0, n_rows, size):
+        yield slice(start, start + size)
+
+
+# -- kernels on vectors ----------------------------------------------------------------------------
+
+
+def scale_gamma(points: Points, weights: Array) -> float:
+    """Return ``1 / (n_features * variance of all entries)`` of weighted rows.
+
+    1 for constant data, as in scikit-learn.
+    """
+    total = float(weights.sum()) * points.shape[1]
+    mean = float(weights @ np.asarray(points.sum(axis=1)).ravel()) / total
+    if sp.issparse(points):
+        deviations = row_norms_squared(points) - points.shape[1] * mean**2
+        variance = float(weights @ deviations) / total
+    else:
+        variance = float(weights @ np.square(points - mean).sum(axis=1)) / total
+    largest = float(np.abs(points.data if sp.issparse(points) else points).max(initial=0.0))
+    if variance <= (CONSTANT * largest) ** 2:
+        return 1.0
+    return float(1.0 / (points.shape[1] * variance))
+
+
+def resolve_gamma(gamma: float | str, points: Points, weights: Array) -> float:
+    """Return ``gamma`` as a number, "scale" and "auto" as in scikit-learn's SVC."""
+    if gamma == "scale":
+        return scale_gamma(points, weights)
+    if gamma == "auto":
+        return float(1.0 / points.shape[1])
+    return float(gamma)
+
+
+@dataclass(frozen=True, eq=False)
+class RBF(Pointwise):
+    """``exp(-gamma |x - x'|^2)``; the paper's width ``w`` is ``gamma = 1 / (2 w^2)``.
+
+    ``centre`` (p,) is the mean of the first dense batch. The centre is subtracted before distances
+    are computed, because a common offset of all rows would make digits cancel. None if no centring
+    is needed.
+    """
+
+    gamma: float | str = "scale"
+    centre: Array | None = None
+
+    def freeze(self, points: Points, weights: Array) -> RBF:
+        gamma, centre = resolve_gamma(self.gamma, points, weights), None
+        if not sp.issparse(points) and lengths_of(points, gamma).max() > NEAR_ZERO:
+            centre = np.average(points, axis=0, weights=weights)
+        return replace(self, gamma=gamma, centre=centre)
+
+    def __call__(self, left: Points, right: Points) -> Array:
+        if sp.issparse(left):
+            values = squared_distances(left, right)
+            values *= -float(self.gamma)
+            return np.exp(values, out=values)
+        if left.shape[0] == 1:  # for one row, preparing all points would cost more
+            return differenced(left, right, float(self.gamma))
+        gaussians = Gaussians(right, self.centre, float(self.gamma))
+        return gaussians.symmetric(left) if left is right else gaussians.matrix(left)
+
+    def sums(self, points: Points, expansion: Expansion) -> Array:
+        """Return the values of an expansion at every row by tiles, up to twice as fast."""
+        others, coefficients = expansion
+        if sp.issparse(points) or points.shape[0] == 1:
+            return super().sums(points, expansion)
+        return Gaussians(others, self.centre, float(self.gamma)).sums(points, coefficients)
+
+    def diagonal(self, points: Points) -> Array:
+        return np.ones(points.shape[0])
+
+
+def inner_products(left: Points, right: Points) -> Array:
+    """Return the inner products of all rows, (n, m)."""
+    if left is right and not sp.issparse(left):
+        return symmetric_product(left)
+    return np.asarray(safe_sparse_dot(left, right.T, dense_output=True))
+
+
+def squared_distances(left: Points, right: Points) -> Array:
+    """Return squared Euclidean distances, (n, m), from inner products."""
+    left_norms = row_norms_squared(left)
+    right_norms = left_norms if left is right else row_norms_squared(right)
+    with np.errstate(over="ignore", invalid="ignore"):
+        distances = inner_products(left, right)
+        distances *= -2.0
+        if left is right:
+            distances += left_norms[:, None] + left_norms[None, :]  # symmetric to the last bit
+        else:
+            distances += left_norms[:, None]
+            distances += right_norms[None, :]
+    np.maximum(distances, 0.0, out=distances)
+    if left is right:
+        np.fill_diagonal(distances, 0.0)
+    return distances
+
+
+@dataclass(frozen=True, eq=False)
+class Linear(Pointwise):
+    """``x . x'``; an expansion is kept as one weight vector per machine."""
+
+    compact = True
+
+    def __call__(self, left: Points, right: Points) -> Array:
+        return inner_products(left, right)
+
+    def diagonal(self, points: Points) -> Array:
+        return row_norms_squared(points)
+
+    def join(self, first: Expansion, second: Expansion) -> Expansion:
+        weights = linear_weights(first) + linear_weights(second)
+        return Expansion(weights, np.eye(weights.shape[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class ByFormat(RBF):
+    """`Linear` for sparse rows and `RBF` for dense rows; the first batch decides."""
+
+    def freeze(self, points: Points, weights: Array) -> Any:
+        return Linear() if sp.issparse(points) else RBF(self.gamma).freeze(points, weights)
+
+
+def linear_weights(expansion: Expansion) -> Array:
+    """Return the (machines, p) weight vectors of an expansion in a linear kernel."""
+    weights = safe_sparse_dot(expansion.coefficients.T, expansion.points, dense_output=True)
+    return np.asarray(weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Polynomial(Pointwise):
+    """``(gamma x . x' + coef0) ** degree``."""
+
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+
+    def freeze(self, points: Points, weights: Array) -> Polynomial:
+        return replace(self, gamma=resolve_gamma(self.gamma, points, weights))
+
+    def __call__(self, left: Points, right: Points) -> Array:
+        products = inner_products(left, right)
+        return (float(self.gamma) * products + self.coef0) ** self.degree
+
+    def diagonal(self, points: Points) -> Array:
+        return (float(self.gamma) * row_norms_squared(points) + self.coef0) ** self.degree
+
+
+# -- Gaussian kernel values in tiles that stay in the cache ----------------------------------------
+
+
+class PreparedRows(NamedTuple):
+    """Rows (n, p) prepared as the left or right factor of a product.
+
+    ``factors`` (n, p) are the rows minus the centre, and ``lengths`` (n,) are their gamma |x|^2.
+    For narrow rows, ``factors`` are (n, p + 2) and include the lengths. ``far`` are the indices of
+    rows far from the centre.
+    """
+
+    rows: Array
+    factors: Array
+    lengths: Array
+    far: Indices
+
+    def part(self, rows: slice) -> PreparedRows:
+        """Return the selected rows."""
+        far = within(self.far, rows) - rows.start
+        return PreparedRows(self.rows[rows], self.factors[rows], self.lengths[rows], far)
+
+
+def lengths_of(factors: Array, gamma: float) -> Array:
+    """Return ``gamma |x|^2`` of every row, (n,)."""
+    with np.errstate(over="ignore"):
+        return gamma * row_norms_squared(factors)
+
+
+def with_lengths(rows: Array, lengths: Array, scale: float, left: bool) -> Array:
+    """Return scaled rows and their lengths as factors of one product, (n, p + 2)."""
+    n, p = rows.shape
+    factors = np.empty((n, p + 2))
+    with np.errstate(over="ignore"):
+        np.multiply(rows, scale, out=factors[:, :-2])
+    factors[:, -2] = -lengths if left else 1.0
+    factors[:, -1] = 1.0 if left else -lengths
+    return factors
+
+
+class Gaussians:
+    """``exp(-gamma |x - x'|^2)`` from dense rows to m points, tile by tile.
+
+    The exponent is ``2 gamma x . x' - gamma |x|^2 - gamma |x'|^2``. For narrow rows it is computed
+    as a single product, ``(2 gamma x, -gamma |x|^2, 1) . (x', 1, -gamma |x'|^2)``. Each tile stays
+    in the cache from the product to the exponential. For rows far from the centre the three terms
+    would cancel, so the exponent is computed from differences of coordinates.
+    """
+
+    def __init__(self, points: Array, centre: Array | None, gamma: float) -> None:
+        self.points, self.centre, self.gamma = points, centre, gamma
+        self.size = points.shape[0]
+        self.narrow = points.shape[1] <= NARROW
+        self.right = self.side(points, left=False)
+
+    def side(self, rows: Array, left: bool) -> PreparedRows:
+        """Return rows prepared as the left or right factor of a product."""
+        factors = rows if self.centre is None else rows - self.centre
+        lengths = lengths_of(factors, self.gamma)
+        far = np.flatnonzero(~(lengths <= FAR_FROM_CENTRE))
+        if self.narrow:
+            factors = with_lengths(factors, lengths, 2.0 * self.gamma if left else 1.0, left)
+        return PreparedRows(rows, factors, lengths, far)
+
+    def strips_of(self, left: Array) -> Callable[[slice], PreparedRows]:
+        """Return a function that maps a slice to the prepared rows of ``left``.
+
+        If there are few rows, all are prepared at once.
+        """
+        if left.size <= TILE * TILE:
+            return self.side(left, left=True).part
+        return lambda rows: self.side(left[rows], left=True)
+
+    def tile(self, strip: PreparedRows, columns: slice, out: Array) -> Array:
+        """Write the values between a strip and a slice of the points to ``out``, (k, l)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.matmul(strip.factors, self.right.factors[columns].T, out=out)
+            if not self.narrow:
+                out *= 2.0 * self.gamma
+                out -= strip.lengths[:, None]
+                out -= self.right.lengths[columns]
+            if not out.max(initial=0.0) <= 0:  # positive by rounding, or NaN that is replaced below
+                np.minimum(out, 0.0, out=out)
+            np.exp(out, out=out)
+        for row in strip.far:
+            out[row] = differenced(strip.rows[row : row + 1], self.points[columns], self.gamma)[0]
+        for column in within(self.right.far, columns):
+            one = differenced(strip.rows, self.points[column : column + 1], self.gamma)
+            out[:, column - columns.start] = one[:, 0]
+        return out
+
+    def each(self, work: Callable[[slice], None], n: int, size: int) -> None:
+        """Call ``work`` for every strip of ``size`` of the n rows, in several threads."""
+        run_in_threads(work, parts(n, size), n * self.size * max(1, self.points.shape[1] // NARROW))
+
+    def matrix(self, left: Array) -> Array:
+        """Return all values, (n, m)."""
+        n, size = left.shape[0], even(left.shape[0], strip_rows(*self.points.shape))
+        values, strips = np.empty((n, self.size)), self.strips_of(left)
+
+        def fill(rows: slice) -> None:
+            strip = strips(rows)
+            for columns in parts(self.size, TILE_COLUMNS):
+                self.tile(strip, columns, values[rows, columns])
+
+        self.each(fill, n, size)
+        return values
+
+    def symmetric(self, points: Array) -> Array:
+        """Return all values among the points, (m, m), each computed once."""
+        n, side, width = self.size, TILE, TILE
+        if points.shape[1] > NARROW:
+            side, width = even(n, TILE // 2), TILE_COLUMNS
+        values, strips = np.empty((n, n)), self.strips_of(points)
+
+        def fill(rows: slice) -> None:
+            strip, buffer = strips(rows), np.empty(side * min(n, width))
+            for columns in parts(n, width, rows.start):
+                tile = self.tile(strip, columns, tile_of(buffer, rows, columns))
+                if columns.start == rows.start:
+                    own = tile[:, : tile.shape[0]]
+                    below = np.tri(own.shape[0], k=-1, dtype=bool)
+                    own[below] = own.T[below]
+                values[rows, columns] = tile
+                values[columns, rows] = tile.T
+
+        self.each(fill, n, side)
+        np.fill_diagonal(values, 1.0)
+        return values
+
+    def sums(self, left: Array, coefficients: Array) -> Array:
+        """Return the matrix times ``coefficients`` (m, machines), without forming the matrix."""
+        n, size = left.shape[0], even(left.shape[0], strip_rows(*self.points.shape))
+        scores, strips = np.zeros((n, coefficients.shape[1])), self.strips_of(left)
+
+        def add(rows: slice) -> None:
+            strip, buffer = strips(rows), np.empty(size * min(self.size, TILE_COLUMNS))
+            for columns in parts(self.size, TILE_COLUMNS):
+                tile = self.tile(strip, columns, tile_of(buffer, rows, columns))
+                scores[rows] += tile @ coefficients[columns]
+
+        self.each(add, n, size)
+        return scores
+
+
+def differenced(rows: Array, points: Array, gamma: float) -> Array:
+    """Return ``exp(-gamma |x - x'|^2)``, (n, m), from differences of coordinates."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.exp(-gamma * cdist(rows, points, "sqeuclidean")))
+
+
+def tile_of(buffer: Array, rows: slice, columns: slice) -> Array:
+    """Return a contiguous part of a buffer with the shape of a tile, (k, l)."""
+    shape = rows.stop - rows.start, columns.stop - columns.start
+    return buffer[: shape[0] * shape[1]].reshape(shape)
+
+
+def strip_rows(n_points: int, n_features: int) -> int:
+    """Return the number of rows of a strip, for tiles of about `TILE` x `TILE` values."""
+    rows = TILE * TILE // max(min(n_points, TILE_COLUMNS), TILE // 4)
+    return rows if n_features <= NARROW else max(rows, TILE // 2)
+
+
+def even(n: int, size: int) -> int:
+    """Return a strip size close to ``size`` that divides n rows into an even number of strips.
+
+    Two threads then have equal work. If there are few rows, there is a single strip.
+    """
+    count = 2 * round(n / (2 * size)) or 1
+    return max(1, -(-n // count))
+
+
+def within(places: Indices, part: slice) -> Indices:
+    """Return the part of sorted indices that is within a slice."""
+    return places[np.searchsorted(places, part.start) : np.searchsorted(places, part.stop)]
+
+
+def parts(stop: int, size: int, start: int = 0) -> Iterator[slice]:
+    """Yield slices that divide a range into parts of ``size``."""
+    for first in range(start, stop, size):
+        yield slice(first, min(first + size, stop))
