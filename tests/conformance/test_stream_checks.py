@@ -21,7 +21,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from seqmed import GraphPropagation, SeqLapMED, SeqMED
-from seqmed.graph import propagation
+from seqmed.graph import conjugate_gradients
 from seqmed.margin.dual import screening, smo
 from tests.support.configurations import (
     CONFIGURATIONS,
@@ -233,7 +233,8 @@ def assert_failing_solver_leaves_no_trace(case, failure, monkeypatch):
     for module, name in ((smo, "solve"), (screening, "solve_screened")):
         monkeypatch.setattr(module, name, made_to_fail(getattr(module, name)))
     if case.of_graph:  # the second of all solves, of whichever expert
-        monkeypatch.setattr(propagation, "solve_system", made_to_fail(propagation.solve_system))
+        failing = made_to_fail(conjugate_gradients.solve_system)
+        monkeypatch.setattr(conjugate_gradients, "solve_system", failing)
         if case.estimator is GraphPropagation:  # which has one only
             calls.append(None)
     with pytest.raises(failure):

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from seqmed import SeqGraphMED, SeqLapMED, SeqMED
-from seqmed.margin import margin_state, update
+from seqmed.margin import update
 from seqmed.margin.dual.problem import DualProblem
 
 BUDGET = 20
 KEPT = BUDGET // 2
-AT_ONCE = margin_state.LABELS_AT_ONCE * KEPT
+AT_ONCE = update.LABELS_AT_ONCE * KEPT
 
 
 def rows(n, seed=0):
@@ -31,7 +31,7 @@ def sizes(monkeypatch):
         return DualProblem(**fields)
 
     monkeypatch.setattr(update, "DualProblem", counted)
-    monkeypatch.setattr(margin_state, "FEWEST_AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(update, "FEWEST_AT_ONCE", AT_ONCE)
     return found
 
 
@@ -95,7 +95,7 @@ def test_accuracy_is_that_of_one_dual_or_better(budget, monkeypatch):
     points, labels = rows(1500)
     new, truth = rows(2000, 1)
     found = SeqLapMED(budget=budget, random_state=0).fit(points, labels).score(new, truth)
-    monkeypatch.setattr(margin_state, "LABELS_AT_ONCE", 10_000)
+    monkeypatch.setattr(update, "LABELS_AT_ONCE", 10_000)
     whole = SeqLapMED(budget=budget, random_state=0).fit(points, labels).score(new, truth)
     assert found > whole - 0.02
 
@@ -111,11 +111,11 @@ def test_rows_in_the_order_of_their_classes():
 
 def test_features_of_landmarks_are_learned_from_many_labels_at_once(monkeypatch):
     """2000 at least: mini-batches cost accuracy there, to 2 points in 100."""
-    monkeypatch.setattr(margin_state, "FEWEST_AT_ONCE", 500)
+    monkeypatch.setattr(update, "FEWEST_AT_ONCE", 500)
     points, labels = rows(1500)
     new, truth = rows(2000, 1)
     found = SeqMED(budget=100, random_state=0).fit(points, labels).score(new, truth)
-    monkeypatch.setattr(margin_state, "FEWEST_AT_ONCE", 10_000)
+    monkeypatch.setattr(update, "FEWEST_AT_ONCE", 10_000)
     whole = SeqMED(budget=100, random_state=0).fit(points, labels).score(new, truth)
     assert whole - 0.02 < found != whole
 

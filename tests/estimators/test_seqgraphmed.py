@@ -517,9 +517,9 @@ def test_an_estimator_that_learns_from_unlabeled_rows_gets_the_batch_as_one_grap
     seen = []
     step = update.step
 
-    def watched(posterior, batch, settings):
-        seen.append(batch.points.shape[0])
-        return step(posterior, batch, settings)
+    def watched(posterior, points, *given):
+        seen.append(points.shape[0])
+        return step(posterior, points, *given)
 
     monkeypatch.setattr("seqmed.margin.update.step", watched)
     model = SeqGraphMED(SeqLapMED(random_state=0, n_landmarks=50), random_state=0)

@@ -11,7 +11,7 @@ from seqmed.kernels import RBF
 from seqmed.margin import covariance, update
 from seqmed.margin.laplacian import GraphParameters
 from seqmed.margin.posterior import prior_of, with_mean_parts
-from seqmed.margin.update import Batch, Settings
+from seqmed.margin.update import MarginParameters, Smoothing
 from tests.support.gaussian_streams import (
     GAMMA,
     NEIGHBOURS,
@@ -93,11 +93,14 @@ def begun(kernel, n_landmarks, points):
     return prior_of(carrier, graph_parameters, points, False)
 
 
-def as_batch(rows):
+def learned(posterior, rows, parameters):
     labeled = np.flatnonzero(rows.labels != UNLABELED)
     signs = np.where(rows.labels[labeled] == 1, 1.0, -1.0)[:, None]
     weights = rows.weights[labeled]
-    return Batch(rows.points, labeled, signs, weights, np.ones(weights.size))
+    entering = update.labeled_window(
+        rows.points[labeled], signs, weights, np.ones_like(weights), posterior.n_batches, parameters
+    )
+    return update.step(posterior, rows.points, entering, parameters)
 
 
 @pytest.mark.parametrize("averaging", [False, True])
@@ -106,23 +109,17 @@ def as_batch(rows):
 def test_all_points_as_landmarks_lose_nothing_to_projection(beta, forgetting, averaging):
     """An RBF kernel has a dimension per point: only with all points as landmarks is it lossless."""
     stream = make_stream(seed=61)
-    settings = Settings(
-        C=10.0,
-        slack_shape=1.0,
-        beta=beta,
-        bias="exact",
-        tol=TOL,
-        max_iter=-1,
-        lag=1,
-        window=None,
-        averaging=averaging,
-        forgetting=forgetting,
-        capacity=None,
-    )
+    parameters = MarginParameters(
+        kernel=RBF(GAMMA), C=10.0, slack_shape=1.0, bias="exact", window=None, lag=1,
+        averaging=averaging, forgetting=forgetting, budget=None, class_weight=None, tol=TOL,
+        max_iter=-1, smoothing=Smoothing(beta, None, GraphParameters(), "landmarks", 85),
+    )  # fmt: skip
+    within = replace(parameters, budget=24)
+    assert within.capacity == 12
     unbounded = bounded = begun(RBF(GAMMA), 85, stream[0].points)
     for rows in stream:
-        unbounded, _ = update.step(unbounded, as_batch(rows), settings)
-        bounded, info = update.step(bounded, as_batch(rows), replace(settings, capacity=12))
+        unbounded, _ = learned(unbounded, rows, parameters)
+        bounded, info = learned(bounded, rows, within)
         assert_close(bounded.mean(new_points()), unbounded.mean(new_points()))
         assert bounded.frozen.size + bounded.window.size <= 12
         assert (info.projection_cost < 1e-5).all()  # the root of rounding

@@ -7,7 +7,7 @@ import pytest
 
 from seqmed import SeqLapMED, SeqMED
 from seqmed.kernels import FromFunction, evaluate
-from seqmed.margin.posterior import as_terms, freeze
+from seqmed.margin.posterior import freeze
 from tests.support.configurations import POSTERIORS, make_batch, over
 
 # Of values whose sums have a few hundred terms of up to 100.
@@ -120,10 +120,10 @@ def test_frozen_points_are_only_evaluated_at_new_points(begin):
 def test_freezing_points_without_coefficients_changes_nothing():
     model = SeqMED(lag=1).fit(*make_batch(0)[:2])
     posterior = model.posterior_
-    empty = as_terms(posterior.window.take(np.zeros(0, dtype=np.intp)))
+    empty = posterior.window.take(np.zeros(0, dtype=np.intp))
     assert freeze(posterior, empty) is posterior
     without = replace(
-        as_terms(posterior.window),
+        posterior.window,
         coefficients=np.zeros_like(posterior.window.coefficients),
     )
     assert freeze(posterior, without).frozen is posterior.frozen

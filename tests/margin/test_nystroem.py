@@ -449,7 +449,7 @@ def test_a_projection_is_an_expansion_on_the_landmarks():
         )[0]
         for i in range(9)
     ]
-    assert_close(covariance.leave_one_out_variances, np.array(alone), 1e-10)
+    assert_close(covariance.leave_one_out_variances(), np.array(alone), 1e-10)
 
 
 def test_points_without_labels_are_not_folded():

@@ -18,9 +18,9 @@ from seqmed.kernels import Expansion, Kernel, make_kernel
 from seqmed.late_rows import KeptLabels, compare_labels, equal_rows
 from seqmed.margin import calibration, margin_state
 from seqmed.margin.calibration import Calibration
-from seqmed.margin.margin_state import MarginParameters, MarginState, Smoothing
+from seqmed.margin.margin_state import MarginState
 from seqmed.margin.posterior import Posterior
-from seqmed.margin.update import UpdateInfo
+from seqmed.margin.update import MarginParameters, Smoothing, UpdateInfo
 from seqmed.numeric.arrays import Array, Indices, Points, check_overflow
 from seqmed.numeric.execution import threads_to_score
 from seqmed.uncertainty import Uncertainty

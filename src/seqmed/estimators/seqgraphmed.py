@@ -266,24 +266,8 @@ class SeqGraphMED(StreamClassifier):
                 forgetting=self._factor(),
                 random_state=self.random_state,
             )
-        if type(given) not in MARGIN_CLASSIFIERS:
-            raise TypeError(
-                f"SeqGraphMED got estimator={given!r}, expected None, or a SeqMED or SeqLapMED "
-                "object: pass for example SeqMED(kernel='linear')."
-            )
-        if given.kernel == "precomputed":
-            raise ValueError(
-                "estimator has kernel='precomputed', expected a kernel that can be evaluated "
-                "between batches: pass the kernel as a callable."
-            )
-        if self.class_weight is None:
+        if self.class_weight is None or given.class_weight is not None:
             return given
-        if given.class_weight is not None:
-            raise ValueError(
-                f"class_weight={self.class_weight!r} was given with estimator={given!r}, expected "
-                "an estimator with class_weight=None: set class_weight in one place only, here or "
-                "in the estimator."
-            )
         parameters = given.get_params(deep=False)
         return type(given)(**{**parameters, "class_weight": self.class_weight})
 
@@ -298,7 +282,27 @@ class SeqGraphMED(StreamClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        if self.estimator is not None:
+            self._check_estimator(self.estimator)
         self._template()._check_parameters()
+
+    def _check_estimator(self, given: MarginClassifier) -> None:
+        if type(given) not in MARGIN_CLASSIFIERS:
+            raise TypeError(
+                f"SeqGraphMED got estimator={given!r}, expected None, or a SeqMED or SeqLapMED "
+                "object: pass for example SeqMED(kernel='linear')."
+            )
+        if given.kernel == "precomputed":
+            raise ValueError(
+                "estimator has kernel='precomputed', expected a kernel that can be evaluated "
+                "between batches: pass the kernel as a callable."
+            )
+        if self.class_weight is not None and given.class_weight is not None:
+            raise ValueError(
+                f"class_weight={self.class_weight!r} was given with estimator={given!r}, expected "
+                "an estimator with class_weight=None: set class_weight in one place only, here or "
+                "in the estimator."
+            )
 
     def _fixed(self) -> dict[str, Any]:
         template = self._template()

@@ -14,8 +14,8 @@ from seqmed.estimators.margin_classifier import DEFAULT_C, DEFAULT_WINDOW, Margi
 from seqmed.kernels import Kernel
 from seqmed.margin import covariance
 from seqmed.margin.laplacian import GraphParameters
-from seqmed.margin.margin_state import MarginState, Smoothing
-from seqmed.margin.update import UpdateInfo
+from seqmed.margin.margin_state import MarginState
+from seqmed.margin.update import Smoothing, UpdateInfo
 
 DEFAULT_BETA = 0.01
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,83 +24,13 @@ from seqmed.margin.covariance.exact import ExactRecursion, LowRankCovariance, Re
 from seqmed.margin.covariance.nystroem import NystroemRecursion, nystroem_covariance
 from seqmed.margin.laplacian import GraphParameters
 from seqmed.margin.posterior import Posterior, prior_of, with_machines
-from seqmed.margin.update import Batch, Settings, UpdateInfo
+from seqmed.margin.update import MarginParameters, UpdateInfo
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, check_overflow, no_rows, take_rows
 from seqmed.numeric.execution import callers_level, threads_for, threads_to_score
 
 # Smallest C, and largest C and beta. These limits keep products with C and beta, and quotients,
 # within the range of doubles.
 SMALLEST_BOUND, LARGEST_PENALTY = 1e-100, 1e100
-# Largest number of labels in one dual with a budget, as a multiple of the kept labeled rows; and
-# the number of labels that SeqMED never divides.
-LABELS_AT_ONCE, FEWEST_AT_ONCE = 4, 2000
-
-
-class Smoothing(NamedTuple):
-    """Parameters of SeqLapMED that SeqMED does not have.
-
-    Attributes
-    ----------
-    beta : smoothness weight.
-    gammas : gamma_A and gamma_I of the paper, which replace C and beta; None without them.
-    graph : the graph of a batch.
-    recursion : name of the recursion of the covariance.
-    n_landmarks : largest number of landmarks.
-    """
-
-    beta: float
-    gammas: tuple[float, float] | None
-    graph: GraphParameters
-    recursion: str
-    n_landmarks: int
-
-
-@dataclass(frozen=True)
-class MarginParameters:
-    """Parameters of the margin learner. SeqMED and SeqLapMED describe them and have the defaults.
-
-    Parameters
-    ----------
-    kernel : the kernel before the first batch; None for a precomputed one.
-    slack_shape : shape of the slack prior; None for min(1, C / 2).
-    class_weight : (K,) weights of the classes, "balanced", or None.
-    smoothing : parameters of SeqLapMED; None in SeqMED.
-    """
-
-    kernel: Kernel | None
-    C: float
-    slack_shape: float | None
-    bias: str
-    window: int | None
-    lag: int | None
-    averaging: bool
-    forgetting: float
-    budget: int | None
-    class_weight: Any
-    tol: float
-    max_iter: int
-    smoothing: Smoothing | None = None
-
-    @property
-    def n_landmarks(self) -> int:
-        """Largest number of landmarks."""
-        if self.smoothing is None:
-            return 0 if self.budget is None else self.budget // 2
-        most = self.smoothing.n_landmarks
-        return most if self.budget is None else min(most, self.budget // 2)
-
-    @property
-    def capacity(self) -> int | None:
-        """Number of labeled rows kept within the budget; None for all."""
-        return None if self.budget is None else self.budget - self.n_landmarks
-
-    @property
-    def labels_at_once(self) -> int | None:
-        """Largest number of labels in one dual; None for any number."""
-        if self.capacity is None:
-            return None
-        fewest = FEWEST_AT_ONCE if self.smoothing is None else 0
-        return max(fewest, LABELS_AT_ONCE * self.capacity)
 
 
 class MarginState(NamedTuple):
@@ -189,17 +119,16 @@ def learn(
 ) -> tuple[MarginState, UpdateInfo]:
     """Learn a batch, or late labels if its points are not new."""
     labeled = rows.labeled
-    settings = settings_of(
+    parameters = for_batch(
         parameters, float(rows.weights[labeled].sum()), float(rows.weights.sum())
     )
     infos: list[UpdateInfo] = []
     for part in label_parts(rows, state.posterior.n_batches, parameters.labels_at_once):
         first = new_points and not infos
-        state, info = learn_part(state, part, settings, parameters.class_weight, first)
+        state, info = learn_part(state, part, parameters, first)
         warn_unless_converged(info, parameters.tol)
         infos.append(info)
-    info = infos[-1].after(infos[:-1])
-    return state, info._replace(C=settings.C, beta=settings.beta)
+    return state, UpdateInfo.combined(infos)._replace(C=parameters.C, beta=parameters.beta)
 
 
 def label_parts(rows: Rows, seed: int, most: int | None) -> Iterator[Rows]:
@@ -221,42 +150,41 @@ def label_parts(rows: Rows, seed: int, most: int | None) -> Iterator[Rows]:
 
 
 def learn_part(
-    state: MarginState, rows: Rows, settings: Settings, class_weight: Any, new_points: bool
+    state: MarginState, rows: Rows, parameters: MarginParameters, new_points: bool
 ) -> tuple[MarginState, UpdateInfo]:
     """Learn a part of a batch, or late labels.
 
     The calibration records the scores of labeled rows under the posterior before the update. It is
     updated last, because the update decides whether earlier labels are discounted.
     """
-    before, labeled = state, np.flatnonzero(rows.labeled)
-    points, codes, weights = rows.points, rows.codes[labeled], rows.weights[labeled]
+    labeled, before, record = rows.labeled, state.posterior, state.calibration
+    points, codes = take_rows(rows.points, labeled), rows.codes[labeled]
+    weights = rows.weights[labeled]
     counts = state.counts.add(codes, weights)
-    if not new_points:
-        points, labeled = take_rows(points, labeled), np.arange(labeled.size)
-    batch = Batch(
+    entering = update.labeled_window(
         points=points,
-        labeled=labeled,
-        targets=counts.targets(codes),
+        signs=counts.targets(codes),
         weights=weights,
-        class_weights=counts.class_weights(class_weight)[codes],
+        class_weights=counts.class_weights(parameters.class_weight)[codes],
+        number=before.n_batches if new_points else before.n_batches - 1,
+        parameters=parameters,
     )
-    record, posterior = state.calibration, state.posterior
-    scored = record is not None and bool(labeled.size) and before.counts.seen.sum() > 1
-    rows_at_once = max(points.shape[0], posterior.size)
-    with threads_for(rows_at_once, posterior.recursion.capacity):
-        if scored:
-            geometry = posterior.landmark_geometry(batch.labeled_points)
-            batch = replace(batch, geometry=geometry)
-        step = update.step if new_points else update.add_labels
-        posterior, info = step(posterior, batch, settings)
-        left = settings.forgetting if info.forgot else 1.0
+    scored = record is not None and bool(codes.size) and state.counts.seen.sum() > 1
+    rows_at_once = max(rows.points.shape[0] if new_points else codes.size, before.size)
+    with threads_for(rows_at_once, before.recursion.capacity):
+        geometry = before.landmark_geometry(points) if scored else None
+        if new_points:
+            posterior, info = update.step(before, rows.points, entering, parameters, geometry)
+        else:
+            posterior, info = update.add_labels(before, entering, parameters, geometry)
+        left = parameters.forgetting if info.forgot else 1.0
         counts = counts.discount(left, codes, weights)
         if record is not None:
             record = record.forget(left)
         if record is not None and scored:
             with np.errstate(over="ignore", invalid="ignore"):
-                values = before.posterior.mean(batch.labeled_points, batch.geometry)
-            record = calibration.record(record, before.counts, values, codes, weights)
+                values = before.mean(points, geometry)
+            record = calibration.record(record, state.counts, values, codes, weights)
     return MarginState(posterior, counts, record), info
 
 
@@ -268,7 +196,11 @@ def find_labels(
     The rows of the window equal ``points``, and have the classes ``codes`` unless this is None. If
     several rows equal a point, the newest one is found; a point that occurs twice is found twice.
     """
-    check_retractable(parameters)
+    if parameters.averaging:
+        raise ValueError(
+            "retract got averaging=True, expected False: the running mean of past posterior "
+            "means depends on the labels. Start a new model with averaging=False."
+        )
     window = state.posterior.window
     classes = state.counts.own_classes(window.signs)
     found = np.zeros(window.size, dtype=bool)
@@ -289,54 +221,23 @@ def find_labels(
     return found
 
 
-class MarginRetraction(NamedTuple):
-    """The outcome of a retraction of labels.
-
-    Attributes
-    ----------
-    state, info : the state without the labels, and its report.
-    kept : (K,) mask of the classes that are kept.
-    """
-
-    state: MarginState
-    info: UpdateInfo
-    kept: Mask
-
-
 def retract(
     state: MarginState, rows: Mask, parameters: MarginParameters, kept: Mask | None = None
-) -> MarginRetraction:
+) -> tuple[MarginState, UpdateInfo, Mask]:
     """Retract the labels of some rows of the window, by a mask (n,).
 
     ``kept`` (K,) are the classes to keep; None keeps those with labels and the declared ones.
     """
     labeled = state.posterior.window.take(rows)
-    settings = settings_of(parameters, 0.0, float(labeled.weights.sum()))
     codes = state.counts.own_classes(labeled.signs)
     counts = state.counts.remove(codes, labeled.weights, labeled.discounted)
     kept = counts.kept if kept is None else kept
     places = np.where(kept, np.cumsum(kept) - 1, -1)
-    batch = Batch(
-        points=labeled.points,
-        labeled=np.arange(labeled.size),
-        targets=labeled.signs,
-        weights=labeled.weights,
-        class_weights=np.ones(labeled.size),
-    )
     state = with_counts(state, places, counts.with_classes(places, counts.declared[kept]))
     with threads_for(state.posterior.size):
-        posterior, info = update.remove_labels(state.posterior, batch, rows, settings)
+        posterior, info = update.remove_labels(state.posterior, rows, parameters)
     warn_unless_converged(info, parameters.tol)
-    return MarginRetraction(state._replace(posterior=posterior), info, kept)
-
-
-def check_retractable(parameters: MarginParameters) -> None:
-    """Refuse a retraction if past means are averaged."""
-    if parameters.averaging:
-        raise ValueError(
-            "retract got averaging=True, expected False: the running mean of past posterior "
-            "means depends on the labels. Start a new model with averaging=False."
-        )
+    return state._replace(posterior=posterior), info, kept
 
 
 # -- scores ----------------------------------------------------------------------------------------
@@ -368,67 +269,43 @@ def summed_size(state: MarginState, points: Points) -> float:
 # -- parameters of one update ----------------------------------------------------------------------
 
 
-def settings_of(parameters: MarginParameters, labeled_weight: float, weight: float) -> Settings:
-    """Return the settings of an update, given the weights of its labeled rows and of all rows."""
-    C, beta = penalties(parameters, labeled_weight, weight)
-    return Settings(
-        C=C,
-        slack_shape=slack_shape_of(parameters, C),
-        beta=float(beta),
-        bias=parameters.bias,
-        tol=parameters.tol,
-        max_iter=parameters.max_iter,
-        lag=parameters.lag,
-        window=parameters.window,
-        averaging=parameters.averaging,
-        forgetting=parameters.forgetting,
-        capacity=parameters.capacity,
-    )
-
-
-def penalties(
+def for_batch(
     parameters: MarginParameters, labeled_weight: float, weight: float
-) -> tuple[float, float]:
-    """Return C and beta of a batch, given the total weights of labeled rows and of all rows."""
-    smoothing = parameters.smoothing
-    if smoothing is None or smoothing.gammas is None:
-        beta = 0.0 if smoothing is None else smoothing.beta
-        check_penalty(beta, f"beta={beta:g}")
-        return checked_bound(parameters, parameters.C, f"C={parameters.C:g}"), beta
-    gamma_A, gamma_I = smoothing.gammas
-    given = f"gamma_A={gamma_A:g}, gamma_I={gamma_I:g}"
-    beta = 0.5 * gamma_I / gamma_A / weight / weight
-    check_penalty(beta, f"{given} with {weight:g} rows makes beta={beta:g}")
-    if labeled_weight == 0:
-        return np.inf, beta
-    C = 0.5 / labeled_weight / gamma_A
-    origin = f"gamma_A={gamma_A:g} with {labeled_weight:g} labels makes C={C:g}"
-    return checked_bound(parameters, C, origin), beta
+) -> MarginParameters:
+    """Return the parameters with the C and beta of a batch; refuse extreme values.
+
+    The weights are the total weights of its labeled rows and of all rows.
+    """
+    C, beta, smoothing = parameters.C, parameters.beta, parameters.smoothing
+    C_origin, beta_origin = f"C={C:g}", f"beta={beta:g}"
+    if smoothing is not None and smoothing.gammas is not None:
+        gamma_A, gamma_I = smoothing.gammas
+        C = 0.5 / labeled_weight / gamma_A if labeled_weight else np.inf
+        beta = 0.5 * gamma_I / gamma_A / weight / weight
+        C_origin = f"gamma_A={gamma_A:g} with {labeled_weight:g} labels makes C={C:g}"
+        beta_origin = (
+            f"gamma_A={gamma_A:g}, gamma_I={gamma_I:g} with {weight:g} rows makes beta={beta:g}"
+        )
+        parameters = replace(parameters, C=C, smoothing=smoothing._replace(beta=beta))
+    check_penalty(beta, beta_origin)
+    if np.isinf(C) and not labeled_weight:  # nothing to bound
+        return parameters
+    check_penalty(C, C_origin)
+    if C < SMALLEST_BOUND:
+        raise ValueError(f"{C_origin}, expected at least {SMALLEST_BOUND:g}: raise C.")
+    if parameters.shape >= C:
+        raise ValueError(
+            f"{C_origin}, expected C > slack_shape={parameters.shape:g}: otherwise all "
+            "multipliers are 0 and nothing can be learned. Raise C, lower slack_shape, or set "
+            "slack_shape='auto'."
+        )
+    return parameters
 
 
 def check_penalty(value: float, origin: str) -> None:
     """Refuse a C or beta whose products would overflow; ``origin`` describes it in the error."""
     if not float(value) <= LARGEST_PENALTY:
         raise ValueError(f"{origin}, expected at most {LARGEST_PENALTY:g}: lower the value.")
-
-
-def slack_shape_of(parameters: MarginParameters, C: float) -> float:
-    """Return the slack shape of a row of weight 1 whose multiplier has the bound C."""
-    return min(1.0, 0.5 * C) if parameters.slack_shape is None else parameters.slack_shape
-
-
-def checked_bound(parameters: MarginParameters, C: float, origin: str) -> float:
-    """Return C; refuse it if it does not exceed a given slack shape, or is extreme."""
-    check_penalty(C, origin)
-    if C < SMALLEST_BOUND:
-        raise ValueError(f"{origin}, expected at least {SMALLEST_BOUND:g}: raise C.")
-    shape = slack_shape_of(parameters, C)
-    if shape >= C:
-        raise ValueError(
-            f"{origin}, expected C > slack_shape={shape:g}: otherwise all multipliers are 0 and "
-            "nothing can be learned. Raise C, lower slack_shape, or set slack_shape='auto'."
-        )
-    return C
 
 
 def warn_unless_converged(info: UpdateInfo, tol: float) -> None:

@@ -67,6 +67,11 @@ class Terms:
         )
 
     @property
+    def values(self) -> Array:
+        """Coefficients and averages side by side, (n, 2 machines)."""
+        return np.hstack([self.coefficients, self.averages])
+
+    @property
     def nonzero(self) -> NDArray[np.bool_]:
         """Mask (n,) of the points with any coefficient."""
         return np.asarray(self.coefficients.any(axis=1) | self.averages.any(axis=1))
@@ -127,11 +132,6 @@ def joined_windows(first: Window, second: Window) -> Window:
         one, other = getattr(first, each.name), getattr(second, each.name)
         arrays[each.name] = stack(one, other) if one.ndim == 2 else np.append(one, other)
     return Window(**arrays)
-
-
-def as_terms(window: Window) -> Terms:
-    """Return the points and coefficients of the window in the form of frozen points."""
-    return Terms(window.points, window.coefficients, window.averages)
 
 
 # The bias of every machine if there is one machine per class.
@@ -261,8 +261,7 @@ class Posterior:
         if landmarks.coefficients.any():
             own = (landmarks.expansion,)
             scores = scores + evaluate(self.covariance.kernel, own, landmarks.points)
-        added = self.covariance.smoothed(scores)
-        return landmarks.coefficients if added is None else landmarks.coefficients + added
+        return landmarks.coefficients + self.covariance.smoothed(scores)
 
     def landmark_coefficients(self) -> Array:
         """Return the landmark coefficients of the newest mean, window included, (m, machines)."""
@@ -422,7 +421,7 @@ def with_recursion(posterior: Posterior, folded: FoldResult) -> Posterior:
     old, frozen = posterior.landmarks, posterior.frozen
     points = no_rows(frozen.points) if recursion.landmarks is None else recursion.landmarks
     machines = posterior.biases.size
-    values = np.hstack([old.coefficients, old.averages])
+    values = old.values
     moved = np.zeros((points.shape[0], 2 * machines))
     scores = np.zeros((points.shape[0], machines))
     stayed, new = origin >= 0, np.flatnonzero(origin < 0)
@@ -461,18 +460,12 @@ def freeze(posterior: Posterior, leaving: Terms) -> Posterior:
         geometry = posterior.covariance.on_window(leaving.points, landmarks.points)
         coefficients = landmarks.coefficients + geometry.landmark_part(leaving.coefficients)
         return replace(posterior, landmarks=replace(landmarks, coefficients=coefficients))
-    frozen = joined_terms(posterior.covariance.kernel, posterior.frozen, leaving)
-    return replace(add_frozen_scores(posterior, leaving, 1.0), frozen=frozen)
-
-
-def joined_terms(kernel: Kernel, first: Terms, second: Terms) -> Terms:
-    """Return the terms of both, summed if the kernel allows it."""
-    parts = (
-        Expansion(terms.points, np.hstack([terms.coefficients, terms.averages]))
-        for terms in (first, second)
+    frozen = posterior.frozen
+    points, values = posterior.covariance.kernel.join(
+        Expansion(frozen.points, frozen.values), Expansion(leaving.points, leaving.values)
     )
-    points, values = reduce(kernel.join, parts)
-    return Terms(points, *halves(values))
+    posterior = add_frozen_scores(posterior, leaving, 1.0)
+    return replace(posterior, frozen=Terms(points, *halves(values)))
 
 
 def halves(values: Array) -> tuple[Array, Array]:
@@ -530,17 +523,19 @@ def within_budget(posterior: Posterior, capacity: int | None) -> Posterior:
         order = np.argsort(np.abs(window.coefficients).max(axis=1), kind="stable")[::-1]
         kept = np.zeros(window.size, dtype=bool)
         kept[order[:capacity]] = True
-        leaving = as_terms(window).take(~kept)
+        leaving = window.take(~kept)
         posterior = freeze(replace(posterior, window=window.take(kept)), leaving)
     frozen = posterior.frozen
     excess = frozen.size + posterior.window.size - capacity
     if excess <= 0 or posterior.covariance.kernel.compact:
         return posterior
     leaves = np.zeros(frozen.size, dtype=bool)
-    errors = projection_errors(posterior.recursion, frozen)
+    # the squared error of projecting each point alone, over all machines
+    weights = np.sum(frozen.coefficients**2 + frozen.averages**2, axis=1)
+    errors = weights * posterior.recursion.residual_variances(frozen.points)
     leaves[np.argsort(errors, kind="stable")[:excess]] = True
     left = frozen.take(leaves)
-    found = posterior.recursion.project(left.points, np.hstack([left.coefficients, left.averages]))
+    found = posterior.recursion.project(left.points, left.values)
     coefficients, averages = halves(found.coefficients)
     posterior = add_frozen_scores(posterior, left, -1.0)
     landmarks = posterior.landmarks
@@ -559,12 +554,6 @@ def within_budget(posterior: Posterior, capacity: int | None) -> Posterior:
 def norms(squared_errors: Array) -> Array:
     """Return norms (2, machines), of the newest and of the averaged mean, from squared norms."""
     return np.sqrt(squared_errors.reshape(2, -1))
-
-
-def projection_errors(recursion: Recursion, terms: Terms) -> Array:
-    """Return the squared error of projecting each point alone, (n,), over all machines."""
-    weights = np.sum(terms.coefficients**2 + terms.averages**2, axis=1)
-    return np.asarray(weights * recursion.residual_variances(terms.points))
 
 
 def with_mean_parts(

@@ -14,13 +14,11 @@ Nothing is changed in place: a step that fails leaves the posterior as it was.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from seqmed.kernels import evaluate
+from seqmed.kernels import Kernel, evaluate
 from seqmed.late_rows import LateLabels
 from seqmed.margin.covariance.exact import FoldResult, WindowCovariance
 from seqmed.margin.dual.problem import (
@@ -37,7 +35,6 @@ from seqmed.margin.posterior import (
     KNOWN_BIAS,
     Posterior,
     Window,
-    as_terms,
     average,
     forget_labels,
     freeze,
@@ -48,67 +45,88 @@ from seqmed.margin.posterior import (
 )
 from seqmed.numeric.arrays import Array, Mask, Points, distinct_rows, take_rows
 
+# Largest number of labels in one dual with a budget, as a multiple of the kept labeled rows; and
+# the number of labels that SeqMED never divides.
+LABELS_AT_ONCE, FEWEST_AT_ONCE = 4, 2000
+
+
+class Smoothing(NamedTuple):
+    """Parameters of SeqLapMED that SeqMED does not have.
+
+    Attributes
+    ----------
+    beta : smoothness weight.
+    gammas : gamma_A and gamma_I of the paper, which replace C and beta; None without them.
+    graph : the graph of a batch.
+    recursion : name of the recursion of the covariance.
+    n_landmarks : largest number of landmarks.
+    """
+
+    beta: float
+    gammas: tuple[float, float] | None
+    graph: GraphParameters
+    recursion: str
+    n_landmarks: int
+
 
 @dataclass(frozen=True)
-class Settings:
-    """Parameters of one update; all of them may differ from one batch to the next.
+class MarginParameters:
+    """Parameters of the margin learner. SeqMED and SeqLapMED describe them and have the defaults.
 
-    The estimators have the defaults.
+    An update takes them with the C and beta of its batch (`for_batch`).
 
     Parameters
     ----------
-    C : upper bound of the multiplier of a row of weight 1.
-    slack_shape : shape of the slack prior, >= 0 and < C.
-    beta : smoothness weight, >= 0; the penalty is ``2 beta f' L f``.
-    bias : "median" for the paper's median rule, otherwise the bias of the solver.
-    tol, max_iter : tolerance and largest number of iterations of the dual solver.
-    lag : batches with labels whose multipliers are optimised together, None for all.
-    window : labeled rows whose multipliers are optimised together, None for all.
-    averaging : whether predictions use the running mean of the posterior means.
-    forgetting : forgetting factor per batch, in (0, 1].
-    capacity : labeled points kept exactly; None for all.
+    kernel : the kernel before the first batch; None for a precomputed one.
+    slack_shape : shape of the slack prior; None for min(1, C / 2).
+    class_weight : (K,) weights of the classes, "balanced", or None.
+    smoothing : parameters of SeqLapMED; None in SeqMED.
     """
 
+    kernel: Kernel | None
     C: float
-    slack_shape: float
-    beta: float
+    slack_shape: float | None
     bias: str
-    tol: float
-    max_iter: int
-    lag: int | None
     window: int | None
+    lag: int | None
     averaging: bool
     forgetting: float
-    capacity: int | None
+    budget: int | None
+    class_weight: Any
+    tol: float
+    max_iter: int
+    smoothing: Smoothing | None = None
 
+    @property
+    def beta(self) -> float:
+        """Smoothness weight; the penalty is ``2 beta f' L f``."""
+        return 0.0 if self.smoothing is None else float(self.smoothing.beta)
 
-@dataclass(frozen=True)
-class Batch:
-    """One batch, ready for a step.
+    @property
+    def shape(self) -> float:
+        """Slack shape of a row of weight 1."""
+        return min(1.0, 0.5 * self.C) if self.slack_shape is None else self.slack_shape
 
-    Parameters
-    ----------
-    points : (n, p) all rows, labeled or not.
-    labeled : (l,) indices of the labeled rows.
-    targets : (l, machines) each -1.0 or +1.0.
-    weights : (l,) positive weights of the labeled rows.
-    class_weights : (l,) positive weights of the classes of these rows; the two weights are
-        multiplied.
-    geometry : `Posterior.landmark_geometry` of the labeled rows before the update. It gives their
-        scores before the update, and the update solves its duals with it if nothing has changed.
-    """
+    @property
+    def n_landmarks(self) -> int:
+        """Largest number of landmarks."""
+        if self.smoothing is None:
+            return 0 if self.budget is None else self.budget // 2
+        most = self.smoothing.n_landmarks
+        return most if self.budget is None else min(most, self.budget // 2)
 
-    points: Points
-    labeled: NDArray[np.intp]
-    targets: Array
-    weights: Array
-    class_weights: Array
-    geometry: WindowCovariance | None = None
+    @property
+    def capacity(self) -> int | None:
+        """Number of labeled rows kept within the budget; None for all."""
+        return None if self.budget is None else self.budget - self.n_landmarks
 
-    @cached_property
-    def labeled_points(self) -> Points:
-        """Return a copy of the labeled rows, (l, p)."""
-        return take_rows(self.points, self.labeled)
+    @property
+    def labels_at_once(self) -> int | None:
+        """Largest number of labels in one dual; None for any number."""
+        if self.capacity is None:
+            return None
+        fewest = FEWEST_AT_ONCE if self.smoothing is None else 0
+        return max(fewest, LABELS_AT_ONCE * self.capacity)
 
 
 class UpdateInfo(NamedTuple):
@@ -125,7 +143,7 @@ class UpdateInfo(NamedTuple):
         of x.
     replacement_cost : largest change of the variance at a replaced landmark z, as a fraction of
         ``k(z, z)``.
-    forgot : whether earlier labels have been discounted by `Settings.forgetting`.
+    forgot : whether earlier labels have been discounted by `MarginParameters.forgetting`.
     C, beta : multiplier bound of a row of weight 1, and smoothness weight.
     late_labels : numbers of the late labels; None if they were not late.
 
@@ -144,21 +162,20 @@ class UpdateInfo(NamedTuple):
     beta: float = 0.0
     late_labels: LateLabels | None = None
 
-    def after(self, earlier: list[UpdateInfo]) -> UpdateInfo:
-        """Combine this report of the last mini-batch with the reports of the earlier ones."""
-        if not earlier:
-            return self
-        every = [*earlier, self]
-        cost = self.projection_cost
-        for info in earlier:  # classes may have been added since
+    @classmethod
+    def combined(cls, infos: list[UpdateInfo]) -> UpdateInfo:
+        """Return the report of a batch that was learned in mini-batches, in the order of these."""
+        last = infos[-1]
+        cost = last.projection_cost
+        for info in infos[:-1]:  # classes may have been added since
             same = info.projection_cost.size == cost.size
             cost = cost + (info.projection_cost if same else info.projection_cost.max())
-        return self._replace(
-            n_points=earlier[0].n_points,
-            n_labeled=sum(info.n_labeled for info in every),
+        return last._replace(
+            n_points=infos[0].n_points,
+            n_labeled=sum(info.n_labeled for info in infos),
             projection_cost=cost,
-            replacement_cost=max(info.replacement_cost for info in every),
-            forgot=any(info.forgot for info in every),
+            replacement_cost=max(info.replacement_cost for info in infos),
+            forgot=any(info.forgot for info in infos),
         )
 
     @property
@@ -186,52 +203,75 @@ class UpdateInfo(NamedTuple):
 LARGEST_VARIANCE = 1e100
 
 
-def step(posterior: Posterior, batch: Batch, settings: Settings) -> tuple[Posterior, UpdateInfo]:
-    """Learn one batch."""
-    check_variances(posterior, batch.points)
-    number = posterior.n_batches
-    entering = labeled_window(batch, settings, number)
-    past, forgot = with_forgetting(posterior, entering, settings)
-    folded, graph_parameters = fold_geometry(past, batch.points, settings)
-    prior = replace(
-        with_recursion(past, folded), graph_parameters=graph_parameters, n_batches=number + 1
-    )
-    prior = enter(prior, entering, settings)
-    changed = bool(batch.labeled.size) or prior.covariance is not posterior.covariance
+def step(
+    posterior: Posterior,
+    points: Points,
+    entering: Window,
+    parameters: MarginParameters,
+    geometry: WindowCovariance | None = None,
+) -> tuple[Posterior, UpdateInfo]:
+    """Learn one batch.
+
+    Parameters
+    ----------
+    posterior : the posterior before the batch.
+    points : (n, p) all rows of the batch, labeled or not.
+    entering : its labeled rows, see `labeled_window`.
+    parameters : the parameters with the C and beta of the batch.
+    geometry : `Posterior.landmark_geometry` of the labeled rows, if it is known. The duals are
+        solved with it if nothing has changed.
+    """
+    check_variances(posterior, points)
+    past, forgot = with_forgetting(posterior, entering, parameters)
+    folded, graph_parameters = fold_geometry(past, points, parameters)
+    prior = with_recursion(past, folded)
+    prior = replace(prior, graph_parameters=graph_parameters, n_batches=prior.n_batches + 1)
+    prior = enter(prior, entering, parameters)
+    changed = bool(entering.size) or prior.covariance is not posterior.covariance
     if not changed and folded.origin is None:  # the mean is unchanged
-        return prior, report(prior, batch, (None,) * prior.biases.size)
-    learned, info = relearn(past, prior, batch, settings, changed=changed)
-    return learned, info._replace(forgot=forgot, replacement_cost=folded.replacement_cost)
+        learned, info = prior, report(prior, (None,) * prior.biases.size)
+    else:
+        known = geometry if prior.window.size == entering.size else None
+        learned, info = relearn(past, prior, parameters, known, changed=changed)
+    return learned, info._replace(
+        n_points=points.shape[0],
+        n_labeled=entering.size,
+        forgot=forgot,
+        replacement_cost=folded.replacement_cost,
+    )
 
 
 def add_labels(
-    posterior: Posterior, batch: Batch, settings: Settings
+    posterior: Posterior,
+    entering: Window,
+    parameters: MarginParameters,
+    geometry: WindowCovariance | None = None,
 ) -> tuple[Posterior, UpdateInfo]:
-    """Learn late labels of points that are already part of the covariance.
+    """Learn late labels of points that are already part of the covariance; see `step`.
 
     Late labels count as labels of the last batch. Earlier labels are discounted unless this batch
     already had labels.
     """
-    check_variances(posterior, batch.points)
-    number, past, forgot = posterior.n_batches - 1, posterior, False
-    entering = labeled_window(batch, settings, number)
-    if number not in posterior.window.batches:
-        past, forgot = with_forgetting(posterior, entering, settings)
-    learned, info = relearn(past, enter(past, entering, settings), batch, settings)
-    return learned, info._replace(forgot=forgot)
+    check_variances(posterior, entering.points)
+    past, forgot = posterior, False
+    if posterior.n_batches - 1 not in posterior.window.batches:
+        past, forgot = with_forgetting(posterior, entering, parameters)
+    prior = enter(past, entering, parameters)
+    known = geometry if prior.window.size == entering.size else None
+    learned, info = relearn(past, prior, parameters, known)
+    return learned, info._replace(n_points=entering.size, n_labeled=entering.size, forgot=forgot)
 
 
 def remove_labels(
-    posterior: Posterior, batch: Batch, rows: NDArray[np.bool_], settings: Settings
+    posterior: Posterior, rows: Mask, parameters: MarginParameters
 ) -> tuple[Posterior, UpdateInfo]:
     """Retract the labels of window points, given by a mask; the covariance is unchanged.
 
-    ``batch`` holds those points, for the report. A machine that has no labels left returns to its
-    prior.
+    A machine that has no labels left returns to its prior.
     """
     window = posterior.window.take(~rows)
     prior = replace(posterior, window=window)
-    poor = np.array([not has_dual(prior, machine) for machine in range(prior.biases.size)])
+    poor = ~has_dual(prior)
     unlearned = poor & ~prior.frozen.coefficients.any(axis=0)
     unlearned &= ~prior.landmarks.coefficients.any(axis=0)
     prior = replace(
@@ -240,11 +280,18 @@ def remove_labels(
         biases=np.where(unlearned, KNOWN_BIAS if prior.known_bias else 0.0, prior.biases),
         n_solved=np.where(unlearned, 0, prior.n_solved),
     )
-    return relearn(prior, prior, batch, settings)
+    learned, info = relearn(prior, prior, parameters)
+    n_removed = int(np.count_nonzero(rows))
+    return learned, info._replace(n_points=n_removed, n_labeled=n_removed)
 
 
 def relearn(
-    past: Posterior, prior: Posterior, batch: Batch, settings: Settings, *, changed: bool = True
+    past: Posterior,
+    prior: Posterior,
+    parameters: MarginParameters,
+    geometry: WindowCovariance | None = None,
+    *,
+    changed: bool = True,
 ) -> tuple[Posterior, UpdateInfo]:
     """Optimise the multipliers of the window, and update the mean.
 
@@ -252,32 +299,45 @@ def relearn(
     ----------
     past : the posterior before points were frozen or projected, for the projection cost.
     prior : the posterior with its newest window and covariance.
-    batch : the rows of this update.
-    changed : whether the labels or the covariance have changed.
+    parameters : the parameters with the C and beta of the batch.
+    geometry : the covariance of the window before the update, if it is known.
+    changed : whether the labels or the covariance have changed; if not, no dual is solved.
     """
-    geometry, replaced = batch.geometry, prior.covariance is not past.covariance
-    if geometry is None or replaced or prior.window.size > batch.labeled.size:
-        geometry = prior.covariance.on_window(prior.window.points, prior.landmarks.points)
-    learned, solutions, newest = solve_all(prior, geometry, settings, changed=changed)
-    if settings.averaging:
+    window, frozen = prior.window, prior.frozen_coefficients()
+    if geometry is None or prior.covariance is not past.covariance:
+        geometry = prior.covariance.on_window(window.points, prior.landmarks.points)
+    solutions: Solutions = (None,) * prior.biases.size
+    solvable = has_dual(prior)
+    if changed and solvable.any():
+        gram = geometry.gram()
+        scores = window.frozen_scores + geometry.scores(frozen)
+        solutions = tuple(
+            solve_machine(prior, machine, gram, geometry.block, scores[:, machine], parameters)
+            if solvable[machine]
+            else None
+            for machine in range(prior.biases.size)
+        )
+    learned = with_solutions(prior, solutions)
+    newest = frozen + geometry.landmark_part(learned.window.coefficients)
+    if parameters.averaging:
         solved = np.array([solution is not None for solution in solutions])
-        learned = average(learned, solved, settings.forgetting, newest)
-    kept = within_budget(learned, settings.capacity)
+        learned = average(learned, solved, parameters.forgetting, newest)
+    kept = within_budget(learned, parameters.capacity)
     if kept is not learned and not kept.covariance.on_landmarks:  # where freezing is exact
         newest = kept.landmark_coefficients()
     moved = prior.projection_errors - past.projection_errors
     projected = kept.projection_errors - learned.projection_errors
-    bounded = settings.capacity is not None
-    info = report(prior, batch, solutions)._replace(projection_cost=(moved + projected).max(axis=0))
-    return with_mean_parts(kept, settings.averaging, bounded, newest), info
+    bounded = parameters.capacity is not None
+    info = report(prior, solutions)._replace(projection_cost=(moved + projected).max(axis=0))
+    return with_mean_parts(kept, parameters.averaging, bounded, newest), info
 
 
-def report(prior: Posterior, batch: Batch, solutions: Solutions) -> UpdateInfo:
-    """Return the report of an update that neither projected nor forgot anything."""
+def report(prior: Posterior, solutions: Solutions) -> UpdateInfo:
+    """Return the report of an update; it lacks rows, costs and forgetting."""
     return UpdateInfo(
         solutions=solutions,
-        n_points=batch.points.shape[0],
-        n_labeled=batch.labeled.size,
+        n_points=0,
+        n_labeled=0,
         n_window=prior.window.size,
         projection_cost=np.zeros(prior.biases.size),
         replacement_cost=0.0,
@@ -285,33 +345,49 @@ def report(prior: Posterior, batch: Batch, solutions: Solutions) -> UpdateInfo:
     )
 
 
-def labeled_window(batch: Batch, settings: Settings, number: int) -> Window:
-    """Return the labeled points of a batch as a window; `enter` adds their frozen scores."""
-    weights = batch.weights * batch.class_weights
-    nothing = np.zeros_like(batch.targets)
+def labeled_window(
+    points: Points,
+    signs: Array,
+    weights: Array,
+    class_weights: Array,
+    number: int,
+    parameters: MarginParameters,
+) -> Window:
+    """Return the labeled points of a batch as a window; `enter` adds their frozen scores.
+
+    Parameters
+    ----------
+    points : (n, p).
+    signs : (n, machines) targets, each -1.0 or +1.0.
+    weights, class_weights : (n,) positive weights of the rows and of their classes. They are
+        multiplied.
+    number : number of the batch.
+    parameters : the parameters with the C of the batch.
+    """
+    nothing, products = np.zeros_like(signs), weights * class_weights
     return Window(
-        points=batch.labeled_points,
+        points=points,
         coefficients=nothing,
         averages=nothing,
         frozen_scores=nothing,
-        signs=batch.targets,
-        bounds=settings.C * weights,
-        shapes=settings.slack_shape * weights,
-        weights=batch.weights,
-        discounted=batch.weights,
-        batches=np.full(batch.labeled.size, number),
+        signs=signs,
+        bounds=parameters.C * products,
+        shapes=parameters.shape * products,
+        weights=weights,
+        discounted=weights,
+        batches=np.full(weights.size, number),
     )
 
 
-def leaving(window: Window, entering: Window, settings: Settings) -> Mask:
+def leaving(window: Window, entering: Window, parameters: MarginParameters) -> Mask:
     """Return a mask (n,) of the points that leave the window when others enter it.
 
-    The window contains the last `Settings.lag` batches with labels. It has at most
-    `Settings.window` and `Settings.capacity` points, unless the newest batch alone has more. If
-    there are more than `window` points, the oldest ones leave. If there are more than `capacity`
-    points, those with the smallest multipliers leave, older points first.
+    The window contains the last ``lag`` batches with labels. It has at most ``window`` and
+    ``capacity`` points, unless the newest batch alone has more. If there are more than ``window``
+    points, the oldest ones leave. If there are more than ``capacity`` points, those with the
+    smallest multipliers leave, older points first.
     """
-    lag, size, capacity = settings.lag, settings.window, settings.capacity
+    lag, size, capacity = parameters.lag, parameters.window, parameters.capacity
     leaves = np.zeros(window.size, dtype=bool)
     if lag is not None:
         recent = np.union1d(window.batches, entering.batches[-1:])[-lag:]
@@ -328,31 +404,31 @@ def leaving(window: Window, entering: Window, settings: Settings) -> Mask:
 
 
 def with_forgetting(
-    posterior: Posterior, entering: Window, settings: Settings
+    posterior: Posterior, entering: Window, parameters: MarginParameters
 ) -> tuple[Posterior, bool]:
     """Return the posterior after forgetting, and whether earlier labels were discounted.
 
     Earlier labels are discounted if the window, with the new labels, has a dual to solve.
     """
-    if settings.forgetting == 1.0 or not entering.size:
+    if parameters.forgetting == 1.0 or not entering.size:
         return posterior, False
-    staying = posterior.window.take(~leaving(posterior.window, entering, settings))
+    staying = posterior.window.take(~leaving(posterior.window, entering, parameters))
     grown = replace(posterior, window=joined_windows(staying, entering))
-    if not any(has_dual(grown, machine) for machine in range(posterior.biases.size)):
+    if not has_dual(grown).any():
         return posterior, False
-    return forget_labels(posterior, settings.forgetting), True
+    return forget_labels(posterior, parameters.forgetting), True
 
 
-def enter(posterior: Posterior, entering: Window, settings: Settings) -> Posterior:
+def enter(posterior: Posterior, entering: Window, parameters: MarginParameters) -> Posterior:
     """Return the posterior with newly labeled points in the window and the oldest points frozen."""
     if not entering.size:
         return posterior
     folded = posterior.recursion.add_labeled(entering.points)
     posterior = with_recursion(posterior, folded)
     window = posterior.window
-    leaves = leaving(window, entering, settings)
+    leaves = leaving(window, entering, parameters)
     posterior = replace(posterior, window=window.take(~leaves)) if leaves.any() else posterior
-    posterior = freeze(posterior, as_terms(window).take(leaves))
+    posterior = freeze(posterior, window.take(leaves))
     if posterior.frozen.size:
         parts = (posterior.frozen.expansion,)
         scores = evaluate(posterior.covariance.kernel, parts, entering.points)
@@ -361,25 +437,25 @@ def enter(posterior: Posterior, entering: Window, settings: Settings) -> Posteri
 
 
 def fold_geometry(
-    posterior: Posterior, points: Points, settings: Settings
+    posterior: Posterior, points: Points, parameters: MarginParameters
 ) -> tuple[FoldResult, GraphParameters]:
     """Fold the smoothness of a batch into the discounted covariance; equal rows are one vertex.
 
     The graph parameters are returned with the heat width, once it can be measured.
     """
     recursion, graph_parameters = posterior.recursion, posterior.graph_parameters
-    grows = recursion.grows and settings.capacity is not None
-    if settings.beta == 0 and settings.forgetting == 1 and not grows:
+    grows = recursion.grows and parameters.capacity is not None
+    if parameters.beta == 0 and parameters.forgetting == 1 and not grows:
         return FoldResult(recursion), graph_parameters
     kernel = recursion.covariance.kernel
     vertices = take_rows(points, distinct_rows(points))
     penalty = None
-    if settings.beta > 0:
+    if parameters.beta > 0:
         neighbours = find_neighbours(kernel, vertices, graph_parameters.n_neighbors)
         if graph_parameters.lacks_width:
             graph_parameters = replace(graph_parameters, heat_width=measure_heat_width(neighbours))
-        penalty = smoothness(neighbours, graph_parameters, 2.0 * settings.beta)
-    return recursion.fold(vertices, penalty, settings.forgetting), graph_parameters
+        penalty = smoothness(neighbours, graph_parameters, 2.0 * parameters.beta)
+    return recursion.fold(vertices, penalty, parameters.forgetting), graph_parameters
 
 
 def check_variances(posterior: Posterior, points: Points) -> None:
@@ -402,37 +478,16 @@ Solutions = tuple[DualSolution | None, ...]
 SPARE = 0.2
 
 
-def solve_all(
-    prior: Posterior, geometry: WindowCovariance, settings: Settings, *, changed: bool
-) -> tuple[Posterior, Solutions, Array]:
-    """Solve one dual per machine over the points of the window.
+def has_dual(posterior: Posterior) -> Mask:
+    """Return a mask (machines,) of the machines with a dual.
 
-    ``geometry`` is the covariance of the window. ``changed`` is whether labels or the covariance
-    have changed; if not, nothing is solved.
-    Returns the posterior with new multipliers and biases, the solutions, and the
-    `Posterior.landmark_coefficients` of the new mean, (m, machines).
+    The window has labels, and labels of both signs if the bias is diffuse.
     """
-    window, frozen = prior.window, prior.frozen_coefficients()
-    machines = range(prior.biases.size)
-    solutions: Solutions = (None,) * prior.biases.size
-    if changed and any(has_dual(prior, machine) for machine in machines):
-        gram = geometry.gram()
-        scores = window.frozen_scores + geometry.scores(frozen)
-        solutions = tuple(
-            solve_machine(prior, machine, gram, geometry.block, scores[:, machine], settings)
-            for machine in machines
-        )
-    posterior = with_solutions(prior, solutions)
-    newest = frozen + geometry.landmark_part(posterior.window.coefficients)
-    return posterior, solutions, newest
-
-
-def has_dual(posterior: Posterior, machine: int) -> bool:
-    """Whether there is a dual: the window has labels, of both signs if the bias is diffuse."""
-    signs = posterior.window.signs[:, machine]
-    if signs.size == 0 or posterior.known_bias:
-        return bool(signs.size)
-    return bool(abs(signs.sum()) < signs.size)
+    signs = posterior.window.signs
+    size = posterior.window.size
+    if size == 0 or posterior.known_bias:
+        return np.full(signs.shape[1], size > 0)
+    return np.asarray(np.abs(signs.sum(axis=0)) < size)
 
 
 def solve_machine(
@@ -441,16 +496,14 @@ def solve_machine(
     gram: Array | ComputedRows,
     block: Block | None,
     prior_scores: Array,
-    settings: Settings,
-) -> DualSolution | None:
-    """Solve the dual of one machine; None if it has none (`has_dual`).
+    parameters: MarginParameters,
+) -> DualSolution:
+    """Solve the dual of one machine.
 
     The solver starts from the multipliers of the last update. If ``block`` is given, a product with
     the Gram matrix is cheap and its entries are not: points beyond their margins are first left
     out.
     """
-    if not has_dual(prior, machine):
-        return None
     from seqmed.margin.dual import screening, smo  # numba: by the first update, not by an import
 
     window = prior.window
@@ -466,8 +519,8 @@ def solve_machine(
     )
     coefficients = window.coefficients[:, machine]
     solver: dict[str, Any] = {
-        "tol": settings.tol,
-        "max_iter": settings.max_iter,
+        "tol": parameters.tol,
+        "max_iter": parameters.max_iter,
         "start": feasible(problem, signs * coefficients),
         "previous_bias": float(prior.biases[machine]) if prior.n_solved[machine] else None,
     }
@@ -478,7 +531,7 @@ def solve_machine(
         rows = (signs * expected < 1.0 + SPARE) | (coefficients != 0)
         solution = screening.solve_screened(problem, rows, block, **solver)
     on_margin = solution.multipliers > 0
-    if settings.bias != "median" or not on_margin.any():
+    if parameters.bias != "median" or not on_margin.any():
         return solution
     scores = prior_scores + gram @ (signs * solution.multipliers)
     median = float(np.median((signs - scores)[on_margin]))

@@ -22,8 +22,8 @@ from seqmed.graph.kept_rows import Lists
 from seqmed.graph.propagation import GraphInfo, GraphState
 from seqmed.late_rows import KeptLabels, LateLabels, compare_labels, equal_rows
 from seqmed.margin import margin_state
-from seqmed.margin.margin_state import MarginParameters, MarginState
-from seqmed.margin.update import UpdateInfo
+from seqmed.margin.margin_state import MarginState
+from seqmed.margin.update import MarginParameters, UpdateInfo
 from seqmed.mixture.change import RECORD, Change
 from seqmed.mixture.experts import REFITTED, RecentRows, RefittedExpert, no_recent_rows
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_rows

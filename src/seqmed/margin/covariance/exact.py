@@ -68,11 +68,10 @@ class CovarianceFunction(Protocol):
     def on_window(self, points: Points, landmarks: Points) -> WindowCovariance:
         """Return the covariance of the window's points."""
 
-    def smoothed(self, scores: Array) -> Array | None:
+    def smoothed(self, scores: Array) -> Array:
         """Return the coefficients that the reduction adds, given the scores at the landmarks.
 
-        Scores and coefficients, both (m, machines), are in the base kernel. None if there is no
-        reduction.
+        Scores and coefficients, both (m, machines), are in the base kernel.
         """
 
 
@@ -231,9 +230,9 @@ class LowRankCovariance:
             return LowRankWindow(self, points, np.zeros((points.shape[0], 0)))
         return LowRankWindow(self, points, self.kernel(points, landmarks))
 
-    def smoothed(self, scores: Array) -> Array | None:
+    def smoothed(self, scores: Array) -> Array:
         if self.reduction is None:
-            return None
+            return np.zeros_like(scores)
         factor = self.reduction.factor
         return -(factor @ (factor.T @ scores))
 
@@ -264,8 +263,7 @@ class LowRankWindow:
         return self.values @ coefficients
 
     def landmark_part(self, coefficients: Array) -> Array:
-        part = self.covariance.smoothed(self.values.T @ coefficients)
-        return np.zeros((self.values.shape[1], coefficients.shape[1])) if part is None else part
+        return self.covariance.smoothed(self.values.T @ coefficients)
 
 
 def check_reduction(variances: Array, features: Array) -> None:

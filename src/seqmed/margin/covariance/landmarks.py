@@ -161,17 +161,22 @@ class Basis:
         try:
             known = conditioned(known, rows)
         except ValueError:  # rounding errors with penalties of about 1e14 and more
-            known = conditioned_by_factor(known, rows)
+            factor = semidefinite_factor(known)  # semi-definite in spite of them, at a higher cost
+            known = reduced(factor, rows @ factor, 1.0)
         return replace(self, coefficient_covariance=known)
 
     def forget(self, forgetting: float) -> Basis:
-        """Return the basis with every penalty so far scaled by ``forgetting`` in (0, 1)."""
+        """Return the basis with every penalty so far scaled by ``forgetting`` in (0, 1).
+
+        ``V = (I + H)^{-1}`` becomes ``(I + g H)^{-1}`` with the forgetting factor g.
+        """
         known = self.coefficient_covariance
-        return (
-            self
-            if known is None
-            else replace(self, coefficient_covariance=with_discounted_penalty(known, forgetting))
-        )
+        if known is None:
+            return self
+        # Without a factor, negative eigenvalues caused by rounding would grow with every batch.
+        factor = semidefinite_factor(known)
+        known = reduced(factor, np.sqrt(1.0 - forgetting) * factor, forgetting)
+        return replace(self, coefficient_covariance=known)
 
     def residual_variances(self, kernel: Kernel, points: Points) -> Array:
         """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""
@@ -189,11 +194,6 @@ class Basis:
             coefficients=self.whitening @ (features.T @ coefficients),
             squared_error=np.maximum(squared_error, 0.0),
         )
-
-
-def empty_basis(like: Points) -> Basis:
-    """Return a basis without landmarks, for rows in the format of ``like``."""
-    return Basis(no_rows(like), np.zeros((0, 0)), np.zeros((0, 0)))
 
 
 def whiten_gram(gram: Array) -> Array:
@@ -242,22 +242,6 @@ def conditioned(covariance: Array, rows: Array) -> Array:
     rest = covariance - symmetric_product(half.T)
     check_variance(np.diagonal(rest), own)
     return rest
-
-
-def conditioned_by_factor(covariance: Array, rows: Array) -> Array:
-    """Return the result of `conditioned`, but always semi-definite, at a higher cost."""
-    factor = semidefinite_factor(covariance)
-    return reduced(factor, rows @ factor, 1.0)
-
-
-def with_discounted_penalty(known: Array, forgetting: float) -> Array:
-    """Return ``(I + g H)^{-1}`` for ``V = (I + H)^{-1}``, (m, m), and the forgetting factor g.
-
-    The matrix is computed from a factor of V. Without the factor, negative eigenvalues caused by
-    rounding would grow with every batch.
-    """
-    factor = semidefinite_factor(known)
-    return reduced(factor, np.sqrt(1.0 - forgetting) * factor, forgetting)
 
 
 def reduced(factor: Array, rows: Array, own: float) -> Array:
@@ -357,7 +341,8 @@ class LandmarkRecursion:
     def _forgotten(self, points: Points, forgetting: float) -> tuple[Basis, Array, Array | None]:
         """Return the discounted basis, its keys, and its `Basis.factor` if it is known."""
         if self.basis is None or self.keys is None:
-            return empty_basis(points), np.zeros(0), None
+            empty = Basis(no_rows(points), np.zeros((0, 0)), np.zeros((0, 0)))
+            return empty, np.zeros(0), None
         if forgetting < 1:
             return self.basis.forget(forgetting), forgotten(self.keys, forgetting), None
         reduction = self.covariance.reduction

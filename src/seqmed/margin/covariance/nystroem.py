@@ -12,9 +12,8 @@ labeled points worse than they approximate each other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,20 +48,13 @@ class NystroemGram:
     ----------
     values : (n, m) kernel values between the points and the landmarks.
     whitening : the matrix W, (m, m).
-    factor : the matrix W in the precision of blocks.
-    triangular : whether W is upper triangular.
+    single : whether blocks are in single precision.
     """
 
-    def __init__(
-        self,
-        values: Array,
-        whitening: Array,
-        factor: NDArray[np.floating],
-        triangular: bool,
-    ) -> None:
-        self.values, self.whitening = values, whitening
-        self.factor, self.triangular = factor, triangular
-        self.precision = factor.dtype
+    def __init__(self, values: Array, whitening: Array, single: bool) -> None:
+        self.values, self.whitening, self.triangular = values, whitening, is_upper(whitening)
+        self.factor: NDArray[np.floating] = whitening.astype(np.float32) if single else whitening
+        self.precision = self.factor.dtype
         self.order = no_indices()  # the points with features, in order of computation
         self.features: list[NDArray[np.floating]] = []  # their features, in blocks
         self.held: list[Array] = []  # their kernel values, in blocks
@@ -163,37 +155,13 @@ class NystroemCovariance:
 
     on_landmarks: ClassVar[bool] = True
 
-    @cached_property
-    def triangular(self) -> bool:
-        """Whether W is upper triangular, which makes products with it cheaper."""
-        return is_upper(self.whitening)
-
-    @cached_property
-    def amplification(self) -> float:
-        """The largest entry of W: the factor by which W may amplify rounding errors."""
-        return float(np.abs(self.whitening).max(initial=0.0))
-
-    @cached_property
-    def single_whitening(self) -> NDArray[np.float32]:
-        """The matrix W in single precision."""
-        return self.whitening.astype(np.float32)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the fields without cached values, for copying and pickling."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
-
-    def in_single(self, variances: Array) -> bool:
-        """Whether single precision is enough for features of points with these variances."""
-        largest = max(float(each.max(initial=0.0)) for each in (variances, self.own_variances))
-        return (
-            fits_single_precision(largest)
-            and self.amplification * np.sqrt(largest) <= LARGEST_AMPLIFICATION
-        )
-
-    @cached_property
-    def own_variances(self) -> Array:
-        """The variances of the landmarks, (m,)."""
-        return self.kernel.diagonal(self.landmarks)
+    def in_single(self, points: Points) -> bool:
+        """Whether single precision is enough for features of the points."""
+        variances = (self.kernel.diagonal(points), self.kernel.diagonal(self.landmarks))
+        largest = max(float(each.max(initial=0.0)) for each in variances)
+        # the factor by which W may amplify rounding errors
+        amplification = float(np.abs(self.whitening).max(initial=0.0)) * np.sqrt(largest)
+        return fits_single_precision(largest) and bool(amplification <= LARGEST_AMPLIFICATION)
 
     @property
     def width(self) -> int:
@@ -209,26 +177,24 @@ class NystroemCovariance:
     def features(self, points: Points) -> Array:
         """Return phi of every row, (n, m)."""
         values = self.kernel(points, self.landmarks)
-        return times_upper(values, self.whitening, self.triangular)
+        return times_upper(values, self.whitening)
 
     def on_window(self, points: Points, landmarks: Points) -> NystroemGram:
         values = self.kernel(points, self.landmarks)
-        single = self.in_single(self.kernel.diagonal(points))
-        factor = self.single_whitening if single else self.whitening
-        return NystroemGram(values, self.whitening, factor, self.triangular)
+        return NystroemGram(values, self.whitening, self.in_single(points))
 
     def diagonal(self, points: Points) -> Array:
         return self.kernel.diagonal(points)
 
-    def smoothed(self, scores: Array) -> None:
-        """Return None: there is no smoothness penalty."""
+    def smoothed(self, scores: Array) -> Array:
+        """Return zeros: there is no smoothness penalty."""
+        return np.zeros_like(scores)
 
     def residual_variances(self, points: Points) -> Array:
         """Return the squared distance, (n,), of each row's kernel function from the span, >= 0."""
         rest = self.kernel.diagonal(points) - row_norms_squared(self.features(points))
         return np.maximum(rest, 0.0)
 
-    @cached_property
     def leave_one_out_variances(self) -> Array:
         """Return the squared distance, (m,), of each landmark from the span of the others."""
         precisions = row_norms_squared(self.whitening)  # the diagonal of the inverse of K_ZZ
@@ -306,7 +272,7 @@ class NystroemRecursion:
     def _approximates_poorly(self, points: Points) -> bool:
         """Whether the landmarks approximate the points worse than they approximate each other."""
         found = self.covariance.residual_variances(points)
-        usual = self.covariance.leave_one_out_variances
+        usual = self.covariance.leave_one_out_variances()
         variance = max(found.var(), usual.var())
         error = np.sqrt(variance / found.size + usual.var() / usual.size)
         return bool(found.mean() > usual.mean() + REPLACEMENT_THRESHOLD * error)

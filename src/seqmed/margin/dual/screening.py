@@ -78,7 +78,7 @@ def solve_screened(
             missed = violating(problem, residuals, rows)
             rows = rows | thinned(missed, max(MOST_AT_FIRST, int(rows.sum())))
         if active is None or rows.sum() > active.places.size:
-            active = active_set_of(problem, rows, block, multipliers, residuals.errors)
+            active = with_covariances(problem, rows, block, multipliers, residuals.errors)
         else:
             active = active._replace(errors=residuals.errors[active.places])
             stalled = 0 if violation < least else stalled + 1
@@ -117,7 +117,7 @@ def solve_screened(
     )
 
 
-def active_set_of(
+def with_covariances(
     problem: DualProblem, rows: Mask, block: Block, multipliers: Array, errors: Array
 ) -> smo.ActiveSet:
     """Return the active set of the points in a mask. If there are many, its row cache is empty."""
@@ -127,12 +127,7 @@ def active_set_of(
     else:
         places = np.flatnonzero(rows)
         variances, held = problem.gram.diagonal()[places], empty_row_cache(problem.gram, places)
-    part = problem.take(places)
-    traits = np.stack((part.signs, part.bounds, part.shapes, variances))
-    shifts = np.empty((3, places.size))
-    active = smo.ActiveSet(places, part, multipliers[places], errors[places], shifts, traits, held)
-    steps.refresh(traits, active.multipliers, shifts)
-    return active
+    return smo.active_set_of(problem, places, variances, held, multipliers, errors)
 
 
 def violating(problem: DualProblem, residuals: KKTResiduals, rows: Mask) -> Mask:

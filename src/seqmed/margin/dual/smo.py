@@ -82,7 +82,7 @@ class RowCache(NamedTuple):
     hand: Indices
 
 
-def full_row_cache(values: NDArray[np.floating]) -> RowCache:
+def full_row_cache(values: Any) -> RowCache:
     """Return a cache that holds all rows, (n, n)."""
     own = np.arange(values.shape[0])
     return RowCache(
@@ -199,7 +199,10 @@ def solve(
                 break
             best = now
         if active is None or left_out(active, residuals):
-            active = all_active(problem, multipliers, residuals.errors)
+            every, gram, variances = np.arange(n), problem.gram, problem.gram.diagonal()
+            held = isinstance(gram, np.ndarray)
+            rows = full_row_cache(gram) if held else empty_row_cache(gram, every)
+            active = active_set_of(problem, every, variances, rows, multipliers, residuals.errors)
         else:
             active = active._replace(errors=residuals.errors[active.places])
         # a coarse tolerance first: it shows which points were left out wrongly
@@ -281,19 +284,24 @@ def left_out(active: ActiveSet, residuals: KKTResiduals) -> bool:
     return bool(movable.sum() > movable[active.places].sum())
 
 
-def all_active(problem: DualProblem, multipliers: Array, errors: Array) -> ActiveSet:
-    """Return the active set of all points."""
-    n = multipliers.size
-    places = np.arange(n)
-    traits = np.stack((problem.signs, problem.bounds, problem.shapes, problem.gram.diagonal()))
-    if isinstance(problem.gram, np.ndarray):
-        rows = full_row_cache(problem.gram)
-    else:
-        rows = empty_row_cache(problem.gram, places)
-    active = ActiveSet(
-        places, problem, multipliers.copy(), errors.copy(), np.empty((3, n)), traits, rows
-    )
-    refresh(traits, active.multipliers, active.shifts)
+def active_set_of(
+    problem: DualProblem,
+    places: Indices,
+    variances: Array,
+    rows: RowCache,
+    multipliers: Array,
+    errors: Array,
+) -> ActiveSet:
+    """Return the active set of the points at these places.
+
+    ``variances`` (n,) and ``rows`` are those of the points, ``multipliers`` and ``errors`` those of
+    all points.
+    """
+    part = problem.take(places)
+    traits = np.stack((part.signs, part.bounds, part.shapes, variances))
+    shifts = np.empty((3, places.size))
+    active = ActiveSet(places, part, multipliers[places], errors[places], shifts, traits, rows)
+    refresh(traits, active.multipliers, shifts)
     return active
 
 
