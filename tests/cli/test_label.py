@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 from urllib.parse import quote
 
@@ -91,27 +90,6 @@ def test_the_labels_train_another_model(tmp_path):
     assert "12 late labels added" in result.out
 
 
-def test_json_lines_go_out_and_in(tmp_path):
-    truth = write_rows(tmp_path / "rows.csv")
-    with ForkedCommand(tmp_path, *LABEL) as command:
-        ada = command.person()
-        for _ in range(6):
-            ada.label(lambda row: truth[row - 1])
-        command.end()
-    assert seqmed(tmp_path, "label", *LABEL, "--export", "out.jsonl").code == 0
-    objects = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert len(objects) == 6
-    folder = tmp_path / "again"
-    folder.mkdir()
-    for name in ("rows.csv", "out.jsonl"):
-        shutil.copy(tmp_path / name, folder)
-    for added in (6, 0):  # the same events are not added twice
-        result = seqmed(folder, "label", *LABEL, "--import", "out.jsonl", "--replay")
-        assert result.code == 0, result.err
-        assert f"{added} event" in result.err
-    assert_same_model(tmp_path / "model", folder / "model")
-
-
 def test_several_files_with_labels_are_continued(tmp_path):
     write_rows(tmp_path / "rows.csv", 40)
     (tmp_path / "other").mkdir()
@@ -163,7 +141,6 @@ def test_a_file_that_has_grown_is_continued(tmp_path):
         (("model", "rows.csv", "--id", "d"), "no column 'd'"),
         (("model", "rows.csv", "--labels", "rows.csv"), "--labels rows.csv is the input"),
         (("model", "rows.csv", "--labels", "notes.txt"), "has the columns some text"),
-        (("model", "rows.csv", "--import", "notes.txt"), "notes.txt, line 1"),
         (("model", "rows.csv", "--export", "x.txt"), "expected .csv"),
         (("model", "rows.csv", "--id", "row"), "column 'row' of its own"),
     ],
@@ -384,35 +361,6 @@ def test_files_that_were_moved_and_sorted_keep_their_labels(months):
     assert len(exported(folder, "other", *data, *labels)[0]) == 31
 
 
-def test_imported_labels_belong_to_rows(months):
-    folder, notes = months
-    assert seqmed(folder, "label", "model", *MONTHS, "--export", "all.jsonl").code == 0
-    # a colleague has the same rows elsewhere, and one month only
-    here = folder / "mine"
-    (here / "data").mkdir(parents=True)
-    shutil.copy(folder / MONTHS[0], here / "data" / "first.csv")
-    n_here = sum(file == MONTHS[0] for file, _ in notes)
-    data = ("data/first.csv",)
-    for added in (n_here, 0):
-        arguments = ("label", "model", *data, "--import", "../all.jsonl", "--replay")
-        result = seqmed(here, *arguments, columns=400)
-        assert result.code == 0, result.err
-        assert f"{added} event" in result.err
-        assert f"{24 - n_here} of 24 events not added" in result.err
-    found, _ = exported(here, "model", *data)
-    assert {(MONTHS[0], row): label for _, row, label in found} == {
-        place: note.split()[1] for place, note in notes.items() if place[0] == MONTHS[0]
-    }
-    # both people label the same row
-    text = (folder / "all.jsonl").read_text().replace('"Ada"', '"Bo"')
-    (here / "bo.jsonl").write_text(text)
-    result = seqmed(here, "label", "model", *data, "--import", "bo.jsonl", "--replay")
-    assert result.code == 0, result.err
-    with ForkedCommand(here, "model", *data) as command:
-        assert command.get("status")["agreement"][0]["n"] == n_here
-        command.end()
-
-
 def test_late_labels_of_a_log_belong_to_rows(months):
     """Ids that start anew in every file join rows, but not to labels of other rows."""
     folder, _ = months
@@ -476,7 +424,7 @@ def test_no_cell_of_an_output_is_a_formula_and_all_are_read_back(tmp_path):
         for _ in range(60):
             ada.label(lambda row: "=cmd()" if row % 2 else truth[row - 1])
         assert command.get("status")["labels"] == 60
-        (tmp_path / "page.csv").write_bytes(command.request("GET", "export/labels.csv")[2])
+        (tmp_path / "page.csv").write_bytes(command.request("GET", "labels.csv")[2])
         command.end()
     assert seqmed(tmp_path, *label, "--export", "labels.csv").code == 0
     for table in ("model.labels.csv", "labels.csv"):

@@ -49,11 +49,11 @@ def test_outcomes_follow_the_current_labels():
         label(7, "Bo", "y"),  # disputed
     ]
     ledger = Ledger(events)
-    found = outcomes(ledger, ledger.checks)
+    found = outcomes(ledger, checks=True)
     assert found == [Outcome(1, True), Outcome(2, False), Outcome(5, False)]
-    assert outcomes(ledger, ledger.queried) == [Outcome(4, True)]
+    assert outcomes(ledger, checks=False) == [Outcome(4, True)]
     result = accuracy_of(found)
-    assert (result.correct, result.n) == (1, 3)
+    assert (result.value, result.n) == (1 / 3, 3)
     assert accuracy_of([]).value is None
 
 
@@ -85,7 +85,7 @@ def test_agreement_uses_the_first_labels():
         label(3),
     ]
     (found,) = agreements(Ledger(events))
-    assert (found.people, found.n, found.agreement) == (("Ada", "Bo"), 2, 0.5)
+    assert found == {"people": ("Ada", "Bo"), "n": 2, "agreement": 0.5, "kappa": 0.0}
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,7 +12,7 @@ from seqmed.labeling.learner import LabelLearner
 from seqmed.labeling.ledger import Ledger
 from seqmed.labeling.log import DIGEST, Event, LabelingError, RowKey
 from seqmed.labeling.pool import CHECK_SHARE, Pool, row_digests, row_ranks
-from seqmed.labeling.queue import Card, choose_round, due, round_at, why_asked
+from seqmed.labeling.queue import choose_round, due, round_at, why_asked
 from tests.support.labeling import TableRows, clouds, key_at, new_model, replayed
 from tests.support.state import state_bits
 
@@ -33,8 +31,9 @@ def make_events(learner: LabelLearner, truth, n_events: int, seed=0) -> list[Eve
     learner.begin()
     while len(events) < n_events:
         cards = learner.rounds[round_at(ledger.n_answers)]
-        card = next(card for card in cards if not ledger.row(card.key).answered)
-        asked = {"why": card.why, "guess": card.guess, "probability": card.probability}
+        card = next(card for card in cards if not ledger.row(card.key).people)
+        guess, probability = card.probabilities[0] if card.probabilities else ("", None)
+        asked = {"why": card.why, "guess": guess, "probability": probability}
         event = Event("label", "t", "Ada", *card.key, "", truth[card.key.row - 1])._replace(**asked)
         labeled = [key for key, row in ledger.rows.items() if row.given]
         draw = generator.random()
@@ -130,7 +129,6 @@ def test_rows_of_labels_are_found_by_their_cells():
         for size in (3, 100):  # in the sample, or beside it
             pool = Pool(source, wanted, size=size)
             assert {key.row for key in wanted if key in pool} == there, name
-            assert pool.lost == {key for key in wanted if key.row not in there}, name
             for key in wanted:
                 if key in pool:
                     assert pool.cells(key)["n"] == str(key.row - 1), name
@@ -149,7 +147,7 @@ def test_equal_rows_are_different_rows():
     pool = Pool(TableRows(table.slice(1), "new"), wanted)
     assert sorted(pool.where(key) for key in wanted) == [("new", 2), ("new", 3)]
     pool = Pool(TableRows(table.slice(3), "new"), wanted)
-    assert len(pool.lost) == 1
+    assert sum(key in pool for key in wanted) == 1
 
 
 def test_digests_of_rows():
@@ -246,12 +244,6 @@ def test_all_rows_are_asked_at_last():
     assert len(taken) == 40
 
 
-def test_cards_survive_json():
-    card = Card(RowKey("rows.csv", 3, "r0123456789abcdef"), "random", (("a", 0.75), ("b", 0.25)))
-    stored = json.loads(json.dumps({4: (card,)}))
-    assert queue.rounds_from_json(stored) == {4: (card,)}
-
-
 def test_why_a_row_is_asked():
     margins, deviations = np.array([0.0, 0.9, 0.5]), np.array([0.1, 0.9, 0.5])
     assert why_asked(margins, deviations, np.array([0, 1])) == ["uncertain", "unlike"]
@@ -268,7 +260,7 @@ def test_replaying_the_log_gives_the_same_model_and_queue_to_the_bit():
     assert {event.event for event in events} >= {"label", "change", "withdraw", "undo"}
     again = replayed(table, events)
     assert state_bits(again.model) == state_bits(learner.model)
-    assert again.to_json() == learner.to_json()
+    assert again.progress() == learner.progress()
     assert not learner.kept_labels
 
 
@@ -284,7 +276,7 @@ def test_a_learner_that_was_saved_anywhere_continues_in_the_same_way():
         for event in events[stop:]:
             second.learn(event)
         assert state_bits(second.model) == state_bits(learner.model)
-        assert second.to_json() == learner.to_json()
+        assert second.progress() == learner.progress()
 
 
 def test_another_log_is_refused():
@@ -309,7 +301,7 @@ def test_files_that_have_grown_give_new_rounds():
     again.begin()
     cards = again.rounds[round_at(again.ledger.n_answers)]
     assert any(card.key.row > 150 for card in cards)
-    answered = {key for key, row in again.ledger.rows.items() if row.answered}
+    answered = {key for key, row in again.ledger.rows.items() if row.people}
     assert not {card.key for card in cards} & answered
     assert again.changes == learner.changes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import socket
 import time
@@ -11,10 +12,9 @@ import pyarrow as pa
 import pytest
 
 from seqmed.labeling import learner
-from seqmed.labeling.app import LARGEST_BODY
 from seqmed.labeling.ledger import Ledger
 from seqmed.labeling.log import LabelLog
-from seqmed.labeling.server import Bucket, Guard
+from seqmed.labeling.server import LARGEST_BODY, Guard
 from tests.support.labeling import Site, clouds, new_model, replayed
 from tests.support.state import state_bits
 
@@ -172,11 +172,15 @@ def test_people_who_only_joined_are_not_listed(site):
     assert site.get("status")["people"] == [["Ada", 1]]
 
 
-def test_classes_of_the_model_may_be_labels_whatever_their_names(tmp_path):
+def test_classes_have_any_name(tmp_path):
     with Site(tmp_path, TABLE, classes=["=1+1", "@home"]) as site:
         ada = site.person()
-        assert ada.act("label", ada.cards[0], label="@home")[0] == 200
-        assert ada.act("label", ada.cards[0], label="@work")[0] == 422
+        for label in ("@home", "@work"):
+            assert ada.act("label", ada.cards[0], label=label)[0] == 200
+        names = [name for name, _ in site.get("status")["classes"]]
+        assert names == ["=1+1", "@home", "@work"]
+        cells = [cell for row in csv.reader(content(site).decode().splitlines()) for cell in row]
+        assert {"'@home", "'@work"} < set(cells)
 
 
 def test_all_rows_are_asked_once_by_one_person(tmp_path):
@@ -189,29 +193,22 @@ def test_all_rows_are_asked_once_by_one_person(tmp_path):
         assert sorted(rows) == list(range(1, 24))
 
 
-def test_exports(site):
+def test_labels_are_downloaded(site):
     ada = site.person()
     for _ in range(5):
         ada.label(truth)
     ada.act("undo")
-    lines = site.request("GET", "export/labels.csv")[2].decode().splitlines()
+    lines = site.request("GET", "labels.csv")[2].decode().splitlines()
     assert lines[0] == "file,row,digest,id,label"
     assert len(lines) == 5
-    assert site.request("GET", "export/log.csv")[2] == content(site)
-    objects = [json.loads(line) for line in site.request("GET", "export/log.jsonl")[2].splitlines()]
-    assert [each["event"] for each in objects] == ["label"] * 5 + ["undo"]
 
 
-def test_live_numbers_are_sent(site):
-    with socket.create_connection(("127.0.0.1", int(site.host.split(":")[1])), 30) as connection:
-        connection.sendall(f"GET {site.path}live HTTP/1.1\r\nHost: {site.host}\r\n\r\n".encode())
-        received = b""
-        while b'"labels": 0' not in received:
-            received += connection.recv(65536)
-        site.person().label(truth)
-        while b'"labels": 1' not in received:
-            received += connection.recv(65536)
-    assert b"text/event-stream" in received
+def test_the_files_of_the_page_are_served(site):
+    kinds = {"": "text/html", "app.js": "text/javascript", "style.css": "text/css"}
+    for path, kind in kinds.items():
+        status, headers, body = site.request("GET", path)
+        assert (status, headers["content-type"].split(";")[0]) == (200, kind)
+        assert body
 
 
 # -- refusals --------------------------------------------------------------------------------------
@@ -234,9 +231,7 @@ def answer_of(person, **more):
     return {**{name: card[name] for name in ("file", "row", "version")}, **body, **more}
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/wrong/", "/wrong/status", "//", "/%2e%2e/", "/static/app.js"]
-)
+@pytest.mark.parametrize("path", ["/", "/wrong/", "/wrong/status", "//", "/%2e%2e/", "/app.js"])
 def test_requests_without_the_token_are_refused(site, path):
     assert refused(site, "GET", path) == 403
 
@@ -266,12 +261,6 @@ def test_another_origin_is_refused(site, origin):
         assert refused(site, "GET", "status", headers={"Origin": origin}) == 403
 
 
-def test_requests_that_the_browser_marks_as_cross_site_are_refused(site):
-    for kind in ("cross-site", "same-site"):
-        assert refused(site, "GET", "status", headers={"Sec-Fetch-Site": kind}) == 403
-    assert site.request("GET", "status", headers={"Sec-Fetch-Site": "same-origin"})[0] == 200
-
-
 def test_requests_that_are_too_large_are_refused(site):
     ada = site.person()
     large = answer_of(ada, label="x" * LARGEST_BODY)
@@ -289,7 +278,7 @@ def test_a_body_that_is_longer_than_announced_is_refused(site):
     )
     with socket.create_connection(("127.0.0.1", port), 30) as connection:
         connection.sendall(head.encode() + b"ffff\r\n" + b" " * 0xFFFF + b"\r\n0\r\n\r\n")
-        assert b" 422 " in connection.recv(65536).splitlines()[0]
+        assert b" 413 " in connection.recv(65536).splitlines()[0]
     assert content(site).count(b"\n") == 1
 
 
@@ -324,7 +313,7 @@ def test_rows_that_were_not_asked_are_refused(site):
 @pytest.mark.parametrize(
     "change",
     [{"session": "wrong"}, {"session": None}, {"action": "delete"}, {"action": None}, {"label": ""},
-     {"label": None}, {"label": "=1+1"}, {"label": "a\nb"}, {"label": ["x"]}, {"label": "\x00"},
+     {"label": None}, {"label": "a\nb"}, {"label": ["x"]}, {"label": "\x00"},
      {"action": "settle"}, {"action": "withdraw"}],
 )  # fmt: skip
 def test_wrong_requests_are_refused(site, change):
@@ -334,12 +323,10 @@ def test_wrong_requests_are_refused(site, change):
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{", b"nul\x00", b"\xff\xfe", b"[" * 10_000])
 def test_requests_that_are_no_json_objects_are_refused(site, raw):
     assert refused(site, "POST", "act", raw=raw) == 422
-    plain = {"Content-Type": "text/plain"}
-    assert refused(site, "POST", "act", raw=b"{}", headers=plain) == 422
 
 
 def test_other_paths_and_methods_are_refused(site):
-    for path in ("nothing", "static/../app.py", "static/%2e%2e%2fapp.py", "export/x", "act", "row"):
+    for path in ("nothing", "../desk.py", "%2e%2e%2fdesk.py", "act", "row"):
         assert refused(site, "GET", path) in (404, 405, 422)
     for method in ("PUT", "DELETE", "PATCH"):
         assert refused(site, method, "act") == 405
@@ -349,7 +336,7 @@ def test_no_answer_names_a_path_of_the_machine(site, tmp_path):
     ada = site.person()
     ada.label(truth)
     paths = [
-        "", "static/app.js", "status", "history", "export/log.jsonl", "nothing",
+        "", "app.js", "status", "history", "labels.csv", "nothing",
         f"cards?session={ada.session}", "row?file=rows.csv&row=0", "history?start=x",
     ]  # fmt: skip
     for path in paths:
@@ -374,17 +361,12 @@ def test_a_full_disk_is_reported_and_nothing_changes(site, monkeypatch):
     assert ada.act("label", ada.cards[0], label="x")[0] == 200
 
 
-def test_rates_are_limited():
-    bucket = Bucket(1.0, 3.0)
-    assert [bucket.take() for _ in range(5)] == [True] * 3 + [False] * 2
-
-
 def test_remote_machines_are_refused_unless_allowed():
     def own(host, **options):
-        return Guard(None, "t", 80, ("localhost",), **options).is_own(host)
+        return Guard(None, "t", 80, ("localhost", "127.0.0.1"), **options).is_own(host)
 
     assert own("127.0.0.1", remote=False)
-    assert own("[::1]:80", remote=False)
+    assert own("LOCALHOST:80", remote=False)
     assert not own("192.168.0.1", remote=False)
     assert own("192.168.0.1", remote=True)
     assert not own("example.org", remote=True)
@@ -483,10 +465,3 @@ def test_ids_and_classes_with_control_characters_leave_a_log_that_can_be_read(tm
         assert len(log.events) == 12
         assert {event.guess for event in log.events} <= {"x y", "=1+1", *TRUTH}
         assert all(event.id.startswith("a  ") for event in log.events)
-
-
-def test_strangers_do_not_use_up_the_limit(site, monkeypatch):
-    ada = site.person()
-    for _ in range(500):
-        assert site.request("GET", "/wrong/status")[0] == 403
-    ada.label(truth)

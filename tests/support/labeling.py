@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,7 +137,7 @@ class Person:
     def look(self):
         """Ask for the cards in hand, and wait for them."""
         while (cards := self.client.get(f"cards?session={self.session}")["cards"]) is None:
-            pass
+            time.sleep(0.01)
         self.cards = cards
 
     def wait_for(self, n_cards):
@@ -172,10 +173,9 @@ class Site(Client):
     ):  # fmt: skip
         self.log = LabelLog(folder / "labels.csv")
         pool = Pool(TableRows(table, file), [event.key for event in self.log.events])
-        self.log.place(pool)
         learner = LabelLearner(new_model(table) if model is None else model, pool)
-        self.background = Background(learner, self.log.placed, save)
-        self.desk = Desk(self.log, pool, self.background, title=file, **options)
+        self.background = Background(learner, self.log.events, save)
+        self.desk = Desk(self.log, self.log.events, self.background, title=file, **options)
         self.server = Server(self.desk)
         super().__init__(self.server.address)
 

@@ -6,7 +6,7 @@ import threading
 import webbrowser
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seqmed.cli.checkpoint import Progress
-    from seqmed.labeling.learner import LabelLearner
-    from seqmed.labeling.log import LabelLog
+    from seqmed.labeling.desk import Desk
+    from seqmed.labeling.learner import Background, LabelLearner
     from seqmed.tables.stream_pipeline import StreamPipeline
 
 # Suffix of the label log beside the model, and label column of a new model.
@@ -77,17 +77,9 @@ def label_command(
         ),
     ] = None,
     page: PageOptions,
-    import_file: Annotated[
-        Path | None,
-        typer.Option("--import", metavar="FILE", help="Add labels from JSON lines to the log."),
-    ] = None,
     export_file: Annotated[
         Path | None,
-        typer.Option(
-            "--export",
-            metavar="FILE",
-            help="Write the current labels (.csv) or all events (.jsonl), and end.",
-        ),
+        typer.Option("--export", metavar="OUT.csv", help="Write the current labels, and end."),
     ] = None,
     replay: Annotated[
         bool, typer.Option("--replay", help="Learn the label log, save the model, and end.")
@@ -106,8 +98,10 @@ def label_command(
     from seqmed.cli.checkpoint import locked
     from seqmed.cli.label_log import StreamRows, check_columns
     from seqmed.cli.outputs import refuse_existing, refuse_shared
-    from seqmed.labeling.learner import LabelLearner, learned_labels
+    from seqmed.labeling.desk import Desk
+    from seqmed.labeling.learner import Background, LabelLearner, learned_labels
     from seqmed.labeling.log import LabelLog
+    from seqmed.labeling.queue import class_names
 
     path = model.with_name(model.name + LOG_SUFFIX) if labels is None else labels
     outputs = {"MODEL": model, "--labels": path, "--export": export_file}
@@ -128,36 +122,40 @@ def label_command(
             check_label = label_log.label_check(progress)
             label_log.check_log(log, check_label)
             source = StreamRows(data, pipeline, progress, reading, path.parent)
-            if import_file is not None:
-                label_log.import_events(log, import_file, source, check_label)
             if export_file is not None:
                 label_log.export(log, export_file, source)
                 return
             if progress.labels is not None:  # refused before any row is learned
-                pool = label_log.place(log, source)
-                learned_labels(log.placed, progress.labels)
+                pool, events = label_log.place(log, source)
+                learned_labels(events, progress.labels)
                 pipeline, progress = learn_rows(model, pipeline, progress, data, reading)
             else:
                 pipeline, progress = learn_rows(model, pipeline, progress, data, reading)
                 source = StreamRows(data, pipeline, progress, reading, path.parent)
-                pool = label_log.place(log, source)
+                pool, events = label_log.place(log, source)
             shown = options.column_names(show_columns)
             check_columns(pool, [*shown, *filter(None, [id_column])])
             learner = LabelLearner(pipeline, pool, label_log.as_label(progress))
             if progress.labels is not None:
-                learner.resume(log.placed, progress.labels)
+                learner.resume(events, progress.labels)
             saver = Saver(model, progress, has_ids=id_column is not None)
+            background = Background(learner, events, saver.save)
             if replay:
-                learner.begin()
-                for event in log.placed[learner.ledger.n_events :]:
-                    learner.learn(event)
-                saver.save(learner)
+                background.start()
+                background.finish()
             else:
-                desk_options: dict[str, Any] = {
-                    "shown": shown or None, "id_name": id_column, "title": source.title,
-                    "check_label": label_log.label_check(progress),
-                }  # fmt: skip
-                serve(log, learner, saver, page, desk_options)
+                desk = Desk(
+                    log,
+                    events,
+                    background,
+                    id_name=id_column,
+                    check_label=label_log.label_check(progress),
+                    classes=[*options.column_names(page.classes), *class_names(pipeline)],
+                    shown=shown or None,
+                    goal=page.goal,
+                    title=source.title,
+                )
+                serve(desk, background, page)
             show_labels(model, path, learner)
 
 
@@ -174,27 +172,10 @@ def refuse_pipes(data: Sequence[Path]) -> None:
             )
 
 
-def serve(
-    log: LabelLog, learner: LabelLearner, saver: Saver, page: PageOptions, desk_options: Any
-) -> None:
-    """Serve the page until the command is told to end; then learn and save the rest.
-
-    Parameters
-    ----------
-    log, learner, saver : the label log, the model that learns it, and how it is saved.
-    page : the options of the page.
-    desk_options : further arguments of `Desk`.
-    """
-    from seqmed.cli.checkpoint import classifier_of
-    from seqmed.labeling.desk import Desk
-    from seqmed.labeling.learner import Background
-    from seqmed.labeling.queue import class_names
+def serve(desk: Desk, background: Background, page: PageOptions) -> None:
+    """Serve the page until the command is told to end; then learn and save the rest."""
     from seqmed.labeling.server import Server
 
-    background = Background(learner, log.placed, saver.save)
-    known = class_names(classifier_of(learner.model))
-    classes = [*options.column_names(page.classes), *known]
-    desk = Desk(log, learner.pool, background, classes=classes, goal=page.goal, **desk_options)
     server = Server(desk, port=page.port, remote=page.allow_remote)
     background.start()
     try:
@@ -217,7 +198,7 @@ def show_labels(model: Path, path: Path, learner: LabelLearner) -> None:
     from seqmed.labeling.ledger import accuracy_of, outcomes
 
     ledger = learner.ledger
-    checks = accuracy_of(outcomes(ledger, ledger.checks))
+    checks = accuracy_of(outcomes(ledger, checks=True))
     accuracy = ""
     if checks.value is not None:
         low, high = percent(checks.low), percent(checks.high)

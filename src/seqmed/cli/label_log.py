@@ -1,4 +1,4 @@
-"""The label log and the rows of `seqmed label`: checks, import, export, rows by their cells."""
+"""The label log and the rows of `seqmed label`: checks, export, rows by their cells."""
 
 from __future__ import annotations
 
@@ -13,26 +13,24 @@ import pyarrow as pa
 
 from seqmed.cli.checkpoint import Progress, encoder_of, open_stream
 from seqmed.cli.options import Reading
-from seqmed.cli.terminal import CommandError, counted, naming_file, tell
+from seqmed.cli.terminal import CommandError, counted, naming_file
 from seqmed.labeling.ledger import Ledger, current_labels
 from seqmed.labeling.log import (
     LONGEST_PATH,
     Event,
     LabelingError,
     LabelLog,
-    RowKey,
     as_one_line,
-    from_json_lines,
-    one_label,
-    to_json_lines,
+    checked_label,
 )
-from seqmed.labeling.pool import FileRows, Pool, RowSource, shown_text
-from seqmed.model_file.files import read_file, write_output
+from seqmed.labeling.pool import FileRows, Pool
+from seqmed.model_file.files import write_output
 from seqmed.streams import Stream
 from seqmed.streams.columns import AllColumnsCheck
 from seqmed.streams.faults import notice
 from seqmed.streams.inputs import shown_path
 from seqmed.streams.label_column import STRING, label_of, text_label
+from seqmed.tables.cells import cell_text
 from seqmed.tables.messages import listed
 from seqmed.tables.stream_pipeline import StreamPipeline
 
@@ -51,13 +49,13 @@ def label_check(progress: Progress) -> Callable[[str], str]:
     convert, column = as_label(progress), progress.known_label
 
     def check(text: str) -> str:
-        written = text_label(one_label(text), column.unlabeled)
+        written = text_label(checked_label(text), column.unlabeled)
         if written is None:
             raise LabelingError(f"{text!r} marks rows without a label: choose another name")
         label = convert(written)
         if label is None:
             raise LabelingError(f"the labels of this model are of type {column.type}")
-        return shown_text(label)
+        return cell_text(label) or ""
 
     return check
 
@@ -77,81 +75,33 @@ def check_log(log: LabelLog, check_label: Callable[[str], str]) -> None:
             ) from None
 
 
-def read_pool(source: RowSource, events: Iterable[Event]) -> Pool:
-    """Return the rows to label, with the rows of some events; give no warnings."""
+def place(log: LabelLog, source: Iterable[FileRows]) -> tuple[Pool, list[Event]]:
+    """Return the rows to label, and the events of a log whose rows are among them.
+
+    The other events are set aside, and told of.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # given when the rows are learned
-        return Pool(source, [event.key for event in events])
-
-
-def import_events(
-    log: LabelLog, path: Path, source: RowSource, check_label: Callable[[str], str]
-) -> None:
-    """Append the events in a file of JSON lines that the log does not have.
-
-    The row of an event is found by its cells. In the log it has the key that the log knows.
-    Events of rows that are not in the data are not added.
-    """
-    events = from_json_lines(read_file(path), str(path))
-    theirs, ours = read_pool(source, events), read_pool(source, log.events)
-    ledger, known, added = Ledger(log.events), set(log.events), []
-    for event in events:
-        if event.key not in theirs:
-            continue
-        file, row = theirs.where(event.key)
-        key = ours.at(file, row) or RowKey(file, row, event.digest)
-        event = event._replace(**key._asdict())
-        if event in known:
-            continue
-        try:
-            if event.label:
-                event = event._replace(label=check_label(event.label))
-            ledger.apply(event)
-        except LabelingError as error:
-            raise CommandError(
-                f"{path}: {event.event} of row {event.row} of {event.file}: {error}."
-            ) from None
-        added.append(event)
-    if added:
-        log.append(added)
-    tell(f"{path}: {counted(len(added), 'event')} added to {log.path}.")
-    aside = [event for event in events if event.key not in theirs]
-    tell_aside(path, aside, len(events), "not added")
-
-
-def tell_aside(path: Path, aside: Sequence[Event], n_events: int, what: str) -> None:
-    """Tell of the events whose rows are not in the data."""
+        pool = Pool(source, [event.key for event in log.events])
+    aside = [event for event in log.events if event.key not in pool]
     if aside:
         keys = dict.fromkeys(event.key for event in aside)
         rows = listed([f"row {key.row} of {key.file}" for key in keys])
         notice(
-            f"{path}: {len(aside):,} of {counted(n_events, 'event')} {what}, because no row of the "
-            f"data has the cells that were labeled ({rows}): to use them, pass the files with "
-            "these rows as they were."
+            f"{log.path}: {len(aside):,} of {counted(len(log.events), 'event')} set aside, because "
+            f"no row of the data has the cells that were labeled ({rows}): to use them, pass the "
+            "files with these rows as they were."
         )
+    return pool, [event for event in log.events if event.key in pool]
 
 
-def export(log: LabelLog, path: Path, source: RowSource) -> None:
-    """Write the current labels of the rows in the data, or all events."""
-    if path.suffix not in (".csv", ".jsonl"):
-        raise CommandError(
-            f"{path} ends in {path.suffix!r}, expected .csv for the current labels or .jsonl for "
-            "all events: rename it."
-        )
-    if path.suffix == ".jsonl":
-        lines = to_json_lines(log.events)
-    else:
-        pool = place(log, source)
-        lines = current_labels(log.header, Ledger(log.placed), pool.where)
+def export(log: LabelLog, path: Path, source: Iterable[FileRows]) -> None:
+    """Write the current labels of the rows in the data."""
+    if path.suffix != ".csv":
+        raise CommandError(f"{path} ends in {path.suffix!r}, expected .csv: rename it.")
+    pool, events = place(log, source)
     with naming_file(path):
-        write_output(path, lines)
-
-
-def place(log: LabelLog, source: RowSource) -> Pool:
-    """Find the rows of the events of a log, set the other events aside, and tell of them."""
-    pool = read_pool(source, log.events)
-    tell_aside(log.path, log.place(pool), len(log.events), "set aside")
-    return pool
+        write_output(path, current_labels(log.header, Ledger(events), pool.where))
 
 
 # -- the rows of DATA ------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ The learner runs in a thread of its own, which saves its model.
 from __future__ import annotations
 
 import json
+import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,14 +21,7 @@ from numpy.typing import NDArray
 from seqmed.labeling.ledger import LabelProgress, Ledger
 from seqmed.labeling.log import Event, LabelingError, RowKey
 from seqmed.labeling.pool import Pool
-from seqmed.labeling.queue import (
-    Card,
-    choose_round,
-    class_names,
-    due,
-    round_at,
-    rounds_from_json,
-)
+from seqmed.labeling.queue import Card, Round, choose_round, class_names, due, round_at
 from seqmed.late_rows import identified_rows
 
 # Labels from one probe to the next, probes that are compared for the stopping hint, and rows.
@@ -62,13 +56,12 @@ class LabelLearner:
     def __init__(self, model: Any, pool: Pool, as_label: Callable[[str], Any] = str):
         self.model, self.pool, self._as_label = model, pool, as_label
         self.ledger = Ledger()
-        self.rounds: dict[int, tuple[Card, ...]] = {}
+        self.rounds: dict[int, Round] = {}
         self.kept_labels: dict[RowKey, str | None] = {}
         self.changes: list[tuple[int, float, float | None]] = []
         self.moved: list[tuple[str, str, int]] = []
-        self._n_steps = 0
+        self._n_steps = self._next_round = 0
         self._probes: list[list[str]] = []
-        self._next_round = 0
         self._probed = np.sort(pool.candidates[:PROBED_ROWS])
 
     def begin(self) -> None:
@@ -77,9 +70,9 @@ class LabelLearner:
 
     def learn(self, event: Event) -> None:
         """Learn the next event of the log."""
-        key, before, after = self.ledger.apply(event)
+        before, after = self.ledger.apply(event)
         if before != after:
-            self._update(key, before, after)
+            self._update(event.key, before, after)
             self._n_steps += 1
             if self._n_steps % PROBE_EVERY == 0:
                 self._probe()
@@ -89,29 +82,36 @@ class LabelLearner:
         """Replace the label of a row in the model."""
         table = self.pool.take([self.pool.place(key)])
         held = self.kept_labels.pop(key, before)
-        if held is not None and held != after:
+        if held == after:
+            return
+        if held is not None:
             try:
-                self.model.retract(table, labels(self._as_label(held)))
+                self.model.retract(table, self._labels(held))
             except ValueError:  # the label has left the window, or the model averages
                 self.kept_labels[key] = held
                 return
-        if after is not None and held != after:
+        if after is not None:
             try:
                 with identified_rows():
-                    self.model.partial_fit(table, labels(self._as_label(after)), new_points=False)
+                    self.model.partial_fit(table, self._labels(after), new_points=False)
             except ValueError:  # counted, because learning must not end
                 self.kept_labels[key] = None
+
+    def _labels(self, text: str) -> NDArray[np.object_]:
+        """Return one label as an object array (1,)."""
+        found = np.empty(1, dtype=object)
+        found[0] = self._as_label(text)
+        return found
 
     def _choose_rounds(self) -> None:
         while due(self._next_round) <= self.ledger.n_answers:
             number = self._next_round
-            taken = {key for key, row in self.ledger.rows.items() if row.answered}
-            self.rounds[number] = choose_round(
-                self.model, self.pool, number, taken, self.rounds.get(number - 1, ())
-            )
+            answered = {key for key, row in self.ledger.rows.items() if row.people}
+            before = self.rounds.get(number - 1, ())
+            self.rounds[number] = choose_round(self.model, self.pool, number, answered, before)
             self._next_round += 1
         current = round_at(self.ledger.n_answers)
-        # replaced, not changed: other threads read it
+        # replaced, not changed: the desk reads it in another thread
         self.rounds = {n: cards for n, cards in self.rounds.items() if n >= current - 1}
 
     def _probe(self) -> None:
@@ -136,59 +136,41 @@ class LabelLearner:
 
     def progress(self) -> LabelProgress:
         """Return what is saved with the model."""
-        ledger = self.ledger
-        return LabelProgress(ledger.n_events, ledger.digest, ledger.n_labeled, self.to_json())
+        state = {
+            "pool": self.pool.fingerprint,
+            "rounds": list(self.rounds.items()),
+            "next_round": self._next_round,
+            "n_steps": self._n_steps,
+            "probes": self._probes,
+            "changes": self.changes,
+            "moved": self.moved,
+            "kept_labels": list(self.kept_labels.items()),
+        }
+        ledger, text = self.ledger, json.dumps(state, ensure_ascii=False)
+        return LabelProgress(ledger.n_events, ledger.digest, ledger.n_labeled, text)
 
     def resume(self, events: Sequence[Event], progress: LabelProgress) -> None:
-        """Continue after the events that a saved model has learned."""
-        self.restore(learned_labels(events, progress), progress.state)
-
-    def to_json(self) -> str:
-        """Return everything but the model and the ledger."""
-        return json.dumps(
-            {
-                "pool": self.pool.fingerprint,
-                "rounds": self.rounds,
-                "next_round": self._next_round,
-                "n_steps": self._n_steps,
-                "probes": self._probes,
-                "changes": self.changes,
-                "moved": self.moved,
-                "kept_labels": [[*key, label] for key, label in self.kept_labels.items()],
-            },
-            ensure_ascii=False,
-        )
-
-    def restore(self, ledger: Ledger, stored: str) -> None:
-        """Continue from a ledger and the result of `to_json`.
+        """Continue after the events that a saved model has learned.
 
         If the files have grown since then, the rounds are chosen again from the new pool.
         """
-        try:
-            state = json.loads(stored)
-            rounds = rounds_from_json(state["rounds"])
-            changes = [
-                (int(n), float(last), None if since is None else float(since))
-                for n, last, since in state["changes"]
-            ]
-            moved = [(str(old), str(new), int(count)) for old, new, count in state["moved"]]
-            kept = {
-                RowKey(str(file), int(row), str(digest)): None if label is None else str(label)
-                for file, row, digest, label in state["kept_labels"]
-            }
-            probes = [[str(label) for label in probe] for probe in state["probes"]]
-            numbers = int(state["next_round"]), int(state["n_steps"])
-            pool = str(state["pool"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise LabelingError(
-                "the stored state of the labeling is not valid: the model file is damaged. Restore "
-                "it from a copy, or delete it to learn the label log again."
-            ) from error
-        if pool != self.pool.fingerprint:  # the files have grown
-            rounds, probes, numbers = {}, [], (round_at(ledger.n_answers), numbers[1])
-        self.ledger, self.rounds, self.changes, self.moved = ledger, rounds, changes, moved
-        self.kept_labels, self._probes = kept, probes
-        self._next_round, self._n_steps = numbers
+        self.ledger = learned_labels(events, progress)
+        state = json.loads(progress.state)
+        self._n_steps = state["n_steps"]
+        self.changes = [(n, last, since) for n, last, since in state["changes"]]
+        self.moved = [(old, new, count) for old, new, count in state["moved"]]
+        self.kept_labels = {RowKey(*key): label for key, label in state["kept_labels"]}
+        if state["pool"] != self.pool.fingerprint:
+            self._next_round = round_at(self.ledger.n_answers)
+            return
+        self._next_round, self._probes = state["next_round"], state["probes"]
+        self.rounds = {
+            number: tuple(
+                Card(RowKey(*key), why, tuple((label, share) for label, share in probabilities))
+                for key, why, probabilities in cards
+            )
+            for number, cards in state["rounds"]
+        }
 
 
 def learned_labels(events: Sequence[Event], progress: LabelProgress) -> Ledger:
@@ -203,23 +185,16 @@ def learned_labels(events: Sequence[Event], progress: LabelProgress) -> Ledger:
     return ledger
 
 
-def labels(label: Any) -> NDArray[np.object_]:
-    """Return one label as an object array (1,)."""
-    found = np.empty(1, dtype=object)
-    found[0] = label
-    return found
-
-
 # -- the learner in a thread of its own, and the saves of its model --------------------------------
 
 
 class Background:
-    """Learns the events of a log as they arrive.
+    """Learns events in a thread of its own, as they arrive.
 
     Parameters
     ----------
     learner : the learner.
-    events : all events, the events already learned included; others are appended to it.
+    events : all events so far, the events already learned included.
     save : function that saves the learner.
 
     Attributes
@@ -237,78 +212,61 @@ class Background:
         events: Sequence[Event],
         save: Callable[[LabelLearner], None],
     ):
-        self.learner, self._events, self._save_learner = learner, events, save
+        self.learner, self._save_learner = learner, save
         self.n_learned = self.n_saved = learner.ledger.n_events
         self.trouble: Exception | None = None
-        self.unsaved: str | None = None
-        self._arrived = threading.Condition()
-        self._ending = False
-        self._last_save, self._cost = time.monotonic(), 0.0
+        self.unsaved: OSError | None = None
+        self._arrived: queue.SimpleQueue[Event | None] = queue.SimpleQueue()  # None is the end
+        for event in events[self.n_learned :]:
+            self._arrived.put(event)
+        self._next_save = time.monotonic() + PAUSE
         self._thread = threading.Thread(target=self._run, name="learner", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
 
-    def notify(self) -> None:
-        """Tell the thread that events have arrived."""
-        with self._arrived:
-            self._arrived.notify()
+    def submit(self, event: Event) -> None:
+        """Learn an event, after those that were submitted before."""
+        self._arrived.put(event)
 
     def finish(self) -> None:
         """Learn and save everything, and end the thread.
 
         Raises the error that ended it before, or that of a last save that fails.
         """
-        with self._arrived:
-            self._ending = True
-            self._arrived.notify()
+        self._arrived.put(None)
         self._thread.join()
-        if self.trouble is not None:
-            raise self.trouble
+        error = self.trouble or self.unsaved
+        if error is not None:
+            raise error
 
     def _run(self) -> None:
         try:
             self.learner.begin()
-            while self._wait():
-                self.learner.learn(self._events[self.n_learned])
-                self.n_learned += 1
-                if self._save_is_due():
-                    self._try_to_save()
-            self._save()
+            ended = False
+            while not ended:
+                try:
+                    event = self._arrived.get(timeout=PAUSE)
+                except queue.Empty:  # nobody answers: a good time to save
+                    pass
+                else:
+                    ended = event is None
+                    if event is not None:
+                        self.learner.learn(event)
+                        self.n_learned += 1
+                if self.n_saved < self.n_learned and (ended or time.monotonic() >= self._next_save):
+                    self._save()
         except Exception as error:
             self.trouble = error
 
-    def _wait(self) -> bool:
-        """Wait for an event, and save if none comes; return False at the end."""
-        while len(self._events) <= self.n_learned:
-            if self._ending:
-                return False
-            with self._arrived:
-                if len(self._events) <= self.n_learned and not self._ending:
-                    self._arrived.wait(PAUSE)
-            idle = len(self._events) <= self.n_learned and not self._ending
-            if idle and (self.unsaved is None or self._save_is_due()):
-                self._try_to_save()
-        return True
-
-    def _save_is_due(self) -> bool:
-        return time.monotonic() - self._last_save >= max(PAUSE, WORK_PER_SAVE * self._cost)
-
-    def _try_to_save(self) -> None:
-        """Save; if the disk refuses, note why, and try again later."""
-        try:
-            self._save()
-        except OSError as error:
-            self.unsaved = error.strerror or "the disk does not answer"
-
     def _save(self) -> None:
-        if self.n_saved == self.n_learned:
-            return
+        """Save; if the disk refuses, note why, and try again later."""
         begin = time.monotonic()
         try:
             self._save_learner(self.learner)
             self.n_saved, self.unsaved = self.n_learned, None
-        finally:
-            self._last_save = time.monotonic()
-            self._cost = self._last_save - begin
+        except OSError as error:
+            self.unsaved = error
+        end = time.monotonic()
+        self._next_save = end + max(PAUSE, WORK_PER_SAVE * (end - begin))

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from seqmed.labeling.log import (
     CHANGE,
@@ -35,14 +35,6 @@ from seqmed.selection.measures import wilson_interval
 LATEST = 50
 
 
-class Transition(NamedTuple):
-    """The effect of an event on the label that is learned for a row; None is unlabeled."""
-
-    key: RowKey
-    before: str | None
-    after: str | None
-
-
 @dataclass
 class RowLabels:
     """The labels of one row.
@@ -53,11 +45,9 @@ class RowLabels:
     first : first label of each person, for the agreement.
     skipped : people who skipped the row.
     settled : label on which people settled.
-    asked : the first label with a reason: why the row was asked, and the prediction.
-    answer : the last answer, a label or a skip, with a reason.
+    asked : the first answer to its card: why the row was asked, and the prediction.
     id : value of the id column.
-    version : number of events of the row.
-    last : number of the last event of the row.
+    version : number of the last event of the row; 0 without one.
     """
 
     given: dict[str, str] = field(default_factory=dict)
@@ -65,10 +55,8 @@ class RowLabels:
     skipped: set[str] = field(default_factory=set)
     settled: str | None = None
     asked: Event | None = None
-    answer: Event | None = None
     id: str = ""
     version: int = 0
-    last: int = 0
 
     @property
     def label(self) -> str | None:
@@ -84,9 +72,9 @@ class RowLabels:
         return self.settled is None and len(set(self.given.values())) > 1
 
     @property
-    def answered(self) -> bool:
-        """Whether anyone labeled or skipped the row."""
-        return bool(self.given or self.skipped)
+    def people(self) -> set[str]:
+        """People who labeled or skipped the row."""
+        return self.skipped | self.given.keys()
 
 
 class Ledger:
@@ -99,10 +87,9 @@ class Ledger:
     rows : labels of every row that has had an event.
     n_events, n_answers : number of events, and of answers to cards.
     classes : number of rows with each label, in the order of first use.
-    answers : rows that each person answered, the last one at the end, for `undo`.
+    answers : rows that each person answered, the last one at the end, for `undo`. The people are in
+        the order of their first event.
     returned : rows whose answer a person has undone, to be shown again; the next one at the end.
-    checks : rows asked as random checks, in the order of their first answer.
-    queried : rows asked for other reasons, in the same order.
     """
 
     def __init__(self, events: Iterable[Event] = ()):
@@ -111,8 +98,6 @@ class Ledger:
         self.classes: Counter[str] = Counter()
         self.answers: dict[str, list[RowKey]] = {}
         self.returned: dict[str, list[RowKey]] = {}
-        self.checks: dict[RowKey, None] = {}
-        self.queried: dict[RowKey, None] = {}
         self._digest = hashlib.sha256()
         for event in events:
             self.apply(event)
@@ -121,11 +106,6 @@ class Ledger:
     def digest(self) -> str:
         """Digest of all events."""
         return self._digest.hexdigest()
-
-    @property
-    def people(self) -> list[str]:
-        """People who have labeled or skipped a row, in the order of their first event."""
-        return list(self.answers)
 
     @property
     def n_labeled(self) -> int:
@@ -138,52 +118,54 @@ class Ledger:
 
     def check(self, event: Event) -> None:
         """Refuse an event that is not possible now."""
-        row, person = self.row(event.key), event.person
-        if event.event == LABEL and person in row.given:
+        kind, row, person = event.event, self.row(event.key), event.person
+        if kind == LABEL and person in row.given:
             raise LabelingError(f"{person} has labeled this row before: change that label")
-        if event.event in (CHANGE, WITHDRAW) and person not in row.given:
+        if kind in (CHANGE, WITHDRAW) and person not in row.given:
             raise LabelingError(f"{person} has not labeled this row")
-        if event.event == SKIP and (person in row.given or person in row.skipped):
+        if kind == SKIP and person in row.people:
             raise LabelingError(f"{person} has answered this row before")
-        if event.event == UNDO and not (person in row.given or person in row.skipped):
+        if kind == UNDO and person not in row.people:
             raise LabelingError(f"{person} has no answer of this row to undo")
-        if event.event == SETTLE and len(row.given) < 2:
+        if kind == SETTLE and len(row.given) < 2:
             raise LabelingError(
                 "fewer than two people labeled this row: there is nothing to settle"
             )
 
-    def apply(self, event: Event) -> Transition:
-        """Apply an event, and return its effect."""
+    def apply(self, event: Event) -> tuple[str | None, str | None]:
+        """Apply an event.
+
+        Returns
+        -------
+        before, after : the label that is learned for the row; None is unlabeled.
+        """
         self.check(event)
         key, person = event.key, event.person
         row = self.rows.setdefault(key, RowLabels())
         before = row.label
-        if event.event in (LABEL, CHANGE):
-            row.given[person] = event.label
-            row.first.setdefault(person, event.label)
-            row.skipped.discard(person)
-            row.settled = None
+        if event.event == SKIP:
+            row.skipped.add(person)
         elif event.event == SETTLE:
             row.settled = event.label
-        elif event.event == SKIP:
-            row.skipped.add(person)
         else:
-            row.given.pop(person, None)
-            row.first.pop(person, None)
-            row.skipped.discard(person)
             row.settled = None
+            row.skipped.discard(person)
+            if event.event in (LABEL, CHANGE):
+                row.given[person] = event.label
+                row.first.setdefault(person, event.label)
+            else:
+                row.given.pop(person, None)
+                row.first.pop(person, None)
         self._follow_cards(event, row)
         self.n_events += 1
-        row.version += 1
-        row.last, row.id = self.n_events, event.id or row.id
+        row.version, row.id = self.n_events, event.id or row.id
         self._digest.update("\x00".join(as_cells(event)).encode() + b"\n")
         after = row.label
-        if before != after:
-            if before is not None:
-                self.classes[before] -= 1
-            if after is not None:
-                self.classes[after] += 1
-        return Transition(key, before, after)
+        if before is not None:
+            self.classes[before] -= 1
+        if after is not None:
+            self.classes[after] += 1
+        return before, after
 
     def _follow_cards(self, event: Event, row: RowLabels) -> None:
         """Keep the answers of a person in order, and note why the row was asked."""
@@ -193,16 +175,13 @@ class Ledger:
             answers.append(key)
             if key in returned:
                 returned.remove(key)
+            if event.why:  # an answer to a card
+                self.n_answers += 1
+                row.asked = row.asked or event
         elif event.event in (UNDO, WITHDRAW) and key in answers:
             answers.remove(key)
             if event.event == UNDO:
                 returned.append(key)
-        if event.is_answer:
-            self.n_answers += 1
-            row.answer = event
-        if event.event == LABEL and event.why and row.asked is None:
-            row.asked = event
-            (self.checks if event.why == RANDOM else self.queried)[key] = None
 
 
 def current_labels(
@@ -244,37 +223,6 @@ class LabelProgress:
 # -- accuracy on random checks and on queried rows, and the agreement of people --------------------
 
 
-class Accuracy(NamedTuple):
-    """Correct predictions among n rows, and the interval of the accuracy."""
-
-    correct: int
-    n: int
-    low: float
-    high: float
-
-    @property
-    def value(self) -> float | None:
-        """The accuracy, None without rows."""
-        return self.correct / self.n if self.n else None
-
-
-class Agreement(NamedTuple):
-    """The agreement of two people.
-
-    Attributes
-    ----------
-    people : their names.
-    n : rows that both labeled.
-    agreement : share of these rows with equal labels.
-    kappa : Cohen's kappa; None if it is not defined, because both used a single class.
-    """
-
-    people: tuple[str, str]
-    n: int
-    agreement: float
-    kappa: float | None
-
-
 class Outcome(NamedTuple):
     """Whether the prediction of a row was correct, and the number of the row among the answers."""
 
@@ -282,15 +230,26 @@ class Outcome(NamedTuple):
     hit: bool
 
 
-def outcomes(ledger: Ledger, keys: Iterable[RowKey]) -> list[Outcome]:
-    """Return the outcomes of rows; rows without a label or a prediction are left out."""
-    numbers = {key: number for number, key in enumerate(ledger.rows, 1)}
-    found = []
-    for key in keys:
-        row = ledger.rows[key]
-        if row.label is not None and row.asked is not None and row.asked.guess:
-            found.append(Outcome(numbers[key], row.asked.guess == row.label))
-    return found
+class Accuracy(NamedTuple):
+    """The share of n predictions that are correct, None without any, and its interval."""
+
+    value: float | None
+    n: int
+    low: float
+    high: float
+
+
+def outcomes(ledger: Ledger, *, checks: bool) -> list[Outcome]:
+    """Return the outcomes of random checks, or of queried rows.
+
+    Rows without a label or a prediction are left out.
+    """
+    return [
+        Outcome(number, row.asked.guess == row.label)
+        for number, row in enumerate(ledger.rows.values(), 1)
+        if row.asked is not None and row.asked.guess and row.label is not None
+        if (row.asked.why == RANDOM) is checks
+    ]
 
 
 def accuracy_of(found: Sequence[Outcome], latest: int = LATEST) -> Accuracy:
@@ -302,7 +261,7 @@ def accuracy_of(found: Sequence[Outcome], latest: int = LATEST) -> Accuracy:
     """
     found = found[-latest:]
     correct, n = sum(each.hit for each in found), len(found)
-    return Accuracy(correct, n, *wilson_interval(correct, n))
+    return Accuracy(correct / n if n else None, n, *wilson_interval(correct, n))
 
 
 def cohen_kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
@@ -314,15 +273,22 @@ def cohen_kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
     return None if expected == 1.0 else (observed - expected) / (1.0 - expected)
 
 
-def agreements(ledger: Ledger) -> list[Agreement]:
-    """Return the agreement of every two people with rows in common, by their first labels."""
+def agreements(ledger: Ledger) -> list[dict[str, Any]]:
+    """Return the agreement of every two people with rows in common, by their first labels.
+
+    Each has the names of the ``people``, the number ``n`` of rows that both labeled, the share of
+    equal labels as ``agreement``, and Cohen's ``kappa``.
+    """
     common: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for row in ledger.rows.values():
         for pair in combinations(sorted(row.first), 2):
             common.setdefault(pair, []).append((row.first[pair[0]], row.first[pair[1]]))
     return [
-        Agreement(
-            people, len(pairs), sum(a == b for a, b in pairs) / len(pairs), cohen_kappa(pairs)
-        )
+        {
+            "people": people,
+            "n": len(pairs),
+            "agreement": sum(one == other for one, other in pairs) / len(pairs),
+            "kappa": cohen_kappa(pairs),
+        }
         for people, pairs in sorted(common.items())
     ]

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import math
 import os
 import re
 import unicodedata
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from seqmed.model_file.files import real_path, sync_folder
 from seqmed.tables.cells import read_safe_cell, safe_cell
@@ -39,8 +37,15 @@ LONGEST_NAME, LONGEST_LABEL = 60, 200
 LONGEST_TEXT, LONGEST_PATH = 1000, 4096
 # A digest of a row. The letter before it keeps spreadsheets from reading a number.
 DIGEST = re.compile(r"r[0-9a-f]{16}")
-# A cell that begins with one of these is a formula in spreadsheets.
-FORMULAS = "=+@"
+# Cells of a line that have a form: as a pattern, and as it is named in errors.
+FORMS = {
+    "event": ("|".join(EVENTS), f"one of {', '.join(EVENTS)}"),
+    "row": ("[1-9][0-9]{0,17}", "a number from 1"),
+    "digest": (DIGEST.pattern, "r and 16 hexadecimal digits, the digest of the cells of the row"),
+    "why": ("|".join(("", *REASONS)), f"one of {', '.join(REASONS)}, or nothing"),
+    "probability": (r"(0|1(\.0)?|0?\.[0-9]+|[0-9](\.[0-9]+)?e-[0-9]+)?", "a number in [0, 1]"),
+}
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class LabelingError(ValueError):
@@ -96,139 +101,94 @@ class Event(NamedTuple):
         """The row of the event."""
         return RowKey(self.file, self.row, self.digest)
 
-    @property
-    def is_answer(self) -> bool:
-        """Whether the event answers a card."""
-        return self.event in (LABEL, SKIP) and self.why in REASONS
+
+# Columns of a log. `id` and `label` have the names of these columns in the data.
+COLUMNS = Event._fields
 
 
-def checked_event(values: dict[str, Any]) -> Event:
-    """Return an event from texts by name; refuse an invalid one."""
-    event = str(values.get("event", ""))
-    if event not in EVENTS:
-        raise LabelingError(f"event is {event!r:.40}, expected one of {', '.join(EVENTS)}")
-    why = str(values.get("why") or "")
-    if why and why not in REASONS:
-        raise LabelingError(f"why is {why!r:.40}, expected one of {', '.join(REASONS)}, or nothing")
-    label = str(values.get("label") or "")
-    if event in WITH_LABEL:
-        label = one_label(label)
-    elif label:
-        raise LabelingError(f"{event} has the label {label!r:.40}, expected none")
-    return Event(
-        event,
-        one_line(str(values.get("time") or ""), "time", 40),
-        checked_name(str(values.get("person") or "")),
-        one_line(str(values.get("file") or ""), "file", LONGEST_PATH),
-        row_number(values.get("row")),
-        row_digest(values.get("digest")),
-        one_line(str(values.get("id") or ""), "id", LONGEST_TEXT),
-        label,
-        why,
-        one_line(str(values.get("guess") or ""), "guess", LONGEST_TEXT),
-        probability(values.get("probability")),
-    )
+# -- texts -----------------------------------------------------------------------------------------
 
 
-def row_number(value: Any) -> int:
-    """Return the number of a row."""
-    try:
-        number = int(str(value))
-    except ValueError:
-        number = 0
-    if not 1 <= number < 2**63:
-        raise LabelingError(f"row is {value!r:.40}, expected a number from 1")
-    return number
+def checked_name(text: str) -> str:
+    """Return the name of a person without superfluous spaces; refuse an invalid one."""
+    return one_line(" ".join(text.split()), "the name", LONGEST_NAME, 1)
 
 
-def row_digest(value: Any) -> str:
-    """Return the digest of a row."""
-    text = str(value or "")
-    if not DIGEST.fullmatch(text):
-        raise LabelingError(
-            f"digest is {text!r:.40}, expected r and 16 hexadecimal digits, the digest of the "
-            "cells of the row"
-        )
-    return text
+def checked_label(text: str) -> str:
+    """Return a label without surrounding spaces; refuse an invalid one."""
+    return one_line(text, "the label", LONGEST_LABEL, 1)
 
 
-def probability(value: Any) -> float | None:
-    """Return a probability, None if there is none."""
-    if value is None or value == "":
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not 0.0 <= number <= 1.0:
-        raise LabelingError(f"probability is {value!r:.40}, expected a number in [0, 1]")
-    return number
-
-
-def one_line(text: str, what: str, longest: int) -> str:
-    """Return a text; refuse control characters and texts that are too long."""
-    if len(text) > longest:
-        raise LabelingError(f"{what} has {len(text)} characters, expected at most {longest}")
-    if any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in text):
+def one_line(text: str, what: str, longest: int, least: int = 0) -> str:
+    """Return a text without surrounding spaces; refuse control characters and wrong lengths."""
+    text = text.strip()
+    if not least <= len(text) <= longest:
+        raise LabelingError(f"{what} has {len(text)} characters, expected {least} to {longest}")
+    if any(map(is_control, text)):
         raise LabelingError(f"{what} has a line break or another control character: remove it")
     return text
 
 
 def as_one_line(text: str, longest: int = LONGEST_TEXT) -> str:
     """Return a text of the data on one line: control characters become spaces, the end is cut."""
-    kinds = ("Cc", "Cs", "Zl", "Zp")
-    letters = (" " if unicodedata.category(each) in kinds else each for each in text[:longest])
-    return "".join(letters).strip()
+    return "".join(" " if is_control(each) else each for each in text[:longest]).strip()
 
 
-def checked_name(text: str) -> str:
-    """Return the name of a person without surrounding spaces."""
-    return not_a_formula(one_line(" ".join(text.split()), "the name", LONGEST_NAME), "the name")
+def is_control(letter: str) -> bool:
+    """Whether a character is a control character, a line break or half of a character."""
+    return unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp")
 
 
-def checked_label(text: str) -> str:
-    """Return the name of a new class without surrounding spaces."""
-    return not_a_formula(one_label(text), "the label")
+# -- lines -----------------------------------------------------------------------------------------
 
 
-def one_label(text: str) -> str:
-    """Return a label without surrounding spaces."""
-    return not_empty(one_line(text.strip(), "the label", LONGEST_LABEL), "the label")
+def as_cells(event: Event) -> list[str]:
+    """Return the cells of an event."""
+    return ["" if value is None else str(value) for value in event]
 
 
-def not_empty(text: str, what: str) -> str:
-    """Return a text that is not empty."""
-    if not text:
-        raise LabelingError(f"{what} is empty, expected at least one character")
-    return text
+def event_of(cells: Sequence[str]) -> Event:
+    """Return the event with some cells; refuse an invalid one."""
+    if len(cells) != len(COLUMNS):
+        raise LabelingError(f"it has {len(cells)} fields, expected {len(COLUMNS)}")
+    texts = dict(zip(COLUMNS, cells, strict=True))
+    for name, (pattern, form) in FORMS.items():
+        if not re.fullmatch(pattern, texts[name]):
+            raise LabelingError(f"{name} is {texts[name]!r:.40}, expected {form}")
+    label = texts["label"]
+    if texts["event"] in WITH_LABEL:
+        label = checked_label(label)
+    elif label:
+        raise LabelingError(f"{texts['event']} has the label {label!r:.40}, expected none")
+    return Event(
+        texts["event"],
+        one_line(texts["time"], "time", 40),
+        checked_name(texts["person"]),
+        one_line(texts["file"], "file", LONGEST_PATH),
+        int(texts["row"]),
+        texts["digest"],
+        one_line(texts["id"], "id", LONGEST_TEXT),
+        label,
+        texts["why"],
+        one_line(texts["guess"], "guess", LONGEST_TEXT),
+        float(texts["probability"]) if texts["probability"] else None,
+    )
 
 
-def not_a_formula(text: str, what: str) -> str:
-    """Return a text that is not empty, and which no spreadsheet takes for a formula."""
-    not_empty(text, what)
-    if text[0] in FORMULAS or (text[0] == "-" and not is_number_text(text)):
-        raise LabelingError(
-            f"{what} begins with {text[0]!r}, which spreadsheets read as a formula: begin with a "
-            "letter or a digit"
-        )
-    return text
+def line(cells: Iterable[str]) -> bytes:
+    """Return a line of a CSV, in which no cell is a formula."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerow(map(safe_cell, cells))
+    return text.getvalue().encode()
 
 
-def is_number_text(text: str) -> bool:
-    """Whether a text is a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def read_lines(content: bytes) -> list[list[str]]:
+    """Return the cells of lines that `line` has written."""
+    rows = csv.reader(io.StringIO(content.decode(), newline=""))
+    return [[*map(read_safe_cell, row)] for row in rows]
 
 
-# -- the log in a file -----------------------------------------------------------------------------
-
-
-# Columns of a log. `id` and `label` have the names of these columns in the data.
-COLUMNS = Event._fields
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# -- the file --------------------------------------------------------------------------------------
 
 
 class LabelLog:
@@ -241,8 +201,8 @@ class LabelLog:
 
     Attributes
     ----------
+    header : names of the columns.
     events : all events on the disk, in order.
-    placed : those whose row is in the data; see `place`.
     repaired : number of bytes of an unfinished last line that was removed.
     """
 
@@ -253,9 +213,8 @@ class LabelLog:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
         self._file = os.open(target, flags, 0o666)
         try:
-            content = read_all(self._file)
+            content = target.read_bytes()
             self.events, end = parsed_log(content, self.header, path)
-            self.placed = list(self.events)
             self.repaired = len(content) - end
             if self.repaired:
                 os.ftruncate(self._file, end)
@@ -267,22 +226,16 @@ class LabelLog:
             elif not content[:end].endswith(b"\n"):
                 self._write(b"\n")  # a spreadsheet wrote the last line without its end
         except BaseException:
-            os.close(self._file)
+            self.close()
             raise
 
-    def append(self, events: Sequence[Event]) -> None:
-        """Append events and sync them to the disk. If that fails, the log is unchanged."""
-        for event in events:
-            if checked_event(event._asdict()) != event:
-                raise LabelingError(f"{event.event} of row {event.row} is not in its usual form")
-        self._write(b"".join(line(as_cells(event)) for event in events))
-        self.events.extend(events)
-        self.placed.extend(events)
-
-    def place(self, rows: Container[RowKey]) -> list[Event]:
-        """Set aside the events of all other rows, and return them. They stay in the file."""
-        self.placed = [event for event in self.events if event.key in rows]
-        return [event for event in self.events if event.key not in rows]
+    def append(self, event: Event) -> None:
+        """Append an event and sync it to the disk. If that fails, the log is unchanged."""
+        cells = as_cells(event)
+        if event_of(cells) != event:
+            raise LabelingError(f"{event.event} of row {event.row} is not in its usual form")
+        self._write(line(cells))
+        self.events.append(event)
 
     def close(self) -> None:
         """Close the file."""
@@ -322,102 +275,35 @@ def log_columns(id_name: str, label_name: str) -> list[str]:
 def parsed_log(content: bytes, names: Sequence[str], path: Path) -> tuple[list[Event], int]:
     """Return the events of a log, and the number of bytes that are whole lines.
 
-    A last line without an end is whole if it has all its fields; then a spreadsheet has written it.
+    A last line without an end is whole if it is an event; then a spreadsheet has written it.
     """
-    end = content.rstrip(b"\x00").rfind(b"\n") + 1  # zeros that a crash left are no line
-    lines = content[:end].removeprefix(BYTE_ORDER_MARK)
-    rest = content[end:]
+    end = content.rstrip(b"\x00").rfind(b"\n") + 1  # a crash may leave zeros
+    if not end and line(names).startswith(content.rstrip(b"\x00")):
+        return [], 0  # a new file, or an unfinished header
     try:
-        rows = read_rows(lines.decode())
-        if rest and b"\x00" not in rest:
-            tail = next(iter(read_rows(rest.decode("utf-8", "replace"))), [])
-            if len(tail) == len(names) and is_event(tail):
-                rows.append(tail)
-                end = len(content)
+        header, *rows = read_lines(content[:end].removeprefix(BYTE_ORDER_MARK)) or [[]]
     except (UnicodeDecodeError, csv.Error) as error:
         raise LabelingError(
             f"{path} is not a CSV in UTF-8 ({error}): restore it from a copy."
         ) from None
-    if not rows:
-        return [], end if content[:end].strip() else 0
-    if rows[0] != list(names):
+    if header != list(names):
         raise LabelingError(
-            f"{path} has the columns {', '.join(rows[0])[:200]}, expected {', '.join(names)}: name "
+            f"{path} has the columns {', '.join(header)[:200]}, expected {', '.join(names)}: name "
             "another file with --labels."
         )
     events = []
-    for number, row in enumerate(rows[1:], 2):
-        if not any(row):
-            continue
+    for number, row in enumerate(rows, 2):
         try:
-            if len(row) != len(names):
-                raise LabelingError(f"it has {len(row)} fields, expected {len(names)}")
-            events.append(checked_event(dict(zip(COLUMNS, row, strict=True))))
+            if any(row):
+                events.append(event_of(row))
         except LabelingError as error:
             raise LabelingError(
                 f"{path}, line {number}: {error}. Correct the line, or restore the file."
             ) from None
-    return events, end
-
-
-def read_rows(text: str) -> list[list[str]]:
-    """Return the cells that `line` has written."""
-    return [[*map(read_safe_cell, row)] for row in csv.reader(io.StringIO(text, newline=""))]
-
-
-def is_event(cells: Sequence[str]) -> bool:
-    """Whether the cells of a line are a valid event."""
     try:
-        checked_event(dict(zip(COLUMNS, cells, strict=True)))
-    except LabelingError:
-        return False
-    return True
-
-
-def as_cells(event: Event) -> list[str]:
-    """Return the cells of an event."""
-    return ["" if value is None else str(value) for value in event]
-
-
-def line(cells: Iterable[str]) -> bytes:
-    """Return a line of a CSV, in which no cell is a formula."""
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerow(map(safe_cell, cells))
-    return text.getvalue().encode()
-
-
-def read_all(descriptor: int) -> bytes:
-    """Return all bytes of an open file."""
-    parts = []
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    while part := os.read(descriptor, 1 << 20):
-        parts.append(part)
-    return b"".join(parts)
-
-
-# -- JSON lines ------------------------------------------------------------------------------------
-
-
-def to_json_lines(events: Iterable[Event]) -> Iterator[bytes]:
-    """Yield one JSON object per event."""
-    for event in events:
-        yield json.dumps(event._asdict(), ensure_ascii=False).encode() + b"\n"
-
-
-def from_json_lines(content: bytes, name: str) -> list[Event]:
-    """Return the events in JSON lines; an error names ``name`` and the line."""
-    events = []
-    for number, text in enumerate(content.splitlines(), 1):
-        if not text.strip():
-            continue
-        try:
-            values: Any = json.loads(text)
-            if not isinstance(values, dict):
-                raise LabelingError("it is no JSON object")
-            unknown = set(values) - set(COLUMNS)
-            if unknown:
-                raise LabelingError(f"it has {sorted(unknown)[0]!r}, expected {', '.join(COLUMNS)}")
-            events.append(checked_event({"event": "label", **values}))
-        except (LabelingError, ValueError, RecursionError) as error:
-            raise LabelingError(f"{name}, line {number}: {error}. Correct the line.") from None
-    return events
+        for row in read_lines(content[end:]):
+            events.append(event_of(row))
+            end = len(content)
+    except (UnicodeDecodeError, csv.Error, LabelingError):
+        pass  # unfinished, and never confirmed
+    return events, end

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from seqmed.labeling.learner import COMPARED_PROBES, PROBE_EVERY, Background
-from seqmed.labeling.ledger import Accuracy, Ledger, Outcome, accuracy_of, agreements, outcomes
+from seqmed.labeling.ledger import Ledger, Outcome, accuracy_of, agreements, outcomes
 from seqmed.labeling.log import RowKey
-from seqmed.labeling.pool import Pool
 from seqmed.labeling.queue import Card
 
 # Characters of a cell and of a card that are sent, and of a row in the history.
 LONGEST_CELL, LONGEST_CARD, SNIPPET = 200_000, 1_000_000, 160
 # Rows of the history in one answer.
-PAGE = 50
+ROWS_OF_HISTORY = 50
 # Outcomes in the moving mean of the chart, at most and at least, and its largest number of points.
 WINDOW, LEAST, POINTS = 30, 5, 120
 # Share of changed predictions below which more labels are likely to change little.
@@ -27,8 +26,7 @@ class Page:
     Parameters
     ----------
     ledger : the labels.
-    pool : the rows.
-    background : the learner.
+    background : the learner, with the rows.
     classes : classes that are offered from the beginning.
     shown : columns on a card; None for all.
     goal : number of labels to reach.
@@ -38,7 +36,6 @@ class Page:
     def __init__(
         self,
         ledger: Ledger,
-        pool: Pool,
         background: Background,
         *,
         classes: Sequence[str] = (),
@@ -46,28 +43,11 @@ class Page:
         goal: int = 200,
         title: str = "",
     ):
-        self._ledger, self._pool, self._background = ledger, pool, background
-        self._declared, self._shown = list(dict.fromkeys(classes)), shown
+        self._ledger, self._background = ledger, background
+        self._pool = background.learner.pool
+        self._classes, self._shown = classes, shown
         self._goal, self._title = goal, title
         self._snippets: dict[RowKey, str] = {}
-        self._status: tuple[tuple[int, ...], dict[str, Any]] | None = None
-
-    @property
-    def classes(self) -> list[str]:
-        """All classes in a fixed order: declared classes first, then in order of first use."""
-        return list(dict.fromkeys([*self._declared, *self._ledger.classes]))
-
-    @property
-    def version(self) -> tuple[int, ...]:
-        """Numbers that change whenever `status` may change."""
-        background = self._background
-        return (
-            self._ledger.n_events,
-            background.n_learned,
-            background.n_saved,
-            int(background.trouble is not None),
-            int(background.unsaved is not None),
-        )
 
     # -- cards -------------------------------------------------------------------------------------
 
@@ -79,7 +59,7 @@ class Page:
             "row": number,
             "why": card.why,
             "version": self._ledger.row(card.key).version,
-            "probabilities": [list(each) for each in card.probabilities],
+            "probabilities": card.probabilities,
             "cells": self.cells(card.key),
             "again": card.key in self._ledger.returned.get(person, ()),
         }
@@ -100,47 +80,36 @@ class Page:
     # -- live numbers ------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """Return the live numbers of the page."""
-        version = self.version
-        if self._status is None or self._status[0] != version:
-            self._status = (version, self._new_status())
-        return self._status[1]
+        """Return the live numbers of the page.
 
-    def _new_status(self) -> dict[str, Any]:
+        The classes have a fixed order: those offered from the beginning, then as they were used.
+        """
         ledger, background, learner = self._ledger, self._background, self._background.learner
-        checks = outcomes(ledger, ledger.checks)
-        queried = outcomes(ledger, ledger.queried)
-        disputed = sum(row.disputed for row in ledger.rows.values())
-        changes = learner.changes
+        rows, unsaved = ledger.rows.values(), background.unsaved
+        checks, queried = outcomes(ledger, checks=True), outcomes(ledger, checks=False)
+        classes = dict.fromkeys([*self._classes, *ledger.classes])
         return {
             "title": self._title,
             "goal": self._goal,
             "labels": ledger.n_labeled,
             "rows": self._pool.n_rows,
-            "skipped": sum(bool(row.skipped) for row in ledger.rows.values()),
-            "classes": [[name, ledger.classes[name]] for name in self.classes],
-            "checks": shown_accuracy(accuracy_of(checks)),
-            "queried": shown_accuracy(accuracy_of(queried)),
-            "chart": {
-                "checks": moving_means(checks),
-                "queried": moving_means(queried),
-            },
-            "changes": [list(each) for each in changes[-POINTS :]],
-            "moved": [list(each) for each in learner.moved],
-            "hint": stopping_hint(changes, PROBE_EVERY, COMPARED_PROBES),
-            "people": [
-                [name, sum(name in row.given for row in ledger.rows.values())]
-                for name in ledger.people
-            ],
-            "agreement": [each._asdict() for each in agreements(ledger)],
-            "disputes": disputed,
+            "classes": [[name, ledger.classes[name]] for name in classes],
+            "checks": accuracy_of(checks)._asdict(),
+            "queried": accuracy_of(queried)._asdict(),
+            "chart": {"checks": moving_means(checks), "queried": moving_means(queried)},
+            "changes": learner.changes[-POINTS:],
+            "moved": learner.moved,
+            "hint": stopping_hint(learner.changes, PROBE_EVERY, COMPARED_PROBES),
+            "people": [[name, sum(name in row.given for row in rows)] for name in ledger.answers],
+            "agreement": agreements(ledger),
+            "disputes": sum(row.disputed for row in rows),
             "waiting": ledger.n_events - background.n_learned,
             "saved": background.n_saved,
             "events": ledger.n_events,
             "kept": len(learner.kept_labels),
             "trouble": background.trouble is not None,
-            "unsaved": background.unsaved or "",
-        }  # fmt: skip
+            "unsaved": (unsaved.strerror or "the disk does not answer") if unsaved else "",
+        }
 
     # -- history -----------------------------------------------------------------------------------
 
@@ -153,24 +122,21 @@ class Page:
         only : "disputes", "skipped" or nothing.
         start : number of rows to leave out.
         """
-        words = search.lower().split()
-        keys = sorted(self._ledger.rows, key=lambda key: -self._ledger.rows[key].last)
+        rows, words = self._ledger.rows, search.lower().split()
+        keys = sorted(rows, key=lambda key: -rows[key].version)
         found = [key for key in keys if self._matches(key, words, only)]
-        rows = [self._shown_row(key) for key in found[start : start + PAGE]]
-        return {"total": len(found), "start": start, "rows": rows}
+        shown = [self._answered_row(key) for key in found[start : start + ROWS_OF_HISTORY]]
+        return {"total": len(found), "start": start, "rows": shown}
 
     def _matches(self, key: RowKey, words: Sequence[str], only: str) -> bool:
         row = self._ledger.rows[key]
-        if only == "disputes" and not row.disputed:
-            return False
-        if only == "skipped" and not (row.skipped and not row.given):
-            return False
-        if not only and not row.answered:
+        kinds = {"disputes": row.disputed, "skipped": row.skipped and not row.given}
+        if not kinds.get(only, row.people):
             return False
         labels = [*row.given.values(), row.settled or ""]
         where = map(str, self._pool.where(key))
-        text = " ".join([*labels, *row.given, *where, row.id, self._snippet(key)])
-        return all(word in text.lower() for word in words)
+        text = " ".join([*labels, *row.given, *where, row.id, self._snippet(key)]).lower()
+        return all(word in text for word in words)
 
     def _snippet(self, key: RowKey) -> str:
         """Return the beginning of the cells of a row."""
@@ -182,14 +148,12 @@ class Page:
             self._snippets[key] = " ".join(text.split())[:SNIPPET]
         return self._snippets[key]
 
-    def _shown_row(self, key: RowKey) -> dict[str, Any]:
-        row = self._ledger.rows[key]
-        asked = row.asked
+    def _answered_row(self, key: RowKey) -> dict[str, Any]:
+        row = self._ledger.row(key)
         file, number = self._pool.where(key)
         return {
             "file": file,
             "row": number,
-            "id": row.id,
             "version": row.version,
             "text": self._snippet(key),
             "label": row.label,
@@ -197,18 +161,12 @@ class Page:
             "skipped": sorted(row.skipped),
             "settled": row.settled,
             "disputed": row.disputed,
-            "why": asked.why if asked else "",
-            "guess": asked.guess if asked else "",
+            "guess": row.asked.guess if row.asked else "",
         }
 
     def whole_row(self, key: RowKey) -> dict[str, Any]:
         """Return a row of the history with all its cells."""
-        return {**self._shown_row(key), "cells": self.cells(key)}
-
-
-def shown_accuracy(found: Accuracy) -> dict[str, Any]:
-    """Return an accuracy for JSON."""
-    return {"value": found.value, "n": found.n, "low": found.low, "high": found.high}
+        return {**self._answered_row(key), "cells": self.cells(key)}
 
 
 def moving_means(found: Sequence[Outcome]) -> list[tuple[int, float]]:

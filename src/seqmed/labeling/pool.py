@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from seqmed.labeling.log import RowKey
@@ -45,20 +47,15 @@ class FileRows(NamedTuple):
     table: pa.Table
     labeled: NDArray[np.bool_]
 
-    def keys(self, chosen: NDArray[np.intp] | None = None) -> list[RowKey]:
-        """Return the keys of all rows, or of those with some indices."""
-        numbers, table = self.numbers, self.table
-        if chosen is not None:
-            numbers, table = numbers[chosen], table.take(pa.array(chosen))
-        pairs = zip(numbers.tolist(), row_digests(table), strict=True)
+    def take(self, chosen: NDArray[np.intp]) -> FileRows:
+        """Return some rows by their indices."""
+        table = self.table.take(pa.array(chosen))
+        return FileRows(self.file, self.numbers[chosen], table, self.labeled[chosen])
+
+    def row_keys(self) -> list[RowKey]:
+        """Return the keys of the rows."""
+        pairs = zip(self.numbers.tolist(), row_digests(self.table), strict=True)
         return [RowKey(self.file, number, digest) for number, digest in pairs]
-
-
-class RowSource(Protocol):
-    """Files that can be read several times."""
-
-    def __iter__(self) -> Iterator[FileRows]:
-        """Yield all rows of all files, in order, in pieces of bounded size."""
 
 
 class Pool:
@@ -66,7 +63,7 @@ class Pool:
 
     Parameters
     ----------
-    source : the files.
+    source : the rows of all files, in order, in pieces of bounded size. It may be read twice.
     wanted : rows of earlier labels, which are found by their cells if they have moved.
     seed : seed of the ranks.
     size, n_bytes : limits of the pool.
@@ -75,16 +72,16 @@ class Pool:
     ----------
     table : cells of all rows in the pool, wanted ones included.
     keys : rows in the order of the table. A row that has moved keeps its key of the label log.
-    lost : wanted rows that are not in the files, or whose cells have changed.
     candidates : (m,) indices of rows that can be asked, in the order of their rank.
     reserve, free : the candidates that are random checks, and all others.
+    text_columns : names of the columns to be shown as text.
     fingerprint : digest of the candidates.
     n_rows : number of rows in the files.
     """
 
     def __init__(
         self,
-        source: RowSource,
+        source: Iterable[FileRows],
         wanted: Iterable[RowKey] = (),
         *,
         seed: int = 0,
@@ -92,41 +89,43 @@ class Pool:
         n_bytes: int = LARGEST_BYTES,
     ):
         wanted = set(wanted)
-        places = {(key.file, key.row) for key in wanted}
-        sample, others = Sample(size, n_bytes), Sample(None, None)
+        spots = {(key.file, key.row) for key in wanted}
+        sample, found = Sample(size, n_bytes), []
         self.n_rows = 0
         for rows in source:
             self.n_rows += rows.numbers.size
-            ranks = row_ranks(rows.file, rows.numbers, seed)
-            sample.add(rows, ranks, ~rows.labeled)
-            found = np.array([(rows.file, n) in places for n in rows.numbers.tolist()], bool)
-            others.add(rows, ranks, found)
+            sample.add(rows, row_ranks(rows.file, rows.numbers, seed))
+            numbers = rows.numbers.tolist() if spots else []
+            chosen = [n for n, number in enumerate(numbers) if (rows.file, number) in spots]
+            if chosen:
+                found.append(rows.take(np.array(chosen)))
         sample.shrink()
-        missing = wanted - set(others.keys)
-        moved = find_moved(source, missing, wanted - missing, others) if missing else {}
-        keys, tables, ranks = sample.keys, sample.parts, sample.ranks
-        more = dict.fromkeys(key for key in others.keys if key in wanted or key in moved)
-        for key in keys:
-            more.pop(key, None)
-        if more:
-            order = {key: place for place, key in enumerate(others.keys)}
-            tables = [*tables, others.table.take(pa.array([order[key] for key in more]))]
-            keys = [*keys, *more]
-        self.lost = missing - set(moved.values())
-        self.table = joined_tables(tables)
-        self._where = [(key.file, key.row) for key in keys]
-        self.keys = keys = [moved.get(key, key) for key in keys]
-        self._places = {key: place for place, key in enumerate(keys)}
-        self._keys_at = dict(zip(self._where, keys, strict=True))
-        self.candidates = np.argsort(ranks, kind="stable")
+        keys = [key for rows in found for key in rows.row_keys()]
+        if not wanted.issubset(keys):  # some rows have moved
+            found = list(equal_rows(source, wanted))
+            keys = [key for rows in found for key in rows.row_keys()]
+        known, sampled = wanted_keys(keys, wanted), set(sample.keys)
+        beside = {key: n for n, key in enumerate(keys) if key in known and key not in sampled}
+        others = joined_tables([rows.table for rows in found])
+        others = others.take(pa.array(list(beside.values()), pa.int64()))
+        self.table = joined_tables([sample.table, others])
+        now = [*sample.keys, *beside]
+        self._where = [(key.file, key.row) for key in now]
+        self.keys = [known.get(key, key) for key in now]
+        self._places = {key: place for place, key in enumerate(self.keys)}
+        self._keys_at = dict(zip(self._where, self.keys, strict=True))
+        self.candidates = np.argsort(sample.ranks, kind="stable")
         n_reserved = int(np.ceil(CHECK_SHARE * self.candidates.size))
         self.reserve, self.free = np.split(self.candidates, [n_reserved])
         self.text_columns = text_columns(self.table)
-        names = "\n".join(map(repr, (tuple(keys[place]) for place in self.candidates)))
+        names = "\n".join(repr(tuple(self.keys[place])) for place in self.candidates)
         self.fingerprint = hashlib.sha256(names.encode()).hexdigest()
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
 
     def place(self, key: RowKey) -> int:
         """Return the index of a row."""
@@ -140,9 +139,6 @@ class Pool:
         """Return the row with some number in a file, None if it is not in the pool."""
         return self._keys_at.get((file, row))
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._places
-
     def take(self, places: Sequence[int] | NDArray[np.intp]) -> pa.Table:
         """Return rows as a table."""
         return self.table.take(pa.array(places, pa.int64()))
@@ -151,100 +147,95 @@ class Pool:
         """Return the cells of a row as texts by column name; empty cells are left out."""
         row = self.take([self.place(key)])
         names = row.column_names if shown is None else shown
-        texts = {name: shown_text(row.column(name)[0].as_py()) for name in names}
-        return {name: text for name, text in texts.items() if text}
+        texts = {name: cell_text(row.column(name)[0].as_py()) for name in names}
+        return {name: text for name, text in texts.items() if text is not None}
 
 
 class Sample:
-    """The rows of lowest rank so far.
+    """The rows of lowest rank so far, without those that have a label in their file.
 
     Parameters
     ----------
-    size, n_bytes : limits; None for no limit.
+    size, n_bytes : limits.
     """
 
-    def __init__(self, size: int | None, n_bytes: int | None):
-        self._size, self._n_bytes = size, n_bytes
-        self.parts: list[pa.Table] = []
+    def __init__(self, size: int, n_bytes: int):
+        self._size, self._n_bytes, self._bound = size, n_bytes, np.inf
+        self._parts: list[pa.Table] = []
         self.keys: list[RowKey] = []
         self.ranks = np.zeros(0)
-        self._bound = np.inf
 
     @property
     def table(self) -> pa.Table:
-        """All rows."""
-        return joined_tables(self.parts)
+        """The cells of the rows."""
+        return joined_tables(self._parts)
 
-    def add(self, rows: FileRows, ranks: NDArray[np.float64], mask: NDArray[np.bool_]) -> None:
-        """Add the masked rows, and keep those of lowest rank."""
-        chosen = np.flatnonzero(mask & (ranks < self._bound))
+    def add(self, rows: FileRows, ranks: NDArray[np.float64]) -> None:
+        """Add rows, and drop rows of high rank if these are too many."""
+        chosen = np.flatnonzero(~rows.labeled & (ranks < self._bound))
         if not chosen.size:
             return
-        self.parts.append(rows.table.take(pa.array(chosen)))
-        self.keys += rows.keys(chosen)
+        taken = rows.take(chosen)
+        self._parts.append(taken.table)
+        self.keys += taken.row_keys()
         self.ranks = np.concatenate([self.ranks, ranks[chosen]])
-        full = self._size is not None and len(self.keys) > 2 * self._size
-        heavy = self._n_bytes is not None and sum(p.nbytes for p in self.parts) > 2 * self._n_bytes
-        if full or heavy:
+        n_bytes = sum(part.nbytes for part in self._parts)
+        if len(self.keys) > 2 * self._size or n_bytes > 2 * self._n_bytes:
             self.shrink()
 
     def shrink(self) -> None:
         """Keep the rows of lowest rank within both limits."""
-        if not self.keys:
-            return
-        table, order = self.table, np.argsort(self.ranks, kind="stable")
-        if self._size is not None:
-            order = order[: self._size]
-        if self._n_bytes is not None:
-            sums = np.cumsum(row_bytes(table)[order])
-            order = order[: max(1, int(np.searchsorted(sums, self._n_bytes, "right")))]
+        table, order = self.table, np.argsort(self.ranks, kind="stable")[: self._size]
+        sums = np.cumsum(row_bytes(table)[order])
+        order = order[: max(1, int(np.searchsorted(sums, self._n_bytes, "right")))]
         if order.size < len(self.keys):
             self._bound = float(np.delete(self.ranks, order).min())
         kept = np.sort(order)
-        self.parts = [table.take(pa.array(kept)).combine_chunks()]
+        self._parts = [table.take(pa.array(kept)).combine_chunks()]
         self.keys = [self.keys[place] for place in kept.tolist()]
         self.ranks = self.ranks[kept]
 
 
-def find_moved(
-    source: RowSource, missing: Iterable[RowKey], taken: Collection[RowKey], others: Sample
-) -> dict[RowKey, RowKey]:
-    """Return the missing rows that are somewhere else, by the keys that they have there.
+# -- rows of earlier labels ------------------------------------------------------------------------
 
-    Every row of the files stands for one missing row of the same cells, if possible for the one
-    with the same number.
 
-    Parameters
-    ----------
-    source : the files.
-    missing : rows that are not where they were.
-    taken : rows of the files that stand for themselves.
-    others : the rows that are found are added to this sample.
-    """
-    left: dict[str, list[RowKey]] = {}
-    for key in sorted(missing):
-        left.setdefault(key.digest, []).append(key)
-    found: dict[RowKey, RowKey] = {}
-    spare: dict[str, list[RowKey]] = {digest: [] for digest in left}
+def equal_rows(source: Iterable[FileRows], wanted: Collection[RowKey]) -> Iterator[FileRows]:
+    """Yield rows with the cells of wanted rows: all of the same number, and as many others."""
+    numbers = {(key.row, key.digest) for key in wanted}
+    others = Counter(key.digest for key in wanted)
     for rows in source:
-        chosen = np.zeros(rows.numbers.size, dtype=bool)
-        for place, key in enumerate(rows.keys()):
-            same = left.get(key.digest)
-            if not same or key in taken:
-                continue
-            meant = next((each for each in same if each.row == key.row), None)
+        chosen = []
+        for place, key in enumerate(rows.row_keys()):
+            if (key.row, key.digest) not in numbers:
+                if not others[key.digest]:
+                    continue
+                others[key.digest] -= 1
+            chosen.append(place)
+        if chosen:
+            yield rows.take(np.array(chosen))
+
+
+def wanted_keys(keys: Sequence[RowKey], wanted: Collection[RowKey]) -> dict[RowKey, RowKey]:
+    """Return the keys that rows of the files have in the label log, by those that they have now.
+
+    Every row stands for one wanted row of the same cells: for itself if it is wanted, if possible
+    for one with the same number, else for any.
+    """
+    found = {key: key for key in keys if key in wanted}
+    left: dict[str, list[RowKey]] = {}
+    for key in sorted(set(wanted) - found.keys()):
+        left.setdefault(key.digest, []).append(key)
+    for same_number in (True, False):
+        for key in keys:
+            same = left.get(key.digest, []) if key not in found else []
+            meant = next((each for each in same if each.row == key.row or not same_number), None)
             if meant is not None:
                 same.remove(meant)
                 found[key] = meant
-            elif len(spare[key.digest]) < len(same):
-                spare[key.digest].append(key)
-            else:
-                continue
-            chosen[place] = True
-        others.add(rows, np.zeros(chosen.size), chosen)
-    for digest, same in left.items():
-        found |= dict(zip(spare[digest], same, strict=False))
     return found
+
+
+# -- cells -----------------------------------------------------------------------------------------
 
 
 def row_digests(table: pa.Table) -> list[str]:
@@ -290,8 +281,6 @@ def row_ranks(file: str, numbers: NDArray[np.int64], seed: int) -> NDArray[np.fl
 
 def row_bytes(table: pa.Table) -> NDArray[np.int64]:
     """Return the approximate number of bytes of the cells of each row, (n,)."""
-    import pyarrow.compute as pc
-
     sizes = np.full(table.num_rows, 8 * table.num_columns, dtype=np.int64)
     for column in table.columns:
         if is_text(column.type):
@@ -312,18 +301,16 @@ def joined_tables(tables: Sequence[pa.Table]) -> pa.Table:
     try:
         return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
     except (pa.ArrowTypeError, pa.ArrowInvalid):  # files store a column in different types
-        return pa.concat_tables(map(as_texts, tables), promote_options="default").combine_chunks()
-
-
-def as_texts(table: pa.Table) -> pa.Table:
-    """Return a table whose cells are texts."""
-    columns = {}
-    for name in table.column_names:
-        values = table.column(name).to_pylist()
-        columns[name] = pa.array(
-            [None if v is None else shown_text(v) for v in values], pa.string()
-        )
-    return pa.table(columns)
+        texts = [
+            pa.table(
+                {
+                    name: pa.array(cell_texts(table[name]), pa.string())
+                    for name in table.schema.names
+                }
+            )
+            for table in tables
+        ]
+        return pa.concat_tables(texts, promote_options="default").combine_chunks()
 
 
 def text_columns(table: pa.Table) -> tuple[str, ...]:
@@ -338,14 +325,3 @@ def text_columns(table: pa.Table) -> tuple[str, ...]:
         if texts and sum(map(len, texts)) >= TEXT_LENGTH * len(texts) and 2 * spaced >= len(texts):
             found.append(name)
     return tuple(found)
-
-
-def shown_text(value: Any) -> str:
-    """Return a cell as it is shown."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return repr(value).removesuffix(".0")
-    return str(value)

@@ -11,7 +11,7 @@ pool`). All others are chosen by `seqmed.query` from the candidates of largest e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +19,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from seqmed.labeling.log import RANDOM, UNCERTAIN, UNLIKE, RowKey
-from seqmed.labeling.pool import CHECK_SHARE, Pool, shown_text
+from seqmed.labeling.pool import CHECK_SHARE, Pool
 from seqmed.selection import queries
+from seqmed.tables.cells import cell_text
 
 # Answers from one round to the next, and from the choice of a round to its first card.
 ROUND, LAG = 5, 5
@@ -49,22 +50,8 @@ class Card(NamedTuple):
     why: str
     probabilities: tuple[tuple[str, float], ...]
 
-    @property
-    def guess(self) -> str:
-        """The predicted class, empty without a prediction."""
-        return self.probabilities[0][0] if self.probabilities else ""
 
-    @property
-    def probability(self) -> float | None:
-        """The probability of the predicted class."""
-        return self.probabilities[0][1] if self.probabilities else None
-
-    @classmethod
-    def from_json(cls, stored: Any) -> Card:
-        """Return a card from JSON."""
-        (file, row, digest), why, probabilities = stored
-        pairs = tuple((str(label), float(share)) for label, share in probabilities)
-        return cls(RowKey(str(file), int(row), str(digest)), str(why), pairs)
+Round = tuple[Card, ...]
 
 
 def due(number: int) -> int:
@@ -78,8 +65,8 @@ def round_at(position: int) -> int:
 
 
 def choose_round(
-    model: Any, pool: Pool, number: int, taken: Collection[RowKey], before: tuple[Card, ...]
-) -> tuple[Card, ...]:
+    model: Any, pool: Pool, number: int, answered: Collection[RowKey], before: Round
+) -> Round:
     """Return the cards of a round.
 
     Parameters
@@ -87,57 +74,37 @@ def choose_round(
     model : the model after ``due(number)`` answers.
     pool : the rows.
     number : number of the round.
-    taken : rows that were answered.
+    answered : rows that were answered.
     before : the cards of the previous round; those that come before this round are left out.
     """
-    pending = {card.key for card in before[: ROUND + LAG]}
-    checks = unanswered(pool, pool.reserve, taken, pending, -(-LENGTH // BLOCK))
-    queried, reasons = choose_queried(model, pool, number, taken, pending)
+    gone = {*answered, *(card.key for card in before[: ROUND + LAG])}
+    checks = [place for place in pool.reserve.tolist() if pool.keys[place] not in gone]
+    left = [place for place in pool.free.tolist() if pool.keys[place] not in gone]
+    wanted = iter([(place, RANDOM) for place in checks[: -(-LENGTH // BLOCK)]])
+    asked = iter(choose_queried(model, pool, number, np.array(left, dtype=np.intp)))
     cards: list[tuple[int, str]] = []
     random = np.random.default_rng((number, 1))
-    wanted, asked = iter(checks), iter(zip(queried, reasons, strict=True))
     while len(cards) < LENGTH:
-        place = int(random.integers(BLOCK))
         block = [next(asked, None) for _ in range(BLOCK - 1)]
-        check = next(wanted, None)
-        block.insert(place, None if check is None else (check, RANDOM))
+        block.insert(int(random.integers(BLOCK)), next(wanted, None))
         found = [each for each in block if each is not None]
         if not found:
             break
         cards += found
-    places = [place for place, _ in cards]
-    predicted = class_shares(model, pool, places)
+    predicted = class_shares(model, pool, [place for place, _ in cards])
     return tuple(
         Card(pool.keys[place], why, shares)
         for (place, why), shares in zip(cards, predicted, strict=True)
     )
 
 
-def unanswered(
-    pool: Pool,
-    order: NDArray[np.intp],
-    taken: Collection[RowKey],
-    pending: Collection[RowKey],
-    number: int,
-) -> list[int]:
-    """Return the first rows of an order that are neither answered nor pending."""
-    found: list[int] = []
-    for place in order.tolist():
-        if len(found) == number:
-            break
-        if pool.keys[place] not in taken and pool.keys[place] not in pending:
-            found.append(place)
-    return found
-
-
 def choose_queried(
-    model: Any, pool: Pool, number: int, taken: Collection[RowKey], pending: Collection[RowKey]
-) -> tuple[list[int], list[str]]:
-    """Return the most informative rows, and why each is asked."""
-    left = np.array(unanswered(pool, pool.free, taken, pending, pool.free.size), dtype=np.intp)
+    model: Any, pool: Pool, number: int, left: NDArray[np.intp]
+) -> list[tuple[int, str]]:
+    """Return the most informative of the rows that are left, and why each is asked."""
     wanted = min(LENGTH - LENGTH // BLOCK, left.size)
     if not wanted:
-        return [], []
+        return []
     if left.size > SCORED:  # other rows in every round
         chosen = np.random.default_rng((number, 0)).choice(left.size, SCORED, replace=False)
         left = left[np.sort(chosen)]
@@ -148,10 +115,8 @@ def choose_queried(
         values = queries.regret(margins, deviations) if margins.any() else -short.astype(float)
         short = np.sort(np.argsort(-values, kind="stable")[:COMPARED])
         table = table.take(pa.array(short))
-    rows = queries.query(model, table, wanted)
-    chosen = short[rows]
-    reasons = why_asked(margins, deviations, chosen)
-    return left[chosen].tolist(), reasons
+    chosen = short[queries.query(model, table, wanted)]
+    return list(zip(left[chosen].tolist(), why_asked(margins, deviations, chosen), strict=True))
 
 
 def why_asked(
@@ -185,9 +150,4 @@ def class_shares(model: Any, pool: Pool, places: list[int]) -> list[tuple[tuple[
 def class_names(model: Any) -> list[str]:
     """Return the classes of a model as texts."""
     classes = getattr(model, "classes_", None)
-    return [] if classes is None else [shown_text(label) for label in classes.tolist()]
-
-
-def rounds_from_json(stored: Mapping[str, Any]) -> dict[int, tuple[Card, ...]]:
-    """Return rounds from JSON."""
-    return {int(number): tuple(map(Card.from_json, cards)) for number, cards in stored.items()}
+    return [] if classes is None else [cell_text(label) or "" for label in classes.tolist()]

@@ -9,6 +9,7 @@ const WHY = {
   random: ["Random check", "Drawn at random, to measure the accuracy."],
 };
 const FOLD_TEXT = 1200, FOLD_VALUE = 160;
+const CHOOSING = 20, LIVE = 500;  // milliseconds between two looks: for cards, and for live numbers
 
 const state = {
   session: null, number: 0, person: "",
@@ -31,6 +32,7 @@ function make(name, options = {}, ...children) {
   return made;
 }
 
+const pause = (time) => new Promise((done) => setTimeout(done, time));
 const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
 const keyOf = (card) => `${card.row} ${card.file}`;
 const plural = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
@@ -172,7 +174,7 @@ function showClasses() {
 }
 
 function takeCards(cards) {
-  if (cards === null) return fetchCards();
+  if (cards === null) return pause(CHOOSING).then(fetchCards);  // a round is being chosen
   state.cards = cards.filter((card) => !state.sent.has(keyOf(card)));
   state.finished = cards.length === 0;
   if (cards.length === 1) setTimeout(prefetch, 300);  // the next round is being chosen
@@ -196,7 +198,6 @@ async function lookAgain() {
 async function fetchCards() {
   const { cards, number } = await ask(`cards?session=${encodeURIComponent(state.session)}`);
   state.number = number;  // of the last action that the server knows
-  if (cards === null) return fetchCards();
   return takeCards(cards);
 }
 
@@ -244,7 +245,7 @@ function undo() {
     try {
       const done = await act({ action: "undo" });
       alarm("");
-      say(`Undone: row ${done.event.row} has no label of yours.`);
+      say(`Undone: row ${done.row} has no label of yours.`);
       showStatus(done.status);
       await takeCards(done.cards);
     } catch (error) {
@@ -333,18 +334,21 @@ function showStatus(status) {
   if (JSON.stringify(status.classes.map(([name]) => name)) !== classes) showClasses();
 }
 
-function follow() {
-  const live = new EventSource("live");
-  live.addEventListener("status", (event) => {
-    const status = JSON.parse(event.data), before = state.status;
-    if (!before || status.events >= before.events) showStatus(status);
-    if (before && status.events > before.events && !state.sent.size) state.chain = state.chain.then(lookAgain);
-    if (state.lost) { state.lost = false; alarm(""); }
-  });
-  live.addEventListener("error", () => {
-    state.lost = true;
-    alarm("The server does not answer. Labels marked as saved are on the disk. If it was stopped, run the same command again and open its address.");
-  });
+// Asks for the live numbers, which other people and the learner change.
+async function follow() {
+  for (;;) {
+    await pause(LIVE);
+    try {
+      const status = await ask("status"), before = state.status;
+      if (state.lost) { state.lost = false; alarm(""); }
+      if (status.events < before.events || JSON.stringify(status) === JSON.stringify(before)) continue;
+      showStatus(status);
+      if (status.events > before.events && !state.sent.size) state.chain = state.chain.then(lookAgain);
+    } catch (error) {
+      state.lost = true;
+      alarm(error.message);
+    }
+  }
 }
 
 // -- history ------------------------------------------------------------------------------------
