@@ -137,9 +137,6 @@ class Oracle:
         answer = connection.getresponse()
         found = json.loads(answer.read())
         connection.close()
-        if answer.status == 429:
-            time.sleep(0.1)
-            return self._send(method, path, body)
         assert answer.status == 200, found
         return found
 
@@ -147,6 +144,7 @@ class Oracle:
         """Wait for a card."""
         while not self._cards:
             self._cards = self._send("GET", f"cards?session={self._session}")["cards"]
+            time.sleep(0.005)
 
     def answer(self):
         """Label the next card; return the seconds until the next one."""
@@ -181,7 +179,7 @@ def labels_needed(task):
         pool = Pool(TableRows(table), seed=seed)
         learner = LabelLearner(new_model(table, seed), pool)
         background = Background(learner, log.events, lambda learner: None)
-        server = Server(Desk(log, pool, background))
+        server = Server(Desk(log, log.events, background))
         background.start()
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
@@ -194,7 +192,7 @@ def labels_needed(task):
             while background.n_learned < len(log.events) and background.trouble is None:
                 time.sleep(0.005)
             found[str(share)] = accuracy(learner.model, test, test_truth)
-        checks = accuracy_of(outcomes(learner.ledger, learner.ledger.checks))
+        checks = accuracy_of(outcomes(learner.ledger, checks=True))
         server.stop()
         thread.join()
         background.finish()
@@ -233,7 +231,7 @@ def simulate(seed):
     table, truth = clouds(800, random, centres)
     others, others_truth = clouds(OTHER_ROWS, random, centres)
     learner = LabelLearner(new_model(table, seed), Pool(TableRows(table), seed=seed))
-    learner.begin()
+    learner.choose_rounds()
     of_round = {}
     while learner.ledger.n_answers < ANSWERS:
         for number in set(learner.rounds) - set(of_round):
@@ -241,16 +239,17 @@ def simulate(seed):
             of_round[number] = accuracy(learner.model, others, others_truth) if known else None
         position = learner.ledger.n_answers
         cards = learner.rounds[round_at(position)]
-        card = next(card for card in cards if not learner.ledger.row(card.key).answered)
+        card = next(card for card in cards if not learner.ledger.row(card.key).people)
         label = str(truth[card.key.row - 1])
+        guess, probability = card.probabilities[0] if card.probabilities else ("", None)
         event = Event("label", str(round_at(position)), "oracle", *card.key, "", label,
-                      card.why, card.guess, card.probability)  # fmt: skip
+                      card.why, guess, probability)  # fmt: skip
         learner.learn(event)
     ledger = learner.ledger
-    outcome = accuracy_of(outcomes(ledger, ledger.checks))
-    scored = [ledger.rows[key].asked for key in ledger.checks]
+    outcome = accuracy_of(outcomes(ledger, checks=True))
+    scored = [row.asked for row in ledger.rows.values() if row.asked.why == "random"]
     wanted = [of_round[int(event.time)] for event in scored if event.guess][-LATEST:]
-    queried = accuracy_of(outcomes(ledger, ledger.queried), ANSWERS)
+    queried = accuracy_of(outcomes(ledger, checks=False), ANSWERS)
     return {"low": outcome.low, "high": outcome.high, "checks": outcome.n, "value": outcome.value,
             "accuracy": float(np.mean(wanted)), "queried": queried.value}  # fmt: skip
 

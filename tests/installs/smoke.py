@@ -12,6 +12,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from importlib.metadata import version
 from pathlib import Path
@@ -136,6 +137,7 @@ def check_labeling() -> None:
         cards = None
         while cards is None:  # the rows are still being chosen
             cards = json.loads(ask(host, f"/{token}/cards?session={session}"))["cards"]
+            time.sleep(0.05)
         card = {name: cards[0][name] for name in ("file", "row", "version")}
         action = {"session": session, "number": 1, "action": "label", "label": "setosa", **card}
         ask(host, f"/{token}/act", action)

@@ -101,4 +101,4 @@ def test_agreement_uses_the_first_labels():
     ],
 )
 def test_the_stopping_hint(changes, expected):
-    assert stopping_hint(changes, 10, 10).startswith(expected)
+    assert stopping_hint(changes).startswith(expected)

@@ -12,7 +12,7 @@ from seqmed.labeling.learner import LabelLearner
 from seqmed.labeling.ledger import Ledger
 from seqmed.labeling.log import DIGEST, Event, LabelingError, RowKey
 from seqmed.labeling.pool import CHECK_SHARE, Pool, row_digests, row_ranks
-from seqmed.labeling.queue import choose_round, due, round_at, why_asked
+from seqmed.labeling.queue import choose_round, round_at, why_asked
 from tests.support.labeling import TableRows, clouds, key_at, new_model, replayed
 from tests.support.state import state_bits
 
@@ -28,7 +28,7 @@ def keys(pool):
 def make_events(learner: LabelLearner, truth, n_events: int, seed=0) -> list[Event]:
     """Answer the cards of a learner, with some changes, and return the events."""
     generator, events, ledger = np.random.default_rng(seed), [], Ledger()
-    learner.begin()
+    learner.choose_rounds()
     while len(events) < n_events:
         cards = learner.rounds[round_at(ledger.n_answers)]
         card = next(card for card in cards if not ledger.row(card.key).people)
@@ -67,7 +67,6 @@ def test_the_pool_does_not_depend_on_how_the_files_are_read():
     second = Pool(TableRows(table, piece=500), size=50)
     assert keys(first) == keys(second)
     assert len(first) == 50
-    assert first.n_rows == 500
     places = [first.place(key) for key in keys(first)]
     numbers = first.take(places).column("n").to_pylist()
     assert numbers == [key.row - 1 for key in keys(first)]
@@ -209,7 +208,7 @@ def test_files_that_store_a_column_in_other_types_are_joined():
 def test_every_position_has_a_round_that_is_chosen_before():
     for position in range(200):
         number = round_at(position)
-        assert due(number) <= max(0, position - queue.LAG)
+        assert queue.ROUND * number <= max(0, position - queue.LAG)
         assert round_at(position + 1) in (number, number + 1)
 
 
@@ -272,7 +271,7 @@ def test_a_learner_that_was_saved_anywhere_continues_in_the_same_way():
         first = replayed(table, events[:stop])
         second = LabelLearner(first.model, Pool(TableRows(table)))
         second.resume(events, first.progress())
-        second.begin()
+        second.choose_rounds()
         for event in events[stop:]:
             second.learn(event)
         assert state_bits(second.model) == state_bits(learner.model)
@@ -298,7 +297,7 @@ def test_files_that_have_grown_give_new_rounds():
     grown = pa.concat_tables([table, clouds(100, seed=1)[0]])
     again = LabelLearner(learner.model, Pool(TableRows(grown)))
     again.resume(events, learner.progress())
-    again.begin()
+    again.choose_rounds()
     cards = again.rounds[round_at(again.ledger.n_answers)]
     assert any(card.key.row > 150 for card in cards)
     answered = {key for key, row in again.ledger.rows.items() if row.people}

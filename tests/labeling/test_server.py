@@ -431,9 +431,9 @@ def test_a_full_disk_stops_the_saves_only_while_it_is_full(tmp_path, monkeypatch
         wait_for(lambda status: not status["waiting"])
         status = site.get("status")
         assert status["unsaved"] == "No space left on device"
-        assert (status["saved"], status["trouble"]) == (0, False)
+        assert (site.background.n_saved, status["trouble"]) == (0, False)
         full.clear()
-        wait_for(lambda status: status["saved"] == 20 and not status["unsaved"])
+        wait_for(lambda status: site.background.n_saved == 20 and not status["unsaved"])
         full.append(True)
         ada.label(truth)
         wait_for(lambda status: status["unsaved"])

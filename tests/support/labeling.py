@@ -64,7 +64,7 @@ def replayed(table: pa.Table, events, model=None) -> LabelLearner:
     """Return the learner that replays a log from the beginning."""
     pool = Pool(TableRows(table), [event.key for event in events])
     learner = LabelLearner(new_model(table) if model is None else model, pool)
-    learner.begin()
+    learner.choose_rounds()
     for event in events:
         learner.learn(event)
     return learner

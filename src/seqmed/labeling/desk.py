@@ -36,7 +36,7 @@ from seqmed.labeling.log import (
     checked_name,
 )
 from seqmed.labeling.page import Page
-from seqmed.labeling.queue import BLOCK, Card, round_at
+from seqmed.labeling.queue import BLOCK, Card, Round, round_at
 
 # Seconds after which the cards of a silent session are free again.
 LEASE = 600.0
@@ -192,15 +192,14 @@ class Desk:
         The cards are None if there is none until a round is chosen.
         """
         session = self._session(key)
-        self._deal(session)
+        waits = self._deal(session)
         cards = [self.page.card(card, session.person) for card in session.cards.values()]
-        waits = not cards and self._waits_for_round(session)
         return {"cards": None if waits else cards, "number": session.number}
 
-    def _deal(self, session: Session) -> None:
-        """Fill the hand of a session: first with cards that were undone."""
+    def _deal(self, session: Session) -> bool:
+        """Fill the hand of a session; return whether it is empty until a round is chosen."""
         person = session.person
-        back = [key for key in self.ledger.returned.get(person, [])[::-1] if key in self._pool]
+        back = self.ledger.returned.get(person, [])[::-1]  # first cards that were undone
         rest = [  # without cards that the person has answered on another page
             key
             for key in session.cards
@@ -209,24 +208,25 @@ class Desk:
         hand = [*back, *rest][: max(IN_HAND, len(back))]
         session.cards = {key: session.cards.get(key) or self._card_again(key) for key in hand}
         while len(session.cards) < IN_HAND:
-            card = self._next_card(session)
+            cards = self._round(session)
+            card = self._next_card(session, cards)
             if card is None:
-                break
+                return cards is None and not session.cards
             session.cards[card.key] = card
+        return False
 
-    def _position(self, session: Session) -> int:
-        """Return the position of the next card of a session in the queue."""
-        return self.ledger.n_answers + len(session.cards)
+    def _round(self, session: Session) -> Round | None:
+        """Return the round with the next card of a session; None if it is being chosen."""
+        rounds, number = self._background.learner.rounds, self.ledger.n_answers + len(session.cards)
+        found = rounds.get(round_at(number))
+        if found is None and self._background.trouble is not None:
+            return rounds[max(rounds)] if rounds else ()  # no other will be chosen
+        return found
 
-    def _waits_for_round(self, session: Session) -> bool:
-        is_chosen = round_at(self._position(session)) in self._background.learner.rounds
-        return not is_chosen and self._background.trouble is None
+    def _next_card(self, session: Session, cards: Round | None) -> Card | None:
+        """Return the next card of a person from a round; None if there is none.
 
-    def _next_card(self, session: Session) -> Card | None:
-        """Return the next card of a person; None if there is none, or a round is being chosen.
-
-        Cards come from the current round of the queue. Regularly, one is a random check that one
-        other person has labeled.
+        Regularly, it is a random check that one other person has labeled.
         """
         person, now = session.person, time.monotonic()
         taken = {
@@ -240,11 +240,8 @@ class Desk:
             second = self._second_opinion(person, taken)
             if second is not None:
                 return second
-        if self._waits_for_round(session):
+        if cards is None:
             return None
-        rounds = self._background.learner.rounds
-        number = round_at(self._position(session))
-        cards = rounds.get(number) or rounds.get(max(rounds, default=0), ())
         others = (  # if the round is used up
             Card(self._pool.keys[place], RANDOM if place in self._reserved else UNCERTAIN, ())
             for place in self._pool.candidates
@@ -265,6 +262,6 @@ class Desk:
     def _card_again(self, key: RowKey) -> Card:
         """Return the card of a row that was answered before."""
         asked = self.ledger.row(key).asked
-        if asked is None or not asked.guess or asked.probability is None:
-            return Card(key, RANDOM if asked is None else asked.why, ())
+        if asked is None or asked.probability is None:
+            return Card(key, asked.why if asked else RANDOM, ())
         return Card(key, asked.why, ((asked.guess, asked.probability),))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from seqmed.labeling.ledger import LabelProgress, Ledger
 from seqmed.labeling.log import Event, LabelingError, RowKey
 from seqmed.labeling.pool import Pool
-from seqmed.labeling.queue import Card, Round, choose_round, class_names, due, round_at
+from seqmed.labeling.queue import ROUND, Card, Round, choose_round, class_names, round_at
 from seqmed.late_rows import identified_rows
 
 # Labels from one probe to the next, probes that are compared for the stopping hint, and rows.
@@ -64,10 +64,6 @@ class LabelLearner:
         self._probes: list[list[str]] = []
         self._probed = np.sort(pool.candidates[:PROBED_ROWS])
 
-    def begin(self) -> None:
-        """Choose the rounds that need no event."""
-        self._choose_rounds()
-
     def learn(self, event: Event) -> None:
         """Learn the next event of the log."""
         before, after = self.ledger.apply(event)
@@ -76,7 +72,7 @@ class LabelLearner:
             self._n_steps += 1
             if self._n_steps % PROBE_EVERY == 0:
                 self._probe()
-        self._choose_rounds()
+        self.choose_rounds()
 
     def _update(self, key: RowKey, before: str | None, after: str | None) -> None:
         """Replace the label of a row in the model."""
@@ -103,8 +99,9 @@ class LabelLearner:
         found[0] = self._as_label(text)
         return found
 
-    def _choose_rounds(self) -> None:
-        while due(self._next_round) <= self.ledger.n_answers:
+    def choose_rounds(self) -> None:
+        """Choose the rounds that are due; call it before the first event."""
+        while ROUND * self._next_round <= self.ledger.n_answers:
             number = self._next_round
             answered = {key for key, row in self.ledger.rows.items() if row.people}
             before = self.rounds.get(number - 1, ())
@@ -243,7 +240,7 @@ class Background:
 
     def _run(self) -> None:
         try:
-            self.learner.begin()
+            self.learner.choose_rounds()
             ended = False
             while not ended:
                 try:

@@ -195,8 +195,7 @@ def current_labels(
     ledger : the labels.
     where : function that returns the file and the number of a row, where it is now.
     """
-    places = [Event._fields.index(name) for name in ("file", "row", "digest", "id", "label")]
-    yield line(header[place] for place in places)
+    yield line(header[3:8])
     for key, row in ledger.rows.items():
         if row.label is not None:
             file, number = where(key)

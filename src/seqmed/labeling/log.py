@@ -20,17 +20,12 @@ from seqmed.model_file.files import real_path, sync_folder
 from seqmed.tables.cells import read_safe_cell, safe_cell
 
 # Kinds of events. `undo` withdraws the last answer of a person and shows its card again.
-LABEL, CHANGE, WITHDRAW, UNDO, SKIP, SETTLE = EVENTS = (
-    "label",
-    "change",
-    "withdraw",
-    "undo",
-    "skip",
-    "settle",
-)
+EVENTS = ("label", "change", "withdraw", "undo", "skip", "settle")
+LABEL, CHANGE, WITHDRAW, UNDO, SKIP, SETTLE = EVENTS
 WITH_LABEL = (LABEL, CHANGE, SETTLE)
 # Reasons to ask for the label of a row.
-UNCERTAIN, UNLIKE, RANDOM = REASONS = ("uncertain", "unlike", "random")
+REASONS = ("uncertain", "unlike", "random")
+UNCERTAIN, UNLIKE, RANDOM = REASONS
 # Largest number of characters of names and labels.
 LONGEST_NAME, LONGEST_LABEL = 60, 200
 # Largest number of characters of ids and predicted classes, and of names of files.

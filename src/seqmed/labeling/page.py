@@ -10,8 +10,8 @@ from seqmed.labeling.ledger import Ledger, Outcome, accuracy_of, agreements, out
 from seqmed.labeling.log import RowKey
 from seqmed.labeling.queue import Card
 
-# Characters of a cell and of a card that are sent, and of a row in the history.
-LONGEST_CELL, LONGEST_CARD, SNIPPET = 200_000, 1_000_000, 160
+# Characters of a cell that are sent, and of a row in the history.
+LONGEST_CELL, SNIPPET = 200_000, 160
 # Rows of the history in one answer.
 ROWS_OF_HISTORY = 50
 # Outcomes in the moving mean of the chart, at most and at least, and its largest number of points.
@@ -66,16 +66,16 @@ class Page:
 
     def cells(self, key: RowKey) -> list[dict[str, Any]]:
         """Return the cells of a row for JSON, columns of text first."""
-        cells, left, found = self._pool.cells(key, self._shown), LONGEST_CARD, []
-        for name in sorted(cells, key=lambda name: name not in self._pool.text_columns):
-            text = cells[name]
-            sent = text[: min(LONGEST_CELL, left)]
-            left -= len(sent)
-            is_text = name in self._pool.text_columns
-            found.append(
-                {"name": name, "text": sent, "long": is_text, "cut": len(text) - len(sent)}
-            )
-        return found
+        found = [
+            {
+                "name": name,
+                "text": text[:LONGEST_CELL],
+                "long": name in self._pool.text_columns,
+                "cut": max(0, len(text) - LONGEST_CELL),
+            }
+            for name, text in self._pool.cells(key, self._shown).items()
+        ]
+        return sorted(found, key=lambda cell: not cell["long"])
 
     # -- live numbers ------------------------------------------------------------------------------
 
@@ -92,19 +92,17 @@ class Page:
             "title": self._title,
             "goal": self._goal,
             "labels": ledger.n_labeled,
-            "rows": self._pool.n_rows,
             "classes": [[name, ledger.classes[name]] for name in classes],
             "checks": accuracy_of(checks)._asdict(),
             "queried": accuracy_of(queried)._asdict(),
             "chart": {"checks": moving_means(checks), "queried": moving_means(queried)},
             "changes": learner.changes[-POINTS:],
             "moved": learner.moved,
-            "hint": stopping_hint(learner.changes, PROBE_EVERY, COMPARED_PROBES),
+            "hint": stopping_hint(learner.changes),
             "people": [[name, sum(name in row.given for row in rows)] for name in ledger.answers],
             "agreement": agreements(ledger),
             "disputes": sum(row.disputed for row in rows),
             "waiting": ledger.n_events - background.n_learned,
-            "saved": background.n_saved,
             "events": ledger.n_events,
             "kept": len(learner.kept_labels),
             "trouble": background.trouble is not None,
@@ -179,20 +177,15 @@ def moving_means(found: Sequence[Outcome]) -> list[tuple[int, float]]:
     return means[::-1]
 
 
-def stopping_hint(changes: Sequence[tuple[int, float, float | None]], every: int, over: int) -> str:
-    """Return a sentence on what the last labels changed.
-
-    Parameters
-    ----------
-    changes : as in `seqmed.labeling.learner.LabelLearner`.
-    every, over : labels from one probe to the next, and number of probes compared.
-    """
+def stopping_hint(changes: Sequence[tuple[int, float, float | None]]) -> str:
+    """Return a sentence on what the last labels changed, by the changes of `LabelLearner`."""
     if not changes:
-        return f"After {2 * every} labels you see here how much labels still change."
+        return f"After {2 * PROBE_EVERY} labels you see here how much labels still change."
     _, last, since = changes[-1]
     if since is None:
-        return f"The last {every} labels changed {100 * last:.1f} % of predictions."
-    text = f"The last {every * over} labels changed {100 * since:.1f} % of predictions."
+        return f"The last {PROBE_EVERY} labels changed {100 * last:.1f} % of predictions."
+    n_labels = PROBE_EVERY * COMPARED_PROBES
+    text = f"The last {n_labels} labels changed {100 * since:.1f} % of predictions."
     if since < LITTLE:
         return f"{text} More labels will probably change little: this is a good point to stop."
     return f"{text} More labels still help."

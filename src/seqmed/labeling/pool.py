@@ -76,7 +76,6 @@ class Pool:
     reserve, free : the candidates that are random checks, and all others.
     text_columns : names of the columns to be shown as text.
     fingerprint : digest of the candidates.
-    n_rows : number of rows in the files.
     """
 
     def __init__(
@@ -91,9 +90,7 @@ class Pool:
         wanted = set(wanted)
         spots = {(key.file, key.row) for key in wanted}
         sample, found = Sample(size, n_bytes), []
-        self.n_rows = 0
         for rows in source:
-            self.n_rows += rows.numbers.size
             sample.add(rows, row_ranks(rows.file, rows.numbers, seed))
             numbers = rows.numbers.tolist() if spots else []
             chosen = [n for n, number in enumerate(numbers) if (rows.file, number) in spots]
@@ -301,15 +298,10 @@ def joined_tables(tables: Sequence[pa.Table]) -> pa.Table:
     try:
         return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
     except (pa.ArrowTypeError, pa.ArrowInvalid):  # files store a column in different types
-        texts = [
-            pa.table(
-                {
-                    name: pa.array(cell_texts(table[name]), pa.string())
-                    for name in table.schema.names
-                }
-            )
-            for table in tables
+        columns = [
+            [pa.array(cell_texts(c), pa.string()) for c in table.columns] for table in tables
         ]
+        texts = [pa.table(c, table.column_names) for c, table in zip(columns, tables, strict=True)]
         return pa.concat_tables(texts, promote_options="default").combine_chunks()
 
 

@@ -54,11 +54,6 @@ class Card(NamedTuple):
 Round = tuple[Card, ...]
 
 
-def due(number: int) -> int:
-    """Return the number of answers after which a round is chosen."""
-    return ROUND * number
-
-
 def round_at(position: int) -> int:
     """Return the round that supplies the card at a position, counted in answers from 0."""
     return max(0, (position - LAG) // ROUND)
@@ -71,7 +66,7 @@ def choose_round(
 
     Parameters
     ----------
-    model : the model after ``due(number)`` answers.
+    model : the model after ``ROUND * number`` answers.
     pool : the rows.
     number : number of the round.
     answered : rows that were answered.
