@@ -201,7 +201,7 @@ def file_names(paths: Sequence[str], folder: Path) -> list[str]:
 
 def check_columns(pool: Pool, names: Sequence[str]) -> None:
     """Refuse columns that the data do not have."""
-    if not len(pool.candidates) and not len(pool):
+    if not pool.keys:
         raise CommandError("all rows have labels, expected unlabeled rows: pass other data.")
     for name in names:
         if name not in pool.table.column_names:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seqmed.labeling.ledger import LabelProgress, Ledger
 from seqmed.labeling.log import Event, LabelingError, RowKey
@@ -82,22 +81,17 @@ class LabelLearner:
             return
         if held is not None:
             try:
-                self.model.retract(table, self._labels(held))
+                self.model.retract(table, np.array([self._as_label(held)], dtype=object))
             except ValueError:  # the label has left the window, or the model averages
                 self.kept_labels[key] = held
                 return
         if after is not None:
             try:
+                y = np.array([self._as_label(after)], dtype=object)
                 with identified_rows():
-                    self.model.partial_fit(table, self._labels(after), new_points=False)
+                    self.model.partial_fit(table, y, new_points=False)
             except ValueError:  # counted, because learning must not end
                 self.kept_labels[key] = None
-
-    def _labels(self, text: str) -> NDArray[np.object_]:
-        """Return one label as an object array (1,)."""
-        found = np.empty(1, dtype=object)
-        found[0] = self._as_label(text)
-        return found
 
     def choose_rounds(self) -> None:
         """Choose the rounds that are due; call it before the first event."""

@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from seqmed.model_file.files import real_path, sync_folder
 from seqmed.tables.cells import read_safe_cell, safe_cell
@@ -30,6 +30,7 @@ UNCERTAIN, UNLIKE, RANDOM = REASONS
 LONGEST_NAME, LONGEST_LABEL = 60, 200
 # Largest number of characters of ids and predicted classes, and of names of files.
 LONGEST_TEXT, LONGEST_PATH = 1000, 4096
+LONGEST = {"time": 40, "file": LONGEST_PATH, "id": LONGEST_TEXT, "guess": LONGEST_TEXT}
 # A digest of a row. The letter before it keeps spreadsheets from reading a number.
 DIGEST = re.compile(r"r[0-9a-f]{16}")
 # Cells of a line that have a form: as a pattern, and as it is named in errors.
@@ -146,28 +147,22 @@ def event_of(cells: Sequence[str]) -> Event:
     """Return the event with some cells; refuse an invalid one."""
     if len(cells) != len(COLUMNS):
         raise LabelingError(f"it has {len(cells)} fields, expected {len(COLUMNS)}")
-    texts = dict(zip(COLUMNS, cells, strict=True))
+    values: dict[str, Any] = dict(zip(COLUMNS, cells, strict=True))
     for name, (pattern, form) in FORMS.items():
-        if not re.fullmatch(pattern, texts[name]):
-            raise LabelingError(f"{name} is {texts[name]!r:.40}, expected {form}")
-    label = texts["label"]
-    if texts["event"] in WITH_LABEL:
-        label = checked_label(label)
-    elif label:
-        raise LabelingError(f"{texts['event']} has the label {label!r:.40}, expected none")
-    return Event(
-        texts["event"],
-        one_line(texts["time"], "time", 40),
-        checked_name(texts["person"]),
-        one_line(texts["file"], "file", LONGEST_PATH),
-        int(texts["row"]),
-        texts["digest"],
-        one_line(texts["id"], "id", LONGEST_TEXT),
-        label,
-        texts["why"],
-        one_line(texts["guess"], "guess", LONGEST_TEXT),
-        float(texts["probability"]) if texts["probability"] else None,
-    )
+        if not re.fullmatch(pattern, values[name]):
+            raise LabelingError(f"{name} is {values[name]!r:.40}, expected {form}")
+    for name, longest in LONGEST.items():
+        values[name] = one_line(values[name], name, longest)
+    values["person"] = checked_name(values["person"])
+    if values["event"] in WITH_LABEL:
+        values["label"] = checked_label(values["label"])
+    elif values["label"]:
+        raise LabelingError(
+            f"{values['event']} has the label {values['label']!r:.40}, expected none"
+        )
+    values["row"] = int(values["row"])
+    values["probability"] = float(values["probability"]) if values["probability"] else None
+    return Event(**values)
 
 
 def line(cells: Iterable[str]) -> bytes:

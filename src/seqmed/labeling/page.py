@@ -48,6 +48,7 @@ class Page:
         self._classes, self._shown = classes, shown
         self._goal, self._title = goal, title
         self._snippets: dict[RowKey, str] = {}
+        self._status: tuple[Any, dict[str, Any]] = (None, {})  # with the state it belongs to
 
     # -- cards -------------------------------------------------------------------------------------
 
@@ -86,9 +87,12 @@ class Page:
         """
         ledger, background, learner = self._ledger, self._background, self._background.learner
         rows, unsaved = ledger.rows.values(), background.unsaved
+        state = ledger.n_events, background.n_learned, background.trouble, unsaved
+        if self._status[0] == state:
+            return self._status[1]
         checks, queried = outcomes(ledger, checks=True), outcomes(ledger, checks=False)
         classes = dict.fromkeys([*self._classes, *ledger.classes])
-        return {
+        found = {
             "title": self._title,
             "goal": self._goal,
             "labels": ledger.n_labeled,
@@ -108,6 +112,8 @@ class Page:
             "trouble": background.trouble is not None,
             "unsaved": (unsaved.strerror or "the disk does not answer") if unsaved else "",
         }
+        self._status = (state, found)
+        return found
 
     # -- history -----------------------------------------------------------------------------------
 

@@ -118,9 +118,6 @@ class Pool:
         names = "\n".join(repr(tuple(self.keys[place])) for place in self.candidates)
         self.fingerprint = hashlib.sha256(names.encode()).hexdigest()
 
-    def __len__(self) -> int:
-        return len(self.keys)
-
     def __contains__(self, key: object) -> bool:
         return key in self._places
 
