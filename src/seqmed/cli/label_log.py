@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, count
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -170,32 +170,18 @@ def file_names(paths: Sequence[str], folder: Path) -> list[str]:
     paths : absolute paths, without links.
     folder : the folder.
     """
-    base, parts = folder.resolve(), {path: Path(path).parts for path in sorted(paths)}
-    inside = {path for path in parts if Path(path).is_relative_to(base)}
-    lengths = {
-        path: len(each) - len(base.parts) if path in inside else min(2, len(each))
-        for path, each in parts.items()
-    }
-    while True:
-        names = {path: PurePath(*each[-lengths[path] :]).as_posix() for path, each in parts.items()}
-        counts = Counter(names.values())
-        longer = [
-            path
-            for path, name in names.items()
-            if path not in inside and counts[name] > 1 and lengths[path] < len(parts[path])
-        ]
-        if not longer:
-            break
-        for path in longer:
-            lengths[path] += 1
-    found: dict[str, str] = {}
-    for path, name in names.items():
-        text = plain = as_one_line(shown_path(name), LONGEST_PATH - 20)
-        number = 1
-        while text in found.values():  # control characters are shown as spaces
-            number += 1
-            text = f"{plain} ({number})"
-        found[path] = text
+    base, found = folder.resolve(), dict[str, str]()
+    inside = {path: Path(path).is_relative_to(base) for path in paths}
+    for path in sorted(paths, key=lambda path: (not inside[path], path)):
+        parts = Path(path).parts
+        least = len(parts) - len(base.parts) if inside[path] else min(2, len(parts))
+        most = least if inside[path] else len(parts)
+        names = [PurePath(*parts[-n:]).as_posix() for n in range(least, most + 1)]
+        names = [as_one_line(shown_path(name), LONGEST_PATH - 20) for name in names]
+        # control characters are shown as spaces
+        numbered = (f"{names[-1]} ({number})" for number in count(2))
+        free = (name for name in chain(names, numbered) if name not in found.values())
+        found[path] = next(free)
     return [found[path] for path in paths]
 
 
