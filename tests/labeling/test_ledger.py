@@ -47,13 +47,16 @@ def test_outcomes_follow_the_current_labels():
         Event("withdraw", "t", "Ada", "f", 6, DIGEST),
         label(7),
         label(7, "Bo", "y"),  # disputed
+        Event("skip", "t", "Ada", "f", 8, DIGEST, why="random", guess="y", probability=0.5),
+        Event("undo", "t", "Ada", "f", 8, DIGEST),
+        label(8),  # the prediction of its first card counts
     ]
     ledger = Ledger(events)
     found = outcomes(ledger, checks=True)
-    assert found == [Outcome(1, True), Outcome(2, False), Outcome(5, False)]
+    assert found == [Outcome(1, True), Outcome(2, False), Outcome(5, False), Outcome(8, False)]
     assert outcomes(ledger, checks=False) == [Outcome(4, True)]
     result = accuracy_of(found)
-    assert (result.value, result.n) == (1 / 3, 3)
+    assert (result.value, result.n) == (1 / 4, 4)
     assert accuracy_of([]).value is None
 
 
