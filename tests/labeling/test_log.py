@@ -111,6 +111,16 @@ def test_a_failed_write_changes_nothing(tmp_path, monkeypatch):
         assert log.events == EVENTS[:2]
 
 
+@pytest.mark.parametrize("label", [" x", "a\nb", ""])
+def test_an_event_that_could_not_be_read_is_not_written(tmp_path, label):
+    with LabelLog(tmp_path / "log.csv") as log:
+        before = log.path.read_bytes()
+        with pytest.raises(LabelingError):
+            log.append(event("label", label=label))
+        assert log.path.read_bytes() == before
+        assert log.events == []
+
+
 def test_every_event_is_synced(tmp_path, monkeypatch):
     synced, path = [], tmp_path / "log.csv"
     sync = os.fsync
