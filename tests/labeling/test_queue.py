@@ -11,7 +11,7 @@ from seqmed.labeling import queue
 from seqmed.labeling.learner import LabelLearner
 from seqmed.labeling.ledger import Ledger
 from seqmed.labeling.log import DIGEST, Event, LabelingError, RowKey
-from seqmed.labeling.pool import CHECK_SHARE, Pool, equal_rows, row_digests, row_ranks
+from seqmed.labeling.pool import CHECK_SHARE, Pool, row_digests, row_ranks, wanted_rows
 from seqmed.labeling.queue import choose_round, round_at, why_asked
 from tests.support.labeling import TableRows, clouds, key_at, new_model, replayed
 from tests.support.state import state_bits
@@ -147,7 +147,7 @@ def test_equal_rows_are_different_rows():
     pool = Pool(TableRows(table.slice(3), "new"), wanted)
     assert sum(key in pool for key in wanted) == 1
     many = TableRows(pa.table({"text": ["same"] * 500}), "new")  # of which few are kept
-    assert sum(rows.numbers.size for rows in equal_rows(many, wanted)) == 4
+    assert sum(rows.numbers.size for rows in wanted_rows(many, wanted)) == 4
 
 
 def test_digests_of_rows():

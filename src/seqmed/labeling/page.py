@@ -61,11 +61,11 @@ class Page:
             "why": card.why,
             "version": self._ledger.row(card.key).version,
             "probabilities": card.probabilities,
-            "cells": self.cells(card.key),
+            "cells": self._cells(card.key),
             "again": card.key in self._ledger.returned.get(person, ()),
         }
 
-    def cells(self, key: RowKey) -> list[dict[str, Any]]:
+    def _cells(self, key: RowKey) -> list[dict[str, Any]]:
         """Return the cells of a row for JSON, columns of text first."""
         found = [
             {
@@ -145,7 +145,7 @@ class Page:
     def _snippet(self, key: RowKey) -> str:
         """Return the beginning of the cells of a row."""
         if key not in self._snippets:
-            cells = self.cells(key)
+            cells = self._cells(key)
             long = [cell["text"] for cell in cells if cell["long"]]
             short = [f"{cell['name']} {cell['text']}" for cell in cells if not cell["long"]]
             text = " · ".join(each[:SNIPPET] for each in (long or short)[:12])
@@ -170,7 +170,7 @@ class Page:
 
     def whole_row(self, key: RowKey) -> dict[str, Any]:
         """Return a row of the history with all its cells."""
-        return {**self._answered_row(key), "cells": self.cells(key)}
+        return {**self._answered_row(key), "cells": self._cells(key)}
 
 
 def moving_means(found: Sequence[Outcome]) -> list[tuple[int, float]]:

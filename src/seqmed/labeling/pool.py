@@ -99,7 +99,7 @@ class Pool:
         sample.shrink()
         keys = [key for rows in found for key in rows.row_keys()]
         if not wanted.issubset(keys):  # some rows have moved
-            found = list(equal_rows(source, wanted))
+            found = list(wanted_rows(source, wanted))
             keys = [key for rows in found for key in rows.row_keys()]
         known, sampled = wanted_keys(keys, wanted), set(sample.keys)
         beside = {key: n for n, key in enumerate(keys) if key in known and key not in sampled}
@@ -193,7 +193,7 @@ class Sample:
 # -- rows of earlier labels ------------------------------------------------------------------------
 
 
-def equal_rows(source: Iterable[FileRows], wanted: Collection[RowKey]) -> Iterator[FileRows]:
+def wanted_rows(source: Iterable[FileRows], wanted: Collection[RowKey]) -> Iterator[FileRows]:
     """Yield rows with the cells of wanted rows: all of the same number, and as many others."""
     numbers = {(key.row, key.digest) for key in wanted}
     others = Counter(key.digest for key in wanted)
