@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -16,15 +18,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from seqmed.estimators.validation import LARGEST_FEATURE
 from seqmed.numeric.arrays import Array, Points
-from seqmed.tables import cells, kinds
-from seqmed.tables import encoding as encodings
+from seqmed.tables import cells, encoding, kinds
 from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE, TableError
+from seqmed.tables.columns import LARGEST_SIZE, TFIDF, WEIGHTS
 from seqmed.tables.dates import NOT_A_DATE, other_order
-from seqmed.tables.encoding import BadCell, Choices, Encoding, column_kinds, quoted, typed
+from seqmed.tables.encoding import BadCell, Encoding
 from seqmed.tables.frames import as_array, as_table, is_array
-from seqmed.tables.kinds import ColumnKind
+from seqmed.tables.kinds import Choices, ColumnKind
 from seqmed.tables.messages import listed
-from seqmed.tables.words import LARGEST_SIZE, TFIDF, WEIGHTS
 
 # Why a column is left out, in words.
 REASONS = {
@@ -39,6 +40,8 @@ REMEDIES = {
     NOT_FINITE: "a finite number of at most 1e70",
     NOT_A_DATE: "a date in the format of the first batch",
 }
+# Metadata of a table whose kinds are decided: the parameters that decided them, and the kinds.
+DECIDED = b"seqmed.kinds"
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -181,15 +184,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             )
         if not table.num_rows:
             raise TableError("the first batch has no rows, expected at least one: pass some.")
-        known = encodings.known_kinds(table, choices)
-        columns = column_kinds(table, choices) if known is None else known
-        batch, bad = typed(columns, choices.missing_values, table)
+        decided = (table.schema.metadata or {}).get(DECIDED, b"[null, []]")
+        parameters, found = json.loads(decided)
+        if parameters == repr(choices):
+            columns = tuple(ColumnKind(**each) for each in found)
+        else:
+            columns = self.decided_kinds(table)
+        typed, bad = encoding.typed(columns, choices.missing_values, table)
         refuse_bad(bad)
-        encoding = encodings.fit_encoding(columns, batch, choices)
+        fitted = Encoding.fit(columns, typed, choices)
         warn_of_unused(columns)
-        if known is None:
-            warn_of_doubts(table, columns, choices)
-        self.encoding_ = encoding
+        self.encoding_ = fitted
         return self
 
     def decided_kinds(self, X: Any) -> tuple[ColumnKind, ...]:
@@ -206,31 +211,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             The kinds that `fit` would use.
         """
         table, choices = as_table(X), self._choices()
-        columns = column_kinds(table, choices)
+        columns = kinds.column_kinds(table, choices)
         warn_of_doubts(table, columns, choices)
         return columns
-
-    def typed_first(
-        self, X: Any, columns: Sequence[ColumnKind]
-    ) -> tuple[pa.Table, dict[int, BadCell]]:
-        """Return rows of a first batch with their types, and the first bad cell of each bad row.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_columns)
-            See `fit`.
-        columns : sequence of ColumnKind
-            Kinds from `decided_kinds`.
-
-        Returns
-        -------
-        table : pyarrow.Table
-            All columns, those that are used as `typed` returns them. `fit` neither infers their
-            kinds nor converts their cells again.
-        bad : dict of int to BadCell
-            Bad cells by the index of their row.
-        """
-        return encodings.typed_first(columns, self._choices(), as_table(X))
 
     def _choices(self) -> Choices:
         """Return the valid parameters."""
@@ -260,13 +243,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 "out of kinds and features."
             )
         return Choices(
-            chosen,
-            features,
-            self.label,
-            bool(self.scale),
-            tuple(map(str, self.missing_values)),
-            int(self.text_size),
-            self.text_weights,
+            kinds=chosen,
+            features=features,
+            label=self.label,
+            scale=bool(self.scale),
+            missing_values=tuple(map(str, self.missing_values)),
+            text_size=int(self.text_size),
+            text_weights=self.text_weights,
         )
 
     # -- rows ------------------------------------------------------------------------------------
@@ -293,10 +276,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         numbers = self._only_numbers(X)
         if numbers is not None:
-            return encodings.encode_numbers(self.encoding_, numbers)
+            return self.encoding_.encode_numbers(numbers)
         table, bad = self.typed(X)
         refuse_bad(bad)
-        return encodings.encode(self.encoding_, table)
+        return self.encoding_.encode(table)
 
     def _only_numbers(self, X: Any) -> Array | None:
         """Return the used columns of an array of numbers, if they are valid numbers; else None.
@@ -326,16 +309,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return encoding.needed
         raise TableError(
             f"X has {width} features, but TableEncoder is expecting {len(names)} features as "
-            f"input, or the {len(encoding.needed)} that are used: {quoted(encoding.needed)}."
+            f"input, or the {len(encoding.needed)} that are used: {kinds.quoted(encoding.needed)}."
         )
 
-    def typed(self, X: Any) -> tuple[pa.Table, dict[int, BadCell]]:
+    def typed(
+        self, X: Any, columns: Sequence[ColumnKind] | None = None
+    ) -> tuple[pa.Table, dict[int, BadCell]]:
         """Return the used columns with their types, and the first bad cell of each bad row.
 
         Parameters
         ----------
         X : table of shape (n_samples, n_columns)
             See `transform`.
+        columns : sequence of ColumnKind or None, default=None
+            Kinds from `decided_kinds`, if X has rows of the first batch; `fit` does not infer the
+            kinds of this table again. None uses the kinds of the fitted encoder.
 
         Returns
         -------
@@ -345,14 +333,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         bad : dict of int to BadCell
             Bad cells by the index of their row. They are missing in ``table``.
         """
+        if columns is not None:
+            choices = self._choices()
+            table, bad = encoding.typed(columns, choices.missing_values, as_table(X))
+            decided = json.dumps([repr(choices), [asdict(each) for each in columns]])
+            return table.replace_schema_metadata({DECIDED: decided}), bad
         check_is_fitted(self)
         names = None
         if is_array(X):
             X = as_array(X)
             names = self._column_names(X.shape[1])
-        encoding, table = self.encoding_, as_table(X, names)
-        refuse_numbers_for_codes(encoding, table)
-        return typed(encoding.columns, encoding.missing_values, table)
+        fitted = self.encoding_
+        return encoding.typed(fitted.columns, fitted.missing_values, as_table(X, names))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the names of the features.
@@ -406,29 +398,25 @@ class TableWarning(UserWarning):
 def warn_of_doubts(table: pa.Table, columns: Sequence[ColumnKind], choices: Choices) -> None:
     """Warn of dates in an ambiguous order, and of numbers with a unit that are categories."""
     for column in columns:
-        name, form = column.name, column.form
-        if name in choices.kinds and choices.kinds[name] != kinds.DATE:
+        name, form, doubt = column.name, column.form, None
+        if choices.kinds.get(name, kinds.DATE) != kinds.DATE:
             continue
-        other = None
-        if column.kind == kinds.DATE and form:
-            texts = cells.levels(table.column(name), choices.missing_values).texts
-            other = other_order(texts, form)
-        if other is not None:
-            warnings.warn(
-                f"column {name!r}: dates are read as {form}, and could be {other}. To choose, use "
-                f"--date '{name}={other}' or kinds={{{name!r}: 'date:{other}'}}.",
-                TableWarning,
-                stacklevel=3,
+        if form:
+            other = other_order(
+                cells.levels(table.column(name), choices.missing_values).texts, form
             )
-        if column.kind == kinds.HASHED or column.reason == "id":
+            doubt = other and (
+                f"column {name!r}: dates are read as {form}, and could be {other}. To choose, use "
+                f"--date '{name}={other}' or kinds={{{name!r}: 'date:{other}'}}."
+            )
+        elif column.kind == kinds.HASHED or column.reason == "id":
             example = kinds.number_with_unit(table.column(name), choices.missing_values)
-            if example is not None:
-                warnings.warn(
-                    f"column {name!r} looks like numbers with a unit, for example {example!r}, and "
-                    "is not used as numbers: remove the unit from its cells.",
-                    TableWarning,
-                    stacklevel=3,
-                )
+            doubt = example and (
+                f"column {name!r} looks like numbers with a unit, for example {example!r}, and is "
+                "not used as numbers: remove the unit from its cells."
+            )
+        if doubt:
+            warnings.warn(doubt, TableWarning, stacklevel=3)
 
 
 def warn_of_unused(columns: Sequence[ColumnKind]) -> None:
@@ -444,19 +432,6 @@ def warn_of_unused(columns: Sequence[ColumnKind]) -> None:
             TableWarning,
             stacklevel=3,
         )
-
-
-def refuse_numbers_for_codes(encoding: Encoding, table: pa.Table) -> None:
-    """Refuse numbers in a column of codes such as 01234, whose leading zeros they have lost."""
-    for column in encoding.one_hot:
-        if column.name not in table.column_names or not column.has_codes:
-            continue
-        kind = table.column(column.name).type
-        if cells.is_number_type(kind) and not pa.types.is_null(kind):
-            raise TableError(
-                f"column {column.name!r} holds {kind}, expected texts such as "
-                f"{column.levels[0]!r}: read it as text, for example with dtype=str in pandas."
-            )
 
 
 def refuse_bad(bad: Mapping[int, BadCell]) -> None:

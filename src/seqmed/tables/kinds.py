@@ -1,11 +1,12 @@
-"""Kinds of columns, inferred from the cells of the first batch."""
+"""Kinds of columns, chosen by the user or inferred from the cells of the first batch."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +14,9 @@ from pyarrow import compute, types
 
 from seqmed.numeric.arrays import Array
 from seqmed.tables import cells
-from seqmed.tables.cells import BOOLEANS, Levels
+from seqmed.tables.cells import BOOLEANS, Levels, TableError
 from seqmed.tables.dates import FORMATS, date_format
+from seqmed.tables.messages import LISTED, listed, similar_name
 
 NUMERIC, CATEGORICAL, TEXT, DATE, DROP = CHOICES = (
     "numeric", "categorical", "text", "date", "drop",
@@ -52,7 +54,8 @@ class ColumnKind:
     ----------
     name : the column.
     kind : "numeric", "categorical", "hashed", "date", "text", or "drop".
-    reason : why the column was left out: "empty", "constant", "id", "chosen"; empty otherwise.
+    reason : why the column was left out: "empty", "constant", "id", "nested", "chosen"; empty
+        otherwise.
     form : format of dates; empty for ISO 8601 and for other kinds.
     """
 
@@ -71,7 +74,104 @@ class ColumnKind:
         return f"{self.kind}, {self.form}" if self.form else self.kind
 
 
-def infer(name: str, column: Any, missing: Sequence[str] = ()) -> ColumnKind:
+class Choices(NamedTuple):
+    """The user's choices; see the parameters of `TableEncoder`."""
+
+    kinds: Mapping[str, str]
+    features: tuple[str, ...] | None
+    label: str | None
+    scale: bool
+    missing_values: tuple[str, ...]
+    text_size: int
+    text_weights: str
+
+
+def column_kinds(table: pa.Table, choices: Choices) -> tuple[ColumnKind, ...]:
+    """Return the kind of every column of the first batch, chosen or inferred."""
+    names = [name for name in table.column_names if name != choices.label]
+    refuse_missing([*choices.kinds, *(choices.features or ())], names)
+    found = []
+    for name in names:
+        column, missing = table.column(name), choices.missing_values
+        if name in choices.kinds:
+            with naming(name):
+                kind = chosen(name, choices.kinds[name], column, missing)
+        elif choices.features is not None and name not in choices.features:
+            kind = ColumnKind(name, DROP, "chosen")
+        else:
+            try:
+                kind = infer(name, column, missing)
+            except TableError:
+                kind = ColumnKind(name, DROP, "nested")
+        found.append(kind)
+    if all(each.kind == DROP for each in found):
+        reasons = ", ".join(f"{each.name!r} ({each.reason})" for each in found[:LISTED])
+        raise TableError(
+            f"no column of the first batch (n_samples={table.num_rows}) can be used: "
+            f"{reasons or '0 feature(s) were given'}. "
+            "Choose the kind of a column: --numeric, --categorical, --text or --date at the "
+            "command line, kinds={'column': kind} in Python."
+        )
+    return tuple(found)
+
+
+@contextmanager
+def naming(column: str) -> Iterator[None]:
+    """Name a column in errors."""
+    try:
+        yield
+    except TableError as error:
+        raise TableError(f"column {column!r}: {error}") from None
+
+
+def refuse_missing(wanted: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse a table in which columns are missing; suggest a similar name."""
+    known = set(names)
+    for name in wanted:
+        if name not in known:
+            meant = similar_name(name, names)
+            found = f"did you mean {meant!r}?" if meant else f"it has {quoted(names)}."
+            raise TableError(f"the table has no column {name!r}: {found}")
+
+
+def quoted(names: Sequence[str]) -> str:
+    """Return quoted names separated by commas, shortened if there are many."""
+    return listed(list(map(repr, names)))
+
+
+# -- chosen ----------------------------------------------------------------------------------------
+
+
+def is_choice(kind: Any) -> bool:
+    """Whether a user can choose this kind."""
+    if not isinstance(kind, str):
+        return False
+    return kind in CHOICES or (kind.startswith(FORMATTED) and kind[len(FORMATTED) :] in FORMATS)
+
+
+def chosen(name: str, kind: str, column: Any, missing: tuple[str, ...] = ()) -> ColumnKind:
+    """Return a column whose kind the user chose."""
+    if kind == DROP:
+        return ColumnKind(name, DROP, "chosen")
+    if kind.startswith(FORMATTED):
+        return ColumnKind(name, DATE, form=kind[len(FORMATTED) :])
+    if kind == CATEGORICAL:
+        return category(name, cells.levels(column, missing))
+    if kind == DATE:
+        found = cells.levels(column, missing)
+        return ColumnKind(name, DATE, form=date_format(found.texts, found.counts, 0.0) or "")
+    return ColumnKind(name, kind)
+
+
+def category(name: str, found: Levels) -> ColumnKind:
+    """Return the kind of a column of categories."""
+    return ColumnKind(name, CATEGORICAL if len(found.texts) <= MOST_LEVELS else HASHED)
+
+
+# -- inferred --------------------------------------------------------------------------------------
+
+
+def infer(name: str, column: Any, missing: tuple[str, ...] = ()) -> ColumnKind:
     """Return the kind of a column of the first batch.
 
     Parameters
@@ -83,8 +183,8 @@ def infer(name: str, column: Any, missing: Sequence[str] = ()) -> ColumnKind:
     array = cells.plain(column)
     if types.is_dictionary(column.type):  # declared by the data frame
         return of_levels(name, cells.levels(array, missing), declared=True)
-    numeric = not types.is_timestamp(array.type) and not has_only_booleans(array, missing)
-    if numeric and not has_codes(array):
+    has_dates = types.is_timestamp(array.type)
+    if not has_dates and not has_only_booleans(array, missing) and not has_codes(array):
         values, bad = cells.numbers(array, missing)
         n_known = np.count_nonzero(~np.isnan(values))
         if not bad or n_known > MAJORITY * (n_known + len(bad)):
@@ -93,21 +193,18 @@ def infer(name: str, column: Any, missing: Sequence[str] = ()) -> ColumnKind:
     kind = of_levels(name, found, declared=BOOLEANS.keys() >= {*found.texts})
     if kind.kind == DROP and kind.reason != "id":
         return kind
-    if types.is_timestamp(array.type):
+    if has_dates:
         return ColumnKind(name, DATE)
     form = date_format(found.texts, found.counts, MAJORITY * found.counts.sum())
     return kind if form is None else ColumnKind(name, DATE, form=form)
 
 
-def has_only_booleans(array: Any, missing: Sequence[str]) -> bool:
+def has_only_booleans(array: Any, missing: tuple[str, ...]) -> bool:
     """Whether all cells of a column are true, false or missing, and at least one is not missing."""
     if not types.is_string(array.type):
         return bool(types.is_boolean(array.type))
-    lower = compute.utf8_lower(compute.utf8_trim_whitespace(array))
-    words = compute.is_in(lower, pa.array([*BOOLEANS]))
-    if not compute.any(words).as_py():
-        return False
-    return BOOLEANS.keys() >= {*cells.levels(array, missing).texts}
+    known = compute.utf8_lower(cells.cleaned(array, missing).drop_null())
+    return len(known) > 0 and compute.all(compute.is_in(known, pa.array([*BOOLEANS]))).as_py()
 
 
 def has_codes(array: Any) -> bool:
@@ -118,24 +215,7 @@ def has_codes(array: Any) -> bool:
     return bool(compute.any(compute.match_substring_regex(trimmed, cells.CODE)).as_py())
 
 
-def is_choice(kind: Any) -> bool:
-    """Whether a user can choose this kind."""
-    if not isinstance(kind, str):
-        return False
-    return kind in CHOICES or (kind.startswith(FORMATTED) and kind[len(FORMATTED) :] in FORMATS)
-
-
-def number_with_unit(column: Any, missing: Sequence[str]) -> str | None:
-    """Return a cell of a column in which most cells are numbers with a unit; None for others."""
-    array = cells.plain(column)
-    if not types.is_string(array.type):
-        return None
-    texts = cells.levels(array, missing).texts
-    found = [text for text in texts if WITH_UNIT.fullmatch(text)]
-    return found[0] if len(found) > MAJORITY * len(texts) else None
-
-
-def exact(array: Any, values: Array, missing: Sequence[str]) -> Array:
+def exact(array: Any, values: Array, missing: tuple[str, ...]) -> Array:
     """Return numbers; codes of the levels if some are integers that a float would round."""
     known = values[~np.isnan(values)]
     if np.abs(known).max(initial=0.0) < LARGEST_INTEGER or (known != np.floor(known)).any():
@@ -145,22 +225,20 @@ def exact(array: Any, values: Array, missing: Sequence[str]) -> Array:
 
 
 def of_numbers(name: str, values: Array, bad: Mapping[int, str]) -> ColumnKind:
-    """Return the kind of a column of numbers, NaN for missing and bad cells."""
+    """Return the kind of a column of numbers, NaN for missing and bad cells.
+
+    A different whole number in every row with a value is an id.
+    """
     known = values[~np.isnan(values)]
     if not known.size:
         return ColumnKind(name, DROP, "empty")
     if known.size == values.size >= ENOUGH_ROWS and (known == known[0]).all():
         return ColumnKind(name, DROP, "constant")
-    if not bad and is_id(name, known):
+    enough = known.size >= ENOUGH_ROWS or name in ROW_NUMBERS
+    whole = enough and not bad and (known == np.floor(known)).all()
+    if whole and np.unique(known).size == known.size:
         return ColumnKind(name, DROP, "id")
     return ColumnKind(name, NUMERIC)
-
-
-def is_id(name: str, known: Array) -> bool:
-    """Whether a column holds a different whole number in every row with a value."""
-    if known.size < ENOUGH_ROWS and name not in ROW_NUMBERS:
-        return False
-    return bool((known == np.floor(known)).all()) and np.unique(known).size == known.size
 
 
 def of_levels(name: str, found: Levels, *, declared: bool) -> ColumnKind:
@@ -177,30 +255,20 @@ def of_levels(name: str, found: Levels, *, declared: bool) -> ColumnKind:
         return ColumnKind(name, DROP, "empty")
     if len(found.texts) == 1 and present == found.codes.size >= ENOUGH_ROWS:
         return ColumnKind(name, DROP, "constant")
-    if declared:
-        return category(name, found)
-    words = np.mean([len(text.split()) for text in found.texts])
-    if words >= WORDS and len(found.texts) > max(DISTINCT * present, 1):
-        return ColumnKind(name, TEXT)
-    if len(found.texts) == present >= ENOUGH_ROWS:
-        return ColumnKind(name, DROP, "id")
+    if not declared:
+        words = np.mean([len(text.split()) for text in found.texts])
+        if words >= WORDS and len(found.texts) > max(DISTINCT * present, 1):
+            return ColumnKind(name, TEXT)
+        if len(found.texts) == present >= ENOUGH_ROWS:
+            return ColumnKind(name, DROP, "id")
     return category(name, found)
 
 
-def category(name: str, found: Levels) -> ColumnKind:
-    """Return the kind of a column of categories."""
-    return ColumnKind(name, CATEGORICAL if len(found.texts) <= MOST_LEVELS else HASHED)
-
-
-def chosen(name: str, kind: str, column: Any, missing: Sequence[str] = ()) -> ColumnKind:
-    """Return a column whose kind the user chose."""
-    if kind == DROP:
-        return ColumnKind(name, DROP, "chosen")
-    if kind.startswith(FORMATTED):
-        return ColumnKind(name, DATE, form=kind[len(FORMATTED) :])
-    if kind == CATEGORICAL:
-        return category(name, cells.levels(column, missing))
-    if kind == DATE:
-        found = cells.levels(column, missing)
-        return ColumnKind(name, DATE, form=date_format(found.texts, found.counts, 0.0) or "")
-    return ColumnKind(name, kind)
+def number_with_unit(column: Any, missing: tuple[str, ...]) -> str | None:
+    """Return a cell of a column in which most cells are numbers with a unit; None for others."""
+    array = cells.plain(column)
+    if not types.is_string(array.type):
+        return None
+    texts = cells.levels(array, missing).texts
+    found = [text for text in texts if WITH_UNIT.fullmatch(text)]
+    return found[0] if len(found) > MAJORITY * len(texts) else None
