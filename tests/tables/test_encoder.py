@@ -26,7 +26,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from seqmed import TableEncoder, make_stream_pipeline
 from seqmed.tables import TableError
-from seqmed.tables.encoder import TableWarning
+from seqmed.tables.kinds import TableWarning
 from tests.reference.table_cells import features_of
 from tests.support.raw_tables import ALL_STORAGES, STORAGES, mixed_rows
 

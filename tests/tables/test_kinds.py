@@ -109,6 +109,7 @@ def test_few_rows_are_no_ids():
         assert infer(name, pa.array(range(5))).reason == "id"
 
 
+@pytest.mark.filterwarnings("ignore:column 'x'. dates are read as")
 @pytest.mark.parametrize(("texts", "form"), [
     (["2024-01-31", "2024-02-01"], ""),
     (["2024-01-31T10:00:00+02:00", "2024-02-01T10:00:00Z"], ""),

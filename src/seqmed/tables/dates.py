@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyarrow import compute, types
 
 from seqmed.numeric.arrays import Array, Indices
@@ -26,10 +25,11 @@ PARTS = {
     "%Y": "(?P<year>[0-9]{4})",
     "%y": "(?P<short>[0-9]{2})",
     "%m": "(?P<month>[0-9]{1,2})",
-    "%b": r"(?P<name>[A-Za-z]{3,9})\.?",
+    "%b": "(?P<name>(?i:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|"
+    r"aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?))\.?",
     "%d": "(?P<day>[0-9]{1,2})",
     "%H": "(?P<hour>[0-9]{1,2})",
-    "%I": "(?P<hour>[0-9]{1,2})",
+    "%I": "(?P<hour>0?[1-9]|1[0-2])",
     "%M": "(?P<minute>[0-9]{2})",
     "%S": r"(?P<second>[0-9]{2})(?:\.[0-9]+)?",
     "%p": "(?P<half>[AaPp])[Mm]",
@@ -37,16 +37,12 @@ PARTS = {
     ".": r"\.",
 }
 MONTHS = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september",
-    "october", "november", "december",
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
 )  # fmt: skip
 # The beginning of every date.
-LIKE_A_DATE = (
-    "^(?:[0-9]{1,4}[-/.: ]|[0-9]{4}W|[0-9]{8}|"
-    "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[. ])"
-)
+LIKE_A_DATE = f"^(?:[0-9]{{1,4}}[-/.: ]|[0-9]{{4}}W|[0-9]{{8}}|(?i:{'|'.join(MONTHS)})[a-z]*[. ])"
 # Two digits of a year below this are in this century, as in POSIX.
-PIVOT = 69
+PIVOT = "69"
 NOT_A_DATE = "not a date"
 
 
@@ -100,45 +96,36 @@ def iso_dates(strings: Any) -> Array:
 
 
 def formatted_dates(strings: Any, form: str) -> Array:
-    """Return strings of one format as seconds, NaN for all others."""
+    """Return strings of one format as seconds, NaN for all others. They are rewritten in ISO 8601.
+
+    Impossible dates, such as 31 February, are NaN.
+    """
     pattern = "".join(PARTS.get(piece, piece) for piece in re.findall("%.|.", form))
     found = compute.extract_regex(strings, f"^{pattern}$")
-    times = np.full(len(strings), np.nan)
-    rows = np.flatnonzero(cells.valid(found))
-    found = found.filter(found.is_valid())
-    names = {field.name for field in found.type}
+    if found.null_count == len(found):
+        return np.full(len(found), np.nan)
+    parts = {field.name: compute.struct_field(found, field.name) for field in found.type}
+    if "short" in parts:
+        century = compute.if_else(compute.less(parts["short"], PIVOT), "20", "19")
+        parts["year"] = compute.binary_join_element_wise(century, parts["short"], "")
+    if "name" in parts:
+        short = compute.utf8_lower(compute.utf8_slice_codeunits(parts["name"], 0, 3))
+        month = compute.index_in(short, pa.array(MONTHS))
+        parts["month"] = compute.add(month, 1).cast(pa.string())
 
-    def part(name: str, default: int = 0) -> NDArray[np.int64]:
-        if name not in names:
-            return np.full(rows.size, default)
-        return np.asarray(compute.struct_field(found, name).cast(pa.int64()).to_numpy())
+    def joined(names: Sequence[str], default: str, sign: str) -> Any:
+        digits = [compute.utf8_lpad(parts.get(name, default), 2, "0") for name in names]
+        return compute.binary_join_element_wise(*digits, sign)
 
-    year, month = part("year", 1900), part("month", 1)
-    if "short" in names:
-        short = part("short")
-        year = np.where(short < PIVOT, 2000, 1900) + short
-    if "name" in names:
-        month = month_numbers(compute.struct_field(found, "name"))
-    day, hour, minute, second = part("day", 1), part("hour"), part("minute"), part("second")
-    fits = (month >= 1) & (month <= 12) & (day >= 1) & (minute < 60) & (second < 60) & (year > 0)
-    if "half" in names:
-        fits &= (hour >= 1) & (hour <= 12)
-        after = compute.utf8_lower(compute.struct_field(found, "half")).to_numpy(False) == "p"
-        hour = hour % 12 + 12 * after
-    months = ((year - 1970) * 12 + np.clip(month, 1, 12) - 1).astype("datetime64[M]")
-    ends = months + np.timedelta64(1, "M")
-    start, end = (each.astype("datetime64[D]").astype(np.int64) for each in (months, ends))
-    fits &= (hour < 24) & (day <= end - start)
-    total = ((start + day - 1) * 24 + hour) * 3600 + minute * 60 + second
-    times[rows[fits]] = total[fits]
+    parts.setdefault("year", "1900")
+    day = joined(("year", "month", "day"), "1", "-")
+    time = joined(("hour", "minute", "second"), "0", ":")
+    times = iso_dates(compute.binary_join_element_wise(day, time, " "))
+    if "half" in parts:  # 12 am is 0 h, and 1 pm is 13 h
+        after = compute.equal(compute.utf8_lower(parts["half"]), "p").cast(pa.int64())
+        twelve = compute.equal(parts["hour"], "12").cast(pa.int64())
+        times = times + 12 * 3600 * cells.floats(compute.subtract(after, twelve))
     return times
-
-
-def month_numbers(names: Any) -> NDArray[np.int64]:
-    """Return English names of months, or their first three letters, as numbers; 0 for others."""
-    numbers = {name: place + 1 for place, name in enumerate(MONTHS)}
-    numbers |= {name[:3]: number for name, number in numbers.items()} | {"sept": 9}
-    return np.array([numbers.get(name.lower(), 0) for name in names.to_pylist()], dtype=np.int64)
 
 
 def date_format(texts: Sequence[str], counts: Indices, least: float) -> str | None:

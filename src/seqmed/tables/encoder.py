@@ -18,13 +18,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from seqmed.estimators.validation import LARGEST_FEATURE
 from seqmed.numeric.arrays import Array, Points
-from seqmed.tables import cells, encoding, kinds
+from seqmed.tables import encoding, kinds
 from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE, TableError
 from seqmed.tables.columns import LARGEST_SIZE, TFIDF, WEIGHTS
-from seqmed.tables.dates import NOT_A_DATE, other_order
+from seqmed.tables.dates import NOT_A_DATE
 from seqmed.tables.encoding import BadCell, Encoding
 from seqmed.tables.frames import as_array, as_table, is_array
-from seqmed.tables.kinds import Choices, ColumnKind
+from seqmed.tables.kinds import Choices, ColumnKind, TableWarning
 from seqmed.tables.messages import listed
 
 # Why a column is left out, in words.
@@ -177,12 +177,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             The fitted encoder.
         """
         choices, table = self._choices(), as_table(X)
-        if not table.num_columns:
-            raise TableError(
-                f"0 feature(s) (shape=({table.num_rows}, 0)) while a minimum of 1 is required: "
-                "pass a table with columns."
-            )
-        if not table.num_rows:
+        if table.num_columns and not table.num_rows:
             raise TableError("the first batch has no rows, expected at least one: pass some.")
         decided = (table.schema.metadata or {}).get(DECIDED, b"[null, []]")
         parameters, found = json.loads(decided)
@@ -210,17 +205,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         kinds : tuple of ColumnKind
             The kinds that `fit` would use.
         """
-        table, choices = as_table(X), self._choices()
-        columns = kinds.column_kinds(table, choices)
-        warn_of_doubts(table, columns, choices)
-        return columns
+        return kinds.column_kinds(as_table(X), self._choices())
 
     def _choices(self) -> Choices:
         """Return the valid parameters."""
         self._validate_params()
         chosen = {} if self.kinds is None else dict(self.kinds)
         for name, kind in chosen.items():
-            if not isinstance(name, str) or not kinds.is_choice(kind):
+            if not isinstance(name, str) or kind not in kinds.CHOOSABLE:
                 raise ValueError(
                     f"kinds has {name!r}: {kind!r}, expected a column name and one of "
                     f"{', '.join(kinds.CHOICES)}, or a date with its format, such as "
@@ -231,13 +223,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if isinstance(value, str) or not all(isinstance(each, str) for each in value or ()):
                 raise ValueError(f"{name}={value!r}, expected a list of strings: correct it.")
         features = None if self.features is None else tuple(map(str, self.features))
-        named = {*chosen, *(features or ())}
         for name in features or ():
             if chosen.get(name) == kinds.DROP:
                 raise ValueError(
                     f"column {name!r} is named twice, to be used and to be dropped: leave one out."
                 )
-        if self.label is not None and self.label in named:
+        if self.label is not None and self.label in (*chosen, *(features or ())):
             raise ValueError(
                 f"column {self.label!r} is the column of labels and cannot be a feature: leave it "
                 "out of kinds and features."
@@ -286,31 +277,26 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         A table of pyarrow would take as long to make as wide rows to encode.
         """
-        encoding = self.encoding_
+        fitted = self.encoding_
         if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "iuf":
             return None
-        if encoding.needed != encoding.numbers.names or encoding.missing_values:
+        if fitted.needed != fitted.numbers.names or fitted.missing_values:
             return None
-        names = self._column_names(X.shape[1])
-        if names != encoding.needed:
-            places = {name: place for place, name in enumerate(names)}
-            X = X[:, [places[name] for name in encoding.needed]]
+        if self._column_names(X.shape[1]) != fitted.needed:
+            X = X[:, [each.kind != kinds.DROP for each in fitted.columns]]
         numbers = np.asarray(X, dtype=np.float64)
         sizes = np.nanmax(np.abs(numbers), initial=0.0) if numbers.size else 0.0
         return numbers if sizes <= LARGEST_FEATURE else None
 
     def _column_names(self, width: int) -> tuple[str, ...]:
         """Return the names of the columns of an array."""
-        encoding = self.encoding_
-        names = tuple(each.name for each in encoding.columns)
-        if width == len(names):
-            return names
-        if width == len(encoding.needed):
-            return encoding.needed
-        raise TableError(
-            f"X has {width} features, but TableEncoder is expecting {len(names)} features as "
-            f"input, or the {len(encoding.needed)} that are used: {kinds.quoted(encoding.needed)}."
-        )
+        names, needed = tuple(self.feature_names_in_), self.needed_
+        if width not in (len(names), len(needed)):
+            raise TableError(
+                f"X has {width} features, but TableEncoder is expecting {len(names)} features as "
+                f"input, or the {len(needed)} that are used: {kinds.quoted(needed)}."
+            )
+        return names if width == len(names) else needed
 
     def typed(
         self, X: Any, columns: Sequence[ColumnKind] | None = None
@@ -389,34 +375,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
 
 # -- warnings and errors ---------------------------------------------------------------------------
-
-
-class TableWarning(UserWarning):
-    """A warning about the columns of a table."""
-
-
-def warn_of_doubts(table: pa.Table, columns: Sequence[ColumnKind], choices: Choices) -> None:
-    """Warn of dates in an ambiguous order, and of numbers with a unit that are categories."""
-    for column in columns:
-        name, form, doubt = column.name, column.form, None
-        if choices.kinds.get(name, kinds.DATE) != kinds.DATE:
-            continue
-        if form:
-            other = other_order(
-                cells.levels(table.column(name), choices.missing_values).texts, form
-            )
-            doubt = other and (
-                f"column {name!r}: dates are read as {form}, and could be {other}. To choose, use "
-                f"--date '{name}={other}' or kinds={{{name!r}: 'date:{other}'}}."
-            )
-        elif column.kind == kinds.HASHED or column.reason == "id":
-            example = kinds.number_with_unit(table.column(name), choices.missing_values)
-            doubt = example and (
-                f"column {name!r} looks like numbers with a unit, for example {example!r}, and is "
-                "not used as numbers: remove the unit from its cells."
-            )
-        if doubt:
-            warnings.warn(doubt, TableWarning, stacklevel=3)
 
 
 def warn_of_unused(columns: Sequence[ColumnKind]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,16 +16,15 @@ from pyarrow import compute, types
 from seqmed.numeric.arrays import Array
 from seqmed.tables import cells
 from seqmed.tables.cells import BOOLEANS, Levels, TableError
-from seqmed.tables.dates import FORMATS, date_format
+from seqmed.tables.dates import FORMATS, date_format, other_order
 from seqmed.tables.messages import LISTED, listed, similar_name
 
 NUMERIC, CATEGORICAL, TEXT, DATE, DROP = CHOICES = (
     "numeric", "categorical", "text", "date", "drop",
 )  # fmt: skip
-"""Kinds that a user can choose."""
 HASHED = "hashed"
-# Prefix of the kind of a column of dates whose format is chosen, such as "date:%d/%m/%Y".
-FORMATTED = "date:"
+# All kinds that a user can choose. The kind of dates may have a format, such as "date:%d/%m/%Y".
+CHOOSABLE = (*CHOICES, *(f"{DATE}:{form}" for form in FORMATS))
 # Numbers with a currency or another unit.
 WITH_UNIT = re.compile(
     r"[€$£¥] ?[+-]?[0-9][0-9.,' ]*"
@@ -44,6 +44,10 @@ ENOUGH_ROWS = 30
 LARGEST_INTEGER = 2.0**53
 # Names that pandas gives to the index of a data frame.
 ROW_NUMBERS = ("__index_level_0__", "", "Unnamed: 0")
+
+
+class TableWarning(UserWarning):
+    """A warning about the columns of a table."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +110,10 @@ def column_kinds(table: pa.Table, choices: Choices) -> tuple[ColumnKind, ...]:
         found.append(kind)
     if all(each.kind == DROP for each in found):
         reasons = ", ".join(f"{each.name!r} ({each.reason})" for each in found[:LISTED])
+        none = f"0 feature(s) (shape=({table.num_rows}, 0)) while a minimum of 1 is required"
         raise TableError(
             f"no column of the first batch (n_samples={table.num_rows}) can be used: "
-            f"{reasons or '0 feature(s) were given'}. "
+            f"{reasons or none}. "
             "Choose the kind of a column: --numeric, --categorical, --text or --date at the "
             "command line, kinds={'column': kind} in Python."
         )
@@ -142,25 +147,14 @@ def quoted(names: Sequence[str]) -> str:
 # -- chosen ----------------------------------------------------------------------------------------
 
 
-def is_choice(kind: Any) -> bool:
-    """Whether a user can choose this kind."""
-    if not isinstance(kind, str):
-        return False
-    return kind in CHOICES or (kind.startswith(FORMATTED) and kind[len(FORMATTED) :] in FORMATS)
-
-
-def chosen(name: str, kind: str, column: Any, missing: tuple[str, ...] = ()) -> ColumnKind:
-    """Return a column whose kind the user chose."""
-    if kind == DROP:
-        return ColumnKind(name, DROP, "chosen")
-    if kind.startswith(FORMATTED):
-        return ColumnKind(name, DATE, form=kind[len(FORMATTED) :])
+def chosen(name: str, choice: str, column: Any, missing: tuple[str, ...] = ()) -> ColumnKind:
+    """Return a column whose kind the user chose, one of `CHOOSABLE`."""
+    kind, _, form = choice.partition(":")
     if kind == CATEGORICAL:
         return category(name, cells.levels(column, missing))
-    if kind == DATE:
-        found = cells.levels(column, missing)
-        return ColumnKind(name, DATE, form=date_format(found.texts, found.counts, 0.0) or "")
-    return ColumnKind(name, kind)
+    if choice == DATE:
+        return of_dates(name, cells.levels(column, missing), 0.0) or ColumnKind(name, DATE)
+    return ColumnKind(name, kind, "chosen" if kind == DROP else "", form)
 
 
 def category(name: str, found: Levels) -> ColumnKind:
@@ -195,8 +189,10 @@ def infer(name: str, column: Any, missing: tuple[str, ...] = ()) -> ColumnKind:
         return kind
     if has_dates:
         return ColumnKind(name, DATE)
-    form = date_format(found.texts, found.counts, MAJORITY * found.counts.sum())
-    return kind if form is None else ColumnKind(name, DATE, form=form)
+    dates = of_dates(name, found, MAJORITY * found.counts.sum())
+    if dates is None:
+        warn_of_units(kind, found.texts)
+    return dates or kind
 
 
 def has_only_booleans(array: Any, missing: tuple[str, ...]) -> bool:
@@ -264,11 +260,27 @@ def of_levels(name: str, found: Levels, *, declared: bool) -> ColumnKind:
     return category(name, found)
 
 
-def number_with_unit(column: Any, missing: tuple[str, ...]) -> str | None:
-    """Return a cell of a column in which most cells are numbers with a unit; None for others."""
-    array = cells.plain(column)
-    if not types.is_string(array.type):
-        return None
-    texts = cells.levels(array, missing).texts
+def of_dates(name: str, found: Levels, least: float) -> ColumnKind | None:
+    """Return the kind of a column with more than ``least`` dates; None for others."""
+    form = date_format(found.texts, found.counts, least)
+    other = form and other_order(found.texts, form)
+    if other:
+        warnings.warn(
+            f"column {name!r}: dates are read as {form}, and could be {other}. To choose, use "
+            f"--date '{name}={other}' or kinds={{{name!r}: 'date:{other}'}}.",
+            TableWarning,
+            stacklevel=2,
+        )
+    return None if form is None else ColumnKind(name, DATE, form=form)
+
+
+def warn_of_units(column: ColumnKind, texts: Sequence[str]) -> None:
+    """Warn of an id, or of many levels, most of which are numbers with a unit."""
     found = [text for text in texts if WITH_UNIT.fullmatch(text)]
-    return found[0] if len(found) > MAJORITY * len(texts) else None
+    if len(found) > MAJORITY * len(texts) and (column.kind == HASHED or column.reason == "id"):
+        warnings.warn(
+            f"column {column.name!r} looks like numbers with a unit, for example {found[0]!r}, and "
+            "is not used as numbers: remove the unit from its cells.",
+            TableWarning,
+            stacklevel=2,
+        )
