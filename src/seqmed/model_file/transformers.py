@@ -23,14 +23,15 @@ from seqmed.tables.columns import (
     CYCLES,
     LARGEST_SIZE,
     DateColumn,
+    Encoding,
     HashedColumn,
     NumberColumns,
     OneHotColumn,
     WordColumn,
+    weight_beside_words,
 )
 from seqmed.tables.dates import FORMATS
 from seqmed.tables.encoder import REASONS, TableEncoder
-from seqmed.tables.encoding import Encoding, weight_beside_words
 from seqmed.tables.kinds import ColumnKind
 
 declare(NumberColumns, medians="p >= -1e70 <= 1e70", scales="p > 0", flagged="p")

@@ -1,7 +1,8 @@
 """Raw tables: columns of any kind become features.
 
-Columns are found by name. The first batch decides what becomes of each of them (`kinds`), and
-measures it (`encoding`, `dates`, `categories`, `words`). `TableEncoder` is the transformer, and
+A table goes through these files: `frames` makes it a table of pyarrow, `kinds` chooses the kind of
+each column by the cells of the first batch and converts cells to its type (`cells`, `dates`), and
+`columns` makes features of them. `encoder` has the transformer, and
 `stream_pipeline` puts it before a classifier.
 """
 

@@ -1,7 +1,7 @@
-"""The kinds of columns that become features: each is measured on the first batch, and then fixed.
+"""Columns become features: a class for every kind, and the encoding of a whole table.
 
-`fit` measures cells of the first batch, and `encode` writes the features of cells into zeros. The
-cells have the types of `seqmed.tables.encoding.typed`.
+`fit` measures cells of the first batch, and `encode` returns the features of cells, or writes them
+into zeros. The cells have the types of `seqmed.tables.kinds.typed`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.stats import rankdata
@@ -21,9 +23,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import normalize
 
 from seqmed.mixture.column_scales import column_deviations
-from seqmed.numeric.arrays import Array, Mask
-from seqmed.tables import cells
+from seqmed.numeric.arrays import Array, Mask, Points
+from seqmed.tables import cells, kinds
 from seqmed.tables.cells import BOOLEANS, CODE, TableError
+from seqmed.tables.kinds import Choices, ColumnKind
 
 # Standardised numbers are clipped at this size: a wrong unit in one cell is no reason to overflow.
 LARGEST_SCORE = 1e6
@@ -125,7 +128,7 @@ class DateColumn:
     flagged: bool
 
     @classmethod
-    def fit(cls, name: str, form: str, column: Any) -> Self:
+    def fit(cls, kind: ColumnKind, column: Any) -> Self:
         """Measure a column of the first batch."""
         times = cells.seconds(column)
         known = times[~np.isnan(times)]
@@ -142,7 +145,7 @@ class DateColumn:
             correlation = np.corrcoef(rankdata(known), np.arange(known.size))[0, 1]
             clock = bool(abs(correlation) >= SORTED)
         flagged, origin = known.size < times.size, float(np.median(known))
-        return cls(name, form, origin, size or 1.0, clock, cycles, flagged)
+        return cls(kind.name, kind.form, origin, size or 1.0, clock, cycles, flagged)
 
     def encode(self, column: Any, missing: tuple[str, ...], features: Array) -> None:
         """Write the features of some cells; zeros for missing cells."""
@@ -182,13 +185,13 @@ class OneHotColumn:
     missing: bool
 
     @classmethod
-    def fit(cls, name: str, column: Any, missing: tuple[str, ...]) -> Self:
+    def fit(cls, kind: ColumnKind, column: Any, missing: tuple[str, ...]) -> Self:
         """Choose the levels of the first batch."""
         found = cells.levels(column, missing)
         counts = found.counts
         fewest = min(max(FEWEST, SMALLEST_SHARE * found.codes.size), counts.max(initial=1))
         kept = (text for text, count in zip(found.texts, counts, strict=True) if count >= fewest)
-        return cls(name, tuple(sorted(kept)), bool((found.codes < 0).any()))
+        return cls(kind.name, tuple(sorted(kept)), bool((found.codes < 0).any()))
 
     def encode(self, column: Any, missing: tuple[str, ...], features: Array) -> None:
         """Write the features of some cells.
@@ -261,10 +264,10 @@ class WordColumn:
 
     @classmethod
     def fit(
-        cls, name: str, column: Any, missing: tuple[str, ...], *, size: int, weights: str
+        cls, kind: ColumnKind, column: Any, missing: tuple[str, ...], *, size: int, weights: str
     ) -> Self:
         """Count the words of the first batch."""
-        texts = cells.strings(column, missing)
+        name, texts = kind.name, cells.strings(column, missing)
         if weights == COUNTS:
             return cls(name, size, len(texts), None, None)
         counts = hashed_words(texts, size, pairs=True)
@@ -307,3 +310,123 @@ def hashed_words(texts: Sequence[str], size: int, *, pairs: bool) -> sp.csr_arra
         dtype=np.float64,
     )
     return sp.csr_array(vectorizer.transform(texts))
+
+
+# -- all columns -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """The encoding of a table, fixed by the first batch.
+
+    Parameters
+    ----------
+    columns : the kind of every column of the first batch, in its order.
+    missing_values : further strings that mark a missing cell.
+    numbers : all columns of numbers.
+    dates, one_hot, hashed, words : the other columns, by kind.
+    weight : factor of all features except words. If there are words, a row without them has a
+        length of about 1, as the words of a text have.
+    """
+
+    columns: tuple[ColumnKind, ...]
+    missing_values: tuple[str, ...]
+    numbers: NumberColumns
+    dates: tuple[DateColumn, ...]
+    one_hot: tuple[OneHotColumn, ...]
+    hashed: tuple[HashedColumn, ...]
+    words: tuple[WordColumn, ...]
+    weight: float
+
+    @classmethod
+    def fit(cls, columns: tuple[ColumnKind, ...], table: pa.Table, choices: Choices) -> Self:
+        """Return the encoding of a stream whose first batch is a table from `kinds.typed`."""
+        missing, weights = choices.missing_values, choices.text_weights
+
+        def of_kind(kind: str) -> list[tuple[ColumnKind, Any]]:
+            return [(each, table.column(each.name)) for each in columns if each.kind == kind]
+
+        names = tuple(each.name for each, _ in of_kind(kinds.NUMERIC))
+        return cls(
+            columns=columns,
+            missing_values=missing,
+            numbers=NumberColumns.fit(names, number_matrix(table, names), scale=choices.scale),
+            dates=tuple(DateColumn.fit(*each) for each in of_kind(kinds.DATE)),
+            one_hot=tuple(OneHotColumn.fit(*each, missing) for each in of_kind(kinds.CATEGORICAL)),
+            hashed=tuple(HashedColumn(each.name) for each, _ in of_kind(kinds.HASHED)),
+            words=tuple(
+                WordColumn.fit(*each, missing, size=choices.text_size, weights=weights)
+                for each in of_kind(kinds.TEXT)
+            ),
+            weight=weight_beside_words(columns, weights),
+        )
+
+    def encode(self, table: pa.Table) -> Points:
+        """Return the features of a table from `kinds.typed`: an array; a CSR array with words."""
+        features = self.encode_numbers(number_matrix(table, self.numbers.names))
+        begin = len(self.numbers.feature_names)
+        for part in self.dense[1:]:
+            end = begin + len(part.feature_names)
+            column = table.column(part.name)
+            part.encode(column, self.missing_values, features[:, begin:end])
+            begin = end
+        if not self.words:
+            return features
+        words = [each.encode(table.column(each.name), self.missing_values) for each in self.words]
+        parts = [sp.csr_array(features * self.weight)] if features.shape[1] else []
+        return sp.csr_array(sp.hstack([*parts, *words], format="csr"))
+
+    def encode_numbers(self, numbers: Array) -> Array:
+        """Return features (n, n_dense) with those of numbers (n, p); all others are 0."""
+        features = np.zeros((numbers.shape[0], self.n_dense))
+        self.numbers.encode(numbers, features[:, : len(self.numbers.feature_names)])
+        return features
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns that every table must have, in the order of the first batch."""
+        return tuple(each.name for each in self.columns if each.kind != kinds.DROP)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The names of the features, each once: a name that occurs again gets a number."""
+        found: dict[str, None] = {}
+        parts: list[Any] = [*self.dense, *self.words]
+        for name in (name for each in parts for name in each.feature_names):
+            numbered = (f"{name}_{number}" for number in count(2))
+            free = name
+            while free in found:
+                free = next(numbered)
+            found[free] = None
+        return list(found)
+
+    @property
+    def dense(self) -> list[Any]:
+        """The encoded columns except words, in the order of their features."""
+        return [self.numbers, *self.dates, *self.one_hot, *self.hashed]
+
+    @property
+    def n_dense(self) -> int:
+        """The number of features except words."""
+        return sum(len(each.feature_names) for each in self.dense)
+
+    @property
+    def n_features(self) -> int:
+        """The number of features."""
+        return self.n_dense + sum(each.size for each in self.words)
+
+
+def weight_beside_words(columns: Sequence[ColumnKind], text_weights: str) -> float:
+    """Return the factor of all features except words: a length of about 1 if there are words."""
+    found = [each.kind for each in columns if each.kind != kinds.DROP]
+    others = sum(kind != kinds.TEXT for kind in found)
+    combined = 0 < others < len(found) and text_weights != COUNTS
+    return float(others**-0.5) if combined else 1.0
+
+
+def number_matrix(table: pa.Table, names: Sequence[str]) -> Array:
+    """Return columns of floats, (n, p), NaN for missing cells."""
+    matrix = np.empty((table.num_rows, len(names)))
+    for place, name in enumerate(names):
+        matrix[:, place] = cells.floats(table.column(name))
+    return matrix

@@ -18,13 +18,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from seqmed.estimators.validation import LARGEST_FEATURE
 from seqmed.numeric.arrays import Array, Points
-from seqmed.tables import encoding, kinds
+from seqmed.tables import kinds
 from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE, TableError
-from seqmed.tables.columns import LARGEST_SIZE, TFIDF, WEIGHTS
+from seqmed.tables.columns import LARGEST_SIZE, TFIDF, WEIGHTS, Encoding
 from seqmed.tables.dates import NOT_A_DATE
-from seqmed.tables.encoding import BadCell, Encoding
 from seqmed.tables.frames import as_array, as_table, is_array
-from seqmed.tables.kinds import Choices, ColumnKind, TableWarning
+from seqmed.tables.kinds import BadCell, Choices, ColumnKind, TableWarning, typed
 from seqmed.tables.messages import listed
 
 # Why a column is left out, in words.
@@ -185,9 +184,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             columns = tuple(ColumnKind(**each) for each in found)
         else:
             columns = self.decided_kinds(table)
-        typed, bad = encoding.typed(columns, choices.missing_values, table)
+        batch, bad = typed(columns, choices.missing_values, table)
         refuse_bad(bad)
-        fitted = Encoding.fit(columns, typed, choices)
+        fitted = Encoding.fit(columns, batch, choices)
         warn_of_unused(columns)
         self.encoding_ = fitted
         return self
@@ -218,9 +217,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     f"{', '.join(kinds.CHOICES)}, or a date with its format, such as "
                     "'date:%d/%m/%Y': correct it."
                 )
-        for name in ("features", "missing_values"):
-            value = getattr(self, name)
-            if isinstance(value, str) or not all(isinstance(each, str) for each in value or ()):
+        lists = {"features": self.features, "missing_values": self.missing_values}
+        for name, value in lists.items():
+            if value is not None and not all(isinstance(each, str) for each in value):
                 raise ValueError(f"{name}={value!r}, expected a list of strings: correct it.")
         features = None if self.features is None else tuple(map(str, self.features))
         for name in features or ():
@@ -321,7 +320,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         if columns is not None:
             choices = self._choices()
-            table, bad = encoding.typed(columns, choices.missing_values, as_table(X))
+            table, bad = typed(columns, choices.missing_values, as_table(X))
             decided = json.dumps([repr(choices), [asdict(each) for each in columns]])
             return table.replace_schema_metadata({DECIDED: decided}), bad
         check_is_fitted(self)
@@ -330,7 +329,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             X = as_array(X)
             names = self._column_names(X.shape[1])
         fitted = self.encoding_
-        return encoding.typed(fitted.columns, fitted.missing_values, as_table(X, names))
+        return typed(fitted.columns, fitted.missing_values, as_table(X, names))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the names of the features.

@@ -1,4 +1,8 @@
-"""Kinds of columns, chosen by the user or inferred from the cells of the first batch."""
+"""Kinds of columns, chosen or inferred from the first batch, and cells with the types of kinds.
+
+`column_kinds` decides by the first batch. `typed` converts the cells of any batch, and finds those
+that cannot be converted.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,8 @@ from pyarrow import compute, types
 from seqmed.numeric.arrays import Array
 from seqmed.tables import cells
 from seqmed.tables.cells import BOOLEANS, Levels, TableError
-from seqmed.tables.dates import FORMATS, date_format, other_order
-from seqmed.tables.messages import LISTED, listed, similar_name
+from seqmed.tables.dates import FORMATS, date_cells, date_format, other_order
+from seqmed.tables.messages import LISTED, listed, shown, similar_name
 
 NUMERIC, CATEGORICAL, TEXT, DATE, DROP = CHOICES = (
     "numeric", "categorical", "text", "date", "drop",
@@ -284,3 +288,58 @@ def warn_of_units(column: ColumnKind, texts: Sequence[str]) -> None:
             TableWarning,
             stacklevel=2,
         )
+
+
+# -- cells with the types of their columns ---------------------------------------------------------
+
+
+class BadCell(NamedTuple):
+    """A cell that cannot be encoded: the reason, its column, and its text, shortened."""
+
+    reason: str
+    column: str
+    got: str
+
+
+def typed(
+    columns: Sequence[ColumnKind], missing: tuple[str, ...], table: pa.Table
+) -> tuple[pa.Table, dict[int, BadCell]]:
+    """Return a table with its used columns typed, and the first bad cell of each bad row.
+
+    Numbers become floats, dates become timestamps, other columns are unchanged. Bad cells are null.
+    Cells that have their types already are not changed.
+    """
+    used = [each for each in columns if each.kind != DROP]
+    refuse_missing([each.name for each in used], table.column_names)
+    arrays = dict(zip(table.column_names, table.columns, strict=True))
+    bad: dict[int, BadCell] = {}
+    for each in used:
+        raw = arrays[each.name]
+        with naming(each.name):
+            arrays[each.name], faults = typed_column(each, raw, missing)
+        for row, reason in faults.items():
+            if row not in bad:
+                bad[row] = BadCell(reason, each.name, shown_cell(raw[row]))
+    return pa.table(arrays), bad
+
+
+def typed_column(
+    column: ColumnKind, raw: Any, missing: tuple[str, ...]
+) -> tuple[Any, dict[int, str]]:
+    """Return a column with its type, and the reasons of bad cells by index."""
+    if column.kind == NUMERIC:
+        values, faults = cells.numbers(raw, missing)
+        return pa.array(values), faults
+    if column.kind == DATE and (raw.type != cells.MICROSECONDS or missing):
+        values, faults = date_cells(raw, column.form, missing)
+        moments = np.rint(np.nan_to_num(values) * 1e6).astype(np.int64)
+        return pa.array(moments, mask=np.isnan(values)).cast(cells.MICROSECONDS), faults
+    return cells.plain(raw), {}
+
+
+def shown_cell(cell: Any) -> str:
+    """Return a cell of pyarrow for a message."""
+    try:
+        return shown(cell.as_py())
+    except (ValueError, OverflowError):  # dates beyond those of Python
+        return shown(str(cell))
