@@ -421,7 +421,7 @@ def test_columns_that_are_left_out_are_named():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         TableEncoder(dict.fromkeys([*table][:-1], "drop")).fit(table)
-        TableEncoder(features=["x"]).fit(table)
+        TableEncoder(features=["x"], missing_values=np.array(["?", "!"])).fit(table)
     assert TableEncoder({"number": "numeric"}).fit(table).needed_ == ("number", "x")
 
 

@@ -324,12 +324,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             decided = json.dumps([repr(choices), [asdict(each) for each in columns]])
             return table.replace_schema_metadata({DECIDED: decided}), bad
         check_is_fitted(self)
-        names = None
         if is_array(X):
             X = as_array(X)
-            names = self._column_names(X.shape[1])
+            X = dict(zip(self._column_names(X.shape[1]), X.T, strict=True))
         fitted = self.encoding_
-        return typed(fitted.columns, fitted.missing_values, as_table(X, names))
+        return typed(fitted.columns, fitted.missing_values, as_table(X))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the names of the features.

@@ -19,19 +19,18 @@ ACCEPTED = (
 )
 
 
-def as_table(X: Any, names: Sequence[str] | None = None) -> pa.Table:
+def as_table(X: Any) -> pa.Table:
     """Return rows as a table of pyarrow.
 
     Parameters
     ----------
     X : a data frame of pandas or polars, a table or record batch of pyarrow, a list of
-        dictionaries, a dictionary of columns, or an (n, p) array.
-    names : names of the columns of an array; by default x0, x1, ...
+        dictionaries, a dictionary of columns, or an (n, p) array with columns x0, x1, ...
     """
     if isinstance(X, pa.RecordBatch):
         X = pa.Table.from_batches([X])
-    found, columns = named_columns(X, names)
-    found = list(map(str, found))
+    names, columns = named_columns(X)
+    found = list(map(str, names))
     if len(set(found)) < len(found):
         twice = Counter(found).most_common(1)[0][0]
         raise TableError(f"two columns are named {twice!r}: rename one of them.")
@@ -44,14 +43,13 @@ def as_table(X: Any, names: Sequence[str] | None = None) -> pa.Table:
     return pa.Table.from_arrays(arrays, found)
 
 
-def named_columns(X: Any, names: Sequence[str] | None) -> tuple[Sequence[Any], Iterable[Any]]:
+def named_columns(X: Any) -> tuple[Sequence[Any], Iterable[Any]]:
     """Return the names and the columns of rows in any form."""
     if isinstance(X, pa.Table):
         return X.column_names, X.columns
     if is_array(X):
         array = as_array(X)
-        names = [f"x{place}" for place in range(array.shape[1])] if names is None else names
-        return names, map(np.ascontiguousarray, array.T)
+        return [f"x{place}" for place in range(array.shape[1])], array.T
     if isinstance(X, list | tuple):
         keys = dict.fromkeys(name for row in X for name in row)
         X = {name: [row.get(name) for row in X] for name in keys}
