@@ -322,6 +322,11 @@ def test_bad_cells_are_named_with_a_remedy(encoder, case, storage):
     assert pickle.dumps(encoder) == before
 
 
+def test_the_first_bad_cell_of_a_row_is_named(encoder):
+    rows = [{**ROWS[0], "when": "z", "real": "y"}]
+    assert encoder.typed(rows)[1] == {0: ("not a number", "real", "'y'")}
+
+
 def test_a_failed_fit_changes_nothing():
     fitted = TableEncoder().fit({"x": [1.5, 2.5, 3.0]})
     before = fitted.encoding_
@@ -344,6 +349,9 @@ def test_the_remedies_work():
     for options in ({"missing_values": ["none"]}, {"kinds": {"x": "categorical"}},
                     {"kinds": {"x": "drop"}}):  # fmt: skip
         assert np.isfinite(TableEncoder(**options).fit_transform(rows)).all()
+    days = [dt.date(1900, 1, 1), *(dt.date(2024, 1, 1 + day % 20) for day in range(9))]
+    marked = TableEncoder(missing_values=["1900-01-01"]).fit({"x": days})
+    assert "x_missing" in marked.get_feature_names_out()
 
 
 NOT_TABLES = {
