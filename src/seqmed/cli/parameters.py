@@ -13,8 +13,8 @@ from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.streams.label_column import DEFAULT_MARKER
-from seqmed.tables.columns import COUNTS
 from seqmed.tables.encoder import TableEncoder
+from seqmed.tables.features import COUNTS
 from seqmed.tables.messages import similar_name
 from seqmed.tables.stream_pipeline import StreamPipeline, make_stream_pipeline
 

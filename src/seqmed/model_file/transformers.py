@@ -18,7 +18,9 @@ from seqmed.model_file.declarations import (
 )
 from seqmed.tables import kinds
 from seqmed.tables.cells import level_text
-from seqmed.tables.columns import (
+from seqmed.tables.dates import FORMATS
+from seqmed.tables.encoder import REASONS, TableEncoder
+from seqmed.tables.features import (
     COUNTS,
     CYCLES,
     LARGEST_SIZE,
@@ -30,8 +32,6 @@ from seqmed.tables.columns import (
     WordColumn,
     weight_beside_words,
 )
-from seqmed.tables.dates import FORMATS
-from seqmed.tables.encoder import REASONS, TableEncoder
 from seqmed.tables.kinds import ColumnKind
 
 declare(NumberColumns, medians="p >= -1e70 <= 1e70", scales="p > 0", flagged="p")

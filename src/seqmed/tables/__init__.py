@@ -2,8 +2,8 @@
 
 A table goes through these files: `frames` makes it a table of pyarrow, `kinds` chooses the kind of
 each column by the cells of the first batch and converts cells to its type (`cells`, `dates`), and
-`columns` makes features of them. `encoder` has the transformer, and
-`stream_pipeline` puts it before a classifier.
+`features` makes features of them. `encoder` has the transformer, and `stream_pipeline` puts it
+before a classifier.
 """
 
 from seqmed.tables.cells import TableError

@@ -20,8 +20,8 @@ from seqmed.estimators.validation import LARGEST_FEATURE
 from seqmed.numeric.arrays import Array, Points
 from seqmed.tables import kinds
 from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE, TableError
-from seqmed.tables.columns import LARGEST_SIZE, TFIDF, WEIGHTS, Encoding
 from seqmed.tables.dates import NOT_A_DATE
+from seqmed.tables.features import LARGEST_SIZE, TFIDF, WEIGHTS, Encoding
 from seqmed.tables.frames import as_array, as_table, is_array
 from seqmed.tables.kinds import BadCell, Choices, ColumnKind, TableWarning, typed
 from seqmed.tables.messages import listed
