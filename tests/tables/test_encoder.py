@@ -193,9 +193,9 @@ def test_rare_levels_are_those_of_scikit_learn():
 
 def test_words_are_those_of_scikit_learn():
     texts = [row["note"] for row in ROWS]
-    fitted = TableEncoder({"x": "text"}, text_size=64).fit({"x": texts})
+    fitted = TableEncoder({"x": "text"}, text_size=4096).fit({"x": texts})
     hashing = HashingVectorizer(
-        n_features=64,
+        n_features=4096,
         ngram_range=(1, 2),
         alternate_sign=False,
         norm=None,
@@ -206,7 +206,7 @@ def test_words_are_those_of_scikit_learn():
     later = ["free prize, call now! £9 a day", "", "unknown words only", *texts[:5]]
     expected = weights.transform(hashing.transform(later)).toarray()
     np.testing.assert_allclose(fitted.transform({"x": later}).toarray(), expected, rtol=1e-13)
-    counts = TableEncoder({"x": "text"}, text_size=64, text_weights="counts").fit({"x": texts})
+    counts = TableEncoder({"x": "text"}, text_size=4096, text_weights="counts").fit({"x": texts})
     hashing.set_params(ngram_range=(1, 1))
     np.testing.assert_array_equal(
         counts.transform({"x": later}).toarray(), hashing.transform(later).toarray()
@@ -349,7 +349,7 @@ def test_the_remedies_work():
     for options in ({"missing_values": ["none"]}, {"kinds": {"x": "categorical"}},
                     {"kinds": {"x": "drop"}}):  # fmt: skip
         assert np.isfinite(TableEncoder(**options).fit_transform(rows)).all()
-    days = [dt.date(1900, 1, 1), *(dt.date(2024, 1, 1 + day % 20) for day in range(9))]
+    days = [dt.datetime(1900, 1, 1), *(dt.datetime(2024, 1, 1 + day) for day in range(9))]
     marked = TableEncoder(missing_values=["1900-01-01"]).fit({"x": days})
     assert "x_missing" in marked.get_feature_names_out()
 
