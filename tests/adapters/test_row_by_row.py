@@ -39,6 +39,7 @@ def test_rows_one_by_one_teach_as_their_mini_batches(chunk):
     np.testing.assert_array_equal(model.flush().predict_proba(X), alone.predict_proba(X))
     assert model.n_pending_ == 0
     np.testing.assert_array_equal(model.flush().predict(X), alone.predict(X))
+    assert not hasattr(clone(model), "estimator_")
 
 
 def test_there_is_no_prediction_before_the_first_mini_batch():
@@ -74,15 +75,6 @@ def test_a_refused_mini_batch_changes_nothing():
     assert model.n_pending_ == 5
     assert model.estimator_.n_batches_ == 1
     np.testing.assert_array_equal(model.predict_proba(X), before)
-
-
-def test_fit_starts_anew_and_learns_all_rows():
-    X, y, labels = stream()
-    model = MiniBatches(batch_size=50).partial_fit(X, labels)
-    model.fit(-X, labels)
-    assert model.n_pending_ == 0
-    assert model.score(-X, y) > 0.9
-    assert not hasattr(clone(model), "estimator_")
 
 
 def test_an_estimator_without_probabilities_has_none():

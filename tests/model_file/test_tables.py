@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import seqmed
 from seqmed import SeqMED, StreamPipeline, TableEncoder, make_stream_pipeline
 from seqmed.model_file import ModelFileError
-from seqmed.tables import encoding as encodings
+from seqmed.tables.kinds import ColumnKind
 from tests.data.make_golden import FOLDER, make_table
 from tests.support.model_file_parts import document_of, with_document
 from tests.support.raw_tables import mixed_rows
@@ -71,7 +71,7 @@ def test_parameters_that_are_not_valid_are_not_saved(tmp_path):
 
 
 def renamed(column):
-    return encodings.ColumnKind("other", column.kind, column.reason, column.form)
+    return ColumnKind("other", column.kind, column.reason, column.form)
 
 
 NUMBERS, DATE, ONE_HOT, HASHED, WORD = (

@@ -20,7 +20,7 @@ from seqmed.streams import (
     delimited,
 )
 from seqmed.streams import stream as stream_module
-from seqmed.tables import TableEncoder, TableError, cells, encoding, kinds
+from seqmed.tables import TableEncoder, TableError, cells, kinds
 from seqmed.tables.cells import cell_text
 from seqmed.tables.messages import likely_typo
 from tests.support.stream_files import (
@@ -145,7 +145,7 @@ def test_the_first_batch_is_opened_parsed_and_typed_once(tmp_path, monkeypatch):
     counted(delimited.Records, "read")
     counted(kinds, "infer")
     counted(cells, "parsed_numbers")
-    counted(encoding, "date_cells")
+    counted(kinds, "date_cells")
     encoder = TableEncoder(label="y")
     stream = Stream(
         path, label=LabelColumn("y"), check=EncoderCheck(lambda: encoder), on_error="skip",
@@ -170,7 +170,7 @@ def test_a_table_is_typed_for_one_encoder_only(tmp_path):
     """Another encoder, or one with other parameters, converts the cells itself."""
     rows = [{"a": str(row % 7), "t": f"w{row % 3}"} for row in range(40)]
     first = TableEncoder()
-    table, _ = first.typed_first(rows, first.decided_kinds(rows))
+    table, _ = first.typed(rows, first.decided_kinds(rows))
     assert table.schema.field("a").type == pa.float64()
     for other in (TableEncoder({"a": "categorical"}), TableEncoder(features=["t"])):
         names = other.fit(table).get_feature_names_out().tolist()

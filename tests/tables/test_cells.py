@@ -111,10 +111,11 @@ def test_durations_are_seconds():
 
 @pytest.mark.parametrize("form", dates.FORMATS)
 def test_formats_of_dates(form):
-    moments = [dt.datetime(y, m, d, h, 5, 7) for y in (1970, 2024, 2068) for m in (1, 2, 9, 12)
+    moments = [dt.datetime(y, m, d, h, 5, 7) for y in (1969, 2024, 2068) for m in (1, 2, 9, 12)
                for d in (1, 12, 28) for h in (0, 11, 12, 23)]  # fmt: skip
     texts = [moment.strftime(form) for moment in moments]
     texts += ["", None, "abc", "31.02.2024", "02/30/2024", "13/13/2024", "25:00", "10:61", "1.1.1"]
+    texts += ["13:05 PM", "0:05 am"]
     values, bad = dates.date_cells(pa.array(texts), form)
     for place, text in enumerate(texts):
         expected = reference.date_of(text, form)
@@ -136,7 +137,8 @@ def test_marks_of_missing_cells_apply_to_every_type():
     for column in ([-999, 1], [-999.0, 1.0], ["-999", "1"], ["-999.0", "1"], [Decimal("-999"), 1]):
         array = pa.array(column, from_pandas=True)
         np.testing.assert_array_equal(cells.numbers(array, marked)[0], [np.nan, 1.0])
-        assert cells.levels(array, marked).codes.tolist() == [-1, 0]
+        for marks in (marked, ("-999.0",)):
+            assert cells.levels(array, marks).codes.tolist() == [-1, 0]
     assert cells.strings(pa.array(["unknown", " unknown", "Unknown"]), marked) == [
         "",
         "",

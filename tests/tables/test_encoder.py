@@ -26,7 +26,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from seqmed import TableEncoder, make_stream_pipeline
 from seqmed.tables import TableError
-from seqmed.tables.encoder import TableWarning
+from seqmed.tables.kinds import TableWarning
 from tests.reference.table_cells import features_of
 from tests.support.raw_tables import ALL_STORAGES, STORAGES, mixed_rows
 
@@ -193,9 +193,9 @@ def test_rare_levels_are_those_of_scikit_learn():
 
 def test_words_are_those_of_scikit_learn():
     texts = [row["note"] for row in ROWS]
-    fitted = TableEncoder({"x": "text"}, text_size=64).fit({"x": texts})
+    fitted = TableEncoder({"x": "text"}, text_size=4096).fit({"x": texts})
     hashing = HashingVectorizer(
-        n_features=64,
+        n_features=4096,
         ngram_range=(1, 2),
         alternate_sign=False,
         norm=None,
@@ -206,7 +206,7 @@ def test_words_are_those_of_scikit_learn():
     later = ["free prize, call now! £9 a day", "", "unknown words only", *texts[:5]]
     expected = weights.transform(hashing.transform(later)).toarray()
     np.testing.assert_allclose(fitted.transform({"x": later}).toarray(), expected, rtol=1e-13)
-    counts = TableEncoder({"x": "text"}, text_size=64, text_weights="counts").fit({"x": texts})
+    counts = TableEncoder({"x": "text"}, text_size=4096, text_weights="counts").fit({"x": texts})
     hashing.set_params(ngram_range=(1, 1))
     np.testing.assert_array_equal(
         counts.transform({"x": later}).toarray(), hashing.transform(later).toarray()
@@ -322,6 +322,11 @@ def test_bad_cells_are_named_with_a_remedy(encoder, case, storage):
     assert pickle.dumps(encoder) == before
 
 
+def test_the_first_bad_cell_of_a_row_is_named(encoder):
+    rows = [{**ROWS[0], "when": "z", "real": "y"}]
+    assert encoder.typed(rows)[1] == {0: ("not a number", "real", "'y'")}
+
+
 def test_a_failed_fit_changes_nothing():
     fitted = TableEncoder().fit({"x": [1.5, 2.5, 3.0]})
     before = fitted.encoding_
@@ -344,6 +349,9 @@ def test_the_remedies_work():
     for options in ({"missing_values": ["none"]}, {"kinds": {"x": "categorical"}},
                     {"kinds": {"x": "drop"}}):  # fmt: skip
         assert np.isfinite(TableEncoder(**options).fit_transform(rows)).all()
+    days = [dt.datetime(1900, 1, 1), *(dt.datetime(2024, 1, 1 + day) for day in range(9))]
+    marked = TableEncoder(missing_values=["1900-01-01"]).fit({"x": days})
+    assert "x_missing" in marked.get_feature_names_out()
 
 
 NOT_TABLES = {
@@ -421,7 +429,7 @@ def test_columns_that_are_left_out_are_named():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         TableEncoder(dict.fromkeys([*table][:-1], "drop")).fit(table)
-        TableEncoder(features=["x"]).fit(table)
+        TableEncoder(features=["x"], missing_values=np.array(["?", "!"])).fit(table)
     assert TableEncoder({"number": "numeric"}).fit(table).needed_ == ("number", "x")
 
 

@@ -71,29 +71,6 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.estimator = estimator
         self.batch_size = batch_size
 
-    def _template(self) -> Any:
-        return SeqGraphMED() if self.estimator is None else self.estimator
-
-    def fit(self, X: MatrixLike, y: Any, classes: ArrayLike | None = None) -> Self:
-        """Forget everything, and learn all rows in mini-batches.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            Labels; None for an unlabeled row.
-        classes : array-like or None, default=None
-            Classes to declare.
-
-        Returns
-        -------
-        self : the fitted classifier.
-        """
-        new = clone(self)
-        new.partial_fit(X, y, classes=classes).flush()
-        self.__dict__.update(new.__dict__)
-        return self
-
     def partial_fit(self, X: MatrixLike, y: Any, classes: ArrayLike | None = None) -> Self:
         """Add rows; learn those that make a mini-batch.
 
@@ -114,39 +91,49 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         points = check_array(X, dtype=np.float64, input_name="X")
         labels = as_objects(np.asarray(y, dtype=object))
         check_consistent_length(points, labels)
-        width = getattr(self, "n_features_in_", points.shape[1])
-        if points.shape[1] != width:
-            raise ValueError(
-                f"X has {points.shape[1]} columns, expected {width}, as in the rows before: pass "
-                "rows with the same columns."
-            )
-        declared = getattr(self, "_declared", None) if classes is None else classes
         if hasattr(self, "_labels"):
+            width, expected = points.shape[1], self._points.shape[1]
+            if width != expected:
+                raise ValueError(
+                    f"X has {width} columns, expected {expected}, as in the rows before: pass rows "
+                    "with the same columns."
+                )
+            classes = self._declared if classes is None else classes
             points = np.vstack([self._points, points])
             labels = np.concatenate([self._labels, labels])
-        learned = points.shape[0] - points.shape[0] % self.batch_size
-        state = {
-            "n_features_in_": width, "_declared": declared, "_points": points[learned:].copy(),
-            "_labels": labels[learned:].copy(),
-        }  # fmt: skip
-        if learned:
-            state["estimator_"] = self._learned(points[:learned], labels[:learned], declared)
-        self.__dict__.update(state)
+        self._learn(points, labels, classes, len(labels) - len(labels) % self.batch_size)
         return self
 
-    def _learned(self, points: Array, labels: Any, declared: Any) -> Any:
-        """Return a copy of the estimator that has learned these rows in mini-batches.
+    def flush(self) -> Self:
+        """Learn the rows that are not learned yet, as a smaller mini-batch.
 
-        It is a copy, so that a refused mini-batch changes nothing.
+        Returns
+        -------
+        self : the classifier.
         """
-        fitted = hasattr(self, "estimator_")
-        model = copy_to_fit(self.estimator_) if fitted else clone(self._template())
-        for start in range(0, len(labels), self.batch_size):
-            batch = slice(start, start + self.batch_size)
-            first = not hasattr(model, "classes_")
-            options = {"classes": declared} if first and declared is not None else {}
-            model.partial_fit(points[batch], labels[batch], **options)
-        return model
+        if hasattr(self, "_labels"):
+            self._learn(self._points, self._labels, self._declared, self.n_pending_)
+        return self
+
+    def _learn(self, points: Array, labels: Any, declared: Any, n: int) -> None:
+        """Learn the first n rows in mini-batches, and keep the others.
+
+        A copy of the estimator learns, so that a refused mini-batch changes nothing.
+        """
+        state = {"_declared": declared, "_points": points[n:].copy(), "_labels": labels[n:].copy()}
+        if n:
+            fitted = hasattr(self, "estimator_")
+            model = copy_to_fit(self.estimator_) if fitted else clone(self._template())
+            for start in range(0, n, self.batch_size):
+                batch = slice(start, min(start + self.batch_size, n))
+                options = {"classes": declared} if not fitted and declared is not None else {}
+                model.partial_fit(points[batch], labels[batch], **options)
+                fitted = True
+            state["estimator_"] = model
+        self.__dict__.update(state)
+
+    def _template(self) -> Any:
+        return SeqGraphMED() if self.estimator is None else self.estimator
 
     @property
     def n_pending_(self) -> int:
@@ -157,18 +144,6 @@ class MiniBatches(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def classes_(self) -> Any:
         """Labels known to the fitted estimator."""
         return self._fitted().classes_
-
-    def flush(self) -> Self:
-        """Learn the rows that are not learned yet, as a smaller mini-batch.
-
-        Returns
-        -------
-        self : the classifier.
-        """
-        if hasattr(self, "_labels") and self._labels.size:
-            self.estimator_ = self._learned(self._points, self._labels, self._declared)
-            self._points, self._labels = self._points[:0], self._labels[:0]
-        return self
 
     def _fitted(self) -> Any:
         if not hasattr(self, "estimator_"):

@@ -14,9 +14,9 @@ from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.streams.label_column import DEFAULT_MARKER
 from seqmed.tables.encoder import TableEncoder
+from seqmed.tables.features import COUNTS
 from seqmed.tables.messages import similar_name
 from seqmed.tables.stream_pipeline import StreamPipeline, make_stream_pipeline
-from seqmed.tables.words import COUNTS
 
 Classifier = SeqGraphMED | SeqMED | SeqLapMED | GraphPropagation
 # Functions that make a classifier with default parameters; the first is the default.

@@ -17,13 +17,22 @@ from seqmed.model_file.declarations import (
     declare,
 )
 from seqmed.tables import kinds
-from seqmed.tables.categories import HashedColumn, OneHotColumn
 from seqmed.tables.cells import level_text
-from seqmed.tables.dates import CYCLES, FORMATS, DateColumn
+from seqmed.tables.dates import FORMATS
 from seqmed.tables.encoder import REASONS, TableEncoder
-from seqmed.tables.encoding import Encoding, NumberColumns, weight_beside_words
+from seqmed.tables.features import (
+    COUNTS,
+    CYCLES,
+    LARGEST_SIZE,
+    DateColumn,
+    Encoding,
+    HashedColumn,
+    NumberColumns,
+    OneHotColumn,
+    WordColumn,
+    weight_beside_words,
+)
 from seqmed.tables.kinds import ColumnKind
-from seqmed.tables.words import COUNTS, LARGEST_SIZE, WordColumn
 
 declare(NumberColumns, medians="p >= -1e70 <= 1e70", scales="p > 0", flagged="p")
 declare(HashedColumn, size=">= 1 <= 65536")

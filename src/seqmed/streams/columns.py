@@ -158,7 +158,7 @@ class EncoderCheck:
         if hasattr(encoder, "encoding_"):
             table, bad = encoder.typed(table)
         else:
-            table, bad = encoder.typed_first(table, self._kinds)
+            table, bad = encoder.typed(table, self._kinds)
         return table, {row: Fault(*cell) for row, cell in bad.items()}
 
 

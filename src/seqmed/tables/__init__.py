@@ -1,8 +1,9 @@
 """Raw tables: columns of any kind become features.
 
-Columns are found by name. The first batch decides what becomes of each of them (`kinds`), and
-measures it (`encoding`, `dates`, `categories`, `words`). `TableEncoder` is the transformer, and
-`stream_pipeline` puts it before a classifier.
+A table goes through these files: `frames` makes it a table of pyarrow, `kinds` chooses the kind of
+each column by the cells of the first batch and converts cells to its type (`cells`, `dates`), and
+`features` makes features of them. `encoder` has the transformer, and `stream_pipeline` puts it
+before a classifier.
 """
 
 from seqmed.tables.cells import TableError

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from pyarrow import compute, types
 
 from seqmed.estimators.validation import LARGEST_FEATURE
-from seqmed.numeric.arrays import Array, Mask
+from seqmed.numeric.arrays import Array, Indices, Mask
 
 # Words that mark a missing cell or label, and signs that mark a missing cell but may be labels.
 MISSING_WORDS = (
@@ -34,7 +33,7 @@ CODE = "^0[0-9]+$"
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 # Cells that a spreadsheet runs, with any apostrophes before them. It runs no numbers.
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
-INFINITY = re.compile(r"[+-]?(?:inf|infinity)", re.IGNORECASE)
+INFINITY = "[+-]?inf(?:inity)?"
 BOOLEANS = {"true": 1.0, "false": 0.0}
 # Whole numbers and other numbers as levels. Codes with leading zeros, such as 007, are no numbers.
 WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,300}))(?:\.0*)?")
@@ -70,28 +69,14 @@ class Levels(NamedTuple):
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.texts))
 
 
-class Marks(NamedTuple):
-    """Marks of missing cells.
-
-    Attributes
-    ----------
-    words : strings without surrounding spaces.
-    levels : the same in their usual notation.
-    numbers : those that are numbers.
-    """
-
-    words: tuple[str, ...]
-    levels: frozenset[str]
-    numbers: tuple[float, ...]
-
-
 @lru_cache(maxsize=64)
-def marks(missing: tuple[str, ...]) -> Marks:
-    """Return the marks of missing cells: the usual ones, and further strings."""
-    further = tuple(word.strip() for word in missing)
-    words = (*MISSING_WORDS, *MISSING_SIGNS, *further)
-    known = tuple(float(word) for word in further if NUMBER.fullmatch(word))
-    return Marks(words, frozenset(map(level_text, words)), known)
+def marks(missing: tuple[str, ...]) -> frozenset[str]:
+    """Return the marks of missing cells, as they are and in the notation of levels.
+
+    These are the usual ones, and further strings.
+    """
+    words = {*MISSING_WORDS, *MISSING_SIGNS, *map(str.strip, missing)}
+    return frozenset(words | set(map(level_text, words)))
 
 
 # -- columns of few types -------------------------------------------------------------------------
@@ -105,8 +90,7 @@ def plain(column: Any) -> Any:
     """
     array = column
     if isinstance(array, pa.ChunkedArray):
-        parts = array.chunks or [pa.array([], array.type)]
-        array = parts[0] if len(parts) == 1 else pa.concat_arrays(unified(array))
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     kind = array.type
@@ -114,60 +98,38 @@ def plain(column: Any) -> Any:
         return plain(array.dictionary.take(array.indices))
     if types.is_string(kind) or is_number_type(kind):
         return array
-    if is_date_type(kind):
-        return in_microseconds(array)
     if types.is_duration(kind):
         unit = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[kind.unit]
         return compute.divide(array.cast(pa.int64()).cast(pa.float64(), safe=False), unit)
     if types.is_nested(kind):
         raise TableError(f"it holds {kind}, expected single values: convert or drop it.")
+    if types.is_date(kind) or types.is_timestamp(kind):
+        try:
+            if getattr(kind, "unit", None) == "ns":  # shorter units than microseconds are cut off
+                array = compute.floor_temporal(array.cast(pa.timestamp("ns")), unit="microsecond")
+            return array.cast(MICROSECONDS)
+        except pa.ArrowInvalid:
+            raise TableError("it holds dates beyond the year 290000: correct or drop it.") from None
     try:
-        strings = array.cast(pa.string())
+        texts = array.cast(pa.string())
     except pa.ArrowException:
         raise TableError(
             f"it holds {kind} that is not text in UTF-8, expected single values: convert or drop "
             "it."
         ) from None
-    return (
-        compute.replace_substring_regex(strings, r"\.0+$", "") if types.is_time(kind) else strings
-    )
-
-
-def unified(column: pa.ChunkedArray) -> list[Any]:
-    """Return the chunks of a column; those of a dictionary have the same one."""
-    whole = column.unify_dictionaries() if types.is_dictionary(column.type) else column
-    return list(whole.chunks)
-
-
-def in_microseconds(array: Any) -> Any:
-    """Return dates in microseconds, in UTC. Shorter units are cut off."""
-    if types.is_timestamp(array.type) and array.type.unit == "ns":
-        nanoseconds = array.cast(pa.int64())
-        parts = compute.divide(nanoseconds, 1000)  # towards 0
-        below = compute.less(compute.subtract(nanoseconds, compute.multiply(parts, 1000)), 0)
-        return compute.subtract(parts, below.cast(pa.int64())).cast(MICROSECONDS)
-    try:
-        return array.cast(MICROSECONDS)
-    except pa.ArrowInvalid:
-        raise TableError("it holds dates beyond the year 290000: correct or drop it.") from None
+    return compute.replace_substring_regex(texts, r"\.0+$", "") if types.is_time(kind) else texts
 
 
 def is_number_type(kind: Any) -> bool:
     """Whether a column of this type holds numbers or booleans."""
-    tests = (types.is_integer, types.is_floating, types.is_boolean)
-    return any(test(kind) for test in tests)
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
-def is_date_type(kind: Any) -> bool:
-    """Whether a column of this type holds dates."""
-    return bool(types.is_date(kind) or types.is_timestamp(kind))
-
-
-def cleaned(strings: Any, missing: Sequence[str]) -> Any:
+def cleaned(strings: Any, missing: tuple[str, ...]) -> Any:
     """Return strings without surrounding spaces; missing cells are null."""
     trimmed = compute.utf8_trim_whitespace(strings)
-    words = pa.array(marks(tuple(missing)).words, pa.string())
-    return compute.if_else(compute.is_in(trimmed, words), pa.scalar(None, pa.string()), trimmed)
+    marked = compute.is_in(trimmed, pa.array(marks(missing), pa.string()))
+    return compute.if_else(marked, pa.scalar(None, pa.string()), trimmed)
 
 
 def seconds(array: Any) -> Array:
@@ -178,24 +140,24 @@ def seconds(array: Any) -> Array:
 # -- numbers --------------------------------------------------------------------------------------
 
 
-def numbers(column: Any, missing: Sequence[str] = ()) -> tuple[Array, dict[int, str]]:
+def numbers(column: Any, missing: tuple[str, ...] = ()) -> tuple[Array, dict[int, str]]:
     """Return cells as numbers, NaN if missing or bad, and the reasons of bad cells by index."""
     array = plain(column)
-    bad: dict[int, str] = {}
     if types.is_string(array.type):
         values, bad = parsed_numbers(array, missing)
     elif types.is_timestamp(array.type):
-        values = np.full(len(array), np.nan)
-        bad = dict.fromkeys(np.flatnonzero(valid(array)).tolist(), NOT_A_NUMBER)
+        values, bad = np.full(len(array), np.nan), np.flatnonzero(valid(array))
     else:
-        values = floats(array)
-    for mark in marks(tuple(missing)).numbers:
-        values = np.where(values == mark, np.nan, values)
+        values, bad = floats(array), np.zeros(0, dtype=np.intp)
+    reasons = dict.fromkeys(bad.tolist(), NOT_A_NUMBER)
+    for word in map(str.strip, missing):
+        if NUMBER.fullmatch(word):
+            values = np.where(values == float(word), np.nan, values)
     if values.size and not np.nanmax(np.abs(values), initial=0.0) <= LARGEST_FEATURE:
         large = np.abs(values) > LARGEST_FEATURE
         values = np.where(large, np.nan, values)
-        bad = bad | dict.fromkeys(np.flatnonzero(large).tolist(), NOT_FINITE)
-    return values, bad
+        reasons |= dict.fromkeys(np.flatnonzero(large).tolist(), NOT_FINITE)
+    return values, reasons
 
 
 def floats(array: Any) -> Array:
@@ -210,56 +172,35 @@ def valid(array: Any) -> Mask:
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
 
 
-def parsed_numbers(strings: Any, missing: Sequence[str]) -> tuple[Array, dict[int, str]]:
-    """Return the numbers in strings, and the reasons of bad cells."""
-    values = cast_numbers(strings)
-    if values is None:
-        strings = cleaned(strings, missing)
-        values = cast_numbers(strings)
-    if values is not None:
-        return values, {}
-    written = matches(strings, NUMBER)
-    values = floats(compute.if_else(written, strings, pa.scalar(None, pa.string()))).copy()
-    lower = compute.utf8_lower(strings)
-    for word, number in BOOLEANS.items():
-        values[filled(compute.equal(lower, word))] = number
-    values[filled(matches(lower, INFINITY))] = np.inf
-    bad = np.isnan(values) & valid(strings)
-    return values, dict.fromkeys(np.flatnonzero(bad).tolist(), NOT_A_NUMBER)
-
-
-def cast_numbers(strings: Any) -> Array | None:
-    """Return strings as numbers, if all are numbers or null; else None."""
-    try:
-        values = floats(strings)
-    except pa.ArrowInvalid:
-        return None
-    complete = np.count_nonzero(np.isnan(values)) == strings.null_count  # else spellings of NaN
-    return values if complete else None
-
-
-def matches(strings: Any, pattern: re.Pattern[str]) -> Any:
-    """Return whether whole strings match a pattern."""
-    ignoring = bool(pattern.flags & re.IGNORECASE)
-    return compute.match_substring_regex(strings, f"^(?:{pattern.pattern})$", ignore_case=ignoring)
-
-
-def filled(mask: Any) -> Mask:
-    """Return a mask of pyarrow; null is False."""
-    return np.asarray(compute.fill_null(mask, False).to_numpy(zero_copy_only=False))
+def parsed_numbers(strings: Any, missing: tuple[str, ...]) -> tuple[Array, Indices]:
+    """Return the numbers in strings, and the indices of bad cells."""
+    for clean in (False, True):
+        array = cleaned(strings, missing) if clean else strings
+        try:
+            values = floats(array)
+        except pa.ArrowInvalid:
+            continue
+        if np.count_nonzero(np.isnan(values)) == array.null_count:  # else spellings of NaN
+            return values, np.zeros(0, dtype=np.intp)
+    lower = compute.utf8_lower(array)
+    written = compute.match_substring_regex(lower, f"^(?:{NUMBER.pattern}|{INFINITY})$")
+    found = compute.if_else(written, lower, pa.scalar(None, pa.string())).cast(pa.float64())
+    words = compute.index_in(lower, pa.array(["false", "true"])).cast(pa.float64())
+    values = floats(compute.coalesce(found, words))
+    return values, np.flatnonzero(np.isnan(values) & valid(array))
 
 
 # -- levels and texts -----------------------------------------------------------------------------
 
 
-def levels(column: Any, missing: Sequence[str] = ()) -> Levels:
+def levels(column: Any, missing: tuple[str, ...] = ()) -> Levels:
     """Return the levels of a column."""
     array = plain(column)
     if types.is_timestamp(array.type):  # as `date_text`
         array = compute.replace_substring_regex(array.cast(pa.string()), r"\.0+$", "")
         array = compute.replace_substring(array, " 00:00:00", "")
     values, places = distinct_values(array)
-    absent = marks(tuple(missing)).levels
+    absent = marks(missing)
     texts: dict[str, int] = {}
     codes = []
     for value in values:
@@ -275,7 +216,7 @@ def distinct_values(array: Any) -> tuple[list[Any], NDArray[np.int32]]:
     return coded.dictionary.to_pylist(), compute.fill_null(coded.indices, -1).to_numpy()
 
 
-def strings(column: Any, missing: Sequence[str] = ()) -> list[str]:
+def strings(column: Any, missing: tuple[str, ...] = ()) -> list[str]:
     """Return cells as texts, empty if missing."""
     found = levels(column, missing)
     texts = [*found.texts, ""]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -16,15 +18,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from seqmed.estimators.validation import LARGEST_FEATURE
 from seqmed.numeric.arrays import Array, Points
-from seqmed.tables import cells, kinds
-from seqmed.tables import encoding as encodings
+from seqmed.tables import kinds
 from seqmed.tables.cells import NOT_A_NUMBER, NOT_FINITE, TableError
-from seqmed.tables.dates import NOT_A_DATE, other_order
-from seqmed.tables.encoding import BadCell, Choices, Encoding, column_kinds, quoted, typed
+from seqmed.tables.dates import NOT_A_DATE
+from seqmed.tables.features import LARGEST_SIZE, TFIDF, WEIGHTS, Encoding
 from seqmed.tables.frames import as_array, as_table, is_array
-from seqmed.tables.kinds import ColumnKind
+from seqmed.tables.kinds import BadCell, Choices, ColumnKind, TableWarning, typed
 from seqmed.tables.messages import listed
-from seqmed.tables.words import LARGEST_SIZE, TFIDF, WEIGHTS
 
 # Why a column is left out, in words.
 REASONS = {
@@ -39,6 +39,8 @@ REMEDIES = {
     NOT_FINITE: "a finite number of at most 1e70",
     NOT_A_DATE: "a date in the format of the first batch",
 }
+# Metadata of a table whose kinds are decided: the parameters that decided them, and the kinds.
+DECIDED = b"seqmed.kinds"
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -174,22 +176,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             The fitted encoder.
         """
         choices, table = self._choices(), as_table(X)
-        if not table.num_columns:
-            raise TableError(
-                f"0 feature(s) (shape=({table.num_rows}, 0)) while a minimum of 1 is required: "
-                "pass a table with columns."
-            )
-        if not table.num_rows:
+        if table.num_columns and not table.num_rows:
             raise TableError("the first batch has no rows, expected at least one: pass some.")
-        known = encodings.known_kinds(table, choices)
-        columns = column_kinds(table, choices) if known is None else known
+        decided = (table.schema.metadata or {}).get(DECIDED, b"[null, []]")
+        parameters, found = json.loads(decided)
+        if parameters == repr(choices):
+            columns = tuple(ColumnKind(**each) for each in found)
+        else:
+            columns = self.decided_kinds(table)
         batch, bad = typed(columns, choices.missing_values, table)
         refuse_bad(bad)
-        encoding = encodings.fit_encoding(columns, batch, choices)
+        fitted = Encoding.fit(columns, batch, choices)
         warn_of_unused(columns)
-        if known is None:
-            warn_of_doubts(table, columns, choices)
-        self.encoding_ = encoding
+        self.encoding_ = fitted
         return self
 
     def decided_kinds(self, X: Any) -> tuple[ColumnKind, ...]:
@@ -205,68 +204,42 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         kinds : tuple of ColumnKind
             The kinds that `fit` would use.
         """
-        table, choices = as_table(X), self._choices()
-        columns = column_kinds(table, choices)
-        warn_of_doubts(table, columns, choices)
-        return columns
-
-    def typed_first(
-        self, X: Any, columns: Sequence[ColumnKind]
-    ) -> tuple[pa.Table, dict[int, BadCell]]:
-        """Return rows of a first batch with their types, and the first bad cell of each bad row.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_columns)
-            See `fit`.
-        columns : sequence of ColumnKind
-            Kinds from `decided_kinds`.
-
-        Returns
-        -------
-        table : pyarrow.Table
-            All columns, those that are used as `typed` returns them. `fit` neither infers their
-            kinds nor converts their cells again.
-        bad : dict of int to BadCell
-            Bad cells by the index of their row.
-        """
-        return encodings.typed_first(columns, self._choices(), as_table(X))
+        return kinds.column_kinds(as_table(X), self._choices())
 
     def _choices(self) -> Choices:
         """Return the valid parameters."""
         self._validate_params()
         chosen = {} if self.kinds is None else dict(self.kinds)
         for name, kind in chosen.items():
-            if not isinstance(name, str) or not kinds.is_choice(kind):
+            if not isinstance(name, str) or kind not in kinds.CHOOSABLE:
                 raise ValueError(
                     f"kinds has {name!r}: {kind!r}, expected a column name and one of "
                     f"{', '.join(kinds.CHOICES)}, or a date with its format, such as "
                     "'date:%d/%m/%Y': correct it."
                 )
-        for name in ("features", "missing_values"):
-            value = getattr(self, name)
-            if isinstance(value, str) or not all(isinstance(each, str) for each in value or ()):
+        lists = {"features": self.features, "missing_values": self.missing_values}
+        for name, value in lists.items():
+            if value is not None and not all(isinstance(each, str) for each in value):
                 raise ValueError(f"{name}={value!r}, expected a list of strings: correct it.")
         features = None if self.features is None else tuple(map(str, self.features))
-        named = {*chosen, *(features or ())}
         for name in features or ():
             if chosen.get(name) == kinds.DROP:
                 raise ValueError(
                     f"column {name!r} is named twice, to be used and to be dropped: leave one out."
                 )
-        if self.label is not None and self.label in named:
+        if self.label is not None and self.label in (*chosen, *(features or ())):
             raise ValueError(
                 f"column {self.label!r} is the column of labels and cannot be a feature: leave it "
                 "out of kinds and features."
             )
         return Choices(
-            chosen,
-            features,
-            self.label,
-            bool(self.scale),
-            tuple(map(str, self.missing_values)),
-            int(self.text_size),
-            self.text_weights,
+            kinds=chosen,
+            features=features,
+            label=self.label,
+            scale=bool(self.scale),
+            missing_values=tuple(map(str, self.missing_values)),
+            text_size=int(self.text_size),
+            text_weights=self.text_weights,
         )
 
     # -- rows ------------------------------------------------------------------------------------
@@ -293,49 +266,49 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         numbers = self._only_numbers(X)
         if numbers is not None:
-            return encodings.encode_numbers(self.encoding_, numbers)
+            return self.encoding_.encode_numbers(numbers)
         table, bad = self.typed(X)
         refuse_bad(bad)
-        return encodings.encode(self.encoding_, table)
+        return self.encoding_.encode(table)
 
     def _only_numbers(self, X: Any) -> Array | None:
         """Return the used columns of an array of numbers, if they are valid numbers; else None.
 
         A table of pyarrow would take as long to make as wide rows to encode.
         """
-        encoding = self.encoding_
+        fitted = self.encoding_
         if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "iuf":
             return None
-        if encoding.needed != encoding.numbers.names or encoding.missing_values:
+        if fitted.needed != fitted.numbers.names or fitted.missing_values:
             return None
-        names = self._column_names(X.shape[1])
-        if names != encoding.needed:
-            places = {name: place for place, name in enumerate(names)}
-            X = X[:, [places[name] for name in encoding.needed]]
+        if self._column_names(X.shape[1]) != fitted.needed:
+            X = X[:, [each.kind != kinds.DROP for each in fitted.columns]]
         numbers = np.asarray(X, dtype=np.float64)
         sizes = np.nanmax(np.abs(numbers), initial=0.0) if numbers.size else 0.0
         return numbers if sizes <= LARGEST_FEATURE else None
 
     def _column_names(self, width: int) -> tuple[str, ...]:
         """Return the names of the columns of an array."""
-        encoding = self.encoding_
-        names = tuple(each.name for each in encoding.columns)
-        if width == len(names):
-            return names
-        if width == len(encoding.needed):
-            return encoding.needed
-        raise TableError(
-            f"X has {width} features, but TableEncoder is expecting {len(names)} features as "
-            f"input, or the {len(encoding.needed)} that are used: {quoted(encoding.needed)}."
-        )
+        names, needed = tuple(self.feature_names_in_), self.needed_
+        if width not in (len(names), len(needed)):
+            raise TableError(
+                f"X has {width} features, but TableEncoder is expecting {len(names)} features as "
+                f"input, or the {len(needed)} that are used: {kinds.quoted(needed)}."
+            )
+        return names if width == len(names) else needed
 
-    def typed(self, X: Any) -> tuple[pa.Table, dict[int, BadCell]]:
+    def typed(
+        self, X: Any, columns: Sequence[ColumnKind] | None = None
+    ) -> tuple[pa.Table, dict[int, BadCell]]:
         """Return the used columns with their types, and the first bad cell of each bad row.
 
         Parameters
         ----------
         X : table of shape (n_samples, n_columns)
             See `transform`.
+        columns : sequence of ColumnKind or None, default=None
+            Kinds from `decided_kinds`, if X has rows of the first batch; `fit` does not infer the
+            kinds of this table again. None uses the kinds of the fitted encoder.
 
         Returns
         -------
@@ -345,14 +318,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         bad : dict of int to BadCell
             Bad cells by the index of their row. They are missing in ``table``.
         """
+        if columns is not None:
+            choices = self._choices()
+            table, bad = typed(columns, choices.missing_values, as_table(X))
+            decided = json.dumps([repr(choices), [asdict(each) for each in columns]])
+            return table.replace_schema_metadata({DECIDED: decided}), bad
         check_is_fitted(self)
-        names = None
         if is_array(X):
             X = as_array(X)
-            names = self._column_names(X.shape[1])
-        encoding, table = self.encoding_, as_table(X, names)
-        refuse_numbers_for_codes(encoding, table)
-        return typed(encoding.columns, encoding.missing_values, table)
+            X = dict(zip(self._column_names(X.shape[1]), X.T, strict=True))
+        fitted = self.encoding_
+        return typed(fitted.columns, fitted.missing_values, as_table(X))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the names of the features.
@@ -399,38 +375,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 # -- warnings and errors ---------------------------------------------------------------------------
 
 
-class TableWarning(UserWarning):
-    """A warning about the columns of a table."""
-
-
-def warn_of_doubts(table: pa.Table, columns: Sequence[ColumnKind], choices: Choices) -> None:
-    """Warn of dates in an ambiguous order, and of numbers with a unit that are categories."""
-    for column in columns:
-        name, form = column.name, column.form
-        if name in choices.kinds and choices.kinds[name] != kinds.DATE:
-            continue
-        other = None
-        if column.kind == kinds.DATE and form:
-            texts = cells.levels(table.column(name), choices.missing_values).texts
-            other = other_order(texts, form)
-        if other is not None:
-            warnings.warn(
-                f"column {name!r}: dates are read as {form}, and could be {other}. To choose, use "
-                f"--date '{name}={other}' or kinds={{{name!r}: 'date:{other}'}}.",
-                TableWarning,
-                stacklevel=3,
-            )
-        if column.kind == kinds.HASHED or column.reason == "id":
-            example = kinds.number_with_unit(table.column(name), choices.missing_values)
-            if example is not None:
-                warnings.warn(
-                    f"column {name!r} looks like numbers with a unit, for example {example!r}, and "
-                    "is not used as numbers: remove the unit from its cells.",
-                    TableWarning,
-                    stacklevel=3,
-                )
-
-
 def warn_of_unused(columns: Sequence[ColumnKind]) -> None:
     """Warn of columns that are left out, except by choice."""
     unused = [each for each in columns if each.kind == kinds.DROP and each.reason in REASONS]
@@ -444,19 +388,6 @@ def warn_of_unused(columns: Sequence[ColumnKind]) -> None:
             TableWarning,
             stacklevel=3,
         )
-
-
-def refuse_numbers_for_codes(encoding: Encoding, table: pa.Table) -> None:
-    """Refuse numbers in a column of codes such as 01234, whose leading zeros they have lost."""
-    for column in encoding.one_hot:
-        if column.name not in table.column_names or not column.has_codes:
-            continue
-        kind = table.column(column.name).type
-        if cells.is_number_type(kind) and not pa.types.is_null(kind):
-            raise TableError(
-                f"column {column.name!r} holds {kind}, expected texts such as "
-                f"{column.levels[0]!r}: read it as text, for example with dtype=str in pandas."
-            )
 
 
 def refuse_bad(bad: Mapping[int, BadCell]) -> None:

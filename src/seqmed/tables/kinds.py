@@ -1,11 +1,17 @@
-"""Kinds of columns, inferred from the cells of the first batch."""
+"""Kinds of columns, chosen or inferred from the first batch, and cells with the types of kinds.
+
+`column_kinds` decides by the first batch. `typed` converts the cells of any batch, and finds those
+that cannot be converted.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,16 +19,16 @@ from pyarrow import compute, types
 
 from seqmed.numeric.arrays import Array
 from seqmed.tables import cells
-from seqmed.tables.cells import BOOLEANS, Levels
-from seqmed.tables.dates import FORMATS, date_format
+from seqmed.tables.cells import BOOLEANS, Levels, TableError
+from seqmed.tables.dates import FORMATS, date_cells, date_format, other_order
+from seqmed.tables.messages import LISTED, listed, shown, similar_name
 
 NUMERIC, CATEGORICAL, TEXT, DATE, DROP = CHOICES = (
     "numeric", "categorical", "text", "date", "drop",
 )  # fmt: skip
-"""Kinds that a user can choose."""
 HASHED = "hashed"
-# Prefix of the kind of a column of dates whose format is chosen, such as "date:%d/%m/%Y".
-FORMATTED = "date:"
+# All kinds that a user can choose. The kind of dates may have a format, such as "date:%d/%m/%Y".
+CHOOSABLE = (*CHOICES, *(f"{DATE}:{form}" for form in FORMATS))
 # Numbers with a currency or another unit.
 WITH_UNIT = re.compile(
     r"[€$£¥] ?[+-]?[0-9][0-9.,' ]*"
@@ -44,6 +50,10 @@ LARGEST_INTEGER = 2.0**53
 ROW_NUMBERS = ("__index_level_0__", "", "Unnamed: 0")
 
 
+class TableWarning(UserWarning):
+    """A warning about the columns of a table."""
+
+
 @dataclass(frozen=True)
 class ColumnKind:
     """The kind of a column.
@@ -52,7 +62,8 @@ class ColumnKind:
     ----------
     name : the column.
     kind : "numeric", "categorical", "hashed", "date", "text", or "drop".
-    reason : why the column was left out: "empty", "constant", "id", "chosen"; empty otherwise.
+    reason : why the column was left out: "empty", "constant", "id", "nested", "chosen"; empty
+        otherwise.
     form : format of dates; empty for ISO 8601 and for other kinds.
     """
 
@@ -71,7 +82,94 @@ class ColumnKind:
         return f"{self.kind}, {self.form}" if self.form else self.kind
 
 
-def infer(name: str, column: Any, missing: Sequence[str] = ()) -> ColumnKind:
+class Choices(NamedTuple):
+    """The user's choices; see the parameters of `TableEncoder`."""
+
+    kinds: Mapping[str, str]
+    features: tuple[str, ...] | None
+    label: str | None
+    scale: bool
+    missing_values: tuple[str, ...]
+    text_size: int
+    text_weights: str
+
+
+def column_kinds(table: pa.Table, choices: Choices) -> tuple[ColumnKind, ...]:
+    """Return the kind of every column of the first batch, chosen or inferred."""
+    names = [name for name in table.column_names if name != choices.label]
+    refuse_missing([*choices.kinds, *(choices.features or ())], names)
+    found = []
+    for name in names:
+        column, missing = table.column(name), choices.missing_values
+        if name in choices.kinds:
+            with naming(name):
+                kind = chosen(name, choices.kinds[name], column, missing)
+        elif choices.features is not None and name not in choices.features:
+            kind = ColumnKind(name, DROP, "chosen")
+        else:
+            try:
+                kind = infer(name, column, missing)
+            except TableError:
+                kind = ColumnKind(name, DROP, "nested")
+        found.append(kind)
+    if all(each.kind == DROP for each in found):
+        reasons = ", ".join(f"{each.name!r} ({each.reason})" for each in found[:LISTED])
+        none = f"0 feature(s) (shape=({table.num_rows}, 0)) while a minimum of 1 is required"
+        raise TableError(
+            f"no column of the first batch (n_samples={table.num_rows}) can be used: "
+            f"{reasons or none}. "
+            "Choose the kind of a column: --numeric, --categorical, --text or --date at the "
+            "command line, kinds={'column': kind} in Python."
+        )
+    return tuple(found)
+
+
+@contextmanager
+def naming(column: str) -> Iterator[None]:
+    """Name a column in errors."""
+    try:
+        yield
+    except TableError as error:
+        raise TableError(f"column {column!r}: {error}") from None
+
+
+def refuse_missing(wanted: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse a table in which columns are missing; suggest a similar name."""
+    known = set(names)
+    for name in wanted:
+        if name not in known:
+            meant = similar_name(name, names)
+            found = f"did you mean {meant!r}?" if meant else f"it has {quoted(names)}."
+            raise TableError(f"the table has no column {name!r}: {found}")
+
+
+def quoted(names: Sequence[str]) -> str:
+    """Return quoted names separated by commas, shortened if there are many."""
+    return listed(list(map(repr, names)))
+
+
+# -- chosen ----------------------------------------------------------------------------------------
+
+
+def chosen(name: str, choice: str, column: Any, missing: tuple[str, ...] = ()) -> ColumnKind:
+    """Return a column whose kind the user chose, one of `CHOOSABLE`."""
+    kind, _, form = choice.partition(":")
+    if kind == CATEGORICAL:
+        return category(name, cells.levels(column, missing))
+    if choice == DATE:
+        return of_dates(name, cells.levels(column, missing), 0.0) or ColumnKind(name, DATE)
+    return ColumnKind(name, kind, "chosen" if kind == DROP else "", form)
+
+
+def category(name: str, found: Levels) -> ColumnKind:
+    """Return the kind of a column of categories."""
+    return ColumnKind(name, CATEGORICAL if len(found.texts) <= MOST_LEVELS else HASHED)
+
+
+# -- inferred --------------------------------------------------------------------------------------
+
+
+def infer(name: str, column: Any, missing: tuple[str, ...] = ()) -> ColumnKind:
     """Return the kind of a column of the first batch.
 
     Parameters
@@ -83,8 +181,8 @@ def infer(name: str, column: Any, missing: Sequence[str] = ()) -> ColumnKind:
     array = cells.plain(column)
     if types.is_dictionary(column.type):  # declared by the data frame
         return of_levels(name, cells.levels(array, missing), declared=True)
-    numeric = not types.is_timestamp(array.type) and not has_only_booleans(array, missing)
-    if numeric and not has_codes(array):
+    has_dates = types.is_timestamp(array.type)
+    if not has_dates and not has_only_booleans(array, missing) and not has_codes(array):
         values, bad = cells.numbers(array, missing)
         n_known = np.count_nonzero(~np.isnan(values))
         if not bad or n_known > MAJORITY * (n_known + len(bad)):
@@ -93,21 +191,20 @@ def infer(name: str, column: Any, missing: Sequence[str] = ()) -> ColumnKind:
     kind = of_levels(name, found, declared=BOOLEANS.keys() >= {*found.texts})
     if kind.kind == DROP and kind.reason != "id":
         return kind
-    if types.is_timestamp(array.type):
+    if has_dates:
         return ColumnKind(name, DATE)
-    form = date_format(found.texts, found.counts, MAJORITY * found.counts.sum())
-    return kind if form is None else ColumnKind(name, DATE, form=form)
+    dates = of_dates(name, found, MAJORITY * found.counts.sum())
+    if dates is None:
+        warn_of_units(kind, found.texts)
+    return dates or kind
 
 
-def has_only_booleans(array: Any, missing: Sequence[str]) -> bool:
+def has_only_booleans(array: Any, missing: tuple[str, ...]) -> bool:
     """Whether all cells of a column are true, false or missing, and at least one is not missing."""
     if not types.is_string(array.type):
         return bool(types.is_boolean(array.type))
-    lower = compute.utf8_lower(compute.utf8_trim_whitespace(array))
-    words = compute.is_in(lower, pa.array([*BOOLEANS]))
-    if not compute.any(words).as_py():
-        return False
-    return BOOLEANS.keys() >= {*cells.levels(array, missing).texts}
+    known = compute.utf8_lower(cells.cleaned(array, missing).drop_null())
+    return len(known) > 0 and compute.all(compute.is_in(known, pa.array([*BOOLEANS]))).as_py()
 
 
 def has_codes(array: Any) -> bool:
@@ -118,24 +215,7 @@ def has_codes(array: Any) -> bool:
     return bool(compute.any(compute.match_substring_regex(trimmed, cells.CODE)).as_py())
 
 
-def is_choice(kind: Any) -> bool:
-    """Whether a user can choose this kind."""
-    if not isinstance(kind, str):
-        return False
-    return kind in CHOICES or (kind.startswith(FORMATTED) and kind[len(FORMATTED) :] in FORMATS)
-
-
-def number_with_unit(column: Any, missing: Sequence[str]) -> str | None:
-    """Return a cell of a column in which most cells are numbers with a unit; None for others."""
-    array = cells.plain(column)
-    if not types.is_string(array.type):
-        return None
-    texts = cells.levels(array, missing).texts
-    found = [text for text in texts if WITH_UNIT.fullmatch(text)]
-    return found[0] if len(found) > MAJORITY * len(texts) else None
-
-
-def exact(array: Any, values: Array, missing: Sequence[str]) -> Array:
+def exact(array: Any, values: Array, missing: tuple[str, ...]) -> Array:
     """Return numbers; codes of the levels if some are integers that a float would round."""
     known = values[~np.isnan(values)]
     if np.abs(known).max(initial=0.0) < LARGEST_INTEGER or (known != np.floor(known)).any():
@@ -145,22 +225,20 @@ def exact(array: Any, values: Array, missing: Sequence[str]) -> Array:
 
 
 def of_numbers(name: str, values: Array, bad: Mapping[int, str]) -> ColumnKind:
-    """Return the kind of a column of numbers, NaN for missing and bad cells."""
+    """Return the kind of a column of numbers, NaN for missing and bad cells.
+
+    A different whole number in every row with a value is an id.
+    """
     known = values[~np.isnan(values)]
     if not known.size:
         return ColumnKind(name, DROP, "empty")
     if known.size == values.size >= ENOUGH_ROWS and (known == known[0]).all():
         return ColumnKind(name, DROP, "constant")
-    if not bad and is_id(name, known):
+    enough = known.size >= ENOUGH_ROWS or name in ROW_NUMBERS
+    whole = enough and not bad and (known == np.floor(known)).all()
+    if whole and np.unique(known).size == known.size:
         return ColumnKind(name, DROP, "id")
     return ColumnKind(name, NUMERIC)
-
-
-def is_id(name: str, known: Array) -> bool:
-    """Whether a column holds a different whole number in every row with a value."""
-    if known.size < ENOUGH_ROWS and name not in ROW_NUMBERS:
-        return False
-    return bool((known == np.floor(known)).all()) and np.unique(known).size == known.size
 
 
 def of_levels(name: str, found: Levels, *, declared: bool) -> ColumnKind:
@@ -177,30 +255,91 @@ def of_levels(name: str, found: Levels, *, declared: bool) -> ColumnKind:
         return ColumnKind(name, DROP, "empty")
     if len(found.texts) == 1 and present == found.codes.size >= ENOUGH_ROWS:
         return ColumnKind(name, DROP, "constant")
-    if declared:
-        return category(name, found)
-    words = np.mean([len(text.split()) for text in found.texts])
-    if words >= WORDS and len(found.texts) > max(DISTINCT * present, 1):
-        return ColumnKind(name, TEXT)
-    if len(found.texts) == present >= ENOUGH_ROWS:
-        return ColumnKind(name, DROP, "id")
+    if not declared:
+        words = np.mean([len(text.split()) for text in found.texts])
+        if words >= WORDS and len(found.texts) > max(DISTINCT * present, 1):
+            return ColumnKind(name, TEXT)
+        if len(found.texts) == present >= ENOUGH_ROWS:
+            return ColumnKind(name, DROP, "id")
     return category(name, found)
 
 
-def category(name: str, found: Levels) -> ColumnKind:
-    """Return the kind of a column of categories."""
-    return ColumnKind(name, CATEGORICAL if len(found.texts) <= MOST_LEVELS else HASHED)
+def of_dates(name: str, found: Levels, least: float) -> ColumnKind | None:
+    """Return the kind of a column with more than ``least`` dates; None for others."""
+    form = date_format(found.texts, found.counts, least)
+    other = form and other_order(found.texts, form)
+    if other:
+        warnings.warn(
+            f"column {name!r}: dates are read as {form}, and could be {other}. To choose, use "
+            f"--date '{name}={other}' or kinds={{{name!r}: 'date:{other}'}}.",
+            TableWarning,
+            stacklevel=2,
+        )
+    return None if form is None else ColumnKind(name, DATE, form=form)
 
 
-def chosen(name: str, kind: str, column: Any, missing: Sequence[str] = ()) -> ColumnKind:
-    """Return a column whose kind the user chose."""
-    if kind == DROP:
-        return ColumnKind(name, DROP, "chosen")
-    if kind.startswith(FORMATTED):
-        return ColumnKind(name, DATE, form=kind[len(FORMATTED) :])
-    if kind == CATEGORICAL:
-        return category(name, cells.levels(column, missing))
-    if kind == DATE:
-        found = cells.levels(column, missing)
-        return ColumnKind(name, DATE, form=date_format(found.texts, found.counts, 0.0) or "")
-    return ColumnKind(name, kind)
+def warn_of_units(column: ColumnKind, texts: Sequence[str]) -> None:
+    """Warn of an id, or of many levels, most of which are numbers with a unit."""
+    found = [text for text in texts if WITH_UNIT.fullmatch(text)]
+    if len(found) > MAJORITY * len(texts) and (column.kind == HASHED or column.reason == "id"):
+        warnings.warn(
+            f"column {column.name!r} looks like numbers with a unit, for example {found[0]!r}, and "
+            "is not used as numbers: remove the unit from its cells.",
+            TableWarning,
+            stacklevel=2,
+        )
+
+
+# -- cells with the types of their columns ---------------------------------------------------------
+
+
+class BadCell(NamedTuple):
+    """A cell that cannot be encoded: the reason, its column, and its text, shortened."""
+
+    reason: str
+    column: str
+    got: str
+
+
+def typed(
+    columns: Sequence[ColumnKind], missing: tuple[str, ...], table: pa.Table
+) -> tuple[pa.Table, dict[int, BadCell]]:
+    """Return a table with its used columns typed, and the first bad cell of each bad row.
+
+    Numbers become floats, dates become timestamps, other columns are unchanged. Bad cells are null.
+    Cells that have their types already are not changed.
+    """
+    used = [each for each in columns if each.kind != DROP]
+    refuse_missing([each.name for each in used], table.column_names)
+    arrays = dict(zip(table.column_names, table.columns, strict=True))
+    bad: dict[int, BadCell] = {}
+    for each in used:
+        raw = arrays[each.name]
+        with naming(each.name):
+            arrays[each.name], faults = typed_column(each, raw, missing)
+        for row, reason in faults.items():
+            if row not in bad:
+                bad[row] = BadCell(reason, each.name, shown_cell(raw[row]))
+    return pa.table(arrays), bad
+
+
+def typed_column(
+    column: ColumnKind, raw: Any, missing: tuple[str, ...]
+) -> tuple[Any, dict[int, str]]:
+    """Return a column with its type, and the reasons of bad cells by index."""
+    if column.kind == NUMERIC:
+        values, faults = cells.numbers(raw, missing)
+        return pa.array(values), faults
+    if column.kind == DATE and (raw.type != cells.MICROSECONDS or missing):
+        values, faults = date_cells(raw, column.form, missing)
+        moments = np.rint(np.nan_to_num(values) * 1e6).astype(np.int64)
+        return pa.array(moments, mask=np.isnan(values)).cast(cells.MICROSECONDS), faults
+    return cells.plain(raw), {}
+
+
+def shown_cell(cell: Any) -> str:
+    """Return a cell of pyarrow for a message."""
+    try:
+        return shown(cell.as_py())
+    except (ValueError, OverflowError):  # dates beyond those of Python
+        return shown(str(cell))

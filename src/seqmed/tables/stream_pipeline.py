@@ -17,26 +17,22 @@ from sklearn.utils.validation import check_is_fitted
 from seqmed.estimators.base import copy_to_fit, snapshot
 from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqmed import SeqMED
-from seqmed.numeric.arrays import Array, Indices
-from seqmed.selection import queries
+from seqmed.numeric.arrays import Array
 from seqmed.tables.encoder import TableEncoder
 
 Steps: TypeAlias = list[tuple[str, Any]]
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def _if_final_has(name: str, public: str | None = None) -> Callable[[Method], Method]:
-    """Return a decorator for methods that need a method ``name`` of the final step.
-
-    ``public`` is its name in messages, if it is another one.
-    """
+def _if_final_has(name: str) -> Callable[[Method], Method]:
+    """Return a decorator for methods that need the same method of the final step."""
 
     def check(pipeline: StreamPipeline) -> bool:
         final = pipeline._final_estimator
         if not hasattr(getattr(final, "best_estimator_", final), name):
             raise AttributeError(
-                f"the final step is {final!r}, expected an estimator with {public or name}: end "
-                "the pipeline with one, such as SeqMED."
+                f"the final step is {final!r}, expected an estimator with {name}: end the pipeline "
+                "with one, such as SeqMED."
             )
         return True
 
@@ -162,8 +158,9 @@ class StreamPipeline(Pipeline):
         if is_fitted(final):
             final, features = copy_to_fit(final), transformed(steps, X)
         elif params.get("new_points", True):
-            final = clone(final)
-            steps, features = fitted_and_transformed(steps, X, y)
+            transformers = clone(Pipeline([*steps, (name, "passthrough")]))
+            features = transformers.fit_transform(X, y)
+            steps, final = transformers.steps[:-1], clone(final)
         else:
             raise ValueError(
                 "partial_fit got new_points=False in its first call, expected rows that were "
@@ -191,8 +188,7 @@ class StreamPipeline(Pipeline):
         self : object
             The pipeline without these labels. If a row is not found, the pipeline is unchanged.
         """
-        pipeline = self._snapshot()
-        *steps, (name, final) = pipeline.steps
+        *steps, (name, final) = self._snapshot().steps
         final = copy_to_fit(final).retract(transformed(steps, X), y)
         self.steps = [*steps, (name, final)]
         return self
@@ -216,24 +212,6 @@ class StreamPipeline(Pipeline):
         *steps, (_, final) = self._snapshot().steps
         deviations: Array = final.decision_std(transformed(steps, X))
         return deviations
-
-    @_if_final_has("_uncertainty", "query")
-    def query(self, X: Any, n: int) -> Indices:
-        """Transform rows, and return those to label next, the most valuable first.
-
-        Parameters
-        ----------
-        X : iterable
-            Rows that can be labeled, in the form that the first step takes.
-        n : int in [1, n_samples]
-            Number of rows to choose.
-
-        Returns
-        -------
-        rows : ndarray of shape (n,)
-            Distinct indices into X; see `seqmed.selection.queries.query`.
-        """
-        return queries.query(self, X, n)
 
     predict = _reading("predict")
     predict_proba = _reading("predict_proba")
@@ -273,20 +251,6 @@ def transformed(steps: Steps, X: Any) -> Any:
     return X
 
 
-def fitted_and_transformed(steps: Steps, X: Any, y: ArrayLike | None) -> tuple[Steps, Any]:
-    """Return clones of transformers, fitted to a batch, and the transformed batch."""
-    fitted = []
-    for name, step in steps:
-        if not is_passing(step):
-            step = clone(step)
-            if hasattr(step, "fit_transform"):
-                X = step.fit_transform(X, y)
-            else:
-                X = step.fit(X, y).transform(X)
-        fitted.append((name, step))
-    return fitted, X
-
-
 def make_stream_pipeline(
     estimator: Any = None,
     *,
@@ -299,9 +263,9 @@ def make_stream_pipeline(
 ) -> StreamPipeline:
     """Return a pipeline of a `TableEncoder` and a stream classifier.
 
-    `partial_fit`, `predict`, `predict_proba`, `score`, `retract` and `query` take raw tables: data
-    frames of pandas or polars, tables of pyarrow, lists of dictionaries, dictionaries of columns,
-    and arrays of numbers. `seqmed learn` makes the same pipeline.
+    `partial_fit`, `predict`, `predict_proba`, `score` and `retract` take raw tables: data frames of
+    pandas or polars, tables of pyarrow, lists of dictionaries, dictionaries of columns, and arrays
+    of numbers. `seqmed learn` makes the same pipeline.
 
     Parameters
     ----------
