@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import _safe_indexing, indexable, metaestimators
 from sklearn.utils._param_validation import HasMethods, Interval
@@ -25,7 +27,6 @@ from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
 from seqmed.numeric.arrays import Array
 from seqmed.selection.race import (
     Record,
-    can_predict,
     common_classes,
     empty_race,
     labels_of,
@@ -268,14 +269,15 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         weights = np.asarray(1.0 if sample_weight is None else sample_weight, dtype=np.float64)
         weights = np.broadcast_to(weights, labeled.shape)
         rows, labels = np.flatnonzero(labeled & (weights > 0)), labels[weights[labeled] > 0]
-        if rows.size and can_predict(candidates[record.racing[0]]):
+        if rows.size:
             X_labeled = _safe_indexing(*indexable(X), rows)
-            hits = [candidates[place].predict(X_labeled) == labels for place in record.racing]
-            if new_points:  # late labels do not discount earlier predictions
-                record = record.discounted(self.discount)
-            record = record.add(np.array(hits, dtype=bool), weights[rows])
-            if self.drop_limit is not None:
-                record = record.drop_inferior(n_batches, self.drop_limit)
+            with suppress(NotFittedError):  # before the first label
+                hits = [candidates[place].predict(X_labeled) == labels for place in record.racing]
+                if new_points:  # late labels do not discount earlier predictions
+                    record = record.discounted(self.discount)
+                record = record.add(np.array(hits, dtype=bool), weights[rows])
+                if self.drop_limit is not None:
+                    record = record.drop_inferior(n_batches, self.drop_limit)
         self._commit(learned, record, n_batches, begun)
         return self
 
@@ -416,23 +418,6 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         probabilities: Array = self._snapshot().best_estimator_.predict_proba(X)
         return probabilities
 
-    @if_estimator_has("predict_proba")
-    def predict_log_proba(self, X: MatrixLike) -> Array:
-        """Return the logarithm of the probability of every class at every row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows to classify.
-
-        Returns
-        -------
-        log_probabilities : ndarray of shape (n_samples, n_classes)
-            Logarithms of `predict_proba`.
-        """
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
-
     @if_estimator_has("decision_function")
     def decision_function(self, X: MatrixLike) -> Array:
         """Return the class scores of every row by the best candidate.
@@ -449,23 +434,6 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """
         scores: Array = self._snapshot().best_estimator_.decision_function(X)
         return scores
-
-    @if_estimator_has("decision_std")
-    def decision_std(self, X: MatrixLike) -> Array:
-        """Return the standard deviation of every score of the best candidate.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows to score.
-
-        Returns
-        -------
-        standard_deviations : ndarray of shape (n_samples,)
-            See `SeqMED.decision_std`.
-        """
-        deviations: Array = self._snapshot().best_estimator_.decision_std(X)
-        return deviations
 
     @if_estimator_has("score")
     def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -495,16 +463,14 @@ def equal_parameters(first: Any, second: Any) -> bool:
     """Whether two parameter values are equal. Estimators are compared by their parameters."""
     if first is second:
         return True
-    if isinstance(first, Real) and isinstance(second, Real):
-        return bool(first == second or (first != first and second != second))
-    if type(first) is not type(second):
-        return False
-    if hasattr(first, "get_params") and not isinstance(first, type):
-        return equal_parameters(first.get_params(deep=False), second.get_params(deep=False))
-    if isinstance(first, dict):
+    if isinstance(first, BaseEstimator) and type(first) is type(second):
+        first, second = first.get_params(deep=False), second.get_params(deep=False)
+    if isinstance(first, dict) and isinstance(second, dict):
         return first.keys() == second.keys() and all(
-            equal_parameters(first[k], second[k]) for k in first
+            equal_parameters(first[name], second[name]) for name in first
         )
-    if isinstance(first, list | tuple):
+    if isinstance(first, list | tuple) and type(first) is type(second):
         return len(first) == len(second) and all(map(equal_parameters, first, second))
-    return np.array_equal(first, second) if isinstance(first, np.ndarray) else bool(first == second)
+    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
+        return np.array_equal(first, second)
+    return bool(first == second or (first != first and second != second))  # NaN equals NaN
