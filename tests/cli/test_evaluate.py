@@ -132,8 +132,11 @@ def test_costs_in_predict_and_evaluate(folder, truth):
     ("options", "message"),
     [
         (("--threshold", 0.5, "--cost", "a:b:x=1=2"), "--threshold and --cost are given"),
-        (("--threshold", 0.5, "--positive", "c"), "no class 'c': it has 'a:b', 'x=1'"),
-        (("--cost", "a:b:c=2"), "the model has no class"),
+        (
+            ("--threshold", 0.5, "--positive", "c"),
+            "positive='c', expected one of the classes ['a:b', 'x=1']",
+        ),
+        (("--cost", "a:b:c=2"), "expected TRUE:PREDICTED=NUMBER with two of the classes"),
         (("--cost", "a:b"), "expected TRUE:PREDICTED=NUMBER"),
         (("--cost", "a:b:a:b=2"), "a correct prediction costs 0"),
         (("--threshold", "nan"), "threshold"),

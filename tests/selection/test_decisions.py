@@ -101,12 +101,9 @@ def test_costs_are_read(text, pair, cost):
         (["spam:ham"], "expected TRUE:PREDICTED=NUMBER"),
         (["spam=3"], "expected TRUE:PREDICTED=NUMBER"),
         (["spam:ham=many"], "expected TRUE:PREDICTED=NUMBER"),
-        (["spam:eggs=1"], "no class 'eggs': it has 'ham', 'spam'"),
-        (["eggs:ham=1"], "no class 'eggs'"),
-        (
-            ["a:b:c=1"],
-            "can be read in 2 ways, expected one: use seqmed.selection.decisions.DecisionRule",
-        ),
+        (["spam:eggs=1"], "two of the classes 'ham', 'spam'"),
+        (["eggs:ham=1"], "two of the classes 'ham', 'spam'"),
+        (["a:b:c=1"], "can be read in 2 ways, .* use seqmed.selection.decisions.DecisionRule"),
     ],
 )
 def test_costs_that_are_refused(texts, message):

@@ -441,8 +441,9 @@ def test_record_and_candidates_are_those_of_candidates_run_alone(name, drop_limi
         assert_same_bits(ours, theirs)
     probes = make_batch(99, form).X
     best = candidates[int(record.ranking[0])]
-    for method in ("predict", "predict_proba", "decision_function"):
-        assert bits(getattr(model, method)(probes)) == bits(getattr(best, method)(probes))
+    for method in ("predict", "predict_proba", "decision_function", "decision_std"):
+        if hasattr(best, method):
+            assert bits(getattr(model, method)(probes)) == bits(getattr(best, method)(probes))
     assert model.classes_.tolist() == [0, 1, 2]
     assert model.n_features_in_ == 5
 
@@ -471,6 +472,7 @@ def test_candidates_of_any_estimator():
         best = candidates[int(np.argmax(right))]
         np.testing.assert_array_equal(model.predict(X), best.predict(X))
         np.testing.assert_array_equal(model.score(X, y), best.score(X, y))
+    assert not hasattr(model, "decision_std")
     assert not hasattr(model, "retract")
 
 
@@ -764,7 +766,7 @@ def test_batches_of_one_class_and_classes_that_come_late():
 def test_without_any_label_it_is_not_fitted_for_predictions():
     model = PrequentialSearch(SeqMED(random_state=0), {"C": [1.5, 10.0]})
     X, y, _ = make_batch(0)
-    for method in ("predict", "predict_proba", "decision_function"):
+    for method in ("predict", "predict_proba", "decision_function", "decision_std"):
         with pytest.raises(NotFittedError):
             getattr(model, method)(X)
     for call in (lambda: model.score(X, y), lambda: model.retract(X), lambda: model.results_):
@@ -1178,10 +1180,11 @@ def test_parameters_by_name():
 
 def test_methods_are_those_of_the_estimator():
     model = PrequentialSearch(SeqMED(random_state=0), {"C": [2.0]})
-    for name in ("predict_proba", "decision_function", "score", "retract"):
+    for name in ("predict_proba", "predict_log_proba", "decision_function", "decision_std",
+                 "score", "retract"):  # fmt: skip
         assert hasattr(model, name)
     plain = PrequentialSearch(SGDClassifier(loss="hinge"), {"alpha": [0.1]})
-    for name in ("predict_proba", "retract"):
+    for name in ("predict_proba", "predict_log_proba", "decision_std", "retract"):
         assert not hasattr(plain, name)
     assert hasattr(plain, "decision_function")
 

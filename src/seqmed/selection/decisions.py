@@ -109,7 +109,9 @@ def positive_place(classes: NDArray[Any], positive: Any = None) -> int:
             "for a threshold or a positive class: use costs instead (--cost)."
         )
     if positive is not None and positive not in names:
-        raise ValueError(f"positive={positive!r}, expected one of the classes {names}.")
+        raise ValueError(
+            f"positive={positive!r}, expected one of the classes {names}: choose one of them."
+        )
     return 1 if positive is None else names.index(positive)
 
 
@@ -126,36 +128,20 @@ def parse_costs(texts: Sequence[str], names: Mapping[str, Any]) -> dict[tuple[An
     """
     costs: dict[tuple[Any, Any], float] = {}
     for text in texts:
-        pair, equals, number = text.rpartition("=")
-        try:
-            cost = float(number)
-        except ValueError:
-            equals = ""
+        pair, _, number = text.rpartition("=")
         parts = pair.split(":")
-        if not equals or len(parts) < 2:
-            raise ValueError(
-                f"a cost got {text!r}, expected TRUE:PREDICTED=NUMBER, for example spam:ham=5: "
-                "correct it."
-            )
         splits = [(":".join(parts[:n]), ":".join(parts[n:])) for n in range(1, len(parts))]
         known = [each for each in splits if each[0] in names and each[1] in names]
-        if len(known) > 1:
+        try:
+            ((true, predicted),) = known
+            costs[names[true], names[predicted]] = float(number)
+        except ValueError as error:
+            listed = ", ".join(map(repr, list(names)[:LISTED])) + ", ..." * (len(names) > LISTED)
+            ways = f", which can be read in {len(known)} ways" if len(known) > 1 else ""
             raise ValueError(
-                f"a cost got {text!r}, which can be read in {len(known)} ways, expected one: use "
+                f"a cost got {text!r}{ways}, expected TRUE:PREDICTED=NUMBER with two of the "
+                f"classes {listed}, for example spam:ham=5: correct it, or use "
                 "seqmed.selection.decisions.DecisionRule in Python, which takes the classes one "
                 "by one."
-            )
-        true, predicted = (named_class(name, names) for name in (*known, splits[0])[0])
-        costs[true, predicted] = cost
+            ) from error
     return costs
-
-
-def named_class(name: str, names: Mapping[str, Any]) -> Any:
-    """Return the class with a name; refuse an unknown one."""
-    if name not in names:
-        known = ", ".join(map(repr, list(names)[:LISTED])) + ", ..." * (len(names) > LISTED)
-        raise ValueError(
-            f"the model has no class {name!r}: it has {known}. Correct the name, or learn rows of "
-            "this class first."
-        )
-    return names[name]

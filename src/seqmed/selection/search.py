@@ -9,8 +9,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import wraps
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,10 +22,10 @@ from sklearn.utils import _safe_indexing, indexable, metaestimators
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted
 
-from seqmed.estimators.base import copy_to_fit, snapshot, unfitted
+from seqmed.estimators.base import StreamClassifier, copy_to_fit, snapshot, unfitted
 from seqmed.estimators.labels import NO_LABELS
+from seqmed.estimators.margin_classifier import MarginClassifier
 from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
-from seqmed.numeric.arrays import Array
 from seqmed.selection.race import (
     Record,
     common_classes,
@@ -42,6 +43,18 @@ def if_estimator_has(name: str) -> Callable[[Method], Method]:
         lambda search: hasattr(search.estimator, name)
     )
     return available
+
+
+def of_best(method: Method) -> Method:
+    """Return a method that calls the method of this name of the best candidate."""
+    name = method.__name__
+
+    @if_estimator_has(name)
+    @wraps(method)
+    def called(self: Any, X: MatrixLike, *arguments: Any, **named: Any) -> Any:
+        return getattr(self._snapshot().best_estimator_, name)(X, *arguments, **named)
+
+    return cast("Method", called)
 
 
 class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -385,78 +398,12 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     # -- predictions by the best candidate -------------------------------------------------------
 
-    def predict(self, X: MatrixLike) -> NDArray[Any]:
-        """Return the predicted label of every row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows to classify.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Labels predicted by the best candidate.
-        """
-        labels: NDArray[Any] = self._snapshot().best_estimator_.predict(X)
-        return labels
-
-    @if_estimator_has("predict_proba")
-    def predict_proba(self, X: MatrixLike) -> Array:
-        """Return the probability of every class at every row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows to classify.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`. Each row sums to 1.
-        """
-        probabilities: Array = self._snapshot().best_estimator_.predict_proba(X)
-        return probabilities
-
-    @if_estimator_has("decision_function")
-    def decision_function(self, X: MatrixLike) -> Array:
-        """Return the class scores of every row by the best candidate.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows to score.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Scores as described in the estimator.
-        """
-        scores: Array = self._snapshot().best_estimator_.decision_function(X)
-        return scores
-
-    @if_estimator_has("score")
-    def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the accuracy on the labeled rows.
-
-        Unlabeled rows are left out. The first time, a warning says so.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows to classify.
-        y : array-like of shape (n_samples,)
-            True labels, some of them missing.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows. None gives every row the weight 1.
-
-        Returns
-        -------
-        accuracy : float in [0, 1]
-            Weighted fraction of labeled rows that are predicted correctly.
-        """
-        accuracy: float = self._snapshot().best_estimator_.score(X, y, sample_weight)
-        return accuracy
+    predict = of_best(StreamClassifier.predict)
+    predict_proba = of_best(StreamClassifier.predict_proba)
+    predict_log_proba = of_best(StreamClassifier.predict_log_proba)
+    decision_function = of_best(StreamClassifier.decision_function)
+    decision_std = of_best(MarginClassifier.decision_std)
+    score = of_best(StreamClassifier.score)
 
 
 def equal_parameters(first: Any, second: Any) -> bool:
