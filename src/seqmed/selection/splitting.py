@@ -13,7 +13,7 @@ from sklearn.model_selection import BaseCrossValidator, PredefinedSplit, Stratif
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_consistent_length
 
-from seqmed.estimators.labels import as_label_array, holds_only_signs, is_missing, split_labels
+from seqmed.estimators.labels import are_plus_one, holds_minus_one, split_labels
 from seqmed.estimators.validation import MatrixLike
 from seqmed.numeric.arrays import Indices, Mask
 
@@ -168,15 +168,14 @@ class SemiSupervisedSplit(BaseCrossValidator):
                 "SemiSupervisedSplit got y=None, expected labels, some of them missing: pass y, "
                 "because only labeled rows can be tested."
             )
-        y = as_label_array(y)
-        if holds_only_signs(y[~is_missing(y)], self.unlabeled):
+        labeled, labels = split_labels(y, self.unlabeled)
+        if labels.size and are_plus_one(labels) and holds_minus_one(y, self.unlabeled):
             raise ValueError(
                 "SemiSupervisedSplit got y of only -1 and +1 with unlabeled=-1, expected labels "
                 "for which -1 is clearly a class or clearly a marker. If -1 is a class, set "
                 "unlabeled=None and mark missing labels by None or NaN. If -1 means unlabeled, "
                 "rename the class +1."
             )
-        labeled, labels = split_labels(y, self.unlabeled)
         check_consistent_length(X, labeled, groups)
         if not labels.size:
             raise ValueError(
