@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +14,6 @@ from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_indices, row_
 # Differences that are attributed to rounding: relative to the value itself, and relative to the
 # largest value of the row.
 SAME_VALUE, SAME_SUM = 1e-10, 1e-14
-
-_identified: ContextVar[bool] = ContextVar("identified", default=False)
 
 
 class LateLabels(NamedTuple):
@@ -53,24 +49,6 @@ class KeptLabels(NamedTuple):
         """Return what is known by either of two stores of rows."""
         other = np.where(self.other >= 0, self.other, others.other)
         return KeptLabels(self.free | others.free, self.same | others.same, other)
-
-
-@contextmanager
-def identified_rows() -> Iterator[None]:
-    """Learn late labels without a search for their rows, which the caller has identified by ids.
-
-    Rows of equal values are then different rows, which may have different labels.
-    """
-    token = _identified.set(True)
-    try:
-        yield
-    finally:
-        _identified.reset(token)
-
-
-def are_identified() -> bool:
-    """Whether the caller has identified the rows of late labels."""
-    return _identified.get()
 
 
 def compare_labels(

@@ -28,7 +28,6 @@ from seqmed.labeling.queue import (
     round_at,
     rounds_from_json,
 )
-from seqmed.late_rows import identified_rows
 
 # Labels from one probe to the next, probes that are compared for the stopping hint, and rows.
 PROBE_EVERY, COMPARED_PROBES, PROBED_ROWS = 10, 10, 1000
@@ -97,8 +96,8 @@ class LabelLearner:
                 return
         if after is not None and held != after:
             try:
-                with identified_rows():
-                    self.model.partial_fit(table, labels(self._as_label(after)), new_points=False)
+                label = labels(self._as_label(after))
+                self.model.partial_fit(table, label, new_points=False, find_rows=False)
             except ValueError:  # counted, because learning must not end
                 self.kept_labels[key] = None
 
