@@ -37,13 +37,7 @@ LARGEST_WHOLE = 2.0**53
 COERCED_MISSING = {"nan", "None", "<NA>", "NaT"}
 
 
-def split_labels(
-    labels: Any,
-    marker: Any,
-    *,
-    known: Labels = NO_LABELS,
-    signs_are_classes: bool = False,
-) -> tuple[Mask, Labels]:
+def split_labels(labels: Any, marker: Any, *, known: Labels = NO_LABELS) -> tuple[Mask, Labels]:
     """Separate labeled from unlabeled rows.
 
     Parameters
@@ -52,8 +46,6 @@ def split_labels(
     marker : value that marks an unlabeled row, besides None, NaN, NaT, pandas' NA and the empty
         string; None for no other marker. A marker that is a known class is treated as a class.
     known : classes known so far, empty if there are none. The labels must be of their type.
-    signs_are_classes : whether -1 is a class rather than the marker, if y holds only -1 and +1 and
-        no classes are known.
 
     Returns
     -------
@@ -61,15 +53,10 @@ def split_labels(
     values : the labels of the labeled rows, in the dtype of their type.
     """
     array = as_label_array(labels)
-    missing = is_missing(array)
-    labeled = ~missing
+    labeled = ~is_missing(array)
     if not is_marked(known, marker).any():
         labeled &= ~is_marked(array, marker)
-    values = typed_labels(array[labeled], known)
-    only_plus_one = values.size > 0 and not known.size and are_plus_one(values)
-    if signs_are_classes and only_plus_one and holds_minus_one(array, marker):
-        return ~missing, typed_labels(array[~missing], known)
-    return labeled, values
+    return labeled, typed_labels(array[labeled], known)
 
 
 def as_label_array(labels: Any) -> Labels:

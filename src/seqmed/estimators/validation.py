@@ -197,12 +197,9 @@ def check_magnitude(X: Points) -> None:
     """Refuse features whose squares would overflow."""
     values = X.data if sp.issparse(X) else X
     if largest_size(values) > LARGEST_FEATURE:
-        sizes = np.abs(values)
-        place = int(sizes.argmax())
-        if sp.issparse(X):
-            row = int(np.searchsorted(X.indptr, place, side="right")) - 1
-        else:
-            row = place // X.shape[1]
+        sizes = abs(X).max(axis=1)
+        sizes = sizes.toarray().ravel() if sp.issparse(X) else sizes
+        row = int(sizes.argmax())
         raise ValueError(
             f"row {row} of X contains a value of size {sizes.max():.3g}, expected at most "
             f"{LARGEST_FEATURE:g}: scale the features, for example with StandardScaler."
@@ -265,11 +262,10 @@ def read_labels(
     ``known`` are the classes so far, empty before there are any. ``alone`` is True if no labels
     follow.
     """
-    signs_are_classes = alone and not model._semi_supervised
-    labeled, labels = split_labels(
-        y, model.unlabeled, known=known, signs_are_classes=signs_are_classes
-    )
+    labeled, labels = split_labels(y, model.unlabeled, known=known)
     if alone and labels.size and are_plus_one(labels) and holds_minus_one(y, model.unlabeled):
+        if not model._semi_supervised:  # -1 is a class
+            return split_labels(y, None)
         warnings.warn(
             f"y holds only {labels[0]} and -1, and -1 marks unlabeled rows, so that "
             f"{labels[0]} is the only class: if -1 is a class, set unlabeled=None; if not, "
