@@ -178,8 +178,9 @@ def kind_of(values: Labels) -> str:
         kind = kind_of_class(each)
         if kind is None:
             label = next(value for value in values if type(value) is each)
+            known = "Complex data not supported: " if isinstance(label, complex) else ""
             raise ValueError(
-                f"y holds labels of type {each.__name__} ({label!r}), expected integers, floats, "
+                f"{known}y holds labels of type {each.__name__} ({label!r}), expected integers, floats, "
                 "booleans or strings: convert them, for example with str (bytes with decode)."
             )
         kinds.add(kind)
