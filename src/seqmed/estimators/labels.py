@@ -180,8 +180,9 @@ def kind_of(values: Labels) -> str:
             label = next(value for value in values if type(value) is each)
             known = "Complex data not supported: " if isinstance(label, complex) else ""
             raise ValueError(
-                f"{known}y holds labels of type {each.__name__} ({label!r}), expected integers, floats, "
-                "booleans or strings: convert them, for example with str (bytes with decode)."
+                f"{known}y holds labels of type {each.__name__} ({label!r}), expected integers, "
+                "floats, booleans or strings: convert them, for example with str (bytes with "
+                "decode)."
             )
         kinds.add(kind)
     if kinds == {"i", "f"}:

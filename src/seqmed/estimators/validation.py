@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import warnings
-from numbers import Number, Real
+from numbers import Real
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -166,7 +167,7 @@ def checked_rows(estimator: BaseEstimator, X: MatrixLike, *, reset: bool) -> Poi
 
 
 def cell_without_number(X: Any) -> str | None:
-    """Return the first cell that is missing or no number, for an error; None without such cells."""
+    """Return the first cell that is missing, text or a date; None without such cells."""
     try:
         cells = np.asarray(X.data if sp.issparse(X) else X)
     except ValueError:  # rows of several lengths
@@ -176,10 +177,11 @@ def cell_without_number(X: Any) -> str | None:
     for cell in cells.flat if cells.ndim else ():
         if is_missing_value(cell):
             return MISSING_CELL
-        try:
-            float(0 if isinstance(cell, Number) else str(cell))  # scikit-learn converts text
-        except ValueError:
-            return repr(str(cell)[:LONGEST_CELL])
+        if isinstance(cell, str | datetime.date | np.datetime64):
+            try:
+                float(str(cell))  # scikit-learn converts numbers that are text
+            except ValueError:
+                return repr(str(cell)[:LONGEST_CELL])
     return None
 
 
