@@ -55,7 +55,7 @@ def split_labels(labels: Any, marker: Any, *, known: Labels = NO_LABELS) -> tupl
     array = as_label_array(labels)
     labeled = ~is_missing(array)
     if not is_marked(known, marker).any():
-        labeled &= ~is_marked(array, marker)
+        labeled[labeled] = ~is_marked(array[labeled], marker)
     return labeled, typed_labels(array[labeled], known)
 
 
@@ -69,7 +69,7 @@ def as_label_array(labels: Any) -> Labels:
         if hasattr(labels, method) and not isinstance(getattr(labels, "dtype", None), np.dtype):
             labels = getattr(labels, method)()
     if isinstance(labels, Sequence) and not isinstance(labels, str | bytes):
-        nested = any(isinstance(each, Sequence | np.ndarray) and np.shape(each) for each in labels)
+        nested = any(issubclass(each, list | tuple | np.ndarray) for each in set(map(type, labels)))
         labels = np.asarray(labels, dtype=object) if nested else as_objects(labels)
     array = np.asarray(labels)
     if array.dtype.kind == "T":
@@ -79,9 +79,7 @@ def as_label_array(labels: Any) -> Labels:
 
 def as_objects(values: Sequence[Any] | Labels) -> Labels:
     """Return values as an array of objects, without conversion by numpy."""
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
+    return np.fromiter(values, dtype=object, count=len(values))
 
 
 # -- unlabeled rows --------------------------------------------------------------------------------

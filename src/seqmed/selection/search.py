@@ -279,8 +279,7 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         new_points = bool(given.get("new_points", True))
         n_batches += new_points
         labeled, labels = labels_of(self.estimator, y, known)
-        weights = np.asarray(1.0 if sample_weight is None else sample_weight, dtype=np.float64)
-        weights = np.broadcast_to(weights, labeled.shape)
+        weights = _check_sample_weight(sample_weight, labeled)
         rows, labels = np.flatnonzero(labeled & (weights > 0)), labels[weights[labeled] > 0]
         if rows.size:
             X_labeled = _safe_indexing(*indexable(X), rows)
