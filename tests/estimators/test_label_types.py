@@ -123,6 +123,7 @@ TYPES = {
     "integers that are no floats": Labels([BIG + 1, 1.0], "less than 2**53", None),
     "floats that may have been other integers": Labels([2.0**53, 1.0], "less than 2**53", None),
     "huge floats": Labels(np.array([1e300, 1.0]), "less than 2**53", None),
+    "integers that overflow": Labels([10**400, 1.0], "less than 2**53", None),
 }
 
 

@@ -55,12 +55,6 @@ def assert_folds_equal(first, second):
         np.testing.assert_array_equal(test, other_test)
 
 
-def as_objects(values):
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
-
-
 def spelled(labels, missing):
     return [missing if code < 0 else labels[code] for code in CODES.tolist()]
 
@@ -167,21 +161,13 @@ def test_random_folds_differ_from_call_to_call_unless_seeded():
 @pytest.mark.parametrize(
     "y",
     [
-        CODES.astype(float),
         CODES.tolist(),
         np.where(CODES < 0, np.nan, CODES),
-        as_objects(spelled((0, 1), None)),
-        as_objects(spelled(("ham", "spam"), None)),
-        as_objects(spelled(("ham", "spam"), np.nan)),
-        as_objects(spelled(("ham", "spam"), pd.NA)),
+        np.array(spelled(("ham", "spam"), pd.NA), dtype=object),
         spelled(("ham", "spam"), None),
         spelled(("ham", "spam"), -1),
-        np.array(spelled(("ham", "spam"), -1)),
-        spelled((False, True), None),
         pd.Series(CODES, index=np.arange(ROWS)[::-1]),
         pd.Series(spelled(("ham", "spam"), pd.NA), dtype="string"),
-        pd.Series(spelled((0, 1), pd.NA), dtype="Int64"),
-        pd.Series(spelled(("ham", "spam"), None)).astype("category"),
     ],
 )
 def test_labels_of_any_type_give_the_same_folds(y):

@@ -220,11 +220,13 @@ def typed_labels(values: Labels, known: Labels) -> Labels:
 
 def as_floats(values: Labels, kind: str) -> Labels:
     """Return numbers as float64; refuse others than whole numbers below `LARGEST_WHOLE`."""
-    typed: Labels = values.astype(np.float64) + 0.0  # no negative zero
-    broken = np.flatnonzero((np.trunc(typed) != typed) | (np.abs(typed) >= LARGEST_WHOLE))
+    large = (np.abs(values) >= LARGEST_WHOLE).astype(bool)  # first: large integers overflow
+    typed: Labels = np.where(large, 0.5, values).astype(np.float64) + 0.0  # no negative zero
+    broken = np.flatnonzero(np.trunc(typed) != typed)
     if broken.size:
         label = values.tolist()[broken[0]]
-        known = "Input y contains infinity" if np.isinf(label) else "Unknown label type: continuous"
+        infinite = abs(label) == np.inf
+        known = "Input y contains infinity" if infinite else "Unknown label type: continuous"
         raise ValueError(
             f"{known}. y holds {NAMES[kind]} such as {label}, expected whole numbers of less than "
             "2**53 where labels are floats, as classes are discrete: convert them to strings, or "
