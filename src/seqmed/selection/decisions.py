@@ -86,13 +86,14 @@ class DecisionRule:
         if self.threshold is not None:
             place = positive_place(classes, self.positive)
             return np.where(probabilities[:, place] >= self.threshold, place, 1 - place)
+        if not self.costs:
+            return np.asarray(probabilities.argmax(axis=1))
         places = {label: place for place, label in enumerate(classes.tolist())}
         costs = 1.0 - np.eye(len(places))  # of true (rows) and predicted (columns) classes
         for (true, predicted), cost in self.costs.items():
             if true in places and predicted in places:
                 costs[places[true], places[predicted]] = cost
-        chosen = probabilities @ costs if self.costs else -probabilities
-        return np.asarray(chosen.argmin(axis=1))
+        return np.asarray((probabilities @ costs).argmin(axis=1))
 
     def costs_of(self, truth: Sequence[Any], predicted: Sequence[Any]) -> Array:
         """Return the costs (n,) of predictions, given the true classes."""
