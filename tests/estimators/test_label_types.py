@@ -78,6 +78,7 @@ TYPES = {
     "masked ints": Labels(masked([BIG + 1, 5, 2], [0, 1, 0]), INTEGERS, [BIG + 1, None, 2]),
     # floats
     "float64": Labels(np.array([0.0, 1.0, np.nan]), FLOATS, [0, 1, None]),
+    "float16": Labels(np.array([1, 2], dtype=np.float16), FLOATS, [1, 2]),
     "float32": Labels(np.array([2.0**24, 3.0], dtype=np.float32), FLOATS, [2**24, 3]),
     "large floats": Labels([2.0**53 - 1, 1 - 2.0**53], FLOATS, [BIG - 1, 1 - BIG]),
     "Float64": Labels(pd.Series([0.0, pd.NA, 2.0], dtype="Float64"), FLOATS, [0, None, 2]),
@@ -128,7 +129,7 @@ TYPES = {
 
 
 def test_many_types_can_be_learned():
-    assert sum(labels.values is not None for labels in TYPES.values()) == 29
+    assert sum(labels.values is not None for labels in TYPES.values()) == 30
 
 
 # -- what must come of two batches -----------------------------------------------------------------

@@ -220,8 +220,9 @@ def typed_labels(values: Labels, known: Labels) -> Labels:
 
 def as_floats(values: Labels, kind: str) -> Labels:
     """Return numbers as float64; refuse others than whole numbers below `LARGEST_WHOLE`."""
-    large = (np.abs(values) >= LARGEST_WHOLE).astype(bool)  # first: large integers overflow
-    typed: Labels = np.where(large, 0.5, values).astype(np.float64) + 0.0  # no negative zero
+    numbers = values if values.dtype == object else values.astype(np.float64)
+    large = (np.abs(numbers) >= LARGEST_WHOLE).astype(bool)  # first: large integers overflow
+    typed: Labels = np.where(large, 0.5, numbers).astype(np.float64) + 0.0  # no negative zero
     broken = np.flatnonzero(np.trunc(typed) != typed)
     if broken.size:
         label = values.tolist()[broken[0]]
