@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_indices, row_keys
+from seqmed.numeric.arrays import Array, Indices, Mask, Points, row_keys
 
 # Differences that are attributed to rounding: relative to the value itself, and relative to the
 # largest value of the row.
 SAME_VALUE, SAME_SUM = 1e-10, 1e-14
-
-_identified: ContextVar[bool] = ContextVar("identified", default=False)
 
 
 class LateLabels(NamedTuple):
@@ -55,24 +51,6 @@ class KeptLabels(NamedTuple):
         return KeptLabels(self.free | others.free, self.same | others.same, other)
 
 
-@contextmanager
-def identified_rows() -> Iterator[None]:
-    """Learn late labels without a search for their rows, which the caller has identified by ids.
-
-    Rows of equal values are then different rows, which may have different labels.
-    """
-    token = _identified.set(True)
-    try:
-        yield
-    finally:
-        _identified.reset(token)
-
-
-def are_identified() -> bool:
-    """Whether the caller has identified the rows of late labels."""
-    return _identified.get()
-
-
 def compare_labels(
     equal: Sequence[Sequence[int] | Indices], kept: NDArray[np.integer], codes: Indices
 ) -> KeptLabels:
@@ -89,11 +67,10 @@ def compare_labels(
     free, same = np.zeros((2, codes.size), dtype=bool)
     other, used = np.full(codes.size, -1), set()
     for row, places in enumerate(equal):
+        unused = [each for each in places if kept[each] < 0 and each not in used]
+        used.update(unused[:1])
+        free[row] = bool(unused)
         own = kept[np.asarray(places, dtype=np.intp)]
-        unused = next((each for each in places if kept[each] < 0 and each not in used), None)
-        if unused is not None:
-            used.add(unused)
-            free[row] = True
         labeled = own[own >= 0]
         same[row] = codes[row] >= 0 and (labeled == codes[row]).any()
         other[row] = next((each for each in labeled if each != codes[row]), -1)
@@ -118,24 +95,20 @@ def equal_rows(kept: Points, points: Points) -> list[Indices]:
     sums = kept @ weights
     order = np.argsort(sums)
     for row in missing:
-        middle, slack = points[row] @ weights, 2.0 * (allowed(points[row]) @ weights)
+        allowed = rounding(points[row])
+        middle, slack = points[row] @ weights, 2.0 * (allowed @ weights)
         first, last = np.searchsorted(sums[order], [middle - slack, middle + slack])
         candidates = np.sort(order[first:last])
-        close = close_rows(kept[candidates], points[row]) if candidates.size else no_indices()
-        found[row] = candidates[np.flatnonzero(close)]
+        close = (np.abs(kept[candidates] - points[row]) <= allowed).all(axis=1)
+        found[row] = candidates[close]
     return found
 
 
-def close_rows(points: Array, row: Array) -> Mask:
-    """Return a mask (n,) of the points that differ from a row, (p,), by no more than rounding.
+def rounding(row: Array) -> Array:
+    """Return the differences from the values of a row, (p,), that rounding may cause.
 
     Ten digits of every value must agree. For small values, the tolerance is relative to the largest
     value of the row.
     """
-    return np.asarray((np.abs(points - row) <= allowed(row)).all(axis=1))
-
-
-def allowed(row: Array) -> Array:
-    """Return the differences from the values of a row, (p,), that rounding may cause."""
     sizes = np.abs(row)
     return np.asarray(np.maximum(SAME_VALUE * sizes, SAME_SUM * sizes.max(initial=0.0)))

@@ -164,17 +164,12 @@ def observation_factor(covariance: Array, noise: float) -> Array:
     If rounding of large values has made a covariance indefinite, the noise is increased.
     """
     while True:
+        observed = covariance.copy()
+        np.fill_diagonal(observed, observation_variances(covariance, noise))
         try:
-            return cholesky(noisy(covariance, noise))
+            return cholesky(observed)
         except LinAlgError:
             noise = 10.0 * max(noise, JITTER * float(np.abs(covariance).max()))
-
-
-def noisy(covariance: Array, noise: float) -> Array:
-    """Return the covariance (n, n) of observed scores, with noise on the diagonal."""
-    observed = covariance.copy()
-    observed[np.diag_indices_from(observed)] = observation_variances(covariance, noise)
-    return observed
 
 
 def observation_variances(covariance: Array, noise: float) -> Array:

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 import seqmed as library
-from seqmed.late_rows import identified_rows
 from tests.support.command import files_of, restore, seqmed
 from tests.support.mixed_tables import DIRT, LABEL, PARTS, cars, hidden
 from tests.support.state import assert_same_bits
@@ -183,8 +182,7 @@ def test_late_labels_are_learned_once(late):
     known = hidden(frame)[LABEL].notna()
     new = frame[:100][~known[:100]]
     assert f"{len(new)} late labels added, 0 corrected, {known[:100].sum()} known" in result.out
-    with identified_rows():
-        before.partial_fit(new, new[LABEL], new_points=False)
+    before.partial_fit(new, new[LABEL], new_points=False, find_rows=False)
     assert_same_bits(before, library.load(late / "model"))
     again = seqmed(late, *LATE)
     assert "0 late labels added, 0 corrected, 100 known before" in again.out
@@ -200,8 +198,7 @@ def test_a_corrected_label_withdraws_the_old_one(late):
     result = seqmed(late, *LATE)
     assert "0 late labels added, 1 corrected, 0 known before" in result.out
     model.retract(row, row[LABEL])
-    with identified_rows():
-        model.partial_fit(row, [wrong], new_points=False)
+    model.partial_fit(row, [wrong], new_points=False, find_rows=False)
     assert_same_bits(model, library.load(late / "model"))
 
 

@@ -118,7 +118,7 @@ BAD_BATCHES = {
     ),
     "words in X": Bad(
         {"X": [["a", "b", "c"]] * 4, "y": [0, 1, 0, 1]},
-        ("contains text ('a')", "finite numbers", "make_stream_pipeline"),
+        ("contains 'a'", "finite numbers", "make_stream_pipeline"),
     ),
     "complex X": Bad({"X": THIRD[0] + 1j, "y": THIRD[1]}, ("Complex data not supported",)),
     "continuous y": Bad({"X": THIRD[0], "y": THIRD[0][:, 0]}, ("continuous", "discrete")),
@@ -162,11 +162,11 @@ BAD_BATCHES = {
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([["a", 1.0]] * 4, "text ('a')"),
-        (["win a prize", "lunch", "win", "see you"], "text ('win a prize')"),
-        (pd.DataFrame({"size": [1, 2, 3, 4], "colour": list("rgbr")}), "text ('r')"),
-        (pd.DataFrame({"colour": pd.Categorical(list("rgbr"))}), "text ('r')"),
-        ([[1.0, datetime.date(2026, 1, 1)]] * 4, "dates (2026-01-01)"),
+        ([["a", 1.0]] * 4, "'a'"),
+        (["win a prize", "lunch", "win", "see you"], "'win a prize'"),
+        (pd.DataFrame({"size": [1, 2, 3, 4], "colour": list("rgbr")}), "'r'"),
+        (pd.DataFrame({"colour": pd.Categorical(list("rgbr"))}), "'r'"),
+        ([[1.0, datetime.date(2026, 1, 1)]] * 4, "'2026-01-01'"),
         (pd.DataFrame({"size": pd.array([1, None, 3, 4], dtype="Int64")}), "NaN (missing values)"),
         ([[1.0, None]] * 4, "NaN (missing values)"),
         ([["1", ""]] * 4, "NaN (missing values)"),
@@ -656,26 +656,6 @@ def test_a_kernel_that_overflows(size, kernel, recursion, make):
     assert model.partial_fit(make(THIRD[0]), THIRD[1]).n_batches_ == 3
 
 
-@pytest.mark.parametrize(("recursion", "make"), FORMATS)
-@pytest.mark.parametrize("size", [1e60, 1e200])
-def test_rows_the_radial_kernel_is_zero_on(size, recursion, make):
-    """Rows infinitely far from all others have finite scores, or are refused with a remedy."""
-    estimator, parameters = RECURSIONS[recursion]
-    model = estimator(gamma=0.5, **parameters).partial_fit(make(FIRST[0]), FIRST[1])
-    before = observed(model)
-    try:
-        model.partial_fit(make(size * THIRD[0]), THIRD[1])
-    except ValueError as refusal:
-        assert "scale the features" in str(refusal)  # noqa: PT017  only one of two outcomes
-        assert_same(before, observed(model))
-    assert np.isfinite(model.decision_function(PROBES)).all()
-    try:
-        assert np.isfinite(model.decision_function(size * PROBES)).all()
-        assert np.isfinite(model.decision_std(size * PROBES)).all()
-    except ValueError as refusal:
-        assert "scale the features" in str(refusal)  # noqa: PT017  only one of two outcomes
-
-
 @pytest.mark.parametrize("recursion", RECURSIONS)
 def test_overflow_among_unlabeled_rows_only(recursion):
     estimator, parameters = RECURSIONS[recursion]
@@ -696,22 +676,6 @@ def test_gamma_scale_on_features_whose_variance_overflows(estimator, make, kerne
     arguments = {"X": make(1e200 * FIRST[0]), "y": FIRST[1]}
     assert_refused(model, "partial_fit", arguments, ("scale the features",))
     assert not hasattr(model, "classes_")
-
-
-@pytest.mark.parametrize("recursion", RECURSIONS)
-@pytest.mark.parametrize("kernel", ["linear", "poly"])
-@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
-def test_predicting_where_the_kernel_overflows(kernel, recursion):
-    """An infinite score is allowed, and so is an error with a remedy; NaN is not."""
-    estimator, parameters = RECURSIONS[recursion]
-    model = learned(estimator, kernel=kernel, **parameters)
-    for method in ("decision_function", "decision_std"):
-        try:
-            values = getattr(model, method)(1e250 * PROBES)
-        except ValueError as refusal:
-            assert "scale the features" in str(refusal)  # noqa: PT017  only one of two outcomes
-        else:
-            assert not np.isnan(values).any()
 
 
 # -- feature names --------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,9 +78,9 @@ TYPES = {
     "masked ints": Labels(masked([BIG + 1, 5, 2], [0, 1, 0]), INTEGERS, [BIG + 1, None, 2]),
     # floats
     "float64": Labels(np.array([0.0, 1.0, np.nan]), FLOATS, [0, 1, None]),
+    "float16": Labels(np.array([1, 2], dtype=np.float16), FLOATS, [1, 2]),
     "float32": Labels(np.array([2.0**24, 3.0], dtype=np.float32), FLOATS, [2**24, 3]),
-    "large floats": Labels([2.0**60, 2.0**63, 1.0], FLOATS, [2**60, 2**63, 1]),
-    "huge floats": Labels(np.array([1e300, 1.0]), FLOATS, [int(1e300), 1]),
+    "large floats": Labels([2.0**53 - 1, 1 - 2.0**53], FLOATS, [BIG - 1, 1 - BIG]),
     "Float64": Labels(pd.Series([0.0, pd.NA, 2.0], dtype="Float64"), FLOATS, [0, None, 2]),
     "negative zero": Labels(np.array([-0.0, 1.0], dtype=np.longdouble), FLOATS, [0, 1]),
     "ints among floats": Labels([1, 2.0, None], FLOATS, [1, 2, None]),
@@ -122,11 +121,14 @@ TYPES = {
     "dates": Labels([datetime.date(1970, 1, 2), pd.NaT], "example with str", None),
     "Timestamps": Labels([pd.Timestamp("1970-01-02"), None], "Timestamp", None),
     "Arrow timestamps": Labels(pa.array([0, None], pa.timestamp("ns")), "expected integers", None),
-    "integers that are no floats": Labels([BIG + 1, 1.0], "float64", None),
+    "integers that are no floats": Labels([BIG + 1, 1.0], "less than 2**53", None),
+    "floats that may have been other integers": Labels([2.0**53, 1.0], "less than 2**53", None),
+    "huge floats": Labels(np.array([1e300, 1.0]), "less than 2**53", None),
+    "integers that overflow": Labels([10**400, 1.0], "less than 2**53", None),
 }
 
 
-def test_there_are_thirty_types_that_can_be_learned():
+def test_many_types_can_be_learned():
     assert sum(labels.values is not None for labels in TYPES.values()) == 30
 
 
@@ -144,7 +146,7 @@ def storable(kind, values):
         low, high = min(values), max(values)
         return -(2**63) <= low <= high < 2**63
     if kind == FLOATS:
-        return all(Fraction(float(value)) == value for value in values)
+        return all(abs(value) < BIG for value in values)
     return True
 
 
@@ -225,9 +227,13 @@ def check_pair(model, first, second, path):
     if classes is None:
         with pytest.raises(ValueError, match=r"y holds|y mixes") as refusal:
             learned(model, second)
-        assert second.kind in str(refusal.value)
-        if second.values is not None:
-            assert kind in str(refusal.value)
+        text = str(refusal.value)
+        if second.values is None:  # refused for what it is, or for what is known
+            known = ("the type of the classes so far", "where labels are floats")
+            assert any(words in text for words in (second.kind, *known))
+        else:
+            assert second.kind in text
+            assert kind in text
         assert state_of(model) is before
         classes, batches = held(first), [first]
     else:

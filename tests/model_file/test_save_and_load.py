@@ -224,7 +224,7 @@ LABELS = {
     "integers": np.array([-5, 0, 2**40]),
     "small integers": np.array([1, 2, 3], dtype=np.int8),
     "unsigned integers": np.array([0, 2**63 - 1], dtype=np.uint64),
-    "floats": np.array([-0.0, 1.0, 2.0**60]),
+    "floats": np.array([-0.0, 1.0, 2.0**53 - 1]),
     "half floats": np.array([0.0, 1.0, 2.0], dtype=np.float16),
     "long floats": np.array([0, 1, 2], dtype=np.longdouble),
     "booleans": np.array([False, True]),

@@ -35,8 +35,6 @@ FEW_CLASSES, WORST_PAIRS = 10, 10
 # Largest number of classes of which all are printed, and number of classes that are printed of
 # more.
 LISTED_CLASSES, WORST_CLASSES = 30, 10
-# Largest error that four decimals do not show.
-VISIBLE = 5e-5
 
 
 def evaluate_command(
@@ -225,7 +223,7 @@ def results(measures: Measures, classes: Any, rule: DecisionRule) -> dict[str, A
     if classes.size == 2:
         positive = classes.tolist()[positive_place(classes, rule.positive)]
         ranking = measures.ranking(positive)
-    ranked = ("roc_auc", "roc_auc_error", "average_precision", "average_precision_error")
+    ranked = ("roc_auc", "average_precision")
     return {
         "labeled": measures.size,
         "confidence": CONFIDENCE,
@@ -278,9 +276,7 @@ def show_measures(measures: Measures, found: dict[str, Any]) -> None:
     ]
     for name, title in (("roc_auc", "ROC AUC"), ("average_precision", "average precision")):
         if found[name] is not None:
-            bound = found[f"{name}_error"]
-            error = f"error at most {bound:.1g}" * (bound > VISIBLE)
-            lines.append((f"{title} of {found['positive']}", f"{found[name]:.4f}", error))
+            lines.append((f"{title} of {found['positive']}", f"{found[name]:.4f}", ""))
     if found["mean_cost"] is not None:
         lines.append(("mean cost", f"{found['mean_cost']:.4f}", ""))
     terminal.show_table(("measure", "value", "95 % interval"), lines)

@@ -25,7 +25,6 @@ from seqmed.cli.prequential import StreamLearner, predict_labeled, score
 from seqmed.cli.terminal import CommandError, counted, naming_rows, tell_skipped
 from seqmed.labeling.log import DIGEST
 from seqmed.labeling.pool import row_digests
-from seqmed.late_rows import identified_rows
 from seqmed.streams import LabelColumn, Stream, StreamBatch
 from seqmed.streams.columns import AllColumnsCheck
 from seqmed.streams.faults import notice
@@ -267,8 +266,7 @@ def learn_late_batch(
             table = batch.table.take(np.array([each.row for each in new]))
             truth = np.array([each.now for each in new], dtype=object)
             predicted = predict_labeled(model, table, np.arange(truth.size))
-            with identified_rows():
-                model.partial_fit(table, truth, new_points=False)
+            model.partial_fit(table, truth, new_points=False, find_rows=False)
             record = record.plus(0, truth.size, *score(predicted, truth))
         kept = [each for each in corrected if corrects(model, batch.table, each)]
     done = {each.name: cell_text(each.now) or "" for each in (*new, *kept)}
@@ -290,6 +288,6 @@ def corrects(model: Any, table: Any, change: LateLabel) -> bool:
     except ValueError:
         return False
     if change.now is not None:
-        with identified_rows():
-            model.partial_fit(row, np.array([change.now], dtype=object), new_points=False)
+        label = np.array([change.now], dtype=object)
+        model.partial_fit(row, label, new_points=False, find_rows=False)
     return True

@@ -255,12 +255,7 @@ class DecisionOptions:
         classes : (n_classes,) the classes of the model.
         positive_alone : whether --positive has a use without --threshold.
         """
-        from seqmed.selection.decisions import (
-            DecisionRule,
-            named_class,
-            parse_costs,
-            positive_place,
-        )
+        from seqmed.selection.decisions import DecisionRule, parse_costs, positive_place
         from seqmed.tables.cells import cell_text
 
         threshold, positive, costs = self.threshold, self.positive, self.cost
@@ -279,8 +274,8 @@ class DecisionOptions:
         if threshold is not None or positive is not None:
             option = "--positive" if threshold is None else "--threshold"
             try:
-                positive_place(classes)
-                chosen = None if positive is None else named_class(positive, names)
+                chosen = None if positive is None else names.get(positive, positive)
+                positive_place(classes, chosen)
             except ValueError as error:
                 raise CommandError(f"{option}: {error}") from error
         try:

@@ -33,7 +33,7 @@ from seqmed.estimators.validation import (
     read_labels,
     validated_batch,
 )
-from seqmed.late_rows import KeptLabels, LateLabels, are_identified
+from seqmed.late_rows import KeptLabels, LateLabels
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, take_rows
 from seqmed.numeric.execution import callers_level
 from seqmed.uncertainty import Uncertainty
@@ -124,6 +124,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
         sample_weight: ArrayLike | None = None,
         *,
         new_points: bool = True,
+        find_rows: bool = True,
     ) -> Self:
         """Learn the next batch of a stream, or late labels of rows of earlier batches.
 
@@ -149,6 +150,9 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
             `update_info_.late_labels` has the numbers ``n_found``, ``n_not_found`` and
             ``n_already_known``. If all unlabeled rows so far are kept, a row that is not found
             causes a warning.
+        find_rows : bool, default=True
+            Whether to look for the rows of late labels. False is for callers that know rows by ids
+            and pass only labels that are new: rows of equal values may then have different labels.
 
         Returns
         -------
@@ -169,7 +173,7 @@ class StreamClassifier(ClassifierMixin, BaseEstimator, ABC):
             model, X, y, classes, sample_weight, alone=False, new_points=new_points
         )
         late = None
-        if not new_points and not are_identified():
+        if find_rows and not new_points:
             batch, late = model._late_rows(batch)
         if late is None or late.n_found + late.n_not_found:
             with generators_kept(self):

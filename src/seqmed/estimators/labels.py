@@ -1,21 +1,21 @@
 """Reading y: which rows are labeled, and their labels in one of four types.
 
-========  =======================================
+========  ==========================================
 integers  int64
-floats    float64, whole numbers only
+floats    float64, whole numbers of less than 2**53
 booleans  bool
 strings   numpy's fixed-width strings
-========  =======================================
+========  ==========================================
 
-Rows are unlabeled where y is None, NaN, NaT, pandas' NA, the empty string, or the marker. Every
-label is exact in the dtype of its type. The first labels determine the type. A later label that the
-type cannot hold exactly is refused.
+Rows are unlabeled where y is None, NaN, NaT, pandas' NA, the empty string, or the marker. The first
+labels determine the type. A later label that the type cannot hold exactly is refused, and so are
+labels of any other type, such as bytes and dates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,17 +27,17 @@ Labels = NDArray[Any]
 
 NO_LABELS: Labels = np.zeros(0)
 
+# Types of labels by the kind of their dtype: names in messages, and classes of Python and numpy.
+# In this order: in Python, True is also an int.
+NAMES = {"b": "booleans", "i": "integers", "f": "floats", "U": "strings"}
+CLASSES = {"b": bool | np.bool_, "i": int | np.integer, "f": float | np.floating, "U": str}
+# Whole numbers below this are exact as integers and as floats.
+LARGEST_WHOLE = 2.0**53
 # Strings into which numpy converts None and NaN in a list that also contains strings.
-COERCED_MISSING = ("nan", "None", "<NA>", "NaT")
+COERCED_MISSING = {"nan", "None", "<NA>", "NaT"}
 
 
-def split_labels(
-    labels: Any,
-    marker: Any,
-    *,
-    known: Labels = NO_LABELS,
-    signs_are_classes: bool = False,
-) -> tuple[Mask, Labels]:
+def split_labels(labels: Any, marker: Any, *, known: Labels = NO_LABELS) -> tuple[Mask, Labels]:
     """Separate labeled from unlabeled rows.
 
     Parameters
@@ -46,8 +46,6 @@ def split_labels(
     marker : value that marks an unlabeled row, besides None, NaN, NaT, pandas' NA and the empty
         string; None for no other marker. A marker that is a known class is treated as a class.
     known : classes known so far, empty if there are none. The labels must be of their type.
-    signs_are_classes : whether -1 is a class rather than the marker, if y holds only -1 and +1 and
-        no classes are known.
 
     Returns
     -------
@@ -55,19 +53,10 @@ def split_labels(
     values : the labels of the labeled rows, in the dtype of their type.
     """
     array = as_label_array(labels)
-    if is_marked(known, marker).any():
-        marker = None
-    unlabeled = is_missing(array)
-    if not known.size and signs_are_classes and holds_only_signs(array[~unlabeled], marker):
-        marker = None
-    unlabeled[~unlabeled] = is_marked(array[~unlabeled], marker)
-    values = array[~unlabeled]
-    if values.dtype.kind == "U":
-        refuse_coerced_missing(values, known)
-    return ~unlabeled, typed_labels(values, known)
-
-
-# -- containers ------------------------------------------------------------------------------------
+    labeled = ~is_missing(array)
+    if not is_marked(known, marker).any():
+        labeled[labeled] = ~is_marked(array[labeled], marker)
+    return labeled, typed_labels(array[labeled], known)
 
 
 def as_label_array(labels: Any) -> Labels:
@@ -76,14 +65,11 @@ def as_label_array(labels: Any) -> Labels:
         masked = np.ma.getmaskarray(labels)
         labels = labels.data.astype(object)
         labels[masked] = None
-    if hasattr(labels, "to_arrow"):  # polars
-        labels = labels.to_arrow()
-    if hasattr(labels, "to_pylist"):  # pyarrow
-        labels = labels.to_pylist()
-    if hasattr(labels, "to_numpy") and not isinstance(getattr(labels, "dtype", None), np.dtype):
-        labels = labels.astype(object).to_numpy()  # pandas would make floats of nullable integers
+    for method in ("to_list", "to_pylist"):  # of pandas and polars, and of pyarrow
+        if hasattr(labels, method) and not isinstance(getattr(labels, "dtype", None), np.dtype):
+            labels = getattr(labels, method)()
     if isinstance(labels, Sequence) and not isinstance(labels, str | bytes):
-        nested = any(isinstance(each, Sequence | np.ndarray) and np.shape(each) for each in labels)
+        nested = any(issubclass(each, list | tuple | np.ndarray) for each in set(map(type, labels)))
         labels = np.asarray(labels, dtype=object) if nested else as_objects(labels)
     array = np.asarray(labels)
     if array.dtype.kind == "T":
@@ -91,14 +77,9 @@ def as_label_array(labels: Any) -> Labels:
     return array if array.ndim == 1 else column_or_1d(array, warn=True)
 
 
-def as_objects(values: Iterable[Any]) -> Labels:
+def as_objects(values: Sequence[Any] | Labels) -> Labels:
     """Return values as an array of objects, without conversion by numpy."""
-    every = [
-        each[()] if isinstance(each, np.ndarray) and not each.ndim else each for each in values
-    ]
-    array = np.empty(len(every), dtype=object)
-    array[:] = every
-    return array
+    return np.fromiter(values, dtype=object, count=len(values))
 
 
 # -- unlabeled rows --------------------------------------------------------------------------------
@@ -106,106 +87,53 @@ def as_objects(values: Iterable[Any]) -> Labels:
 
 def is_missing(array: Labels) -> Mask:
     """Return a mask (n,) of labels that are None, NaN, NaT, pandas' NA or the empty string."""
-    kind = array.dtype.kind
-    if kind == "f":
-        return np.isnan(array)
-    if kind in "mM":
-        return np.isnat(array)
-    if kind == "U":
-        return np.asarray(np.char.str_len(array) == 0)
-    if kind == "O":
+    if array.dtype == object:
         return np.fromiter(map(is_missing_value, array), bool, array.size)
-    return np.zeros(array.size, dtype=bool)
+    return np.asarray(array == "" if array.dtype.kind == "U" else array != array)
 
 
 def is_missing_value(value: Any) -> bool:
     """Whether a single label is missing."""
-    if value is None or value is np.ma.masked or type(value).__name__ in ("NAType", "NaTType"):
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
-    if isinstance(value, float | np.floating | np.datetime64 | np.timedelta64):
-        return bool(value != value)
-    return isinstance(value, str) and not value
+    if isinstance(value, str):
+        return not value
+    return isinstance(value, float | np.generic) and bool(value != value)
 
 
 def is_marked(array: Labels, marker: Any) -> Mask:
     """Return a mask (n,) of labels equal to ``marker``.
 
-    In arrays of strings a numeric marker is compared as a string, because numpy turns
-    ``["spam", -1]`` into strings. True and 1 are different labels.
+    A numeric marker also equals the string of the number, because numpy turns ``["spam", -1]`` into
+    strings. True and 1 are different labels.
     """
-    values = marker_values(marker)
-    if array.dtype == object:
-        types = {each: type_of_class(each) for each in set(map(type, array))}
-        found = (equals(each, types[type(each)], values) for each in array)
-        return np.fromiter(found, bool, array.size)
-    value = values.get(type_of_class(array.dtype.type))
-    if value is None:
-        return np.zeros(array.size, dtype=bool)
-    return np.asarray(array == value)
-
-
-def marker_values(marker: Any) -> dict[LabelType | None, Any]:
-    """Return the value of a marker in each label type in which it can occur."""
-    own = type_of_class(type(marker))
+    own = kind_of_class(type(marker))
+    equal: dict[str | None, Any] = {own: marker}  # the value of the marker in every type
+    if own in ("i", "f"):
+        equal = {"i": marker, "f": marker, "U": str(marker)}
     if own is None or is_missing_value(marker):
-        return {}
-    value = np.float64(own.plain(marker)) if own is FLOATS else own.plain(marker)
-    values: dict[LabelType | None, Any] = {own: value}
-    if own in (INTEGERS, FLOATS):
-        values[STRINGS] = str(marker)
-        if own is FLOATS and value % 1 == 0:
-            values[INTEGERS] = int(value)
-        if own is INTEGERS and abs(value) <= 2**53:
-            values[FLOATS] = np.float64(value)
-    return values
+        equal = {}
+    if array.dtype == object:
+        kinds = {each: kind_of_class(each) for each in set(map(type, array))}
+        found = (kinds[type(each)] in equal and each == equal[kinds[type(each)]] for each in array)
+        return np.fromiter(found, bool, array.size)
+    kind = kind_of_class(array.dtype.type)
+    return np.asarray(array == equal[kind]) if kind in equal else np.zeros(array.size, dtype=bool)
 
 
-def equals(label: Any, own: LabelType | None, values: dict[LabelType | None, Any]) -> bool:
-    """Whether a label equals the value of the marker in the label's type."""
-    value = values.get(own)
-    return own is not None and value is not None and bool(own.plain(label) == value)
-
-
-def holds_only_signs(values: Labels, marker: Any) -> bool:
-    """Whether labels are only -1 and +1 and -1 is the marker, which is ambiguous."""
-    if not is_minus_one(marker) or values.dtype.kind not in "iufUO":
-        return False
-    distinct = values if values.dtype == object else np.unique(values)
-    return {text_of(each) for each in distinct.tolist()} == {"-1", "1"}
-
-
-def marks_minus_one(labels: Any, marker: Any) -> bool:
+def holds_minus_one(labels: Any, marker: Any) -> bool:
     """Whether labels, as the user passed them, contain -1 and -1 is the marker."""
     return is_minus_one(marker) and bool(is_marked(as_label_array(labels), marker).any())
 
 
-def are_plus_one(classes: Labels) -> bool:
-    """Whether there is no class but +1."""
-    return set(map(text_of, classes.tolist())) <= {"1"}
-
-
 def is_minus_one(marker: Any) -> bool:
     """Whether a marker is -1."""
-    return type_of_class(type(marker)) in (INTEGERS, FLOATS, STRINGS) and marker in (-1, "-1")
+    return kind_of_class(type(marker)) is not None and marker in (-1, "-1")
 
 
-def text_of(label: Any) -> str:
-    """Return a label as text in which 1, "+1" and 1.0 are equal, and True is different."""
-    text = "" if isinstance(label, bool | np.bool_) else str(label)
-    return text.removeprefix("+").removesuffix(".0")
-
-
-def refuse_coerced_missing(values: Labels, known: Labels) -> None:
-    """Refuse labels that numpy made from missing values, unless they are known classes."""
-    suspicious = (set(np.unique(values).tolist()) - set(known.tolist())) & set(COERCED_MISSING)
-    if suspicious:
-        text = sorted(suspicious)[0]
-        raise ValueError(
-            f"y is an array of strings that holds {text!r}, which numpy makes of a missing value, "
-            "expected None or NaN in an object array. Pass a list, a pandas Series or an array of "
-            f"dtype object, in which {text!r} is a label like any other and missing values stay "
-            "missing."
-        )
+def are_plus_one(classes: Labels) -> bool:
+    """Whether there is no class but +1."""
+    return classes.dtype.kind != "b" and set(classes.tolist()) <= {1, "1", "+1", "1.0"}
 
 
 # -- classes ---------------------------------------------------------------------------------------
@@ -229,24 +157,86 @@ def with_labels(classes: Labels, values: Labels) -> Labels:
 # -- types -----------------------------------------------------------------------------------------
 
 
-class LabelType(NamedTuple):
-    """A type of labels.
+def is_label_dtype(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype is the dtype of a label type."""
+    return dtype.kind in "Ub" or dtype in ("int64", "float64")
 
-    Attributes
-    ----------
-    name : name in error messages.
-    classes : Python and numpy classes of labels of this type.
-    plain : converts a label exactly to the Python class of the type.
-    array : converts an array, or an array of plain objects, to the dtype of the type.
+
+def kind_of_class(python_class: type) -> str | None:
+    """Return the label type of a class of Python or numpy, None if its objects are no labels."""
+    if issubclass(python_class, np.timedelta64):  # a subclass of np.integer
+        return None
+    return next((kind for kind, each in CLASSES.items() if issubclass(python_class, each)), None)
+
+
+def kind_of(values: Labels) -> str:
+    """Return the label type of an array; refuse mixed types, except integers with floats."""
+    kinds = set()
+    for each in set(map(type, values)) if values.dtype == object else {values.dtype.type}:
+        kind = kind_of_class(each)
+        if kind is None:
+            label = next(value for value in values if type(value) is each)
+            known = "Complex data not supported: " if isinstance(label, complex) else ""
+            raise ValueError(
+                f"{known}y holds labels of type {each.__name__} ({label!r}), expected integers, "
+                "floats, booleans or strings: convert them, for example with str (bytes with "
+                "decode)."
+            )
+        kinds.add(kind)
+    if kinds == {"i", "f"}:
+        return "f"
+    if len(kinds) > 1:
+        raise ValueError(
+            f"y mixes label types ({', '.join(sorted(NAMES[kind] for kind in kinds))}), expected "
+            "one: convert all labels to strings or all to numbers; None, NaN and the unlabeled "
+            "marker may be mixed with either."
+        )
+    return kinds.pop()
+
+
+def typed_labels(values: Labels, known: Labels) -> Labels:
+    """Return labels without missing values in the dtype of their type, such as int64, not int8.
+
+    If there are ``known`` classes, the labels are returned in the type of these classes.
     """
+    if not values.size:
+        return values
+    kind = kind_of(values)
+    wanted = kind_of(known) if known.size else kind
+    if kind != wanted and {kind, wanted} != {"i", "f"}:
+        raise ValueError(
+            f"y holds {NAMES[kind]} ({values.tolist()[0]!r}), expected the type of the classes so "
+            f"far, {NAMES[wanted]} ({known.tolist()[0]!r}): pass labels of the same type in every "
+            "batch."
+        )
+    if "f" in (kind, wanted):
+        values = as_floats(values, kind)
+    if wanted == "i":
+        return as_integers(values)
+    if wanted == "U":
+        return as_strings(values, known)
+    return values.astype(bool) if wanted == "b" else values
 
-    name: str
-    classes: tuple[type, ...]
-    plain: Callable[[Any], Any]
-    array: Callable[[Labels], Labels]
+
+def as_floats(values: Labels, kind: str) -> Labels:
+    """Return numbers as float64; refuse others than whole numbers below `LARGEST_WHOLE`."""
+    numbers = values if values.dtype == object else values.astype(np.float64)
+    large = (np.abs(numbers) >= LARGEST_WHOLE).astype(bool)  # first: large integers overflow
+    typed: Labels = np.where(large, 0.5, numbers).astype(np.float64) + 0.0  # no negative zero
+    broken = np.flatnonzero(np.trunc(typed) != typed)
+    if broken.size:
+        label = values.tolist()[broken[0]]
+        infinite = abs(label) == np.inf
+        known = "Input y contains infinity" if infinite else "Unknown label type: continuous"
+        raise ValueError(
+            f"{known}. y holds {NAMES[kind]} such as {label}, expected whole numbers of less than "
+            "2**53 where labels are floats, as classes are discrete: convert them to strings, or "
+            "use a regressor."
+        )
+    return typed
 
 
-def as_int64(values: Labels) -> Labels:
+def as_integers(values: Labels) -> Labels:
     """Return integers as int64; refuse those that are too large."""
     smallest, largest = int(values.min()), int(values.max())
     if smallest >= -(2**63) and largest < 2**63:
@@ -257,131 +247,26 @@ def as_int64(values: Labels) -> Labels:
     )
 
 
-def as_float64(values: Labels) -> Labels:
-    """Return whole numbers as float64, without negative zero; refuse others."""
-    exact: Labels = values.astype(np.float64)
-    if (exact != values).any():
-        raise refusal_of_inexact(values[exact != values][0])
-    if np.isinf(exact).any():
-        raise ValueError("Input y contains infinity or a value too large for dtype('float64').")
-    broken = exact[exact % 1 != 0]
-    if broken.size:
-        raise ValueError(
-            f"Unknown label type: continuous. y holds floats such as {broken[0]:g}, expected whole "
-            "numbers, as classes are discrete: convert them to strings, or use a regressor."
-        )
-    return exact + 0.0
+def as_strings(values: Labels, known: Labels) -> Labels:
+    """Return strings as a fixed-width array; refuse those that numpy has changed, or would change.
 
-
-def exact_float(label: Any) -> float:
-    """Return a number as a float; refuse numbers that float64 cannot hold exactly."""
-    value = int(label) if isinstance(label, np.integer) else label  # exact comparison
-    try:
-        exact = bool(float(value) == value)
-    except OverflowError:
-        exact = False
-    if not exact:
-        raise refusal_of_inexact(label)
-    return float(value)
-
-
-def refusal_of_inexact(label: Any) -> ValueError:
-    """Return the error for a number that float64 cannot hold exactly."""
-    return ValueError(
-        f"y holds floats and {label!r}, which float64 cannot represent exactly, expected numbers "
-        "that it can represent: convert the labels to integers or to strings."
-    )
-
-
-def as_fixed_width(values: Labels) -> Labels:
-    """Return strings as a fixed-width array; refuse those that numpy cannot hold."""
-    if values.dtype != object:
-        return values.astype(values.dtype.newbyteorder("="), copy=False)
-    for each in set(values):
-        if each.endswith("\0"):
-            raise ValueError(
-                f"y holds {each!r}, which ends in a null character, expected labels without it, "
-                "because numpy drops it: strip or replace the character."
-            )
-    return np.array(values.tolist())
-
-
-# In this order: In Python, True is also an int.
-BOOLEANS = LabelType("booleans", (bool, np.bool_), bool, lambda values: values.astype(bool))
-INTEGERS = LabelType("integers", (int, np.integer), int, as_int64)
-FLOATS = LabelType("floats", (float, np.floating), exact_float, as_float64)
-STRINGS = LabelType("strings", (str,), str.__str__, as_fixed_width)
-LABEL_TYPES = (BOOLEANS, INTEGERS, FLOATS, STRINGS)
-
-
-def type_of_class(python_class: type) -> LabelType | None:
-    """Return the label type of a Python class, None if its objects cannot be labels."""
-    if issubclass(python_class, np.timedelta64):  # timedelta64 is a subclass of np.integer
-        return None
-    return next((each for each in LABEL_TYPES if issubclass(python_class, each.classes)), None)
-
-
-def type_of(values: Labels) -> LabelType:
-    """Return the label type of an array; refuse mixed types, except integers with floats."""
-    classes = set(map(type, values)) if values.dtype == object else {values.dtype.type}
-    types = set()
-    for each in classes:
-        found = type_of_class(each)
-        if found is None:
-            label = next(value for value in values if type(value) is each)
-            known = "Complex data not supported: " if isinstance(label, complex) else ""
-            raise ValueError(
-                f"{known}y holds labels of type {each.__name__} ({label!r}), expected integers, "
-                "floats, booleans or strings: convert them, for example with str (bytes with "
-                "decode)."
-            )
-        types.add(found)
-    if types == {INTEGERS, FLOATS}:
-        return FLOATS
-    if len(types) > 1:
-        raise ValueError(
-            f"y mixes label types ({', '.join(sorted(each.name for each in types))}), expected "
-            "one: convert all labels to strings or all to numbers; None, NaN and the unlabeled "
-            "marker may be mixed with either."
-        )
-    return types.pop()
-
-
-def is_label_dtype(dtype: np.dtype[Any]) -> bool:
-    """Whether a dtype is the dtype of a label type."""
-    return dtype.kind in "Ub" or dtype in ("int64", "float64")
-
-
-def typed_labels(values: Labels, known: Labels) -> Labels:
-    """Return labels without missing values in the dtype of their type, such as int64, not int8.
-
-    If there are ``known`` classes, the labels are returned in the dtype of these classes. Labels
-    that it cannot hold exactly are refused.
+    A string into which numpy converts a missing value is accepted if it is a known class.
     """
-    if not values.size:
-        return values
-    try:
-        own = type_of(values)
-        typed = own.array(as_objects(map(own.plain, values)) if values.dtype == object else values)
-    except ValueError as error:
-        if not known.size:
-            raise
-        raise ValueError(f"{error} The classes so far are {described(known)}.") from None
-    wanted = type_of(known) if known.size else own
-    if own is wanted:
-        return typed
-    try:
-        if {own, wanted} != {INTEGERS, FLOATS}:
-            raise TypeError
-        return wanted.array(as_objects(map(wanted.plain, typed)))
-    except (TypeError, ValueError) as reason:
+    typed = values.astype(np.str_)
+    if values.dtype != object:
+        strange = (set(np.unique(typed).tolist()) - set(known.tolist())) & COERCED_MISSING
+        if strange:
+            text = min(strange)
+            raise ValueError(
+                f"y is an array of strings that holds {text!r}, which numpy makes of a missing "
+                "value, expected None or NaN in an object array. Pass a list, a pandas Series or "
+                f"an array of dtype object, in which {text!r} is a label like any other and "
+                "missing values stay missing."
+            )
+    changed = np.flatnonzero(typed != values)
+    if changed.size:
         raise ValueError(
-            f"y holds {described(typed)}, expected the type of the classes so far, "
-            f"{described(known)}: pass labels of the same type in every batch. If they have the "
-            "same type, no array type holds all of them exactly: convert them to strings."
-        ) from reason
-
-
-def described(values: Labels) -> str:
-    """Return the name of the label type, with an example label."""
-    return f"{type_of(values).name} ({values[0].item()!r})"
+            f"y holds {values[changed[0]]!r}, which ends in a null character, expected labels "
+            "without it, because numpy drops it: strip or replace the character."
+        )
+    return typed

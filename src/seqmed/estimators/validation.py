@@ -20,10 +20,10 @@ from seqmed.estimators.labels import (
     are_plus_one,
     as_label_array,
     find,
+    holds_minus_one,
     is_marked,
     is_minus_one,
     is_missing_value,
-    marks_minus_one,
     split_labels,
     with_labels,
 )
@@ -96,10 +96,15 @@ def validated_batch(
     declared = np.zeros(0) if classes is None else checked_classes(model, classes, known)
     labeled, labels = read_labels(model, y, known if known.size else declared, alone=alone)
     check_consistent_length(points, labeled)
-    check_declared(labels, declared)
+    strange = labels[find(labels, declared) < 0] if declared.size else declared
+    if strange.size:
+        raise ValueError(
+            f"y contains {strange.tolist()[0]!r}, expected one of classes={declared.tolist()}: "
+            "correct the label, or leave classes out to let new classes be added."
+        )
     if not (alone or model._minus_one_seen or declared.size):
         only = are_plus_one(known if known.size else labels)
-        if only and marks_minus_one(y, model.unlabeled):
+        if only and holds_minus_one(y, model.unlabeled):
             model._minus_one_seen = True
     # rows of positive weight
     weights = _check_sample_weight(sample_weight, points, ensure_non_negative=True)
@@ -162,7 +167,7 @@ def checked_rows(estimator: BaseEstimator, X: MatrixLike, *, reset: bool) -> Poi
 
 
 def cell_without_number(X: Any) -> str | None:
-    """Return what the first cell is that is missing, text or a date; None without such cells."""
+    """Return the first cell that is missing, text or a date; None without such cells."""
     try:
         cells = np.asarray(X.data if sp.issparse(X) else X)
     except ValueError:  # rows of several lengths
@@ -172,20 +177,12 @@ def cell_without_number(X: Any) -> str | None:
     for cell in cells.flat if cells.ndim else ():
         if is_missing_value(cell):
             return MISSING_CELL
-        if isinstance(cell, str | bytes) and not is_number(cell):
-            return f"text ({cell[:LONGEST_CELL]!r})"
-        if isinstance(cell, datetime.date | np.datetime64):
-            return f"dates ({cell})"
+        if isinstance(cell, str | datetime.date | np.datetime64):
+            try:
+                float(str(cell))  # scikit-learn converts numbers that are text
+            except ValueError:
+                return repr(str(cell)[:LONGEST_CELL])
     return None
-
-
-def is_number(text: str | bytes) -> bool:
-    """Whether a text is that of a number, which scikit-learn converts."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def are_plain(X: Any, estimator: BaseEstimator) -> bool:
@@ -202,12 +199,9 @@ def check_magnitude(X: Points) -> None:
     """Refuse features whose squares would overflow."""
     values = X.data if sp.issparse(X) else X
     if largest_size(values) > LARGEST_FEATURE:
-        sizes = np.abs(values)
-        place = int(sizes.argmax())
-        if sp.issparse(X):
-            row = int(np.searchsorted(X.indptr, place, side="right")) - 1
-        else:
-            row = place // X.shape[1]
+        sizes = abs(X).max(axis=1)
+        sizes = sizes.toarray().ravel() if sp.issparse(X) else sizes
+        row = int(sizes.argmax())
         raise ValueError(
             f"row {row} of X contains a value of size {sizes.max():.3g}, expected at most "
             f"{LARGEST_FEATURE:g}: scale the features, for example with StandardScaler."
@@ -270,11 +264,10 @@ def read_labels(
     ``known`` are the classes so far, empty before there are any. ``alone`` is True if no labels
     follow.
     """
-    signs_are_classes = alone and not model._semi_supervised
-    labeled, labels = split_labels(
-        y, model.unlabeled, known=known, signs_are_classes=signs_are_classes
-    )
-    if alone and labels.size and are_plus_one(labels) and marks_minus_one(y, model.unlabeled):
+    labeled, labels = split_labels(y, model.unlabeled, known=known)
+    if alone and labels.size and are_plus_one(labels) and holds_minus_one(y, model.unlabeled):
+        if not model._semi_supervised:  # -1 is a class
+            return split_labels(y, None)
         warnings.warn(
             f"y holds only {labels[0]} and -1, and -1 marks unlabeled rows, so that "
             f"{labels[0]} is the only class: if -1 is a class, set unlabeled=None; if not, "
@@ -302,18 +295,6 @@ def checked_classes(model: Any, classes: ArrayLike, known: NDArray[Any]) -> NDAr
             "only: leave the value out, or set another marker with unlabeled=."
         )
     return np.unique(labels)
-
-
-def check_declared(labels: NDArray[Any], declared: NDArray[Any]) -> None:
-    """Refuse labels that are not among the declared classes, if there are any."""
-    if not declared.size or not labels.size:
-        return
-    strange = labels[find(labels, declared) < 0]
-    if strange.size:
-        raise ValueError(
-            f"y contains {strange.tolist()[0]!r}, expected one of classes={declared.tolist()}: "
-            "correct the label, or leave classes out to let new classes be added."
-        )
 
 
 def codes_to_retract(model: Any, y: ArrayLike, n_rows: int) -> Indices:

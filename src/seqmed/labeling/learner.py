@@ -21,7 +21,6 @@ from seqmed.labeling.ledger import LabelProgress, Ledger
 from seqmed.labeling.log import Event, LabelingError, RowKey
 from seqmed.labeling.pool import Pool
 from seqmed.labeling.queue import ROUND, Card, Round, choose_round, class_names, round_at
-from seqmed.late_rows import identified_rows
 
 # Labels from one probe to the next, probes that are compared for the stopping hint, and rows.
 PROBE_EVERY, COMPARED_PROBES, PROBED_ROWS = 10, 10, 1000
@@ -88,8 +87,7 @@ class LabelLearner:
         if after is not None:
             try:
                 y = np.array([self._as_label(after)], dtype=object)
-                with identified_rows():
-                    self.model.partial_fit(table, y, new_points=False)
+                self.model.partial_fit(table, y, new_points=False, find_rows=False)
             except ValueError:  # counted, because learning must not end
                 self.kept_labels[key] = None
 

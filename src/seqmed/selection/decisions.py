@@ -87,19 +87,13 @@ class DecisionRule:
             place = positive_place(classes, self.positive)
             return np.where(probabilities[:, place] >= self.threshold, place, 1 - place)
         if not self.costs:
-            best: NDArray[np.intp] = np.argmax(probabilities, axis=1)
-        else:
-            best = np.argmin(probabilities @ self.matrix(classes), axis=1)
-        return best
-
-    def matrix(self, classes: NDArray[Any]) -> Array:
-        """Return the costs (K, K) of true (rows) and predicted (columns) classes."""
+            return np.asarray(probabilities.argmax(axis=1))
         places = {label: place for place, label in enumerate(classes.tolist())}
-        costs = 1.0 - np.eye(len(places))
+        costs = 1.0 - np.eye(len(places))  # of true (rows) and predicted (columns) classes
         for (true, predicted), cost in self.costs.items():
             if true in places and predicted in places:
                 costs[places[true], places[predicted]] = cost
-        return costs
+        return np.asarray((probabilities @ costs).argmin(axis=1))
 
     def costs_of(self, truth: Sequence[Any], predicted: Sequence[Any]) -> Array:
         """Return the costs (n,) of predictions, given the true classes."""
@@ -116,26 +110,17 @@ def positive_place(classes: NDArray[Any], positive: Any = None) -> int:
             "for a threshold or a positive class: use costs instead (--cost)."
         )
     if positive is not None and positive not in names:
-        raise ValueError(f"positive={positive!r}, expected one of the classes {names}.")
-    return 1 if positive is None else names.index(positive)
-
-
-def named_class(name: str, names: Mapping[str, Any]) -> Any:
-    """Return the class with a name; refuse an unknown one."""
-    if name not in names:
-        known = ", ".join(map(repr, list(names)[:LISTED])) + ", ..." * (len(names) > LISTED)
         raise ValueError(
-            f"the model has no class {name!r}: it has {known}. Correct the name, or learn rows of "
-            "this class first."
+            f"positive={positive!r}, expected one of the classes {names}: choose one of them."
         )
-    return names[name]
+    return 1 if positive is None else names.index(positive)
 
 
 def parse_costs(texts: Sequence[str], names: Mapping[str, Any]) -> dict[tuple[Any, Any], float]:
     """Return costs by true and predicted class from texts TRUE:PREDICTED=NUMBER.
 
     The number follows the last equal sign. If a name contains colons, the text must be readable as
-    two known classes in one way only.
+    two known classes in one way only. Of two costs of the same classes, the last one counts.
 
     Parameters
     ----------
@@ -144,35 +129,20 @@ def parse_costs(texts: Sequence[str], names: Mapping[str, Any]) -> dict[tuple[An
     """
     costs: dict[tuple[Any, Any], float] = {}
     for text in texts:
-        pair, cost = parse_cost(text, names)
-        if costs.get(pair, cost) != cost:
+        pair, _, number = text.rpartition("=")
+        parts = pair.split(":")
+        splits = [(":".join(parts[:n]), ":".join(parts[n:])) for n in range(1, len(parts))]
+        known = [each for each in splits if each[0] in names and each[1] in names]
+        try:
+            ((true, predicted),) = known
+            costs[names[true], names[predicted]] = float(number)
+        except ValueError as error:
+            listed = ", ".join(map(repr, list(names)[:LISTED])) + ", ..." * (len(names) > LISTED)
+            ways = f", which can be read in {len(known)} ways" if len(known) > 1 else ""
             raise ValueError(
-                f"the cost of {pair[0]!r} predicted as {pair[1]!r} is given twice, as "
-                f"{costs[pair]:g} and {cost:g}: leave one out."
-            )
-        costs[pair] = cost
+                f"a cost got {text!r}{ways}, expected TRUE:PREDICTED=NUMBER with two of the "
+                f"classes {listed}, for example spam:ham=5: correct it, or use "
+                "seqmed.selection.decisions.DecisionRule in Python, which takes the classes one "
+                "by one."
+            ) from error
     return costs
-
-
-def parse_cost(text: str, names: Mapping[str, Any]) -> tuple[tuple[Any, Any], float]:
-    """Return the true and the predicted class, and the cost, of TRUE:PREDICTED=NUMBER."""
-    pair, equals, number = text.rpartition("=")
-    try:
-        cost = float(number)
-    except ValueError:
-        cost = math.nan
-    if not equals or ":" not in pair or not (math.isfinite(cost) and cost >= 0.0):
-        raise ValueError(
-            f"a cost got {text!r}, expected TRUE:PREDICTED=NUMBER with a number of at least 0, for "
-            "example spam:ham=5."
-        )
-    parts = pair.split(":")
-    splits = [(":".join(parts[:n]), ":".join(parts[n:])) for n in range(1, len(parts))]
-    known = [each for each in splits if each[0] in names and each[1] in names]
-    if len(known) > 1:
-        raise ValueError(
-            f"a cost got {text!r}, which can be read in {len(known)} ways, expected one: use "
-            "seqmed.selection.decisions.DecisionRule in Python, which takes the classes one by one."
-        )
-    true, predicted = known[0] if known else splits[0]
-    return (named_class(true, names), named_class(predicted, names)), cost

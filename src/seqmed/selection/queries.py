@@ -112,16 +112,14 @@ def query(model: Any, X: MatrixLike, n: int) -> Indices:
     >>> query(model, [[0.0], [0.45], [0.5], [1.0]], 1)
     array([2])
     """
-    model, points = prepared(model, X)
-    n_rows = points.shape[0]
-    if not isinstance(n, Integral) or isinstance(n, bool | np.bool_) or not 1 <= int(n) <= n_rows:
-        raise ValueError(
-            f"query got n={n!r} for {n_rows} rows, expected an integer from 1 to {n_rows}: choose "
-            "fewer rows, or pass more."
-        )
-    with threads_and_overflow(model, points):
-        known = model._uncertainty(points)
+    with uncertainty_of(model, X) as known:
         points, margins = known.points, known.margins
+        n_rows = margins.size
+        if not isinstance(n, Integral) or isinstance(n, bool | np.bool_) or not 1 <= n <= n_rows:
+            raise ValueError(
+                f"query got n={n!r} for {n_rows} rows, expected an integer from 1 to {n_rows}: "
+                "choose fewer rows, or pass more."
+            )
         distinct = distinct_rows(points)
         ranked = distinct[ranking(known, take_rows(points, distinct), margins[distinct])]
         short = np.sort(ranked[:SHORTLIST])
@@ -170,14 +168,11 @@ def expected_regret(model: Any, X: MatrixLike) -> Array | None:
     >>> expected_regret(model, [[0.0], [0.5], [1.0]]).round(3)
     array([0.   , 0.347, 0.   ])
     """
-    model, points = prepared(model, X)
+    model, X = final_step(model, X)
+    model = model._snapshot()
     if model._state.counts.seen.sum() < 2:
         return None
-    with threads_and_overflow(model, points):
-        known = model._uncertainty(points)
-        values = own_regret(known, known.points, known.margins)
-    check_overflow(values)
-    return values
+    return regret(*margins_and_deviations(model, X))
 
 
 def margins_and_deviations(model: Any, X: MatrixLike) -> tuple[Array, Array]:
@@ -186,9 +181,7 @@ def margins_and_deviations(model: Any, X: MatrixLike) -> tuple[Array, Array]:
     The expected regret of a row is ``r(m, s)``. The margins are 0 if fewer than two classes have
     labels. Arguments as in `expected_regret`.
     """
-    model, points = prepared(model, X)
-    with threads_and_overflow(model, points):
-        known = model._uncertainty(points)
+    with uncertainty_of(model, X) as known:
         deviations = np.sqrt(conditional_variances(known, known.points))
     check_overflow(deviations)
     return known.margins, deviations
@@ -217,19 +210,18 @@ def final_step(model: Any, X: MatrixLike) -> tuple[Any, Any]:
     return model, X
 
 
-def prepared(model: Any, X: MatrixLike) -> tuple[Any, Points]:
-    """Return a snapshot of the classifier, and validated rows."""
+@contextmanager
+def uncertainty_of(model: Any, X: MatrixLike) -> Iterator[Uncertainty]:
+    """Yield the uncertainty of the classifier inside a model at the rows it receives.
+
+    Meanwhile, the number of threads is set and overflow is ignored: check results afterwards.
+    """
     model, X = final_step(model, X)
     model = model._snapshot()
-    return model, model._points(X)
-
-
-@contextmanager
-def threads_and_overflow(model: Any, points: Points) -> Iterator[None]:
-    """Set the number of threads and ignore overflow; results are checked afterwards."""
+    points = model._points(X)
     rows = max(points.shape[0], model._n_support())
     with threads_for(rows), np.errstate(over="ignore", invalid="ignore"):
-        yield
+        yield model._uncertainty(points)
 
 
 # -- the choice ------------------------------------------------------------------------------------
@@ -244,11 +236,6 @@ def regret(margin: Array, deviation: Array) -> Array:
     return found
 
 
-def own_regret(known: Uncertainty, points: Points, margins: Array) -> Array:
-    """Return the expected regret of the decision at every row, (n,)."""
-    return regret(margins, np.sqrt(conditional_variances(known, points)))
-
-
 def ranking(known: Uncertainty, points: Points, margins: Array) -> Indices:
     """Return all rows, the shortlist first.
 
@@ -258,7 +245,8 @@ def ranking(known: Uncertainty, points: Points, margins: Array) -> Indices:
     if size <= SHORTLIST:
         return np.arange(size)
     if margins.any():
-        return np.argsort(-own_regret(known, points, margins), kind="stable")
+        own = regret(margins, np.sqrt(conditional_variances(known, points)))
+        return np.argsort(-own, kind="stable")
     spaced = np.arange(SHORTLIST) * size // SHORTLIST
     return np.concatenate([spaced, np.setdiff1d(np.arange(size), spaced)])
 
@@ -278,23 +266,14 @@ def greedy(covariance: Array, margins: Array, noise: float, n: int) -> Indices:
     for turn in range(n):
         observed = observation_variances(covariance, noise)
         rows = np.flatnonzero(free)
-        values_left = label_values(covariance, margins, observed)[rows]
-        row = rows[best(values_left, (margins / np.sqrt(observed))[rows])]
+        values = label_values(covariance, margins, observed)[rows]
+        row = rows[np.argmax(values >= (1.0 - TIE) * values.max())]  # the first one of ties
+        if not values.any():  # all underflow to zero
+            row = rows[np.argmin((margins / np.sqrt(observed))[rows])]
         chosen[turn], free[row] = row, False
         column = covariance[:, row] / np.sqrt(observed[row])
         covariance -= np.outer(column, column)
     return chosen
-
-
-def best(values: Array, ratios: Array) -> int:
-    """Return the row with the largest value; the first one if there are ties.
-
-    If all values underflow to zero, return the row with the smallest ratio of margin to deviation.
-    """
-    largest = values.max()
-    if largest <= 0.0:
-        return int(np.argmin(ratios))
-    return int(np.argmax(values >= (1.0 - TIE) * largest))
 
 
 def label_values(covariance: Array, margins: Array, observed: Array) -> Array:

@@ -163,13 +163,6 @@ def common_classes(candidates: list[Any]) -> NDArray[Any]:
     return first
 
 
-def can_predict(candidate: Any) -> bool:
-    """Whether a candidate has learned a label."""
-    final = getattr(candidate, "_final_estimator", candidate)
-    fitted = np.size(getattr(final, "classes_", ())) > 0  # for estimators of other packages
-    return bool(getattr(final, "_has_labels", fitted))
-
-
 def labels_of(
     estimator: Any, y: ArrayLike, known: NDArray[Any], *, alone: bool = False
 ) -> tuple[Mask, NDArray[Any]]:

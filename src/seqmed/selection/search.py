@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import wraps
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import _safe_indexing, indexable, metaestimators
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted
 
-from seqmed.estimators.base import copy_to_fit, snapshot, unfitted
+from seqmed.estimators.base import StreamClassifier, copy_to_fit, snapshot, unfitted
 from seqmed.estimators.labels import NO_LABELS
+from seqmed.estimators.margin_classifier import MarginClassifier
 from seqmed.estimators.validation import MatrixLike, refuse_plain_pipeline
-from seqmed.numeric.arrays import Array
 from seqmed.selection.race import (
     Record,
-    can_predict,
     common_classes,
     empty_race,
     labels_of,
@@ -41,6 +43,18 @@ def if_estimator_has(name: str) -> Callable[[Method], Method]:
         lambda search: hasattr(search.estimator, name)
     )
     return available
+
+
+def of_best(method: Method) -> Method:
+    """Return a method that calls the method of this name of the best candidate."""
+    name = method.__name__
+
+    @if_estimator_has(name)
+    @wraps(method)
+    def called(self: Any, X: MatrixLike, *arguments: Any, **named: Any) -> Any:
+        return getattr(self._snapshot().best_estimator_, name)(X, *arguments, **named)
+
+    return cast("Method", called)
 
 
 class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -265,17 +279,17 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         new_points = bool(given.get("new_points", True))
         n_batches += new_points
         labeled, labels = labels_of(self.estimator, y, known)
-        weights = np.asarray(1.0 if sample_weight is None else sample_weight, dtype=np.float64)
-        weights = np.broadcast_to(weights, labeled.shape)
+        weights = _check_sample_weight(sample_weight, labeled)
         rows, labels = np.flatnonzero(labeled & (weights > 0)), labels[weights[labeled] > 0]
-        if rows.size and can_predict(candidates[record.racing[0]]):
+        if rows.size:
             X_labeled = _safe_indexing(*indexable(X), rows)
-            hits = [candidates[place].predict(X_labeled) == labels for place in record.racing]
-            if new_points:  # late labels do not discount earlier predictions
-                record = record.discounted(self.discount)
-            record = record.add(np.array(hits, dtype=bool), weights[rows])
-            if self.drop_limit is not None:
-                record = record.drop_inferior(n_batches, self.drop_limit)
+            with suppress(NotFittedError):  # before the first label
+                hits = [candidates[place].predict(X_labeled) == labels for place in record.racing]
+                if new_points:  # late labels do not discount earlier predictions
+                    record = record.discounted(self.discount)
+                record = record.add(np.array(hits, dtype=bool), weights[rows])
+                if self.drop_limit is not None:
+                    record = record.drop_inferior(n_batches, self.drop_limit)
         self._commit(learned, record, n_batches, begun)
         return self
 
@@ -383,128 +397,26 @@ class PrequentialSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     # -- predictions by the best candidate -------------------------------------------------------
 
-    def predict(self, X: MatrixLike) -> NDArray[Any]:
-        """Return the predicted label of every row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows to classify.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Labels predicted by the best candidate.
-        """
-        labels: NDArray[Any] = self._snapshot().best_estimator_.predict(X)
-        return labels
-
-    @if_estimator_has("predict_proba")
-    def predict_proba(self, X: MatrixLike) -> Array:
-        """Return the probability of every class at every row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows to classify.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`. Each row sums to 1.
-        """
-        probabilities: Array = self._snapshot().best_estimator_.predict_proba(X)
-        return probabilities
-
-    @if_estimator_has("predict_proba")
-    def predict_log_proba(self, X: MatrixLike) -> Array:
-        """Return the logarithm of the probability of every class at every row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows to classify.
-
-        Returns
-        -------
-        log_probabilities : ndarray of shape (n_samples, n_classes)
-            Logarithms of `predict_proba`.
-        """
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
-
-    @if_estimator_has("decision_function")
-    def decision_function(self, X: MatrixLike) -> Array:
-        """Return the class scores of every row by the best candidate.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows to score.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Scores as described in the estimator.
-        """
-        scores: Array = self._snapshot().best_estimator_.decision_function(X)
-        return scores
-
-    @if_estimator_has("decision_std")
-    def decision_std(self, X: MatrixLike) -> Array:
-        """Return the standard deviation of every score of the best candidate.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows to score.
-
-        Returns
-        -------
-        standard_deviations : ndarray of shape (n_samples,)
-            See `SeqMED.decision_std`.
-        """
-        deviations: Array = self._snapshot().best_estimator_.decision_std(X)
-        return deviations
-
-    @if_estimator_has("score")
-    def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the accuracy on the labeled rows.
-
-        Unlabeled rows are left out. The first time, a warning says so.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows to classify.
-        y : array-like of shape (n_samples,)
-            True labels, some of them missing.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows. None gives every row the weight 1.
-
-        Returns
-        -------
-        accuracy : float in [0, 1]
-            Weighted fraction of labeled rows that are predicted correctly.
-        """
-        accuracy: float = self._snapshot().best_estimator_.score(X, y, sample_weight)
-        return accuracy
+    predict = of_best(StreamClassifier.predict)
+    predict_proba = of_best(StreamClassifier.predict_proba)
+    predict_log_proba = of_best(StreamClassifier.predict_log_proba)
+    decision_function = of_best(StreamClassifier.decision_function)
+    decision_std = of_best(MarginClassifier.decision_std)
+    score = of_best(StreamClassifier.score)
 
 
 def equal_parameters(first: Any, second: Any) -> bool:
     """Whether two parameter values are equal. Estimators are compared by their parameters."""
     if first is second:
         return True
-    if isinstance(first, Real) and isinstance(second, Real):
-        return bool(first == second or (first != first and second != second))
-    if type(first) is not type(second):
-        return False
-    if hasattr(first, "get_params") and not isinstance(first, type):
-        return equal_parameters(first.get_params(deep=False), second.get_params(deep=False))
-    if isinstance(first, dict):
+    if isinstance(first, BaseEstimator) and type(first) is type(second):
+        first, second = first.get_params(deep=False), second.get_params(deep=False)
+    if isinstance(first, dict) and isinstance(second, dict):
         return first.keys() == second.keys() and all(
-            equal_parameters(first[k], second[k]) for k in first
+            equal_parameters(first[name], second[name]) for name in first
         )
-    if isinstance(first, list | tuple):
+    if isinstance(first, list | tuple) and type(first) is type(second):
         return len(first) == len(second) and all(map(equal_parameters, first, second))
-    return np.array_equal(first, second) if isinstance(first, np.ndarray) else bool(first == second)
+    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
+        return np.array_equal(first, second)
+    return bool(first == second or (first != first and second != second))  # NaN equals NaN

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterator
 from numbers import Integral
 from typing import Any, ClassVar, TypeAlias
 
@@ -13,7 +13,7 @@ from sklearn.model_selection import BaseCrossValidator, PredefinedSplit, Stratif
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_consistent_length
 
-from seqmed.estimators.labels import as_label_array, holds_only_signs, is_missing, split_labels
+from seqmed.estimators.labels import are_plus_one, holds_minus_one, split_labels
 from seqmed.estimators.validation import MatrixLike
 from seqmed.numeric.arrays import Indices, Mask
 
@@ -31,11 +31,9 @@ class SemiSupervisedSplit(BaseCrossValidator):
 
     Parameters
     ----------
-    cv : int >= 2, splitter, iterable or None, default=5
-        Split of the labeled rows. An int is a number of stratified folds; None is 5. A scikit-learn
-        splitter receives the labeled rows only. An iterable contains pairs (train, test) of indices
-        of *all* rows; unlabeled rows of a test fold are moved to its training fold. A
-        PredefinedSplit also refers to all rows.
+    cv : int >= 2 or splitter, default=5
+        Split of the labeled rows. An int is a number of stratified folds. A scikit-learn splitter
+        receives the labeled rows only.
     unlabeled : object, default=-1
         Marker of unlabeled rows in y. With None, only NaN, None, NaT and empty strings mark them.
     separate_groups : bool, default=False
@@ -51,7 +49,8 @@ class SemiSupervisedSplit(BaseCrossValidator):
     Notes
     -----
     With a splitter for time series, the training folds also contain unlabeled rows that are later
-    than the test rows. To leave these out, pass pairs of indices.
+    than the test rows. To leave these out, pass pairs of indices to GridSearchCV itself, with
+    labeled rows only in the test folds.
 
     Examples
     --------
@@ -68,7 +67,14 @@ class SemiSupervisedSplit(BaseCrossValidator):
     __metadata_request__split: ClassVar[dict[str, Any]] = {"groups": True}
 
     def __init__(self, cv: Any = 5, *, unlabeled: Any = -1, separate_groups: bool = False) -> None:
-        self.cv = cv if is_splitter(cv) else as_pairs(cv)
+        splits = hasattr(cv, "split") and not isinstance(cv, str | PredefinedSplit)
+        if not splits and not isinstance(cv, Integral):
+            raise ValueError(
+                f"SemiSupervisedSplit got cv={cv!r}, expected a number of folds, or a splitter of "
+                "scikit-learn that splits the rows it is given: pass one of these. Pass pairs of "
+                "indices to scikit-learn's tools directly, with labeled rows only to be tested."
+            )
+        self.cv = cv
         self.unlabeled = unlabeled
         self.separate_groups = separate_groups
 
@@ -97,7 +103,7 @@ class SemiSupervisedSplit(BaseCrossValidator):
         Raises
         ------
         ValueError
-            If no row is labeled, a test fold has no labeled row, or the splitter refuses the rows.
+            If no row is labeled, or the splitter refuses the rows.
         """
         labeled, labels = self._labeled(X, y, groups)
         if self.separate_groups and groups is None:
@@ -105,17 +111,23 @@ class SemiSupervisedSplit(BaseCrossValidator):
                 "separate_groups=True got groups=None, expected the group of every row: pass "
                 "groups, or set separate_groups=False."
             )
-        for fold, (train, test) in enumerate(self._pairs(X, labeled, labels, groups)):
-            if not test.size:
-                raise ValueError(
-                    f"test fold {fold} got no labeled row, expected at least one: choose folds "
-                    "that each contain labeled rows."
-                )
+        rows, others = np.flatnonzero(labeled), np.flatnonzero(~labeled)
+        try:
+            with warnings.catch_warnings():
+                if self.separate_groups:  # used here even if the splitter ignores groups
+                    warnings.filterwarnings("ignore", "The groups parameter is ignored")
+                folds = list(self._splitter.split(*labeled_rows(labeled, X, labels, groups)))
+        except ValueError as refusal:
+            raise ValueError(
+                f"{self._splitter!r} cannot split the {rows.size} labeled rows: {refusal} Lower "
+                "the number of folds, add labels, or pass the missing argument."
+            ) from refusal
+        for train, test in folds:
+            unlabeled = others
             if self.separate_groups:
-                tested = set(_safe_indexing(groups, test))
-                outside = [group not in tested for group in _safe_indexing(groups, train)]
-                train = train[labeled[train] | np.array(outside, dtype=bool)]
-            yield np.sort(train), np.sort(test)
+                own = np.asarray(groups)
+                unlabeled = others[~np.isin(own[others], own[rows[test]])]
+            yield np.sort(np.concatenate([rows[train], unlabeled])), np.sort(rows[test])
 
     def get_n_splits(
         self,
@@ -140,25 +152,14 @@ class SemiSupervisedSplit(BaseCrossValidator):
         n_splits : int
             Number of folds.
         """
-        if isinstance(self.cv, list):
-            return len(self.cv)
-        splitter = self._splitter()
-        if y is not None and not isinstance(splitter, PredefinedSplit):
-            labeled, labels = self._labeled(X, y, groups)
-            rows = rows_of(np.flatnonzero(labeled), X, labels, groups)
-            return int(splitter.get_n_splits(*rows))
-        try:
-            return int(splitter.get_n_splits())
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"get_n_splits got y=None, expected labels, because the number of folds of "
-                f"{splitter!r} depends on the labeled rows: pass X, y and groups."
-            ) from None
+        if y is None:
+            return int(self._splitter.get_n_splits())
+        labeled, labels = self._labeled(X, y, groups)
+        return int(self._splitter.get_n_splits(*labeled_rows(labeled, X, labels, groups)))
 
+    @property
     def _splitter(self) -> Any:
-        if isinstance(self.cv, Integral) or self.cv is None:
-            return StratifiedKFold(5 if self.cv is None else int(self.cv))
-        return self.cv
+        return StratifiedKFold(int(self.cv)) if isinstance(self.cv, Integral) else self.cv
 
     def _labeled(self, X: Any, y: Any, groups: Any) -> tuple[Mask, NDArray[Any]]:
         """Return the mask (n,) of labeled rows and their labels; refuse y without labels."""
@@ -167,15 +168,14 @@ class SemiSupervisedSplit(BaseCrossValidator):
                 "SemiSupervisedSplit got y=None, expected labels, some of them missing: pass y, "
                 "because only labeled rows can be tested."
             )
-        y = as_label_array(y)
-        if holds_only_signs(y[~is_missing(y)], self.unlabeled):
+        labeled, labels = split_labels(y, self.unlabeled)
+        if labels.size and are_plus_one(labels) and holds_minus_one(y, self.unlabeled):
             raise ValueError(
                 "SemiSupervisedSplit got y of only -1 and +1 with unlabeled=-1, expected labels "
                 "for which -1 is clearly a class or clearly a marker. If -1 is a class, set "
                 "unlabeled=None and mark missing labels by None or NaN. If -1 means unlabeled, "
                 "rename the class +1."
             )
-        labeled, labels = split_labels(y, self.unlabeled)
         check_consistent_length(X, labeled, groups)
         if not labels.size:
             raise ValueError(
@@ -185,80 +185,12 @@ class SemiSupervisedSplit(BaseCrossValidator):
             )
         return labeled, labels
 
-    def _pairs(self, X: Any, labeled: Mask, labels: NDArray[Any], groups: Any) -> Iterator[Fold]:
-        """Yield the folds of all rows, with unlabeled rows in the training folds."""
-        everything = np.arange(labeled.size)
-        if isinstance(self.cv, list | PredefinedSplit):
-            for train, test in self._folds_of_all(everything):
-                moved = np.setdiff1d(test[~labeled[test]], train)
-                yield np.concatenate([train, moved]), test[labeled[test]]
-            return
-        rows, others = everything[labeled], everything[~labeled]
-        for train, test in self._folds_of_labeled(X, rows, labels, groups):
-            yield np.concatenate([rows[train], others]), rows[test]
 
-    def _folds_of_all(self, everything: Indices) -> list[Fold]:
-        if isinstance(self.cv, PredefinedSplit) and len(self.cv.test_fold) != everything.size:
-            raise ValueError(
-                f"PredefinedSplit has {len(self.cv.test_fold)} rows, expected all "
-                f"{everything.size} rows, labeled or not: set test_fold to -1 for rows that are "
-                "never tested."
-            )
-        pairs = self.cv if isinstance(self.cv, list) else self.cv.split()
-        try:
-            return [
-                (everything[as_indices(train)], everything[as_indices(test)])
-                for train, test in pairs
-            ]
-        except IndexError as refusal:
-            raise ValueError(
-                f"cv contains indices that do not fit {everything.size} rows ({refusal}), expected "
-                "pairs (train, test) of indices of all rows, labeled or not: correct the indices."
-            ) from refusal
-
-    def _folds_of_labeled(
-        self, X: Any, rows: Indices, labels: NDArray[Any], groups: Any
-    ) -> list[Fold]:
-        splitter = self._splitter()
-        try:
-            with warnings.catch_warnings():
-                if self.separate_groups:  # used here even if the splitter ignores groups
-                    warnings.filterwarnings("ignore", "The groups parameter is ignored")
-                return list(splitter.split(*rows_of(rows, X, labels, groups)))
-        except ValueError as refusal:
-            raise ValueError(
-                f"{splitter!r} cannot split the {rows.size} labeled rows: {refusal} Lower the "
-                "number of folds, add labels, or pass the missing argument."
-            ) from refusal
-
-
-def is_splitter(cv: Any) -> bool:
-    """Whether ``cv`` is a number of folds or has a method to split rows."""
-    return cv is None or isinstance(cv, Integral) or (hasattr(cv, "split") and type(cv) is not str)
-
-
-def as_pairs(cv: Any) -> list[tuple[Any, Any]]:
-    """Return an iterable of pairs (train, test) as a list, which can be iterated repeatedly."""
-    pairs = list(cv) if isinstance(cv, Iterable) and not isinstance(cv, str) else None
-    if pairs is None or not all(isinstance(pair, Sized) and len(pair) == 2 for pair in pairs):
-        raise ValueError(
-            f"SemiSupervisedSplit got cv={cv!r}, expected a number of folds, a scikit-learn "
-            "splitter, or pairs (train, test) of indices of all rows: pass one of these."
-        )
-    return pairs
-
-
-def as_indices(rows: Any) -> NDArray[Any]:
-    """Return indices or a mask as an array; an empty list becomes an empty array of indices."""
-    array = np.atleast_1d(rows)
-    return array if array.size else array.astype(np.intp)
-
-
-def rows_of(rows: Indices, X: Any, labels: NDArray[Any], groups: Any) -> tuple[Any, Any, Any]:
-    """Return X, y and groups of the selected rows.
-
-    X=None is replaced by zeros of the right length.
-    """
+def labeled_rows(
+    labeled: Mask, X: Any, labels: NDArray[Any], groups: Any
+) -> tuple[Any, NDArray[Any], Any]:
+    """Return X, y and groups of the labeled rows; zeros replace X=None."""
+    rows = np.flatnonzero(labeled)
     return (
         np.zeros((rows.size, 1)) if X is None else _safe_indexing(X, rows),
         labels,

@@ -146,7 +146,8 @@ class StreamPipeline(Pipeline):
             Labels.
         **params : dict
             Further arguments for `partial_fit` of the final estimator: classes, sample_weight,
-            new_points. ``new_points=False`` is for late labels of rows that were learned before.
+            new_points, find_rows. ``new_points=False`` is for late labels of rows that were learned
+            before.
 
         Returns
         -------
