@@ -68,7 +68,7 @@ def test_golden_files_hold_whatever_there_is():
     assert {node["record"]["type"] for node in nodes if "record" in node} == set(records())
     assert {node["estimator"]["class"] for node in nodes if "estimator" in node} == set(CLASSES)
     assert {node["array"][0] for node in nodes if "array" in node} >= {"plain", "mask", "text"}
-    assert {path.stem for path in FILES} == {f"format-2-{name}" for name in MODELS}
+    assert {path.stem for path in FILES} == {f"format-3-{name}" for name in MODELS}
 
 
 PLAIN = [

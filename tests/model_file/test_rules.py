@@ -345,7 +345,7 @@ RULES += GRAPH_RULES
     ("name", "path", "change", "reason"), RULES, ids=[f"{rule[0]}.{rule[1]}" for rule in RULES]
 )
 def test_every_rule_is_kept(name, path, change, reason):
-    model = seqmed.load(FOLDER / f"format-2-{name}.safetensors")
+    model = seqmed.load(FOLDER / f"format-3-{name}.safetensors")
     state = kept_state(model)
     check(model, state)
     broken = altered(state, full(path), change)

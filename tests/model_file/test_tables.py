@@ -19,8 +19,8 @@ from tests.support.raw_tables import mixed_rows
 from tests.support.records import altered, put, without_last
 from tests.support.saved_models import assert_same, bits, check, kept_state, restored
 
-GOLDEN = FOLDER / "format-2-StreamPipeline-table.safetensors"
-COUNTS = FOLDER / "format-2-StreamPipeline-table-counts.safetensors"
+GOLDEN = FOLDER / "format-3-StreamPipeline-table.safetensors"
+COUNTS = FOLDER / "format-3-StreamPipeline-table-counts.safetensors"
 pytestmark = pytest.mark.filterwarnings("ignore:columns that are not used")
 
 

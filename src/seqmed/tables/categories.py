@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from sklearn.feature_extraction import FeatureHasher
 
 from seqmed.numeric.arrays import Array
+from seqmed.numeric.expectations import expect
 from seqmed.tables.cells import BOOLEANS, CODE, Levels
 
 # A level has its own column if at least this fraction of the first batch has it, and two rows.
@@ -75,6 +76,10 @@ class HashedColumn:
 
     name: str
     size: int = HASHED_SIZE
+
+    def validate(self) -> None:
+        """Raise a ValueError if the features would take too much memory."""
+        expect(self.size == HASHED_SIZE, f"{HASHED_SIZE} features")
 
     def encode(self, found: Levels, features: Array) -> None:
         """Write the features of some cells into zeros, (n, width)."""

@@ -16,6 +16,7 @@ from scipy.stats import rankdata
 
 from seqmed.mixture.column_scales import column_deviations
 from seqmed.numeric.arrays import Array, Indices
+from seqmed.numeric.expectations import expect
 from seqmed.tables import cells
 
 # Formats of dates besides ISO 8601, in the notation of `strptime`. A date that fits two formats is
@@ -229,6 +230,11 @@ class DateColumn:
     clock: bool
     cycles: tuple[str, ...]
     flagged: bool
+
+    def validate(self) -> None:
+        """Raise a ValueError if dates cannot be scaled, or a cycle is unknown."""
+        expect(abs(self.origin) < np.inf and 0 < self.scale < np.inf, "scale > 0")
+        expect({*self.cycles} <= {*CYCLES}, "known cycles")
 
     @classmethod
     def fit(cls, name: str, form: str, times: Array) -> Self:

@@ -22,6 +22,7 @@ from sklearn.impute import SimpleImputer
 
 from seqmed.mixture.column_scales import column_deviations
 from seqmed.numeric.arrays import Array, Mask, Points
+from seqmed.numeric.expectations import expect, expect_shapes
 from seqmed.tables import cells, kinds
 from seqmed.tables.categories import HashedColumn, OneHotColumn
 from seqmed.tables.cells import TableError
@@ -74,6 +75,12 @@ class NumberColumns:
     scales: Array
     flagged: Mask
     centred: bool
+
+    def validate(self) -> None:
+        """Raise a ValueError if numbers cannot be scaled."""
+        shape = (len(self.names),)
+        expect_shapes(self, medians=shape, scales=shape, flagged=shape)
+        expect((self.scales > 0).all(), "scales > 0")
 
     @classmethod
     def fit(cls, names: tuple[str, ...], cells: Array, *, scale: bool) -> Self:

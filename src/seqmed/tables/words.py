@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.preprocessing import normalize
 
+from seqmed.numeric.expectations import expect, expect_shapes
+
 TFIDF, COUNTS = WEIGHTS = ("tfidf", "counts")
 LARGEST_SIZE = 2**31 - 1
 # Words of any length, and single signs such as ! and £, as a regular expression.
@@ -37,6 +39,13 @@ class WordColumn:
     n_rows: int
     places: NDArray[np.int32] | None
     frequencies: NDArray[np.int32] | None
+
+    def validate(self) -> None:
+        """Raise a ValueError if the statistics do not fit together."""
+        expect(1 <= self.size <= LARGEST_SIZE, f"1 to {LARGEST_SIZE} features")
+        if self.places is not None:
+            expect_shapes(self, places=(self.places.size,), frequencies=(self.places.size,))
+            expect((np.diff(self.places) > 0).all(), "features in increasing order")
 
     @classmethod
     def fit(cls, name: str, texts: Sequence[str], size: int, weights: str) -> Self:

@@ -43,6 +43,7 @@ from seqmed.numeric.arrays import (
     take_rows,
 )
 from seqmed.numeric.execution import product
+from seqmed.numeric.expectations import expect, expect_shapes
 from seqmed.numeric.factors import (
     cholesky,
     is_upper,
@@ -78,6 +79,11 @@ class Basis:
     whitening: Array
     gram: Array
     coefficient_covariance: Array | None = None
+
+    def validate(self) -> None:
+        """Raise a ValueError if the matrices are not of the landmarks."""
+        shape = (self.size, self.size)
+        expect_shapes(self, whitening=shape, gram=shape, coefficient_covariance=shape)
 
     @property
     def size(self) -> int:
@@ -287,6 +293,16 @@ class LandmarkRecursion:
     n_pending: float = 0.0
 
     grows: ClassVar[bool] = True
+
+    def validate(self) -> None:
+        """Raise a ValueError if the parts are not of the same landmarks."""
+        size = 0 if self.basis is None else self.basis.size
+        expect((self.keys is None) == (self.basis is None), "keys if there are landmarks")
+        expect_shapes(self, keys=(size,))
+        expect(size <= self.capacity, f"at most {self.capacity} landmarks")
+        reduction = self.covariance.reduction
+        same = reduction is None or reduction.landmarks.shape[0] == size
+        expect(same, "a reduction of the same landmarks")
 
     @property
     def landmarks(self) -> Points | None:

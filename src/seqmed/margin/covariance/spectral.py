@@ -24,6 +24,7 @@ from seqmed.margin.covariance.exact import (
 )
 from seqmed.margin.laplacian import Smoothness
 from seqmed.numeric.arrays import Array, Points
+from seqmed.numeric.expectations import expect, expect_shapes
 
 EXACT_BATCHES = 2
 
@@ -36,6 +37,16 @@ class Spectrum:
     singular_values: Array
     laplacian_values: Array
     count: int = 1
+
+    def validate(self) -> None:
+        """Raise a ValueError if the values are not those of the vectors."""
+        expect_shapes(
+            self,
+            vectors=(self.rank, self.vectors.shape[-1]),
+            singular_values=(self.rank,),
+            laplacian_values=(self.rank,),
+        )
+        expect(self.count >= 1, "at least one batch")
 
     @property
     def rank(self) -> int:
