@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, take_rows
-from seqmed.numeric.expectations import expect_shapes
+from seqmed.numeric.expectations import expect_shape
 
 # Class of an unlabeled row.
 UNLABELED = -1
@@ -66,8 +66,7 @@ class ClassCounts:
 
     def validate(self) -> None:
         """Raise a ValueError if the arrays are not of the same classes."""
-        shape = (self.size,)
-        expect_shapes(self, counts=shape, weights=shape, discounted=shape, declared=shape)
+        expect_shape(self, (self.size,), "counts", "weights", "discounted", "declared")
 
     @property
     def size(self) -> int:

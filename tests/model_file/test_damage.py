@@ -28,9 +28,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import seqmed
 from seqmed import GraphPropagation, SeqGraphMED, SeqMED, model_file
-from seqmed.model_file import ModelFileError
-from seqmed.model_file.models import ModelEncoder
-from seqmed.model_file.registry import CLASSES
+from seqmed.model_file import FORMAT, ModelFileError
+from seqmed.model_file.models import CLASSES, ModelEncoder
 from tests.data.make_golden import FOLDER
 from tests.support.model_file_parts import (
     document_of,
@@ -364,13 +363,12 @@ def estimator(name, parameters=None, state=None):
 
 def document(nodes=None, extra=None, extra_nodes=(), **members):
     """Return the document of a file that holds a model that has learned nothing."""
-    nodes = [estimator("SeqMED")] if nodes is None else nodes
     return {
-        "format": 2,
+        "format": FORMAT,
         "library": "0.1.0",
         "about": {"classes": None, "n_features": None, "n_batches": None},
-        "model": {"nodes": list(nodes), "value": {"node": len(nodes) - 1}},
-        "extra": {"nodes": list(extra_nodes), "value": extra},
+        "model": [estimator("SeqMED")] if nodes is None else list(nodes),
+        "extra": [*extra_nodes, {"value": extra}],
         **members,
     }
 
@@ -412,7 +410,7 @@ def matryoshka():
         inner = {"node": place + 1}
         grid = {"dict": [["x", [inner]]]}
         nodes.append(estimator("PrequentialSearch", {"estimator": inner, "param_grid": grid}))
-    return made(document([*nodes, estimator("SeqMED", {"C": {"node": 60}})]))
+    return made(document(nodes))
 
 
 def deep(depth):
@@ -426,11 +424,11 @@ def filled(text):
 
 RECORD = {"record": {"type": "Popen", "fields": {"args": "true"}}}
 PLANS = {
-    "another version": (made(document(format=1)), "format 1, written by seqmed '0.1.0'.*learn"),
+    "another version": (made(document(format=2)), "format 2, written by seqmed '0.1.0'.*learn"),
     "no version": (made({}), "format None"),
-    "nearly a version": (made(document(format=2.0)), r"format 2\.0"),
+    "nearly a version": (made(document(format=3.0)), r"format 3\.0"),
     "a member more": (made(document(more=1)), "unknown: .*more"),
-    "a member less": (made({"format": 2}), "missing: .*about"),
+    "a member less": (made({"format": FORMAT}), "missing: .*about"),
     "no document": (made("null"), "is a NoneType, expected an object"),
     "NaN": (made('{"format": NaN}'), "holds NaN"),
     "a long number": (made('{"format": ' + "9" * 5000 + "}"), "digits"),
@@ -452,17 +450,10 @@ PLANS = {
         "missing: .*'C'",
     ),
     "a wrong parameter": (parameters(C=-1.0), "'C' parameter"),
-    "a record for a kernel": (parameters(kernel=None), "a kernel by name"),
-    "an estimator for a number": (matryoshka(), r"SeqMED\.C holds an estimator"),
+    "a record for a kernel": (parameters(kernel=None), "'kernel' parameter"),
+    "estimators in estimators": (matryoshka(), "nested more than"),
     "half a state": (
         made(document([estimator("SeqMED", state={"n_features_in_": 3})])), "missing: .*_state"
-    ),
-    "a wrong summary": (
-        made(document(about={"classes": [1], "n_features": None, "n_batches": None})),
-        "summary in its header does not match",
-    ),
-    "a tensor too many": (
-        made(document(), {"model.0": np.zeros(1)}), r"nothing refers to: \['model.0'\]"
     ),
     "a missing tensor": (
         made(document(extra_nodes=[{"array": ["plain", "../x"]}])), r"'\.\./x' is missing"
@@ -470,7 +461,6 @@ PLANS = {
     "an estimator as extra": (made(document(extra_nodes=[estimator("SeqMED")])), "unknown kind"),
     "a class as extra": (made(document(extra={"class": "SeqMED"})), "'class' was found"),
     "a list as extra": (made(document(extra=[1])), "expected a dict"),
-    "a key twice": (made(document(extra={"dict": [["a", 1], ["a", 2]]})), "a key twice"),
     "a key that is a list": (made(document(extra={"dict": [[[], 1]]})), "unhashable"),
     "a node of itself": (
         made(document([estimator("SeqMED", {"C": {"node": 0}})])), "a node has the number 0"
@@ -479,13 +469,10 @@ PLANS = {
         made(filled("1e999")), "too large"
     ),
     "an unknown kind of array": (array("pickle", np.zeros(1)), "declared as 'pickle'"),
-    "an unknown unit of time": (array("datetime64[evil]", np.zeros(1, int)), "declared as"),
     "a mask of floats": (array("mask", np.zeros(1)), "declared as 'mask'"),
     "a mask of large numbers": (array("mask", np.full(1, 2, np.uint8)), "declared as 'mask'"),
     "text beyond Unicode": (array("text", np.full((1, 1), 0x110000, np.uint32)), "declared as"),
     "text without letters": (array("text", np.zeros((5, 0), np.uint32)), "declared as 'text'"),
-    "bytes of floats": (array("bytes", np.zeros((1, 1))), "declared as 'bytes'"),
-    "bytes without bytes": (array("bytes", np.zeros((5, 0), np.uint8)), "declared as 'bytes'"),
     "endless text": (array("text", np.zeros((0, 2**40), np.uint32)), "declared as 'text'"),
     "a column too far": (rows([1, 2], [1.0], [2], [0, 1]), "do not fit together"),
     "a column before the first": (rows([1, 2], [1.0], [-1], [0, 1]), "do not fit together"),

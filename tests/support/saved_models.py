@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 
 import seqmed
 from seqmed import SeqMED, model_file
-from seqmed.model_file.registry import ESTIMATORS
+from seqmed.model_file.models import saved_attributes
+from tests.support.records import altered
 
 
 def bits(model, extra=None):
@@ -55,11 +57,8 @@ def assert_refused(model, message, path):
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-def kept_state(model):
-    """Return the saved attributes of a model."""
-    return ESTIMATORS[type(model)].state(model)
-
-
-def check(model, state):
-    """Check the parameters of a model, and a state."""
-    ESTIMATORS[type(model)].check(model, state)
+def with_state(model, path, change):
+    """Return a copy of a model with a part of its saved attributes changed, as in `altered`."""
+    changed = copy.copy(model)
+    vars(changed).update(altered(saved_attributes(model), path, change))
+    return changed

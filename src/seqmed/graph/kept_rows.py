@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from seqmed.graph.metrics import Euclidean, Metric, Stored, without_sketch
 from seqmed.numeric.arrays import Indices, Single, Slots, stack
 from seqmed.numeric.execution import allowed_threads, run_in_threads
-from seqmed.numeric.expectations import expect, expect_shapes
+from seqmed.numeric.expectations import expect, expect_shape
 
 # Number of rows in a block, and number of queries searched for at once. With many queries at once,
 # a block is read into the cache less often. If the number of rows were a power of two, products
@@ -53,7 +53,8 @@ class Lists(NamedTuple):
     def validate(self) -> None:
         """Raise a ValueError if compiled loops would leave the arrays."""
         n, length = self.slots.shape
-        expect_shapes(self, distances=(n, length), horizons=(n,), sizes=(n,))
+        expect_shape(self, (n, length), "distances")
+        expect_shape(self, (n,), "horizons", "sizes")
         expect(((self.sizes >= 0) & (self.sizes <= length)).all(), f"sizes from 0 to {length}")
         used = np.arange(length, dtype=np.int32) < self.sizes[:, None]
         expect(((self.slots >= 0) == used).all(), "as many neighbours as the sizes")
@@ -105,20 +106,19 @@ class KeptRows:
 
     def validate(self) -> None:
         """Raise a ValueError if compiled loops would leave the blocks or the lists."""
-        expect(self.n_neighbors >= 1, "n_neighbors >= 1")
         length = int(np.ceil(SPARE * self.n_neighbors))
-        expect(self.lists.slots.shape[1] == length, f"lists of {length} entries")
-        sizes = [block.size for block in self.blocks]
-        full = all(size == BLOCK for size in sizes[:-1]) and 0 < sum(sizes[-1:]) <= BLOCK
-        expect(full, f"blocks of {BLOCK} rows")
-        expect(sum(sizes) == self.size, "a list for every row")
-        widths = {block.rows.shape[1] for block in self.blocks}
+        same = self.lists.slots.shape[1] == length > 0
+        expect(same, f"lists of {SPARE} * {self.n_neighbors} > 0 entries")
+        sizes, rows = [each.size for each in self.blocks], [each.rows for each in self.blocks]
+        expect(all(size == BLOCK for size in sizes[:-1]), f"blocks of {BLOCK} rows")
+        expect(0 < sizes[-1] <= BLOCK and sum(sizes) == self.size, "a list for every row")
+        widths = {each.shape[1] for each in rows}
         if isinstance(self.metric, Euclidean):
             widths.add(self.metric.centre.size)
         expect(len(widths) == 1, "rows of the same columns")
-        sparse = {sp.issparse(block.rows) for block in self.blocks}
-        expect(sparse == {False} or not self.metric.refines, "dense rows")
-        expect(len(sparse) == 1, "rows of the same format")
+        formats = {sp.issparse(each) for each in rows}
+        expect(len(formats) == 1, "rows of the same format")
+        expect(formats == {False} or not self.metric.refines, "dense rows")
 
     def for_file(self) -> KeptRows:
         """Return the rows without their sketches, which `from_file` computes."""

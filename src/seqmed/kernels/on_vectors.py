@@ -22,7 +22,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from seqmed.numeric.arrays import Array, Indices, Points, row_norms_squared, stack
 from seqmed.numeric.execution import run_in_threads
-from seqmed.numeric.expectations import expect, expect_shapes
+from seqmed.numeric.expectations import expect
 from seqmed.numeric.factors import symmetric_product
 
 # Largest |x|^2, in units of 1/gamma, for which the data are not centred.
@@ -46,11 +46,6 @@ class Expansion(NamedTuple):
 
     points: Points
     coefficients: Array
-
-    def validate(self) -> None:
-        """Raise a ValueError if there are not as many points as coefficients."""
-        n, machines = self.points.shape[0], self.coefficients.shape[-1]
-        expect_shapes(self, coefficients=(n, machines))
 
 
 @runtime_checkable

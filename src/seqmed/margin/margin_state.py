@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -59,8 +59,9 @@ class MarginState(NamedTuple):
         counts, window = self.counts, self.posterior.window
         expect(self.posterior.biases.size == counts.n_machines, "a machine for every class")
         expect(counts.size or not window.size, "known classes in the window")
-        accepted = self.posterior.covariance.kernel.accepts(window.points)
-        expect(accepted, "points that suit the kernel")
+        posterior, accepts = self.posterior, self.posterior.covariance.kernel.accepts
+        terms: tuple[Any, ...] = (posterior.frozen, window, *posterior.mean_parts)
+        expect(all(accepts(each.points) for each in terms), "points that suit the kernel")
 
 
 # -- the first batch -------------------------------------------------------------------------------

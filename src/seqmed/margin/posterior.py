@@ -31,7 +31,7 @@ from seqmed.margin.covariance.exact import (
 )
 from seqmed.margin.laplacian import GraphParameters
 from seqmed.numeric.arrays import Array, Points, bytes_of, no_indices, no_rows, stack, take_rows
-from seqmed.numeric.expectations import expect, expect_shapes
+from seqmed.numeric.expectations import expect, expect_shape
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,11 @@ class Terms:
     averages: Array
 
     def validate(self) -> None:
-        """Raise a ValueError if the arrays do not fit together."""
+        """Raise a ValueError if the arrays are not of the same points and machines."""
         shape = (self.size, self.coefficients.shape[-1])
-        expect_shapes(self, coefficients=shape, averages=shape)
+        for each in fields(self)[1:]:
+            size = getattr(self, each.name).shape
+            expect(size in (shape, shape[:1]), f"{each.name} of {shape[0]} points, got {size}")
 
     @property
     def size(self) -> int:
@@ -103,11 +105,6 @@ class ScoredTerms(Terms):
 
     frozen_scores: Array
 
-    def validate(self) -> None:
-        """Raise a ValueError if the arrays do not fit together."""
-        super().validate()
-        expect_shapes(self, frozen_scores=self.coefficients.shape)
-
     def mapped(self, transfer: Array) -> Self:
         """Return the terms of new machines, each a combination (h, H) of the old machines."""
         return replace(super().mapped(transfer), frozen_scores=self.frozen_scores @ transfer)
@@ -136,9 +133,6 @@ class Window(ScoredTerms):
     def validate(self) -> None:
         """Raise a ValueError if the solver could not run on these points."""
         super().validate()
-        expect_shapes(self, signs=self.coefficients.shape)
-        for name in ("bounds", "shapes", "weights", "discounted", "batches"):
-            expect_shapes(self, **{name: (self.size,)})
         expect((np.abs(self.signs) == 1.0).all(), "signs that are -1 or 1")
         expect((self.bounds > 0).all() and (self.weights > 0).all(), "bounds and weights > 0")
         shapes = (self.shapes >= 0) & (self.shapes <= self.bounds)
@@ -201,20 +195,15 @@ class Posterior:
 
     def validate(self) -> None:
         """Raise a ValueError if the parts are not of the same machines and columns."""
-        (machines,) = self.biases.shape
-        for name in ("intercepts", "frozen_sums", "n_solved"):
-            expect_shapes(self, **{name: (machines,)})
-        expect_shapes(self, projection_errors=(2, machines))
+        machines, width = self.biases.size, self.window.points.shape[1]
+        expect_shape(self, (machines,), "biases", "intercepts", "frozen_sums", "n_solved")
+        expect_shape(self, (2, machines), "projection_errors")
         terms: tuple[Any, ...] = (self.frozen, self.window, self.landmarks, *self.mean_parts)
+        for each in terms:
+            shape = (each.points.shape[0], machines)
+            expect_shape(each, shape, "coefficients")
+            expect(each.points.shape[1] == width, f"points of {width} columns")
         expect(self.mean_parts, "a mean")
-        expect(
-            {each.coefficients.shape[1] for each in terms} == {machines},
-            f"coefficients of {machines} machines in all parts",
-        )
-        expect(len({each.points.shape[1] for each in terms}) == 1, "points of the same columns")
-        landmarks = self.recursion.landmarks
-        size = 0 if landmarks is None else landmarks.shape[0]
-        expect(self.landmarks.size == size, "coefficients for every landmark")
 
     @property
     def covariance(self) -> CovarianceFunction:

@@ -29,7 +29,7 @@ from seqmed.numeric.arrays import (
     stack,
     take_rows,
 )
-from seqmed.numeric.expectations import expect, expect_shapes
+from seqmed.numeric.expectations import expect, expect_shape
 
 
 class RecentRows(NamedTuple):
@@ -48,8 +48,7 @@ class RecentRows(NamedTuple):
 
     def validate(self) -> None:
         """Raise a ValueError if the arrays are not of the same rows."""
-        shape = (self.points.shape[0],)
-        expect_shapes(self, codes=shape, weights=shape)
+        expect_shape(self, (self.points.shape[0],), "codes", "weights")
         expect((self.codes >= 0).all(), "classes >= 0")
 
     @property
@@ -198,14 +197,8 @@ class LinearExpert:
 
     def validate(self) -> None:
         """Raise a ValueError if the arrays do not fit together."""
-        n_classes = self.fitted.size
-        expect_shapes(
-            self,
-            columns=(self.columns.size,),
-            coef=(n_classes, self.columns.size),
-            intercept=(n_classes,),
-            fitted=(n_classes,),
-        )
+        expect_shape(self, (self.fitted.size,), "fitted", "intercept")
+        expect_shape(self, (self.fitted.size, *self.columns.shape), "coef")
         expect((np.diff(self.columns, prepend=-1) > 0).all(), "distinct columns in order")
 
 

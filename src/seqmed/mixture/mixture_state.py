@@ -28,7 +28,7 @@ from seqmed.margin.update import MarginParameters, UpdateInfo
 from seqmed.mixture.change import RECORD, Change
 from seqmed.mixture.experts import REFITTED, RecentRows, RefittedExpert, no_recent_rows
 from seqmed.numeric.arrays import Array, Indices, Mask, Points, no_rows
-from seqmed.numeric.expectations import expect, expect_shapes
+from seqmed.numeric.expectations import expect, expect_shape
 
 PRIOR_EXPONENTS = np.array([0.0, 0.25, 0.5])
 
@@ -115,18 +115,10 @@ class ScoreRecord(NamedTuple):
     def validate(self) -> None:
         """Raise a ValueError if compiled loops would leave the arrays."""
         n, n_refitted, n_classes = self.refitted.shape
-        of_rows, of_classes = (n,), (n, n_classes)
-        expect_shapes(
-            self,
-            margin=of_classes,
-            graph=of_classes,
-            counts=of_classes,
-            margin_scales=(n, PRIOR_EXPONENTS.size),
-            graph_scales=of_rows,
-            refitted_scales=(n, n_refitted),
-            codes=of_rows,
-            weights=of_rows,
-        )
+        expect_shape(self, (n, n_classes), "margin", "graph", "counts")
+        expect_shape(self, (n, PRIOR_EXPONENTS.size), "margin_scales")
+        expect_shape(self, (n, n_refitted), "refitted_scales")
+        expect_shape(self, (n,), "graph_scales", "codes", "weights")
         expect(((self.codes >= 0) & (self.codes < n_classes)).all(), "known classes")
 
     @property
@@ -256,24 +248,24 @@ class MixtureState(NamedTuple):
 
     def validate(self) -> None:
         """Raise a ValueError if the experts are not of the same columns and classes."""
-        size, n_refitted = self.counts.size, len(self.refitted)
-        rows = (self.probes, self.recent.points, self.margin.kept, self.graph.rows.blocks[0].rows)
-        expect(len({each.shape[1] for each in rows}) == 1, "rows of the same columns")
-        expect(len({sp.issparse(each) for each in rows}) == 1, "rows of the same format")
-        of_experts = (self.margin.counts.size, self.graph.influence.shape[1])
-        expect({*of_experts} == {size}, "the same classes in all experts")
+        size, n_refitted, width = self.counts.size, len(self.refitted), self.probes.shape[1]
+        kept = (self.probes, self.recent.points, self.margin.kept, self.graph.rows.blocks[0].rows)
+        expect({each.shape[1] for each in kept} == {width}, f"rows of {width} columns")
+        expect(len({sp.issparse(each) for each in kept}) == 1, "rows of the same format")
+        same = self.margin.counts.size == self.graph.influence.shape[1] == size
+        expect(same, "the same classes in all experts")
         expect(self.record.refitted.shape[1:] == (n_refitted, size), "a record of all experts")
-        expect_shapes(self, class_weights=(size,))
-        scales, n_exponents = self.score_scales, PRIOR_EXPONENTS.size
-        expect_shapes(scales, counts=(size,), margin=(n_exponents,), refitted=(n_refitted,))
+        expect_shape(self, (size,), "class_weights")
+        expect_shape(self.score_scales, (size,), "counts")
+        expect_shape(self.score_scales, PRIOR_EXPONENTS.shape, "margin")
+        expect_shape(self.score_scales, (n_refitted,), "refitted")
         expect(len(self.choice.refitted) == n_refitted, "a weight for every expert")
         expect((self.recent.codes < size).all(), "known classes in the recent rows")
-        expect(self.column_scale.size in (0, rows[0].shape[1]), "a scale for every column")
-        if self.trial is not None:
-            before = self.trial.state
-            expect(before.trial is None, "no trial within a trial")
-            same = before.counts.size == size and before.probes.shape[1] == rows[0].shape[1]
-            expect(same, "the same classes and columns in the trial")
+        expect(self.column_scale.shape in ((0,), (width,)), "a scale for every column")
+        before = self if self.trial is None else self.trial.state
+        expect(self.trial is None or before.trial is None, "no trial within a trial")
+        same = before.counts.size == size and before.probes.shape[1] == width
+        expect(same, "the same classes and columns in the trial")
 
     @property
     def by_counts(self) -> bool:

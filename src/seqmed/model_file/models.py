@@ -37,8 +37,7 @@ from seqmed.model_file.annotations import (
     reachable,
     type_hints,
 )
-from seqmed.model_file.values import Decoder, Encoder, checked
-from seqmed.numeric.expectations import expect
+from seqmed.model_file.values import Decoder, Encoder, checked, in_range
 from seqmed.selection.search import PrequentialSearch
 from seqmed.tables.encoder import TableEncoder
 from seqmed.tables.stream_pipeline import StreamPipeline
@@ -87,9 +86,8 @@ INTERFACES[Recursion] = lambda: (
 )
 INTERFACES[RefittedExpert] = lambda: tuple(type(make()) for make in REFITTED)
 
-# The random generator of a RandomState that can be saved, and its state.
+# The random generator of a RandomState that can be saved, and the size of its key.
 GENERATOR, KEY_SIZE = "MT19937", 624
-GENERATOR_TYPES = {"key": NDArray[np.uint32], "position": int, "has_gauss": int, "gauss": float}
 
 
 def attribute_types(kind: Any) -> dict[str, Any]:
@@ -209,8 +207,7 @@ def generator_state(generator: np.random.RandomState, where: str) -> dict[str, A
             f"{where} uses the generator {state['bit_generator']}, expected {GENERATOR}: pass a "
             "seed, or np.random.RandomState(seed)."
         )
-    parts = (state["state"]["key"], state["state"]["pos"], state["has_gauss"], state["gauss"])
-    return dict(zip(GENERATOR_TYPES, parts, strict=True))
+    return {**state.pop("state"), **state}
 
 
 def refuse_code(value: Any, where: str) -> None:
@@ -276,11 +273,12 @@ class ModelDecoder(Decoder):
 
     def _build_random_state(self, content: Any) -> np.random.RandomState:
         parts = self.decode_named(content)
-        check_fields(parts, GENERATOR_TYPES, "random state")
-        expect(parts["key"].shape == (KEY_SIZE,), f"the {KEY_SIZE} numbers of a random state")
-        expect(0 <= parts["position"] <= KEY_SIZE, "a position within a random state")
+        key, position = (
+            checked(parts["key"], np.ndarray),
+            in_range(parts["pos"], KEY_SIZE + 1, "a place"),
+        )
         generator = np.random.RandomState()
-        generator.set_state((GENERATOR, *(parts[name] for name in GENERATOR_TYPES)))
+        generator.set_state((GENERATOR, key, position, parts["has_gauss"], parts["gauss"]))
         return generator
 
 

@@ -17,9 +17,9 @@ def expect(holds: Any, what: str) -> None:
         raise ValueError(f"expected {what}")
 
 
-def expect_shapes(record: Any, **shapes: tuple[int, ...]) -> None:
-    """Raise a ValueError unless the named arrays of a record have these shapes, or are None."""
-    for name, shape in shapes.items():
+def expect_shape(record: Any, shape: tuple[int, ...], *names: str) -> None:
+    """Raise a ValueError unless the named arrays of a record have a shape, or are None."""
+    for name in names:
         value = getattr(record, name)
         if value is not None and np.shape(value) != shape:
             raise ValueError(f"{name} has the shape {np.shape(value)}, expected {shape}")

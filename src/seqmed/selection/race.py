@@ -18,7 +18,7 @@ from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.labels import split_labels
 from seqmed.estimators.validation import read_labels
 from seqmed.numeric.arrays import Array, Indices, Mask
-from seqmed.numeric.expectations import expect_shapes
+from seqmed.numeric.expectations import expect_shape
 
 # Smallest number of disagreements between two candidates before one may be dropped. Rows of unequal
 # weight count by their effective number, ``(sum of weights)^2 / sum of squared weights``.
@@ -68,15 +68,9 @@ class Record:
 
     def validate(self) -> None:
         """Raise a ValueError if the arrays are not of the same candidates."""
-        of_candidates, of_pairs = (len(self.dropped),), (len(self.dropped),) * 2
-        expect_shapes(
-            self,
-            correct=of_candidates,
-            wins=of_pairs,
-            squared_wins=of_pairs,
-            correct_undiscounted=of_candidates,
-            total_undiscounted=of_candidates,
-        )
+        size = len(self.dropped)
+        expect_shape(self, (size,), "correct", "correct_undiscounted", "total_undiscounted")
+        expect_shape(self, (size, size), "wins", "squared_wins")
 
     @property
     def racing(self) -> Indices:

@@ -22,7 +22,7 @@ from sklearn.impute import SimpleImputer
 
 from seqmed.mixture.column_scales import column_deviations
 from seqmed.numeric.arrays import Array, Mask, Points
-from seqmed.numeric.expectations import expect, expect_shapes
+from seqmed.numeric.expectations import expect, expect_shape
 from seqmed.tables import cells, kinds
 from seqmed.tables.categories import HashedColumn, OneHotColumn
 from seqmed.tables.cells import TableError
@@ -78,8 +78,7 @@ class NumberColumns:
 
     def validate(self) -> None:
         """Raise a ValueError if numbers cannot be scaled."""
-        shape = (len(self.names),)
-        expect_shapes(self, medians=shape, scales=shape, flagged=shape)
+        expect_shape(self, (len(self.names),), "medians", "scales", "flagged")
         expect((self.scales > 0).all(), "scales > 0")
 
     @classmethod

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.preprocessing import normalize
 
-from seqmed.numeric.expectations import expect, expect_shapes
+from seqmed.numeric.expectations import expect, expect_shape
 
 TFIDF, COUNTS = WEIGHTS = ("tfidf", "counts")
 LARGEST_SIZE = 2**31 - 1
@@ -41,11 +41,10 @@ class WordColumn:
     frequencies: NDArray[np.int32] | None
 
     def validate(self) -> None:
-        """Raise a ValueError if the statistics do not fit together."""
+        """Raise a ValueError if there are too many features, or not a frequency for each."""
         expect(1 <= self.size <= LARGEST_SIZE, f"1 to {LARGEST_SIZE} features")
-        if self.places is not None:
-            expect_shapes(self, places=(self.places.size,), frequencies=(self.places.size,))
-            expect((np.diff(self.places) > 0).all(), "features in increasing order")
+        n_places = 0 if self.places is None else self.places.size
+        expect_shape(self, (n_places,), "places", "frequencies")
 
     @classmethod
     def fit(cls, name: str, texts: Sequence[str], size: int, weights: str) -> Self:

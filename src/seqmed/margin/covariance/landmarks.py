@@ -43,7 +43,7 @@ from seqmed.numeric.arrays import (
     take_rows,
 )
 from seqmed.numeric.execution import product
-from seqmed.numeric.expectations import expect, expect_shapes
+from seqmed.numeric.expectations import expect, expect_shape
 from seqmed.numeric.factors import (
     cholesky,
     is_upper,
@@ -82,8 +82,7 @@ class Basis:
 
     def validate(self) -> None:
         """Raise a ValueError if the matrices are not of the landmarks."""
-        shape = (self.size, self.size)
-        expect_shapes(self, whitening=shape, gram=shape, coefficient_covariance=shape)
+        expect_shape(self, (self.size, self.size), "whitening", "gram", "coefficient_covariance")
 
     @property
     def size(self) -> int:
@@ -295,14 +294,10 @@ class LandmarkRecursion:
     grows: ClassVar[bool] = True
 
     def validate(self) -> None:
-        """Raise a ValueError if the parts are not of the same landmarks."""
+        """Raise a ValueError if the keys are not of the landmarks."""
         size = 0 if self.basis is None else self.basis.size
-        expect((self.keys is None) == (self.basis is None), "keys if there are landmarks")
-        expect_shapes(self, keys=(size,))
+        expect_shape(self, (size,), "keys")
         expect(size <= self.capacity, f"at most {self.capacity} landmarks")
-        reduction = self.covariance.reduction
-        same = reduction is None or reduction.landmarks.shape[0] == size
-        expect(same, "a reduction of the same landmarks")
 
     @property
     def landmarks(self) -> Points | None:

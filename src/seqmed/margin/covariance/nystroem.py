@@ -35,7 +35,7 @@ from seqmed.numeric.arrays import (
     stack,
     take_rows,
 )
-from seqmed.numeric.expectations import expect, expect_shapes
+from seqmed.numeric.expectations import expect, expect_shape
 from seqmed.numeric.factors import is_upper, squared_upper_times, symmetric_product, times_upper
 
 
@@ -158,7 +158,7 @@ class NystroemCovariance:
 
     def validate(self) -> None:
         """Raise a ValueError if the matrix is not of the landmarks."""
-        expect_shapes(self, whitening=(self.width, self.width))
+        expect_shape(self, (self.width, self.width), "whitening")
 
     def in_single(self, points: Points) -> bool:
         """Whether single precision is enough for features of the points."""

@@ -24,7 +24,7 @@ from seqmed.margin.covariance.exact import (
 )
 from seqmed.margin.laplacian import Smoothness
 from seqmed.numeric.arrays import Array, Points
-from seqmed.numeric.expectations import expect, expect_shapes
+from seqmed.numeric.expectations import expect, expect_shape
 
 EXACT_BATCHES = 2
 
@@ -40,13 +40,8 @@ class Spectrum:
 
     def validate(self) -> None:
         """Raise a ValueError if the values are not those of the vectors."""
-        expect_shapes(
-            self,
-            vectors=(self.rank, self.vectors.shape[-1]),
-            singular_values=(self.rank,),
-            laplacian_values=(self.rank,),
-        )
-        expect(self.count >= 1, "at least one batch")
+        expect_shape(self, (self.rank,), "singular_values", "laplacian_values")
+        expect(self.vectors.ndim == 2 and self.count >= 1, "vectors of at least one batch")
 
     @property
     def rank(self) -> int:
