@@ -409,7 +409,8 @@ PLANS = {
     "a member more": (made(document(more=1)), "unknown: .*more"),
     "a member less": (made({"format": FORMAT}), "missing: .*about"),
     "no document": (made("null"), "is a NoneType, expected an object"),
-    "NaN": (made('{"format": NaN}'), "holds NaN"),
+    "NaN": (made('{"format": NaN}'), "format nan"),
+    "NaN as a value": (made(filled("NaN")), "not finite"),
     "a long number": (made('{"format": ' + "9" * 5000 + "}"), "digits"),
     "a deep document": (made(deep(100_000)), "recursion"),
     "a deep value": (made(filled(deep(990))), "recursion"),
@@ -444,9 +445,7 @@ PLANS = {
     "a node of itself": (
         made(document([estimator("SeqMED", {"C": {"node": 0}})])), "a node has the number 0"
     ),
-    "a number that is too large": (
-        made(filled("1e999")), "too large"
-    ),
+    "a number that is too large": (made(filled("1e999")), "not finite"),
     "an unknown kind of array": (array("pickle", np.zeros(1)), "declared as 'pickle'"),
     "a mask of floats": (array("mask", np.zeros(1)), "declared as 'mask'"),
     "a mask of large numbers": (array("mask", np.full(1, 2, np.uint8)), "declared as 'mask'"),

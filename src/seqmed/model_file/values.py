@@ -17,12 +17,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from seqmed.model_file.container import DTYPES, Tensors
+from seqmed.model_file.container import Tensors
 
 # Numbers that are not JSON.
 NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 # Kinds of arrays.
 PLAIN, TRANSPOSED, MASK, TEXT = "plain", "transposed", "mask", "text"
+LARGEST_ITEM = 8  # bytes of a number
 LARGEST_CODE_POINT = 0x10FFFF
 # Largest number of characters in a string of numpy.
 LONGEST_TEXT = 2**28
@@ -126,7 +127,7 @@ class Decoder:
     def decode(self, value: Any) -> Any:
         """Return the value that a JSON value encodes."""
         if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError("a number is too large for a float")
+            raise ValueError("it holds a number that is not finite")
         if isinstance(value, list):
             return [self.decode(each) for each in value]
         if not isinstance(value, dict):
@@ -201,7 +202,7 @@ def to_tensor(array: NDArray[Any], where: str) -> tuple[str, NDArray[Any]]:
     ``where`` names the array in errors.
     """
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    if array.dtype in DTYPES.values():
+    if array.dtype.kind in "fiu" and array.dtype.itemsize <= LARGEST_ITEM:
         if by_columns(array):
             return TRANSPOSED, np.asarray(array.T, order="C")
         return PLAIN, np.asarray(array, order="C")
