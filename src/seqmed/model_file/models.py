@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from seqmed.estimators.base import StreamClassifier
 from seqmed.estimators.graph_propagation import GraphPropagation
-from seqmed.estimators.seqgraphmed import MARGIN_CLASSIFIERS, SeqGraphMED
+from seqmed.estimators.seqgraphmed import SeqGraphMED
 from seqmed.estimators.seqlapmed import SeqLapMED
 from seqmed.estimators.seqmed import SeqMED
 from seqmed.graph.kept_rows import Lists
@@ -185,10 +185,6 @@ class ModelEncoder(Encoder):
 
     def _estimator(self, estimator: Any, where: str) -> dict[str, Any]:
         parameters, state = estimator.get_params(deep=False), saved_attributes(estimator)
-        written = {
-            "parameters": self.encode_named(parameters, where),
-            "state": self.encode_named(state, where),
-        }
         known = vars(restored(type(estimator), parameters, state))
         strange = vars(estimator).keys() - known.keys()
         if strange:
@@ -196,7 +192,10 @@ class ModelEncoder(Encoder):
                 f"{where} has {', '.join(sorted(strange))}, which a model file cannot hold, "
                 "expected parameters and learned attributes: remove it, and set it after loading."
             )
-        return written
+        return {
+            "parameters": self.encode_named(parameters, where),
+            "state": self.encode_named(state, where),
+        }
 
 
 def generator_state(generator: np.random.RandomState, where: str) -> dict[str, Any]:
@@ -212,10 +211,7 @@ def generator_state(generator: np.random.RandomState, where: str) -> dict[str, A
 
 def refuse_code(value: Any, where: str) -> None:
     """Refuse a value that is code, with a remedy for each kind."""
-    if isinstance(value, BaseEstimator) and is_classifier(value):
-        names = " or ".join(kind.__name__ for kind in MARGIN_CLASSIFIERS)
-        remedy = f"Expected {names}: use one of these."
-    elif isinstance(value, BaseEstimator):
+    if isinstance(value, BaseEstimator):
         remedy = (
             f"Expected {', '.join(CLASSES)}: transform the rows beforehand or by one of "
             f"{', '.join(kind.__name__ for kind in TRANSFORMERS)}, or save the model with skops."
