@@ -9,6 +9,7 @@ executed.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import inspect
 import io
 import json
@@ -29,14 +30,6 @@ from seqmed import SeqMED, model_file
 from seqmed.model_file import FORMAT, ModelFileError
 from seqmed.model_file.models import CLASSES, ModelEncoder
 from tests.data.make_golden import FOLDER
-from tests.support.model_file_parts import (
-    document_of,
-    joined,
-    sealed,
-    split,
-    tensor_names,
-    with_document,
-)
 
 ORIGINALS = {path.stem: path.read_bytes() for path in sorted(FOLDER.glob("*.safetensors"))}
 DAMAGED = 500
@@ -48,6 +41,38 @@ DAMAGED = 500
 def loaded(content):
     with model_file.refusals("a file"):
         return model_file.build(*model_file.open_header(content))[0]
+
+
+def split(content):
+    """Return the safetensors header, and the bytes of the tensors without the checksum."""
+    (length,) = struct.unpack("<Q", content[:8])
+    return json.loads(content[8 : 8 + length]), content[8 + length : -32]
+
+
+def sealed(body):
+    """Return a file whose checksum fits."""
+    return body + hashlib.sha256(body).digest()
+
+
+def joined(header, data):
+    """Return the file of a header and tensors, its checksum fitting."""
+    text = json.dumps(header).encode()
+    return sealed(struct.pack("<Q", len(text)) + text + data)
+
+
+def document_of(content):
+    return json.loads(split(content)[0]["__metadata__"]["seqmed"])
+
+
+def with_document(content, document):
+    """Return the file with another document; a string is taken as it is."""
+    header, data = split(content)
+    text = document if isinstance(document, str) else json.dumps(document)
+    return joined({**header, "__metadata__": {"seqmed": text}}, data)
+
+
+def tensor_names(header):
+    return [name for name in header if name not in ("__metadata__", "sha256")]
 
 
 # -- damage ---------------------------------------------------------------------------------------

@@ -117,10 +117,11 @@ def made_record(kind: Any, parts: dict[str, Any]) -> Any:
     for part, value in parts.items():
         numbers = value.data if sp.issparse(value) else value
         if isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f":
-            if np.isnan(numbers).any():
-                raise ValueError(f"{part} of a {name} holds NaN, expected numbers")
-            if np.isinf(numbers).any() and part not in INFINITE.get(kind, ()):
-                raise ValueError(f"{part} of a {name} holds infinity, expected finite numbers")
+            infinite = part in INFINITE.get(kind, ())
+            wrong = np.isnan(numbers) if infinite else ~np.isfinite(numbers)
+            if wrong.any():
+                what = "numbers" if infinite else "finite numbers"
+                raise ValueError(f"{part} of a {name} holds {numbers[wrong][0]}, expected {what}")
     record = kind(**parts)
     if hasattr(record, "validate"):
         try:
