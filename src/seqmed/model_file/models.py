@@ -186,6 +186,7 @@ class ModelEncoder(Encoder):
 
     def _estimator(self, estimator: Any, where: str) -> dict[str, Any]:
         parameters, state = estimator.get_params(deep=False), saved_attributes(estimator)
+        written = self.encode_named(state, where)
         known = vars(restored(type(estimator), parameters, state))
         strange = vars(estimator).keys() - known.keys()
         if strange:
@@ -193,10 +194,7 @@ class ModelEncoder(Encoder):
                 f"{where} has {', '.join(sorted(strange))}, which a model file cannot hold, "
                 "expected parameters and learned attributes: remove it, and set it after loading."
             )
-        return {
-            "parameters": self.encode_named(parameters, where),
-            "state": self.encode_named(state, where),
-        }
+        return {"parameters": self.encode_named(parameters, where), "state": written}
 
 
 def generator_state(generator: np.random.RandomState, where: str) -> dict[str, Any]:
